@@ -375,7 +375,7 @@ class Records:
 
         row = json.loads(read_regular(path, self._most_bytes, follow=False))
         if not isinstance(row, dict):
-            raise ValueError("not a table of keys and values")  # noqa: TRY004  one kind of complaint for the reader
+            raise ValueError("not a mapping of keys and values")  # noqa: TRY004  one kind of complaint for the reader
         if (version := row.pop("version", None)) != self._version:
             raise ValueError(f"version {version!r}; this program reads version {self._version}")
         return row

@@ -179,11 +179,16 @@ def test_a_plugin_that_refuses_a_container_fails_it_and_those_that_were_asked_ar
     node.assert_nothing_left()
 
 
-def test_a_container_that_cannot_be_made_is_undone_and_its_error_names_the_cause(node: Node) -> None:
+def test_a_container_that_the_oci_runtime_refuses_fails_its_start_with_the_cause(node: Node) -> None:
     plugin: Recorder = node.plugin()
     pod = node.pod()
-    with pytest.raises(CommandFailed, match="nonesuch"):
-        node.create(pod, command=("/nonesuch",))
+    container_id = node.create(pod, command=("/nonesuch",))
+    assert plugin.of("c") == ["create"]
+    with pytest.raises(NriError, match="nonesuch"):
+        node.engine.container_start.start(container_id)
+    record = node.engine.inventory.container(container_id).record
+    assert (record.state, record.exit_code, record.reason) == (ContainerState.EXITED, 128, "StartError")
+    node.engine.container_removal.remove(container_id)
     assert plugin.of("c") == ["create", "stop", "remove"]
     assert node.engine.inventory.containers() == []
     node.run(pod)  # its name is free

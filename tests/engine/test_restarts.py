@@ -281,8 +281,7 @@ def test_what_runs_runs_on_over_a_kill_of_the_engine_and_what_ended_is_told_once
     pod = node.pod(network=pb.POD, pid=pb.POD)
     runs_on = {name: node.run(pod, name, POLITE) for name in ("on", "ended", "later")}
     node.wait_for(lambda: "ready" in (node.folder / "logs/pod/later.log").read_text(), "its trap")
-    with pytest.raises(NriError, match="nonesuch"):
-        node.create(pod, "never", ("/nonesuch",))
+    never = node.create(pod, "never", ("/nonesuch",))
     killed_while(node, lambda _: die())
     assert node.machine.leftovers(), "everything is gone"
     ended = [pid for pid, line in node.machine.processes() if runs_on["ended"] in line]
@@ -290,14 +289,17 @@ def test_what_runs_runs_on_over_a_kill_of_the_engine_and_what_ended_is_told_once
     plugin = Recorder()
     node.start(builtin=[_builtin(plugin)])
     node.wait_exited(runs_on["ended"])
-    assert {container.id for container in node.engine.inventory.containers()} == set(runs_on.values())
+    assert {container.id for container in node.engine.inventory.containers()} == {never, *runs_on.values()}
     assert node.engine.inventory.container(runs_on["ended"]).record.exit_code == 137
     assert node.engine.running_containers.exec_sync(runs_on["on"], ["true"], 20).code == 0
-    assert plugin.synchronized == [(["pod"], ["on", "ended", "later"])]  # plugins that missed the end see it come
+    # plugins that missed the end see it come
+    assert plugin.synchronized == [(["pod"], ["on", "ended", "later", "never"])]
+    with pytest.raises(NriError, match="nonesuch"):
+        node.engine.container_start.start(never)
     node.engine.container_removal.stop(runs_on["later"], 20)
     assert node.engine.inventory.container(runs_on["later"]).record.exit_code == 3
     node.engine.pod_removal.remove(pod)
-    assert plugin.of("ended") == plugin.of("later") == plugin.of("on") == ["stop", "remove"]
+    assert plugin.of("ended") == plugin.of("later") == plugin.of("on") == plugin.of("never") == ["stop", "remove"]
     assert plugin.of("pod") == ["stop_pod", "remove_pod"]
     node.assert_nothing_left()
 

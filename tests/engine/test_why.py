@@ -24,8 +24,9 @@ def test_why_has_the_words_of_the_runtime_that_refused_a_container_and_what_plug
         ("command", ("/nonesuch",), nri.Adjustment().add_env("A", "b"), 'exec: "/nonesuch"'),
     ):
         plugin.on["create"] = lambda *_, adjustment=adjustment: (adjustment, [])
+        container_id = node.create(pod, name, command)
         with pytest.raises(NriError, match="runc create failed"):
-            node.create(pod, name, command)
+            node.engine.container_start.start(container_id)
         command_ = [sys.executable, "-m", "nri", "why", name, "--admin-socket", admin]
         stdout = subprocess.run(command_, capture_output=True, text=True, check=True).stdout
         assert "the runtime failed after the plugins' answers: runc create" in stdout and words in stdout

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from nri.config import Source
+from nri.config.hooks.conditions import ConditionError, Facts
+from nri.config.hooks.hook_file import parse_hook
+from nri.config.hooks.pattern import Budget, Pattern, TooCostly
 from nri.errors import ConfigError, Reject
-from nri.plugins.hook_injector.conditions import ConditionError, Facts
-from nri.plugins.hook_injector.hook_file import parse_hook
-from nri.plugins.hook_injector.pattern import Budget, Pattern, TooCostly
 from nri.plugins.network_device_injector.devices import wanted_devices
 from nri.testing import make_pod
 from tests.fuzz import inputs
@@ -50,7 +50,7 @@ def _hook(data: bytes) -> None:
 def _pattern(data: bytes) -> None:
     text, _, searched = _text(data).partition("\n")
     compiled = Pattern(text)
-    assert compiled.found_in(searched, Budget()) == compiled.found_in(searched, Budget())
+    assert compiled.matches(searched, Budget()) == compiled.matches(searched, Budget())
 
 
 def _devices(data: bytes) -> None:

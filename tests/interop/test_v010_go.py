@@ -77,5 +77,5 @@ def test_its_panic_is_told_with_its_code(node: Node, runtime: FakeRuntime) -> No
 
 def test_its_sleep_ends_with_the_runtimes_time(node: Node, runtime: FakeRuntime) -> None:
     node.name((GO, {"sleep": "10m"}))
-    with pytest.raises(PluginError, match=r"plugin: v010plugin: it did not end within [1-4]\.\d+ s"):
+    with pytest.raises(PluginError, match=r"plugin: v010plugin: the program did not end within [1-4]\.\d+ s"):
         runtime.start_container(make_pod(), make_container())

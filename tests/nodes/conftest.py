@@ -4,22 +4,54 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from nri.host.cgroups import Driver, KubeQos, pod_path
 from tests.support.needs import need_machine
 from tools.runtimes.images import BUSYBOX, image_archive
 
 NRI = (sys.executable, "-m", "nri")
 UNITS = Path("/etc/systemd/system")
-ENGINE = """
+CGROUPS = Path("/sys/fs/cgroup")
+ENGINE_UNIT = "nri-engine.service"
+#: Drivers of cgroups and OCI runtimes, for the fixture `engine`.
+SYSTEMD = ("systemd runc", "systemd crun")
+EVERY_ENGINE = (*SYSTEMD, "cgroupfs runc", "cgroupfs crun")
+CONFIGURATION = """
+default_runtime = "{runtime}"
 [cgroups]
-driver = "systemd"
-parent = "kubepods.slice"
+driver = "{driver}"
+{parent}
 [nri]
 plugin_request_timeout = "30s"
+"""
+POD = f"""
+apiVersion: v1
+kind: Pod
+metadata:
+  name: batch
+  uid: UID
+  labels: {{koordinator.sh/qosClass: BE, koordinator.sh/priority: "5500"}}
+  annotations:
+    node.koordinator.sh/extended-resource-spec: >-
+      {{"containers": {{"work": {{"requests": {{"kubernetes.io/batch-cpu": "500"}},
+      "limits": {{"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "256Mi"}}}}}}}}
+spec:
+  hostNetwork: true
+  containers:
+  - name: work
+    image: {BUSYBOX}
+    imagePullPolicy: Never
+    command: [sh, -c, "trap exit TERM; while true; do sleep 0.1; done"]
+    resources:
+      requests: {{kubernetes.io/batch-cpu: "500", kubernetes.io/batch-memory: 256Mi}}
+      limits: {{kubernetes.io/batch-cpu: "500", kubernetes.io/batch-memory: 256Mi}}
 """
 
 
@@ -45,29 +77,65 @@ def systemd_node() -> None:
     need_machine(has_v2 and has_systemd, "cgroup v2 under systemd; `make test-nodes` brings its own")
 
 
+@dataclass(frozen=True, slots=True)
+class BatchPod:
+    """A running pod of the class batch, with one container.
+
+    Attributes:
+        cgroup: its folder; a slice with the driver systemd.
+    """
+
+    cgroup: Path
+
+    def cgroup_of(self, program: str) -> Path:
+        """The cgroup with a process of this program, in the pod's."""
+        for file in self.cgroup.rglob("cgroup.procs"):
+            for pid in file.read_text().split():
+                with suppress(OSError):
+                    if Path(f"/proc/{pid}/comm").read_text() == f"{program}\n":
+                        return file.parent
+        raise AssertionError(f"no process of {program} in {self.cgroup}")
+
+
 @pytest.fixture(scope="session")
-def engine(systemd_node: None) -> Iterator[str]:
-    """The engine as the unit that `nri engine unit` prints, with systemd's cgroups and one image; its name."""
-    unit = "nri-engine.service"
+def engine(request: pytest.FixtureRequest, systemd_node: None) -> Iterator[str]:
+    """The engine as the unit that `nri engine unit` prints, with one image; its driver of cgroups and OCI runtime."""
+    driver, runtime = request.param.split()
+    parent = 'parent = "kubepods.slice"' if driver == "systemd" else ""
     Path("/etc/nri").mkdir(exist_ok=True)
-    Path("/etc/nri/engine.toml").write_text(ENGINE)
-    (UNITS / unit).write_text(run(*NRI, "engine", "unit"))
+    Path("/etc/nri/engine.toml").write_text(CONFIGURATION.format(driver=driver, runtime=runtime, parent=parent))
+    (UNITS / ENGINE_UNIT).write_text(run(*NRI, "engine", "unit"))
     run("systemctl", "daemon-reload")
-    run("systemctl", "start", unit)
+    run("systemctl", "start", ENGINE_UNIT)
     run(*NRI, "engine", "load", f"oci-archive:{image_archive(print)}:{BUSYBOX}", BUSYBOX)
-    yield unit
-    run("systemctl", "stop", unit)
+    yield request.param
+    run("systemctl", "stop", ENGINE_UNIT)
+
+
+@pytest.fixture
+def batch_pod(engine: str, tmp_path: Path) -> Iterator[Callable[[], BatchPod]]:
+    """Start a pod of the class batch."""
+
+    def start() -> BatchPod:
+        uid = str(uuid.uuid4())
+        (tmp_path / "pod.yaml").write_text(POD.replace("UID", uid))
+        run(*NRI, "pod", "run", "-f", str(tmp_path / "pod.yaml"))
+        driver = Driver(engine.split(maxsplit=1)[0])
+        return BatchPod(CGROUPS / pod_path(driver, KubeQos.BEST_EFFORT, uid))
+
+    yield start
+    if "default/batch" in run(*NRI, "pod", "ps", "-a"):
+        run(*NRI, "pod", "rm", "-f", "batch")
 
 
 @pytest.fixture
 def agent(engine: str, tmp_path: Path) -> Iterator[Callable[[str, str], None]]:
-    """Start the agent as a unit: with these modes, and this file of rules."""
+    """Start the agent as a unit: with these modes, and this file of rules. It finds the engine's sockets itself."""
     unit = "nri-test-agent.service"
 
     def start(modes: str, rules: str) -> None:
         (tmp_path / "rules.yaml").write_text(rules)
         words = (*NRI, "agent", "run", "--mode", modes, "--rules", str(tmp_path / "rules.yaml"))
-        words = (*words, "--set", "pods.cri=/run/nri-engine/engine.sock")
         run("systemd-run", f"--unit={unit}", "--property=Type=notify", f"--working-directory={Path.cwd()}", *words)
 
     yield start

@@ -1,46 +1,23 @@
-"""Pod values of the agent on an engine with systemd's cgroups: they are in force, and stay so."""
+"""Values of the agent on an engine in a node with systemd: they are in force, and stay so."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Iterator
+import json
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.nodes.conftest import NRI, run
+from tests.nodes.conftest import EVERY_ENGINE, NRI, BatchPod, run
 from tests.support.waiting import wait_for
-from tools.runtimes.images import BUSYBOX
 
-CGROUPS = Path("/sys/fs/cgroup")
 RULES = """
 kind: NodeSLO
 spec:
   resourceQOSStrategy:
     policies: {cpuPolicy: groupIdentity}
     beClass: {cpuQOS: {enable: true, groupIdentity: -1}}
-"""
-POD = f"""
-apiVersion: v1
-kind: Pod
-metadata:
-  name: batch
-  uid: UID
-  labels: {{koordinator.sh/qosClass: BE, koordinator.sh/priority: "5500"}}
-  annotations:
-    node.koordinator.sh/extended-resource-spec: >-
-      {{"containers": {{"work": {{"requests": {{"kubernetes.io/batch-cpu": "500"}},
-      "limits": {{"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "256Mi"}}}}}}}}
-spec:
-  hostNetwork: true
-  containers:
-  - name: work
-    image: {BUSYBOX}
-    imagePullPolicy: Never
-    command: [sh, -c, "trap exit TERM; while true; do sleep 0.1; done"]
-    resources:
-      requests: {{kubernetes.io/batch-cpu: "500", kubernetes.io/batch-memory: 256Mi}}
-      limits: {{kubernetes.io/batch-cpu: "500", kubernetes.io/batch-memory: 256Mi}}
 """
 #: Half a CPU and 256 MiB, as files of cgroup v2.
 VALUES = {"cpu.weight": "20", "cpu.max": "50000 100000", "memory.max": str(256 << 20)}
@@ -50,28 +27,43 @@ def values(folder: Path) -> dict[str, str]:
     return {name: (folder / name).read_text().strip() for name in VALUES}
 
 
-@pytest.fixture
-def batch_pod(engine: str, tmp_path: Path) -> Iterator[Callable[[], Path]]:
-    """Start the pod; returns its slice."""
-
-    def start() -> Path:
-        uid = uuid.uuid4()
-        (tmp_path / "pod.yaml").write_text(POD.replace("UID", str(uid)))
-        run(*NRI, "pod", "run", "-f", str(tmp_path / "pod.yaml"))
-        name = f"kubepods-besteffort-pod{str(uid).replace('-', '_')}.slice"
-        return CGROUPS / "kubepods.slice/kubepods-besteffort.slice" / name
-
-    yield start
-    run(*NRI, "pod", "rm", "-f", "batch")
-
-
-@pytest.mark.parametrize("modes", ["nri", "nri,standalone"])
-def test_values_of_a_pod_last_over_its_first_container_and_a_reload(
-    modes: str, agent: Callable[[str, str], None], batch_pod: Callable[[], Path]
+@pytest.mark.parametrize(
+    ("engine", "modes"),
+    [
+        ("systemd runc", "nri"),
+        ("systemd runc", "nri,standalone"),
+        ("systemd crun", "nri"),
+        ("systemd crun", "nri,standalone"),
+        ("cgroupfs runc", "nri"),
+        ("cgroupfs crun", "nri,standalone"),
+    ],
+    indirect=["engine"],
+)
+def test_values_of_a_pod_and_its_container_last_over_a_reload(
+    engine: str, modes: str, agent: Callable[[str, str], None], batch_pod: Callable[[], BatchPod]
 ) -> None:
     agent(modes, RULES)
-    folder = batch_pod()
-    wait_for(lambda: values(folder) == VALUES, lambda: f"the values of {folder}: {values(folder)}", timeout_s=5)
+    pod = batch_pod()
+    for folder in (pod.cgroup, pod.cgroup_of("sh")):
+        wait_for(lambda: values(folder) == VALUES, lambda: f"the values of {folder}: {values(folder)}", timeout_s=5)  # noqa: B023
     run("systemctl", "daemon-reload")
-    assert values(folder) == VALUES, "after a reload"
+    for folder in (pod.cgroup, pod.cgroup_of("sh")):
+        assert values(folder) == VALUES, "after a reload"
     assert "gone" not in run(*NRI, "agent", "explain", "batch")
+
+
+@pytest.mark.parametrize("engine", EVERY_ENGINE, indirect=True)
+def test_drift_shows_each_overwritten_value_of_a_container_once(
+    engine: str, agent: Callable[[str, str], None], batch_pod: Callable[[], BatchPod]
+) -> None:
+    agent("nri", RULES)
+    folder = batch_pod().cgroup_of("sh")
+    assert drift() == []
+    (folder / "cpu.max").write_text("40000")
+    assert drift() == [("default/batch/work", "cpu.cfs_quota", 50_000, 40_000)]
+
+
+def drift() -> list[tuple[str, str, int, int]]:
+    done = subprocess.run([*NRI, "drift", "-o", "json"], capture_output=True, text=True, check=False, timeout=400)
+    assert done.returncode in (0, 5), done.stderr
+    return [(row["subject"], row["knob"], row["wanted"], row["found"]) for row in json.loads(done.stdout)]

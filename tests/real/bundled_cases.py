@@ -346,7 +346,7 @@ BAD: tuple[tuple[str, str, str], ...] = (
     (f"io-priority.{DOMAIN}", "{class: BEST}", "class: must be one of"),
     (f"scheduling-policy.{DOMAIN}", "{policy: FAST}", "policy: must be one of"),
     (f"network-devices.{DOMAIN}", "[{name: eth9}]", "[0]: hostIf is missing"),
-    (f"sysctl.{DOMAIN}", "[a]", "expected keys with values"),
+    (f"sysctl.{DOMAIN}", "[a]", "expected a mapping of keys"),
     (f"memory-policy.{DOMAIN}", "{mode: NEAR}", "mode: must be one of"),
     (f"ulimits.{DOMAIN}", "[{type: nofile, soft: 2, hard: 1}]", "[0]: soft limit 2 exceeds hard limit 1"),
     ("ulimits.nri.containerd.io", "[{type: files, soft: 1, hard: 1}]", "[0].type: must be"),
@@ -366,9 +366,7 @@ BACK = "net-back"
 NETDEVICE = f"netdevice.{DOMAIN}"
 WATCHED_ANNOTATIONS = {f"writable-cgroups.{DOMAIN}": "true"}
 #: What writable-cgroups says of them on a host that does not delegate.
-NOT_DELEGATED = (
-    f"annotation writable-cgroups.{DOMAIN} has no effect: the host has no cgroup v2 is mounted with nsdelegate"
-)
+NOT_DELEGATED = f"annotation writable-cgroups.{DOMAIN} has no effect: no cgroup v2 is mounted with nsdelegate"
 #: What plugins that change nothing print of the pod `watched` and its container `app`; ADDRESS is the pod's, NETWORK is
 #: any path.
 WATCHED = {

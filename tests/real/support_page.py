@@ -57,7 +57,40 @@ spec.
 Containerd keeps memory limit, CPU shares, quota, period and cpuset, huge pages and unified values of an update; the
 rest is dropped.
 
-{differences}"""
+{differences}
+## Docker Engine and iSulad
+
+Both have a part of NRI. Docker Engine was measured with dockerd of its development branch (August 2026, release 29),
+iSulad with release 2.1.6; both were built from source and run with this package's plugins.
+
+| | Docker Engine 29 | iSulad 2.1.6 |
+|---|---|---|
+| state | experimental, off by default | with CRI v1 only |
+| turned on by | `"nri-opts": {{"enable": true}}` or the flag `--nri-opts` | `"nri-support"` and `"enable-cri-v1"` |
+| socket | none, until `"socket-path"` is set | /var/run/nri/nri.sock |
+| folder of plugins | /usr/libexec/docker/nri-plugins | /opt/nri/plugins; each plugin must have a configuration file |
+| calls itself | `docker` | `v2`, version `2.0.0-beta.2+unknown` |
+| events | Synchronize, CreateContainer | all of NRI 0.6.1 |
+| environment | additions and changes | the creation fails |
+| mounts | additions, with the option `ro` | additions |
+| annotations, devices, memory limit | the creation fails | applied |
+| CPU settings | the creation fails | applied together with CPUs and memory nodes |
+| resource limits (rlimits) | the creation fails | if soft and hard limit are equal |
+| hooks | the creation fails | dropped, with the rest of the answer |
+| updates of containers | the creation or Synchronize fails | the daemon ends |
+| evictions | the creation fails | ignored |
+| an error of a plugin | the creation fails | the plugin is disconnected, the creation continues |
+
+A plugin of this package sends each of them only what it applies. Other fields are left out, with one warning that names
+plugin and field; with `--unsupported refuse` (or `NRI_UNSUPPORTED=refuse`) the handler fails instead. For iSulad it
+adds CPUs and memory nodes to CPU settings: those of the container, or else all that are online. It reads the names of
+pods and containers from the annotations of the CRI, and takes a container with a pid for running.
+
+`nri doctor` reads both configurations. `nri config-manager --runtime dockerd` turns NRI on in daemon.json and sets a
+socket, /var/run/docker/nri.sock, which plugins get with `--socket-path`; `systemctl reload docker` is enough. dockerd
+does not start with `nri-opts` in the file and `--nri-opts` on its command line. iSulad ends at every
+UpdateContainerResources of the kubelet while NRI is on, whatever the plugins do.
+"""
 
 
 def page() -> str:

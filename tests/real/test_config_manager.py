@@ -68,5 +68,5 @@ def test_a_runtime_that_does_not_start_with_nri_runs_on_without_it(node: Systemd
     node.unit(f"{UNIT}.d/refuse.conf", "[Service]\nExecStartPre=/bin/grep -q true /etc/containerd/config.toml\n")
     assert node.run("systemctl", "daemon-reload").returncode == 0
     code, text, words = manage(node)
-    assert (code, text) == (1, OFF) and "it was started with that" in words
+    assert (code, text) == (1, OFF) and "was started with it" in words
     assert node.show(UNIT, "ActiveState") == "active"

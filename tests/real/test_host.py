@@ -162,7 +162,7 @@ def test_what_the_kernel_refuses_or_cuts_is_told(pod: Pod) -> None:
     assert above is not None
     if above.version == 1:
         assert (result.outcome, result.after) == (Outcome.REFUSED, frozenset({0}))
-        assert result.reason.startswith("the parent cgroup does not have all of these")
+        assert result.reason.startswith("the parent cgroup does not have all members")
     else:
         assert (result.outcome, result.after) == (Outcome.CLAMPED, frozenset({0}))
     assert writer.write(Write(pod.container, "cpu.bvt", 2)).outcome is Outcome.UNSUPPORTED
@@ -202,6 +202,6 @@ def test_a_container_that_is_deleted_is_gone(tmp_path: Path) -> None:
         assert writer.write(write).outcome is Outcome.APPLIED
         pod.delete()
         result = writer.write(write)
-        assert (result.outcome, result.reason) == (Outcome.GONE, "there is no such cgroup")
+        assert (result.outcome, result.reason) == (Outcome.GONE, "the cgroup does not exist")
         with pytest.raises(FileNotFoundError):
             cgroup_usage(pod.hierarchies, pod.container)

@@ -18,7 +18,7 @@ from nri.agent.rubik.service import Service, Services
 from nri.agent.transports.hook_plugin import HookPlugin
 from nri.api import messages as m
 from nri.config import Source
-from nri.config.layers import layer_of
+from nri.config.layers import parse_layer
 from nri.errors import ConfigError
 from nri.host.cgroups import drivers
 from nri.host.cgroups.drivers import Driver
@@ -54,7 +54,7 @@ def _config_load(folder: Path, case: Json, expected: Json) -> Json:
         return _ERROR if _checked(folder / "config.json") else {}
     source = _source(case["text"])
     try:
-        file = READER.read(layer_of(source).tree if case["text"].strip() != "null" else None, source)
+        file = READER.read(parse_layer(source).tree if case["text"].strip() != "null" else None, source)
     except ConfigError:
         return _ERROR
     agent = {"enabledFeatures": None, **_plain(file.agent)}
@@ -107,7 +107,7 @@ def _config(service: str) -> Any:
         text = "null" if case["block"] is None else case["block"]
         source = _source(f'{{"agent": {{"enabledFeatures": ["{service}"]}}, "{service}": {text}}}')
         try:
-            block = READER.services(READER.read(layer_of(source).tree, source))[service]
+            block = READER.services(READER.read(parse_layer(source).tree, source))[service]
         except ConfigError:
             return _ERROR
         if service == "preemption" and "net" in block.resource:
@@ -137,7 +137,7 @@ def _config_of_nothing(service: str) -> Any:
 
 def _services_of(service: str) -> list[str]:
     source = _source(json.dumps({"agent": {"enabledFeatures": [service]}}))
-    return list(READER.services(READER.read(layer_of(source).tree, source)))
+    return list(READER.services(READER.read(parse_layer(source).tree, source)))
 
 
 CONFIGS |= {name: {"config": _config_of_nothing(name)} for name, block in BLOCKS.items() if block is None}

@@ -1,14 +1,15 @@
 """The runtime side of NRI: `Adaptation` adds NRI to a container engine.
 
-`adaptation` wires eight packages, each of which depends only on those after it: `dispatch` (pass an event through all
-plugins), `launch` (start installed plugins), `registration` (plugins join), `peers` (one plugin), `plugin_policy` (the
-operator's rules), `audit` (who changed what), `containers` (their live state), `merge` (who may set what).
+`adaptation` connects eight packages. Each package depends only on the packages after it: `dispatch` (pass an event
+through all plugins), `launch` (start installed plugins), `registration` (plugins join), `peers` (one plugin),
+`plugin_policy` (the operator's rules), `audit` (who changed what), `containers` (their live state), `merge` (which
+plugin may set what).
 """
 
 from __future__ import annotations
 
 from nri.adaptation.adaptation import Adaptation
-from nri.adaptation.containers.answer_order import FieldOrder, Numbers, OrderedUpdates
+from nri.adaptation.containers.answer_order import FieldOrder, OrderedUpdates, SequenceNumbers
 from nri.adaptation.containers.restoration import Restoration
 from nri.adaptation.containers.update_result import FieldOutcome, UpdateResult
 from nri.adaptation.dispatch.reply import CreateReply, StopReply, UpdateReply
@@ -32,12 +33,12 @@ __all__ = [
     "Events",
     "FieldOrder",
     "FieldOutcome",
-    "Numbers",
     "OrderedUpdates",
     "PluginHealth",
     "PodEvent",
     "Restoration",
     "Rules",
+    "SequenceNumbers",
     "StopReply",
     "UpdateReply",
     "UpdateResult",

@@ -7,7 +7,7 @@
         ...                                        # create it with reply.adjust, apply reply.updates
     adaptation.stop()
 
-This module wires the parts and holds no logic of its own.
+This module connects the components and has no logic of its own.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ if TYPE_CHECKING:
 __all__ = ["Adaptation", "Parts", "parts_of"]
 
 _RELAYED = EventMask.of(*(spec for spec in EVENTS if spec.relayed))
-#: Events that report something done. No plugin can prevent it, so all plugins are asked at once.
+#: Events that report a finished operation. No plugin can prevent it, so all plugins are asked at once.
 _COMPLETION_EVENTS = EventMask.of(*(spec for spec in EVENTS if spec.method.startswith("post_")))
 
-#: How long plugins have to answer Shutdown, and launched ones to end, in seconds.
+#: How long plugins may take to answer Shutdown, and launched plugins to end, in seconds.
 SHUTDOWN_S = 1.0
 #: The error of events after `stop`.
 _STOPPED = "the adaptation is stopped"
@@ -95,7 +95,7 @@ def _check_times(**seconds: object) -> None:
 
 
 class Parts(NamedTuple):
-    """The parts of an adaptation, for the tests and benchmarks of this package."""
+    """The components of an adaptation, for the tests and benchmarks of this package."""
 
     chain: Chain
     trail: AuditTrail
@@ -117,7 +117,7 @@ class Parts(NamedTuple):
         synchronize: Callable[[], tuple[Iterable[m.PodSandbox], Iterable[m.Container]]],
         evict: Callable[[list[m.ContainerEviction]], object] | None,
     ) -> Self:
-        """Create the parts that register plugins and look after them."""
+        """Create the components that register plugins and look after them."""
         chain = Chain(settings.request_timeout_s, policies)
         updates = PluginUpdates(evict, policies, settings.rules, trail, deferred_updates, reporting)
         handshake = Handshake(settings, chain, policies, trail.inventory, synchronize, updates, reporting)
@@ -132,39 +132,38 @@ class Adaptation(Events):
     """The runtime side of NRI. `nri.adaptation.Events` documents its events, with their arguments and errors.
 
     Args:
-        name, version: of the runtime, as plugins see it.
-        synchronize: returns all present pods and containers. Called when plugins join; must not wait for a lock that a
-            caller of an event holds outside of `block_sync`.
-        update: applies updates of containers that a plugin requests by itself; returns those that failed, an
-            `UpdateResult` for each, or None for "all applied". Several threads may call it, and not in the order in
-            which
-            plugins sent the updates: `FieldOrder` decides which of two is newer (docs/howto/runtime.md).
-        evict: carries out evictions that a plugin requests by itself; None: such requests get an error.
+        name, version: the runtime's name and version, as plugins see them.
+        synchronize: returns all present pods and containers. Called when plugins join. It must not wait for a lock
+            that a caller of an event holds outside of `block_sync`.
+        update: applies updates of containers that a plugin requests by itself. It returns an `UpdateResult` for each
+            failed update, or None if all were applied. Several threads may call it, and not in the order in which
+            plugins sent the updates: `FieldOrder` decides which of two updates is newer (docs/howto/runtime.md).
+        evict: carries out evictions that a plugin requests by itself. With None, such requests get an error.
         plugin_path, plugin_config_path, socket_path: see `nri.api.naming` for the defaults.
-        wasm_cache: the folder for compiled code of WebAssembly plugins; None for no cache.
-        disable_connections: only built-in and installed plugins.
-        registration_timeout_s, request_timeout_s: how long a plugin has to register, and for one request, in seconds.
-        builtin: plugins inside the runtime.
+        wasm_cache: the folder for compiled code of WebAssembly plugins; None disables the cache.
+        disable_connections: only built-in and installed plugins are used.
+        registration_timeout_s, request_timeout_s: how long a plugin may take to register, or to answer a request.
+        builtin: the plugins inside the runtime.
         observer: see `nri.metrics`.
-        reporters: get every step of every event, with the bytes; see `nri.interfaces.Reporter`.
+        reporters: get every step of every event, with its bytes; see `nri.interfaces.Reporter`.
         interceptors: see `nri.ttrpc.interceptors`; they see every call of every plugin.
-        policy_path: the operator's file (see `nri.adaptation.plugin_policy.policy`); None for no policy.
-        provenance: record which plugin changed what in which container, for `nri why`; bounded.
+        policy_path: the operator's policy file (see `nri.adaptation.plugin_policy.policy`); None for no policy.
+        provenance: record which plugin changed what in which container, for `nri why`. The record is bounded.
         admin_socket: the socket for `nri why`; None for no socket.
         allowed_uids: users whose processes may connect, in addition to root and the runtime's user.
-        compat: "reference" reproduces the reference's behaviour where it is deterministic; see docs/deviations.md.
-        default_validator: configuration of the built-in validator; None for no validator.
-        fan_out: the events that all plugins get at once, instead of one after the other: faster with many plugins, but
-            a plugin gets the event even if an earlier plugin fails it. Only events without an answer are allowed.
-            Default: those that report something done (PostCreateContainer, PostStartContainer, PostUpdateContainer,
-            PostUpdatePodSandbox), and none in reference mode; `EventMask(0)` for none.
-        commits: the runtime calls `commit()` or `abort()` of every reply to CreateContainer, from the first one on:
+        compat: "reference" reproduces the Go library where its behaviour is deterministic; see docs/deviations.md.
+        default_validator: the configuration of the built-in validator; None for no validator.
+        fan_out: the events that all plugins get at once, instead of one after the other. This is faster with many
+            plugins, but a plugin gets the event even if an earlier plugin fails it. Only events without an answer are
+            allowed. Default: the events that report a finished operation (PostCreateContainer, PostStartContainer,
+            PostUpdateContainer, PostUpdatePodSandbox); no events in reference mode. `EventMask(0)` disables it.
+        commits: the runtime calls `commit()` or `abort()` of every reply to CreateContainer, beginning with the first:
             updates of that container wait for this call. Without it, the first `commit()` has the same effect.
         tell_refused: if a plugin or validator fails a creation or an update, send RemoveContainer or
-            PostUpdateContainer to the plugins whose answers were dropped. The reference sends them nothing.
+                PostUpdateContainer to the plugins whose answers were dropped. The Go library sends nothing to them.
 
     Attributes:
-        rules: the active deviations from the reference.
+        rules: the active deviations from the Go library.
     """
 
     def __init__(  # noqa: PLR0913 - every option has a default and is given by name
@@ -219,7 +218,7 @@ class Adaptation(Events):
             tell_refused=tell_refused,
         )
         super().__init__(dispatcher, trail, parts.chain)
-        # Plugins are built into the runtime, installed, or connect to a socket.
+        # Plugins are built into the runtime, are installed, or connect to a socket.
         self._builtin = [*default_validators(default_validator, self.rules), *builtin]
         registry = parts.registry
         self._installed = Installed(plugin_path, plugin_config_path, settings, policies, registry, interceptors)
@@ -242,14 +241,14 @@ class Adaptation(Events):
     # -- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the installed plugins, wait until each one is active or has failed, then listen.
+        """Start the installed plugins, wait until each is active or has failed, then listen.
 
-        Raises ConfigError, NriError if a built-in plugin fails, OSError if the socket cannot be created,
+        Raises ConfigError; NriError if a built-in plugin fails; OSError if the socket cannot be created;
         LocalProtocolError if it was called before, or if another thread or a signal handler calls `stop` meanwhile.
         """
         if self._started or self._stopping.is_set():
             raise LocalProtocolError(
-                "start() or stop() was called before: an adaptation can be started once; create a new one"
+                "start() or stop() was called before: an adaptation can be started only once; create a new one"
             )
         self._started = True
         try:
@@ -286,10 +285,10 @@ class Adaptation(Events):
         self._installed.join(monotonic() + SHUTDOWN_S)
 
     def connect(self, sock: socket.socket, config: str = "") -> None:
-        """Take over a connected stream socket as an external plugin's, as if it had connected to the socket.
+        """Take over a connected stream socket of an external plugin, as if the plugin had connected to the socket.
 
         Args:
-            config: the text that the plugin gets with Configure.
+            config: the configuration that the plugin gets with Configure.
         """
         pid, uid, _ = credentials(sock)
         peer = RemotePeer(self._parts.registry, sock, EXTERNAL, pid=pid, uid=uid, interceptors=self._interceptors)
@@ -297,12 +296,12 @@ class Adaptation(Events):
         self._parts.registry.connect(peer)
 
     def set_request_timeout(self, seconds: float) -> None:
-        """Set a plugin's time for one request, in seconds; a timeout in the policy takes precedence."""
+        """Set how long a plugin may take to answer a request, in seconds. A timeout in the policy takes precedence."""
         self._parts.handshake.set_request_timeout(seconds)
         self._parts.housekeeping.apply_policy()
 
     def stop(self) -> None:
-        """Send Shutdown to the plugins, end connections and launched plugins, stop listening. Takes at most seconds."""
+        """Send Shutdown to the plugins, end connections and launched plugins. Takes a few seconds."""
         with self._end_lock:
             if self._stopping.is_set():
                 return
@@ -339,11 +338,11 @@ class Adaptation(Events):
 
     @property
     def provenance(self) -> Provenance | None:
-        """The record of changes, by container and plugin; None if it is switched off."""
+        """The record of changes, by container and plugin. None if `provenance` is off."""
         return self._trail.provenance
 
     def _describe(self) -> list[dict[str, Any]]:
-        """Health and policy of every plugin, for the admin socket."""
+        """The health and policy of every plugin, for the admin socket."""
         rows = []
         for row in self.plugins:
             index, _, name = row.plugin.partition("-")
@@ -356,7 +355,8 @@ class Adaptation(Events):
     def ready(self, names: Iterable[str] = (), timeout_s: float = 0.0, *, settled: bool = False) -> bool:
         """Whether these plugins (``NN-name``) are active; without names, all plugins that the policy requires.
 
-        Waits up to `timeout_s` seconds; `settled`: also until the updates in their answers to Synchronize are applied.
+        Waits up to `timeout_s` seconds. With `settled`, also waits until the updates in their answers to Synchronize
+        are applied.
         """
         labels = tuple(names) or self._parts.policies.required_names()
 
@@ -370,5 +370,5 @@ class Adaptation(Events):
 
 
 def parts_of(adaptation: Adaptation) -> Parts:
-    """Return the parts of an adaptation."""
+    """Return the components of an adaptation."""
     return adaptation._parts

@@ -1,18 +1,18 @@
 """The admin socket, on which a runtime answers `nri why` and other tools of the operator.
 
-A separate ttRPC service on its own socket, which only root and the runtime's user may connect to. Requests and replies
-are JSON, for people and scripts; fields may be added. All methods are read-only.
+A separate ttRPC service on a separate socket, to which only root and the runtime's user may connect. Requests and
+replies are JSON, for people and scripts; fields may be added. All methods are read-only.
 
 | method | request | reply |
 |---|---|---|
 | Why | `{"container": "id or names (`nri.kube.container_search`)"}` | the container's changes (`Explanation.to_json`) |
-| Plugins | `{}` | `plugins`: health and policy of each; `provenance`: how much is recorded |
-| Containers | `{}` | `containers`: ids and names of those with a history, the newest first |
-| Policies | `{}` | where policies come from, their content, and the error of the file |
+| Plugins | `{}` | `plugins`: health and policy of each plugin; `provenance`: how much is recorded |
+| Containers | `{}` | `containers`: ids and names of the containers with a history, the newest first |
+| Policies | `{}` | the source of the policies, their content, and the error of the file |
 | Events | `{"run": "", "after": 0}` | a stream of readings of new events (`nri.adaptation.audit.recent`) |
 
-A reader of Events holds a position in the ring and no memory. The next reading of a slow reader has the number of rows
-that it missed; a reader that takes nothing for half a minute is disconnected.
+The server keeps a position in the ring for each reader of Events, and no events. The next reading of a slow reader has
+the number of rows that it missed; a reader that takes nothing for half a minute is disconnected.
 """
 
 from __future__ import annotations
@@ -44,32 +44,38 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_SOCKET", "SERVICE", "Admin", "ask", "follow"]
 
-#: The default socket of `nri why`.
+#: The default socket for `nri why`.
 DEFAULT_SOCKET = "/var/run/nri/admin.sock"
 SERVICE = "nri.admin.v1.Admin"
 
-#: Longest reply, in bytes; ttRPC refuses 4 MiB. A longer chain loses its oldest steps.
+#: The longest reply, in bytes; ttRPC refuses 4 MiB. If a chain is longer, its oldest steps are left out.
 _MAX_REPLY_BYTES = 3 << 20
-#: Limits of one reply: containers, and rows of events.
-_MAX_CONTAINERS, _MAX_EVENTS = 2000, 1000
-#: Readers of events at one time; seconds between two readings, and before an empty one is sent as a sign of life.
-_MAX_READERS, _READING_INTERVAL_S, HEARTBEAT_S = 8, 0.1, 1.0
+#: A reply has at most this many containers.
+_MAX_CONTAINERS = 2000
+#: A reading has at most this many rows of events.
+_MAX_EVENTS = 1000
+#: At most this many clients read events at the same time.
+_MAX_READERS = 8
+#: The time between two readings, in seconds.
+_READING_INTERVAL_S = 0.1
+#: After this many seconds without events, an empty reading is sent as a sign of life.
+HEARTBEAT_S = 1.0
 
-#: The parts of a reading and their types: the socket of another program may answer something else.
+#: The fields of a reading and their types. They are checked, because the socket may belong to another program.
 _READING_TYPES = {"run": str, "next": int, "missed": int, "rows": list}
 
 _lines = BoundedLog(logging.getLogger("nri.adaptation.admin"))
 
 
 class Admin:
-    """Serves the admin socket between `start` and `stop`.
+    """The server of the admin socket, between `start` and `stop`.
 
     Args:
         path: the socket; a missing folder is created with mode 0700.
         provenance: the recorded history of containers.
         policies: the operator's policies.
-        plugins: returns the health of every plugin, as tables of JSON; called for every request.
-        rules: the rules by which replies are merged again.
+        plugins: returns the health of every plugin, as JSON objects; called for every request.
+        rules: the rules with which replies are merged again.
         present: returns whether the runtime has a container whose id begins with a text.
         recent: the latest events.
     """
@@ -111,7 +117,7 @@ class Admin:
         )
 
     def start(self) -> None:
-        """Listen. The OSError of a socket that cannot be created names the setting: the path is often a default."""
+        """Listen. If the socket cannot be created, the error names the setting, because the path is often a default."""
         try:
             make_folder(self.path, 0o700)
             self._server.start()
@@ -149,7 +155,7 @@ class Admin:
         if self._present(query):
             return (
                 f'no history of container "{query}": histories begin with the start of the runtime, {since}, '
-                "and only those of the most recent containers are kept"
+                "and only the histories of the most recent containers are kept"
             )
         return (
             f'container "{query}" not found: no container since the start of the runtime, {since}, has this id or name'
@@ -194,7 +200,7 @@ class Admin:
 
 
 def _json(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[bytes], bytes]:
-    """Wrap a function of JSON tables as a function of bytes."""
+    """Wrap a function of JSON objects as a function of bytes."""
     return lambda payload: json.dumps(answer(_request(payload))).encode()
 
 
@@ -209,7 +215,7 @@ def _request(payload: bytes) -> dict[str, Any]:
 
 
 def _admit(sock: socket.socket) -> bool:
-    """Whether the client belongs to root or to the runtime's user. The socket's mode may have been changed."""
+    """Whether the client belongs to root or the runtime's user. Checked, because the socket's mode may be changed."""
     uid = credentials(sock).uid
     if uid in (0, os.geteuid()):
         return True
@@ -221,18 +227,18 @@ def _admit(sock: socket.socket) -> bool:
 def ask(path: str, method: str, request: dict[str, Any], timeout_s: float = 5.0) -> dict[str, Any]:
     """Ask the admin socket of a runtime.
 
-    Raises RuntimeUnavailable if no runtime listens on it, RpcError with the runtime's error text, and the errors of
-    `Client.call`.
+    Raises RuntimeUnavailable if no runtime listens on the socket, RpcError with the runtime's error text, and the
+    errors of `Client.call`.
     """
     with Client.connect(path) as client:
         return _reply(path, client.call(SERVICE, method, json.dumps(request).encode(), timeout_s=timeout_s))
 
 
 def follow(path: str, request: dict[str, Any], wait_s: float = 10 * HEARTBEAT_S) -> Iterator[dict[str, Any]]:
-    """Yield the readings of a runtime's events, an empty one at least once a second; raises as `ask`.
+    """Yield the readings of a runtime's events, with an empty reading at least once a second. Raises as `ask`.
 
     Args:
-        request: `run` and `next` (as `after`) of the previous reading; {} for the first one.
+        request: `run` and `next` (as `after`) of the previous reading; {} for the first reading.
         wait_s: how long to wait for a reading, in seconds.
     """
     with Client.connect(path) as client:

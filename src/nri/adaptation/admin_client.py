@@ -32,8 +32,8 @@ class AdminClient:
     """Client of the admin socket of one runtime.
 
     Args:
-        path: the socket; None for the default one.
-        timeout_s: how long the runtime has to answer, in seconds; None for 5.
+        path: the socket; None for the default socket.
+        timeout_s: how long the runtime may take to answer, in seconds; None for 5 s.
     """
 
     def __init__(self, path: str | None, timeout_s: float | None = None) -> None:
@@ -41,27 +41,27 @@ class AdminClient:
         self.timeout_s = timeout_s or _ANSWER_S
 
     def ask(self, method: str, request: dict[str, Any], step: str = "") -> dict[str, Any]:
-        """Return the reply to a request, or raise NriError; `step` is a further step for its text."""
+        """Return the reply to a request. Raises NriError, with `step` as an additional next step in its text."""
         with self.explained(step):
             return admin.ask(self.path, method, request, self.timeout_s)
 
     def follow(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the readings of the runtime's events. NriError without an answer."""
+        """Yield the readings of the runtime's events. Raises NriError if the runtime does not answer."""
         with self.explained():
             yield from admin.follow(self.path, request)
 
     @contextmanager
     def parsing(self) -> Iterator[None]:
-        """Read a reply in the block: ProgramUnreachable if it lacks the tables of an admin socket."""
+        """Read a reply in the block. Raises ProgramUnreachable if the reply lacks expected fields."""
         with self.explained():
             try:
                 yield
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-                raise RemoteProtocolError(f"the reply lacks expected tables: {error!r}") from error
+                raise RemoteProtocolError(f"the reply lacks expected fields: {error!r}") from error
 
     @contextmanager
     def explained(self, step: str = "") -> Iterator[None]:
-        """Add the next step to the text of the block's errors; `step` is a further one."""
+        """Add the next step to the text of the block's errors; `step` is an additional step."""
         further = step and f"; {step}"
         option = f"{_OPTION}{further}"
         advice = f"only runtimes built on nri have an admin socket, if admin_socket is set; {option}"
@@ -89,7 +89,7 @@ class AdminClient:
         if "permission denied" in reason.lower():
             return f"cannot connect to {self.path}: permission denied. Run it as root"
         if "connection refused" in reason.lower():
-            advice = f"no process listens on it; start the runtime, or {option}"
+            advice = f"no process listens on the socket; start the runtime, or {option}"
             if not Path(self.path).is_socket():
                 advice = f"not a socket; {option}"
             return f"cannot connect to {self.path}: {reason}: {advice}"

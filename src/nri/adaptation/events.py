@@ -1,6 +1,6 @@
 """The events of a runtime as methods of `Events`, the base class of `Adaptation`.
 
-Methods of events without an answer are created from the table of events; events with an answer have a method each.
+Methods of events without an answer are created from the table of events. Each event with an answer has its own method.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _REMOVE_POD, _REMOVE_CONTAINER = BY_METHOD["remove_pod_sandbox"], BY_METHOD["rem
 
 
 class PodEvent(Protocol):
-    """The method of a pod's event without an answer: it returns when all plugins have handled it, or raises."""
+    """The method of a pod event without an answer. It returns when all plugins have handled the event, or raises."""
 
     def __call__(self, pod: m.PodSandbox, *, timeout_s: float | None = None, deadline: float | None = None) -> None:
-        """Relay the event. Raises what the runtime's request should fail with."""
+        """Relay the event. Raises the error with which the runtime's request should fail."""
 
 
 class ContainerEvent(Protocol):
-    """The method of a container's event without an answer: it returns when all plugins have handled it, or raises."""
+    """The method of a container event without an answer. It returns when all plugins have handled it, or raises."""
 
     def __call__(
         self,
@@ -47,18 +47,18 @@ class ContainerEvent(Protocol):
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> None:
-        """Relay the event. Raises what the runtime's request should fail with."""
+        """Relay the event. Raises the error with which the runtime's request should fail."""
 
 
 class Events:
-    """The event methods of `nri.adaptation.Adaptation`. Thread-safe: call them from as many threads as requests.
+    """The event methods of `nri.adaptation.Adaptation`. Thread-safe: call them from any number of threads.
 
-    Every event takes `timeout_s` (seconds) or `deadline` (absolute `time.monotonic()`), the limit of the whole event;
-    without them only the plugins' own timeouts limit it. Let the runtime's request fail with the exception of an
+    Every event takes `timeout_s` (seconds) or `deadline` (absolute `time.monotonic()`), the limit of the whole event.
+    Without a limit, only the plugins' own timeouts apply. Let the runtime's request fail with the exception of an
     event: `PluginError` and its kinds, `ConflictError`, `UpdateError`, `ValidationRejected`, `DeadlineExceeded`.
     """
 
-    run_pod_sandbox: PodEvent  #: A pod starts: it has its network, and no containers yet.
+    run_pod_sandbox: PodEvent  #: A pod starts: it has its network, but no containers yet.
     stop_pod_sandbox: PodEvent  #: A pod has stopped: it still has its network.
     remove_pod_sandbox: PodEvent  #: A pod is removed.
     post_update_pod_sandbox: PodEvent  #: A pod's resources have changed.
@@ -86,7 +86,7 @@ class Events:
         try:
             self._dispatcher.relay(EventRequest(spec, pod), limit)
         finally:
-            if spec is _REMOVE_POD:  # also if a plugin fails it: the pod is gone in any case
+            if spec is _REMOVE_POD:  # even if a plugin fails the event: the pod is gone in any case
                 self._trail.pod_removed(pod)
 
     def _relay_container(
@@ -130,7 +130,7 @@ class Events:
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> CreateReply:
-        """Ask the plugins about a container to be created; call `commit` or `abort` of the reply afterwards."""
+        """Ask the plugins about a container that will be created. Call `commit` or `abort` of the reply afterwards."""
         if type(pod) is not _POD or type(container) is not _CONTAINER:
             raise _wrong_types(_CREATE, pod, container)
         return self._dispatcher.create_container(
@@ -146,7 +146,7 @@ class Events:
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> UpdateReply:
-        """Ask the plugins about a change of a container's resources; returns the merged result."""
+        """Ask the plugins about a change of a container's resources. Returns the merged result."""
         if type(pod) is not _POD or type(container) is not _CONTAINER:
             raise _wrong_types(_UPDATE, pod, container)
         return self._dispatcher.update_container(
@@ -161,7 +161,7 @@ class Events:
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> StopReply:
-        """Notify the plugins that a container has stopped, or will; returns their updates of other containers."""
+        """Notify the plugins that a container stops or has stopped. Returns their updates of other containers."""
         if type(pod) is not _POD or type(container) is not _CONTAINER:
             raise _wrong_types(_STOP, pod, container)
         return self._dispatcher.stop_container(
@@ -171,13 +171,13 @@ class Events:
     def block_sync(
         self, *, urgent: bool = False, timeout_s: float | None = None, deadline: float | None = None
     ) -> Block:
-        """Keep plugins from joining until the block is released; a context manager. Hold it for each whole request.
+        """Keep plugins from joining until the block is released; a context manager. Hold the block for a whole request.
 
-        Without it a plugin that joins in the middle of a request may see the request's container neither in the state
-        of the runtime nor in an event.
+        Without the block, a plugin that joins in the middle of a request may miss the request's container both in the
+        state of the runtime and in the events.
 
         Args:
-            urgent: do not queue behind a plugin that waits to join: for requests that stop or remove.
+            urgent: do not queue behind a plugin that waits to join; for requests that stop or remove.
         """
         return self._chain.gate.block(
             urgent=urgent, deadline=deadline if timeout_s is None else _earlier(timeout_s, deadline)
@@ -191,7 +191,7 @@ def _earlier(timeout_s: float, deadline: float | None) -> float:
 
 
 def _wrong_types(spec: EventSpec, *arguments: object) -> TypeError:
-    """The error for arguments of other types: messages of another library, or in the wrong order."""
+    """The error for arguments of wrong types: messages of another library, or in the wrong order."""
     signature = "(pod)" if spec.kind == "pod" else "(pod, container)"
     kinds = "PodSandbox" if spec.kind == "pod" else "PodSandbox and Container"
     names = " and ".join(type(argument).__name__ for argument in arguments)

@@ -1,4 +1,4 @@
-"""The settings of `nri.adaptation.Adaptation` as one frozen value, for programs that read them from a file.
+"""The settings of `nri.adaptation.Adaptation` as a frozen value, for programs that read them from a file.
 
 The keys are those of containerd's table. A program with more keys, or other defaults, defines a subclass.
 """
@@ -21,20 +21,20 @@ class AdaptationSettings:
     """The NRI settings of a program.
 
     Attributes:
-        disable_connections: only plugins that the program launches, and built-in ones.
-        socket_path: where plugins connect.
+        disable_connections: only plugins that the program launches, and built-in plugins, are used.
+        socket_path: the socket to which plugins connect.
         plugin_path: the folder of plugins that the program launches.
         plugin_config_path: the folder of their configuration.
-        plugin_registration_timeout: how long a plugin has to register, in seconds.
-        plugin_request_timeout: how long a plugin has for one request, in seconds; the policy may set more.
+        plugin_registration_timeout: how long a plugin may take to register, in seconds.
+        plugin_request_timeout: how long a plugin may take to answer a request, in seconds; the policy may set more.
         default_validator: limits for all plugins together; None for no limits.
-        policy_path: the operator's policy for each plugin; empty for no policy.
+        policy_path: the file with the operator's policy for each plugin; empty for no policy.
         admin_socket: the socket for ``nri why``; empty for no socket.
         allowed_uids: users whose plugins may connect, in addition to root and the program's user.
-        provenance: record who changed what, for ``nri why``.
+        provenance: record which plugin changed what, for ``nri why``.
         tell_refused: if a plugin refuses an update, send all plugins PostUpdateContainer with the container's
             resources; a refused creation is followed by RemoveContainer.
-        compat: ``reference`` reproduces the reference's behaviour, see docs/deviations.md.
+        compat: ``reference`` reproduces the behaviour of the Go library, see docs/deviations.md.
     """
 
     disable_connections: bool = False

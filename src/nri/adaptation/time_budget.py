@@ -1,23 +1,24 @@
-"""The limits of waiting: for a plugin's answer, for a turn at a busy plugin, and for the event as a whole.
+"""The limits of waiting: for a plugin's answer, for a turn at a busy plugin, and for a whole event.
 
 | wait | limit | afterwards |
 |---|---|---|
-| for one plugin's answer | its timeout for the event, or what is left of its `SilenceBudget` | the answer is missing |
+| for a plugin's answer | its timeout for the event, or the rest of its `SilenceBudget` | the answer is missing |
 | for a turn at a plugin that is busy with earlier events | `TURN_TIMEOUTS` of its timeouts | the answer is missing |
 | for an unresponsive plugin, queue and answer together | `SILENCE_TIMEOUTS` of its timeouts | it is not asked |
 | for all plugins | the caller's deadline, which also shortens the waits above | the event fails with DeadlineExceeded |
 
-`nri.adaptation.dispatch.invoker` has the consequences of a missing answer. `nri.adaptation.registration.sync_gate`
-limits how long an event waits for a joining plugin; `nri.adaptation.peers.breaker` how often a plugin may fail.
+`nri.adaptation.dispatch.invoker` decides what follows from a missing answer. `nri.adaptation.registration.sync_gate`
+limits how long an event waits for a joining plugin, and `nri.adaptation.peers.breaker` how often a plugin may fail.
 
 **Silence.** Events that reach a plugin while another event waits for its answer queue behind that event. If the answer
-does not come, each of them has lost as much time as the event that was asked. With a full timeout for each, the fourth
-of four events would wait for four timeouts. So an event counts the time that it has lost to a plugin's silence,
-whichever event was asked. When its turn comes, it has the rest; with nothing left, it continues without an answer.
-After one silence, half a timeout is left: a plugin that was held up for a moment loses one request, not all waiting
-ones. Time in which other events were answered does not count. The same budget continues when the plugin validates.
+does not come, each queued event has lost as much time as the event that was asked. If each had a full timeout, the
+fourth of four events would wait for four timeouts. So an event counts the time that it has lost to a plugin's silence,
+whichever event was asked. When its turn comes, it may wait for the rest of its budget; with nothing left, it continues
+without an answer. After one silence, half a timeout is left: a plugin that was held up for a moment loses one request,
+not all waiting requests. Time in which other events were answered does not count. The same budget continues when the
+plugin validates.
 
-Times are absolute, in seconds of `time.monotonic()`; callers pass them in, and nothing here waits.
+Times are absolute, in seconds of `time.monotonic()`. Callers pass the time in; no function of this module waits.
 """
 
 from __future__ import annotations
@@ -40,18 +41,18 @@ __all__ = [
     "turn_limit_s",
 ]
 
-#: The most that an event waits for its turn at a busy plugin, in timeouts of that plugin.
+#: An event waits for its turn at a busy plugin for at most this many timeouts of that plugin.
 TURN_TIMEOUTS: Final = 2.0
-#: The most that an event waits for an unresponsive plugin, in timeouts of that plugin.
+#: An event waits for an unresponsive plugin for at most this many timeouts of that plugin.
 SILENCE_TIMEOUTS: Final = 1.5
-#: The share of a timeout that counts as a whole miss; less than one, because neither clocks nor sums are exact.
+#: This share of a timeout counts as a whole miss. It is less than one, because neither clocks nor sums are exact.
 WHOLE_MISS_SHARE: Final = 0.95
-#: A shorter time is not worth a request: plugins get their deadline in whole milliseconds.
+#: A request is not sent if less time is left: plugins get their deadline in whole milliseconds.
 MIN_ANSWER_S: Final = 0.001
 
 
 def answer_deadline(now: float, timeout_s: float, deadline: float | None) -> float:
-    """The deadline of a plugin that is asked now; `deadline` is the caller's, None for none."""
+    """The deadline of a plugin that is asked now. `deadline` is the caller's deadline, None without a deadline."""
     limit = now + timeout_s
     return limit if deadline is None or limit <= deadline else deadline
 
@@ -62,12 +63,12 @@ def turn_limit_s(timeout_s: float) -> float:
 
 
 def turn_deadline(now: float, limit_s: float, deadline: float | None) -> float | None:
-    """The time at which an event stops waiting for its turn; None for never.
+    """The time at which an event stops waiting for its turn. Returns None for no limit.
 
     Args:
-        now: when it starts waiting.
-        limit_s: the limit for this plugin (`turn_limit_s`), 0 for none.
-        deadline: the caller's, None for none. If it is returned, the caller runs out of time first.
+        now: the time when the event starts waiting.
+        limit_s: the limit for this plugin (`turn_limit_s`), 0 for no limit.
+        deadline: the caller's deadline or None. If it is returned, the caller runs out of time first.
     """
     if not limit_s:
         return deadline
@@ -82,9 +83,10 @@ def check_deadline(event: str, now: float, deadline: float) -> None:
 
 
 class SilenceBudget:
-    """How much longer one event may wait for each unresponsive plugin.
+    """How much longer an event may wait for each unresponsive plugin.
 
-    Each plugin's breaker adds up how long requests waited in vain for it (`Breaker.silence_s`). The event records
+    Each plugin's breaker adds up how long requests waited in vain for the plugin (`Breaker.silence_s`). The event
+    records
     that sum when it starts waiting for the plugin; the difference since then is the time that the event lost.
     """
 
@@ -103,8 +105,8 @@ class SilenceBudget:
         """Record when the event started waiting for a plugin; later calls keep the first value.
 
         Args:
-            plugin: identifies it; only stored and compared.
-            silence_s: its present `Breaker.silence_s`.
+            plugin: identifies the plugin; only stored and compared.
+            silence_s: the plugin's present `Breaker.silence_s`.
         """
         self._silence_before.setdefault(plugin, silence_s)
 
@@ -113,7 +115,7 @@ class SilenceBudget:
         return silence_s > self._silence_before.get(plugin, silence_s)
 
     def remaining_s(self, plugin: object, silence_s: float, timeout_s: float) -> float:
-        """Seconds for which the event may still wait for the plugin's answer; 0.0: the plugin is not asked."""
+        """Seconds for which the event may still wait for the plugin's answer. With 0.0 the plugin is not asked."""
         before_s = self._silence_before.get(plugin)
         if before_s is None:
             return timeout_s

@@ -8,7 +8,7 @@ from nri.agent.offline import explained, missing_rules, no_pods, pods_of, store_
 from nri.agent.ownership import KnobConflict, check_apart
 from nri.agent.ownership import check as check_owners
 from nri.agent.profile import profile_of
-from nri.config.complaint import apart
+from nri.config.complaint import single_errors
 from nri.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -126,11 +126,12 @@ def _files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
         try:
             listed = pods_of(pods)
         except ConfigError as error:
-            wrong += [_of(part) for part in apart(error)]
+            wrong += [_of(part) for part in single_errors(error)]
         else:
             words.append(f"{len(listed)} pod{'s' * (len(listed) != 1)}")
             wrong += [] if listed else [_of(no_pods(pods))]
-            for pod, place in listed:
+            for pod, place, unknown in listed:
+                notes += unknown
                 row = explained(pod, settings, node or store_of(settings).node, {})
                 wrong += [_hook_error(place(error["reason"]), row, error) for error in row["errors"]]
                 # The machine is not examined, so the notes are about the pod: misspelt keys, keys without effect.
@@ -151,7 +152,7 @@ def _gates_off(store: RuleStore, kind: str, profile: Profile, settings: AgentSet
 
 def _of_settings(error: ConfigError) -> list[Finding]:
     """Each mistake; of an object of Kubernetes, which is no settings, that alone."""
-    findings = [_of(finding) for finding in apart(error)]
+    findings = [_of(finding) for finding in single_errors(error)]
     objects = {finding.where.rpartition(":")[0] for finding in findings if finding.what == "kind"}
     reason = "this is a Kubernetes object, not the agent's settings"
     advice = "use --rules for a file of rules, --pods for a file of pods"

@@ -23,10 +23,10 @@ from nri.agent.profile import profile_of
 from nri.agent.rules.files import FileRules
 from nri.agent.rules.origins import with_places
 from nri.agent.rules.store import RuleStore
-from nri.config.complaint import together
+from nri.config.complaint import combined_error
 from nri.errors import ConfigError
-from nri.kube import quantity
 from nri.kube.folder import Folder
+from nri.kube.pod_manifests import pod_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -57,26 +57,38 @@ def store_of(settings: AgentSettings) -> RuleStore:
 
 
 class Listed(NamedTuple):
-    """A pod of a file; `place` finds what a note or an error is about: a label, its containers, the pod."""
+    """A pod of a file.
+
+    Attributes:
+        pod: the manifest.
+        place: returns the place of a note or an error: of a label, of the containers, of the pod.
+        unknown: a line for each key that Kubernetes does not know.
+    """
 
     pod: dict[str, Any]
     place: Callable[[str], str]
+    unknown: list[str]
 
 
 def pods_of(path: str) -> list[Listed]:
-    """The pods of a file or folder. Raises ConfigError with all unreadable files."""
+    """The pods of a file or folder, also those of pod templates. Raises ConfigError with all unreadable files."""
     folder = Folder(path)
     folder.changed()
-    if folder.errors:
-        raise together(list(folder.errors.values()))
-    if not folder.files and not os.path.exists(path):
+    problems = list(folder.errors.values())
+    if not problems and not folder.files and not os.path.exists(path):
         raise ConfigError(path, "", "file not found")
-    return [
-        Listed(_shaped(document, pod), partial(_place, document, pod))
-        for documents in folder.files.values()
-        for document, pod in documents
-        if pod.get("kind") == "Pod"
-    ]
+    pods = []
+    for document, tree in (entry for documents in folder.files.values() for entry in documents):
+        try:
+            manifest_ = pod_manifest(document, tree)
+        except ConfigError as error:
+            problems.append(error)
+            continue
+        if manifest_ is not None:
+            pods.append(Listed(manifest_.pod, partial(_place, document, manifest_.pod), manifest_.unknown))
+    if problems:
+        raise combined_error(problems)
+    return pods
 
 
 def _place(document: Document, pod: dict[str, Any], text: str) -> str:
@@ -92,27 +104,6 @@ def _place(document: Document, pod: dict[str, Any], text: str) -> str:
     )
 
 
-def _shaped(document: Document, pod: dict[str, Any]) -> dict[str, Any]:
-    """A pod whose fields have the API's types. Raises ConfigError with the place of a field that does not."""
-    meta, spec = document.table(pod, "metadata"), document.table(pod, "spec")
-    texts = {key: document.pairs(meta, key, "metadata.") for key in ("labels", "annotations")}
-    for key in ("name", "namespace", "uid"):
-        document.text(meta, key, "metadata.")
-    for kind in ("initContainers", "containers"):
-        for number, container in enumerate(document.tables(spec, kind, "spec.")):
-            where = f"spec.{kind}[{number}]."
-            document.text(container, "name", where)
-            document.tables(container, "env", where)
-            resources = document.table(container, "resources", where)
-            for part in ("requests", "limits"):
-                for name, value in document.table(resources, part, f"{where}resources.").items():
-                    try:
-                        quantity.parse(value)
-                    except ValueError as error:
-                        raise document.error(str(error), f"{where}resources.{part}.{name}", resources, part) from None
-    return {**pod, "metadata": {**meta, **texts}}
-
-
 def no_pods(path: str) -> ConfigError:
     """The error for a file or folder without pods."""
     return ConfigError(path, "", "no pod found", 'a document with "kind: Pod"')
@@ -126,7 +117,7 @@ def explain_manifests(settings: AgentSettings, path: str) -> tuple[list[dict[str
     """
     store, pods = store_of(settings), pods_of(path)
     if problems := store.problems():
-        raise together([ConfigError(problem.source, "", problem.error) for problem in problems])
+        raise combined_error([ConfigError(problem.source, "", problem.error) for problem in problems])
     if not pods:
         raise no_pods(path)
     profile = profile_of(settings.profile)

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from nri.config.settings import Loaded
     from nri.interfaces import Reporter
 
-__all__ = ["log_pending_parts", "run"]
+__all__ = ["log_readiness", "run"]
 
 _log = logging.getLogger("nri.agent")
 
-#: After this time the log names the parts that are not ready yet.
+#: After this time the log names the parts that are not ready yet, and this often it looks whether they are.
 _REMINDER_S = 2.0
 
 
@@ -43,13 +43,12 @@ def run(every: Sequence[Loaded[AgentSettings]], reporter: Reporter | None = None
     try:
         loaded_settings = [loaded.settings for loaded in every]
         agent = Agent(config, reporter=reporter) if len(every) == 1 else Agents(loaded_settings, reporter=reporter)
-        reminder = threading.Timer(_REMINDER_S, log_pending_parts, [agent])
-        reminder.daemon = True
-        reminder.start()
+        ended = threading.Event()
+        threading.Thread(target=log_readiness, args=(agent, ended), name="nri-readiness", daemon=True).start()
         try:
             return agent.run()
         finally:
-            reminder.cancel()
+            ended.set()
     except NriError as error:
         raise NriError(f"the agent cannot start: {error}") from error
 
@@ -67,8 +66,20 @@ def _log_settings(loaded: Loaded[AgentSettings], *, several: bool) -> None:
             _log.warning("no %s until %s exists (%s.path)", kind, source.path, kind)
 
 
-def log_pending_parts(agent: Agent | Agents) -> None:
-    """Log which parts of an agent are not ready yet, and what each waits for."""
-    for row in agent.health().rows:
-        if not row.ready:
-            _log.warning("%s is not ready yet: %s. It keeps trying; run nri doctor", row.part, row.state)
+def log_readiness(agent: Agent | Agents, ended: threading.Event, interval_s: float = _REMINDER_S) -> None:
+    """Log which parts of an agent are not ready yet and what each waits for, and later that it is ready.
+
+    Returns when all parts have been ready once, or when the agent has `ended`.
+    """
+    pending: set[str] | None = None
+    while pending != set() and not ended.wait(interval_s):
+        rows = agent.health().rows
+        if pending is None:
+            pending = {row.part for row in rows if not row.ready}
+            for row in rows:
+                if not row.ready:
+                    _log.warning("%s is not ready yet: %s. It keeps trying; run nri doctor", row.part, row.state)
+        for row in rows:
+            if row.ready and row.part in pending:
+                pending.remove(row.part)
+                _log.info("%s is ready: %s", row.part, row.state)

@@ -16,7 +16,7 @@ import click
 
 from nri import errors
 from nri.cli.output import end_progress, paint, wants_color
-from nri.config.complaint import apart
+from nri.config.complaint import single_errors
 from nri.text import escape, plain
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def describe(error: BaseException) -> str:
         as_root = ". Run it as root" if isinstance(error, PermissionError) and os.geteuid() else ""
         return f"{where}{error.strerror or error}{as_root}"
     if isinstance(error, errors.ConfigError):
-        return "\n".join(map(str, apart(error)))
+        return "\n".join(map(str, single_errors(error)))
     if isinstance(error, errors.NriError):
         return str(error)
     if isinstance(error, ValueError) and sys.stdout.closed:

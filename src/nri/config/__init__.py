@@ -6,7 +6,8 @@
 
     config = nri.config.read(Config, [Source("10-pin.conf", text), Source("--config", '{"cpus": "4-7"}')])
 
-Later sources win key by key. All problems of all sources are reported at once, each with its place and a fix.
+Later sources override earlier sources, key by key. All problems of all sources are reported at once, each with its
+location and a fix.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ __all__ = [
     "read_file",
 ]
 
-if not TYPE_CHECKING:  # a checker that sees this takes every misspelt name for one that exists
+if not TYPE_CHECKING:  # with __getattr__ a type checker would accept every misspelt name
     __getattr__, __dir__ = lazy(
         globals(),
         {

@@ -1,4 +1,4 @@
-"""Durations as Go prints and parses them ("5s", "1m30s", "250ms"); in Python a duration is a float of seconds."""
+"""Durations in Go's format ("5s", "1m30s", "250ms"). In Python a duration is a float of seconds."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Annotated
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
 _PART = re.compile(r"(\d+\.?\d*|\.\d+)(h|ms|m|s|us|µs|μs|ns)")  # Go takes both signs for micro
 
-#: Characters at most: more than any duration has that fits into Go's.
+#: Maximum length of a duration. A duration that Go can represent is shorter.
 _MAX_CHARACTERS = 200
-#: Go counts nanoseconds in 64 bits.
+#: Go's maximum: it counts nanoseconds in 64 bits.
 _MAX_S = 2**63 / 1e9
 
 #: The marker that `nri.config.typed` looks for.
 DURATION = "nri.duration"
 
-#: Annotation for a key that holds a duration: a float of seconds, written as a number or as a Go duration.
+#: Annotation for a key with a duration: a float of seconds, written as a number or as a Go duration.
 Duration = Annotated[float, DURATION]
 
-#: The shortest time that anything is waited for, in seconds: a timeout of nothing would switch off what it bounds.
+#: The shortest timeout in seconds. A timeout of 0 would disable the call that it limits.
 _MIN_TIMEOUT_S = 0.001
 
 
 def check_timeouts(table: object, *names: str) -> None:
-    """Raise ValueError, which names it, for an attribute of a table that is too short a time to wait; in seconds."""
+    """Raise ValueError if one of these attributes, in seconds, is too short for a timeout."""
     for name in names:
         value = getattr(table, name)
         if value < _MIN_TIMEOUT_S:
-            raise ValueError(f"{name} {value:g} s is not a time to wait; say 1ms or more")
+            raise ValueError(f"{name} {value:g} s is too short for a timeout; write 1ms or more")
 
 
 def parse_duration(text: str) -> float:
@@ -42,19 +42,19 @@ def parse_duration(text: str) -> float:
     if body == "0":
         return 0.0
     end, seconds = 0, 0.0
-    # A long row of digits without a unit would be tried from each of them, and in each split: hours for a few kB.
+    # The length is limited because a long row of digits without a unit would be matched in each split: hours for 10 kB.
     while len(body) <= _MAX_CHARACTERS and (part := _PART.match(body, end)):
         seconds += float(part[1]) * _UNITS[part[2]]
         end = part.end()
     if not body or end != len(body):
         raise ValueError(f'"{text}" is not a duration; write a number with a unit, such as 2s, 500ms or 1m30s')
     if seconds >= _MAX_S:
-        raise ValueError(f'"{text}" is longer than a duration can be, 292 years; write such as 2s, 500ms or 1m30s')
+        raise ValueError(f'"{text}" exceeds the longest duration, 292 years; write, for example, 2s, 500ms or 1m30s')
     return sign * seconds
 
 
 def format_duration(seconds: float) -> str:
-    """The duration as Go prints it: ``1m30s``, ``250ms``, ``0s``. Rounded to nanoseconds."""
+    """A duration in Go's format: ``1m30s``, ``250ms``, ``0s``. It is rounded to nanoseconds."""
     nanos = round(abs(seconds) * 1e9)
     sign = "-" if seconds < 0 and nanos else ""
     if nanos < 1_000_000_000:

@@ -1,7 +1,7 @@
-"""Flags of a command line as configuration: each is a layer with one key, its text read as the type of the key.
+"""Flags of a command line as configuration: each flag is a layer with one key, parsed as the type of the key.
 
-Where the type is text, the text stays as it is. The items of a list stand between commas, or the flag is repeated. All
-other texts are read as YAML, so that `10`, `true` and `5s` are what they look like.
+A string is not parsed. The items of a list are separated by commas, or the flag is repeated. All other types are parsed
+as YAML, so that `10`, `true` and `5s` have their usual meaning.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import typing
 from typing import Any
 
 from nri.config import syntax, typed
-from nri.config.complaint import together
+from nri.config.complaint import combined_error
+from nri.config.key_path import path_text
 from nri.config.layers import Layer
-from nri.config.place import show
 from nri.config.source import Source
 from nri.errors import ConfigError
 
@@ -27,13 +27,13 @@ __all__ = ["check", "flag_layer"]
 
 
 def flag_layer(cls: type, flag: str, field: str, arguments: list[str] | bool) -> Layer:
-    """The layer of one flag.
+    """The layer of a flag.
 
     Args:
         cls: the class of the configuration.
-        flag: its name, without dashes.
-        field: the key that it sets.
-        arguments: its values in order, or whether a switch is on.
+        flag: the flag's name, without dashes.
+        field: the key that the flag sets.
+        arguments: the flag's values in order, or whether a switch is on.
     """
     annotation = typed.fields_of(cls).get(field, str)
     return Layer(
@@ -43,17 +43,17 @@ def flag_layer(cls: type, flag: str, field: str, arguments: list[str] | bool) ->
 
 
 def check(cls: type, layers: Sequence[Layer]) -> None:
-    """Check flags by themselves, without what other sources may give. ConfigError for the first, with all others."""
+    """Check flags without other sources. Raises ConfigError for the first problem, with all others in `others`."""
     errors = []
     for layer in layers:
         problems: list[Problem] = []
         typed.check(cls, layer.tree, (), problems)
         errors += [
-            ConfigError(layer.place(problem.path), show(problem.path), problem.reason, problem.suggestion)
+            ConfigError(layer.place(problem.path), path_text(problem.path), problem.reason, problem.suggestion)
             for problem in problems
         ]
     if errors:
-        raise together(errors)
+        raise combined_error(errors)
 
 
 def _value(annotation: Any, flag: str, arguments: list[str]) -> Any:
@@ -75,4 +75,4 @@ def _scalar(annotation: Any, flag: str, text: str) -> Any:
     try:
         return syntax.parse_text(Source(f"--{flag}", text, "yaml"))
     except ConfigError:
-        return text  # what it should have been is said by the check of its type
+        return text  # the check of its type reports the expected type

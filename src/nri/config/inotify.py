@@ -1,8 +1,8 @@
-"""Sleep until files may have changed: the kernel's inotify on their folders, and several looks after each event.
+"""Sleep until files may have changed, by the kernel's inotify on their folders, with several checks after each event.
 
 changes = FileChanges("/etc/nri/policy.toml")
-while changes.wait():                    # nothing runs as long as nothing changes
-    ...                                  # one look: `nri.config.watch`
+while changes.wait():                    # sleeps as long as nothing changes
+        ...                                  # check the files: `nri.config.watch`
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 
 __all__ = ["FileChanges", "folders_on_the_way"]
 
-#: Seconds after which a look comes without an event: some file systems do not report what another machine changes.
+#: Interval of checks without an event: some file systems do not report changes that another machine makes.
 IDLE_LOOK_S = 60.0
-#: Looks after an event, `look_s` apart: it comes with the first byte of a change, and a file that is being replaced is
-#: missing for a moment.
+#: Number of checks after an event, `look_s` apart. The event comes with the first byte of a change, and a file that is
+#: being replaced is missing for a moment.
 LOOKS_PER_EVENT = 3
 
 _MODIFY, _ATTRIB, _MOVED, _CREATE, _DELETE, _SELF = 0x2, 0x4, 0xC0, 0x100, 0x200, 0xC00
@@ -28,13 +28,13 @@ _MAX_LINKS = 40
 
 
 class FileChanges:
-    """Wait until files may have changed. `wait` is for one thread, `wake` and `end` for any.
+    """Wait until files may have changed. `wait` is for one thread, `wake` and `end` for any thread.
 
-    Without a free inotify descriptor there is a look every `look_s`.
+    Without a free inotify descriptor, `wait` returns every `look_s` seconds.
 
     Args:
         paths: the files, which need not exist.
-        look_s: the time between two looks, in seconds.
+        look_s: the interval of checks, in seconds.
     """
 
     def __init__(self, *paths: str | os.PathLike[str], look_s: float = 1.0) -> None:
@@ -47,10 +47,10 @@ class FileChanges:
         self._watch()
 
     def wait(self) -> bool:
-        """Sleep until it is time to look; returns False after `end`."""
+        """Sleep until it is time to check the files. Returns False after `end`."""
         if not self._looks and (self._inotify >= 0 or not self._paths):
             if not _readable(IDLE_LOOK_S, self._woken, self._inotify):
-                self._watch()  # there is no event for a folder that was moved with the one above it
+                self._watch()  # there is no event for a folder that was moved together with its parent
                 return True
             self._looks = LOOKS_PER_EVENT
             _drain(self._woken)
@@ -79,11 +79,11 @@ class FileChanges:
         self._woken = self._wake = self._inotify = -1
 
     def _watch(self) -> None:
-        """Watch the files, and all folders on the way to them; watching one again has no effect."""
+        """Watch the files, and all folders on the way to them. Watching a folder again has no effect."""
         if self._inotify < 0:
             return
         for path in self._paths:
-            # A file that is mounted by itself, or has several names, is written without an event for its folder.
+            # A file that is a mount, or has several names, may change without an event for its folder.
             for watched in (*folders_on_the_way(path), path):
                 if not _add(self._inotify, watched, _MASK if watched == path else _MASK | _ONLY_FOLDERS):
                     os.close(self._inotify)
@@ -92,9 +92,9 @@ class FileChanges:
 
 
 def folders_on_the_way(path: str) -> set[str]:
-    """Return the folders in which a change can put another file at a path: its folder, and those of its links.
+    """Return the folders in which a change can put another file at a path: its folder, and the folders of its links.
 
-    Where a folder is missing, the one in which it would appear is the last.
+    If a folder is missing, the last folder is the existing parent in which it would appear.
     """
     folders: set[str] = set()
     for _ in range(_MAX_LINKS):
@@ -123,7 +123,7 @@ def _readable(seconds: float, *descriptors: int) -> bool:
 
 
 def _drain(fd: int) -> bool:
-    """Read all waiting data; returns whether there was any."""
+    """Read all waiting data. Returns whether there was any data."""
     has_data = False
     try:
         while fd >= 0 and os.read(fd, 65536):
@@ -134,12 +134,12 @@ def _drain(fd: int) -> bool:
 
 
 def _inotify() -> int:
-    """Open an inotify descriptor; -1 if the kernel refuses."""
+    """Open an inotify descriptor. Returns -1 if the kernel refuses."""
     return int(_libc().inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
 
 
 def _add(inotify: int, path: str, mask: int) -> bool:
-    """Watch a folder or file; True also if it no longer exists, since the folder above has an event for that."""
+    """Watch a folder or file. Returns True even if it no longer exists: the parent folder has an event for that."""
     import ctypes
 
     descriptor = _libc().inotify_add_watch(inotify, os.fsencode(path), mask)

@@ -13,7 +13,7 @@ from nri.errors import ConfigError
 from nri.files import read_regular
 
 _XZ_MAGIC = b"\xfd7zXZ\x00"
-#: Of the file, and of what it unpacks to.
+#: Maximum size of the file, and of its unpacked content.
 MAX_FILE_BYTES = MAX_UNPACKED_BYTES = 512 << 20
 _MAX_STREAMS = 1000
 
@@ -23,13 +23,13 @@ def read_json_lines(path: str | Path, problem_of: Callable[[Any], str]) -> Itera
 
     Args:
         path: JSON lines, plain or compressed with xz.
-        problem_of: why a line is not a case; "" if it is one.
+        problem_of: returns why a line is not a case, or "" for a case.
     """
     try:
         raw = read_regular(path, MAX_FILE_BYTES)
         text = (_unpacked(raw, str(path)) if raw.startswith(_XZ_MAGIC) else raw).decode()
     except OSError as error:
-        raise ConfigError(str(path), "", error.strerror or "cannot be read", "give a file of recorded cases") from error
+        raise ConfigError(str(path), "", error.strerror or "cannot be read", "name a file of recorded cases") from error
     except (lzma.LZMAError, UnicodeDecodeError) as error:
         raise ConfigError(str(path), "", f"neither JSON lines nor xz: {error}") from error
     for number, line in enumerate(text.split("\n"), 1):
@@ -38,7 +38,7 @@ def read_json_lines(path: str | Path, problem_of: Callable[[Any], str]) -> Itera
 
 
 def _unpacked(raw: bytes, path: str) -> bytes:
-    """The content of an xz file; a file of a few bytes must not fill memory."""
+    """The content of an xz file, limited in size, because a file of a few bytes could fill memory."""
     pieces: list[bytes] = []
     remaining_bytes = MAX_UNPACKED_BYTES
     while raw.startswith(_XZ_MAGIC):  # files that were joined are several streams
@@ -47,7 +47,7 @@ def _unpacked(raw: bytes, path: str) -> bytes:
         remaining_bytes -= len(pieces[-1])
         if not unpacker.eof:
             limit = f"larger than {MAX_UNPACKED_BYTES >> 20} MiB"
-            raise ConfigError(path, "", "it ends too early" if remaining_bytes > 0 else limit)
+            raise ConfigError(path, "", "the file ends too early" if remaining_bytes > 0 else limit)
         if len(pieces) > _MAX_STREAMS:
             raise ConfigError(path, "", f"more than {_MAX_STREAMS} packed files, one after the other")
         raw = unpacker.unused_data

@@ -1,14 +1,14 @@
-"""The kubelet's CPU manager and memory manager, which pin containers, where they are on.
+"""The kubelet's CPU manager and memory manager, which pin containers if they are enabled.
 
-Their policies are in the state files that they write, which show command line flags as well, and in the configuration
-file of kubeadm.
+Their policies are in their state files, which also reflect command line flags, and in the configuration file of
+kubeadm.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from nri.config.root import inside
+from nri.config.root import resolve_below
 from nri.config.source import read_file
 from nri.config.syntax import parse_text
 from nri.errors import ConfigError
@@ -25,7 +25,7 @@ _OFF = ("", "none", "None")
 
 
 class Pinning(NamedTuple):
-    """A manager that pins: `CPU` or `memory`, its policy, the file with the policy, and what to do about it."""
+    """A manager that pins: `CPU` or `memory`, its policy, the file with the policy, and how to disable it."""
 
     manager: str
     policy: str
@@ -53,7 +53,7 @@ def pinning(root: str) -> list[Pinning]:
 
 def _tree(root: str, path: str) -> dict[str, Any]:
     try:
-        tree = parse_text(read_file(inside(root, path), "yaml"))
+        tree = parse_text(read_file(resolve_below(root, path), "yaml"))
     except ConfigError:
         return {}
     return tree if isinstance(tree, dict) else {}

@@ -1,7 +1,7 @@
-"""Sources of configuration merged into one instance of an annotated class, with the place that each value came from.
+"""Sources of configuration merged into one instance of an annotated class, with the location of each value.
 
-Later layers override earlier ones, key by key. Every problem of every layer is reported at once. A class with a
-`resource_kind` also takes a Kubernetes resource of that kind, whose `spec` it is.
+Later layers override earlier layers, key by key. Every problem of every layer is reported at once. A class with a
+`resource_kind` also accepts a Kubernetes resource of that kind, and reads its `spec`.
 """
 
 from __future__ import annotations
@@ -10,50 +10,50 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from nri.config import syntax, typed
-from nri.config.complaint import MAX_PROBLEMS, Problem, WrongValue, shorten, together
-from nri.config.place import Path, at, show
+from nri.config.complaint import MAX_PROBLEMS, Problem, WrongValue, combined_error, shorten
+from nri.config.key_path import Path, location, path_text
 from nri.errors import ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nri.config.source import Source
 
-__all__ = ["Layer", "Merged", "layer_of", "located", "merge", "read", "refused"]
+__all__ = ["Layer", "Merged", "located_errors", "merge", "parse_layer", "read", "value_error"]
 
 T = TypeVar("T")
 
 
 class Layer(NamedTuple):
-    """The keys of one source, and a function that returns the place of the key at a path."""
+    """The keys of one source, and a function that returns the location of the key at a path."""
 
     tree: Any
     place: Callable[[Path], str]
 
 
 class Merged(NamedTuple, Generic[T]):
-    """The instance, and the place of every value that is not a default, by its key as `show` writes it."""
+    """The instance, and the location of every value that is not a default, by key in the format of `path_text`."""
 
     value: T
     origins: Mapping[str, str]
 
 
-def layer_of(source: Source) -> Layer:
-    """The layer of a text. ConfigError if it cannot be parsed."""
+def parse_layer(source: Source) -> Layer:
+    """The layer of a source. Raises ConfigError if it cannot be parsed."""
     tree = syntax.parse_text(source)
     lines = syntax.Lines(source)
-    return Layer({} if tree is None else tree, lambda path: at(source, lines.near(path)))
+    return Layer({} if tree is None else tree, lambda path: location(source, lines.near(path)))
 
 
 def read(cls: type[T], sources: Sequence[Source]) -> T:
-    """An instance of `cls`, its fields taken from the last source that gives them, else from the class's defaults.
+    """An instance of `cls`. Each field has its value in the last source that sets the field, else its default.
 
-    Nested classes are merged key by key, lists and dicts replaced. Empty texts say nothing. An unknown key is an error.
-    Raises ConfigError for the first problem, with all further ones of all sources in `others`.
+    Nested classes are merged key by key, lists and dicts replaced. Empty sources are ignored. An unknown key is an
+    error. Raises ConfigError for the first problem, with all further problems of all sources in `others`.
     """
     layers: list[Layer | ConfigError] = []
     for source in sources:
         try:
-            layers.append(layer_of(source))
+            layers.append(parse_layer(source))
         except ConfigError as error:
             layers.append(error)
     instance: T = _merge(cls, layers, None)
@@ -61,17 +61,17 @@ def read(cls: type[T], sources: Sequence[Source]) -> T:
 
 
 def merge(cls: type[T], layers: Sequence[Layer | ConfigError]) -> Merged[T]:
-    """An instance of `cls` of all layers; of one that could not be read, its error is reported with the others.
+    """An instance of `cls` from all layers. The error of a layer that could not be read is reported with the others.
 
-    Raises ConfigError for the first problem, with all others in `others`.
+    Raises ConfigError for the first problem, with all other problems in `others`.
     """
     places: dict[Path, str] = {}
     instance: T = _merge(cls, layers, places)
-    return Merged(instance, {show(path): place for path, place in places.items()})
+    return Merged(instance, {path_text(path): place for path, place in places.items()})
 
 
 def _merge(cls: type, layers: Sequence[Layer | ConfigError], places: dict[Path, str] | None) -> Any:
-    """An instance of all layers. `places` gets the place of every value, if that is wanted."""
+    """An instance from all layers. If `places` is not None, the location of every value is added to it."""
     errors: list[ConfigError] = []
     merged = typed.Partial(cls, {})
     read_layers: list[Layer] = []
@@ -94,18 +94,18 @@ def _merge(cls: type, layers: Sequence[Layer | ConfigError], places: dict[Path, 
         instance = typed.build(merged, (), missing)
         errors = [_error(_place(problem.path, read_layers), problem) for problem in missing]
     if errors:
-        raise together(errors)
+        raise combined_error(errors)
     return instance
 
 
 def _place(path: Path, layers: Sequence[Layer]) -> str:
-    """The place of a key in the last layer of those that have the most of its path."""
+    """The location of a key, in the last of the layers that have the longest part of its path."""
     depth, last = max(((_depth(layer.tree, path), n) for n, layer in enumerate(layers)), default=(0, None))
     return "configuration" if last is None else layers[last].place(path[:depth])
 
 
 def _depth(tree: Any, path: Path) -> int:
-    """How many keys of a path are in a tree."""
+    """The number of keys of a path that exist in a tree."""
     for depth, part in enumerate(path):
         keys = tree if isinstance(tree, dict) else range(len(tree)) if isinstance(tree, list) else ()
         if part not in keys:
@@ -125,7 +125,7 @@ def _unwrapped(cls: type, layer: Layer) -> Layer | ConfigError:
 
 
 def _remember(places: dict[Path, str], partial: typed.Partial, layer: Layer) -> None:
-    """Note the places of a layer's values, over those of the values that they replace."""
+    """Store the locations of a layer's values; they replace the locations of overridden values."""
     for path in _leaves(partial):
         for earlier in [earlier for earlier in places if earlier[: len(path)] == path]:
             del places[earlier]
@@ -133,7 +133,7 @@ def _remember(places: dict[Path, str], partial: typed.Partial, layer: Layer) -> 
 
 
 def _leaves(partial: typed.Partial, path: Path = ()) -> Iterator[Path]:
-    """The paths of all values; a list or table that is replaced as a whole is one."""
+    """The paths of all values. A list or mapping that is replaced entirely has one path."""
     for name, value in partial.values.items():
         if isinstance(value, typed.Partial):
             yield from _leaves(value, (*path, name))
@@ -148,23 +148,23 @@ def _at(tree: Any, path: Path) -> Any:
 
 
 def _below(value: Any, path: Path) -> Iterator[Path]:
-    """The path of a value, and those of all that is in it."""
+    """The path of a value, and the paths of all values in it."""
     yield path
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in pairs:
         yield from _below(inner, (*path, key))
 
 
-def located(source: Source, problems: Sequence[Problem]) -> list[ConfigError]:
-    """The first problems as errors in the order of lines, with source and, where known, line; others are counted."""
+def located_errors(source: Source, problems: Sequence[Problem]) -> list[ConfigError]:
+    """The first problems as errors in the order of lines, with source and, if known, line. Others are only counted."""
     lines = syntax.Lines(source)
     ordered = sorted(problems, key=lambda problem: lines.near(problem.path) or 0)
-    return _located(lambda path: at(source, lines.near(path)), ordered)
+    return _located(lambda path: location(source, lines.near(path)), ordered)
 
 
-def refused(cls: type, source: Source, error: WrongValue) -> ConfigError:
-    """The error for a value of a source that was read as `cls`, and that does not go with something else."""
-    layer = _unwrapped(cls, layer_of(source))
+def value_error(cls: type, source: Source, error: WrongValue) -> ConfigError:
+    """The error for a value in a source of `cls` that conflicts with a value outside of the source."""
+    layer = _unwrapped(cls, parse_layer(source))
     where = source.name if isinstance(layer, ConfigError) else layer.place(error.path)
     return _error(where, Problem(error.path, error.reason, error.suggestion))
 
@@ -177,4 +177,4 @@ def _located(place: Callable[[Path], str], problems: Sequence[Problem]) -> list[
 
 
 def _error(where: str, problem: Problem) -> ConfigError:
-    return ConfigError(where, show(problem.path), problem.reason, problem.suggestion)
+    return ConfigError(where, path_text(problem.path), problem.reason, problem.suggestion)

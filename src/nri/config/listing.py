@@ -1,6 +1,6 @@
-"""All settings as rows for people and programs: key, value, origin; and the meaning of each key.
+"""All settings as rows of key, value and origin, and the meaning of each key.
 
-The meanings are in the docstrings of the configuration's dataclasses, below ``Attributes:``, so that command,
+The meanings are in the docstrings of the configuration's classes, below ``Attributes:``, so that commands,
 documentation and code cannot differ.
 """
 
@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 from nri.config.duration import DURATION, format_duration
-from nri.config.place import show
+from nri.config.key_path import path_text
 from nri.config.typed import DICTS, LISTS, MISSING, Between, OneOf, default_of, fields_of, is_plain, is_union
 
 __all__ = ["DEFAULT", "Key", "Row", "keys", "rows"]
 
-#: The origin of what no source gave.
+#: The origin of a value that no source sets.
 DEFAULT = "default"
-#: The kinds of values as people read them; all others are text.
+#: The names of types in documentation; all other types are "text".
 _WORDS = {
     bool: "true or false", int: "number", float: "number", Path: "path", bytes: "base64 text",
     dt.datetime: "date and time", dt.date: "date", dt.time: "time of day", Any: "anything", object: "anything",
@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
 
 class Key(NamedTuple):
-    """A key that files may have: its kind, its default as a file has it ("" for none), and its meaning for people."""
+    """A key of configuration files: its type, its default in the file's syntax or "", and its meaning."""
 
     key: str
     kind: str
@@ -50,17 +50,17 @@ class Key(NamedTuple):
 
     @property
     def shape(self) -> str:
-        """What may be written, and what counts if nothing is."""
+        """The key's type and default in words."""
         return self.kind + (", needed" if self.needed else f", default {self.default}" if self.default else "")
 
 
 def rows(config: Any, origins: Mapping[str, str]) -> list[Row]:
-    """Every setting, in the order of the classes. Values are plain: what JSON can say."""
+    """Every setting, in the order of the classes. Values are plain JSON values."""
     return [Row(key, value, origins.get(key, DEFAULT)) for key, value in _walk(config, ())]
 
 
 def keys(cls: type) -> list[Key]:
-    """Every key that a file of a configuration may have; those of each table of several after ``[]`` or ``NAME``."""
+    """Every key of a configuration. Keys of mappings in lists or by name follow ``[]`` or ``NAME``."""
     return list(_keys(cls, "", None, ()))
 
 
@@ -76,11 +76,11 @@ def _walk(value: Any, path: tuple[str | int, ...], annotation: Any = None) -> It
         for number, inner in enumerate(value):
             yield from _walk(inner, (*path, number))
     else:
-        yield show(path), _plain(value, annotation)
+        yield path_text(path), _plain(value, annotation)
 
 
 def _plain(value: Any, annotation: Any) -> Any:
-    """A value as a file has it."""
+    """A value in the syntax of files."""
     if _is_duration(annotation):
         return format_duration(value)
     if isinstance(value, (tuple, list, set, frozenset)):
@@ -97,7 +97,7 @@ def _is_duration(annotation: Any) -> bool:
 
 
 def _keys(cls: type, prefix: str, instance: Any, above: tuple[type, ...]) -> Iterator[Key]:
-    """The keys of a class; the defaults are those of `instance`, if it is given."""
+    """The keys of a class, with the values of `instance` as defaults if it is not None."""
     meanings = _meanings(cls)
     for name, annotation in fields_of(cls).items():
         default = default_of(cls, name) if instance is None else getattr(instance, name)
@@ -112,7 +112,7 @@ def _keys(cls: type, prefix: str, instance: Any, above: tuple[type, ...]) -> Ite
 
 
 def _table_of(annotation: Any) -> tuple[str, type | None]:
-    """The class of the table, or of each of several tables, that a key holds, and what the key is followed by."""
+    """The class of a key's mapping, or of the mappings in its list or by name, and the key's suffix in paths."""
     alternatives = [alternative for alternative in get_args(annotation) if alternative is not type(None)]
     if is_union(annotation) and len(alternatives) == 1:
         annotation = alternatives[0]
@@ -165,7 +165,7 @@ def _one_of(choices: Iterable[Any]) -> str:
 
 
 def _written(value: Any, annotation: Any) -> str:
-    """A default as YAML and TOML have it, which is as JSON has it; "" for none."""
+    """A default in the syntax that YAML, TOML and JSON share. Returns "" without a default."""
     if value is MISSING or value is None:
         return ""
     plain = _plain(value, annotation)
@@ -173,9 +173,9 @@ def _written(value: Any, annotation: Any) -> str:
 
 
 def _meanings(cls: type) -> dict[str, str]:
-    """The meaning of each attribute out of the docstrings of a class and its bases.
+    """The meaning of each attribute from the docstrings of a class and its bases.
 
-    One line may explain several: ``a, b: ...``.
+    A line may explain several attributes: ``a, b: ...``.
     """
     meanings: dict[str, str] = {}
     for base in reversed(cls.__mro__[:-1]):

@@ -1,4 +1,4 @@
-"""Quantities as Kubernetes writes them: `500m`, `1.5Gi`, `10k`."""
+"""Quantities of Kubernetes: `500m`, `1.5Gi`, `10k`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from nri.text import cut
 
 __all__ = ["parse"]
 
-#: Characters of a wrong one that its error shows.
+#: Maximum number of characters of an invalid quantity that the error shows.
 _MAX_SHOWN_CHARACTERS = 128
-#: Characters of one that is remembered.
+#: Maximum length of a quantity in the cache.
 _MAX_CACHED_CHARACTERS = 32
 
 _QUANTITY = re.compile(
-    r"(?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))"  # one way to read digits: two would be tried in each split
+    r"(?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))"  # unambiguous, so that splits are not tried
     r"(?P<suffix>[eE][+-]?[0-9]{1,2}|[numkMGTPE]|[KMGTPE]i)?"
 )
 _POWERS = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
@@ -29,7 +29,9 @@ def parse(value: object) -> Fraction:
         None if isinstance(value, bool) else _cached(text) if len(text) <= _MAX_CACHED_CHARACTERS else _read(text)
     )
     if quantity is None:
-        raise ValueError(f'"{cut(text, _MAX_SHOWN_CHARACTERS)}" is not a quantity; write such as 500m, 2, 1.5Gi')
+        raise ValueError(
+            f'"{cut(text, _MAX_SHOWN_CHARACTERS)}" is not a quantity; write, for example, 500m, 2 or 1.5Gi'
+        )
     return quantity
 
 
@@ -47,5 +49,5 @@ def _read(text: str) -> Fraction | None:
     return number * Fraction(scale)
 
 
-#: A node's pods ask for the same few quantities, and a reconciler reads all of them again and again.
+#: Cached because a node's pods request the same few quantities, and reconcilers read them repeatedly.
 _cached = lru_cache(maxsize=1024)(_read)

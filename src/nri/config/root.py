@@ -1,15 +1,15 @@
-"""Paths below a root folder: a copied /etc, or a container's view of its host, is read as if the folder were /."""
+"""Paths below a root folder, for example a copy of /etc or a host's root mounted in a container."""
 
 from __future__ import annotations
 
 import os
 
-#: The kernel's own bound for a chain of symbolic links.
+#: The kernel's limit for a chain of symbolic links.
 MAX_LINKS = 40
 
 
-def inside(root: str, path: str) -> str:
-    """Return the path below `root`, with symbolic links resolved as if `root` were /: a link to /run stays inside."""
+def resolve_below(root: str, path: str) -> str:
+    """Return the path below `root`, with symbolic links resolved as if `root` were /: a link to /run stays below."""
     if root == "/":
         return path
     parts = [part for part in path.split("/") if part not in ("", ".")][::-1]

@@ -1,11 +1,11 @@
-"""Settings of a long-running program: from files, environment and flags, each with the place it came from.
+"""Settings of a long-running program: from files, environment and flags, each with its origin.
 
     AGENT = SettingsLoader(AgentSettings, "/etc/nri/agent.toml", "NRI_AGENT_CONFIG", {"NRI_AGENT_ROOT": "root"})
     loaded = AGENT.load(flags={"modes": ("--mode", ["nri"])})
     loaded.settings.modes, loaded.origins["modes"]
 
-Later sources override earlier ones, key by key: defaults, files in the given order, environment, flags.
-Unknown keys are errors, and the errors of all sources are reported together.
+Later sources override earlier sources, key by key: defaults, files in the given order, environment, flags. Unknown keys
+are errors, and the errors of all sources are reported together.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from nri.config.layers import Layer, layer_of, merge
+from nri.config.layers import Layer, merge, parse_layer
 from nri.config.listing import Key, keys
 from nri.config.source import Source, read_file
 from nri.config.syntax import parse_text
@@ -25,26 +25,25 @@ __all__ = ["FileLayer", "Given", "Loaded", "SettingsLoader", "file_layer", "pars
 
 T = TypeVar("T")
 
-#: A value, and the flag or variable that gave it.
+#: The name of a flag or variable, and its value.
 Given = tuple[str, Any]
 
 
 class FileLayer(NamedTuple):
-    """The keys of one file, and remarks for its author, one line each."""
+    """The keys of a file, and remarks for its author, each on a line."""
 
     layer: Layer
     notes: Sequence[str] = ()
 
 
 class Loaded(NamedTuple, Generic[T]):
-    """Settings, and where they came from.
+    """Settings and their origins.
 
     Attributes:
         settings: an instance of the loader's class.
-        origins: by dotted key: "file:line", a flag or a variable of the environment; a key that is not here has its
-            default.
-        files: those that were read.
-        notes: remarks for the authors of the files, one line each.
+        origins: the origin by dotted key: "file:line", a flag or an environment variable. Other keys are defaults.
+        files: the files that were read.
+        notes: remarks for the authors of the files, each on a line.
     """
 
     settings: T
@@ -54,9 +53,9 @@ class Loaded(NamedTuple, Generic[T]):
 
 
 def file_layer(name: str) -> FileLayer:
-    """Read one file: TOML, unless its name ends as another format's. Raises ConfigError if it cannot be parsed."""
+    """Read a file, as TOML unless its suffix names another format. Raises ConfigError if it cannot be parsed."""
     source = read_file(name)
-    return FileLayer(layer_of(source if source.format != "auto" else Source(name, source.text, "toml")))
+    return FileLayer(parse_layer(source if source.format != "auto" else Source(name, source.text, "toml")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +64,10 @@ class SettingsLoader(Generic[T]):
 
     Attributes:
         cls: a frozen dataclass; its fields are the keys, and an instance without arguments has all defaults.
-        default_path: the file that is read if it is there and no other is named.
-        path_variable: the variable of the environment that names another file.
-        variables: other variables, and the dotted key that each one sets.
-        read_layer: reads one file, for programs that understand files of others as well.
+        default_path: the file that is read if it exists and no other file is named.
+        path_variable: the environment variable that names another file.
+        variables: the dotted keys that other environment variables set, by variable.
+        read_layer: reads a file, for programs that also read files of other programs.
     """
 
     cls: type[T]
@@ -85,7 +84,7 @@ class SettingsLoader(Generic[T]):
     ) -> Loaded[T]:
         """Read the settings. `flags` are values by dotted key. Raises ConfigError with all problems of all sources.
 
-        Without paths the file is the one that `path_variable` names, else `default_path` if it is there.
+        Without paths, the file is the value of `path_variable`, else `default_path` if it exists.
         """
         variables = os.environ if environment is None else environment
         names = tuple(os.fspath(path) for path in paths) or self._default_files(variables)
@@ -105,7 +104,7 @@ class SettingsLoader(Generic[T]):
         return Loaded(merged.value, merged.origins, names, tuple(notes))
 
     def known_keys(self) -> list[Key]:
-        """Every key that a file may have."""
+        """Every key that is allowed in a file."""
         return keys(self.cls)
 
     def _default_files(self, variables: Mapping[str, str]) -> tuple[str, ...]:
@@ -114,14 +113,14 @@ class SettingsLoader(Generic[T]):
 
 
 def parse_setting(text: str, example: str, texts: Collection[str] = ()) -> tuple[str, Any]:
-    """A key and its value out of ``KEY=VALUE``. VALUE is TOML; anything else is text. Raises ConfigError.
+    """Parse ``KEY=VALUE``. VALUE is TOML, or else a string. Raises ConfigError if there is no key.
 
-    `example` is shown in the error. The value of a key in `texts` is text also if it looks like a number (``10``): in a
-    shell, quotes that would say so are gone.
+    `example` is shown in the error. The value of a key in `texts` is a string even if it looks like a number (``10``),
+    because the shell removes the quotes of a TOML string.
     """
     key, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not key:
-        raise ConfigError("--set", key, "not KEY=VALUE", f"such as --set {example}")
+        raise ConfigError("--set", key, "not KEY=VALUE", f"write, for example, --set {example}")
     try:
         parsed = parse_text(Source("--set", f"value = {value}", "toml"))["value"]
     except ConfigError:
@@ -130,7 +129,7 @@ def parse_setting(text: str, example: str, texts: Collection[str] = ()) -> tuple
 
 
 def value_layer(values: Mapping[str, Given]) -> Layer:
-    """Values by dotted key as a layer; the place of each is the flag or the variable that gave it."""
+    """Values by dotted key as a layer. The location of a value is its flag or variable."""
     tree: dict[str, Any] = {}
     for key, (name, value) in values.items():
         *above, last = key.split(".")
@@ -140,7 +139,7 @@ def value_layer(values: Mapping[str, Given]) -> Layer:
             if not isinstance(table, dict):
                 raise ConfigError(name, key, f'"{part}" is a value, not a table')
         if isinstance(table.get(last), dict):
-            raise ConfigError(name, key, f'"{last}" is a table with other keys that are set', "set each key of it")
+            raise ConfigError(name, key, f'other keys of the table "{last}" are set', "set each key of the table")
         table[last] = value
 
     def place(path: Sequence[str | int]) -> str:

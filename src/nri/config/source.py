@@ -1,4 +1,4 @@
-"""Sources of configuration: a text with a name, or a file that is read in one piece."""
+"""Sources of configuration: a text with a name, or a file that is read consistently."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
-    Format = Literal["auto", "json", "yaml", "toml"]
+    Format = Literal["auto", "json", "yaml", "go-yaml", "lenient-go-yaml", "toml"]
 
-#: No configuration of this field comes near it; a device file or a wrong path would.
+#: Maximum size of a source. Configuration is much smaller; a device file or a wrong path may exceed it.
 MAX_BYTES = 4 << 20
 
 _BY_SUFFIX: dict[str, Format] = {".toml": "toml", ".json": "json", ".yaml": "yaml", ".yml": "yaml"}
 
 
 class Source:
-    """One text of configuration with the name that errors will call it by.
+    """A text of configuration with its name for errors.
 
-    `format` "auto" takes text that starts with ``{`` for JSON and all else for YAML.
+    `format` "auto" takes text that starts with ``{`` for JSON and all else for YAML. "go-yaml" is YAML as Kubernetes
+    reads it, "lenient-go-yaml" the same with keys that are given twice, of which the last one counts.
     """
 
     __slots__ = ("format", "name", "text")
@@ -41,11 +42,12 @@ def read_file(
     path: str | os.PathLike[str],
     format: Format | None = None,  # noqa: A002  (as in Source)
 ) -> Source:
-    """Read a file as one consistent text. The format follows from the suffix, else it is "auto", unless given.
+    """Read a file consistently. The default format depends on the suffix; without a known suffix it is "auto".
 
-    A file that is written while it is read is read again, so that half a configuration is never used.
-    Raises ConfigError with the path and the reason: missing, unreadable, not text, too large, or not a regular file: a
-    pipe, as a shell's `<(command)` is one, could be waited for as long as nobody writes to it.
+    A file that changes while it is read is read again, so that half a configuration is never used.
+
+    Raises ConfigError if the file is missing, unreadable, not UTF-8, too large, or not a regular file. A pipe, for
+    example a shell's `<(command)`, could block until another program writes to it.
     """
     name = os.fspath(path)
     try:
@@ -62,7 +64,7 @@ def read_file(
 
 
 def _read_settled(path: str, tries: int = 3) -> bytes:
-    """The bytes of the file, read again when its size or time changed meanwhile."""
+    """The bytes of the file. It is read again if its size or time changed during the read."""
     raw = b""
     for _ in range(tries):
         with open(path, "rb", opener=open_regular) as file:

@@ -1,13 +1,13 @@
-"""JSON, YAML and TOML parsed to a tree of plain values, and the line of a key in the text.
+"""Parse JSON, YAML and TOML to plain values, and find the line of a key in the text.
 
-A key that is given twice is an error in every format.
+A duplicate key is an error in every format.
 """
 
 from __future__ import annotations
 
 import re
 
-from nri.config.place import Path, at, first_line, show, uncapital
+from nri.config.key_path import Path, first_line, location, path_text, uncapital
 from nri.config.yaml_text import DEEPEST, LONGEST_NUMBER, YamlLines, parse_yaml
 from nri.errors import ConfigError
 
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from nri.config.source import Format, Source
 
 
-__all__ = ["Lines", "TooDeep", "format_of", "line_of", "parse_json", "parse_text", "show", "toml_key",
+__all__ = ["Lines", "TooDeep", "format_of", "line_of", "parse_json", "parse_text", "path_text", "toml_key",
            "without_half_characters"]  # fmt: skip
 
 
 def format_of(source: Source) -> Format:
-    """The format in which a source's text is read first. YAML that begins with `{` is read as YAML all the same."""
+    """The format in which a source is parsed first. YAML that begins with `{` is parsed as JSON first, then as YAML."""
     if source.format != "auto":
         return source.format
     return "json" if source.text.lstrip().startswith("{") else "yaml"
 
 
 def parse_text(source: Source) -> Any:
-    """The source's text as dicts, lists and scalars; None for an empty text. ConfigError names the line."""
+    """The source as dicts, lists and scalars, or None if it is empty. Raises ConfigError with the line if invalid."""
     if not source.text.strip():
         return None
     try:
         source.text.encode()
-    except UnicodeEncodeError:  # arguments and environment may hold any bytes
-        raise ConfigError(source.name, "", "holds bytes that are not text") from None
+    except UnicodeEncodeError:  # arguments and environment may contain any bytes
+        raise ConfigError(source.name, "", "the text is not UTF-8") from None
     tree = _PARSERS[format_of(source)](source)
     if _MAY_BE_ODD.search(source.text) or sum(map(source.text.count, "[{.")) > DEEPEST:  # a dot nests in TOML
         _refuse_odd(source, tree)
@@ -45,17 +45,19 @@ def parse_text(source: Source) -> Any:
 
 
 class TooDeep(ValueError):
-    """A text that is nested deeper than `DEEPEST` levels: code that walks its values might not return."""
+    """A text is nested deeper than `DEEPEST` levels: code that walks its values might not return."""
 
     def __init__(self) -> None:
         super().__init__(f"nested deeper than {DEEPEST} levels")
 
 
 def parse_json(data: str | bytes, **hooks: Callable[[Any], Any]) -> Any:
-    """JSON of others as plain values; every reader of JSON goes through here. `hooks` are those of `json.loads`.
+    """Parse JSON from outside as plain values. `hooks` are arguments of `json.loads`.
 
-    Half of a character (a surrogate without its other half), which no message can hold, becomes U+FFFD, as with Go.
-    Raises json.JSONDecodeError with the place of a mistake, `TooDeep`, and ValueError for other mistakes.
+    A surrogate without its other half, which a message cannot contain, becomes U+FFFD, as in Go.
+
+    Raises json.JSONDecodeError with the position of a mistake, TooDeep if the JSON is nested too deeply, and ValueError
+    for other mistakes.
     """
     text = data if isinstance(data, str) else data.decode("utf-8-sig")
     if "NaN" in text or "Infinity" in text:
@@ -64,12 +66,12 @@ def parse_json(data: str | bytes, **hooks: Callable[[Any], Any]) -> Any:
 
 
 def without_half_characters(text: str) -> str:
-    """Return JSON in which escapes of half a character (a surrogate without its other half) are U+FFFD, as with Go."""
+    """Return JSON in which escapes of a surrogate without its other half are U+FFFD, as in Go."""
     return _ESCAPE.sub(_paired, text) if _MAY_BE_ODD.search(text) else text
 
 
 def _load_json(text: str, hooks: Mapping[str, Callable[[Any], Any]]) -> Any:
-    """JSON as it is written, of any characters, but bounded in depth."""
+    """JSON with any characters, limited in depth."""
     import json
 
     try:
@@ -87,30 +89,30 @@ def _load_json(text: str, hooks: Mapping[str, Callable[[Any], Any]]) -> Any:
 
 
 def _no_number(word: str) -> Any:
-    """Refuse a word that Python takes for a number of JSON."""
+    """Refuse a word that Python accepts as a number in JSON."""
     raise ValueError(f"{word} is not a number in JSON")
 
 
-#: Escapes of JSON and YAML that may mean half a character, which no message can hold.
+#: Escapes of JSON and YAML that may be a surrogate, which a message cannot contain.
 _MAY_BE_ODD = re.compile(r"\\[uU](?:0000)?[dD][89a-fA-F]")
-#: Any escape of JSON; both halves of a character are one.
+#: Any escape of JSON; a pair of surrogates is one escape.
 _ESCAPE = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[dD][89a-fA-F][0-9a-fA-F]{2}|.)", re.DOTALL
 )
 
 
 def _paired(escape: re.Match[str]) -> str:
-    """An escape of JSON, or that of U+FFFD for half of a character."""
+    """An escape of JSON, with U+FFFD in place of a single surrogate."""
     return "\\ufffd" if len(escape[0]) == len("\\ud800") else escape[0]
 
 
 def _refuse_odd(source: Source, tree: Any) -> None:
-    """Refuse halves of characters, and values nested so deeply that code which walks them would not return."""
+    """Refuse single surrogates, and values nested so deeply that code that walks them would not return."""
     waiting: list[tuple[Any, Path]] = [(tree, ())]
     while waiting:
         value, path = waiting.pop()
         if len(path) > DEEPEST:
-            raise ConfigError(at(source, deep_line(source.text)), "", f"nested deeper than {DEEPEST} levels")
+            raise ConfigError(location(source, deep_line(source.text)), "", f"nested deeper than {DEEPEST} levels")
         if isinstance(value, dict):
             waiting += [(item, (*path, str(key))) for key, item in value.items()]
             waiting += [(key, (*path, str(key))) for key in value if isinstance(key, str)]
@@ -119,16 +121,16 @@ def _refuse_odd(source: Source, tree: Any) -> None:
         elif isinstance(value, str) and not _is_text(value):
             odd = _MAY_BE_ODD.search(source.text)
             line = source.text.count("\n", 0, odd.start()) + 1 if odd else None
-            raise ConfigError(at(source, line), show(path), "holds half of a character (a surrogate)")
+            raise ConfigError(location(source, line), path_text(path), "contains half of a character (a surrogate)")
 
 
 def line_of(source: Source, path: Path) -> int | None:
-    """The line, counted from 1, on which the key at `path` is; None when it cannot be found."""
+    """The line of the key at `path`, counted from 1. Returns None if the key is not found."""
     return Lines(source).find(path)
 
 
 class Lines:
-    """The lines of a source's keys: the text is read again when the first one is asked for, and once for all."""
+    """The lines of a source's keys. The text is parsed again once, when the first line is requested."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -136,18 +138,18 @@ class Lines:
         self._found: YamlLines | _TomlLines | None = None
 
     def find(self, path: Path) -> int | None:
-        """The line, counted from 1, on which the key at `path` is; None when it cannot be found."""
+        """The line of the key at `path`, counted from 1. Returns None if the key is not found."""
         try:
             if not self._read:
                 self._read = True
                 kind = _TomlLines if format_of(self._source) == "toml" else YamlLines
                 self._found = kind(self._source.text)
             return None if self._found is None else self._found.find(path)
-        except Exception:  # noqa: BLE001  (a line number is a courtesy: no reason to lose the error it belongs to)
+        except Exception:  # noqa: BLE001  (a failure must not hide the error that the line number is for)
             return None
 
     def near(self, path: Path) -> int | None:
-        """The line of the key at `path`, or of the innermost that is there of those around it; None for none."""
+        """The line of the key at `path`, else of the innermost existing key around it, else None."""
         ends = range(len(path), 0, -1)
         return next((line for end in ends if (line := self.find(path[:end])) is not None), None)
 
@@ -161,7 +163,7 @@ def _is_text(value: str) -> bool:
 
 
 def deep_line(text: str) -> int | None:
-    """The line on which brackets outside of quotes are nested deeper than `DEEPEST`; None if none are."""
+    """The first line on which brackets outside of quotes are nested deeper than `DEEPEST`, or None."""
     depth = 0
     for part in re.finditer(r'"(?:[^"\\\n]|\\.)*"|[\[{\]}]', text):
         depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(part[0], 0)
@@ -171,17 +173,17 @@ def deep_line(text: str) -> int | None:
 
 
 def _indigestible(source: Source, form: str, error: Exception) -> ConfigError:
-    """The error for what a parser cannot digest: too deep, or a number with too many digits."""
+    """The error for input that a parser cannot parse: too deep, or a number with too many digits."""
     if isinstance(error, TooDeep):
-        return ConfigError(at(source, deep_line(source.text)), "", str(error))
+        return ConfigError(location(source, deep_line(source.text)), "", str(error))
     digits = re.search(rf"[0-9]{{{LONGEST_NUMBER},}}", source.text)
     line = source.text.count("\n", 0, digits.start()) + 1 if digits else None
-    return ConfigError(at(source, line), "", f"not valid {form}: {first_line(error)}")
+    return ConfigError(location(source, line), "", f"not valid {form}: {first_line(error)}")
 
 
 def _twice(source: Source, key: str) -> ConfigError:
-    """The error for a key that JSON gives twice; the line is YAML's, which contains JSON but for tabs."""
-    error = ConfigError(source.name, key, "the key is given twice", "keep one of them")
+    """The error for a duplicate key in JSON. The line is found by parsing it as YAML, with tabs replaced."""
+    error = ConfigError(source.name, key, "duplicate key", "remove one of the two")
     try:
         parse_yaml(type(source)(source.name, source.text.replace("\t", " "), "yaml"))
     except ConfigError as found:
@@ -213,12 +215,12 @@ def _parse_json(source: Source) -> Any:
                     raise refused from None
             hint = "and not valid YAML either"
         reason = f"not valid JSON: {uncapital(error.msg)} in column {error.colno}"
-        raise ConfigError(at(source, error.lineno), "", reason, hint) from None
+        raise ConfigError(location(source, error.lineno), "", reason, hint) from None
     except ValueError as error:
         raise _indigestible(source, "JSON", error) from None
 
 
-#: TOML in pieces: text over several lines, text on one, a comment, a part of a key without quotes, anything else.
+#: Pieces of TOML: a multi-line string, a string on one line, a comment, a part of a bare key, or another character.
 _PIECE = re.compile(
     r'''"""(?:[^"\\]|\\.|"(?!""))*+(?:""")?|\'{3}(?:[^']|'(?!\'{2}))*+(?:\'{3})?'''
     r"""|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?|#[^\n]*+|[A-Za-z0-9_-]++|[ \t]++|.""",
@@ -227,7 +229,7 @@ _PIECE = re.compile(
 
 
 def _refuse_long_keys(source: Source) -> None:
-    """Refuse a key with more than `DEEPEST` parts, each of them a level: reading takes the square of their number."""
+    """Refuse a key with more than `DEEPEST` parts, because parsing takes the square of their number."""
     parts, after_dot = 0, False
     for piece in _PIECE.finditer(source.text):
         if piece[0] == ".":
@@ -237,7 +239,7 @@ def _refuse_long_keys(source: Source) -> None:
             after_dot = False
             if parts > DEEPEST:
                 line = source.text.count("\n", 0, piece.start()) + 1
-                raise ConfigError(at(source, line), "", f"nested deeper than {DEEPEST} levels")
+                raise ConfigError(location(source, line), "", f"nested deeper than {DEEPEST} levels")
 
 
 def _parse_toml(source: Source) -> Any:
@@ -251,18 +253,24 @@ def _parse_toml(source: Source) -> Any:
         where = re.fullmatch(r"(.*?) \(at (?:line (\d+), column (\d+)|end of document)\)", str(error))
         message = where[1] if where else str(error)
         line = int(where[2]) if where and where[2] else source.text.rstrip("\n").count("\n") + 1
-        raise ConfigError(at(source, line), "", f"not valid TOML: {uncapital(message)}") from None
+        raise ConfigError(location(source, line), "", f"not valid TOML: {uncapital(message)}") from None
     except RecursionError:
         raise _indigestible(source, "TOML", TooDeep()) from None
     except ValueError as error:
         raise _indigestible(source, "TOML", error) from None
 
 
-_PARSERS: dict[Format, Callable[[Source], Any]] = {"json": _parse_json, "yaml": parse_yaml, "toml": _parse_toml}
+_PARSERS: dict[Format, Callable[[Source], Any]] = {
+    "json": _parse_json,
+    "yaml": parse_yaml,
+    "go-yaml": parse_yaml,
+    "lenient-go-yaml": parse_yaml,
+    "toml": _parse_toml,
+}
 
 
 class _TomlLines:
-    """The lines of keys under [table] headers or dotted, by scanning the text again: tomllib keeps no positions."""
+    """The lines of keys in TOML, found by scanning the text again, because tomllib does not keep positions."""
 
     def __init__(self, text: str) -> None:
         self._first: dict[tuple[str, ...], int] = {}
@@ -281,7 +289,7 @@ class _TomlLines:
 
 
 def _toml_keys(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Each line on which a key or a table begins, with all parts of its name."""
+    """The lines with a key or a table header, each with all parts of the name."""
     table: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
         header = re.match(r"\s*\[\[?([^\]]+)\]\]?\s*(?:#.*)?$", line)

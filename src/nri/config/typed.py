@@ -1,13 +1,13 @@
-"""A tree of plain values against an annotated class: every problem with its path, and the instance in the end.
+"""Check plain values against an annotated class, report every problem with its path, and build the instance.
 
-A class needs nothing but annotations; class attributes are its defaults. Text, numbers (within bounds: `Between`),
-true and false, dates, bytes as base64, nested classes, dataclasses, list, set, dict, tuple, unions, Literal, Enum,
-`nri.config.Duration`, pathlib.Path, and any class with a `parse(text)` are understood. Values are never coerced: "3" is
-not 3. Scalars are judged by a table here and not by a library: to load one costs a third of the start of a plugin that
-reads its configuration, and its complaints would have to be translated.
+A class needs only annotations; class attributes are its defaults. With `_any_case = True` keys may be in any letter
+case, as in Go's JSON. Supported types are strings, numbers (within bounds:
+`Between`), booleans, dates, bytes as base64, nested classes, dataclasses, list, set, dict, tuple, unions, Literal,
+Enum, `nri.config.Duration`, pathlib.Path, and any class with a `parse(text)`. Values are never coerced: "3" is not 3. A
+library for this would add a third to the start of a plugin, and its messages would have to be translated.
 
-`check` gives a `Partial`: only what one source said. Partials are merged by `nri.config.layers`, and only then built,
-so that a key may be required and yet be missing in all sources but one.
+`check` returns a `Partial` with the values of one source. `nri.config.layers` merges partials before it builds the
+instance, so that a required key may be in any source.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ import types
 import typing
 from typing import Any
 
-from nri.config.complaint import MAX_PROBLEMS, Problem, WrongValue, shorten, suggest, written
+from nri.config.complaint import MAX_PROBLEMS, Problem, WrongValue, scalar_text, shorten, suggest
 from nri.config.duration import DURATION, parse_duration
-from nri.config.place import Path, uncapital
+from nri.config.key_path import Path, uncapital
 
 LISTS: dict[Any, Any] = {list: list, set: set, frozenset: frozenset, tuple: tuple}
 LISTS |= dict.fromkeys((collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection), list)
 DICTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
-#: The kinds of values as people read them.
+#: The names of types in messages.
 _WORDS: dict[Any, str] = {
-    str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "nothing",
+    str: "a string", int: "a whole number", float: "a number", bool: "true or false", type(None): "nothing",
     dt.datetime: "a date and time", dt.date: "a date", dt.time: "a time of day",
-    bytes: "base64 text", pathlib.Path: "text",
+    bytes: "base64 text", pathlib.Path: "a string",
 }  # fmt: skip
-_WORDS |= dict.fromkeys(LISTS, "a list") | dict.fromkeys(DICTS, "a table of keys")
-#: Values that are text where the format has no type for them, with their parsers.
+_WORDS |= dict.fromkeys(LISTS, "a list") | dict.fromkeys(DICTS, "a mapping of keys")
+#: Parsers of types that are strings in formats without such a type.
 _FROM_TEXT: dict[Any, Any] = {
     bytes: functools.partial(binascii.a2b_base64, strict_mode=True),
     dt.datetime: dt.datetime.fromisoformat,
@@ -47,12 +47,12 @@ _FROM_TEXT: dict[Any, Any] = {
     dt.time: dt.time.fromisoformat,
     pathlib.Path: pathlib.Path,
 }
-#: More choices than this are not listed where the one that was meant is known.
+#: If a similar choice is suggested, other choices are listed only up to this number.
 _MAX_NAMED_CHOICES = 8
 
 
 class Between(typing.NamedTuple):
-    """The bounds of a number, both included: ``Annotated[int, Between(0, 99)]``; None for no bound."""
+    """The inclusive bounds of a number: ``Annotated[int, Between(0, 99)]``. None is no bound."""
 
     low: float | None = None
     high: float | None = None
@@ -68,15 +68,15 @@ class Between(typing.NamedTuple):
 
 
 class OneOf(typing.NamedTuple):
-    """A closed set of texts that is known when a value is read: ``Annotated[str, OneOf(function)]``."""
+    """A set of allowed strings that is known when a value is read: ``Annotated[str, OneOf(function)]``."""
 
     choices: collections.abc.Callable[[], collections.abc.Iterable[str]]
 
 
 class Partial:
-    """Checked values by field name for an object of `cls`: those of one source, or of several after `update`.
+    """Checked values by field name for an object of `cls`, from one source, or from several after `update`.
 
-    `accepted` is false if a value in it, at any depth, was refused; no object is built of it then.
+    `accepted` is false if a value at any depth was refused. Then no object is built.
     """
 
     __slots__ = ("accepted", "cls", "values")
@@ -87,12 +87,12 @@ class Partial:
         self.accepted = accepted
 
     def copy(self) -> Partial:
-        """Another one with the same values, which can be updated apart; lists and dicts are shared."""
+        """A copy with the same values that can be updated independently. Lists and dicts are shared."""
         values = {name: value.copy() if isinstance(value, Partial) else value for name, value in self.values.items()}
         return Partial(self.cls, values, accepted=self.accepted)
 
     def update(self, later: Partial) -> None:
-        """Let the later source win, key by key; lists and dicts are replaced whole."""
+        """Override values by a later source, key by key. Lists and dicts are replaced entirely."""
         self.accepted = self.accepted and later.accepted
         for name, value in later.values.items():
             earlier = self.values.get(name)
@@ -103,16 +103,18 @@ class Partial:
 
 
 def check(cls: type, tree: object, path: Path, problems: list[Problem]) -> Partial:
-    """Check each key of `tree` against what `cls` declares. Problems are appended, not raised."""
+    """Check each key of `tree` against the annotations of `cls`. Problems are appended, not raised."""
     annotations, before = fields_of(cls), len(problems)
     partial = Partial(cls, {})
     if not isinstance(tree, dict):
-        problems.append(Problem(path, f"expected a table of keys, not {shorten(tree)}"))
+        problems.append(Problem(path, f"expected a mapping of keys, not {shorten(tree)}"))
         partial.accepted = False
         return partial
+    folded = {name.casefold(): name for name in annotations} if getattr(cls, "_any_case", False) else {}
     for key, value in tree.items():
-        if key in annotations:
-            partial.values[key] = _field(annotations[key], value, (*path, key), problems)
+        name = key if key in annotations else folded.get(str(key).casefold())
+        if name is not None:
+            partial.values[name] = _field(annotations[name], value, (*path, key), problems)
         else:
             hint = suggest(str(key), annotations) if len(problems) < MAX_PROBLEMS else ""
             problems.append(Problem((*path, str(key)), "unknown key", hint))
@@ -121,12 +123,12 @@ def check(cls: type, tree: object, path: Path, problems: list[Problem]) -> Parti
 
 
 def build(partial: Partial, path: Path, problems: list[Problem]) -> Any:
-    """Build the instance of given values, else defaults, else nested classes of defaults.
+    """Build the instance from values, else defaults, else nested classes with defaults.
 
-    Returns None if a value is missing or was refused, so that a class checks itself on accepted values only.
+    Returns None if a value is missing or was refused, so that the checks of a class only get accepted values.
     """
     if not (partial.accepted or partial.values):
-        return None  # it was no table of keys, so that nothing is missing in it
+        return None  # the value is not a mapping, so that missing keys are not reported
     cls, values, before = partial.cls, {}, len(problems)
     for name, annotation in fields_of(cls).items():
         if name in partial.values:
@@ -139,7 +141,7 @@ def build(partial: Partial, path: Path, problems: list[Problem]) -> Any:
         elif type(None) in typing.get_args(annotation):
             values[name] = None
         else:
-            problems.append(Problem((*path, name), "missing, and it has no default", "add it"))
+            problems.append(Problem((*path, name), "missing, and the key has no default", "add the key"))
     if len(problems) > before or not partial.accepted:
         return None
     try:
@@ -153,7 +155,7 @@ def build(partial: Partial, path: Path, problems: list[Problem]) -> Any:
 
 
 def fields_of(cls: type) -> dict[str, Any]:
-    """Names and resolved annotations of what a class declares; private names and ClassVars are not configuration."""
+    """Names and resolved annotations of a class's keys. Private names and ClassVars are not keys."""
     try:
         hints = typing.get_type_hints(cls, include_extras=True)
     except NameError as error:
@@ -166,7 +168,7 @@ def fields_of(cls: type) -> dict[str, Any]:
 
 
 def is_plain(annotation: object) -> typing.TypeGuard[type]:
-    """Whether an annotation is a class that this module fills by itself."""
+    """Whether an annotation is a class of keys that this module builds."""
     if not isinstance(annotation, type) or hasattr(annotation, "parse"):
         return False
     return not issubclass(annotation, (enum.Enum, tuple, dict)) and any(
@@ -174,12 +176,12 @@ def is_plain(annotation: object) -> typing.TypeGuard[type]:
     )
 
 
-#: What `default_of` gives for a field that has none.
+#: The result of `default_of` for a field without a default.
 MISSING = object()
 
 
 def default_of(cls: type, name: str) -> Any:
-    """A copy of the default, so that instances never share a list; MISSING without one."""
+    """A copy of the default, so that instances never share a list. Returns MISSING without a default."""
     field = getattr(cls, "__dataclass_fields__", {}).get(name)
     if field is not None:
         import dataclasses
@@ -191,7 +193,7 @@ def default_of(cls: type, name: str) -> Any:
 
 
 def _instance(cls: type, values: dict[str, Any]) -> Any:
-    """Make an instance: plain classes are filled, dataclasses called; both may check themselves in __post_init__."""
+    """Make an instance. Attributes of plain classes are set, dataclasses are called; both run __post_init__."""
     if hasattr(cls, "__dataclass_fields__"):
         return cls(**values)
     instance = cls()
@@ -203,7 +205,7 @@ def _instance(cls: type, values: dict[str, Any]) -> Any:
 
 
 def _field(annotation: Any, value: object, path: Path, problems: list[Problem]) -> Any:
-    """A field's value; nested classes stay partial, so that a later source can add to them."""
+    """A field's value. Nested classes stay partial, so that a later source can add keys."""
     alternatives = [other for other in typing.get_args(annotation) if other is not type(None)]
     if is_union(annotation) and len(alternatives) == 1 and is_plain(alternatives[0]) and value is not None:
         annotation = alternatives[0]
@@ -221,9 +223,9 @@ def _value(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> 
     if is_union(annotation):
         return _union(args, value, path, problems)
     if origin is typing.Literal:
-        return _choice({written(arg): arg for arg in args}, value, path, problems)
+        return _choice({scalar_text(arg): arg for arg in args}, value, path, problems)
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
-        return _choice({written(member.value): member for member in annotation}, value, path, problems)
+        return _choice({scalar_text(member.value): member for member in annotation}, value, path, problems)
     if is_plain(annotation):
         return build(check(annotation, value, path, problems), path, problems)
     if origin is tuple and args[-1] is not Ellipsis and isinstance(value, list):
@@ -239,7 +241,7 @@ def _value(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> 
 
 
 def _leaf(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> Any:
-    """A value that holds no others which are annotated: a scalar, or a list or table of anything."""
+    """A value without annotated values in it: a scalar, or a list or dict of any values."""
     if annotation is Any or annotation is object:
         return value
     parse = getattr(annotation, "parse", None) or _FROM_TEXT.get(annotation)
@@ -266,23 +268,23 @@ def _leaf(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> A
 
 
 def _mismatch(kind: Any, value: Any, path: Path) -> Problem:
-    """The problem of a value of another kind, with the usual cause said as what to write."""
+    """The problem of a value with another type, with a fix for the usual cause."""
     if kind not in _WORDS and not hasattr(kind, "parse"):
         raise TypeError(f"configuration has no values of {kind}; annotate the key with another type")
     suggestion = ""
     if kind is str and isinstance(value, (int, float)):
-        suggestion = f'write it in quotes: "{written(value)}"'
+        suggestion = f'write it in quotes: "{scalar_text(value)}"'
     elif kind in (int, float) and isinstance(value, str) and re.fullmatch(r"-?\d+(\.\d+)?", value):
         suggestion = f"write it without quotes: {value}"
     elif kind is bool:
         suggestion = "write true or false"
-    return Problem(path, f"expected {_WORDS.get(kind, 'text')}, not {shorten(value)}", suggestion)
+    return Problem(path, f"expected {_WORDS.get(kind, 'a string')}, not {shorten(value)}", suggestion)
 
 
 def _annotated(
     kind: Any, markers: collections.abc.Sequence[Any], value: Any, path: Path, problems: list[Problem]
 ) -> Any:
-    """A duration, one of a closed set, a number within bounds, or a value with markers of others."""
+    """A duration, an allowed string, a number within bounds, or a value with unknown markers."""
     if DURATION in markers:
         return _duration(value, path, problems)
     for marker in markers:
@@ -299,7 +301,7 @@ def _annotated(
 def _fixed(
     kinds: collections.abc.Sequence[Any], value: list[Any], path: Path, problems: list[Problem]
 ) -> tuple[Any, ...] | None:
-    """Check a list of a fixed number of values with a kind each."""
+    """Check a list with a fixed number of values, each with its own type."""
     if len(value) != len(kinds):
         problems.append(Problem(path, f"expected a list of {len(kinds)}, not {shorten(value)}"))
         return None
@@ -310,7 +312,7 @@ def _fixed(
 
 
 def _duration(value: object, path: Path, problems: list[Problem]) -> float | None:
-    """Seconds, given as a number or as Go writes durations."""
+    """Seconds, from a number or a duration in Go's format."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         try:
             return float(value)
@@ -318,7 +320,7 @@ def _duration(value: object, path: Path, problems: list[Problem]) -> float | Non
             problems.append(Problem(path, "holds a number that is too large"))
             return None
     try:
-        return parse_duration(value if isinstance(value, str) else written(value))
+        return parse_duration(value if isinstance(value, str) else scalar_text(value))
     except ValueError as error:
         reason, _, suggestion = str(error).partition("; ")
         problems.append(Problem(path, reason, suggestion))
@@ -326,7 +328,7 @@ def _duration(value: object, path: Path, problems: list[Problem]) -> float | Non
 
 
 def _union(alternatives: tuple[Any, ...], value: object, path: Path, problems: list[Problem]) -> Any:
-    """The first alternative that takes the value. When only one could be meant, its own complaints are the answer."""
+    """The first alternative that accepts the value. If only one alternative fits, its problems are reported."""
     if value is None and type(None) in alternatives:
         return None
     tried: list[list[Problem]] = []
@@ -354,8 +356,8 @@ def _union(alternatives: tuple[Any, ...], value: object, path: Path, problems: l
 
 
 def _choice(choices: dict[str, Any], value: object, path: Path, problems: list[Problem]) -> Any:
-    """One of a closed set, by its value; the nearest is suggested."""
-    shown = written(value)
+    """An allowed choice, by its value. The most similar choice is suggested."""
+    shown = scalar_text(value)
     if shown in choices and type(value) is type(getattr(choices[shown], "value", choices[shown])):
         return choices[shown]
     matches = difflib.get_close_matches(shown.lower(), {name.lower(): name for name in choices}, 1, 0.6)
@@ -370,5 +372,5 @@ def _choice(choices: dict[str, Any], value: object, path: Path, problems: list[P
 
 
 def is_union(annotation: object) -> bool:
-    """Whether an annotation admits values of several kinds, or none."""
+    """Whether an annotation is a union of types."""
     return typing.get_origin(annotation) in (typing.Union, types.UnionType)

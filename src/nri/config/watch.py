@@ -1,4 +1,4 @@
-"""Files that change: a fingerprint that differs when a file's content does, and a watch over several files.
+"""Detect changes of files: a fingerprint that changes with a file's content, and a watch of several files.
 
 A fingerprint is made of one `stat`, which follows symbolic links. A changed mode or owner is not a change.
 """
@@ -9,16 +9,16 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    #: Equal for as long as the content is the same; None for a file that is not there.
+    #: Equal as long as the content is the same; None for a missing file.
     Fingerprint = tuple[int, ...] | None
 
 __all__ = ["Watch", "fingerprint", "fingerprint_of"]
 
 
 def fingerprint(path: str | os.PathLike[str]) -> Fingerprint:
-    """Look at a file and return its fingerprint, or None without a file.
+    """Return the fingerprint of a file, or None if the file does not exist.
 
-    A file that cannot be examined exists: its fingerprint is the error, and reading it reports the reason.
+    If the file's status cannot be read, the fingerprint is the error, and reading the file reports the reason.
     """
     try:
         return fingerprint_of(os.stat(path))
@@ -29,15 +29,15 @@ def fingerprint(path: str | os.PathLike[str]) -> Fingerprint:
 
 
 def fingerprint_of(status: os.stat_result) -> tuple[int, ...]:
-    """Return the fingerprint of a file whose status is known: device, inode, size, and time of its last change."""
+    """Return the fingerprint for a file status: device, inode, size, and time of the last change."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 class Watch:
-    """Tell whether files have changed since the last time it was asked, by one `stat` each.
+    """Detect changes of files since the last call, by one `stat` of each file.
 
-    Poll `changed()` every second or two. A ConfigMap is a symbolic link that is swapped; `stat` follows it, so that
-    counts as a change, as do a file that appears and one that goes away.
+    Call `changed()` every second or two. `stat` follows symbolic links, so that a replaced ConfigMap counts as a
+    change. Creating or removing a file is a change, too.
     """
 
     __slots__ = ("_paths", "_seen")
@@ -47,7 +47,7 @@ class Watch:
         self._seen = [fingerprint(path) for path in self._paths]
 
     def changed(self) -> bool:
-        """Whether any file differs from what was seen by the last call (or at construction)."""
+        """Whether any file has changed since the last call, or since the construction."""
         now = [fingerprint(path) for path in self._paths]
         differs = now != self._seen
         self._seen = now

@@ -1,1 +1,1 @@
-"""Test how a live runtime or a plugin behaves with NRI, and replay recorded results of the reference."""
+"""Test how a live runtime or a plugin behaves with NRI, and run recorded cases of the Go programs again."""

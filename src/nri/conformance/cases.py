@@ -1,6 +1,6 @@
-"""Compare this package's merge and spec generator, in reference mode, with recorded results of the reference.
+"""Compare this package's merge and spec generator, in reference mode, with recorded results of NRI's Go code.
 
-A merge case has the request, the answer of each plugin, and the result of the reference (release 0.12.5). A `spec` case
+A merge case has the request, the answer of each plugin, and the result of the Go code (release 0.12.5). A `spec` case
 has an OCI spec, an adjustment, and the resulting spec; specs are compared in canonical form.
 """
 
@@ -37,7 +37,7 @@ _HOST = MountTable([MountPoint("/")])
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A case with another result. `diff` is a unified diff of expected and actual JSON."""
+    """A case whose result differs. `diff` is a unified diff of expected and actual JSON."""
 
     case: str
     op: str
@@ -49,11 +49,11 @@ class Failure:
 
 def read_cases(path: str | Path) -> Iterator[Case]:
     """Yield the merge and spec cases of a file of JSON lines, plain or compressed with xz. Raises ConfigError."""
-    return read_json_lines(path, _mistake)
+    return read_json_lines(path, _case_mistake)
 
 
-def _mistake(case: Any) -> str:
-    """Why a line is not a valid case; "" if it is one. Messages are checked when the case runs."""
+def _case_mistake(case: Any) -> str:
+    """The reason why a line is not a valid case, or "". Messages are checked when the case runs."""
     if not isinstance(case, dict) or not {"id", "op", "expect"} <= case.keys():
         return "id, op and expect are required"
     if case["op"] not in _OPS:
@@ -72,7 +72,7 @@ def _mistake(case: Any) -> str:
 
 
 def _parse(data: Any, message: Any) -> Any:
-    # null is a missing message; as an element of a list, it can only be an empty one on the wire.
+    # null is a missing message. As an element of a list, it can only be an empty message on the wire.
     try:
         json_format.ParseDict({} if data is None else data, message)
     except (TypeError, ValueError, SystemError) as error:  # protobuf raises these for a number in place of a message
@@ -84,7 +84,7 @@ def _parse_all(data: Iterable[Any] | None, kind: Callable[[], Any]) -> list[Any]
     return [_parse(entry, kind()) for entry in data or ()]
 
 
-def _readable(messages: Iterable[Message]) -> list[Any]:
+def _as_json(messages: Iterable[Message]) -> list[Any]:
     return [json_format.MessageToDict(message, preserving_proto_field_name=True) for message in messages]
 
 
@@ -94,13 +94,13 @@ class _Run:
     def __init__(self, case: Case) -> None:
         self.case = case
         self.expect: dict[str, Any] = case["expect"]
-        # Sorting is stable: plugins of the same index answer in the order of the list.
+        # Sorting is stable: plugins with the same index answer in the order of the list.
         self.plugins = sorted(case.get("plugins") or (), key=lambda plugin: plugin["index"])
         self.seen: list[Any] = []
         self.outcome: dict[str, list[Any]] = {}
 
     def fold(self, state: Any, see: Callable[[], Message] | None, reply: Callable[[], Any]) -> str | None:
-        """Apply the answers of all plugins; returns the text of the first error, or None."""
+        """Apply the answers of all plugins. Returns the text of the first error, or None."""
         for plugin in self.plugins:
             if see is not None:
                 self.seen.append(_copy(see()))
@@ -166,7 +166,7 @@ _PART_TYPES: dict[str, Callable[[], Any]] = {
 
 
 def run_merge_case(case: Case) -> Failure | None:
-    """Run one create, update or stop case in reference mode; None if the result is the recorded one."""
+    """Run a create, update or stop case in reference mode. Returns None if the result is the recorded result."""
     try:
         run = _Run(case)
         error = _RUNNERS[case["op"]](run)
@@ -199,11 +199,11 @@ def _compare_part(part: str, expected: list[Any], actual: list[Any]) -> Iterator
     for message in (*expected, *actual):
         _settle_order(message)
     if expected != actual:
-        yield _diff(part, _readable(expected), _readable(actual))
+        yield _diff(part, _as_json(expected), _as_json(actual))
 
 
 def _settle_order(message: Any) -> None:
-    """Sort lists that the reference returns in the random order of a Go map."""
+    """Sort lists that the Go code returns in the random order of a Go map."""
     if isinstance(message, m.Container):
         message.linux.namespaces.sort(key=lambda namespace: (namespace.type, namespace.path))
     elif isinstance(message, m.ContainerAdjustment):
@@ -219,7 +219,7 @@ def _settle_order(message: Any) -> None:
 
 
 def run_spec_case(case: Case, host: MountTable = _HOST) -> Failure | None:
-    """Run one spec case in reference mode; None if the result is the recorded one."""
+    """Run a spec case in reference mode. Returns None if the result is the recorded result."""
     diff = _compare_spec(case, host)
     return Failure(str(case["id"]), "spec", diff) if diff else None
 

@@ -1,7 +1,7 @@
-"""The fields that a plugin may set, each with an adjustment and the place where its effect can be read.
+"""The fields that a plugin may set, each with an adjustment and the source from which its effect is read.
 
-An effect is read inside the container, from its process or its cgroup; if this machine cannot show it, from the OCI
-spec that the runtime reports.
+An effect is read inside the container, from its process or its cgroup. If this machine cannot show it, the effect is
+read from the OCI spec that the runtime reports.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from typing import Any, NamedTuple, Protocol
 from nri.api import messages as m
 from nri.api.builders.adjustment import Adjustment
 
-#: The annotations of a pod with the folder of the test on this machine, and the pod's cgroup.
+#: The annotations of a pod that contain the folder of the test on this machine, and the pod's cgroup.
 FOLDER, CGROUP_PARENT = "probe.nri.example/folder", "probe.nri.example/cgroup"
 
 
 class View(Protocol):
-    """A container whose effects are read: `dir` is the folder of the test, `pid` is 0 if it does not run."""
+    """A container whose effects are read. `dir` is the folder of the test; `pid` is 0 if the container does not run."""
 
     id: str
     pid: int
     dir: Path
 
     def exec(self, *command: str) -> str:
-        """Run a command inside the container; returns its output."""
+        """Run a command inside the container. Returns its output."""
 
     def cgroup(self, controller: str, v1_file: str, v2_file: str) -> str:
         """Read a file of the container's cgroup, by its name in each version."""
 
     def spec(self, *path: str) -> Any:
-        """Read a part of the OCI spec that the runtime reports."""
+        """Read a value of the OCI spec that the runtime reports."""
 
     def remove(self) -> None:
         """Remove the container."""
@@ -42,9 +42,9 @@ class View(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A field: `adjust` creates the answer, and `read` returns `effect` if the runtime applies it.
+    """A field. `adjust` creates the answer, and `read` returns `effect` if the runtime applies the answer.
 
-    Without `start` the container is only created, because runc or this machine cannot run it; its OCI spec is read.
+    With `start` False, the container is only created, because runc or this machine cannot run it; its OCI spec is read.
     """
 
     text: str
@@ -74,11 +74,11 @@ def _device(view: View, name: str) -> str:
 
 
 def namespace(view: View, kind: str) -> str:
-    """Whether the container has the host's namespace of this type ("host"), or another one ("own")."""
+    """Whether the container has the host's namespace of this type ("host"), or another namespace ("own")."""
     return "host" if os.readlink(f"/proc/{view.pid}/ns/{kind}") == os.readlink(f"/proc/self/ns/{kind}") else "own"
 
 
-def _mounted(view: View, target: str) -> str:
+def _mount_type(view: View, target: str) -> str:
     for line in Path(f"/proc/{view.pid}/mountinfo").read_text().splitlines():
         fields = line.split()
         if fields[4] == target:
@@ -107,7 +107,7 @@ def _folder(pod: m.PodSandbox) -> str:
 
 
 def _hook(pod: m.PodSandbox, stage: str) -> Adjustment:
-    """A hook that writes a file from its stdin, which is the container's state as JSON."""
+    """A hook that writes a file from its stdin, which contains the container's state as JSON."""
     script = f"/bin/grep -c ociVersion > {_folder(pod)}/hook-{stage}"
     return Adjustment().add_hook(stage, "/bin/sh", ["sh", "-c", script])
 
@@ -179,11 +179,15 @@ CASES: dict[str, Case] = {
         "add_mount of a tmpfs",
         PROCESS,
         lambda _: A().add_mount("/scratch", "tmpfs", "tmpfs", ["nosuid", "size=1m"]),
-        lambda v: _mounted(v, "/scratch"),
+        lambda v: _mount_type(v, "/scratch"),
         "tmpfs rw",
     ),
     "mount-remove": Case(
-        "remove_mount", PROCESS, lambda _: A().remove_mount("/dev/mqueue"), lambda v: _mounted(v, "/dev/mqueue"), "none"
+        "remove_mount",
+        PROCESS,
+        lambda _: A().remove_mount("/dev/mqueue"),
+        lambda v: _mount_type(v, "/dev/mqueue"),
+        "none",
     ),
     "args": Case(
         "set_args",
@@ -443,11 +447,11 @@ CASES: dict[str, Case] = {
 
 
 class Setter(NamedTuple):
-    """An update of a running container: a setter of `nri.Update`, and where its effect is read.
+    """An update of a running container: a setter of `nri.Update`, and the file in which its effect is read.
 
     Attributes:
-        value: its argument.
-        controller: of the cgroup.
+        value: the setter's argument.
+        controller: the controller of the cgroup.
         v1_file, v2_file: the controller's file, by cgroup version.
         text: the content of the file afterwards; on version 2, the CPU weight is another number.
     """

@@ -41,8 +41,10 @@ SOCKET: Final = "{socket}"
 _INDEX: Final = "50"
 #: How long a program may take to end, in seconds.
 END_TIMEOUT_S = 5.0
-#: The number of events in a burst; the bytes of padding per container in the large state.
-_BURST, _PADDING = 200, 60_000
+#: The number of events in a burst.
+_BURST = 200
+#: The bytes of padding per container in the large state.
+_PADDING = 60_000
 _POLL_S = 0.02
 _READ_BYTES: Final = 1 << 16
 #: The events that a plugin can refuse with an error.
@@ -60,7 +62,7 @@ class Candidate(NamedTuple):
 
     @property
     def external(self) -> bool:
-        """Whether it connects by itself."""
+        """Whether the program connects by itself."""
         return any(SOCKET in word for word in self.words)
 
 
@@ -84,7 +86,7 @@ class _Notes(Observer):
 
 
 class _RunningPlugin(NamedTuple):
-    """A runtime with the connected program: `pid` is the program's, `ended` returns whether it has ended."""
+    """A runtime with the connected program. `pid` is the program's process; `ended` returns whether it has ended."""
 
     runtime: FakeRuntime
     notes: _Notes
@@ -98,13 +100,13 @@ class _RunningPlugin(NamedTuple):
 
 
 def candidate(words: Sequence[str], config: str | None, timeout_s: float) -> Candidate:
-    """Parse a command line; a Python file is run by `nri run`. ConfigError if the program does not exist."""
+    """Parse a command line. A Python file is run by `nri run`. Raises ConfigError if the program does not exist."""
     program = words[0]
     if len(words) == 1 and program.endswith(".py") and os.path.isfile(program) and not os.access(program, os.X_OK):
         words = [sys.executable, "-m", "nri", "run", program, "--socket-path", SOCKET, "--no-reconnect"]
     elif not any(SOCKET in word for word in words):
         if len(words) > 1:
-            step = f"write {SOCKET} in place of its path, or omit the arguments to start an installed plugin"
+            step = f"write {SOCKET} in place of the socket's path, or omit the arguments to start an installed plugin"
             raise ConfigError(str(" ".join(words)), "", f"the arguments do not contain the runtime's socket: {step}")
         if not (os.path.isfile(program) and os.access(program, os.X_OK)):
             path = shutil.which(program)
@@ -115,7 +117,7 @@ def candidate(words: Sequence[str], config: str | None, timeout_s: float) -> Can
 
 @contextmanager
 def _run_plugin(subject: Candidate, **options: Any) -> Iterator[_RunningPlugin]:
-    """Run the program, connected to a runtime, for the length of the block. NriError if it does not connect."""
+    """Run the program, connected to a runtime, for the length of the block. Raises NriError if it does not connect."""
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory(prefix="nri-conformance-", dir="/tmp"))
         path = os.path.join(folder, "nri.sock")
@@ -189,7 +191,7 @@ def _start_external(subject: Candidate, path: str, stack: ExitStack) -> _Started
 
 
 def examine(subject: Candidate, report_progress: Callable[[str], None]) -> Report:
-    """Run all checks. NriError if the plugin never takes part."""
+    """Run all checks. Raises NriError if the plugin never becomes active."""
     report = Report("How this plugin behaves")
     with _run_plugin(subject) as running:
         health = running.health
@@ -246,7 +248,7 @@ def _scenario(
 
 
 def _failure_outcome(event: str, error: BaseException) -> tuple[str, str]:
-    """The outcome and the note for an event without an answer, or with an error."""
+    """The outcome and the note for an event that was not answered, or that failed."""
     if isinstance(error, LATE):
         return "wrong", f"{event}: no answer in time"
     if isinstance(error, RpcError) and event in _REFUSABLE:
@@ -273,7 +275,7 @@ def _typical_messages() -> tuple[m.PodSandbox, m.Container]:
 
 
 def _measure_event(method: str, running: _RunningPlugin) -> str:
-    """Send one event; returns how long it took."""
+    """Send an event. Returns how long it took."""
     pod, container = _typical_messages()
     runtime = running.runtime
     began = time.monotonic()
@@ -282,7 +284,7 @@ def _measure_event(method: str, running: _RunningPlugin) -> str:
 
 
 def _send_event(runtime: FakeRuntime, method: str, pod: m.PodSandbox, container: m.Container) -> Any:
-    """Send an event; a refusal is not a fault."""
+    """Send an event. A refusal is not a fault."""
     about: tuple[Any, ...] = (pod,) if "pod_sandbox" in method else (pod, container)
     if method == "update_container":
         about = (pod, container, m.LinuxResources(cpu=m.LinuxCPU(shares=m.OptionalUInt64(value=600))))
@@ -338,7 +340,7 @@ def _send_unknown_ends(running: _RunningPlugin) -> None:
 
 
 def _send_burst(running: _RunningPlugin) -> str:
-    """Send the creations of many containers; returns the slowest answer."""
+    """Send the creations of many containers. Returns the slowest answer."""
     slowest = 0.0
     pod, _ = _typical_messages()
     for _ in range(_BURST):
@@ -385,7 +387,7 @@ def _check_requested_containers(running: _RunningPlugin) -> str:
         _send_event(running.runtime, method, pod, container)
     left_out = running.notes.left_out
     return (
-        f"wrong: {count(len(left_out), 'update')} of a container that does not exist, at {left_out[0]}"
+        f"wrong: {count(len(left_out), 'update')} of a container that does not exist, in {left_out[0]}"
         if left_out
         else "ok"
     )

@@ -1,6 +1,6 @@
 """A report of sections with rows: as tables, JSON or an HTML page, and compared with an earlier report.
 
-Texts from runtimes and plugins are cut and escaped here.
+Texts from runtimes and plugins are cut and escaped in this module.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _GOOD, _BAD = ("applied", "yes", "ok"), ("wrong", "ignored", "refused", "no")
 
 
 class Row(NamedTuple):
-    """The result of one test.
+    """The result of a test.
 
     Attributes:
-        name: of the test.
+        name: the name of the test.
         outcome: the result, in a few words.
-        where: the place from which it was read.
+        where: the source from which the result was read.
         note: further information.
     """
 
@@ -76,10 +76,10 @@ class Report:
 
     Attributes:
         about: names and versions.
-        sections: in the order in which they are shown.
-        incomplete: why the test stopped early; "" if it is complete.
-        runtime_gone: whether it stopped early because the runtime stopped.
-        stopped_by: the number of the signal that stopped the test; 0 for none.
+        sections: the sections in the order in which they are shown.
+        incomplete: why the test stopped early; "" if the report is complete.
+        runtime_gone: whether the test stopped early because the runtime stopped.
+        stopped_by: the number of the signal that stopped the test; 0 if no signal stopped it.
     """
 
     title: str
@@ -106,7 +106,7 @@ class Report:
         return self.about | ({"incomplete": self.incomplete} if self.incomplete else {})
 
     def differences(self, before: dict[tuple[str, str], str]) -> list[str]:
-        """A line for each row with another outcome than before, and for each new or missing row.
+        """A line for each row whose outcome differs from the earlier report, and for each new or missing row.
 
         The reason after an outcome is not compared, because it may contain a process, container or path of that run.
         """
@@ -149,7 +149,7 @@ class Report:
 
 
 def filled_columns(rows: list[Row]) -> list[tuple[str, str]]:
-    """The titles and keys of the first two columns, and of the others that are not empty."""
+    """The titles and keys of the first two columns, and of all other columns that are not empty."""
     return [
         (title, key) for title, key in _COLUMNS if key not in EXTRA_COLUMNS or any(getattr(row, key) for row in rows)
     ]
@@ -161,7 +161,7 @@ def _css_class(outcome: str) -> str:
 
 
 def read_rows(path: str) -> dict[tuple[str, str], str]:
-    """The outcomes of an earlier report (-o json), by section and row. ConfigError if the file is not a report."""
+    """The outcomes of an earlier report (-o json), by section and row. Raises ConfigError for any other file."""
     try:
         document = parse_json(read_regular(path, _MAX_REPORT_BYTES))
     except OSError as error:

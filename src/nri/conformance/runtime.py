@@ -1,7 +1,7 @@
 """Test how a live runtime handles every event, field, update, eviction, validator and failure.
 
 A plugin connects to the runtime's NRI socket, and pods are created over its CRI socket; the effects of the plugin's
-answers are read from the containers. What cannot be measured is reported as such.
+answers are read from the containers. Effects that cannot be measured are reported as such.
 """
 
 from __future__ import annotations
@@ -47,12 +47,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Probe"]
 
-#: The plugin's index: after most others, so that it sees containers with their changes.
+#: The plugin's index, after most other plugins, so that it sees containers with their changes.
 INDEX: Final = "95"
 _REFUSAL: Final = "refused by nri conformance"
 _NAMESPACE: Final = "nri-conformance"
-#: Timeout of a CRI call, timeout of an event or effect, and how often these are checked, in seconds.
-_CALL_TIMEOUT_S, _EVENT_TIMEOUT_S, _POLL_S = 60.0, 3.0, 0.05
+#: The timeout of a CRI call, in seconds.
+_CALL_TIMEOUT_S = 60.0
+#: The timeout of an event or effect, in seconds.
+_EVENT_TIMEOUT_S = 3.0
+#: The interval in which events and effects are checked, in seconds.
+_POLL_S = 0.05
 #: A state of more than 4 MiB: this many containers, in this many further pods, with this padding in an annotation.
 _LARGE_CONTAINERS, _LARGE_PODS, _PADDING_BYTES = 20, 3, 240_000
 _PRE_INSTALLED: Final = (
@@ -81,7 +85,7 @@ LIFE: Final = {
 }
 
 
-#: Exceptions of a case while the runtime is still running.
+#: Exceptions of a case that do not mean that the runtime has stopped.
 _CASE_ERRORS: Final = (NriError, OSError, LookupError, StopIteration, ValueError)
 
 
@@ -90,7 +94,7 @@ class _RuntimeGone(Exception):
 
 
 class _WatchedCri:
-    """The runtime's CRI socket; a call raises `_RuntimeGone` if the runtime has stopped."""
+    """The runtime's CRI socket. A call raises `_RuntimeGone` if the runtime has stopped."""
 
     def __init__(self, cri: CriClient) -> None:
         self._cri = cri
@@ -145,7 +149,7 @@ class ProbePlugin(Plugin):
         return None if wish is None else wish(event_)
 
     def of(self, event: str, container: str = "") -> list[SeenEvent]:
-        """The received events of this name; with `container`, only those of the container of this name."""
+        """The received events of this name. With `container`, only the events of the container with this name."""
         return [
             entry
             for entry in self.received
@@ -160,7 +164,7 @@ class LatePlugin(ProbePlugin):
 
 
 class LateAtFirst(ProbePlugin):
-    """A plugin that exceeds the timeout of Synchronize, and tests a creation during that time."""
+    """A plugin that exceeds the timeout of Synchronize, and tests a creation in the meantime."""
 
     def __init__(self, creation: Callable[[], tuple[str, str, str]]) -> None:
         super().__init__(EventMask.of("PostCreateContainer"))
@@ -224,7 +228,7 @@ class ProbeContainer:
         return self
 
     def exec(self, *command: str) -> str:
-        """Run a program in the container; returns its output."""
+        """Run a program in the container. Returns its output."""
         request = pb.ExecSyncRequest(container_id=self.id, cmd=command, timeout=int(_CALL_TIMEOUT_S))
         return str(self.cri.call("ExecSync", request, _CALL_TIMEOUT_S).stdout.decode(errors="replace"))
 
@@ -232,7 +236,7 @@ class ProbeContainer:
         """Read a file of the container's cgroup."""
         row = self.hierarchies.of(controller) or self.hierarchies.of("")
         if row is None:
-            raise NriError(f"no cgroup hierarchy of {controller} is mounted here")
+            raise NriError(f"no cgroup hierarchy of {controller} is mounted on this machine")
         if row.version == 2 and not v2_file:
             return str(self.spec("linux", "resources", "cpu", "shares"))
         lines = [line.split(":", 2) for line in Path(f"/proc/{self.pid}/cgroup").read_text().splitlines()]
@@ -256,7 +260,7 @@ class ProbeContainer:
 
 
 class _ReferenceContainer(ProbeContainer):
-    """A container without adjustments, with which others are compared. It is not removed."""
+    """A container without adjustments, with which other containers are compared. It is not removed."""
 
     def remove(self) -> None:
         """Do nothing."""
@@ -279,11 +283,11 @@ class Probe:
     """The test of a runtime.
 
     Args:
-        cri: its CRI socket.
-        nri_socket: its NRI socket.
-        image: of the containers; it must have /bin/sh.
+        cri: the runtime's CRI socket.
+        nri_socket: the runtime's NRI socket.
+        image: the image of the containers; it must have /bin/sh.
         timeout_s: how long the runtime may take to synchronize a plugin, in seconds.
-        say: is called with a line for each case.
+        say: called with a line for each case.
         cdi_dir: a folder of CDI devices that the runtime reads, for a file of the test; "" skips devices.
         cgroup_root: the parent of the pods' cgroups.
         own_network: whether pods have their own network.
@@ -320,10 +324,10 @@ class Probe:
         self._count = 0
 
     def run(self, begin: Callable[[str], None] = lambda _: None) -> Report:
-        """Run all tests; the report records if a signal or the runtime's end stopped them. For the main thread.
+        """Run all tests. The report says whether a signal or the runtime's end stopped them. Only for the main thread.
 
         Args:
-            begin: is called with the number and title of each part.
+            begin: called with the number and title of each section.
 
         Raises NriError if the test cannot start: no socket, no image, no pod.
         """
@@ -350,7 +354,7 @@ class Probe:
         return report
 
     def _try_all(self, report: Report, begin: Callable[[str], None]) -> None:
-        """Run all parts, each in its section; an error of a part is a row, and the next part begins."""
+        """Run all sections. An error of a section becomes a row, and the next section begins."""
         version = self._cri.call("Version", pb.VersionRequest())
         runtime = self._plugin.runtime
         report.about.update(
@@ -362,14 +366,14 @@ class Probe:
         )
         further = "Configure, Synchronize and pre-installed plugins"
         parts: tuple[tuple[str, Callable[[Section], None]], ...] = (
-            ("Events, in order", self._life),
+            ("Events, in order", self._test_life),
             ("Fields of the messages, and the first event that has them", self._reported_fields),
-            (further, self._around),
-            ("Adjustments", self._adjustments),
-            ("Updates of running containers", self._updates),
-            ("Errors of a plugin, and their effect on the CRI call", self._failures),
-            ("Late and refusing plugins", self._late),
-            (further, self._large),
+            (further, self._test_surroundings),
+            ("Adjustments", self._test_adjustments),
+            ("Updates of running containers", self._test_updates),
+            ("Errors of a plugin, and their effect on the CRI call", self._test_failures),
+            ("Late and refusing plugins", self._test_late_plugins),
+            (further, self._test_large_state),
         )
         for number, (title, part) in enumerate(parts, 1):
             begin(f"part {number} of {len(parts)}: {title}")
@@ -382,7 +386,7 @@ class Probe:
                 section.add(self._present_case, f"not measured: {describe(error)}")
 
     def _begin_case(self, case: str) -> None:
-        """Store and report the present case. _RuntimeGone if the plugin is no longer connected."""
+        """Store and report the present case. Raises _RuntimeGone if the plugin is no longer connected."""
         if self._thread is not None and not self._thread.is_alive():
             raise _RuntimeGone(f"{self._socket}: the plugin's connection ended")
         self._present_case = case
@@ -391,7 +395,7 @@ class Probe:
     # -- pods and containers --------------------------------------------------------------------------------------
 
     def _pod(self, name: str) -> str:
-        """Run a pod without containers, for later removal; returns its id. NriError if it cannot be run."""
+        """Run a pod without containers, for later removal. Returns its id. Raises NriError if it cannot be run."""
         manifest = {
             "kind": "Pod",
             "metadata": {"name": f"{name}-{os.getpid()}", "namespace": _NAMESPACE},
@@ -426,7 +430,10 @@ class Probe:
     def _create(
         self, pod: str, name: str = "", *, start: bool = True, command: Sequence[str] = (), padding: int = 0
     ) -> ProbeContainer:
-        """Create and start a container, which sleeps unless `command` is set. `padding`: bytes of an annotation."""
+        """Create and start a container, which sleeps unless `command` is set.
+
+        `padding` is the size of an annotation.
+        """
         self._count += 1
         request_of_pod = self._pods[pod]
         config = pb.ContainerConfig()
@@ -453,7 +460,7 @@ class Probe:
         self._cri.call("UpdatePodSandboxResources", request, _CALL_TIMEOUT_S)
 
     def _remove_all(self, report: Report) -> None:
-        """Remove all pods, and report those that the runtime did not remove. Signals do not interrupt it."""
+        """Remove all pods, and report pods that the runtime did not remove. Signals do not interrupt it."""
         self._stop.finish()
         self._plugin.on.clear()
         for pod in list(self._pods):
@@ -470,7 +477,7 @@ class Probe:
         del self._pods[pod]
 
     @contextmanager
-    def _answering(self, event: str, wish: Callable[[SeenEvent], Any]) -> Iterator[None]:
+    def _with_answer(self, event: str, wish: Callable[[SeenEvent], Any]) -> Iterator[None]:
         """Set the plugin's answer to an event for the length of the block."""
         self._plugin.on[event] = wish
         try:
@@ -480,7 +487,7 @@ class Probe:
 
     # -- parts ----------------------------------------------------------------------------------------------------
 
-    def _life(self, section: Section) -> None:
+    def _test_life(self, section: Section) -> None:
         """Run a pod with a container from creation to removal, without answers of the plugin."""
         self._begin_case("events")
         pod = self._pod("life")
@@ -503,7 +510,7 @@ class Probe:
         section.add("in this order", "yes" if firsts == expected else f"no, the order is {', '.join(firsts)}")
 
     def _reported_fields(self, section: Section) -> None:
-        """Report which fields of pods and containers have a value, and the first event with it."""
+        """Report which fields of pods and containers have a value, and the first event in which they have it."""
         first: dict[str, str] = {}
         for event, pod, container in self._plugin.received:
             for kind, message in (("pod", pod), ("container", container)):
@@ -513,8 +520,8 @@ class Probe:
             for path in _field_paths(message_type.DESCRIPTOR, kind):
                 section.add(path, first.get(path, "never"))
 
-    def _around(self, section: Section) -> None:
-        """Test Configure, Synchronize and addresses. Runs the pod that the other parts use."""
+    def _test_surroundings(self, section: Section) -> None:
+        """Test Configure, Synchronize and addresses. Runs the pod that the other sections use."""
         self._begin_case("the pod of the further tests")
         self._main = self._pod("main")
         timeout_ms = self._configure_recorder.message.request_timeout
@@ -531,7 +538,7 @@ class Probe:
             synchronized = self._main in [pod.id for pod in second.initial_state[0]]
             section.add("Synchronize has the existing pods", "yes" if synchronized else "no")
 
-    def _adjustments(self, section: Section) -> None:
+    def _test_adjustments(self, section: Section) -> None:
         """Test every field that a plugin may set."""
         self._begin_case("a container without adjustments")
         pod = self._main
@@ -556,7 +563,7 @@ class Probe:
             return f"not measured: {describe(error)}"
         if unadjusted == case.effect:
             return "not measured: a container without the adjustment has the same value"
-        with self._answering("CreateContainer", lambda event: case.adjust(event.pod)):
+        with self._with_answer("CreateContainer", lambda event: case.adjust(event.pod)):
             try:
                 container = self._create(pod, start=case.start)
             except NriError as error:
@@ -572,7 +579,10 @@ class Probe:
 
     @contextmanager
     def _devices(self) -> Iterator[bool]:
-        """Write the file of a CDI device for the length of the block, if its folder is set; yields whether it is."""
+        """Write the file of a CDI device for the length of the block, if its folder is set.
+
+        Yields whether it is set.
+        """
         if not self._cdi_dir:
             yield False
             return
@@ -586,8 +596,8 @@ class Probe:
         finally:
             file.unlink(missing_ok=True)
 
-    def _updates(self, section: Section) -> None:
-        """Test updates that the plugin requests unprompted, updates that it returns, and an eviction."""
+    def _test_updates(self, section: Section) -> None:
+        """Test updates that the plugin requests by itself, updates that it returns, and an eviction."""
         for setter in SETTERS:
             self._case(section, f"{setter}, requested by the plugin", partial(self._update_by_itself, setter))
         for event in ("CreateContainer", "UpdateContainer", "StopContainer"):
@@ -620,7 +630,7 @@ class Probe:
             "UpdateContainer": partial(self._update, container.id),
             "StopContainer": container.remove,
         }
-        with self._answering(event, _constant([wish])):
+        with self._with_answer(event, _constant([wish])):
             return self._effect(changed, "set_memory_limit", text, acts[event])
 
     def _request_update(self, update: Any) -> None:
@@ -648,7 +658,7 @@ class Probe:
     def _eviction(self, container: ProbeContainer) -> str:
         runtime = self._plugin.runtime
         runtime_name = runtime.name
-        runtime.name = ""  # because the handle does not send evictions to runtimes that are known to ignore them
+        runtime.name = ""  # the handle does not send evictions to runtimes that are known to ignore them
         try:
             runtime.evict(container.id, "nri conformance").result(_CALL_TIMEOUT_S)
         except NriError as error:
@@ -666,13 +676,13 @@ class Probe:
         except NriError:
             return -1
 
-    def _failures(self, section: Section) -> None:
+    def _test_failures(self, section: Section) -> None:
         """Raise an error at each event, and report whether the CRI call fails, and with which text."""
         pod = self._main
         for event in (event for event in LIFE if not event.startswith("Validate")):
             self._begin_case(f"an error at {event}")
             previous_count = len(self._plugin.of(event))
-            with self._answering(event, _refuse):
+            with self._with_answer(event, _refuse):
                 errors = self._short_life(event, pod)
             if len(self._plugin.of(event)) == previous_count:
                 section.add(event, "not measured: the runtime does not send the event")
@@ -683,7 +693,7 @@ class Probe:
         self._remove_extra(pod)
 
     def _short_life(self, event: str, pod: str) -> dict[str, str]:
-        """Run the CRI calls up to an event; returns the errors by call."""
+        """Run the CRI calls up to an event. Returns the errors by call."""
         errors: dict[str, str] = {}
 
         def call(name: str, act: Callable[[], Any]) -> Any:
@@ -727,12 +737,12 @@ class Probe:
             with suppress(NriError, OSError):
                 self._remove_pod_with_files(pod)
 
-    def _late(self, section: Section) -> None:
+    def _test_late_plugins(self, section: Section) -> None:
         """Test a validator that refuses, and plugins that do not answer in time."""
         pod = self._main
         self._begin_case("a validator that refuses")
         if self._plugin.of("ValidateContainerAdjustment"):
-            with self._answering("ValidateContainerAdjustment", _reject):
+            with self._with_answer("ValidateContainerAdjustment", _reject):
                 section.add("a validator refuses a container: the creation", *self._creation(pod))
         else:
             section.add(
@@ -766,7 +776,7 @@ class Probe:
         section.add(f"{title}: a creation at the same time", *late.meanwhile)
         section.add(f"{title}: the plugin", outcome)
 
-    def _large(self, section: Section) -> None:
+    def _test_large_state(self, section: Section) -> None:
         """Test a state that is larger than one message."""
         for name in _PRE_INSTALLED:
             section.add(name, _NOT_MEASURED)
@@ -774,7 +784,7 @@ class Probe:
         title = "Synchronize of more than 4 MiB is sent in parts"
         self._begin_case("a Synchronize of more than 4 MiB")
         try:
-            # In several pods, because containerd 2.1 to 2.4 send empty parts without end for a single pod.
+            # In several pods, because containerd 2.1 to 2.4 send empty messages without end for a single pod.
             pods = [pod, *(self._pod(f"large{n}") for n in range(_LARGE_PODS))]
             created = {
                 self._create(pods[n % len(pods)], f"large{n}", start=False, padding=_PADDING_BYTES).id
@@ -803,7 +813,7 @@ class Probe:
             section.add(f"{title}: the plugin", "stays connected" if thread.is_alive() else "is disconnected")
 
     def _creation(self, pod: str) -> tuple[str, str, str]:
-        """The outcome of a creation, with its error as a note."""
+        """The outcome of a creation, with the error as a note."""
         try:
             container = self._create(pod)
         except NriError as error:
@@ -853,7 +863,7 @@ def _field_paths(descriptor: Any, path: str, depth: int = 2) -> Iterator[str]:
 
 
 def _set_field_paths(message: Any, path: str, depth: int = 2) -> Iterator[str]:
-    """The paths of fields that have a value in a message; see `_field_paths`."""
+    """The paths of the fields that have a value in a message; see `_field_paths`."""
     for field, value in message.ListFields():
         below = f"{path}.{field.name}"
         nested = field.message_type

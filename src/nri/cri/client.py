@@ -86,7 +86,7 @@ class CriClient:
     """A connection to a CRI socket. NriError without grpcio, RuntimeUnavailable if no program listens on it.
 
     Args:
-        path: the path of the socket, with or without ``unix://``.
+        path: the path of the socket, with or without ``unix://``; empty for that of `find_socket`.
         timeout_s: the default deadline of a call, in seconds.
         option: the option or settings key with which users name another socket, for errors.
     """
@@ -96,7 +96,7 @@ class CriClient:
             import grpc
         except ImportError:
             raise NriError(f"the CRI requires grpcio, which is not installed. Install the extra: {INSTALL}") from None
-        self.path = path.removeprefix("unix://")
+        self.path = (path or find_socket(option)).removeprefix("unix://")
         self.timeout_s = timeout_s
         self._hint = _hint(option)
         _knock(self.path, self._hint)

@@ -1,6 +1,7 @@
 """Read container logs in the CRI's format: lines ``TIME STREAM TAGS TEXT``, in full (tag ``F``) or in parts (``P``).
 
-Source: the CRI's logging document of Kubernetes.
+iSulad writes Docker's format instead, a JSON object with log, stream and time in each line. Source: the CRI's logging
+document of Kubernetes; Docker's json-file driver.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple, Self
 
+from nri.config.syntax import parse_json
 from nri.files import open_regular
 
 _CHUNK = 1 << 16
@@ -31,6 +33,8 @@ class LogEntry(NamedTuple):
 
 def parse_line(line: bytes) -> LogEntry | None:
     """Parse a line without its end. None if it is malformed, for example because a full disk cut it."""
+    if line.startswith(b"{"):
+        return _parse_docker_line(line)
     parts = line.split(b" ", 3)
     if len(parts) < 3 or parts[1] not in (b"stdout", b"stderr"):
         return None
@@ -39,6 +43,20 @@ def parse_line(line: bytes) -> LogEntry | None:
         return None
     text = parts[3] if len(parts) > 3 else b""
     return LogEntry(parts[0].decode(errors="replace"), parts[1].decode(), text, tags[0] == b"P")
+
+
+def _parse_docker_line(line: bytes) -> LogEntry | None:
+    """Parse a line of Docker's format; a text without a line end at its end is a part of a line."""
+    try:
+        fields = parse_json(line)
+    except ValueError:
+        return None
+    if not isinstance(fields, dict):
+        return None
+    text, stream, written = (fields.get(key) for key in ("log", "stream", "time"))
+    if not isinstance(text, str) or stream not in ("stdout", "stderr") or not isinstance(written, str):
+        return None
+    return LogEntry(written, stream, text.removesuffix("\n").encode(errors="replace"), not text.endswith("\n"))
 
 
 class Joiner:

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nri.engine.spec.capabilities import KNOWN
 from nri.engine.spec.inputs import Device, Machine
+from nri.engine.support.capabilities import KNOWN
 from nri.engine.support.errors import InvalidRequest
 from nri.files import walk
 

@@ -11,7 +11,6 @@ import posixpath
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from nri.cri.pb import api_pb2 as pb
@@ -29,7 +28,7 @@ from nri.engine.network.results import parse_result
 from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState
 from nri.engine.support.command import end_leftovers
 from nri.engine.support.errors import EngineError
-from nri.engine.support.kernel import is_mount_point
+from nri.engine.support.kernel import is_namespace
 from nri.errors import NriError, describe
 
 #: The reason of a container whose record was lost.
@@ -122,7 +121,7 @@ class Replay:
 
     def _has_namespaces(self, record: PodRecord) -> bool:
         folder = self._machinery.places.pod(record.id)
-        return folder.exists() and all(is_mount_point(Path(path)) for path in record.namespace_paths.values())
+        return folder.exists() and all(is_namespace(path) for path in record.namespace_paths.values())
 
     # --- containers ---
 

@@ -1,6 +1,6 @@
 """Read and change the machine through a root path: cgroups, processes, topology, pressure, cache shares.
 
-Everything starts at a :class:`Root`; in a test that is a folder. A knob is a setting of a cgroup, with one neutral name
+All paths are below a :class:`Root`, which is a folder in a test. A knob is a setting of a cgroup, with one neutral name
 and one unit on every kernel (:data:`KNOBS`). Each write returns a :class:`Result`: applied, unchanged, clamped,
 unsupported, refused or gone, with the reason.
 """

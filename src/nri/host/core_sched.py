@@ -1,7 +1,7 @@
 """Core scheduling with prctl(PR_SCHED_CORE): only threads with the same cookie may share a core.
 
-A cookie is a number that the kernel chooses; 0 means none. Process ids are those of this process's namespace, so an
-agent needs the machine's pid namespace.
+A cookie is a number that the kernel chooses; 0 means no cookie. Process ids are those in this process's namespace, so
+an agent needs the machine's pid namespace.
 
 Source: Documentation/admin-guide/hw-vuln/core-scheduling.rst, Linux 5.14.
 """
@@ -23,7 +23,7 @@ _NAME = "core_sched.cookie"
 #: The machine's first process, which has no cookie.
 _FIRST = 1
 
-#: command, pid, scope -> cookie for a GET, else 0. Raises OSError.
+#: A function of command, pid and scope that returns the cookie for GET, else 0. Raises OSError if the call fails.
 Prctl = Callable[[int, int, int], int]
 
 
@@ -52,7 +52,7 @@ class CoreScheduler:
         self._prctl = prctl
 
     def probe(self) -> Unsupported | None:
-        """Why this machine does not support core scheduling; None if it does."""
+        """Why this machine does not support core scheduling. Returns None if it does."""
         try:
             self._prctl(_GET, 0, Scope.THREAD)
         except OSError as error:
@@ -60,11 +60,11 @@ class CoreScheduler:
         return None
 
     def cookie(self, pid: int) -> int:
-        """The cookie of a process's first thread; 0 for none. Raises OSError: ESRCH if it has ended."""
+        """The cookie of a process's first thread, or 0. Raises OSError (ESRCH) if the process has ended."""
         return self._prctl(_GET, pid, Scope.THREAD)
 
     def create(self, pid: int, scope: Scope = Scope.PROCESS) -> Result:
-        """Give a process a new cookie, which is `after` of the result."""
+        """Give a process a new cookie. The result's `after` is the cookie."""
         try:
             self._prctl(_CREATE, pid, scope)
             return Result(_target(pid), _NAME, "new", Outcome.APPLIED, after=self.cookie(pid))
@@ -72,15 +72,15 @@ class CoreScheduler:
             return _failed(pid, "new", error)
 
     def share(self, source: int, pids: Iterable[int], scope: Scope = Scope.PROCESS) -> list[Result]:
-        """Give processes the cookie of the process `source`; one result for each, never an error."""
+        """Give processes the cookie of the process `source`. Returns a result for each, without exceptions."""
         try:
             cookie = self.cookie(source)
         except OSError as error:
-            return [_failed(pid, f"that of process {source}", error) for pid in pids]
+            return [_failed(pid, f"the cookie of process {source}", error) for pid in pids]
         return self._pass_on(source, cookie, list(pids), scope)
 
     def clear(self, pids: Iterable[int], scope: Scope = Scope.PROCESS) -> list[Result]:
-        """Remove the cookies of processes; one result for each, never an error."""
+        """Remove the cookies of processes. Returns a result for each process, without exceptions."""
         return self._pass_on(_FIRST, 0, list(pids), scope)
 
     def _pass_on(self, source: int, cookie: int, pids: list[int], scope: Scope) -> list[Result]:
@@ -88,7 +88,7 @@ class CoreScheduler:
 
         def work() -> None:  # on a new thread, so that no thread of this program keeps the cookie
             try:
-                # A thread starts with the cookie of its creator, usually none.
+                # A thread starts with the cookie of its creator, which usually has no cookie.
                 if self._prctl(_GET, 0, Scope.THREAD) != cookie:
                     self._prctl(_SHARE_FROM, source, Scope.THREAD)
                 if (current := self._prctl(_GET, 0, Scope.THREAD)) != cookie:
@@ -112,7 +112,9 @@ class CoreScheduler:
         except OSError as error:
             return _failed(pid, cookie, error)
         if after != cookie:
-            return Result(_target(pid), _NAME, cookie, Outcome.CLAMPED, f"its cookie is {after}", before, after)
+            return Result(
+                _target(pid), _NAME, cookie, Outcome.CLAMPED, f"the process's cookie is {after}", before, after
+            )
         outcome = Outcome.UNCHANGED if before == cookie else Outcome.APPLIED
         return Result(_target(pid), _NAME, cookie, outcome, "", before, after)
 
@@ -128,9 +130,9 @@ def _failed(pid: int, cookie: object, error: OSError) -> Result:
 
 
 def _reason(error: OSError) -> str:
-    """Why the machine does not support it. prctl returns EINVAL for an unknown command."""
+    """Why the machine does not support core scheduling. prctl returns EINVAL for an unknown command."""
     if error.errno == errno.EINVAL:
         return "the kernel is older than Linux 5.14, or built without CONFIG_SCHED_CORE"
     if error.errno == errno.ENODEV:
-        return "the processor has no hyper-threads, or they are switched off"
+        return "the processor has no hyper-threads, or they are disabled"
     return error.strerror or str(error)

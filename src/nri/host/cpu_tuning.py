@@ -11,7 +11,7 @@ from typing import NamedTuple
 from nri.host.outcome import GONE_ERRORS, Outcome, Result, explain
 from nri.host.root import Root
 
-#: A frequency that is requested by name, and that the machine does not report.
+#: The value of a frequency that is requested by name, but not reported by the machine.
 UNKNOWN = -1
 
 _CPUS = "/sys/devices/system/cpu"
@@ -21,7 +21,7 @@ _PREFERENCES = {"0": "performance", "128": "balance_performance", "192": "balanc
 
 
 class Limits(NamedTuple):
-    """The lowest, the base and the highest frequency of a CPU in kHz; 0 if not reported."""
+    """The lowest, the base and the highest frequency of a CPU in kHz. 0 means that it is not reported."""
 
     min_khz: int = 0
     base_khz: int = 0
@@ -29,7 +29,7 @@ class Limits(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """The settings of a CPU; 0, "" and None leave a setting unchanged. `disabled` are names of idle states."""
+    """The settings of a CPU. 0, "" and None leave a setting unchanged. `disabled` has names of idle states."""
 
     min_khz: int = 0
     max_khz: int = 0
@@ -45,7 +45,7 @@ def limits_of(root: Root, cpu: int) -> Limits:
 
 
 def tune(root: Root, cpu: int, setting: Setting) -> list[Result]:
-    """Apply a setting to a CPU; one result for each part of it, never an error."""
+    """Apply settings to a CPU. Returns a result for each setting, without exceptions."""
     target, base = f"cpu{cpu}", f"{_CPUS}/cpu{cpu}/cpufreq"
     results = []
     if setting.governor:
@@ -60,7 +60,7 @@ def tune(root: Root, cpu: int, setting: Setting) -> list[Result]:
 
 
 def tune_uncore(root: Root, package: int, die: int, min_khz: int, max_khz: int) -> list[Result]:
-    """Set the uncore frequencies of a die; 0 leaves one unchanged."""
+    """Set the uncore frequencies of a die. 0 leaves a frequency unchanged."""
     folder = f"package_{package:02}_die_{die:02}"
     return [*_range(root, folder, f"{_UNCORE}/{folder}", ("min_freq_khz", "max_freq_khz"), min_khz, max_khz)]
 
@@ -68,7 +68,7 @@ def tune_uncore(root: Root, package: int, die: int, min_khz: int, max_khz: int) 
 def _range(
     root: Root, target: str, folder: str, names: tuple[str, str], min_khz: int, max_khz: int
 ) -> Iterable[Result]:
-    """Write both limits; the upper one first if the new lower limit is above the present upper one."""
+    """Write both limits, the upper limit first if the new lower limit exceeds the current upper limit."""
     low, high = ((f"{folder}/{name}", khz) for name, khz in zip(names, (min_khz, max_khz), strict=True))
     for path, khz in (high, low) if min_khz > _number(root, high[0]) else (low, high):
         if khz > 0:
@@ -79,26 +79,26 @@ def _range(
 
 
 def _idle(root: Root, target: str, folder: str, disabled: frozenset[str]) -> Iterable[Result]:
-    """Switch idle states of these names off, and all others on."""
+    """Disable idle states with these names, and enable all other idle states."""
     states = {name: path for path in root.folders(folder) if (name := root.find(f"{folder}/{path}/name"))}
     files = {name.strip(): f"{folder}/{path}/disable" for name, path in states.items()}
     for name in sorted(disabled - files.keys()):
-        reason = f"it has {', '.join(sorted(files))}" if files else f"there is no {folder}"
+        reason = f"the CPU has {', '.join(sorted(files))}" if files else f"{folder} does not exist"
         yield Result(target, f"idle state {name}", "disabled", Outcome.UNSUPPORTED, reason)
     for name, path in files.items():
         yield write_value(root, target, path, "1" if name in disabled else "0")
 
 
 def write_value(root: Root, target: str, path: str, value: str, same: str = "") -> Result:
-    """Write a value into a file of the kernel, unless the file already has it.
+    """Write a value to a file of the kernel, unless the file already has it.
 
     Args:
-        same: another text that the kernel may return for this value.
+        same: another spelling that the kernel may return for this value.
     """
     name = path.rpartition("/")[2]
     before = root.find(path)
     if before is None:
-        return Result(target, name, value, Outcome.UNSUPPORTED, f"there is no {path}")
+        return Result(target, name, value, Outcome.UNSUPPORTED, f"{path} does not exist")
     before = before.strip()
     if before in (value, same):
         return Result(target, name, value, Outcome.UNCHANGED, "", before, before)
@@ -111,7 +111,7 @@ def write_value(root: Root, target: str, path: str, value: str, same: str = "") 
     after = (root.find(path) or "").strip()
     if after in (value, same):
         return Result(target, name, value, Outcome.APPLIED, "", before, after)
-    return Result(target, name, value, Outcome.CLAMPED, f"it reads back as {after}", before, after)
+    return Result(target, name, value, Outcome.CLAMPED, f"the value reads back as {after}", before, after)
 
 
 def _number(root: Root, path: str) -> int:

@@ -1,7 +1,7 @@
 """Interrupts of the machine, and the CPUs that handle them.
 
-Many interrupts cannot be moved, for example timers and those that the kernel manages for a device; the result then has
-the kernel's error.
+Many interrupts cannot be moved, for example timers and interrupts that the kernel manages for a device. The result then
+has the kernel's error.
 
 Source: Documentation/core-api/irq/irq-affinity.rst.
 """
@@ -17,7 +17,7 @@ _MAX_LINES = 1 << 14
 
 
 def read_interrupts(root: Root) -> dict[int, str]:
-    """Descriptions of interrupts by number; empty if /proc/interrupts cannot be read."""
+    """Descriptions of interrupts by number. Returns an empty dict if /proc/interrupts cannot be read."""
     lines = (root.find("/proc/interrupts") or "").splitlines()
     counts = len(lines[0].split()) if lines else 0
     interrupts = {}
@@ -30,7 +30,7 @@ def read_interrupts(root: Root) -> dict[int, str]:
 
 
 def affinity_of(root: Root, interrupt: int) -> str | None:
-    """The list of CPUs that may handle an interrupt; None if the interrupt does not exist."""
+    """The list of CPUs that may handle an interrupt. Returns None if the interrupt does not exist."""
     text = root.find(_path(interrupt))
     return None if text is None else text.strip()
 

@@ -1,7 +1,7 @@
 """Find the CPUs, memory nodes or packages near a device in /sys.
 
-The nearest folder above the device that has a location counts. A device made of others (RAID, LVM, a VFIO group) is
-near all of them.
+The location is in the nearest folder above the device that has one. A device that consists of other devices (RAID, LVM,
+a VFIO group) is near all these devices.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nri.host.root import Root
 _DEVICES = "sys/devices"
 #: Files with lists of CPUs, in the order in which they are tried.
 _CPU_FILES = ("cpulist", "cpulistaffinity", "local_cpulist", "shared_cpu_list")
-#: Devices that a device may consist of.
+#: Maximum number of devices that a device may consist of.
 _MAX_PARTS: Final = 64
 _MAX_LEVELS: Final = 32
 
@@ -35,7 +35,7 @@ def folder_of_device(root: Root, block: bool, major: int, minor: int) -> str | N
 
 
 def folder_of_path(root: Root, path: str) -> str | None:
-    """The folder in /sys of a device node, or of the disk that a file is on; None for virtual file systems."""
+    """The folder in /sys of a device node, or of a file's disk. Returns None for virtual file systems."""
     try:
         descriptor = root.open(path, os.O_PATH)
     except (OSError, ValueError):
@@ -50,7 +50,7 @@ def folder_of_path(root: Root, path: str) -> str | None:
 
 
 def localities_of(root: Root, folder: str) -> dict[str, Locality]:
-    """CPUs and memory nodes near a device, by the folder with the information; several for a device with parts."""
+    """CPUs and memory nodes near a device, by the folder with the location. A device of several devices has several."""
     localities: dict[str, Locality] = {}
     visited: set[str] = set()
     queue = [folder.lstrip("/")]
@@ -70,7 +70,7 @@ def localities_of(root: Root, folder: str) -> dict[str, Locality]:
 
 
 def _upwards(root: Root, device: str) -> tuple[str, Locality] | None:
-    """The nearest folder with a location, the device's or one above it, and that location."""
+    """The nearest folder with a location, at or above the device's folder, and the location."""
     nodes = where = ""
     for _ in range(_MAX_LEVELS):
         if not device.startswith(f"{_DEVICES}/"):
@@ -91,7 +91,7 @@ def _text(root: Root, folder: str, name: str) -> str:
 
 
 def _resolved(root: Root, path: str) -> str | None:
-    """Resolve the links of a path below the root; None if it does not exist."""
+    """Resolve the links of a path below the root. Returns None if the path does not exist."""
     parts = path.strip("/").split("/")
     resolved: list[str] = []
     links = 0

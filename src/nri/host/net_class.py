@@ -8,14 +8,14 @@ _MAX_NUMBER = 0xFFFF
 
 
 class ClassId(NamedTuple):
-    """A traffic class: `1:2` is class 2 of queueing discipline 1, 0:0 is no class; both numbers are hexadecimal."""
+    """A traffic class: `1:2` is class 2 of queueing discipline 1, and 0:0 is no class. The numbers are hexadecimal."""
 
     major: int
     minor: int
 
     @classmethod
     def parse(cls, text: str) -> ClassId:
-        """Read `MAJOR:MINOR`, both hexadecimal. Raises ValueError."""
+        """Parse `MAJOR:MINOR`, both hexadecimal. Raises ValueError if the text is invalid."""
         major, mark, minor = text.partition(":")
         try:
             class_id = cls(int(major, 16), int(minor, 16))
@@ -27,7 +27,7 @@ class ClassId(NamedTuple):
 
     @classmethod
     def of(cls, number: int) -> ClassId:
-        """Take the number of `net_cls.classid` apart. Raises ValueError if it has more than 32 bits."""
+        """Split the number of `net_cls.classid`. Raises ValueError if it has more than 32 bits."""
         if not 0 <= number <= 0xFFFF_FFFF:
             raise ValueError(f"{number} is not a net_cls.classid: it must be between 0 and 4294967295")
         return cls(number >> 16, number & _MAX_NUMBER)

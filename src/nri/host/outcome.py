@@ -1,4 +1,4 @@
-"""Results of writes to the machine, for cgroups, processes, resctrl groups and switches of the kernel."""
+"""Results of writes to the machine: to cgroups, processes, resctrl groups and sysctls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Outcome(enum.Enum):
 
 
 class Unsupported(NamedTuple):
-    """Stands for a value that this machine does not support."""
+    """The reason why this machine does not have a value, returned instead of the value."""
 
     reason: str
 
@@ -45,8 +45,8 @@ class Result:
         wanted: the requested value.
         outcome: see :class:`Outcome`.
         reason: why the value is not in force, or "".
-        before: the previous value; None if it was not read.
-        after: the present value, as far as it was read.
+        before: the previous value, or None if it was not read.
+        after: the current value, or None if it was not read.
     """
 
     target: str
@@ -68,7 +68,7 @@ class Result:
 
 
 def explain(error: OSError) -> tuple[Outcome, str]:
-    """The outcome of a write that failed with an error, and the error's text as its reason."""
+    """The outcome of a write that failed with an error, and the error's message as the reason."""
     words = error.strerror or str(error)
     if error.errno in GONE_ERRORS:
         return Outcome.GONE, words

@@ -1,6 +1,6 @@
 """Count processor events of a cgroup: cycles, instructions, references and misses of caches.
 
-Source: perf_event_open(2); the structure is that of its first version, which every kernel accepts.
+Source: perf_event_open(2). The structure has its first version, which every kernel accepts.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from nri.host.root import Root
 
 _CALL: Final = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "loongarch64": 241, "s390x": 331, "ppc64le": 319}
 _CLOSE_ON_EXEC, _CGROUP = 1 << 3, 1 << 2
-#: type, size, config, then 40 bytes and the flags, all of them zero, and zero again up to the first version's size.
+#: The structure: type, size and config, then zeros for the flags and the other fields of the first version.
 _ATTRIBUTES: Final = struct.Struct("=IIQ48x")
 _COUNT: Final = struct.Struct("=Q")
 _CACHE, _LAST_LEVEL, _MISS = 3, 2, 1 << 16
 
-#: type, config, the descriptor of a cgroup's folder, processor -> descriptor of a counter. Raises OSError.
+#: A function of type, config, the descriptor of a cgroup's folder and processor that returns the descriptor of a
+#: counter. Raises OSError if the kernel refuses the counter.
 OpenEvent = Callable[[int, int, int, int], int]
 
 
@@ -41,16 +42,16 @@ class Event(Enum):
 
 
 def open_event(kind: int, config: int, cgroup: int, processor: int) -> int:
-    """Start counting an event of a cgroup on a processor; returns the counter's descriptor.
+    """Start counting an event of a cgroup on a processor. Returns the counter's descriptor.
 
     Args:
         kind: the event's type.
-        config: its number.
-        cgroup: the descriptor of its folder; -1 counts the caller instead.
+        config: the event's number.
+        cgroup: the descriptor of the cgroup's folder; -1 counts the caller instead.
         processor: the number of the processor.
 
     Raises:
-        OSError: the kernel refuses it, or there is no such event here.
+        OSError: the kernel refuses the counter, or the machine does not have the event.
     """
     number = _CALL.get(platform.machine())
     if number is None:
@@ -65,7 +66,7 @@ def open_event(kind: int, config: int, cgroup: int, processor: int) -> int:
 
 
 class Counters:
-    """The counters of one cgroup."""
+    """The counters of a cgroup."""
 
     def __init__(self) -> None:
         self._descriptors: dict[Event, list[int]] = {}
@@ -75,7 +76,7 @@ class Counters:
         self._descriptors.setdefault(event, []).append(descriptor)
 
     def read(self) -> dict[Event, int]:
-        """The events so far on all processors. Raises OSError."""
+        """The number of events so far on all processors. Raises OSError if a counter cannot be read."""
         counts = {}
         for event, descriptors in self._descriptors.items():
             texts = [os.read(descriptor, _COUNT.size) for descriptor in descriptors]
@@ -91,7 +92,7 @@ class Counters:
 
 
 def probe_events(events: Iterable[Event], opened: OpenEvent = open_event) -> Unsupported | None:
-    """Why this machine does not count these events; None if it does."""
+    """Why this machine does not count these events. Returns None if it counts them."""
     for event in events:
         try:
             os.close(opened(*event.value, -1, 0))
@@ -108,18 +109,18 @@ def count(
     processors: Iterable[int],
     opened: OpenEvent = open_event,
 ) -> Counters | Unsupported:
-    """Start counting events of a cgroup, including those below it.
+    """Start counting events of a cgroup and of the cgroups below it.
 
     Args:
-        hierarchies: the cgroups.
+        hierarchies: the machine's cgroups.
         root: the machine.
-        cgroup: which one.
-        events: what is counted.
-        processors: on which.
+        cgroup: the path of the cgroup.
+        events: the events to count.
+        processors: the processors to count on.
         opened: the system call.
 
     Raises:
-        FileNotFoundError: there is no such cgroup.
+        FileNotFoundError: the cgroup does not exist.
         ValueError: the path leads out of the hierarchy.
     """
     folder = hierarchies.folder("perf_event", cgroup) or hierarchies.folder("", cgroup)
@@ -144,5 +145,5 @@ def _reason(event: Event, error: OSError) -> str:
     if error.errno in (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV):
         return f"the processor, or the hypervisor, does not count {name}"
     if error.errno in (errno.EACCES, errno.EPERM):
-        return f"{name} may not be counted: it takes CAP_PERFMON, or a lower kernel.perf_event_paranoid"
+        return f"{name} must not be counted: CAP_PERFMON or a lower kernel.perf_event_paranoid is required"
     return f"{name} cannot be counted: {error.strerror}"

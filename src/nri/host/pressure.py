@@ -10,7 +10,7 @@ from nri.host.outcome import Unsupported
 from nri.host.root import Root
 
 Resource = Literal["cpu", "memory", "io", "irq"]
-_OFF = "the kernel counts none: boot it with psi=1"
+_OFF = "the kernel does not count it: boot with psi=1"
 
 
 class Stall(NamedTuple):
@@ -23,14 +23,14 @@ class Stall(NamedTuple):
 
 
 class Pressure(NamedTuple):
-    """`some`: at least one task waits; `full`: all tasks that are not idle wait. None if not reported."""
+    """Stalls in which at least one task waits (`some`), or all non-idle tasks wait (`full`). None if not reported."""
 
     some: Stall | None
     full: Stall | None
 
 
 def parse_pressure(text: str) -> Pressure:
-    """Parse a pressure file; other lines are ignored. Raises ValueError."""
+    """Parse a pressure file. Unknown lines are ignored. Raises ValueError if a line is invalid."""
     rows: dict[str, Stall] = {}
     for line in text.splitlines():
         kind, _, words = line.partition(" ")
@@ -43,12 +43,12 @@ def parse_pressure(text: str) -> Pressure:
             if rows[kind].total_us >> 64:
                 raise ValueError
         except (KeyError, ValueError):
-            raise ValueError(f"{line[:80]!r} is no line of a pressure file") from None
+            raise ValueError(f"{line[:80]!r} is not a line of a pressure file") from None
     return Pressure(rows.get("some"), rows.get("full"))
 
 
 def machine_pressure(root: Root, resource: Resource) -> Pressure | Unsupported:
-    """The pressure on the machine. Raises ValueError for an invalid file."""
+    """The pressure on the machine. Raises ValueError if the file is invalid."""
     try:
         return parse_pressure(root.read(f"/proc/pressure/{resource}"))
     except OSError:
@@ -59,8 +59,8 @@ def cgroup_pressure(hierarchies: Hierarchies, cgroup: str, resource: Resource) -
     """The pressure on a cgroup: from cgroup v2, or from the hierarchy of cpuacct on kernels that support that.
 
     Raises:
-        FileNotFoundError: there is no such cgroup.
-        ValueError: the path leads out of the hierarchy, or the text cannot be understood.
+        FileNotFoundError: the cgroup does not exist.
+        ValueError: the path leads out of the hierarchy, or the file is invalid.
     """
     reason = "on cgroup v1 only kernels of openEuler with psi_v1=1 have it"
     for controller in ("", "cpuacct"):
@@ -72,5 +72,5 @@ def cgroup_pressure(hierarchies: Hierarchies, cgroup: str, resource: Resource) -
         except OSError:
             reason = f"{resource}.pressure of {cgroup or '/'} cannot be read" + ("" if controller else f": {_OFF}")
     if not hierarchies.exists(cgroup):
-        raise FileNotFoundError(errno.ENOENT, "there is no such cgroup", cgroup)
+        raise FileNotFoundError(errno.ENOENT, "the cgroup does not exist", cgroup)
     return Unsupported(reason)

@@ -13,7 +13,7 @@ from nri.host.root import Root
 #: The range of an OOM score; -1000 is never killed.
 OOM_SCORES = range(-1000, 1001)
 _NAME = "oom_score_adj"
-#: Bytes read from a file with one line.
+#: Maximum number of bytes read from a file with one line.
 _MAX_LINE_BYTES = 4096
 
 
@@ -30,7 +30,7 @@ class Process(NamedTuple):
 
 
 class Stat(NamedTuple):
-    """The used part of /proc/PID/stat. `started` is 0 if the text is truncated."""
+    """The used fields of /proc/PID/stat. `started` is 0 if the text is truncated."""
 
     pid: int
     name: str
@@ -42,12 +42,12 @@ class Stat(NamedTuple):
 
 
 def parse_stat(text: str) -> Stat:
-    """Parse /proc/PID/stat, where the name may contain blanks and parentheses. Raises ValueError."""
+    """Parse /proc/PID/stat, in which the name may contain blanks and parentheses. Raises ValueError if invalid."""
     number, opening, remainder = text.partition(" (")
     name, closing, after = remainder.rpartition(") ")
     words = after.split()
     if not opening or not closing or len(words) < 4 or len(words[0]) != 1:
-        raise ValueError(f"{text[:80]!r} is not what /proc/PID/stat says")
+        raise ValueError(f"{text[:80]!r} is not the content of /proc/PID/stat")
     parent, group, session = (int(word) for word in words[1:4])
     return Stat(int(number), name, words[0], parent, group, session, int(words[19]) if len(words) > 19 else 0)
 
@@ -64,7 +64,7 @@ def numbers(root: Root) -> list[int]:
 
 
 def read_stat(root: Root, pid: int) -> Stat | None:
-    """The present content of /proc/PID/stat; None if the process has ended or the text is invalid."""
+    """The current content of /proc/PID/stat. Returns None if the process has ended or the content is invalid."""
     return _stat(root, f"/proc/{pid}/stat")
 
 
@@ -77,31 +77,31 @@ def _stat(root: Root, path: str) -> Stat | None:
 
 
 def find(root: Root, pid: int) -> Process | None:
-    """The process that has this id now, or None."""
+    """The process with this id, or None if it does not exist."""
     stat = read_stat(root, pid)
     return None if stat is None else Process(pid, stat.started)
 
 
 def command_line(root: Root, pid: int) -> list[str]:
-    """The arguments of a process; an empty list if it has ended."""
+    """The arguments of a process. Returns an empty list if the process has ended."""
     text = root.find(f"/proc/{pid}/cmdline") or ""
     return text.removesuffix("\0").split("\0") if text else []
 
 
 def environment(root: Root, pid: int) -> list[str] | None:
-    """The initial environment of a process, as ``NAME=value``; None if it has ended or may not be read."""
+    """The initial environment of a process, as ``NAME=value``. Returns None if it cannot be read."""
     text = root.find(f"/proc/{pid}/environ")
     return None if text is None else text.removesuffix("\0").split("\0")
 
 
 def has_socket(root: Root, pid: int, inode: str = "") -> bool:
-    """Whether a process has an open socket, or the one with this inode; false if its descriptors may not be read."""
+    """Whether a process has an open socket (with this inode). Returns False if its descriptors cannot be read."""
     folder, prefix = f"/proc/{pid}/fd", f"socket:[{inode}]" if inode else "socket:"
     return any((root.link(f"{folder}/{name}") or "").startswith(prefix) for name in root.names(folder))
 
 
 def thread_states(root: Root, pid: int) -> list[str]:
-    """The states of all threads, a letter each; an empty list if the process has ended."""
+    """The states of all threads, each as a letter. Returns an empty list if the process has ended."""
     stats = (_stat(root, f"/proc/{pid}/task/{task}/stat") for task in root.folders(f"/proc/{pid}/task"))
     return [stat.state for stat in stats if stat is not None]
 
@@ -113,13 +113,13 @@ def children(root: Root, pid: int) -> list[int]:
 
 
 def cgroups(root: Root, pid: int) -> dict[str, str] | None:
-    """The cgroups of a process, by controller; None if it has ended."""
+    """The cgroups of a process, by controller. Returns None if the process has ended."""
     text = root.find(f"/proc/{pid}/cgroup")
     return None if text is None else parse_cgroups(text)
 
 
 def oom_score(root: Root, pid: int) -> int | None:
-    """The OOM score adjustment of a process; None if it has ended."""
+    """The OOM score adjustment of a process. Returns None if the process has ended."""
     text = root.find(f"/proc/{pid}/{_NAME}")
     try:
         return None if text is None else int(text)
@@ -128,7 +128,7 @@ def oom_score(root: Root, pid: int) -> int | None:
 
 
 def set_oom_scores(root: Root, processes: Iterable[Process], score: int) -> list[Result]:
-    """Set the OOM score of processes, -1000 to 1000; one result for each, never an error."""
+    """Set the OOM score of processes, -1000 to 1000. Returns a result for each process, without exceptions."""
     return [_set_oom_score(root, process, score) for process in processes]
 
 
@@ -142,7 +142,7 @@ def _set_oom_score(root: Root, process: Process, score: int) -> Result:
         return Result(target, _NAME, score, *explain(error))
     try:
         if parse_stat(_read(folder, "stat")).started != process.started:
-            return Result(target, _NAME, score, Outcome.GONE, "another process has its number now")
+            return Result(target, _NAME, score, Outcome.GONE, "another process has its id now")
         before = int(_read(folder, _NAME))
         if before == score:
             return Result(target, _NAME, score, Outcome.UNCHANGED, before=before, after=before)
@@ -156,7 +156,7 @@ def _set_oom_score(root: Root, process: Process, score: int) -> Result:
         os.close(folder)
     if after == score:
         return Result(target, _NAME, score, Outcome.APPLIED, before=before, after=after)
-    return Result(target, _NAME, score, Outcome.CLAMPED, f"it reads back as {after}", before, after)
+    return Result(target, _NAME, score, Outcome.CLAMPED, f"the value reads back as {after}", before, after)
 
 
 def _read(folder: int, name: str) -> str:

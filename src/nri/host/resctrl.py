@@ -1,7 +1,7 @@
 """Share the last-level cache and memory bandwidth between groups of processes through the file system resctrl.
 
-A group is a folder. Its shares are lines by resource (`L3`, `MB`) and cache domain; masks are integers here and
-hexadecimal in the file.
+A group is a folder. Its shares are lines by resource (`L3`, `MB`) and cache domain. Masks are integers in this module,
+and hexadecimal in the file.
 
 Source: Documentation/filesystems/resctrl.rst.
 """
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from nri.host.outcome import GONE_ERRORS, Outcome, Result, Unsupported, explain
 from nri.host.root import Root
 
-#: resource -> cache domain -> mask of the cache, or share of the bandwidth.
+#: The mask of the cache, or the share of the bandwidth, by resource and cache domain.
 Schemata = dict[str, dict[int, int]]
 
 _TOP = "/sys/fs/resctrl"
@@ -42,7 +42,7 @@ class Cache(NamedTuple):
     sparse: bool = False
 
     def complaint(self, mask: int) -> str:
-        """Why the processor does not accept this mask; "" if it does."""
+        """Why the processor does not accept this mask. Returns "" if it does."""
         if mask <= 0 or mask & ~self.mask:
             return f"{mask:x} is not within {self.mask:x}"
         if mask.bit_count() < self.least_bits:
@@ -76,7 +76,7 @@ class Resctrl:
         self._root, self._path = root, path
 
     def capabilities(self) -> Capabilities | Unsupported:
-        """Read the capabilities, or why there are none. Raises ValueError for an invalid file."""
+        """Read the capabilities, or the reason why there are none. Raises ValueError if a file is invalid."""
         text = self._root.find(f"{self._path}/schemata")
         if text is None:
             return Unsupported(self._missing())
@@ -89,11 +89,11 @@ class Resctrl:
         return [name for name in self._root.folders(self._path) if name not in _RESERVED_NAMES]
 
     def create(self, group: str) -> Result:
-        """Create a group; unchanged if it exists."""
+        """Create a group. The result is UNCHANGED if it exists."""
         return self._folder(group, "", "there", self._root.make_folder, errno.EEXIST)
 
     def remove(self, group: str) -> Result:
-        """Remove a group, whose processes move to the default group; unchanged if it does not exist."""
+        """Remove a group; its processes move to the default group. The result is UNCHANGED if it does not exist."""
         return self._folder(group, "", "removed", self._root.remove_folder, errno.ENOENT)
 
     def monitors(self) -> list[tuple[str, str]]:
@@ -105,11 +105,11 @@ class Resctrl:
         ]
 
     def create_monitor(self, name: str, group: str = "") -> Result:
-        """Create a monitoring group in an existing group; unchanged if it exists."""
+        """Create a monitoring group in an existing group. The result is UNCHANGED if it exists."""
         return self._folder(group, name, "there", self._root.make_folder, errno.EEXIST)
 
     def remove_monitor(self, name: str, group: str = "") -> Result:
-        """Remove a monitoring group; unchanged if it does not exist."""
+        """Remove a monitoring group. The result is UNCHANGED if it does not exist."""
         return self._folder(group, name, "removed", self._root.remove_folder, errno.ENOENT)
 
     def add_to_monitor(self, name: str, process: int, group: str = "") -> Result:
@@ -121,19 +121,19 @@ class Resctrl:
         return Result(name, "tasks", process, Outcome.APPLIED)
 
     def schemata(self, group: str = "") -> Schemata:
-        """The shares of a group. Raises FileNotFoundError, or ValueError for an invalid file."""
+        """The shares of a group. Raises FileNotFoundError if it does not exist, ValueError if it is invalid."""
         return parse_schemata(self._root.read(f"{self._at(group)}/schemata"))
 
     def set_schemata(self, group: str, schemata: Mapping[str, Mapping[int, int]]) -> list[Result]:
-        """Set shares of a group; one result for each resource. Other domains are unchanged."""
+        """Set shares of a group. Returns a result for each resource. Other domains are unchanged."""
         return [self._set_line(group, resource, shares) for resource, shares in schemata.items()]
 
     def tasks(self, group: str = "") -> list[int]:
-        """The threads of a group, ascending. Raises FileNotFoundError."""
+        """The threads of a group, ascending. Raises FileNotFoundError if the group does not exist."""
         return sorted({int(word) for word in self._root.read(f"{self._at(group)}/tasks").split()})
 
     def add_tasks(self, group: str, threads: Iterable[int]) -> list[Result]:
-        """Add threads to a group one by one; the result for a thread that has ended is GONE."""
+        """Add threads to a group one by one. The result for a thread that has ended is GONE."""
         present: set[int] = set()
         try:
             present = set(self.tasks(group))
@@ -164,13 +164,13 @@ class Resctrl:
             return Result(group, name, shares, *self._explained(group, error))
         if all(after.get(domain) == share for domain, share in shares.items()):
             return Result(group, name, shares, Outcome.APPLIED, "", before, after)
-        reason = f"it reads back as {format_line(resource, after).strip()}"
+        reason = f"the value reads back as {format_line(resource, after).strip()}"
         return Result(group, name, shares, Outcome.CLAMPED, reason, before, after)
 
     def _folder(self, group: str, monitor: str, state: str, call: Callable[[str], None], fine: int) -> Result:
         target, knob = (monitor, "monitoring group") if monitor else (group, "group")
         if not target:
-            return Result(target, knob, state, Outcome.REFUSED, "the first group is always there")
+            return Result(target, knob, state, Outcome.REFUSED, "the default group always exists")
         try:
             call(self._at(group, monitor))
         except (OSError, ValueError) as error:
@@ -188,12 +188,12 @@ class Resctrl:
         if error.errno == errno.ENOSPC:
             return outcome, "the processor has no more groups"
         if error.errno in GONE_ERRORS:
-            return Outcome.GONE, words if self._root.exists(self._at(group)) else "there is no such group"
+            return Outcome.GONE, words if self._root.exists(self._at(group)) else "the group does not exist"
         status = (self._root.find(f"{self._path}/info/last_cmd_status") or "").strip()
         return outcome, f"{words}: {status}" if status not in ("", "ok") else words
 
     def _missing(self) -> str:
-        """Why resctrl is missing: the processor lacks it, or it is not mounted."""
+        """Why resctrl is missing: the processor does not support it, or it is not mounted."""
         flags: set[str] = set()
         for line in (self._root.find("/proc/cpuinfo") or "").splitlines():
             if line.startswith(("flags", "Features")):
@@ -216,14 +216,14 @@ class Resctrl:
 
     def _number(self, resource: str, file: str, base: int = 10) -> int | None:
         text = self._root.find(f"{self._path}/info/{resource}/{file}")
-        # `int` takes signs and prefixes as well, which the kernel does not write.
+        # `int` also accepts signs and prefixes, which the kernel does not write.
         if text is not None and not all(letter in _DIGITS[:base] for letter in text.strip().lower()):
             raise ValueError(f"{self._path}/info/{resource}/{file} is not a number: {text.strip()[:40]!r}")
         return None if text is None else int(text, base)
 
     def _cache(self, name: str) -> Cache | None:
         mask = self._number(name, "cbm_mask", 16)
-        if mask is None:  # the counters of a cache have a folder as well
+        if mask is None:  # the counters of a cache have a folder, too
             return None
         least, groups = self._number(name, "min_cbm_bits"), self._number(name, "num_closids")
         return Cache(mask, least or 1, groups or 0, bool(self._number(name, "sparse_masks")))
@@ -246,7 +246,7 @@ def parse_schemata(text: str) -> Schemata:
             pairs = [share.split("=") for share in shares.split(";") if share.strip()]
             schemata[resource] = {int(domain): int(share, _base(resource)) for domain, share in pairs}
         except ValueError:
-            raise ValueError(f"{line.strip()[:80]!r} is no line of schemata") from None
+            raise ValueError(f"{line.strip()[:80]!r} is not a line of schemata") from None
     return schemata
 
 

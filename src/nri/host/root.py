@@ -1,7 +1,7 @@
 """Access files of the machine below a root path, and never outside of it.
 
-A path is resolved as in a process with this root directory, so neither a symlink nor `..` leads out. In a test the root
-is a folder; in a container it is the mount point of the machine's root.
+A path is resolved as in a process with this root directory, so neither a symlink nor `..` leads out of it. The root is
+a folder in a test, and the mount point of the machine's root in a container.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ import stat
 from collections import deque
 from typing import Protocol
 
-#: Device and inode of a file; a cgroup that was removed and created again has a different one.
+#: Device and inode of a file; a cgroup that was removed and created again has a different identity.
 Identity = tuple[int, int]
 
 _OPENAT2, _RESOLVE_IN_ROOT, _RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS = 437, 0x10, 0x02, 0x04
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _MAX_LINKS = 40
-#: The kernel lacks openat2; a seccomp profile forbids it; a folder was moved during the resolution of a `..`.
+#: Errors of openat2: the kernel does not have it, a seccomp profile forbids it, or a folder was moved meanwhile.
 _FALLBACK_ERRORS = frozenset({errno.ENOSYS, errno.EPERM, errno.EAGAIN})
 _CHUNK = 1 << 16
-#: The longest file of the kernel: the list of a cgroup's four million processes.
+#: Maximum size of a file. The kernel's longest file is the list of a cgroup's four million processes.
 _MAX_BYTES = 64 << 20
 
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Files(Protocol):
-    """The part of :class:`Root` that knobs need; tests implement it with a simulated kernel."""
+    """The methods of :class:`Root` that knobs need. Tests implement them with a simulated kernel."""
 
     def read(self, path: str) -> str:
-        """The text of a file."""
+        """The content of a file."""
         ...
 
     def write(self, path: str, text: str) -> None:
@@ -44,16 +44,16 @@ class Files(Protocol):
         ...
 
     def identity(self, path: str) -> Identity | None:
-        """Device and inode, or None if it does not exist."""
+        """Device and inode of a file, or None if it does not exist."""
         ...
 
     def folders(self, path: str) -> list[str]:
-        """The sorted names of the folders in a folder; an empty list if it does not exist."""
+        """The sorted names of the folders in a folder. Returns an empty list if it does not exist."""
         ...
 
 
 class Root:
-    """A machine's file system below `path`; `/` is that of this machine."""
+    """A machine's file system below `path`. `/` is this machine's file system."""
 
     def __init__(self, path: str | os.PathLike[str] = "/") -> None:
         self.path = os.fspath(path)
@@ -67,10 +67,10 @@ class Root:
         return os.path.normpath(self.path) == "/"
 
     def open(self, path: str, flags: int = os.O_RDONLY) -> int:
-        """Open a folder or a regular file, or with `os.O_PATH` anything; the caller closes the descriptor.
+        """Open a folder or a regular file, or with `os.O_PATH` any file. The caller closes the descriptor.
 
-        It never creates a file. Pipes and devices are refused, because opening them could wait or have effects; below
-        this process's own root, files of the kernel are opened without that check, because that is faster.
+        This never creates a file. Pipes and devices are refused, because opening them could block or have effects.
+        Below this process's own root, files of the kernel are opened without that check, which is faster.
         """
         if self.path == "/" or flags & (os.O_PATH | os.O_DIRECTORY):
             return open_below(self.path, path, flags)
@@ -79,14 +79,15 @@ class Root:
             mode = os.fstat(handle).st_mode
             if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
                 raise OSError(errno.EOPNOTSUPP, "not a regular file")
-            return os.open(f"/proc/self/fd/{handle}", flags | os.O_CLOEXEC)  # exactly the checked file
+            # Opens the checked file instead of the path again.
+            return os.open(f"/proc/self/fd/{handle}", flags | os.O_CLOEXEC)
         except OSError as error:
             raise OSError(error.errno, error.strerror, path) from None
         finally:
             os.close(handle)
 
     def read(self, path: str) -> str:
-        """Read a file as text; invalid UTF-8 survives writing it back. Raises EFBIG above 64 MiB."""
+        """Read a file as text. Invalid UTF-8 is kept for writing it back. Raises OSError (EFBIG) above 64 MiB."""
         descriptor = self.open(path)
         try:
             chunks, size = [], 0
@@ -102,14 +103,14 @@ class Root:
         return b"".join(chunks).decode("utf-8", "surrogateescape")
 
     def find(self, path: str) -> str | None:
-        """The text of a file; None if it cannot be read."""
+        """The content of a file. Returns None if it cannot be read."""
         try:
             return self.read(path)
         except OSError:
             return None
 
     def link(self, path: str) -> str | None:
-        """The target of a symbolic link; None if the path is not a link."""
+        """The target of a symbolic link. Returns None if the path is not a link."""
         try:
             parent, name = self._parent(path)
         except OSError:
@@ -122,7 +123,7 @@ class Root:
             os.close(parent)
 
     def write(self, path: str, text: str) -> None:
-        """Write a text into an existing file with one call, as the kernel's files require."""
+        """Write a text to an existing file with one call, as the kernel's files require."""
         descriptor = self.open(path, os.O_WRONLY | os.O_TRUNC)
         try:
             os.write(descriptor, text.encode("utf-8", "surrogateescape"))
@@ -132,11 +133,11 @@ class Root:
             os.close(descriptor)
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or a folder."""
+        """Whether a file or folder exists at the path."""
         return self.identity(path) is not None
 
     def identity(self, path: str) -> Identity | None:
-        """Device and inode; None if nothing is there."""
+        """Device and inode of a file, or None if it does not exist."""
         try:
             descriptor = self.open(path, os.O_PATH)
         except OSError:
@@ -148,14 +149,14 @@ class Root:
             os.close(descriptor)
 
     def names(self, path: str) -> list[str]:
-        """The sorted names in a folder; an empty list if it does not exist."""
+        """The sorted names in a folder. Returns an empty list if the folder does not exist."""
         try:
             descriptor = self.open(path, os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
             return []
         try:
             return sorted(os.listdir(descriptor))
-        except OSError:  # a process or a cgroup that ended meanwhile
+        except OSError:  # the process or the cgroup has ended
             return []
         finally:
             os.close(descriptor)
@@ -175,7 +176,7 @@ class Root:
             os.close(descriptor)
 
     def make_folder(self, path: str) -> None:
-        """Create a folder in an existing one. Also creates a cgroup or a resctrl group."""
+        """Create a folder in an existing folder. Also creates a cgroup or a resctrl group."""
         parent, name = self._parent(path)
         try:
             os.mkdir(name, dir_fd=parent)

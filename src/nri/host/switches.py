@@ -1,4 +1,4 @@
-"""System-wide switches of the kernel: sysctls of scheduling and memory, and scheduler features."""
+"""System-wide switches: sysctls of scheduling and memory, and features of the scheduler."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MACHINE = "machine"
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """One sysctl: its file, the kernels that have it, and another that must be 0 while it is not."""
+    """A sysctl: its file, the kernels that have it, and a sysctl that must be 0 unless this sysctl is 0."""
 
     path: str
     only: str = "Linux"
@@ -35,21 +35,21 @@ SWITCHES = {
     "mm.pagecache_limit": Switch("/sys/kernel/mm/pagecache_limit/enabled", _ANOLIS),
     "kernel.sched_cfs_bandwidth_slice_us": Switch("/proc/sys/kernel/sched_cfs_bandwidth_slice_us", "Linux before 5.13"),
 }
-"""Each switch by the name that sysctl(8) gives it; those below /sys/kernel/mm by their folder there."""
+"""Switches by their name in sysctl(8), or by their folder in /sys/kernel/mm."""
 
 
 def read_switch(root: Root, name: str) -> int | Unsupported:
-    """The value of a switch. Raises KeyError for a name that is not in the table."""
+    """The value of a switch. Raises KeyError if the name is not in `SWITCHES`."""
     switch = SWITCHES[name]
     text = root.find(switch.path)
     try:
         return Unsupported(_missing(name)) if text is None else int(text)
     except ValueError:
-        return Unsupported(f"{name} says {text!r}, which is not a number")
+        return Unsupported(f"{name} has the value {text!r}, which is not a number")
 
 
 def set_switch(root: Root, name: str, value: int) -> Result:
-    """Set a switch, after what it excludes has been switched off. Raises KeyError for a name not in the table."""
+    """Set a switch, after the excluded switch is set to 0. Raises KeyError if the name is not in `SWITCHES`."""
     switch = SWITCHES[name]
     before = read_switch(root, name)
     if isinstance(before, Unsupported):
@@ -59,7 +59,7 @@ def set_switch(root: Root, name: str, value: int) -> Result:
         if isinstance(other, int) and other != 0:
             off = _write(root, switch.excludes, 0, other)
             if not off.in_force:
-                reason = f"{switch.excludes} excludes it, and cannot be switched off: {off.reason}"
+                reason = f"{switch.excludes} excludes {name}, and cannot be disabled: {off.reason}"
                 return Result(_MACHINE, name, value, Outcome.REFUSED, reason, before, before)
     if before == value:
         return Result(_MACHINE, name, value, Outcome.UNCHANGED, "", before, before)
@@ -74,7 +74,7 @@ def _write(root: Root, name: str, value: int, before: int) -> Result:
     after = read_switch(root, name)
     if after == value:
         return Result(_MACHINE, name, value, Outcome.APPLIED, "", before, after)
-    return Result(_MACHINE, name, value, Outcome.CLAMPED, f"it reads back as {after}", before, after)
+    return Result(_MACHINE, name, value, Outcome.CLAMPED, f"the value reads back as {after}", before, after)
 
 
 def _explained(name: str, error: OSError) -> tuple[Outcome, str]:
@@ -84,20 +84,20 @@ def _explained(name: str, error: OSError) -> tuple[Outcome, str]:
 
 
 def _missing(name: str) -> str:
-    return f"this kernel has no {name}: only {SWITCHES[name].only} has it"
+    return f"this kernel does not have {name}: only {SWITCHES[name].only} has it"
 
 
 def read_features(root: Root) -> dict[str, bool] | Unsupported:
-    """The features of the scheduler, and whether each is on; they are in debugfs, which must be mounted."""
+    """Whether each feature of the scheduler is enabled, from debugfs, which must be mounted."""
     for path in _FEATURES:
         text = root.find(path)
         if text is not None:
             return {word.removeprefix("NO_"): not word.startswith("NO_") for word in text.split()}
-    return Unsupported(f"neither {_FEATURES[0]} nor {_FEATURES[1]} can be read: is debugfs mounted?")
+    return Unsupported(f"neither {_FEATURES[0]} nor {_FEATURES[1]} can be read: check that debugfs is mounted")
 
 
 def set_features(root: Root, features: Mapping[str, bool]) -> list[Result]:
-    """Switch features of the scheduler; one result for each, never an error."""
+    """Enable or disable features of the scheduler. Returns a result for each, without exceptions."""
     present = read_features(root)
     if isinstance(present, Unsupported):
         return [Result(_MACHINE, name, on, Outcome.UNSUPPORTED, present.reason) for name, on in features.items()]
@@ -119,4 +119,4 @@ def _set_feature(root: Root, name: str, on: bool, present: Mapping[str, bool]) -
     after = features.get(name) if isinstance(features, dict) else None
     if after == on:
         return Result(_MACHINE, name, on, Outcome.APPLIED, "", before, after)
-    return Result(_MACHINE, name, on, Outcome.CLAMPED, "it is still as it was", before, after)
+    return Result(_MACHINE, name, on, Outcome.CLAMPED, "the feature did not change", before, after)

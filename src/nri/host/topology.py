@@ -1,7 +1,7 @@
 """Read a machine's topology from /sys: packages, dies, cores, caches, memory nodes and their distances.
 
-CPU numbers may have gaps. A kernel without NUMA is one node with everything. As in nri-plugins, a node without CPUs is
-HBM if it is smaller than the mean of the nodes with CPUs, else slow memory.
+CPU numbers may have gaps. A kernel without NUMA has one node with all CPUs and memory. As in nri-plugins, a node
+without CPUs is HBM if it is smaller than the mean of the nodes with CPUs, else slow memory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, Protocol
 from nri.api import cpuset
 
 _CPUS, _NODES = "/sys/devices/system/cpu", "/sys/devices/system/node"
-#: On processors with two kinds of cores, the CPUs of each.
+#: The files with the CPUs of each kind of core, on processors with two kinds.
 _KINDS: dict[Literal["performance", "efficient"], str] = {
     "performance": "/sys/devices/cpu_core/cpus",
     "efficient": "/sys/devices/cpu_atom/cpus",
@@ -25,7 +25,7 @@ MemoryKind = Literal["dram", "pmem", "hbm"]
 
 
 class Cache(NamedTuple):
-    """A cache, and the CPUs that share it. The number is that of resctrl's domains; None before Linux 4.10."""
+    """A cache, and the CPUs that share it. The number is its domain in resctrl, or None before Linux 4.10."""
 
     level: int
     kind: str
@@ -39,12 +39,12 @@ class Cpu:
     """A CPU, which is a thread of a core.
 
     Attributes:
-        cluster: the number of its cluster, usually the CPUs with a common L2 cache; -1 if not reported.
+        cluster: the number of its cluster, usually the CPUs with a common L2 cache, or -1 if not reported.
         node: the number of its memory node.
         threads: all threads of its core, including itself.
         caches: its caches by ascending level.
-        base_khz: its frequency without turbo; None if not reported.
-        energy_preference: for example `balance_power`; "" if not reported.
+        base_khz: its frequency without turbo, or None if not reported.
+        energy_preference: its energy preference, for example `balance_power`, or "" if not reported.
     """
 
     number: int
@@ -65,7 +65,7 @@ class Node:
     """A memory node.
 
     Attributes:
-        distances: the distance to each node by its number; 10 to itself.
+        distances: the distance to each node by number. The distance to itself is 10.
         has_normal_memory: whether its memory can hold unmovable pages.
     """
 
@@ -79,7 +79,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """A machine. `cpus` are the online CPUs by number; the scheduler does not use `isolated` ones by itself."""
+    """A machine. `cpus` has the online CPUs by number. The scheduler does not use `isolated` CPUs by default."""
 
     cpus: dict[int, Cpu]
     nodes: dict[int, Node]
@@ -122,7 +122,7 @@ class Topology:
         return sorted(caches, key=min)
 
     def nearest(self, node: int) -> list[int]:
-        """All nodes with memory, the nearest to this one first. Raises KeyError for an unknown node."""
+        """All nodes with memory, the nearest to `node` first. Raises KeyError if the node does not exist."""
         distances = self.nodes[node].distances
         with_memory = (other for other in self.nodes.values() if other.memory_bytes)
         return [
@@ -131,19 +131,19 @@ class Topology:
 
 
 class Tree(Protocol):
-    """The part of :class:`~nri.host.root.Root` that is needed; a snapshot of a machine has it, too."""
+    """The methods of :class:`~nri.host.root.Root` that this module needs. A snapshot of a machine has them, too."""
 
     def find(self, path: str) -> str | None:
-        """The text of a file, or None."""
+        """The content of a file, or None if it cannot be read."""
         ...
 
     def names(self, path: str) -> list[str]:
-        """The names in a folder; an empty list if it does not exist."""
+        """The names in a folder. Returns an empty list if the folder does not exist."""
         ...
 
 
 def read_topology(root: Tree) -> Topology:
-    """Read the processors and the memory of a machine. Raises ValueError for an invalid file."""
+    """Read the processors and the memory of a machine. Raises ValueError if a file is invalid."""
     online = _numbers(root, f"{_CPUS}/online") or _entries(root, _CPUS, "cpu")
     present = _numbers(root, f"{_CPUS}/present") or online
     nodes = _read_nodes(root, online)
@@ -219,7 +219,7 @@ def _memory_kind(has_cpus: bool, size: int, mean: float) -> MemoryKind:
 
 
 def _distances(root: Tree, number: int, numbers: list[int]) -> dict[int, int]:
-    """The distances of a node; if not reported, all other nodes are equally far."""
+    """The distances of a node. If the kernel does not report them, all other nodes are equally far."""
     words = (root.find(f"{_NODES}/node{number}/distance") or "").split()
     if len(words) == len(numbers):
         return {other: int(word) for other, word in zip(numbers, words, strict=True)}
@@ -236,7 +236,7 @@ def _memory(text: str) -> int:
 
 
 def _numbers(root: Tree, path: str) -> frozenset[int]:
-    """The numbers in a file; an empty set if it does not exist."""
+    """The numbers in a file. Returns an empty set if the file does not exist."""
     return cpuset.parse(root.find(path) or "")
 
 
@@ -246,6 +246,6 @@ def _number(root: Tree, path: str, without: int = -1) -> int:
 
 
 def _entries(root: Tree, path: str, stem: str) -> frozenset[int]:
-    """The numbers of the entries of a folder that begin with a word: `cpu0`, `cpu1`."""
+    """The numbers of a folder's entries with this stem: 0 and 1 for `cpu0` and `cpu1`."""
     words = (name.removeprefix(stem) for name in root.names(path) if name.startswith(stem))
     return frozenset(int(word) for word in words if word.isdigit())

@@ -1,7 +1,7 @@
 """Read processor time and memory use of the machine and its cgroups.
 
-Counters count since the start. A value that the kernel does not report is None, never 0. The working set is the usage
-without what the kernel can reclaim first, as the kubelet computes it.
+Counters count since the start. A value that the kernel does not report is None, never 0. As in the kubelet, the working
+set is the usage without the inactive file cache, which the kernel reclaims first.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import NamedTuple
 from nri.host.cgroups.hierarchies import Hierarchies
 from nri.host.root import Root
 
-#: Columns of /proc/stat: user, nice, system, irq, softirq, steal; and idle, iowait. Guest time is part of user time.
-_BUSY, _IDLE = (0, 1, 2, 5, 6, 7), (3, 4)
+#: Columns of /proc/stat with busy time: user, nice, system, irq, softirq, steal. User time includes guest time.
+_BUSY = (0, 1, 2, 5, 6, 7)
+#: Columns of /proc/stat with idle time: idle, iowait.
+_IDLE = (3, 4)
 #: Controllers and files of a `Processor` reading by version; the first file changes whenever the cgroup has run.
 _FILES_V1 = (
     ("cpuacct", "cpuacct.usage"),
@@ -26,20 +28,20 @@ _FILES_V2 = (("cpu", "cpu.stat"), ("cpu", "cpu.max"))
 
 
 class CpuTimes(NamedTuple):
-    """Ticks of all processors since the start. `idle` includes `io_wait`, the time of waiting for block I/O."""
+    """Ticks of all processors since the start. `idle` includes `io_wait`, the time spent waiting for block I/O."""
 
     busy: int
     idle: int
     io_wait: int
 
     def share(self, earlier: CpuTimes) -> float:
-        """The busy share, 0 to 1, of the time since an earlier reading; 0 if no time has passed."""
+        """The busy share, 0 to 1, of the time since an earlier reading. Returns 0 if no time has passed."""
         busy, idle = self.busy - earlier.busy, self.idle - earlier.idle
         return min(max(busy / (busy + idle), 0.0), 1.0) if busy + idle > 0 else 0.0
 
 
 class CgroupUsage(NamedTuple):
-    """One reading of a cgroup, with all below it.
+    """A reading of a cgroup, including all cgroups below it.
 
     Attributes:
         cpu_ns: nanoseconds of processor time.
@@ -57,34 +59,34 @@ class CgroupUsage(NamedTuple):
 
 
 def cpu_times(root: Root) -> CpuTimes:
-    """The processor time of the machine. Raises OSError, ValueError for a text that cannot be understood."""
+    """The processor time of the machine. Raises OSError if /proc/stat cannot be read, ValueError if it is invalid."""
     return parse_cpu_times(root.read("/proc/stat"))
 
 
 def parse_cpu_times(text: str) -> CpuTimes:
-    """Read /proc/stat. Raises ValueError."""
+    """Parse /proc/stat. Raises ValueError if it is invalid."""
     first = text.partition("\n")[0].split()
     if len(first) < 11 or first[0] != "cpu":
         raise ValueError("/proc/stat does not begin with the times of all processors")
-    if not all(word.isdecimal() for word in first[1:]):  # `int` takes a sign, which the kernel does not write
+    if not all(word.isdecimal() for word in first[1:]):  # `int` accepts a sign, which the kernel does not write
         raise ValueError("/proc/stat does not begin with the times of all processors")
     ticks = [int(word) for word in first[1:]]
     return CpuTimes(sum(ticks[i] for i in _BUSY), sum(ticks[i] for i in _IDLE), ticks[4])
 
 
 def memory(root: Root) -> dict[str, int]:
-    """/proc/meminfo in bytes, by its own names, such as MemAvailable. Raises OSError."""
+    """The values of /proc/meminfo in bytes by name, such as MemAvailable. Raises OSError if it cannot be read."""
     return parse_memory(root.read("/proc/meminfo"))
 
 
 def node_memory_used(root: Root, number: int) -> int:
-    """The used bytes of a memory node; 0 if not reported."""
+    """The used bytes of a memory node. Returns 0 if they are not reported."""
     text = root.find(f"/sys/devices/system/node/node{number}/meminfo") or ""
     return parse_memory(text).get(f"Node {number} MemUsed", 0)
 
 
 def parse_memory(text: str) -> dict[str, int]:
-    """Read /proc/meminfo: sizes, which are in kilobytes, and numbers of huge pages; other lines are passed over."""
+    """Parse /proc/meminfo: sizes, which are in kilobytes, and numbers of huge pages. Other lines are ignored."""
     rows = (line.partition(":") for line in text.splitlines())
     return {
         name: int(words[0]) * (1 if name.startswith("HugePages_") else 1024)
@@ -94,14 +96,14 @@ def parse_memory(text: str) -> dict[str, int]:
 
 
 def cgroup_usage(hierarchies: Hierarchies, cgroup: str, *, processor_only: bool = False) -> CgroupUsage:
-    """Read the usage of a cgroup. Without its memory (`processor_only`), two files fewer are read.
+    """Read the usage of a cgroup. With `processor_only`, the two files of its memory are not read.
 
     Raises:
-        FileNotFoundError: there is no such cgroup.
+        FileNotFoundError: the cgroup does not exist.
         ValueError: the path leads out of the hierarchy.
     """
     if not hierarchies.exists(cgroup):
-        raise FileNotFoundError(errno.ENOENT, "there is no such cgroup", cgroup)
+        raise FileNotFoundError(errno.ENOENT, "the cgroup does not exist", cgroup)
     statistics = _table(hierarchies, "cpu", cgroup, "cpu.stat")
     first = hierarchies.of("cpuacct")
     if first is not None and first.version == 1:
@@ -148,7 +150,7 @@ def _number(hierarchies: Hierarchies, controller: str, cgroup: str, file: str) -
 
 
 def _table(hierarchies: Hierarchies, controller: str, cgroup: str, file: str) -> dict[str, int]:
-    """A file of words and numbers; empty if it is not there."""
+    """The numbers in a file by word. Returns an empty dict if the file does not exist."""
     try:
         return parse_flat_keyed(_text(hierarchies, controller, cgroup, file))
     except ValueError:
@@ -156,7 +158,7 @@ def _table(hierarchies: Hierarchies, controller: str, cgroup: str, file: str) ->
 
 
 class Processor(NamedTuple):
-    """One reading of a cgroup's share of processors: microseconds of its quota, -1 for none, and of its period."""
+    """A reading of a cgroup's processor time, with its quota (-1 for no quota) and period in microseconds."""
 
     quota_us: int
     period_us: int
@@ -166,10 +168,10 @@ class Processor(NamedTuple):
 
 
 class ProcessorFiles:
-    """The files of one cgroup that :class:`Processor` is read from, held open: then a reading takes microseconds.
+    """The files of a cgroup for :class:`Processor`. They stay open, so that a reading takes microseconds.
 
     Raises:
-        OSError: there is no such cgroup, or it lacks a file.
+        OSError: the cgroup does not exist, or lacks a file.
         ValueError: the path leads out of the hierarchy, or no hierarchy has processors.
     """
 
@@ -177,7 +179,7 @@ class ProcessorFiles:
         row = hierarchies.of("cpu")
         self._v1 = row is not None and row.version == 1
         self._descriptors: list[int] = []
-        #: The text of the first file, and the reading that it was part of.
+        #: The content of the first file, and the reading that it belongs to.
         self._before: tuple[bytes, Processor | None] = b"", None
         try:
             for controller, file in _FILES_V1 if self._v1 else _FILES_V2:
@@ -190,7 +192,7 @@ class ProcessorFiles:
             raise
 
     def read(self, *, resting: bool = False) -> Processor | None:
-        """Read all files; None if the cgroup no longer exists, or its files are incomplete.
+        """Read all files. Returns None if the cgroup no longer exists, or if its files are incomplete.
 
         Args:
             resting: return the previous reading if the cgroup has not run since, according to the first file.
@@ -208,7 +210,7 @@ class ProcessorFiles:
         return reading
 
     def _reading(self, texts: list[list[bytes]]) -> Processor:
-        """The reading of all files' words."""
+        """The reading from the words of all files."""
         words = texts[1] if self._v1 else texts[0]
         table = dict(zip(words[::2], map(int, words[1::2]), strict=True))
         throttled = table.get(b"nr_throttled", 0)
@@ -227,7 +229,7 @@ class ProcessorFiles:
 
 
 def parse_flat_keyed(text: str) -> dict[str, int]:
-    """Read a file of words and numbers of 64 bits, such as cpu.stat. Raises ValueError."""
+    """Parse a file of words and 64-bit numbers, such as cpu.stat. Raises ValueError if it is invalid."""
     rows = [line.split() for line in text.splitlines()]
     if any(len(row) != 2 for row in rows):
         raise ValueError("a line is not a word and a number")

@@ -1,4 +1,4 @@
-"""Further parts of a node for the page of `nri inspect`: drift, the node's agent, placement."""
+"""Data of other programs of the node for the page of `nri inspect`: drift, the node's agent, placement."""
 
 from __future__ import annotations
 
@@ -28,21 +28,23 @@ if TYPE_CHECKING:
 
 __all__ = ["NodeParts"]
 
-#: Read cgroups at most this often; show this many rows of drift.
-_DRIFT_INTERVAL_S, _MAX_ROWS = 2.0, 500
+#: Cgroups are read at most once in this many seconds.
+_DRIFT_INTERVAL_S = 2.0
+#: At most this many rows of drift are shown.
+_MAX_ROWS = 500
 _ANSWER_S: Final = 5.0
 
 
 class NodeParts:
-    """The parts of this node. `close` it, or use it as a context manager.
+    """The data of other programs of this node. `close` it, or use it as a context manager.
 
     Args:
-        client: client of the runtime's admin socket.
-        socket: the runtime's NRI socket; None for the default one.
-        agent_socket: the agent's; None for the default one.
-        state_dir: folder with the socket of a placement plugin.
+        client: a client of the runtime's admin socket.
+        socket: the runtime's NRI socket; None for the default socket.
+        agent_socket: the agent's socket; None for the default socket.
+        state_dir: the folder with the socket of a placement plugin.
         root: the machine's root file system.
-        timeout_s: timeout of each part in seconds; None for 5.
+        timeout_s: the timeout for each program in seconds; None for 5 s.
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class NodeParts:
         self._answer: tuple[float, dict[str, Any]] = (float("-inf"), {})
 
     def views(self) -> dict[str, View]:
-        """The parts by name."""
+        """The functions that return the data, by name."""
         return {"drift": self._drift, "agent": self._agent, "placement": self._placement}
 
     def __enter__(self) -> Self:

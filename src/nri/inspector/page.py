@@ -1,4 +1,4 @@
-"""The page, its HTTP headers, and snapshots as one file.
+"""The page, its HTTP headers, and snapshots in a single file.
 
 The content security policy allows the page's script and style by their hashes, so that no other script can run.
 """
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_CONTAINERS", "MAX_EVENTS", "headers", "page", "snapshot"]
 
-#: Limits of a snapshot.
+#: A snapshot has at most this many events.
 MAX_EVENTS: Final = 5000
+#: A snapshot has the changes of at most this many containers.
 MAX_CONTAINERS: Final = 500
 _DATA: Final = '<script id="data" type="application/json">null</script>'
 
@@ -58,7 +59,7 @@ def headers() -> dict[str, str]:
 
 
 def snapshot(source: Source) -> bytes:
-    """Return the page with the data of a source as one file, within limits for events, containers and bytes."""
+    """Return the page with the data of a source as a single file, within limits for events, containers and bytes."""
     events, has_all_events = _encoded(_by_key(source.rows(MAX_EVENTS, MAX_CONTAINERS)), source.snapshot_bytes)
     listed = source.containers()
     shown = listed["containers"][:MAX_CONTAINERS]
@@ -98,7 +99,7 @@ def _json(value: Any) -> str:
 
 
 def _by_key(rows: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Rows with their keys, without duplicates, which a crafted recording may have."""
+    """Rows with their keys. Duplicates, which a crafted recording may have, are dropped."""
     keys = set[str]()
     for row in rows:
         if row["key"] not in keys:
@@ -107,7 +108,7 @@ def _by_key(rows: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any
 
 
 def _encoded(rows: Iterable[tuple[str, Any]], max_bytes: int) -> tuple[list[tuple[str, str]], bool]:
-    """Rows as JSON up to a number of bytes, and whether these are all."""
+    """Rows as JSON up to a number of bytes, and whether all rows are included."""
     encoded: list[tuple[str, str]] = []
     for name, row in rows:
         if row is None:

@@ -7,7 +7,7 @@
 | event | one row, with the answers of plugins if they were recorded |
 | containers, container | ids and names; the chain of changes, `Explanation.to_json` |
 | follow | new `rows`, each second the `overview`, and the number of rows that came `too_fast` |
-| view | another part of the node: `drift`, the node's `agent`, the `placement` of containers |
+| view | data of another program of the node: `drift`, the node's `agent`, the `placement` of containers |
 
 A thread reads a recording once for sums and histories. Events are read again on request, from the block in the index.
 """
@@ -36,66 +36,86 @@ if TYPE_CHECKING:
 
 __all__ = ["Recording", "Running", "Source", "SourceUnavailable", "View"]
 
-#: Limits for texts, for the events and the search time of one answer, and for the containers of one answer.
-_MAX_TEXT_CHARACTERS, _MAX_EVENTS, _SEARCH_TIMEOUT_S, _MAX_CONTAINERS = 500, 500, 1.0, 2000
-#: Intervals between messages to a follower, and between overviews.
-_FOLLOW_INTERVAL_S, _OVERVIEW_INTERVAL_S = 0.25, 1.0
-#: Read this much before a position, for events that began there, and after an event, for its end.
-_EARLIER_NS, _LATER_NS = 5 * 10**9, 60 * 10**9
-#: Limits for the steps of one event, and of all events of one answer.
-_MAX_STEPS, _MAX_ANSWER_STEPS = 256, 2000
-#: Limits for the events of a snapshot, and for its chains of changes.
-_SNAPSHOT_BYTES, _SNAPSHOT_BYTES_OF_RUNTIME = 2 << 20, 64 << 20
-#: Number of bars in a recording's chart; limits for notes, plugins and metadata.
-_BARS, _MAX_NOTES, _MAX_PLUGINS, _MAX_ABOUT = 120, 200, 1000, 50
+#: Texts are cut to this many characters.
+_MAX_TEXT_CHARACTERS = 500
+#: An answer has at most this many events.
+_MAX_EVENTS = 500
+#: A search for events ends after this many seconds.
+_SEARCH_TIMEOUT_S = 1.0
+#: An answer has at most this many containers.
+_MAX_CONTAINERS = 2000
+#: A follower gets a message at most this often, in seconds.
+_FOLLOW_INTERVAL_S = 0.25
+#: A follower gets an overview this often, in seconds.
+_OVERVIEW_INTERVAL_S = 1.0
+#: Read this much before a position, for events that began earlier.
+_EARLIER_NS = 5 * 10**9
+#: Read this much after an event, for its end.
+_LATER_NS = 60 * 10**9
+#: An event is shown with at most this many steps.
+_MAX_STEPS = 256
+#: All events of an answer have at most this many steps together.
+_MAX_ANSWER_STEPS = 2000
+#: The events of a recording's snapshot have at most this many bytes, and so have its chains of changes.
+_SNAPSHOT_BYTES = 2 << 20
+#: The same limit for a runtime's snapshot.
+_SNAPSHOT_BYTES_OF_RUNTIME = 64 << 20
+#: The number of bars in a recording's chart.
+_BARS = 120
+#: At most this many notes are shown.
+_MAX_NOTES = 200
+#: At most this many plugins are shown.
+_MAX_PLUGINS = 1000
+#: At most this many metadata of a recording are shown.
+_MAX_ABOUT = 50
 #: The errors of a plugin that has not answered in time.
 _LATE: Final = {each.__name__ for each in LATE}
 _EMPTY: Final = {"pod": "", "pod_id": "", "container": "", "container_id": ""}
 
 
-#: A function that returns data of another part of the node, about a pod or container, or about all (""); None if that
-#: part does not run. Raises NriError without an answer.
+#: A function that returns the data of another program of the node about a pod or container, or about all for "".
+#: Returns None if the program does not run. Raises NriError if it does not answer.
 View = Callable[[str], dict[str, Any] | None]
 
 
 class SourceUnavailable(Exception):
-    """A runtime or another part of the node does not answer."""
+    """A runtime or another program of the node does not answer."""
 
 
 class Source(Protocol):
     """The data of the page."""
 
     def overview(self) -> dict[str, Any]:
-        """The node at a glance."""
+        """A summary of the node."""
 
     def events(self, begin: str = "", text: str = "", max_events: int = 200) -> dict[str, Any]:
         """Events from a key on, oldest first; by default the first of a recording, or the last of a runtime."""
 
     def event(self, key: str) -> dict[str, Any] | None:
-        """One event, or None."""
+        """The event with a key. Returns None if it is unknown."""
 
     def rows(self, max_rows: int, max_full: int) -> Iterable[dict[str, Any]]:
-        """The events of a snapshot: at most `max_rows`, of these at most `max_full` with their messages."""
+        """The events of a snapshot: at most `max_rows`, of which at most `max_full` have their messages."""
 
     @property
     def snapshot_bytes(self) -> int:
-        """Limit in bytes for the events of a snapshot, and for its chains of changes."""
+        """The limit in bytes for the events of a snapshot, and for its chains of changes."""
 
     def containers(self) -> dict[str, Any]:
         """The containers with a history."""
 
     def container(self, ident: str) -> dict[str, Any] | None:
-        """The chain of changes of a container, or None."""
+        """The chain of changes of a container. Returns None if it is unknown."""
 
     def follow(self, after: str, text: str) -> Iterator[dict[str, Any]]:
-        """Yield news after the event with a number, or ("") only overviews, at least once a second."""
+        """Yield news after the event with a number at least once a second. With "", yield only overviews."""
 
     def view(self, name: str, of: str) -> dict[str, Any] | None:
-        """The data of another part of the node about `of`, or None."""
+        """The data of another program of the node about `of`. Returns None if the program does not run."""
 
 
 def matches(row: dict[str, Any], text: str) -> bool:
-    """Whether a name, an id or an error of an event or its plugins contains a text, in any case."""
+    """Whether a name, an id or an error of an event or its plugins contains a text, ignoring case."""
     if not text:
         return True
     values = [row.get(name, "") for name in ("event", "error", "plugin", "state", "text", *_EMPTY)]
@@ -108,11 +128,11 @@ class Running:
     """A running runtime.
 
     Args:
-        live: its events, which are being read.
-        ask: calls a method of its admin socket with a request. Like `live` and the views it raises NriError
-            without an answer.
-        title: its name.
-        views: further parts of the node, by name.
+        live: the runtime's events, which are being read.
+        ask: calls a method of its admin socket with a request. Like `live` and the views it raises NriError if the
+            program does not answer.
+        title: the runtime's name.
+        views: functions that return the data of other programs of the node, by name.
     """
 
     def __init__(
@@ -126,7 +146,7 @@ class Running:
         self._views = views or {}
 
     def overview(self) -> dict[str, Any]:
-        """The last minute."""
+        """A summary of the last minute."""
         try:
             summary = self._live.summary()
         except NriError as error:
@@ -139,7 +159,7 @@ class Running:
         }  # fmt: skip
 
     def events(self, begin: str = "", text: str = "", max_events: int = 200) -> dict[str, Any]:
-        """The events after number `begin`, or the last ones."""
+        """The events after number `begin`, or the last events."""
         rows = [row for row in self._live.rows() if "steps" in row]
         if begin.isdecimal():
             max_events = min(max_events, _MAX_EVENTS)
@@ -149,11 +169,11 @@ class Running:
             matching = [row for row in rows if matches(row, text)]
             shown, more = matching[-max_events:], False
         following = str(matching[max_events]["n"]) if more else ""
-        keyed, last = [_keyed(row) for row in shown], str(rows[-1]["n"]) if rows else "0"
+        keyed, last = [_with_key(row) for row in shown], str(rows[-1]["n"]) if rows else "0"
         return {"rows": keyed, "next": following, "more": more, "looked_at": len(rows), "last": last}
 
     def follow(self, after: str, text: str) -> Iterator[dict[str, Any]]:
-        """Yield events that contain a text, after number `after`, and each second the overview."""
+        """Yield events after number `after` that contain a text, and each second the overview."""
         last, overview_at = int(after[:18]) if after.isdecimal() else -1, float("-inf")
         while True:
             rows = self._live.rows(last)[:_MAX_EVENTS] if last >= 0 else []
@@ -161,7 +181,7 @@ class Running:
             now: dict[str, Any] = {"rows": [], "too_fast": lost}
             if rows:
                 last = rows[-1]["n"]
-                now["rows"] = [_keyed(row) for row in rows if "steps" in row and matches(row, text)]
+                now["rows"] = [_with_key(row) for row in rows if "steps" in row and matches(row, text)]
             if monotonic() - overview_at >= _OVERVIEW_INTERVAL_S:
                 overview_at = monotonic()
                 try:
@@ -173,26 +193,26 @@ class Running:
             self._live.wait(last, max(0.0, overview_at + _OVERVIEW_INTERVAL_S - monotonic()))
 
     def view(self, name: str, of: str) -> dict[str, Any] | None:
-        """The answer of another part of the node."""
+        """The data of another program of the node."""
         try:
             return self._views[name](of) if name in self._views else None
         except NriError as error:
             raise SourceUnavailable(str(error)) from None
 
-    def rows(self, max_rows: int, max_full: int) -> Iterable[dict[str, Any]]:  # noqa: ARG002 - it knows no messages
+    def rows(self, max_rows: int, max_full: int) -> Iterable[dict[str, Any]]:  # noqa: ARG002 - it has no messages
         """The last events."""
         rows: list[dict[str, Any]] = self.events(max_events=max_rows)["rows"]
         return rows
 
     @property
     def snapshot_bytes(self) -> int:
-        """A limit above the size of its events, which are limited already."""
+        """A limit above the size of the events, whose number is already limited."""
         return _SNAPSHOT_BYTES_OF_RUNTIME
 
     def event(self, key: str) -> dict[str, Any] | None:
-        """One of the events in memory."""
+        """An event in memory."""
         rows = [row for row in self._live.rows() if str(row["n"]) == key and "steps" in row]
-        return _keyed(rows[0]) if rows else None
+        return _with_key(rows[0]) if rows else None
 
     def containers(self) -> dict[str, Any]:
         """The containers with a history in the runtime."""
@@ -201,7 +221,7 @@ class Running:
         except NriError as error:
             raise SourceUnavailable(str(error)) from None
         if not _has_rows(answer, "containers"):
-            raise SourceUnavailable("its answer about containers is invalid")
+            raise SourceUnavailable("the runtime's answer about containers is invalid")
         return answer
 
     def container(self, ident: str) -> dict[str, Any] | None:
@@ -218,15 +238,15 @@ def _has_rows(answer: dict[str, Any], name: str) -> bool:
     return isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
 
 
-def _keyed(row: dict[str, Any]) -> dict[str, Any]:
+def _with_key(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "key": str(row["n"])}
 
 
 class Recording:
-    """A recording. `read` reads it once; earlier answers have the data that was read so far.
+    """A recording. `read` reads it once; until it has finished, answers contain the data that was read so far.
 
     Args:
-        path: a trace file, or a folder of them. Raises ConfigError.
+        path: a trace file, or a folder of trace files. Raises ConfigError.
     """
 
     def __init__(self, path: str) -> None:
@@ -244,12 +264,12 @@ class Recording:
             self._last = max(self._last, header.first_ns, header.last_ns)
             self._records += header.records
         self._first = min(self._first, self._last)
-        self._bars = self._counted()
+        self._bars = self._chart_bars()
         self._done = False
         self._stopped = False
 
     def start(self) -> None:
-        """Read the recording on a separate thread."""
+        """Read the recording in a separate thread."""
         threading.Thread(target=self.read, name="nri-inspect", daemon=True).start()
 
     def close(self) -> None:
@@ -263,12 +283,12 @@ class Recording:
                 return
             with self._lock:
                 if isinstance(item, Note):
-                    self._note(item)
+                    self._add_note(item)
                 else:
-                    self._take(item)
+                    self._add_event(item)
         self._done = True
 
-    def _note(self, note: Note) -> None:
+    def _add_note(self, note: Note) -> None:
         if note.kind == "opened":
             for key, text in islice(note.about.items(), max(0, _MAX_ABOUT - len(self._about))):
                 self._about[plain(key, 128)] = plain(text, _MAX_TEXT_CHARACTERS)
@@ -281,7 +301,7 @@ class Recording:
             }
             self._notes.append({"time_ms": note.time_ns / 1e6, **fields})
 
-    def _take(self, event: Event) -> None:
+    def _add_event(self, event: Event) -> None:
         self._total.take(event.duration_ns / 1e6, event.error is not None, False)
         for step in event.steps:
             if step.plugin in self._sums or len(self._sums) < _MAX_PLUGINS:
@@ -323,8 +343,8 @@ class Recording:
             "views": [],
         }
 
-    def _counted(self) -> list[dict[str, Any]]:
-        """The number of recorded steps over time, from the index; those of a block are spread over its time."""
+    def _chart_bars(self) -> list[dict[str, Any]]:
+        """The number of recorded steps over time, from the index. The steps of a block are spread over its time."""
         first, last = self._first, self._last
         width = max(1, (last - first) // _BARS + 1)
         more = [0.0] * (_BARS + 1)  # difference to the previous bar
@@ -338,14 +358,14 @@ class Recording:
         return [{"key": str(first + place * width), "steps": round(steps)} for place, steps in enumerate(bars)]
 
     def events(self, begin: str = "", text: str = "", max_events: int = 200) -> dict[str, Any]:
-        """The events from a time on; a search stops after a time limit, with the key to continue from."""
-        since, serial = _place(begin)
+        """The events from a time on. A search stops after a time limit, with the key to continue from."""
+        since, serial = _time_and_number(begin)
         rows: list[dict[str, Any]] = []
         deadline = monotonic() + _SEARCH_TIMEOUT_S
         looked_at = steps = 0
         is_reached, is_there = not serial, False
         for event in self._trace.events(max(0, since - _EARLIER_NS)):
-            # The order of the recording may differ from that of times: a clock may have been set back.
+            # The order of the recording may differ from the order of times: a clock may have been set back.
             is_reached = is_reached or (event.began_ns, event.serial) == (since, serial)
             if not is_reached and not is_there and event.began_ns > since + _EARLIER_NS:
                 is_there = self._find(since, serial, since) is not None
@@ -366,23 +386,26 @@ class Recording:
         return {"rows": rows, "next": "", "more": False, "looked_at": looked_at}
 
     def event(self, key: str) -> dict[str, Any] | None:
-        """One event with its messages."""
-        since, serial = _place(key)
+        """An event with its messages."""
+        since, serial = _time_and_number(key)
         event = self._find(since, serial, since + _LATER_NS)
         return None if event is None else _full_row(event)
 
     @property
     def snapshot_bytes(self) -> int:
-        """Limit for the events of a snapshot, and for its chains of changes, which are in memory three times."""
+        """The limit for the events of a snapshot, and for its chains of changes, which are in memory three times."""
         return _SNAPSHOT_BYTES + self._trace.size_bytes // 2
 
     def rows(self, max_rows: int, max_full: int) -> Iterator[dict[str, Any]]:
-        """The first events, some of them with their messages."""
+        """The first events, some with their messages."""
         for number, event in enumerate(islice(self._trace.events(), max_rows)):
             yield _full_row(event) if number < max_full else _row(event)
 
     def _find(self, since: int, serial: int, until: int) -> Event | None:
-        """The event with a start time and a number, in the blocks up to another time; or None."""
+        """The event with a start time and a number, searched in the blocks up to another time.
+
+        Returns None if not found.
+        """
         events = self._trace.events(since, until)
         return next((event for event in events if (event.began_ns, event.serial) == (since, serial)), None)
 
@@ -401,8 +424,8 @@ class Recording:
         ]
         return {"containers": rows, "left_out": len(containers) - len(rows)}
 
-    def follow(self, after: str, text: str) -> Iterator[dict[str, Any]]:  # noqa: ARG002 - its events are all there
-        """The overview each second, until all of it has been read."""
+    def follow(self, after: str, text: str) -> Iterator[dict[str, Any]]:  # noqa: ARG002 - all its events exist
+        """Yield the overview each second, until the whole recording has been read."""
         while True:
             overview = self.overview()
             yield {"rows": [], "too_fast": 0, "overview": overview}
@@ -411,16 +434,16 @@ class Recording:
             sleep(_OVERVIEW_INTERVAL_S)
 
     def view(self, name: str, of: str) -> None:
-        """A recording has no other parts of the node."""
+        """Return None: a recording has no data of other programs of the node."""
 
     def container(self, ident: str) -> dict[str, Any] | None:
-        """The chain of changes that was read so far."""
+        """The chain of changes of a container that was read so far."""
         with self._lock:
             return self._changes.explain(ident)
 
 
 class _Plugin:
-    """The statistics of one plugin."""
+    """The statistics of a plugin."""
 
     def __init__(self, room: DurationRoom) -> None:
         self._sum = CallStats(room)
@@ -441,8 +464,8 @@ def _key(event: Event) -> str:
     return f"{event.began_ns}-{event.serial}"
 
 
-def _place(key: str) -> tuple[int, int]:
-    """The time and number of a key; zeros if it is invalid."""
+def _time_and_number(key: str) -> tuple[int, int]:
+    """The time and number of a key, or zeros if the key is invalid."""
     time, _, serial = key.partition("-")
     numbers = [int(part) if part.isascii() and part.isdecimal() and len(part) <= 20 else 0 for part in (time, serial)]
     return numbers[0], numbers[1]

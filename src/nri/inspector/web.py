@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Web"]
 
-#: Length of a random token.
+#: The length of a random token in bytes.
 _TOKEN_BYTES: Final = 24
 
 
@@ -34,7 +34,7 @@ class Web:
     Args:
         source: the data of the page.
         address: HOST:PORT; port 0 for any free port.
-        token: the token that requests must have; None for a random one.
+        token: the token that requests must have; None for a random token.
 
     Attributes:
         token: the token.
@@ -84,7 +84,7 @@ class Web:
         return text_answer("the token is missing or wrong: open the address that nri inspect has printed\n", 401)
 
     def _is_own_host(self, host: str) -> bool:
-        """Whether the host of a request is an IP address, or the name that the server listens on.
+        """Whether the host of a request is an IP address, or the name on which the server listens.
 
         Any other name may belong to a site that resolves it to this machine (DNS rebinding).
         """

@@ -8,48 +8,83 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from nri.config.place import at
+from nri.config.key_path import location
 from nri.config.source import Source
 from nri.config.syntax import Lines, parse_text
+from nri.config.yaml_text import repeated_keys
 from nri.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from nri.config.place import Path
+    from nri.config.key_path import Path
+    from nri.config.source import Format
 
-__all__ = ["Document", "objects", "parts", "text"]
+__all__ = ["Document", "objects", "text"]
 
 
-def parts(source: Source) -> Iterator[Source]:
-    """Yield the documents of a file, without empty ones.
+def objects(
+    source: Source, wrap: Callable[[Any], Any] = lambda root: root, *, lenient: bool = False
+) -> Iterator[tuple[Document, dict[str, Any]]]:
+    """Yield every object of a file with its document, those of a List one by one, as kubectl reads files.
+
+    An object of a PodList or the like has the kind of the list if it has none.
+
+    Args:
+        source: the file.
+        wrap: replaces the tree of each document.
+        lenient: of a key that is given twice, the last one counts, as with kubectl; otherwise that is an error.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    for part in _parts(source, "lenient-go-yaml" if lenient else "go-yaml"):
+        root = wrap(parse_text(part))
+        document = Document(part, root)
+        waiting = [] if root is None else [(root, "")]
+        while waiting:
+            tree, kind = waiting.pop()
+            if not isinstance(tree, dict):
+                raise document.error("expected an object with a kind", "")
+            if kind and "kind" not in tree:
+                tree["kind"] = kind
+            items = document.items(tree, "items") if str(tree.get("kind", "")).endswith("List") else None
+            if items is None:
+                yield document, tree
+            else:
+                waiting += [(item, str(tree["kind"]).removesuffix("List")) for item in reversed(items)]
+
+
+def _parts(source: Source, yaml: Format) -> Iterator[Source]:
+    """Yield the documents of a file, without empty ones: YAML between lines of ``---``, and JSON values in a row.
 
     Each begins with empty lines in place of the documents before it, so that errors name the right line.
     """
     start = above = 0
     for mark in re.finditer(r"(?m)^---.*$|\Z", source.text):
         part = source.text[start : mark.start()]
-        if part and not part.isspace():
-            yield Source(source.name, "\n" * above + part, source.format)
+        begin = 0
+        for end in (*_ends_of_json(part), len(part)):
+            piece = part[begin:end]
+            if piece and not piece.isspace():
+                format_: Format = "auto" if piece.lstrip().startswith("{") else yaml
+                yield Source(source.name, "\n" * (above + part.count("\n", 0, begin)) + piece, format_)
+            begin = end
         above += part.count("\n")
         start = mark.end()
 
 
-def objects(source: Source) -> Iterator[tuple[Document, dict[str, Any]]]:
-    """Yield every object of a file with its document, those of a List one by one. Raises ConfigError."""
-    for part in parts(source):
-        root = parse_text(part)
-        document = Document(part, root)
-        waiting = [] if root is None else [root]
-        while waiting:
-            tree = waiting.pop()
-            if not isinstance(tree, dict):
-                raise document.error("expected an object with a kind", "")
-            items = document.items(tree, "items") if str(tree.get("kind", "")).endswith("List") else None
-            if items is None:
-                yield document, tree
-            else:
-                waiting += reversed(items)
+def _ends_of_json(text: str) -> Iterator[int]:
+    """Yield where each JSON object ends that another one follows."""
+    depth = 0
+    for token in _JSON_TOKEN.finditer(text) if text.lstrip().startswith("{") else ():
+        depth += {"{": 1, "}": -1}.get(token[0], 0)
+        if not depth and _NEXT_OBJECT.match(text, token.end()):
+            yield token.end()
+
+
+_JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
+_NEXT_OBJECT = re.compile(r"\s*\{")
 
 
 class Document:
@@ -71,6 +106,11 @@ class Document:
         self._lines = Lines(source)
         self._paths: dict[int, Path] | None = None
 
+    def repeated_keys(self) -> list[str]:
+        """Return a line for each key that is given twice: as with kubectl, the last one counts."""
+        repeated = repeated_keys(self._source) if self._source.format == "lenient-go-yaml" else []
+        return [f"{error.source}: {error.key}: {error.reason}: the last one counts" for error in repeated]
+
     def _path(self, tree: Any) -> Path | None:
         """The path from the root to a table or list, or None if it is not in the document."""
         if tree is None:
@@ -85,7 +125,7 @@ class Document:
         line = None if path is None else self._lines.find((*path, key) if key else path)
         if line is None and path:
             line = self._lines.find(path)  # the key is missing
-        return ConfigError(at(self._source, line), where, reason, suggestion)
+        return ConfigError(location(self._source, line), where, reason, suggestion)
 
     def place(self, tree: Any, *keys: str | int) -> str:
         """Return file and line of a key below a table, or of its nearest existing parent."""
@@ -93,7 +133,7 @@ class Document:
         for end in range(len(keys), -1, -1) if path is not None else ():
             line = self._lines.find((*path, *keys[:end]) if path is not None else ())
             if line is not None:
-                return at(self._source, line)
+                return location(self._source, line)
         return self._source.name
 
     def table(self, tree: Any, key: str, where: str = "") -> dict[str, Any]:
@@ -102,7 +142,7 @@ class Document:
         if value is None:
             return {}
         if not isinstance(value, dict):
-            raise self.error("expected a table of keys", f"{where}{key}", tree, key)
+            raise self.error("expected a mapping of keys", f"{where}{key}", tree, key)
         return value
 
     def tables(self, tree: Any, key: str, where: str = "") -> list[dict[str, Any]]:
@@ -134,7 +174,7 @@ class Document:
         """Return the text at a key of a table, or a number as text. ConfigError for a table or a list."""
         value = tree.get(key)
         if not _is_scalar(value):
-            raise self.error("expected text", f"{where}{key}", tree, key)
+            raise self.error("expected a string", f"{where}{key}", tree, key)
         return text(value)
 
     def pairs(self, tree: Any, key: str, where: str = "") -> dict[str, str]:
@@ -142,7 +182,7 @@ class Document:
         table = self.table(tree, key, where)
         for name, value in table.items():
             if not _is_scalar(name) or not _is_scalar(value):
-                raise self.error("expected text", f"{where}{key}.{name}", table, str(name))
+                raise self.error("expected a string", f"{where}{key}.{name}", table, str(name))
         return {text(name): text(value) for name, value in table.items()}
 
     def number(self, tree: Any, key: str, maximum: int, where: str = "") -> int:

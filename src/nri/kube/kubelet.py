@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: Quantities of one container, or of a pod itself, by ``requests.cpu``, ``limits.memory`` and so on.
 Quantities = Mapping[str, Fraction]
+#: The kubelet's folder of seccomp profiles.
+SECCOMP_ROOT = "/var/lib/kubelet/seccomp"
 _NONE = Fraction(0)
 _COMPUTED = ("cpu", "memory")
 

@@ -15,14 +15,17 @@ from nri.api import messages as m
 from nri.config import Source, parse_text, read_file
 from nri.errors import ConfigError
 from nri.kube import kubelet, quantity
-from nri.kube.document import Document, is_number, parts, text
+from nri.kube.document import Document, is_number, text
+from nri.kube.environment import EnvironmentReader, expanded
+from nri.kube.pod_manifests import localhost_seccomp, pod_name, read_pod_manifests
 from nri.kube.pod_resources import has_pod_level
 
 if TYPE_CHECKING:
-    from nri.kube.document import Document
+    from nri.kube.environment import Environment
     from nri.kube.kubelet import Quantities
+    from nri.kube.pod_manifests import PodManifest
 
-__all__ = ["ImageConfig", "Workload", "find_pod", "pod_resources", "read_image_config", "read_manifests"]
+__all__ = ["ImageConfig", "Workload", "pod_resources", "read_image_config", "read_manifests"]
 
 
 #: Lower limits of quantities than the largest one: a CPU quota in microseconds must fit into 64 bits.
@@ -36,7 +39,7 @@ class Workload:
     Attributes:
         pod: the pod.
         containers: its containers, init containers first.
-        notes: lines about values that require a cluster.
+        notes: lines about unknown keys, and about values that require a cluster.
     """
 
     pod: m.PodSandbox
@@ -45,71 +48,36 @@ class Workload:
 
 
 def read_manifests(source: Source, image: ImageConfig | None = None, node_bytes: int = 0) -> list[Workload]:
-    """Read every Pod, and the pod template of every Deployment, DaemonSet, StatefulSet, Job or CronJob, in their order.
+    """Convert the pods of a file, and its objects with pod templates, in their order.
 
-    `node_bytes` is the memory of the node, 0 if unknown. Documents without a pod are ignored. Raises ConfigError, also
-    for a manifest without pods.
+    `node_bytes` is the memory of the node, 0 if unknown. Raises ConfigError, also for a file without pods.
     """
-    workloads = list[Workload]()
     twins: Counter[tuple[str, str]] = Counter()
-    for part in parts(source):
-        root = parse_text(part)
-        document = Document(part, root)
-        for tree in _pods_in(document, root):
-            workloads.append(_workload(document, tree, image or ImageConfig(), twins, node_bytes))
-    if not workloads:
-        raise ConfigError(source.name, "", "contains neither a Pod nor an object with a pod template", "kind: Pod")
-    return workloads
+    pods, _ = read_pod_manifests(source)
+    return [_workload(pod, image or ImageConfig(), twins, node_bytes) for pod, _ in pods]
 
 
-def _pods_in(document: Document, tree: Any) -> list[dict[str, Any]]:
-    """List the pods of a document: one, or those of a List."""
-    if isinstance(tree, dict) and tree.get("kind") == "List":
-        return [pod for item in document.items(tree, "items") for pod in _pods_in(document, item)]
-    pod = find_pod(document, tree)
-    return [] if pod is None else [pod]
-
-
-def find_pod(document: Document, tree: Any) -> dict[str, Any] | None:
-    """Return the pod of a document, or its pod template with name and namespace of the owner; or None."""
-    if not isinstance(tree, dict):
-        return None
-    if tree.get("kind") == "Pod":
-        return tree
-    owner, holder = tree.get("metadata") or {}, tree.get("spec")
-    if isinstance(holder, dict) and isinstance(holder.get("jobTemplate"), dict):
-        holder = holder["jobTemplate"].get("spec")
-    template = holder.get("template") if isinstance(holder, dict) else None
-    if not isinstance(template, dict):
-        return None
-    named = {key: owner.get(key) for key in ("name", "namespace")} if isinstance(owner, dict) else {}
-    return {**template, "metadata": {**named, **document.table(template, "metadata", "spec.template.")}}
-
-
-def _workload(
-    document: Document, tree: dict[str, Any], image: ImageConfig, twins: Counter[tuple[str, str]], node_bytes: int
-) -> Workload:
+def _workload(manifest: PodManifest, image: ImageConfig, twins: Counter[tuple[str, str]], node_bytes: int) -> Workload:
     """Create the messages of a pod and its containers; `twins` counts the pods of each namespace and name."""
-    spec, metadata = document.table(tree, "spec"), document.table(tree, "metadata")
+    document = manifest.document
+    spec, metadata = document.table(manifest.pod, "spec"), document.table(manifest.pod, "metadata")
     containers = [
         *document.tables(spec, "initContainers", "spec."),
         *document.tables(spec, "containers", "spec."),
     ]
-    if not containers:
-        raise document.error("a pod requires at least one container", "spec.containers", spec or None)
     resources = pod_resources(document, spec)
     pod = _pod(document, spec, metadata, kubelet.qos_class(resources), twins)
     reader = ContainerReader(document, spec, pod, image)
     shares = kubelet.shares(resources, node_bytes)
     messages = [reader.read(tree, share) for tree, share in zip(containers, shares, strict=True)]
-    return Workload(pod, messages, reader.notes)
+    return Workload(pod, messages, [*manifest.unknown, *reader.notes])
 
 
 def _pod(
     document: Document, spec: dict[str, Any], metadata: dict[str, Any], qos: str, twins: Counter[tuple[str, str]]
 ) -> m.PodSandbox:
     """Create the message of the pod."""
-    name = document.text(metadata, "name", "metadata.") or "pod"
+    name = pod_name(document, metadata) or "pod"
     namespace = document.text(metadata, "namespace", "metadata.") or "default"
     twins[namespace, name] += 1
     names = [namespace, name, *map(str, range(2, twins[namespace, name] + 1))]
@@ -209,6 +177,14 @@ class ContainerReader:
         self._spec = spec
         self._pod = pod
         self._image = image
+        node = document.text(spec, "nodeName", "spec.")
+        known = {"metadata.name": pod.name, "metadata.namespace": pod.namespace, "metadata.uid": pod.uid}
+        self._environment = EnvironmentReader(
+            document,
+            spec,
+            {**known, "spec.nodeName": node} if node else known,
+            {"labels": pod.labels, "annotations": pod.annotations},
+        )
         self._names: set[str] = set()
 
     def read(self, tree: dict[str, Any], share: kubelet.Share) -> m.Container:
@@ -219,13 +195,14 @@ class ContainerReader:
         if name in self._names:
             raise self._document.error(f'duplicate container name "{name}"', "spec.containers", tree, "name")
         self._names.add(name)
+        environment = self._environment.read(tree)
         container = m.Container(
             id=kubelet.make_id(pod.id, name),
             pod_sandbox_id=pod.id,
             name=name,
             state=m.ContainerState.CONTAINER_CREATED,
-            args=self._args(tree),
-            env=self._env(tree, name),
+            args=self._args(tree, environment),
+            env=self._env(tree, name, environment),
             image=m.Image(name=self._document.text(tree, "image")),
         )
         self._set_labels(container)
@@ -249,22 +226,29 @@ class ContainerReader:
         }  # fmt: skip
         container.annotations.update({f"io.kubernetes.cri.{key}": value for key, value in cri.items()})
 
-    def _args(self, tree: dict[str, Any]) -> list[str]:
+    def _args(self, tree: dict[str, Any], environment: Environment) -> list[str]:
         """Join the command line: `command` replaces the image's entry point and command, `args` the command alone."""
-        command, args = self._document.texts(tree, "command"), self._document.texts(tree, "args")
+        command, args = (
+            [
+                expanded(self._document, word, environment.values, key, tree, key)
+                for word in self._document.texts(tree, key)
+            ]
+            for key in ("command", "args")
+        )
         if command:
             return command + args
         return [*self._image.entrypoint, *(args or self._image.cmd)]
 
-    def _env(self, tree: dict[str, Any], name: str) -> list[str]:
+    def _env(self, tree: dict[str, Any], name: str, environment: Environment) -> list[str]:
         """Lay the container's environment over the image's."""
         values = dict(one.partition("=")[::2] for one in self._image.env)
         values.setdefault(*_PATH.split("=", 1))
-        for one in self._document.tables(tree, "env"):
-            variable = self._document.text(one, "name", "env.")
-            if "valueFrom" in one:
-                self.notes.append(f"container {name}: the value of {variable} requires a cluster: left empty")
-            values[variable] = self._document.text(one, "value", "env.")
+        values.update(environment.values)
+        for variable, missing in environment.missing.items():
+            left = "left out" if missing.optional else "left empty"
+            self.notes.append(
+                f"container {name}: the value of {variable} ({missing.source}) requires a cluster: {left}"
+            )
         if tree.get("envFrom"):
             self.notes.append(f"container {name}: envFrom requires a cluster: left out")
         return [f"{key}={value}" for key, value in values.items()]
@@ -318,9 +302,7 @@ class ContainerReader:
                 wrong = f'expected one of {", ".join(_SECCOMP)}, not "{kind}"'
                 raise document.error(wrong, "seccompProfile.type", profile, "type")
             container.linux.seccomp_profile.profile_type = _SECCOMP[kind]  # type: ignore[assignment]
-            container.linux.seccomp_profile.localhost_ref = document.text(
-                profile, "localhostProfile", "seccompProfile."
-            )
+            container.linux.seccomp_profile.localhost_ref = localhost_seccomp(document, profile, "securityContext.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Split the bytes of a socket into chunks of its logical connections.
 
 Payloads are passed on as they arrive: a frame may come in any number of pieces, and a piece may end one frame and start
-the next. Chunks of a connection that is not open are dropped, as in the reference. A header that announces more than
-the maximum ends the connection before anything is allocated for it. At most seven bytes are buffered between calls.
+the next. Chunks of a connection that is not open are dropped, as in the Go library. A header that announces more than
+the maximum ends the connection before any memory is allocated for it. At most seven bytes are buffered between calls.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Demux:
         self.between = True
 
     def receive(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Process bytes from the socket; returns (connection id, chunk) in order, without empty chunks."""
+        """Process bytes from the socket. Returns (connection id, chunk) in order, without empty chunks."""
         end = len(data)
         if self.between and end > HEADER_LENGTH:
             sole = _sole_message(data, end)
@@ -69,7 +69,7 @@ class Demux:
 
 
 def _sole_message(data: bytes, end: int) -> tuple[int, bytes] | None:
-    """Connection and payload if the bytes are one frame, or one message in two frames, the usual cases; else None."""
+    """Connection and payload if the bytes are a frame, or a message in two frames (the usual cases), else None."""
     conn_id, length = unpack_header(data)
     stop = HEADER_LENGTH + length
     if stop == end and length <= MAX_PAYLOAD:

@@ -1,8 +1,8 @@
 """Mux frames as bytes: an 8-byte header (connection id, payload length; both uint32, big-endian), then the payload.
 
-The rule that keeps Go peers alive: the first frame of a message has at most 4096 bytes and a second frame has all the
-rest. A longer first frame does not fit the read buffer of a Go peer, which then stops reading; many small frames
-overflow its queue of 256.
+The rule that keeps Go peers alive: the first frame of a message has at most 4096 bytes and a second frame has the rest.
+A longer first frame does not fit into the read buffer of a Go peer, which then stops reading. Many small frames
+overflow its queue of 256 frames.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ __all__ = ["HEADER_LENGTH", "MAX_FIRST_FRAME", "MAX_PAYLOAD", "cut", "pack", "pa
 HEADER_LENGTH: Final = 8
 #: The longest payload of one frame in bytes: a ttRPC message of 4 MiB and its header.
 MAX_PAYLOAD: Final = 10 + (4 << 20)
-#: The read buffer of a Go peer for the start of a message, in bytes.
+#: The size of the buffer into which a Go peer reads the start of a message, in bytes.
 MAX_FIRST_FRAME: Final = 4096
 
 #: Encode a header from connection id and payload length.
 pack_header: Final = Struct(">II").pack
-#: Decode these two numbers from bytes at an offset.
+#: Decode connection id and payload length from bytes at an offset.
 unpack_header: Final = Struct(">II").unpack_from
 
 
 def pack(conn_id: int, payload: bytes) -> bytes:
-    """Encode one frame. Use `cut` for messages."""
+    """Encode a frame. Use `cut` for messages."""
     if conn_id == 0:
         raise LocalProtocolError("ConnID 0 is reserved")
     if len(payload) > MAX_PAYLOAD:
@@ -40,7 +40,7 @@ def pack(conn_id: int, payload: bytes) -> bytes:
 
 
 def cut(conn_id: int, *message: bytes) -> bytes:
-    """Encode one message: as one frame up to 4096 bytes, else as one of 4096 bytes and one with the rest.
+    """Encode a message: in one frame up to 4096 bytes, else in a frame of 4096 bytes and a frame with the rest.
 
     The message may come in pieces.
     """

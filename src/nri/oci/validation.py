@@ -82,7 +82,7 @@ def _single(path: str, kind: str, value: Any) -> Iterator[Problem]:
         yield from _object(path, kind, value)
     elif kind == "text":
         if not isinstance(value, str):
-            yield Problem(path, f"expected text, not {_short(value)}")
+            yield Problem(path, f"expected a string, not {_short(value)}")
         elif "\0" in value:
             yield Problem(path, "contains a zero byte")
     elif kind == "bool":

@@ -1,7 +1,7 @@
-"""Where containers run: which CPUs and memory nodes each gets. The decisions are pure; plugins carry them out.
+"""Where containers run: the CPUs and memory nodes of each container. The decisions are pure; plugins carry them out.
 
-Rules of this package: a policy gets machine and configuration as values and containers one after the other, and
-returns the pins of each container that changes. It does not read, wait or ask for the time; `plugin` and the modules
-below it do. Where the originals (nri-plugins' topology-aware and balloons) surprise their users, one attribute of
-`choices.Choices` says so. Neither policy imports the other.
+A policy gets the machine and the configuration as values and the containers one after the other, and returns the pins
+of each container that changes. A policy does not read files, wait or ask for the time; `plugin` and the modules that
+it imports do. Each deviation from the policies topology-aware and balloons of nri-plugins is an attribute of
+`choices.Choices`. Neither policy imports the other.
 """

@@ -1,4 +1,4 @@
-"""Affinity of containers: which others a container should be near to or far from, as its pod's annotations request.
+"""Affinity of containers: which other containers a container should be near to or far from, by its pod's annotations.
 
 An annotation is YAML in one of two forms: `main: [helper]`, which is mutual and within the pod, or a list of
 `{scope, match, weight}` with expressions.
@@ -20,15 +20,17 @@ from nri.placement.expressions import Expression
 _KEYS = {"resource-policy.nri.io/affinity": 1, "resource-policy.nri.io/anti-affinity": -1}
 _MAX_WEIGHT = 1000
 _IMPLICIT_WEIGHT = 10
-#: Affinities of one container. Each is compared with every other container of the node.
+#: Maximum number of affinities of one container. Each affinity is compared with every other container of the node.
 _MAX_PER_CONTAINER = 100
-#: Affinities of all containers of a pod, and values in all affinities of one container.
-_MAX_PER_POD, _MAX_VALUES = 500, 200
+#: Maximum number of affinities of all containers of a pod.
+_MAX_PER_POD = 500
+#: Maximum number of values in all affinities of one container.
+_MAX_VALUES = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Affinity:
-    """A wish to be near the matching containers in a scope, or far from them if the weight is negative."""
+    """A request to be near the matching containers in a scope, or far from them if the weight is negative."""
 
     scope: Expression
     match: Expression
@@ -91,7 +93,7 @@ def _read(container: Container, key: str, text: str, sign: int, choices: Choices
         if len(listed) > _MAX_PER_CONTAINER:
             raise ValueError(f"{len(listed)} affinities of {name}; a container may have at most {_MAX_PER_CONTAINER}")
         for tree_of_entry in listed:
-            # Entries of other containers are read too: a mistake in one refuses all containers of the pod.
+            # Entries of other containers are read too: a mistake in one entry refuses all containers of the pod.
             full = read(_Full, [_source(key, tree_of_entry)])
             scope = full.scope or _pod(container.pod.name)
             for expression in () if choices.always_true_needs_no_key else (scope, full.match):

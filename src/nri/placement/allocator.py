@@ -15,7 +15,7 @@ from nri.text import count as count_of
 
 
 class _Job:
-    """An allocation in progress: the CPUs to take from, how many are still missing, and those taken."""
+    """An allocation in progress: the CPUs to take from, the number of missing CPUs, and the CPUs taken so far."""
 
     __slots__ = ("count", "free", "prefer", "taken")
 
@@ -41,8 +41,8 @@ class CpuAllocator:
     """Picks CPUs of one machine.
 
     Attributes:
-        near_idle: whether, of two partly used caches, the one next to the idle cache is taken first. The original
-            compares the number of a package with a number of CPUs, so it chooses the right cache by chance.
+        near_idle: whether, of two partly used caches, the cache next to the idle cache is taken first. nri-plugins
+            compares the number of a package with a number of CPUs, so the right cache is chosen by chance only.
     """
 
     def __init__(self, machine: Machine, near_idle: bool = True) -> None:
@@ -69,7 +69,7 @@ class CpuAllocator:
     # -- how well CPUs fit a preference ---------------------------------------------------------------------------
 
     def _counts(self, cpus: int, prefer: Priority) -> tuple[int, ...]:
-        """A sort key for sets of CPUs: most CPUs of the preferred or a lower priority first, fewest of a higher one."""
+        """A sort key for sets of CPUs: most CPUs up to the preferred priority first, then fewest CPUs above it."""
         if prefer is Priority.NONE:
             return ()
         counts = [(cpus & cpus_of_priority).bit_count() for cpus_of_priority in self._machine.priorities]
@@ -162,9 +162,9 @@ class CpuAllocator:
         job.take(trial.taken)
 
     def _take_used(self, trial: _Job, used: list[Group], package: int) -> bool:
-        """Take the missing CPUs from partly used caches: from one with exactly as many, else from as few as possible.
+        """Take the missing CPUs from partly used caches: from a cache with exactly this number, else from few caches.
 
-        Returns whether there were enough.
+        Returns whether these caches had enough CPUs.
         """
         free = trial.free
         parts: list[int] = []

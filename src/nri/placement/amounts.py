@@ -32,7 +32,7 @@ class Amounts:
             raise WrongValue("cpu", str(error), "write cpuset:0-3, exclude-cpuset:4-7 or a number of CPUs") from None
 
     def set_of(self, every: int) -> int | None:
-        """The mask of a list, or of all but a list; None for a number of CPUs, or without a value."""
+        """The mask of a list, or of all but a list. Returns None for a number of CPUs, or without a value."""
         text = str(self.cpu or "")
         if text.startswith(_LIST):
             return masks.parse(text.removeprefix(_LIST))
@@ -41,7 +41,9 @@ class Amounts:
         return None
 
     def available(self, every: int, online: int) -> int:
-        """The mask of available CPUs; all online CPUs without a value. Raises WrongValue for a number or an empty set.
+        """The mask of available CPUs. Returns all online CPUs without a value.
+
+        Raises WrongValue if the value is a number, or if no CPU in the list is online.
 
         Args:
             every: the mask of all CPUs, including offline ones.

@@ -21,7 +21,7 @@ _NONE = Pins()
 
 
 def adjustment_of(pins: Pins, scheduling: SchedulingClass | None = None) -> nri.Adjustment:
-    """The adjustment of a new container."""
+    """The adjustment that pins a new container."""
     adjustment = nri.Adjustment()
     if pins.cpus or pins.mems or pins.shares:
         _pin(adjustment.message.linux.resources.cpu, pins)
@@ -49,8 +49,8 @@ def updates_of(changes: Mapping[str, Pins], report_failures: bool = False) -> li
     """Updates of running containers.
 
     Args:
-        report_failures: let the runtime report failed updates. Otherwise it ignores them, because a container that has
-            just ended must not fail the event.
+        report_failures: let the runtime report failed updates. Otherwise the runtime ignores such updates, because a
+                container that has just ended must not fail the event.
     """
     updates = []
     for name, pins in changes.items():
@@ -73,7 +73,7 @@ def differing(pins: Pins, container: nri.Container, update: LinuxCPU | None = No
     """The pins that differ from what the runtime reports of a container.
 
     Args:
-        update: resources of an update in progress; they take precedence over the reported ones.
+        update: resources of an update in progress; they take precedence over the reported resources.
     """
     cpu = container.linux.resources.cpu
     cpus, mems, shares = cpu.cpus, cpu.mems, cpu.shares.value
@@ -86,8 +86,8 @@ def differing(pins: Pins, container: nri.Container, update: LinuxCPU | None = No
     )
 
 
-def free_of(policy: Policy, names: Iterable[str] | None = None) -> dict[str, str]:
-    """What a policy does not pin, by container, as the state file has it: "cpus", "mems" or "cpus mems".
+def unpinned_resources(policy: Policy, names: Iterable[str] | None = None) -> dict[str, str]:
+    """Return the resources that a policy does not pin, by container: "cpus", "mems" or "cpus mems".
 
     Args:
         names: look only at these containers.
@@ -100,14 +100,14 @@ def free_of(policy: Policy, names: Iterable[str] | None = None) -> dict[str, str
     return free
 
 
-def freed(policy: Policy, containers: Iterable[Container], free: Mapping[str, str]) -> dict[str, Pins]:
+def unpinned_defaults(policy: Policy, containers: Iterable[Container], free: Mapping[str, str]) -> dict[str, Pins]:
     """The pins of containers after a change of policy.
 
-    What is no longer pinned gets all CPUs and its first memory nodes; otherwise such a container would stay on CPUs
-    that become exclusive to others.
+    A container that is no longer pinned gets all CPUs and its first memory nodes. Otherwise the container would stay on
+    CPUs that become exclusive to others.
 
     Args:
-        free: what was not pinned before, as `free_of` returned it.
+        free: the resources that were not pinned before the change, as `unpinned_resources` returned them.
     """
     cpus, nodes = masks.text(policy.machine.online), policy.machine.topology.nodes
     mems = masks.text(masks.of(number for number, node in nodes.items() if node.memory_bytes))

@@ -20,9 +20,9 @@ from nri.placement.state import Entries, PlacementState, json_entries, patch_tre
 
 #: A container takes about 200 bytes.
 MAX_BYTES = 16 << 20
-#: Reading a table takes 0.1 ms. A container has two tables, and one more for each change.
+#: Reading a JSON object takes 0.1 ms. A container has two objects, and one more for each change.
 MAX_TABLES = 1 << 15
-#: The number of values that this many tables can have.
+#: The number of values that `MAX_TABLES` objects can have.
 _MAX_VALUES = MAX_TABLES << 4
 #: The file is rewritten when the lines of changes are longer than this and longer than the first line.
 _MIN_CHANGES_BYTES = 64 << 10
@@ -34,7 +34,7 @@ class Checkpoint:
     """The state file of one policy.
 
     Args:
-        folder: the folder of the file; created for root only if it does not exist.
+        folder: the folder of the file; if it does not exist, it is created and only root can enter it.
         name: the name of the policy.
     """
 
@@ -51,7 +51,7 @@ class Checkpoint:
         self._remaining_bytes = self._remaining_tables = 0
 
     def read(self) -> tuple[PlacementState | None, str]:
-        """The content of the file, or None, and the reason why it cannot be used, or "".
+        """The content of the file and "". If the file cannot be used, None and the reason.
 
         Raises:
             ConfigError: other users can write the file; it decides over CPUs, so it must not be trusted.
@@ -86,7 +86,7 @@ class Checkpoint:
         first, *more = text.split("\n")
         tree = parse_text(Source(str(self.path), first, "json"))
         refuse_version(tree)
-        # The last line has no end if the process was killed while it wrote; that event was never answered.
+        # The last line has no newline if the process was killed while it wrote; that event was never answered.
         for number, line in enumerate(more[:-1], 2):
             try:
                 patch_tree(tree, parse_text(Source(str(self.path), line, "json")))
@@ -101,13 +101,16 @@ class Checkpoint:
         return tree
 
     def write(self, state: PlacementState) -> None:
-        """Write the state, or only its changes since the last write. Raises OSError."""
+        """Write the state, or only its changes since the last write. Raises OSError if the file cannot be written."""
         if self._written is None or not self.add(state.since(self._written)):
             self._write_whole(_line(state.tree()))
             self._written = state
 
     def add(self, entries: Entries) -> bool:
-        """Append the changes in these entries. Returns False if the entire state must be written. Raises OSError."""
+        """Append the changes in these entries. Returns False if the entire state must be written.
+
+        Raises OSError if the file cannot be written.
+        """
         written, self._written = self._written, None  # stays None if the write fails
         changes = None if written is None else written.take(entries)
         if changes is None or not self._is_unchanged() or (changes and not self._append(_line(json_entries(changes)))):

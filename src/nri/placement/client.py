@@ -16,7 +16,7 @@ def ask_placement(folder: str, target: str, timeout_s: float | None, plugin: str
     """Query the placement plugin whose state is in `folder`.
 
     Args:
-        plugin: the plugin's name; without it, the one whose socket exists.
+        plugin: the plugin's name; without a name, the plugin whose socket exists.
 
     Raises:
         NriError: the plugin does not run, or its answer is an error.

@@ -1,4 +1,4 @@
-"""Pods and containers as placement sees them, their pins, and their annotations."""
+"""Pods and containers for placement: requests, annotations and pins."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nri.api import messages as m
 SUFFIX = ".resource-policy.nri.io"
 _NOTHING = Requests()
-#: Doubts kept per container; the last one only states that there are more.
+#: Maximum number of doubts kept per container; the last doubt only states that there are more.
 MAX_DOUBTS = 20
 _MAX_DOUBT_LENGTH = 400
 _MAX_REASON_LENGTH = 4096
@@ -47,8 +47,8 @@ def quoted(value: str) -> str:
     return repr(plain(value, _MAX_VALUE_LENGTH))
 
 
-def always() -> None:
-    """Never raise: the check of a deadline where there is none (see `in_time` of the policies)."""
+def no_deadline() -> None:
+    """Never raise: the deadline check for a decision without a deadline (see `in_time` of the policies)."""
 
 
 class Pins(NamedTuple):
@@ -59,7 +59,7 @@ class Pins(NamedTuple):
     shares: int | None = None
 
     def __or__(self, later: Pins) -> Pins:
-        """These pins, replaced by the later ones where those are set."""
+        """These pins, replaced by the pins that are set in `later`."""
         return Pins(
             self.cpus if later.cpus is None else later.cpus,
             self.mems if later.mems is None else later.mems,
@@ -110,10 +110,10 @@ class Container:
     """A container with its current requests.
 
     Attributes:
-        hints: locations by the device, mount or folder that they come from.
+        hints: the locations of its devices and mounts, by device, mount or folder.
         mems: the memory nodes that the runtime gave it, or "".
         shares: the CPU shares that the runtime gave it.
-        runs: whether it is already running. An annotation that is invalid under a new configuration does not refuse it.
+        runs: whether it is already running. A running container is not refused for an invalid annotation.
         unmet_requests: its requests, if they did not fit and it was placed as if it had none.
         doubts: complaints about annotations that could not be read.
         written: the requests with which it was last saved, and the saved `state.ContainerState`.
@@ -173,7 +173,7 @@ class Container:
         self.pod = replace(self.pod, class_known=False)
 
     def asks_memory(self, mixed: bool = True) -> int:
-        """The mask of memory kinds in its annotation; 0 without one, or if it is "mixed" and `mixed` is false."""
+        """The mask of memory kinds in its annotation. Returns 0 without one, or for "mixed" if `mixed` is false."""
         annotation = self.asks("memory-type")
         kinds = annotation[1].split(",", _MAX_MEMORY_TYPES) if annotation and annotation[1] else []
         try:
@@ -187,24 +187,24 @@ class Container:
     def preserves(self, resource: str) -> bool:
         """Whether the policy must not change its `cpu` or `memory`."""
         annotation = self.asks(f"{resource}.preserve")
-        if annotation is not None and annotation[1] not in ("true", "false"):  # the originals accept no other spelling
+        if annotation is not None and annotation[1] not in ("true", "false"):  # nri-plugins accepts no other spelling
             self.doubt(f"{resource}.preserve", f"{quoted(annotation[1])} must be true or false")
         return annotation is not None and annotation[1] == "true"
 
     def table(self, key: str, *keys: str) -> dict[str, Any]:
-        """The table of an annotation; empty if the container does not have it.
+        """The mapping in an annotation. Returns an empty mapping if the container does not have the annotation.
 
-        As in the originals keys may be in any case. Unknown keys are reported as doubts.
+        As in nri-plugins keys may be in any case. Unknown keys are reported as doubts.
 
         Raises:
-            ValueError: the value is not a table; ConfigError if it is not valid YAML.
+            ValueError: the value is not a mapping; a ConfigError if it is not valid YAML.
         """
         if key in self._tables:
             return self._tables[key]
         annotation = self.asks(key)
         tree = None if annotation is None else parse_text(Source(key, annotation[1], "yaml"))
         if not isinstance(tree, dict | None):
-            raise ValueError(f"expected a table of keys ({', '.join(keys)}), not {json.dumps(tree)}")  # noqa: TRY004
+            raise ValueError(f"expected a mapping of keys ({', '.join(keys)}), not {json.dumps(tree)}")  # noqa: TRY004
         table = {}
         for name, value in (tree or {}).items():
             if name.lower() in keys:
@@ -217,7 +217,8 @@ class Container:
     def refusal(self, key: str, problem: object) -> NoPlace:
         """The error that refuses the container because of an annotation, named with its full key.
 
-        Annotations that the originals refuse raise it; other invalid ones count as absent and are reported by `doubt`.
+        It is raised for annotations that nri-plugins refuses, too; other invalid annotations count as absent and are
+        reported by `doubt`.
         """
         annotation = self.asks(key)
         full_key = key if annotation is None else convention.keys(key + SUFFIX, self.name)[annotation[0]]
@@ -225,7 +226,7 @@ class Container:
         return NoPlace(str(self), text if text.startswith(start) else f"{start}: {text}")
 
     def doubt(self, key: str, problem: str) -> None:
-        """Record a problem with an annotation. `key` is the full key, or without the domain as in `asks`.
+        """Record a problem with an annotation. `key` is the full key, or the key without the domain as in `asks`.
 
         At most `MAX_DOUBTS` are kept, because an annotation may have thousands of mistakes.
         """
@@ -293,7 +294,7 @@ class Changes:
             self.set(name, cpus, mems, shares)
 
     def repeat(self, name: str, shares: int | None = None) -> None:
-        """Report a container's pins as changed once more, with these shares if it has none."""
+        """Report a container's pins as changed once more, with these shares if its shares are not pinned."""
         now = self.pins.get(name, Pins())
         self._changed[name] = now if now.shares is not None else now._replace(shares=shares)
 

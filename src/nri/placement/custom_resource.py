@@ -1,8 +1,8 @@
 """`nri placement follow`: write the node's policy resource to the plugin's file, and the plugin's state to the cluster.
 
 This program and not the plugin connects to the apiserver, so that the plugin, which is root, has no token. Until the
-plugin has accepted a new file, the last good one is kept next to it, and a plugin that refuses the file at its start
-uses that one.
+plugin has accepted a new file, the last good file is kept next to it. A plugin that refuses the new file at its start
+uses the last good file.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MAX_REMEMBERED_WARNINGS = 64
 
 
 def policy_of_node(policies: Mapping[Key, Object], node: str, group: str) -> Object | None:
-    """The policy of a node: `node.NAME`, else `group.GROUP`, else `default`, else None."""
+    """The policy of a node: `node.NAME`, else `group.GROUP`, else `default`. Returns None without such a policy."""
     by_name = {name: policy for (_, name), policy in policies.items()}
     names = (f"node.{node}", f"group.{group}" if group else "", "default")
     return next((by_name[name] for name in names if name in by_name), None)
@@ -52,7 +52,7 @@ class Place:
 
     Attributes:
         kind: the kind of the policy resources.
-        options: the class that their `spec` is read as.
+        options: the class of options in their `spec`.
         label: the label of the node whose value is the node's group.
         file: the plugin's `--config`.
     """
@@ -148,16 +148,17 @@ class Resources:
         self._write_zones(shown)
 
     def _report_unmet(self, unmet: str) -> None:
-        """Write into the policy's status which running containers it cannot serve."""
+        """Write into the policy's status which running containers the policy cannot serve."""
         if self._in_force is not None and unmet != self._unmet:
             name, generation = self._in_force
             self._write_status(name, _status(generation, "", unmet))
             self._unmet = unmet
 
     def _provide_file(self) -> bool:
-        """Make sure that the plugin's file exists; return whether it does. Raises NriError for a refused policy.
+        """Write the plugin's file if it does not exist. Returns whether it exists now.
 
-        While no plugin runs, an existing valid file stays, because nobody could check another one.
+        While no plugin runs, an existing valid file stays, because nobody could check a new file. Raises NriError if
+        the policy is refused.
         """
         file = self._place.file
         if self._file_counter() is None:
@@ -187,9 +188,9 @@ class Resources:
         return True
 
     def _offer(self) -> tuple[str, int, str] | None:
-        """Write a new policy and wait for the plugin: its name, its generation, and why it is not in force or "".
+        """Write a new policy and wait for the plugin.
 
-        Returns None if there is no new policy.
+        Returns the policy's name, its generation, and why it is not in force or ""; or None without a new policy.
         """
         before = self._file_counter() or 0
         written = self.write()
@@ -219,9 +220,9 @@ class Resources:
             self._good.replace(self._place.file)
 
     def write(self) -> tuple[str, int, str] | None:
-        """Write the file of a new policy: its name, its generation, and why it was not written or "".
+        """Write the file of a new policy. A policy that cannot be read leaves the file as it is.
 
-        Returns None if there is no new policy. A policy that cannot be read leaves the file as it is.
+        Returns the policy's name, its generation, and why it was not written or ""; or None without a new policy.
         """
         policy = policy_of_node(self._policies, self._place.node, self._group)
         if policy is None:
@@ -254,14 +255,17 @@ class Resources:
         return name, generation, ""
 
     def _file_counter(self) -> int | None:
-        """The number of files that the plugin has read since its start; None if it does not run."""
+        """The number of files that the plugin has read since its start. Returns None if the plugin does not run."""
         try:
             return int(self._ask().get("configuration", {}).get("given", 0))
         except NriError:
             return None
 
     def _plugin_answer(self, wait_s: float) -> tuple[str, bool]:
-        """The plugin's complaint about the file, or "", and True; else why there is no answer yet, and False."""
+        """Wait for the plugin to read the file.
+
+        Returns the plugin's complaint or "", and True; or the reason why there is no answer yet, and False.
+        """
         deadline = time.monotonic() + wait_s
         while True:
             try:
@@ -364,7 +368,7 @@ def _status(generation: int, problem: str, unmet: str = "") -> Object:
 
     Args:
         problem: why the policy is not in force.
-        unmet: which running containers it cannot serve.
+        unmet: the running containers that the policy cannot serve.
     """
     return {
         "status": "Failure" if problem else "Success",

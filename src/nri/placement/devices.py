@@ -33,7 +33,7 @@ class HostDevices(Devices):
         self._near = cache(self._read_near)
 
     def cpus_near(self, path: str) -> list[int]:
-        """The masks of the CPUs near a device, one for each part of the device; `path` is in /sys."""
+        """The masks of the CPUs near each part of a device; `path` is in /sys."""
         return self._near(path)
 
     def _read_near(self, path: str) -> list[int]:
@@ -72,7 +72,7 @@ def _folders(sources: Sources, message: m.Container, root: Root) -> Iterator[str
 
 
 def _is_writable(message: m.Container, device: m.LinuxDevice) -> bool:
-    """Whether a rule allows the container to write to a device; a device that is only read is not a hint."""
+    """Whether a rule allows the container to write to a device. A device that is only read does not give a hint."""
     for rule in message.linux.resources.devices:
         any_device = rule.type in ("", "a") and not rule.major.value and not rule.minor.value
         same = (rule.type, rule.major.value, rule.minor.value) == (device.type, device.major, device.minor)

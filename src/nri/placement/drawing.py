@@ -15,8 +15,10 @@ from nri.text import plain
 # Sizes are in pixels.
 _SQUARE, _GAP, _TITLE, _ROW = 26, 5, 20, 22
 _MAX_LEGEND_ROWS, _MAX_NAMES_IN_ROW = 40, 4
-#: Left edge of the legend's texts, and maximum width of a letter.
-_LEGEND_X, _LETTER = 29, 8
+#: Left edge of the legend's texts, in pixels.
+_LEGEND_X = 29
+#: Maximum width of a letter, in pixels.
+_LETTER = 8
 #: Numbers with this many digits or more are written in a smaller font.
 _SMALL_FONT_DIGITS = 4
 #: Maximum width of a row of boxes, by the kind of the box around them.
@@ -97,7 +99,7 @@ def users_of(document: Mapping[str, Any]) -> dict[int, tuple[str, ...]]:
 def _boxes(
     machine: Mapping[str, Any], users: Mapping[int, tuple[str, ...]], groups: Mapping[tuple[str, ...], int]
 ) -> _Box:
-    """Make all boxes and lay them out, inner ones first."""
+    """Make all boxes and lay them out, inner boxes first."""
 
     def around(kind: str, title: str, inner: Iterable[_Box]) -> _Box:
         box = _Box(kind, title, list(inner))
@@ -133,7 +135,7 @@ def _legend(
     document: Mapping[str, Any],
     max_length: int,
 ) -> list[tuple[str, str]]:
-    """The rows of the legend: colour and text, one row per group of containers on the same CPUs.
+    """The rows of the legend: colour and text of each group of containers on the same CPUs.
 
     The last row, without a colour, lists containers that are not pinned to CPUs.
 

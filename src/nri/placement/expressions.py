@@ -1,7 +1,8 @@
 """Expressions that select containers in nri-plugins' configuration and annotations: a key, an operator and values.
 
-A key is `name`, `namespace`, `qosclass`, `id`, `labels/NAME`, or one of these of the pod after `pod/`. Several joined
-keys begin with a colon, optionally followed by the separator of keys and that of values: `:,-pod/name,name`.
+A key is `name`, `namespace`, `qosclass`, `id` or `labels/NAME`; after the prefix `pod/` it is a key of the pod.
+Several joined keys begin with a colon, optionally followed by two separators, for keys and for values:
+`:,-pod/name,name`.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ _NEGATED = {
     "MatchesNone": "MatchesAny",
 }
 _WILD = frozenset("*?[")
-#: Applies to several joined keys as well, because each is looked up for each container.
+#: Maximum length of a key, or of all joined keys, because each key is looked up for each container.
 _MAX_KEY_LENGTH = 1024
 _SIMPLE = ("id", "uid", "name", "namespace", "qosclass")
 
 
 class Subject(Protocol):
-    """A container or pod, as expressions read it."""
+    """A container or pod with the values that expressions compare."""
 
     def values(self) -> Mapping[str, str]:
         """Values of the simple keys."""
@@ -49,7 +50,7 @@ class Expression:
 
     Attributes:
         operator: how the value of the key is compared.
-        key: name, namespace, qosclass, id or labels/NAME of a container, or one of these of its pod after pod/.
+        key: name, namespace, qosclass, id or labels/NAME of a container, or of its pod after the prefix pod/.
         values: the values to compare with.
     """
 
@@ -75,7 +76,7 @@ class Expression:
             _check(key)
 
     def holds(self, container: Subject, pod: Subject | None) -> bool:
-        """Whether the condition is true for a container. Without a value of the key only negated operators are."""
+        """Whether the condition is true for a container. If the key has no value, only negated operators are true."""
         if self.operator == "AlwaysTrue":
             return True
         value = value_of(self.key, container, pod)
@@ -87,7 +88,7 @@ class Expression:
 
 
 def matches(text: str, patterns: Sequence[str]) -> bool:
-    """Whether a text matches one of the shell patterns; `*` and `?` do not match a slash."""
+    """Whether a value matches a shell pattern in `patterns`; `*` and `?` do not match a slash."""
     return any(
         fnmatchcase(text, pattern.replace("[^", "[!")) and text.count("/") == pattern.count("/")
         if _WILD.intersection(pattern)
@@ -106,7 +107,7 @@ _OPERATORS: dict[str, Callable[[str, Sequence[str]], bool]] = {
 
 
 def value_of(key: str, container: Subject, pod: Subject | None) -> str | None:
-    """The value of a key, or the joined values of several keys; None if no key has a value."""
+    """The value of a key, or the joined values of several keys. Returns None if no key has a value."""
     keys, separator = _keys(key)
     values = [_value(name, container, pod) for name in keys]
     if all(value is None for value in values):
@@ -142,14 +143,14 @@ def _check(key: str) -> None:
     if (head in ("labels", "tags") and path) or (head in _SIMPLE and not path):
         return
     raise ValueError(
-        f"{key!r} is not a valid key; valid keys are {', '.join(_SIMPLE)}, labels/NAME, or one of these after pod/"
+        f"{key!r} is not a valid key; valid keys are {', '.join(_SIMPLE)}, labels/NAME, or a key after pod/"
     )
 
 
 def expand(text: str, container: Subject, pod: Subject | None) -> tuple[str, bool]:
     """Replace `${key}` and `$key` in a text by their values.
 
-    Returns the text, and whether all keys have a value. Raises ValueError for an invalid reference.
+    Returns the text, and whether all keys have a value. Raises ValueError if a reference is invalid.
     """
     parts: list[str] = []
     complete = True

@@ -15,7 +15,7 @@ from nri.placement.containers import Container, quoted
 from nri.placement.expressions import matches
 
 _KINDS: Final = ("mounts", "devices", "pod-resources")
-#: Paths or patterns of one annotation. Each is compared with each mount and device.
+#: Maximum number of paths or patterns in an annotation. Each path is compared with each mount and device.
 _MAX_PATHS: Final = 100
 #: Small files that a runtime or a kubelet mounts, and libraries; their location is irrelevant.
 _IGNORED: Final = ("/etc/", "/dev/termination-log", "/lib/", "/lib64/", "/usr/lib/", "/usr/lib32/", "/usr/lib64/")
@@ -36,7 +36,7 @@ class _Paths:
             check_pattern(path)
 
     def match(self, path: str) -> bool:
-        """Whether a path has one of the prefixes, or matches one of the patterns."""
+        """Whether a path has a listed prefix, or matches a listed pattern."""
         return matches(path, self.paths) if self.type == "glob" else path.startswith(tuple(self.paths))
 
 
@@ -62,7 +62,7 @@ class Sources:
 
 
 def sources_of(container: Container) -> Sources:
-    """The sources of a container's hints; all without annotations. An invalid annotation counts as absent."""
+    """The sources of a container's hints. Without annotations all sources count. An invalid annotation is ignored."""
     kinds = _kinds(container)
     if not kinds:
         return Sources(mounts=False, devices=False, counts=lambda _path: False)

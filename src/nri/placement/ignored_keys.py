@@ -1,4 +1,4 @@
-"""Configuration keys and annotations of nri-plugins that have no effect here, with the reason."""
+"""Configuration keys and annotations of nri-plugins that have no effect in this package, with the reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nri.config.complaint import WrongValue
 from nri.placement.containers import SUFFIX, Container
 from nri.text import plain
 
-_CLASSES = "classes of block I/O and RDT are set by the plugin rdt"
+_CLASSES = "the plugin rdt sets classes of block I/O and RDT"
 #: Why keys that name devices of the kubelet have no effect.
 POD_RESOURCES = "the kubelet's pod resources API is not used"
 #: Keys of both policies.
@@ -25,9 +25,9 @@ _AGENT: Final = {
     "nodeResourceTopology": "nri placement follow writes it",
 }
 _DOMAIN: Final = f"{SUFFIX.removeprefix('.')}/"
-#: Warnings per event.
+#: Maximum number of warnings per event.
 MAX_WARNINGS: Final = 20
-#: Unknown annotations that are compared with all known ones; each costs 0.1 ms.
+#: Maximum number of unknown annotations that are compared with all known annotations; each costs 0.1 ms.
 _MAX_UNKNOWN: Final = 100
 _MAX_KEY_LENGTH: Final = 320
 _NOTHING: Any = (None, "", False, [], {})
@@ -66,7 +66,7 @@ def without_effect(reason: str, *path: str | int) -> WrongValue:
 def unread_annotations(container: Container, readable: Collection[str], unread: Mapping[str, str]) -> list[str]:
     """Warnings about a container's annotations that are invalid, have no effect, or look misspelt.
 
-    There are at most `MAX_WARNINGS`; the last one states if there are more.
+    There are at most `MAX_WARNINGS`; the last warning states if there are more.
 
     Args:
         readable: the policy's annotations, without their scope.

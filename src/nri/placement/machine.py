@@ -1,4 +1,4 @@
-"""A machine as placement sees it: packages, dies, nodes, cores and caches as masks of CPUs, and CPU priorities."""
+"""A machine for placement: packages, dies, nodes, cores and caches as masks of CPUs, and CPU priorities."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Priority(IntEnum):
 
     @classmethod
     def named(cls, name: str) -> Priority:
-        """The priority with this name, in any case; `NONE` for an unknown name."""
+        """The priority with this name, in any case. Returns `NONE` for an unknown name."""
         return cls.__members__.get(name.upper(), cls.NONE)
 
 
@@ -52,7 +52,8 @@ class Machine:
         dies: CPUs by package and die.
         cores: the threads of a core, by each of its CPUs.
         priorities: the CPUs of each priority.
-        clusters, cache_groups: groups in packages that have more than one.
+        clusters: the clusters of cores, in packages that have several.
+        cache_groups: the caches, in packages that have several.
         l3_caches: the CPUs of each L3 cache that the kernel numbers, by package and number.
     """
 
@@ -142,7 +143,7 @@ def _priorities(topology: Topology, packages: dict[int, int]) -> tuple[int, int,
 
 
 def _clusters(topology: Topology, packages: dict[int, int], efficient: int) -> tuple[Group, ...]:
-    """The clusters of cores; the clusters of a single core in a die are merged, because they group nothing."""
+    """The clusters of cores. Clusters of a single core in a die are merged, because they group nothing."""
     clusters: list[Group] = []
     for package, cpus in packages.items():
         groups: dict[tuple[int, int], int] = {}
@@ -165,7 +166,7 @@ def _clusters(topology: Topology, packages: dict[int, int], efficient: int) -> t
 
 
 def _sharing(cpu: Cpu, level: int) -> int:
-    """The CPUs that share a cache of this level with `cpu`; its core if the kernel reports no caches."""
+    """The CPUs that share a cache of this level with `cpu`. Returns the CPU's core if the kernel reports no caches."""
     if not cpu.caches:
         return masks.of(cpu.threads)
     return masks.of(number for cache in cpu.caches if cache.level == level for number in cache.cpus)

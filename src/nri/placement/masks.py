@@ -36,12 +36,12 @@ def members(mask: int) -> Iterator[int]:
 
 
 def first(mask: int) -> int:
-    """The smallest number in a mask; -1 for an empty mask."""
+    """The smallest number in a mask. Returns -1 for an empty mask."""
     return (mask & -mask).bit_length() - 1
 
 
 def parse(text: str) -> int:
-    """The mask of a list such as `0-3,8`. Raises ValueError for an invalid list."""
+    """The mask of a list such as `0-3,8`. Raises ValueError if the list is invalid."""
     return of(cpuset.parse(text))
 
 

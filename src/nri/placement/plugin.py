@@ -1,7 +1,7 @@
 """The base of the placement plugins: events become decisions of a policy, and decisions adjustments and updates.
 
-At Synchronize and after a change of the configuration, a new policy restores what the previous one had given, places
-the remaining containers, and replaces the previous policy only if all went well.
+At Synchronize and after a change of the configuration, a new policy restores the placements of the previous policy,
+places the remaining containers, and replaces the previous policy only if no step failed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,21 @@ from nri.api import messages as m
 from nri.config import read, read_file
 from nri.config.complaint import WrongValue
 from nri.config.kubelet import pinning
-from nri.config.layers import refused
+from nri.config.layers import value_error
 from nri.errors import ConfigError, NriError
 from nri.host import Root, read_topology
 from nri.host.usage import node_memory_used
 from nri.kube.requests import Requests
-from nri.placement.answers import adjustment_of, differing, free_of, freed, requests_after, updates_of
+from nri.placement.answers import (
+    adjustment_of,
+    differing,
+    requests_after,
+    unpinned_defaults,
+    unpinned_resources,
+    updates_of,
+)
 from nri.placement.checkpoint import Checkpoint
-from nri.placement.containers import Container, NoPlace, Pins, always, container_of
+from nri.placement.containers import Container, NoPlace, Pins, container_of, no_deadline
 from nri.placement.devices import HostDevices, hints_of
 from nri.placement.ignored_keys import MAX_WARNINGS, unread_annotations, unread_keys
 from nri.placement.machine import Machine
@@ -76,16 +83,16 @@ class PlacementPlugin(nri.Plugin, ABC):
         self._node_bytes = 0
         self._saved_state: PlacementState | None = None
         self._checkpoint = Checkpoint("", "")
-        #: The policy whose state, and nothing else, is in the state file; None if the file has more.
+        #: The policy whose state is the entire content of the state file; None if the file has more.
         self._written_policy: Policy | None = None
         self._connected = False
         self._server: Server | None = None
         self._socket_path = ""
         self._tuner: Tuner | None = None
-        #: The number of configurations read so far, and why the last one was refused.
+        #: The number of configurations read so far, and why the last configuration was refused.
         self._configured = 0
         self._problem = ""
-        #: Containers whose pins the runtime may not have applied yet, with what was not pinned before (`free_of`).
+        #: Containers whose pins the runtime may not have applied yet, with the `unpinned_resources` before that.
         self._unconfirmed: dict[str, str] = {}
         #: Containers whose pins were in the answer to a resize; the resize may have failed afterwards.
         self._unsure: dict[str, None] = {}
@@ -94,9 +101,9 @@ class PlacementPlugin(nri.Plugin, ABC):
         self._turn = 0
         #: Updates that the runtime has not answered yet, with their containers.
         self._pending_updates: list[tuple[Pending, set[str]]] = []
-        #: Containers in `_waiting` that an earlier policy had placed, with what was not pinned (`free_of`).
+        #: Containers in `_waiting` that an earlier policy had placed, with their `unpinned_resources`.
         self._placed_before: dict[str, str] = {}
-        #: The kubelet's managers that a warning was logged about.
+        #: The kubelet's managers with a logged warning.
         self._overruled: set[str] = set()
         #: Containers that Synchronize had no time to place, the oldest first.
         self._waiting: dict[str, Container] = {}
@@ -115,7 +122,7 @@ class PlacementPlugin(nri.Plugin, ABC):
     def make(
         self, machine: Machine, options: Any, state: PlacementState | None, containers: Mapping[str, Container]
     ) -> Policy:
-        """Make the policy. Raises ValueError for options that do not fit the machine."""
+        """Make the policy. Raises ValueError if the options do not fit the machine."""
         devices = HostDevices(Root(options.hostRoot), self.log.warning)
         return self.policy_type(machine, options, state=state, containers=containers, devices=devices)
 
@@ -135,7 +142,7 @@ class PlacementPlugin(nri.Plugin, ABC):
         self._listen()
 
     def _restore_last_good(self) -> bool:
-        """Start with the last good configuration, which is next to a refused one. Returns False if that fails."""
+        """Start with the last good configuration, which is next to the refused file. Returns False if that fails."""
         config = self.config
         try:
             good = read(type(config), [read_file(self._source() + LAST_GOOD)])
@@ -176,7 +183,7 @@ class PlacementPlugin(nri.Plugin, ABC):
                 self._squeeze(policy, container)
             self._report(policy)
             left_alone = self._unpinned(before)
-            pins = freed(policy, before.containers.values(), left_alone)
+            pins = unpinned_defaults(policy, before.containers.values(), left_alone)
             changes = {name: new for name, new in pins.items() if new != before.pins.get(name)}
             self._unconfirmed |= {name: left_alone.get(name, "") for name, new in changes.items() if any(new)}
             self._may_fit = True
@@ -200,14 +207,14 @@ class PlacementPlugin(nri.Plugin, ABC):
     def _located(self, options: Any, error: WrongValue) -> ConfigError:
         """Add the line of the configuration file to an error, if the file still has the value."""
         with suppress(ConfigError):
-            return refused(type(options), read_file(self.config_source), error)
+            return value_error(type(options), read_file(self.config_source), error)
         return ConfigError(self._source(), error.key, error.reason, error.suggestion)
 
     def _place_all(self, policy: Policy, containers: Iterable[Container]) -> list[Container]:
         """Place the containers that a new policy has not restored.
 
-        Returns those that have no place because an annotation is not valid any more. Raises ConfigError if another
-        container has no place.
+        Returns the containers that have no place because an annotation is not valid any more. Raises ConfigError if
+        another container has no place.
         """
         displaced = []
         for container in containers:
@@ -215,7 +222,7 @@ class PlacementPlugin(nri.Plugin, ABC):
                 try:
                     policy.create(container)
                 except NoPlace as error:
-                    if container.id in policy.unmet:  # otherwise its author could veto any configuration
+                    if container.id in policy.unmet:  # otherwise the annotation's author could veto any configuration
                         displaced.append(container)
                         continue
                     hint = "change the configuration, or delete the pod first"
@@ -271,9 +278,9 @@ class PlacementPlugin(nri.Plugin, ABC):
                 for name in containers_by_id
                 if name in state.containers and name not in self._waiting
             ]
-            pins = {**policy.pins, **freed(policy, earlier, state.free)}
+            pins = {**policy.pins, **unpinned_defaults(policy, earlier, state.free)}
             changes = {name: differing(new, messages[name]) for name, new in pins.items()}
-            unpinned = free_of(policy).keys() | self._unplaced.keys()
+            unpinned = unpinned_resources(policy).keys() | self._unplaced.keys()
             self._unconfirmed = {name: state.free.get(name, "") for name in unpinned if any(changes.get(name, ()))}
             self._save(policy)
         self.log.info(
@@ -285,7 +292,7 @@ class PlacementPlugin(nri.Plugin, ABC):
         return updates_of(changes)
 
     def _squeeze(self, policy: Policy, container: Container) -> None:
-        """Place a running container; without a place, try again without its requests, else leave it unpinned."""
+        """Place a running container. If that fails, try without its requests. If that fails, leave it unpinned."""
         requests = container.requests if container.unmet_requests is None else container.unmet_requests
         container.requests, container.unmet_requests = requests, None
         try:
@@ -303,7 +310,7 @@ class PlacementPlugin(nri.Plugin, ABC):
 
     @nri.every(1.0)
     def place_waiting(self) -> None:
-        """Place containers that Synchronize had no time for, and try squeezed ones again with their requests."""
+        """Place containers that Synchronize had no time for, and try squeezed containers again with their requests."""
         if not self._waiting and not (self._may_fit and self.squeezed):
             return
         with self._lock:
@@ -317,7 +324,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             self._report_annotations(placed)
             if not self._waiting:
                 self._may_fit = self._place_squeezed(policy, deadline)
-            pins = {**policy.pins, **freed(policy, moved, self._placed_before)}
+            pins = {**policy.pins, **unpinned_defaults(policy, moved, self._placed_before)}
             changes = {name: new for name, new in pins.items() if new != before.get(name)}
             self._unconfirmed |= {container.id: self._placed_before.pop(container.id) for container in moved}
             self._save(policy)
@@ -344,7 +351,7 @@ class PlacementPlugin(nri.Plugin, ABC):
 
     @nri.every(_RETRY_S)
     def retry_updates(self) -> None:
-        """Send pins again that the runtime has not confirmed, at increasing intervals if it refuses them."""
+        """Send unconfirmed pins again, at increasing intervals if the runtime refuses the pins."""
         with self._lock:
             self._turn += 1
             if not self._connected or not self._collect_answers():
@@ -353,11 +360,11 @@ class PlacementPlugin(nri.Plugin, ABC):
             due = {name for name in self._unconfirmed if turn % min(1 << self._refused[name], _MAX_RETRY_TURNS) == 0}
             retried = [c for c in self._all_containers() if c.id in due or c.id in self._unsure]
             self._unsure = {}
-            self._send(freed(self.present, retried, self._unpinned(self.present)) if retried else {})
+            self._send(unpinned_defaults(self.present, retried, self._unpinned(self.present)) if retried else {})
 
     @nri.every(1.0)
     def tune(self) -> None:
-        """Apply decided frequencies, idle states and interrupts, outside of events so that no answer waits for it."""
+        """Apply the policy's frequencies, idle states and interrupts, outside of events to keep answers fast."""
         with self._lock:
             policy, tuner = self._policy, self._tuner
             if policy is None or tuner is None or not self._connected:
@@ -377,7 +384,7 @@ class PlacementPlugin(nri.Plugin, ABC):
     # -- queries ------------------------------------------------------------------------------------------------------
 
     def _listen(self) -> None:
-        """Serve `nri placement show` and `explain` for root. A failure is only logged: pinning works without it."""
+        """Serve `nri placement show` and `explain` for root. A failure is logged: pinning does not need the server."""
         path = str(Path(self._options.stateDir, f"{self.name}.sock"))
         if self._server is not None and self._socket_path == path:
             return
@@ -435,7 +442,7 @@ class PlacementPlugin(nri.Plugin, ABC):
                     problem = f"it does not fit: {reason}" if reason else "it is waiting for its turn"
                     raise LookupError(f"{container} is not pinned: {problem}")
                 return json_answer(explanation_document(policy, container.id) | {"squeezed": reason})
-            except (LookupError, NoPlace) as error:  # NoPlace: it was running before its annotations were read
+            except (LookupError, NoPlace) as error:  # NoPlace: the container ran before its annotations were read
                 return json_answer({"error": str(error.args[0])}, 404)
 
     # -- containers ---------------------------------------------------------------------------------------------------
@@ -451,7 +458,7 @@ class PlacementPlugin(nri.Plugin, ABC):
                 self._update(changes)
                 raise nri.Reject(str(error)) from error
             finally:
-                policy.in_time = always
+                policy.in_time = no_deadline
                 self._save(policy)
             new.runs = True
             scheduling = policy.scheduling(new)
@@ -519,13 +526,13 @@ class PlacementPlugin(nri.Plugin, ABC):
                 placed.unmet_requests, placed.written, self.squeezed[placed.id] = requests, None, error.reason
                 changes = policy.resize(placed.id, placed.requests)
             finally:
-                policy.in_time = always
+                policy.in_time = no_deadline
             self._may_fit = True
             self._save(policy)
         return updates_of(changes)
 
     def _warn_about_kubelet(self, request: m.LinuxCPU, pins: Pins) -> None:
-        """Warn once if the kubelet pins containers too. In a pod its files are not visible, but its requests are."""
+        """Warn once if the kubelet pins containers too. A pod has access to the kubelet's updates, not to its files."""
         for manager, kubelet_pin, pin, step in (
             ("CPU", request.cpus, pins.cpus, "cpuManagerPolicy to none"),
             ("memory", request.mems, pins.mems, "memoryManagerPolicy to None"),
@@ -533,7 +540,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             if kubelet_pin and pin and manager not in self._overruled:
                 self._overruled.add(manager)
                 self.log.warning(
-                    "the kubelet's %s manager pins containers, too, and is overruled: set %s", manager, step
+                    "the kubelet's %s manager also pins containers, but this plugin overrules it: set %s", manager, step
                 )
 
     def stop_container(self, pod: m.PodSandbox, container: m.Container) -> list[nri.Update]:
@@ -541,14 +548,14 @@ class PlacementPlugin(nri.Plugin, ABC):
             return updates_of(self._end(container.id))
 
     def remove_container(self, pod: m.PodSandbox, container: m.Container) -> None:
-        with self._lock:  # for both steps: a decision between them would be undone
+        with self._lock:  # for both steps: a decision between the steps would be undone
             self._update(self._end(container.id))
 
     def _end(self, container_id: str) -> dict[str, Pins]:
         policy = self.present
         was_placed = container_id in policy.containers
         changes = self._release(policy, container_id)
-        # Otherwise the next event's line is soon enough: a restored policy ignores containers that have ended.
+        # Otherwise the state can be saved at the next event: a restored policy ignores containers that have ended.
         if was_placed and changes:
             self._save(policy)
         return changes
@@ -578,7 +585,7 @@ class PlacementPlugin(nri.Plugin, ABC):
         return self._policy
 
     def _all_containers(self) -> list[Container]:
-        """All containers, including those that are not placed yet."""
+        """All containers, including containers that are not placed yet."""
         return [*self.present.containers.values(), *self._waiting.values(), *self._unplaced.values()]
 
     def _present_machine(self) -> Machine:
@@ -600,7 +607,7 @@ class PlacementPlugin(nri.Plugin, ABC):
         return in_time
 
     def _update(self, changes: Mapping[str, Pins]) -> None:
-        """Request updates of containers from the runtime; without a connection the next Synchronize does it."""
+        """Request updates of containers from the runtime. Without a connection the next Synchronize requests them."""
         free, names = self._unpinned(self.present), {container.id for container in self._all_containers()}
         changed = (name for name, pins in changes.items() if any(pins) and name in names)
         self._unconfirmed |= {name: free.get(name, "") for name in changed}
@@ -625,7 +632,7 @@ class PlacementPlugin(nri.Plugin, ABC):
                 failed, reason = names, str(error)
             applied, refused = (applied | names) - failed, (refused - names) | failed
         self._pending_updates = []
-        if refused := refused & {container.id for container in self._all_containers()}:  # others have ended
+        if refused := refused & {container.id for container in self._all_containers()}:  # other containers have ended
             if not refused <= self._refused.keys():
                 reason = reason or f"{count(len(refused), 'update')} failed"
                 self.log.warning("the runtime has not applied all updates of containers; retrying: %s", reason)
@@ -647,9 +654,9 @@ class PlacementPlugin(nri.Plugin, ABC):
         )
 
     def _unpinned(self, policy: Policy) -> dict[str, str]:
-        """What is not pinned, by container (`free_of`); a dropped pin counts as pinned until confirmed."""
+        """The unpinned resources by container. A removed pin counts as a pin until the runtime confirms the removal."""
         waiting = dict.fromkeys((*self._waiting, *self._unplaced), "cpus mems")
-        return free_of(policy) | waiting | self._placed_before | self._unconfirmed
+        return unpinned_resources(policy) | waiting | self._placed_before | self._unconfirmed
 
     def _save(self, policy: Policy) -> None:
         interrupts = dict(self._tuner.first) if self._tuner else {}
@@ -658,7 +665,10 @@ class PlacementPlugin(nri.Plugin, ABC):
             entries = policy.changed_entries()
             if policy is self._written_policy and not more:
                 names = entries["containers"]
-                entries["free"], entries["interrupts"] = dict.fromkeys(names) | free_of(policy, names), interrupts
+                entries["free"], entries["interrupts"] = (
+                    dict.fromkeys(names) | unpinned_resources(policy, names),
+                    interrupts,
+                )
                 if self._checkpoint.add(entries):
                     return
             state = policy.saved()
@@ -702,7 +712,7 @@ def _unique_name(container: Container) -> tuple[str, ...]:
 
 
 def _newest(pods: list[m.PodSandbox], containers: list[m.Container]) -> dict[str, m.Container]:
-    """The live containers by id, the oldest first; of several with the same name only the newest."""
+    """The live containers by id, the oldest first. Of several containers with the same name only the newest counts."""
     names = {pod.id: (pod.uid, pod.namespace, pod.name) for pod in pods}
     alive = [container for container in containers if container.state in _ALIVE and container.pod_sandbox_id in names]
     alive.sort(key=lambda container: (container.created_at, container.id))

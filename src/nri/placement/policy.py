@@ -1,4 +1,4 @@
-"""The protocol of placement policies, and their places, explanations and measurements as documents for users."""
+"""The protocol of placement policies, and JSON documents of their places, explanations and measurements."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from nri.placement.state import Entries, PlacementState
 from nri.placement.tuning import Tuning, tuning_document
 from nri.text import quote
 
-#: Candidates kept in a container's explanation, the best ones.
+#: Maximum number of candidates in a container's explanation; the best candidates are kept.
 MAX_CANDIDATES = 32
-#: Containers that an error names.
+#: Maximum number of containers that an error names.
 _MAX_NAMES = 20
 #: Larger numbers lose digits in Python's format `g`.
 _MAX_SHORT_NUMBER = 1e5
@@ -34,9 +34,10 @@ class Place:
     Attributes:
         level: the level of a pool, or the type of a balloon.
         depth: the depth below the root pool; 0 for balloons.
-        cpus, mems: masks.
+        cpus: the mask of its CPUs.
+        mems: the mask of its memory nodes.
         shared: the mask of the CPUs that its containers share.
-        free_m: thousandths of CPUs that are not promised; of a balloon, without growing.
+        free_m: thousandths of CPUs that are not promised; for a balloon, if it does not grow.
         memory_free_bytes: negative if more is promised than exists.
         containers: ids of its containers.
     """
@@ -57,9 +58,9 @@ class Candidate(NamedTuple):
     """A place that was considered for a container.
 
     Attributes:
-        has: a text with the compared numbers.
-        lost: the comparison that another place won, or why the place is unsuitable; "" for the chosen place.
-        change: what would have to change for it to be chosen; "" for the chosen place.
+        has: the compared numbers, in words.
+        lost: the comparison that another place won, or why the place is unsuitable. "" for the chosen place.
+        change: the change after which the place would be chosen. "" for the chosen place.
     """
 
     place: str
@@ -72,9 +73,9 @@ class Explanation(NamedTuple):
     """Why a container is in its place.
 
     Attributes:
-        request: a text with its QoS class and requests.
-        place: the name of its place; "" if it is not pinned.
-        then: whether the candidates are those of its placement; otherwise they are compared as of now.
+        request: its QoS class and requests, in words.
+        place: the name of its place, or "" if it is not pinned.
+        then: whether the candidates were compared at its placement; otherwise they are compared now.
         more: the number of further candidates.
     """
 
@@ -87,7 +88,7 @@ class Explanation(NamedTuple):
 
 
 class Gauge(NamedTuple):
-    """One measurement, with the name that the original uses."""
+    """One measurement, with the metric name of nri-plugins."""
 
     name: str
     help: str
@@ -99,7 +100,7 @@ class Devices:
     """The devices of a machine, for policies. This base class is a machine without devices."""
 
     def cpus_near(self, path: str) -> list[int]:  # noqa: ARG002 - for subclasses
-        """The masks of the CPUs near a device, one for each part of the device; `path` is in /sys."""
+        """The masks of the CPUs near each part of a device; `path` is in /sys."""
         return []
 
     def interrupts(self) -> Mapping[int, str]:
@@ -119,7 +120,7 @@ class Policy(Protocol):
     machine: Machine
     options: Any
     containers: dict[str, Container]
-    #: Containers by id with an annotation that is not valid any more, with the reason.
+    #: Why an annotation of a running container is not valid any more, by container id.
     unmet: dict[str, str]
     in_time: Callable[[], None]
 
@@ -129,7 +130,7 @@ class Policy(Protocol):
         ...
 
     def create(self, container: Container) -> dict[str, Pins]:
-        """Place a container. Returns the pins of all containers that change. Raises NoPlace."""
+        """Place a container. Returns the pins of all containers that change. Raises NoPlace if no place fits."""
         ...
 
     def release(self, container_id: str) -> dict[str, Pins]:
@@ -137,11 +138,11 @@ class Policy(Protocol):
         ...
 
     def resize(self, container_id: str, requests: Requests) -> dict[str, Pins]:
-        """Place a container again with other requests. Returns the pins that change. Raises NoPlace."""
+        """Place a container again with other requests. Returns the changed pins. Raises NoPlace if no place fits."""
         ...
 
     def scheduling(self, container: Container) -> SchedulingClass | None:
-        """The scheduling class of a container's processes; None to leave their scheduling unchanged."""
+        """The scheduling class of a container's processes. Returns None if their scheduling does not change."""
         ...
 
     def tuning(self) -> Tuning:
@@ -149,11 +150,11 @@ class Policy(Protocol):
         ...
 
     def node_zones(self) -> list[dict[str, Any]]:
-        """The zones of the node's NodeResourceTopology: one for each pool or balloon, and for its containers."""
+        """The zones of the node's NodeResourceTopology, for each pool or balloon and for its containers."""
         ...
 
     def saved(self) -> PlacementState:
-        """All placements, as the state file has them."""
+        """All placements, in the format of the state file."""
         ...
 
     def changed_entries(self) -> Entries:
@@ -165,7 +166,7 @@ class Policy(Protocol):
         ...
 
     def explain(self, container_id: str) -> Explanation:
-        """Explain a container's place. Raises KeyError for an unknown container."""
+        """Explain the choice of a container's place. Raises KeyError if the container is unknown."""
         ...
 
     def gauges(self) -> Iterator[Gauge]:
@@ -174,11 +175,11 @@ class Policy(Protocol):
 
 
 class PolicyType(Protocol):
-    """The class of a policy. A call raises ValueError for options that do not fit the machine."""
+    """The class of a policy. A call raises ValueError if the options do not fit the machine."""
 
     @property
     def options_type(self) -> type[Any]:
-        """The class that the `spec` of its custom resource is read as."""
+        """The class of options in the `spec` of its custom resource."""
         ...
 
     @property
@@ -188,7 +189,7 @@ class PolicyType(Protocol):
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """The annotations that the policy reads, without their scope, with their meaning."""
+        """The meaning of each annotation that the policy reads, by annotation without scope."""
         ...
 
     @property
@@ -205,14 +206,14 @@ class PolicyType(Protocol):
         containers: Mapping[str, Container] = ...,
         devices: Devices = ...,
     ) -> Policy:
-        """Make a policy that restores what an earlier one gave to these containers, the oldest first."""
+        """Make a policy that restores the earlier placements of these containers, the oldest first."""
         ...
 
 
 def find_container(containers: Mapping[str, Container], reference: str) -> Container:
     """Find a container by its id, the beginning of its id, NAMESPACE/POD/NAME, POD/NAME, POD or NAME.
 
-    Raises LookupError, with the possible names, if none or several containers match.
+    Raises LookupError, with the possible names, if no container or several containers match.
     """
     exact = containers.get(reference)
     if exact is not None:
@@ -252,7 +253,7 @@ def document(policy: Policy) -> dict[str, Any]:
 
 
 def explanation_document(policy: Policy, container_id: str) -> dict[str, Any]:
-    """A container's explanation as plain JSON. Raises KeyError for an unknown container."""
+    """A container's explanation as plain JSON. Raises KeyError if the container is unknown."""
     explanation = policy.explain(container_id)
     return {
         **_container(explanation.container, explanation.place, policy),
@@ -266,14 +267,14 @@ def explanation_document(policy: Policy, container_id: str) -> dict[str, Any]:
 
 
 def machine_gauges(policy: Policy, used: Mapping[int, int]) -> Iterator[Gauge]:
-    """The measurements of CPUs and memory nodes, which all policies have.
+    """The measurements of CPUs and memory nodes, which do not depend on the policy.
 
     Args:
         used: bytes in use by memory node.
     """
     topology, pins = policy.machine.topology, policy.pins
     requested_m, cpu_users, node_users = Counter[int](), Counter[int](), Counter[int]()
-    requests: dict[str, list[int]] = {}  # by list of CPUs, because many containers have the same
+    requests: dict[str, list[int]] = {}  # by list of CPUs, because many containers have the same list
     for name, container_pins in pins.items():
         requests.setdefault(container_pins.cpus or "", []).append(policy.containers[name].requests.cpu_m)
         node_users.update(masks.members(masks.parse(container_pins.mems or "")))

@@ -65,6 +65,7 @@ _ROWS = (
 #: Policies by name.
 POLICIES: Final = {row.name: row for row in _ROWS}
 DEFAULT_POLICY: Final = _ROWS[0]
-#: All names, and all kinds, for messages.
+#: The names of all policies, for messages.
 POLICY_NAMES: Final = " or ".join(POLICIES)
+#: The kinds of all policy resources, for messages.
 RESOURCE_KINDS: Final = " or ".join(row.resource_kind for row in _ROWS)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from nri.config.complaint import WrongValue
-from nri.config.place import Path
+from nri.config.key_path import Path
 from nri.placement.containers import Container, quoted
 
 SchedulingPolicy = Literal["", "none", "other", "fifo", "rr", "batch", "iso", "idle", "deadline"]
@@ -25,17 +25,17 @@ _MAX_US = 86_400_000_000
 
 @dataclass(frozen=True)
 class SchedulingClass:
-    """A scheduling class; values that are not set stay as they are. Raises WrongValue if the kernel would refuse it.
+    """A scheduling class. Values that are not set stay unchanged. Raises WrongValue if the kernel would refuse it.
 
     Attributes:
         name: the name for other keys and annotations.
-        policy: of Linux's scheduler.
+        policy: the policy of Linux's scheduler.
         priority: from 1 to 99, for the policies fifo and rr.
-        flags: of sched_setattr.
-        nice: from -20, the most of the CPU, to 19.
+        flags: the flags of sched_setattr.
+        nice: from -20, with the largest share of the CPU, to 19.
         runtime, deadline, period: in microseconds, for the policy deadline.
         ioClass: the class of I/O priority.
-        ioPriority: from 0, the first, to 7, for the I/O classes rt and be.
+        ioPriority: from 0, the highest, to 7, for the I/O classes rt and be.
     """
 
     name: str
@@ -60,7 +60,7 @@ class SchedulingClass:
             raise WrongValue("policy", f"{self.policy} requires a priority", "add priority, from 1 to 99")
         if self.policy not in ("fifo", "rr") and self.priority:
             raise WrongValue(
-                "priority", f"{self.priority} is for the policies fifo and rr only", "remove it, or set nice"
+                "priority", f"{self.priority} is for the policies fifo and rr only", "remove priority, or set nice"
             )
         if self.policy == "deadline":
             runtime, deadline, period = self.runtime or 0, self.deadline or 0, self.period or self.deadline or 0
@@ -79,12 +79,12 @@ class SchedulingClass:
 
 
 def check_names(key: str, names: Sequence[str], references: Mapping[Path, str]) -> None:
-    """Raise WrongValue for two classes of the same name, or for a reference to an undefined class.
+    """Raise WrongValue if two classes have the same name, or if a reference names an undefined class.
 
     Args:
         key: the key of the list that defines the classes.
         names: the names in that list.
-        references: names used elsewhere in the configuration, by path.
+        references: names used under other keys of the configuration, by path.
     """
     defined = set[str]()
     for place, name in enumerate(names):
@@ -101,7 +101,7 @@ def check_names(key: str, names: Sequence[str], references: Mapping[Path, str]) 
 def scheduling_class_of(
     container: Container, classes: Iterable[SchedulingClass], default: str
 ) -> SchedulingClass | None:
-    """The class that a container's annotation names, else the one named `default`; None if it is not defined."""
+    """The class that a container's annotation names, else the class `default`. Returns None if it is not defined."""
     annotation = container.asks("scheduling-class")
     name = default if annotation is None else annotation[1]
     by_name = {scheduling_class.name: scheduling_class for scheduling_class in classes}

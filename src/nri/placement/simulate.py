@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from nri.config import Source, parse_text, read, read_file
 from nri.config.complaint import WrongValue
-from nri.config.layers import refused
+from nri.config.layers import value_error
 from nri.errors import ConfigError
 from nri.host.topology import Topology
 from nri.kube.manifest import Workload
@@ -53,7 +53,7 @@ def simulate(
     row = _row_of(resource)
     policy = policy_of(row, Machine.of(topology), resource)
     for complaint in unread_keys(policy.options, len(topology.online)):
-        note(str(refused(type(policy.options), resource, complaint)))
+        note(str(value_error(type(policy.options), resource, complaint)))
     simulation = Simulation(policy, {}, {})
     memory_bytes = total_memory_bytes(topology)
     for workload in workloads:
@@ -76,7 +76,7 @@ def total_memory_bytes(topology: Topology) -> int:
 
 
 def read_resource(path: str) -> Source:
-    """Read the custom resource in a file; without a path, the sample of the default policy."""
+    """Read the custom resource in a file. Without a path, return the sample of the default policy."""
     sample = {"kind": DEFAULT_POLICY.resource_kind, "spec": DEFAULT_POLICY.sample}
     return read_file(path) if path else Source("", json.dumps(sample), "json")
 
@@ -96,17 +96,20 @@ def _row_of(resource: Source) -> PolicyRow:
 
 
 def policy_of(row: PolicyRow, machine: Machine, source: Source, choices: Choices = Choices.DEFAULT) -> Policy:
-    """Make a policy for a described machine from a configuration or a custom resource. Raises ConfigError."""
+    """Make a policy for a described machine from a configuration or a custom resource.
+
+    Raises ConfigError if the options are invalid or do not fit the machine.
+    """
     policy_type = row.load()
     options: Any = read(policy_type.options_type, [source])
     try:
         return policy_type(machine, options, choices, devices=_DescribedDevices(machine))
     except WrongValue as error:
-        raise refused(policy_type.options_type, source, error) from error
+        raise value_error(policy_type.options_type, source, error) from error
 
 
 class _DescribedDevices(Devices):
-    """Memory nodes and caches as devices; a described machine has no others."""
+    """Memory nodes and caches as devices. A described machine has no other devices."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine

@@ -9,17 +9,17 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from nri.config.place import first_line
+from nri.config.key_path import first_line
 from nri.errors import ConfigError
 from nri.host import Root
 from nri.host.topology import Topology, read_topology
 
-#: Files in /sys are much smaller.
+#: Maximum size of a file; files in /sys are much smaller.
 _MAX_FILE_BYTES = 1 << 20
 _MAX_UNPACKED_BYTES = 512 << 20
-#: Paths in /sys have about 200 characters.
+#: Maximum length of a path in characters; paths in /sys have about 200.
 _MAX_PATH_LENGTH = 4096
-#: Exceptions while reading a damaged archive.
+#: The exceptions that a damaged archive causes.
 _DAMAGE = (OSError, ValueError, EOFError, lzma.LZMAError, zlib.error, tarfile.TarError)
 _MAX_LINKS = 40
 _MAX_NAMES = 40
@@ -44,7 +44,7 @@ def read_machine(path: str) -> Topology:
                 topology = read_topology(_Snapshot(tar, inside or _only_machine(file, tar)))
     except _DAMAGE as error:
         reason = f"cannot read the machine: {first_line(error).rstrip(':')}"
-        raise ConfigError(path, "", reason, "name a copy of its root, or an archive of one") from error
+        raise ConfigError(path, "", reason, "name a copy of the machine's root, or an archive of the copy") from error
     if not topology.cpus:
         raise ConfigError(path, "", "no CPUs found in sys/devices/system/cpu", "name a copy of a machine's root")
     return topology
@@ -60,7 +60,7 @@ def read_archive(archive: Path, inside: str) -> Topology:
 
 
 def _only_machine(file: str, tar: tarfile.TarFile) -> str:
-    """The folder of the only machine in an archive. Raises ConfigError if it contains none or several."""
+    """The folder of the only machine in an archive. Raises ConfigError if the archive has no machine, or several."""
     names = (posixpath.normpath(member.name) for member in _members(tar))
     roots = {posixpath.normpath(name.removesuffix(_ONLINE)) for name in names if name.endswith(_ONLINE)}
     if len(roots) != 1:
@@ -102,7 +102,7 @@ class _Snapshot:
                 folder, name = posixpath.split(folder)
 
     def find(self, path: str) -> str | None:
-        """The text of a file; None if it does not exist."""
+        """The content of a file. Returns None if the file does not exist."""
         return self._texts.get(self._resolve(path))
 
     def names(self, path: str) -> list[str]:

@@ -1,7 +1,7 @@
 """The state of a policy as plain values, for the state file and for the next policy.
 
-A policy made with a state gives each container what it had, as far as the machine and the options allow; its caller
-places the remaining containers.
+A policy that is made with a state restores the placement of each container, as far as the machine and the options
+allow. The policy's caller places the remaining containers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: A change of a state: for each part its changed entries by name; None for a deleted entry.
 Entries = dict[str, dict[str, Any]]
-#: Parts of which a change always has all entries.
+#: Parts whose entries are always all in a change.
 _COMPLETE_PARTS = ("balloons", "interrupts")
 
 #: Version of the file format; other versions are not read.
@@ -32,7 +32,7 @@ _PARTS = ("containers", "grants", "balloons", "members", "zones", "interrupts", 
 
 @dataclass(frozen=True)
 class ContainerState:
-    """A container as the runtime created it; later the runtime reports only the adjusted values.
+    """The values with which a container was created. Later the runtime reports only the adjusted values.
 
     Attributes:
         squeezed: whether it was placed without its requests because they did not fit.
@@ -81,7 +81,7 @@ class GrantState:
 
 @dataclass(frozen=True)
 class PartState:
-    """A balloon or a component of one.
+    """A balloon, or a component of a balloon.
 
     Attributes:
         components: the number of its components, which follow it in `BalloonState.parts` with their own components.
@@ -103,14 +103,14 @@ class BalloonState:
 
 @dataclass
 class PlacementState:
-    """The complete state. Containers and balloons are in their order, the oldest first.
+    """The complete state. Containers and balloons are ordered by age, the oldest first.
 
     Attributes:
         policy: the name of the policy that wrote it.
         members: the balloon of each container.
         zones: the memory nodes of each container.
         interrupts: the original CPUs of each moved interrupt.
-        free: what is not pinned of each container: "cpus", "mems" or "cpus mems".
+        free: the resources of each container that are not pinned: "cpus", "mems" or "cpus mems".
     """
 
     policy: str
@@ -127,7 +127,7 @@ class PlacementState:
         refuse_version({"version": self.version})
 
     def restore(self, containers: Iterable[Container]) -> None:
-        """Set the values of those containers that the state has."""
+        """Set the values of the containers in this state; other containers stay unchanged."""
         for container in containers:
             state = self.containers.get(container.id)
             if state is not None:
@@ -167,7 +167,7 @@ class PlacementState:
 
 
 class PersistentPolicy(ABC):
-    """The base of policies, which saves their state."""
+    """The base class of policies. It saves their state."""
 
     name: str
     annotations: ClassVar[Mapping[str, str]]
@@ -194,11 +194,11 @@ class PersistentPolicy(ABC):
 
     @abstractmethod
     def _entries(self, names: Iterable[str]) -> Entries:
-        """The entries of these containers, None for released ones, and all balloons."""
+        """The entries of these containers and of all balloons. The entry of a released container is None."""
 
 
 def refuse_version(tree: object) -> None:
-    """Raise ValueError for another version, before its unknown keys cause a less helpful error."""
+    """Raise ValueError if the file has another version, before unknown keys cause a less helpful error."""
     version = tree.get("version", _VERSION) if isinstance(tree, dict) else _VERSION
     if version != _VERSION:
         raise ValueError(f"the file has version {version}; this program reads version {_VERSION}")

@@ -15,14 +15,14 @@ from nri.placement.machine import Machine
 from nri.placement.tuning import Settings, Tuning, affinities, settings
 from nri.text import count
 
-#: Files that a complaint names.
+#: Maximum number of files that a warning names.
 _MAX_NAMES = 3
 #: Calls of `apply` between two searches for interrupts of new devices.
 _SEARCH_TURNS = 30
 
 
 class Tuner:
-    """Write settings that have changed, and report those that the machine does not accept.
+    """Write settings that have changed, and report settings that the machine does not accept.
 
     Args:
         warn: called with each new problem.
@@ -43,7 +43,7 @@ class Tuner:
         self._turn = 0
 
     def apply(self, tuning: Tuning, options: Any, machine: Machine) -> None:
-        """Write what has changed since the last call."""
+        """Write the settings that have changed since the last call."""
         request = tuning, options, machine
         if not self._has_new_interrupts() and request == self._last_request:
             return

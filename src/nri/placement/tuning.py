@@ -1,7 +1,7 @@
 """Classes of CPUs with their frequencies and idle states, and interrupts that containers claim or avoid.
 
-The keys are those of nri-plugins. "turbo" is the highest frequency only for the class with the highest `turboPriority`
-in a package (or machine), and the base frequency for other classes.
+nri-plugins has the same keys. "turbo" is the highest frequency only for the class with the highest `turboPriority` in a
+package (or machine), and the base frequency for other classes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _UNITS: Final = {"ghz": 1_000_000, "mhz": 1000, "khz": 1, "": 1}
 _FREQUENCY: Final = re.compile(r"(\d{1,10}(?:\.\d{1,9})?) ?(ghz|mhz|khz|)", re.IGNORECASE)
 _SYMBOLS: Final = ("min", "base", "turbo")
 _MAX_KHZ: Final = 100_000_000
-#: Patterns of one annotation. Each is compared with each interrupt.
+#: Maximum number of patterns in an annotation. Each pattern is compared with each interrupt.
 _MAX_PATTERNS: Final = 100
 _FREQUENCIES: Final = ("minFreq", "maxFreq", "uncoreMinFreq", "uncoreMaxFreq", "pctMinFreq", "pctMaxFreq")
 _PCT: Final = ("pctPriority", "sstClosID", "pctMinFreq", "pctMaxFreq")
@@ -35,16 +35,16 @@ _PCT: Final = ("pctPriority", "sstClosID", "pctMinFreq", "pctMaxFreq")
 
 @dataclass(frozen=True)
 class CpuClass:
-    """A class of CPUs; values that are not set stay as they are.
+    """A class of CPUs. Values that are not set stay unchanged.
 
     Attributes:
         name: the name for other keys and annotations.
         minFreq, maxFreq: frequencies of its CPUs: 3.2GHz, a number of kHz, min, base or turbo.
-        uncoreMinFreq, uncoreMaxFreq: frequencies of what the CPUs of a die share, for example caches.
-        energyPerformancePreference: from 0, the fastest, to 255, which saves most.
+        uncoreMinFreq, uncoreMaxFreq: frequencies of the units that the CPUs of a die share, for example caches.
+        energyPerformancePreference: from 0, the fastest, to 255, which saves most energy.
         freqGovernor: the kernel's frequency governor, for example performance.
         disabledCstates: names of idle states that its CPUs do not use.
-        turboPriority: of the classes in a package only the one with the highest priority has turbo.
+        turboPriority: of the classes in a package only the class with the highest priority has turbo.
         pctPriority, sstClosID, pctMinFreq, pctMaxFreq, publishExtendedResource: accepted, but without effect.
     """
 
@@ -81,12 +81,12 @@ class CpuClass:
         if preference is not None and not 0 <= preference <= 255:
             key = "energyPerformancePreference"
             reason = f"{preference} is out of range"
-            raise WrongValue(key, reason, "write a number from 0, the fastest, to 255, which saves most")
+            raise WrongValue(key, reason, "write a number from 0, the fastest, to 255, which saves most energy")
         if self.freqGovernor and not re.fullmatch(r"[a-z0-9_-]{1,64}", self.freqGovernor):
             reason = f"{self.freqGovernor!r} is not a valid name of a governor"
-            raise WrongValue("freqGovernor", reason, "write for example performance")
+            raise WrongValue("freqGovernor", reason, "write the name of a governor, for example performance")
         if self.pctPriority and self.sstClosID is not None:
-            raise WrongValue("pctPriority", f"{self.pctPriority} and sstClosID exclude each other", "remove one")
+            raise WrongValue("pctPriority", f"{self.pctPriority} and sstClosID exclude each other", "remove one key")
 
     def without_effect(self) -> Iterator[tuple[str, str]]:
         """Keys that are set but have no effect, with the reason."""
@@ -99,10 +99,10 @@ class CpuClass:
 
 @dataclass(frozen=True)
 class _OlderCpuClass:
-    """A class of `control.cpu.classes`, the place in releases of nri-plugins before 2026; 0 means not set.
+    """A class of `control.cpu.classes`, the key in releases of nri-plugins before 2026. 0 means not set.
 
     Attributes:
-        minFreq, maxFreq, uncoreMinFreq, uncoreMaxFreq: in kHz.
+        minFreq, maxFreq, uncoreMinFreq, uncoreMaxFreq: frequencies in kHz.
         energyPerformancePreference, freqGovernor, disabledCstates: as in cpuClasses.
     """
 
@@ -118,17 +118,17 @@ class _OlderCpuClass:
         self.named("older")
 
     def named(self, name: str) -> CpuClass:
-        """Convert to a class of `cpuClasses`. Raises WrongValue."""
+        """Convert to a class of `cpuClasses`. Raises WrongValue if a value is invalid."""
         preference = {"energyPerformancePreference": self.energyPerformancePreference or None}
         return CpuClass(name, **{**vars(self), **preference})
 
 
 @dataclass(frozen=True)
 class _CpuControl:
-    """Classes of CPUs in their older place.
+    """Classes of CPUs under their older key.
 
     Attributes:
-        classes: classes by name; balloons reads those that cpuClasses does not have.
+        classes: classes by name; balloons reads the classes that are not in cpuClasses.
     """
 
     classes: dict[str, _OlderCpuClass] = field(default_factory=dict)
@@ -139,7 +139,7 @@ class Control:
     """Controllers of nri-plugins.
 
     Attributes:
-        cpu: classes of CPUs in their older place.
+        cpu: classes of CPUs under their older key.
         rdt, blockio: accepted, but without effect.
     """
 
@@ -153,7 +153,7 @@ class Control:
         return [older.named(name) for name, older in sorted(self.cpu.classes.items()) if name not in names]
 
     def overridden_classes(self, classes: Sequence[CpuClass]) -> list[str]:
-        """The names of the classes of `cpu` that differ from the class of this name among these."""
+        """The names of the classes of `cpu` that differ from the class with this name in `classes`."""
         by_name = {cpu_class.name: cpu_class for cpu_class in classes}
         return [name for name, older in sorted(self.cpu.classes.items()) if by_name.get(name) != older.named(name)]
 
@@ -219,7 +219,7 @@ def check_annotations(
 
     Args:
         has_exclusive: whether the container has exclusive CPUs.
-        unmovable: return why patterns of interrupts cannot be satisfied, or "": see the function of this name.
+        unmovable: a function that returns why patterns of interrupts cannot be satisfied, as `unmovable` does.
     """
     guaranteed, names = container.qos == "Guaranteed", [cpu_class.name for cpu_class in classes]
     if guaranteed and not any(container.requests):
@@ -256,19 +256,19 @@ def _interrupts(container: Container) -> _IrqAnnotation:
 
 
 def class_of(container: Container, classes: Sequence[CpuClass], default: str) -> str:
-    """The class of a container's exclusive CPUs: that of its annotation, else `default`."""
+    """The class of a container's exclusive CPUs: the class in its annotation, else `default`."""
     annotation = container.asks("cpu-class")
     names = [cpu_class.name for cpu_class in classes]
     return annotation[1] if annotation is not None and annotation[1] in names else default
 
 
 def irq_affinity_of(container: Container, cpus: int) -> IrqAffinity | None:
-    """The interrupts that a container claims or masks for its exclusive CPUs; None without an annotation."""
+    """The interrupts that a container claims or masks for its exclusive CPUs. Returns None without an annotation."""
     if not cpus or container.asks("irq-affinity") is None:
         return None
     try:
         annotation = _interrupts(container)
-    except NoPlace as error:  # it was running before the annotation was checked
+    except NoPlace as error:  # the container was running before the annotation was checked
         container.doubt("irq-affinity", error.reason)
         return None
     return IrqAffinity(
@@ -314,7 +314,10 @@ def settings(
 
 
 def _khz(value: str | int, limits: Limits, turbo: bool) -> int:
-    """A frequency in kHz; 0 if not set, UNKNOWN if the machine does not report it. ValueError for an invalid value."""
+    """A frequency in kHz. Returns 0 if it is not set, and UNKNOWN if the machine does not report it.
+
+    Raises ValueError if the value is invalid.
+    """
     text = str(value).strip()
     if text in ("", "0"):
         return 0
@@ -336,7 +339,7 @@ def affinities(
 ) -> dict[int, int]:
     """The new CPUs of each movable interrupt.
 
-    An interrupt keeps its original CPUs if masks leave it no CPU, because it must go to some CPU.
+    An interrupt keeps its original CPUs if masks exclude all CPUs, because it must go to some CPU.
 
     Args:
         interrupts: the description and the original CPUs of each interrupt.
@@ -363,11 +366,11 @@ def unmovable(
     some_will_do: bool,
     patterns: Sequence[str],
 ) -> str:
-    """Why patterns cannot be satisfied, because a pattern matches only interrupts that may not be moved; or "".
+    """Why a pattern cannot be satisfied: it matches only interrupts that must not be moved. Returns "" if all can be.
 
     Args:
-        some_will_do: whether one movable interrupt of a pattern is enough; otherwise, as in the original, each
-            interrupt whose description matches must be movable.
+        some_will_do: whether one movable interrupt of a pattern is enough. Otherwise, as in nri-plugins, each
+            interrupt with a matching description must be movable.
     """
     descriptions = {} if "*" in controllable else interrupts()
     for pattern in patterns:
@@ -378,7 +381,7 @@ def unmovable(
         ]
         fixed = [number for number in matching if not _has(controllable, number, descriptions[number])]
         if fixed and (len(fixed) == len(matching) or not some_will_do):
-            problem = f"{pattern!r} is interrupt {fixed[0]} ({descriptions[fixed[0]]}), which may not be moved"
+            problem = f"{pattern!r} is interrupt {fixed[0]} ({descriptions[fixed[0]]}), which must not be moved"
             return f"{problem}; controllableInterrupts: {', '.join(controllable) or 'none'}"
     return ""
 

@@ -1,8 +1,9 @@
 """Memory zones: sets of memory nodes that requests share; they are widened when requests exceed their capacity.
 
-A zone is a mask of nodes. It is overcommitted if the requests in it, or in a subset of it, exceed its capacity. Then
-requests are moved to wider zones, the least important first: wider by nodes of the kinds that the zone has, then also
-by DRAM, slow memory and fast memory. Each zone has some normal memory, which can hold unmovable pages.
+A zone is a mask of nodes. A zone is overcommitted if the requests in it, or in a subset of it, exceed its capacity.
+Then requests are moved to wider zones, the least important request first. A zone is widened by nodes of the kinds that
+it has, then also by DRAM, slow memory and fast memory. Each zone has some normal memory, which can hold unmovable
+pages.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Request(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """A trial of a request: its zone, and the zones of other users that would move. Void after any other change."""
+    """A trial of a request: the request's zone, and the zones of users that would move. Void after any other change."""
 
     request: Request
     zone: int
@@ -65,8 +66,8 @@ class MemoryZones:
         kinds: the mask of existing kinds of memory.
         zones: the zone of each user.
         version: a number that changes whenever memory is allocated or released.
-        forget_trials: whether the zones of an offer are deleted after the trial; the original keeps them until the
-            next commit.
+        forget_trials: whether the zones of an offer are deleted after the trial; nri-plugins keeps the zones until
+            the next commit.
         touched: the users whose zone may have changed. The writer of the state file clears it.
     """
 
@@ -127,7 +128,7 @@ class MemoryZones:
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def allocate(self, request: Request) -> Offer:
-        """Allocate memory for a request. Returns its zone and the moved users. Raises NoMemory."""
+        """Allocate memory for a request. Returns its zone and the moved users. Raises NoMemory if no zone fits."""
         try:
             request, zone = self._beginning(request)
             self._requests[request.user] = request
@@ -142,11 +143,11 @@ class MemoryZones:
             self._forget()
 
     def offer(self, request: Request) -> Offer:
-        """Try a request, and undo it. Raises NoMemory."""
+        """Try a request, and undo it. Raises NoMemory if no zone fits."""
         return self._tried(*self._beginning(request))
 
     def _beginning(self, request: Request) -> tuple[Request, int]:
-        """Complete a request, and return its zone if nobody has to move. Raises NoMemory."""
+        """Complete a request, and return its zone if nobody has to move. Raises NoMemory if no zone fits."""
         zone, kinds = self._starts(request.nodes, self._checked(request), request.strict)
         self._age += 1
         return request._replace(age=self._age, kinds=kinds), zone
@@ -192,7 +193,10 @@ class MemoryZones:
             raise NoMemory(f"not enough memory in nodes {masks.text(zone)}")
 
     def widen(self, user: str, nodes: int, kinds: int) -> tuple[int, dict[str, int]]:
-        """Add nodes and kinds to a user's zone. Returns the new zone, and the zones of moved users. Raises NoMemory."""
+        """Add nodes and kinds to a user's zone. Returns the new zone, and the zones of moved users.
+
+        Raises NoMemory if there are no further nodes, or if another user cannot be moved.
+        """
         request, zone = self._requests[user], self.zones[user]
         same = request.nodes == nodes and request.kinds == kinds
         has = zone & nodes == nodes and self.kinds_of(zone) & kinds == kinds
@@ -234,7 +238,7 @@ class MemoryZones:
         return dict(self.zones), dict(self._requests)
 
     def restore(self, saved: tuple[dict[str, int], dict[str, Request]]) -> None:
-        """Restore what `saved` returned."""
+        """Restore the zones and requests that `saved` returned."""
         zones, requests = saved
         changed = {user for user, _ in self.zones.items() ^ zones.items()}
         changed |= {user for user, request in requests.items() if self._requests.get(user) is not request}
@@ -250,7 +254,7 @@ class MemoryZones:
     # -- the first zone of a request ----------------------------------------------------------------------------------
 
     def _checked(self, request: Request) -> int:
-        """The kinds of a request. Raises NoMemory for an invalid request."""
+        """The kinds of a request. Raises NoMemory if the request is invalid."""
         if request.user in self._requests:
             raise NoMemory(f"{request.user} already has memory")
         if request.nodes & ~self.all:
@@ -262,7 +266,7 @@ class MemoryZones:
         return request.kinds & self.kinds or self.kinds_of(request.nodes)
 
     def _start(self, nodes: int, kinds: int, strict: bool) -> tuple[int, int]:
-        """The zone for these nodes and kinds, with some normal memory, and its kinds. Raises NoMemory."""
+        """The zone for these nodes and kinds, with some normal memory, and its kinds. Raises NoMemory if none fits."""
         zone = self._initial(nodes, kinds, strict)
         zone, added = self._normal(zone, kinds, strict)
         return zone, kinds | added
@@ -377,7 +381,7 @@ class MemoryZones:
     # -- bookkeeping --------------------------------------------------------------------------------------------------
 
     def _begin(self) -> dict[str, int]:
-        """Start recording the previous zones of moved users, 0 for none; returns the record."""
+        """Start recording the previous zones of moved users, 0 for a new user. Returns the record."""
         self._undo = {}
         return self._undo
 
@@ -425,7 +429,7 @@ _BITS: dict[str, int] = {str(kind): bit for kind, bit in KINDS.items()} | {"mixe
 
 
 def parse_kinds(names: Iterable[str]) -> int:
-    """The mask of kinds by their names in any case; `mixed` is all. Raises ValueError for an unknown name."""
+    """The mask of kinds by their names in any case; `mixed` is all. Raises ValueError if a name is unknown."""
     kinds = 0
     for name in names:
         bit = _BITS.get(name.lower())

@@ -1,7 +1,7 @@
 """Run one registered plugin by its name: `python -m nri.plugins NAME -idx 10`, as images and systemd units do.
 
-It imports only what the plugin needs, because a node keeps it in memory for months. `nri run` also takes files and
-modules.
+It imports only the modules that the plugin needs, because the program stays in a node's memory for months. `nri run`
+also runs files and modules.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ USAGE = "usage: python -m nri.plugins NAME [FLAGS], or with NRI_PLUGIN_NAME=NAME
 
 
 def main(arguments: list[str], environment: Mapping[str, str]) -> int:
-    """Run the plugin that the first argument or NRI_PLUGIN_NAME names; returns the exit code.
+    """Run the plugin that the first argument or NRI_PLUGIN_NAME names. Returns the exit code.
 
     Without a name, --help prints the usage and the names of all plugins. Wrong usage prints one line and returns 2.
     """
@@ -37,7 +37,7 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
 
 
 def bundled(name: str) -> str | None:
-    """The module of a plugin of this distribution, or None; the module is not imported."""
+    """The module of a plugin of this distribution, without importing it. Returns None for another name."""
     folder = name.replace("-", "_")
     if not folder.isidentifier():
         return None
@@ -56,7 +56,7 @@ def _foreign(name: str, flags: list[str]) -> int:
     registered = {entry.name: entry for entry in entry_points(group=__package__)}
     if not name and flags[:1] in (["--help"], ["-help"], ["-h"]):
         sys.stdout.write(f"{USAGE}\n\nPlugins: {', '.join(sorted(registered))}\n")
-        sys.stdout.write("What each one does: nri plugins list. Its flags: python -m nri.plugins NAME --help\n")
+        sys.stdout.write("Descriptions: nri plugins list. Flags of a plugin: python -m nri.plugins NAME --help\n")
         return 0
     if name not in registered:
         problem = f"no plugin {name[:64]!r}" if name else "the name of a plugin is required"

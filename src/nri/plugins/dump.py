@@ -1,6 +1,6 @@
-"""Write messages as lines of YAML, as the Go library's messages look: sorted keys, enums as numbers, no unset fields.
+"""Write messages as lines of YAML like the Go library: sorted keys, enums as numbers, no unset fields.
 
-PyYAML is not used here: it takes ten times as long, and importing it loads its parser too.
+PyYAML is not used: it takes ten times as long, and importing it loads its parser too.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 __all__ = ["tree_of", "yaml_lines"]
 
-#: YAML reads these texts as texts without quotes, except for `_WORDS`.
+#: YAML reads these texts as strings without quotes, except for `_WORDS`.
 _PLAIN = re.compile(r"[A-Za-z_/](?:[A-Za-z0-9_./@+=,()%^-]|:(?=[^ ])| (?=[^ #]))*").fullmatch
 _WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
 
 
 def tree_of(value: Any) -> Any:
-    """A message as dicts, lists and scalars by the protocol's field names; unset fields are left out."""
+    """A message as dicts, lists and scalars by the protocol's field names, without unset fields."""
     if isinstance(value, (str, int, float)):
         return value
     if isinstance(value, bytes):
@@ -35,7 +35,7 @@ def tree_of(value: Any) -> Any:
 
 
 def yaml_lines(tree: Any, indent: str = "") -> list[str]:
-    """Lines of YAML in block style; a scalar, an empty table or an empty list is one line."""
+    """Lines of YAML in block style. A scalar, an empty mapping or an empty list is one line."""
     if isinstance(tree, dict) and tree:
         return [line for key in sorted(tree) for line in _entry(key, tree[key], indent)]
     if isinstance(tree, list) and tree:
@@ -68,5 +68,5 @@ def _scalar(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text in double quotes, even if it has only letters and digits."""
+    """A string in double quotes, even if it has only letters and digits."""
     return f'"{text}"' if text.isalnum() else quote(text)

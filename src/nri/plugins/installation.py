@@ -17,18 +17,18 @@ from nri.errors import ConfigError, NriError
 from nri.files import open_regular, remove_tree, rename_into, write_whole
 from nri.unix import make_folder
 
-#: Marks launchers that `nri enable` wrote: `nri disable` removes no other file.
+#: Marks launchers that `nri enable` wrote: `nri disable` removes only files with this line.
 MARK = "# Written by `nri enable`."
 
 
 def command_of(file: Path) -> list[str]:
-    """Return the command that starts the plugin. NriError for a file that cannot be a plugin."""
+    """Return the command that starts the plugin. Raises NriError if the file cannot be a plugin."""
     with open(file, "rb", opener=open_regular) as opened:
         head = opened.read(1 << 20)
     if file.suffix == ".py" or re.match(rb"#!.*python", head):
         if not re.search(rb"\bmain\(|run_plugin\(", head):
             raise ConfigError(
-                str(file), "", "it never calls main(), so it would exit at once. Add at its end: MyPlugin.main()"
+                str(file), "", "the file never calls main(), so it would exit at once. Add at its end: MyPlugin.main()"
             )
         return [sys.executable, str(file)]
     if head.startswith(b"\0asm"):
@@ -44,24 +44,24 @@ def command_of(file: Path) -> list[str]:
 
 
 def command_of_module(module: str) -> tuple[list[str], Path]:
-    """Return the command that starts a module as a program, and the module's file. NriError if it cannot be started."""
+    """Return the command that starts a module, and the module's file. Raises NriError if it cannot be started."""
     spec = importlib.util.find_spec(module)
     if spec is None or not spec.origin:
         raise ConfigError(str(module), "", "module not found")
     file = Path(spec.origin).resolve()
     command_of(file)
-    return [sys.executable, "-P", "-m", module], file  # -P: a runtime starts it in /, which must not be searched
+    return [sys.executable, "-P", "-m", module], file  # -P: do not import from the working directory, which is /
 
 
 def launcher(command: list[str], file_name: str) -> str:
     """Return the text of a launcher, in which every path is absolute: runtimes start plugins without PATH."""
-    # A shell script, because a shebang takes neither blanks nor long paths.
+    # A shell script, because a shebang accepts neither blanks nor long paths.
     words = " ".join(map(shlex.quote, command))
     return f'#!/bin/sh\n{MARK} Remove it with: nri disable {file_name}\nexec {words} "$@"\n'
 
 
 def file_name_of(index: str, name: str) -> str:
-    """Return ``NN-name``. ConfigError for an invalid index or name."""
+    """Return ``NN-name``. Raises ConfigError if the index or the name is invalid."""
     try:
         check_index(index)
         check_name(name)
@@ -72,18 +72,18 @@ def file_name_of(index: str, name: str) -> str:
 
 def refuse_untrusted(path: Path) -> None:
     """Refuse a file that other users may change, or replace through a folder above it: a plugin runs as root."""
-    for place in (path, *path.parents):
-        status = place.stat()
-        kind = "file" if place == path else "folder"
-        sticky = kind == "folder" and status.st_mode & stat.S_ISVTX  # as /tmp: users cannot replace files of others
+    for entry in (path, *path.parents):
+        status = entry.stat()
+        kind = "file" if entry == path else "folder"
+        sticky = kind == "folder" and status.st_mode & stat.S_ISVTX  # as /tmp: users cannot replace other users' files
         if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
             reason = (
                 f"other users may write to this {kind} (mode {status.st_mode & 0o7777:04o}), and a plugin runs as root"
             )
-            raise NriError(f"{place}: {reason}. First: chmod go-w {place}")
+            raise NriError(f"{entry}: {reason}. First: chmod go-w {entry}")
         if os.geteuid() == 0 and status.st_uid != 0:
             reason = f"this {kind} belongs to user {status.st_uid}, and a plugin runs as root"
-            raise NriError(f"{place}: {reason}. Move the plugin to a folder that only root may write, such as /opt")
+            raise NriError(f"{entry}: {reason}. Move the plugin to a folder that only root may write, such as /opt")
 
 
 def refuse_clash(folder: Path, file_name: str) -> None:
@@ -97,7 +97,7 @@ def refuse_clash(folder: Path, file_name: str) -> None:
 
 
 def others_of_index(folder: Path, file_name: str) -> list[str]:
-    """List the other plugins of a folder with the same index."""
+    """List the other plugins in a folder with the index of `file_name`."""
     return [path.name for path in _files(folder) if path.name != file_name and path.name[:2] == file_name[:2]]
 
 
@@ -117,7 +117,7 @@ def put(folder: Path, file_name: str, content: bytes, mode: int) -> None:
         raise NriError(
             f"{folder}: other users may write to this folder, whose files run as root. First: chmod go-w {folder}"
         )
-    # Runtimes ignore folders in the plugin folder, but refuse to start if one executable there fails.
+    # Runtimes ignore folders in the plugin folder, but refuse to start if an executable in it fails.
     inner = Path(tempfile.mkdtemp(prefix=".nri-", dir=folder))
     try:
         write_whole(inner / file_name, content, mode)
@@ -127,7 +127,10 @@ def put(folder: Path, file_name: str, content: bytes, mode: int) -> None:
 
 
 def find(folder: Path, name: str) -> Path | None:
-    """Find the launcher of a name, or None. NriError for several, or for one that `nri enable` did not write."""
+    """Find the launcher of a name. Returns None if there is no launcher.
+
+    Raises NriError if there are several launchers, or if `nri enable` did not write the launcher.
+    """
     launchers = _with_name(name, _files(folder))
     if len(launchers) > 1:
         names = ", ".join(path.name for path in launchers)
@@ -140,9 +143,9 @@ def find(folder: Path, name: str) -> Path | None:
 
 
 def find_left_over(folder: Path, drop_ins: Path, name: str) -> Path | None:
-    """Find the drop-in configuration ``NN-name.conf`` of a plugin that was removed from the folder, or None.
+    """Find the drop-in configuration ``NN-name.conf`` of a plugin that was removed from the folder.
 
-    NriError if there are several.
+    Returns None if there is no file. Raises NriError if there are several files.
     """
     installed = {path.name for path in _files(folder)}
     files = [path.with_suffix("") for path in _files(drop_ins) if path.suffix == ".conf" and path.stem not in installed]
@@ -159,7 +162,7 @@ def not_there(folder: Path, name: str) -> NriError:
     matches = difflib.get_close_matches(name, [*names, *(file_name[3:] for file_name in names)], 1, 0.6)
     missing = "The folder is empty" if folder.is_dir() else "The folder does not exist"
     suggestion = f"Did you mean {matches[0]}? " if matches else ""
-    step = f"{suggestion}Plugins there: {', '.join(names)}" if names else missing
+    step = f"{suggestion}Plugins in the folder: {', '.join(names)}" if names else missing
     return NriError(f"{folder}: plugin {name} not found. {step}")
 
 
@@ -169,7 +172,10 @@ def launched(folder: Path) -> list[str]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """List the files of a folder whose names begin with an index; none without a folder. Raises OSError."""
+    """List the files in a folder whose names begin with an index. Returns an empty list without a folder.
+
+    Raises OSError if the folder cannot be read.
+    """
     try:
         names = sorted(os.listdir(folder))
     except FileNotFoundError:

@@ -1,6 +1,6 @@
 """Load plugin classes by registered name, file or module, as `nri run` and `nri try` name them.
 
-A mistake of the plugin's author becomes one line with the place in the author's file.
+A mistake of the plugin's author becomes one line with the author's file and line number.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 def load(target: str) -> type[Plugin]:
-    """Load the plugin class that `NAME`, `FILE`, `FILE:CLASS` or `MODULE:CLASS` names. Raises ConfigError."""
+    """Load the plugin class that `NAME`, `FILE`, `FILE:CLASS` or `MODULE:CLASS` names.
+
+    Raises ConfigError if the class does not exist or cannot be imported.
+    """
     place, _, class_name = target.partition(":")
     index, equals, plugin = target.partition("=")
     if equals and index.isdecimal() and not is_file(place):
@@ -53,7 +56,7 @@ def pick(module: ModuleType, class_name: str, place: str) -> type[Plugin]:
     if len(final_kinds) != 1:
         names = ", ".join(kind.__name__ for kind in final_kinds)
         reason = (
-            f"several plugin classes: {names}. Name one: {place}:{final_kinds[0].__name__}"
+            f"several plugin classes: {names}. Choose a class: {place}:{final_kinds[0].__name__}"
             if final_kinds
             else "no class that inherits from nri.Plugin"
         )
@@ -95,7 +98,7 @@ def _import(name: str, *, bare: bool) -> ModuleType:
 
 
 def _missing_module(name: str, *, bare: bool) -> ConfigError:
-    """Return the error for a missing module; `bare`: the target could also have been a registered plugin."""
+    """Return the error for a missing module. With `bare` the target could also have been a registered plugin."""
     if not bare:
         return ConfigError(name, "", "neither a file nor a module of this name exists")
     matches = difflib.get_close_matches(name.replace("_", "-"), registry.names(), 1, 0.6)

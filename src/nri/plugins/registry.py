@@ -1,6 +1,6 @@
 """Plugins that are registered by name: entry points of the group `nri.plugins` of all installed distributions.
 
-Listing names imports no plugin, so a broken one does not hide the others.
+Listing names does not import plugins, so a broken plugin does not hide other plugins.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ def names() -> list[str]:
 
 
 def find(name: str) -> EntryPoint | None:
-    """Find a plugin by its name, with or without an index before it, or None.
+    """Find a plugin by its name, with or without an index before the name. Returns None if it is not registered.
 
-    ConfigError if two distributions have registered the name.
+    Raises ConfigError if two distributions have registered the name.
     """
     entries = [entry for entry in registered() if entry.name in (name, re.sub(r"^\d\d-", "", name))]
     if len(entries) > 1:
         places = ", ".join(entry.value for entry in entries)
-        raise ConfigError(name, "", f"several plugins are registered under this name. Name one: {places}")
+        raise ConfigError(name, "", f"several plugins are registered under this name. Choose a plugin: {places}")
     return entries[0] if entries else None
 
 
 def load(entry: EntryPoint) -> type[Plugin]:
-    """Import the class of a registered plugin. NriError if that fails."""
+    """Import the class of a registered plugin. Raises NriError if that fails."""
     try:
         loaded = entry.load()
     except Exception as error:
@@ -73,7 +73,7 @@ def load(entry: EntryPoint) -> type[Plugin]:
 
 
 def not_registered(name: str, *, or_file: bool = False) -> ConfigError:
-    """Return the error for an unknown name, with the most similar one; `or_file`: no such file exists either."""
+    """Return the error for an unknown name, with the most similar name. With `or_file`, no such file exists either."""
     matches = difflib.get_close_matches(name.replace("_", "-"), names(), 1, 0.6)
     step = f"; did you mean {matches[0]}?" if matches else f". Plugins: {', '.join(names())}"
     what = "no file or plugin of this name exists" if or_file else "no plugin of this name exists"
@@ -81,7 +81,7 @@ def not_registered(name: str, *, or_file: bool = False) -> ConfigError:
 
 
 def describe(entry: EntryPoint) -> dict[str, Any]:
-    """Describe a plugin by its class. NriError if it cannot be loaded."""
+    """Describe a plugin by its class. Raises NriError if it cannot be loaded."""
     plugin = load(entry)
     text = inspect.cleandoc(plugin.__doc__ or "")
     spec = find_spec(entry.module)
@@ -102,7 +102,7 @@ def describe(entry: EntryPoint) -> dict[str, Any]:
 
 
 def _keys(config: type, flags: Mapping[str, tuple[str, str, str]]) -> list[Key]:
-    """List the keys of a configuration; a key without a description gets that of its flag."""
+    """List the keys of a configuration. A key without a description gets the description of its flag."""
     meaning_by_key = {key: meaning for key, _, meaning in flags.values()}
     rows = [key._replace(meaning=key.meaning or meaning_by_key.get(key.key, "")) for key in keys(config)]
     return [key._replace(meaning=re.sub(r" \(default.*\)$", "", key.meaning)) if key.default else key for key in rows]

@@ -23,11 +23,13 @@ from nri.text import escape
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Check files this often, and give a plugin this long to stop.
+#: Check files this often.
 POLL_INTERVAL_S = 0.3
+#: A plugin must stop within this time.
 STOP_TIMEOUT_S = 5.0
-#: A changed file must be imported within this time, by this program.
+#: A changed file must be imported within this time.
 LOAD_TIMEOUT_S = 20.0
+#: The program that imports a changed file.
 _LOAD_PROGRAM = """\
 import sys
 from nri.errors import NriError
@@ -37,7 +39,7 @@ try:
 except NriError as error:
     sys.exit(" ".join(str(error).splitlines()))
 """
-#: Watch at most this many files, those closest to the plugin first.
+#: Watch at most this many files, the files closest to the plugin first.
 MAX_FILES = 500
 
 
@@ -47,15 +49,15 @@ def main_file(target: str) -> Path:
     if not is_path(place):
         entry = None if class_name else registry.find(place)
         place = _module_file(entry.module if entry else place) or place
-    return Path(os.path.abspath(place))  # links stay: what they lead to may be swapped
+    return Path(os.path.abspath(place))  # links are not resolved: their target may change
 
 
 def _module_file(name: str) -> str | None:
-    """Find the file of a module in the current folder or the installed packages, or None."""
+    """Find the file of a module in the current folder or the installed packages. Returns None if there is no file."""
     sys.path.insert(0, os.getcwd())
     try:
         spec = importlib.util.find_spec(name)
-    except Exception:  # noqa: BLE001 - its package is the author's code; the child shows what is wrong with it
+    except Exception:  # noqa: BLE001 - the package is the author's code; the child process reports the error
         return None
     finally:
         sys.path.pop(0)
@@ -74,9 +76,9 @@ def child_command() -> list[str]:
 
 
 def mistake_of(target: str, stop: Stop) -> str:
-    """Import a plugin's class in a separate process; returns its mistake in one line, or "".
+    """Import a plugin's class in a separate process, and return its mistake in one line.
 
-    Also returns "" if `stop` comes first.
+    Returns "" if the class has no mistake, or if `stop` is set first.
     """
     command = [sys.executable, "-c", _LOAD_PROGRAM, target]
     deadline = monotonic() + LOAD_TIMEOUT_S
@@ -95,14 +97,14 @@ def mistake_of(target: str, stop: Stop) -> str:
 
 
 def supervise(target: str, *, quiet: bool = False) -> int:
-    """Run a plugin and restart it after changes until stopped; returns the exit code. `quiet`: print no messages."""
+    """Run a plugin and restart it after changes until stopped. Returns the exit code. `quiet` omits messages."""
     log = _log if not quiet else lambda _: None
     stop = Stop()
     stop.listen()
     main = main_file(target)
     watch = Watch(*files_of(main))
     while True:
-        # In a separate process group: the terminal's Ctrl-C reaches this process, which passes it on once.
+        # A separate process group, so that Ctrl-C reaches only this process, which passes the signal on once.
         child = subprocess.Popen(child_command(), env={**os.environ, ENV_CHECK_MESSAGES: "1"}, process_group=0)  # noqa: S603
         mistake = "?"
         while mistake and not stop:
@@ -141,7 +143,7 @@ def _log(line: str) -> None:
 
 
 def _end(child: subprocess.Popen[bytes]) -> int:
-    """Stop the child, by SIGKILL if it does not end in time; returns its exit code."""
+    """Stop the child, by SIGKILL if it does not end in time. Returns its exit code."""
     if child.poll() is None:
         child.terminate()
         try:

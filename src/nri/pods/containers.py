@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nri.api import messages as m
 from nri.cri.convert import to_cri
 from nri.cri.pb import api_pb2 as pb
+from nri.host.cgroups import Driver
 from nri.kube import kubelet
 from nri.kube.document import is_number
+from nri.kube.environment import POD_ADDRESSES, EnvironmentReader, expanded, references
+from nri.kube.pod_manifests import localhost_seccomp
 from nri.pods.folder import SUB_PATHS, VOLUMES
 from nri.pods.sub_paths import SubPath
 from nri.pods.volumes import EMPTY_DIR, HOST_PATH, HOST_TYPES, Volume
@@ -18,7 +21,7 @@ from nri.pods.volumes import EMPTY_DIR, HOST_PATH, HOST_TYPES, Volume
 if TYPE_CHECKING:
     from nri.kube.document import Document
 
-__all__ = ["GRACE", "PULLS", "ContainerRequest", "ContainerRequests", "security_profile", "selinux"]
+__all__ = ["GRACE", "PULLS", "ContainerRequest", "ContainerRequests", "Node", "security_profile", "selinux"]
 
 #: The kubelet's annotation for the termination grace period of a container in seconds.
 GRACE = "io.kubernetes.pod.terminationGracePeriod"
@@ -32,12 +35,28 @@ _MASKED = ("/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/pr
            "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
            "/sys/devices/virtual/powercap")  # fmt: skip
 _READONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
-#: The kernel's limit for one argument or environment variable (MAX_ARG_STRLEN).
-_MAX_STRING_BYTES = (128 << 10) - 1
 #: The kernel's limit for a path (PATH_MAX), without the terminating null byte.
 _MAX_PATH_BYTES = 4095
-_REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
-_FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
+
+
+class Node(NamedTuple):
+    """Properties of the machine that a pod's requests depend on.
+
+    Attributes:
+        name: the node's name, which environment variables may contain.
+        folder: the folder of all pods; each has a folder by its uid below it.
+        cgroup_root: the cgroup above that of all pods; "" for the root cgroup.
+        driver: the cgroup driver.
+        memory_bytes: the node's memory, which OOM scores depend on; 0 if unknown.
+        seccomp_root: the folder of the seccomp profiles that manifests name.
+    """
+
+    name: str
+    folder: str
+    cgroup_root: str = ""
+    driver: Driver = Driver.CGROUPFS
+    memory_bytes: int = 0
+    seccomp_root: str = kubelet.SECCOMP_ROOT
 
 
 @dataclass(slots=True)
@@ -75,8 +94,7 @@ class ContainerRequests:
         document: the manifest.
         spec: the pod's spec.
         pod: the configuration of its sandbox, to which host ports are added.
-        node: the node's name.
-        folder: the folder of all pods.
+        node: the node.
 
     Attributes:
         volumes: the volumes that containers mount, by name.
@@ -87,11 +105,17 @@ class ContainerRequests:
         document: Document,
         spec: dict[str, Any],
         pod: pb.PodSandboxConfig,
-        node: str,
-        folder: str,
+        node: Node,
     ) -> None:
         self._document, self._spec, self._pod, self._node = document, spec, pod, node
-        self._folder = f"{folder}/{pod.metadata.uid}"
+        identity = {f"metadata.{key}": getattr(pod.metadata, key) for key in _IDENTITY}
+        self._environment = EnvironmentReader(
+            document,
+            spec,
+            {**identity, "spec.nodeName": node.name},
+            {"labels": pod.labels, "annotations": pod.annotations},
+        )
+        self._folder = f"{node.folder}/{pod.metadata.uid}"
         self._context = document.table(spec, "securityContext", "spec.")
         self._tables = {document.text(volume, "name"): volume for volume in document.tables(spec, "volumes", "spec.")}
         self._names: set[str] = set()
@@ -150,61 +174,17 @@ class ContainerRequests:
         if document.items(tree, "envFrom"):
             reason = "ConfigMaps and Secrets require a cluster: write the variables into env"
             raise document.error(reason, "spec.containers.envFrom", tree, "envFrom")
-        values: dict[str, str] = {}
-        for variable in document.tables(tree, "env"):
-            name = document.text(variable, "name", "env.")
-            if not name or "=" in name:
-                raise document.error("a variable requires a name without =", "env.name", variable, "name")
-            if variable.get("valueFrom") is not None:
-                value = self._field_value(document.table(variable, "valueFrom", "env."), name, request)
-                if value is None:
-                    continue
-                values[name] = value
-            else:
-                values[name] = self._expanded(
-                    document.text(variable, "value", "env."), values, "env.value", variable, "value"
-                )
+        environment = self._environment.read(tree)
+        for name, missing in environment.missing.items():
+            if missing.source in POD_ADDRESSES:
+                request.addressed.add(name)
+            elif not missing.optional:
+                reason = f"the value of {name} requires a cluster: write it as value"
+                raise document.error(reason, f"env.valueFrom.{missing.source}", missing.table)
+        values = environment.values
         request.config.envs.extend(pb.KeyValue(key=name, value=value.encode()) for name, value in values.items())
         for key, target in (("command", request.config.command), ("args", request.config.args)):
-            target.extend(self._expanded(word, values, key, tree, key) for word in document.texts(tree, key))
-
-    def _expanded(self, text: str, values: dict[str, str], where: str, tree: Any, key: str) -> str:
-        """Replace $(NAME) by the variable's value, and $$ by a dollar; unknown variables stay."""
-        remaining = _MAX_STRING_BYTES
-
-        def value(match: re.Match[str]) -> str:
-            nonlocal remaining
-            expansion = "$" if match[1] is None else values.get(match[1], match[0])
-            remaining -= len(expansion)
-            if remaining < 0:  # variables that contain each other double in length
-                reason = f"expands to more than {_MAX_STRING_BYTES} characters, the kernel's limit"
-                raise self._document.error(reason, where, tree, key)
-            return expansion
-
-        return _REFERENCE.sub(value, text)
-
-    def _field_value(self, table: dict[str, Any], name: str, request: ContainerRequest) -> str | None:
-        """The value of a variable with `valueFrom`; None for an optional one that requires a cluster."""
-        document = self._document
-        for kind in ("configMapKeyRef", "secretKeyRef", "resourceFieldRef", "fileKeyRef"):
-            if table.get(kind) is not None:
-                if kind != "resourceFieldRef" and document.flag(document.table(table, kind), "optional"):
-                    table[kind].items()
-                    return None
-                reason = f"the value of {name} requires a cluster: write it as value"
-                raise document.error(reason, f"env.valueFrom.{kind}", table, kind)
-        path = document.text(document.table(table, "fieldRef"), "fieldPath", "env.valueFrom.fieldRef.")
-        document.text(document.table(table, "fieldRef"), "apiVersion")
-        if path in ("status.podIP", "status.podIPs"):
-            request.addressed.add(name)
-            return ""
-        if match := _FIELD.fullmatch(path):
-            return str(getattr(self._pod, match[1]).get(match[2], ""))
-        plain = {f"metadata.{key}": getattr(self._pod.metadata, key) for key in _IDENTITY}
-        plain |= {"spec.nodeName": self._node, "spec.serviceAccountName": "default"}
-        if path not in plain:
-            raise document.error(f'unknown field "{path}"', "env.valueFrom.fieldRef.fieldPath", table)
-        return str(plain[path])
+            target.extend(expanded(document, word, values, key, tree, key) for word in document.texts(tree, key))
 
     def _resources(self, config: pb.ContainerConfig, share: kubelet.Share) -> None:
         """Set the resources that the kubelet computes from requests and limits."""
@@ -267,14 +247,14 @@ class ContainerRequests:
             key = "subPathExpr"
             expression = document.text(mount, key, "volumeMounts.")
             values = {env.key: env.value.decode() for env in request.config.envs}
-            for variable in _REFERENCE.findall(expression):
+            for variable in references(expression):
                 if variable in request.addressed:
                     reason = f"{variable} is the address of the pod, which is not known yet"
                     raise document.error(reason, f"volumeMounts.{key}", mount, key)
-                if variable and not values.get(variable):
+                if not values.get(variable):
                     reason = f"the variable {variable} does not exist or has no value"
                     raise document.error(reason, f"volumeMounts.{key}", mount, key)
-            path = self._expanded(expression, values, f"volumeMounts.{key}", mount, key)
+            path = expanded(document, expression, values, f"volumeMounts.{key}", mount, key)
         if path.startswith("/") or ".." in path.split("/"):
             raise document.error("leads out of the volume", f"volumeMounts.{key}", mount, key)
         if "\0" in path or len(path.encode(errors="surrogateescape")) > _MAX_PATH_BYTES:
@@ -361,8 +341,8 @@ class ContainerRequests:
             context.masked_paths.extend(_MASKED)
             context.readonly_paths.extend(_READONLY)
         selinux(document, context_with("seLinuxOptions"), where, context)
-        security_profile(document, context_with("seccompProfile"), where, context, only="seccompProfile")
-        security_profile(document, context_with("appArmorProfile"), where, context, only="appArmorProfile")
+        for key in ("seccompProfile", "appArmorProfile"):
+            security_profile(document, context_with(key), where, context, self._node.seccomp_root, only=key)
 
     def _groups(self, context: pb.LinuxContainerSecurityContext) -> None:
         """Set the pod's supplemental groups, with the group of its volumes."""
@@ -391,8 +371,19 @@ def selinux(document: Document, table: dict[str, Any], where: str, context: _Con
         setattr(context.selinux_options, key, value)
 
 
-def security_profile(document: Document, table: dict[str, Any], where: str, context: _Context, only: str = "") -> None:
-    """Set the seccomp and AppArmor profiles of a security context; `only` one of them if given."""
+def security_profile(
+    document: Document, table: dict[str, Any], where: str, context: _Context, root: str, only: str = ""
+) -> None:
+    """Set the seccomp and AppArmor profiles of a security context.
+
+    Args:
+        document: the manifest.
+        table: the security context in the manifest.
+        where: its place, for errors.
+        context: the security context in the request.
+        root: the node's folder of seccomp profiles.
+        only: set only `seccompProfile` or only `appArmorProfile`.
+    """
     for key, target in (("seccompProfile", context.seccomp), ("appArmorProfile", context.apparmor)):
         if only not in ("", key) or table.get(key) is None:
             continue
@@ -401,4 +392,7 @@ def security_profile(document: Document, table: dict[str, Any], where: str, cont
         if kind not in _PROFILES:
             raise document.error(f'expected one of {", ".join(_PROFILES)}, not "{kind}"', f"{where}{key}.type", profile)
         target.profile_type = _PROFILES[kind]  # type: ignore[assignment]
-        target.localhost_ref = document.text(profile, "localhostProfile", f"{where}{key}.")
+        if key == "seccompProfile":
+            target.localhost_ref = localhost_seccomp(document, profile, where, root)
+        else:
+            target.localhost_ref = document.text(profile, "localhostProfile", f"{where}{key}.")

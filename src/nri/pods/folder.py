@@ -20,7 +20,7 @@ from nri.config.syntax import parse_json
 from nri.engine.support.kernel import detach_below
 from nri.errors import NriError
 from nri.files import TEMPORARY, Lock, read_regular, remove_tree, write_whole
-from nri.host.cgroups import detect
+from nri.host.cgroups import SystemdUnits, detect, expand_slice
 from nri.host.root import MACHINE
 
 __all__ = ["LOGS", "SUB_PATHS", "VOLUMES", "PodRecord", "create", "remove", "set_pod_id"]
@@ -30,6 +30,7 @@ _RECORD, _LOCK = "pod.json", "lock"
 _MAX_RECORD_BYTES = 64 << 10
 #: Wait this long for another command that removes a folder, and try the lock this often.
 REMOVAL_TIMEOUT_S, _LOCK_INTERVAL_S = 30.0, 0.1
+_SLICE = ".slice"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -109,10 +110,8 @@ def _remove_unlocked(folder: Path, record: PodRecord) -> bool:
     with lock:
         if _read_record(folder) != record:
             return False
-        if record.cgroup.endswith(f"/pod{folder.name}"):
-            for path in _cgroup_paths(record.cgroup):
-                with suppress(OSError):
-                    remove_tree(path, files=False)
+        if record.cgroup.endswith((f"/pod{folder.name}", f"-pod{folder.name.replace('-', '_')}.slice")):
+            _remove_cgroup(record.cgroup)
         _remove_locked(folder)
     return True
 
@@ -191,11 +190,24 @@ def _create_parent(folder: Path) -> None:
             raise NriError(f"{path}: other users may write to {what}; chmod go-w {path}")
 
 
+def _remove_cgroup(cgroup: str) -> None:
+    paths = [path for path in _cgroup_paths(cgroup) if os.path.lexists(path)]
+    if paths and cgroup.endswith(_SLICE):
+        SystemdUnits(MACHINE).stop(cgroup)
+        return
+    for path in paths:
+        with suppress(OSError):
+            remove_tree(path, files=False)
+
+
 def _cgroup_paths(cgroup: str) -> list[str]:
-    """The paths of a cgroup in all hierarchies; none for a slice of systemd."""
-    if not cgroup.startswith("/") or ".." in cgroup.split("/"):
+    """The paths of a cgroup, or of a slice of systemd, in all hierarchies."""
+    if ".." in cgroup.split("/") or not (cgroup.startswith("/") or cgroup.endswith(_SLICE)):
         return []
-    return [f"{row.path}{cgroup}" for row in detect(MACHINE).rows]
+    try:
+        return [f"{row.path}/{expand_slice(cgroup)}" for row in detect(MACHINE).rows]
+    except ValueError:  # it is not the name of a slice
+        return []
 
 
 def _read_record(folder: Path) -> PodRecord | None:

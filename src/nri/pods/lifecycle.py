@@ -13,10 +13,12 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nri.config.syntax import parse_json
 from nri.cri.logs import read_log
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError, RpcError, describe
 from nri.host.cgroups import Driver
+from nri.kube.kubelet import SECCOMP_ROOT
 from nri.pods import folder
 from nri.pods.containers import GRACE
 from nri.pods.sub_paths import bind
@@ -58,6 +60,20 @@ def driver_of(cri: CriClient) -> Driver:
             raise
         return Driver.CGROUPFS
     return Driver.SYSTEMD if driver == pb.SYSTEMD else Driver.CGROUPFS
+
+
+def seccomp_root(cri: CriClient) -> str:
+    """The folder of seccomp profiles that manifests name: the runtime's if it reports one, else the kubelet's."""
+    try:
+        info = cri.call("Status", pb.StatusRequest(verbose=True)).info
+        root = parse_json(info["config"])["containers"]["seccomp_root"]
+    except RpcError as error:
+        if error.code != Code.UNIMPLEMENTED:
+            raise
+        return SECCOMP_ROOT
+    except (ValueError, KeyError, TypeError):
+        return SECCOMP_ROOT
+    return root if isinstance(root, str) and root.startswith("/") else SECCOMP_ROOT
 
 
 def run(

@@ -7,45 +7,27 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from nri.config import Source, parse_text
 from nri.cri.pb import api_pb2 as pb
-from nri.errors import ConfigError
 from nri.host.cgroups import Driver, KubeQos, pod_path
 from nri.kube import kubelet
-from nri.kube.document import Document, parts
-from nri.kube.manifest import find_pod, pod_resources
-from nri.pods.containers import ContainerRequest, ContainerRequests, security_profile, selinux
+from nri.kube.manifest import pod_resources
+from nri.kube.pod_manifests import pod_name, read_pod_manifests
+from nri.pods.containers import ContainerRequest, ContainerRequests, Node, security_profile, selinux
 from nri.pods.folder import LOGS
 from nri.pods.unread_keys import Unread, unread, watch
 from nri.pods.volumes import Volume
 
+if TYPE_CHECKING:
+    from nri.config.source import Source
+    from nri.kube.document import Document
+    from nri.kube.pod_manifests import PodManifest
+
 __all__ = ["Node", "PodRequest", "read_pods"]
 
-#: Limits for the pods of one file, and for the containers of one pod.
-_MAX_PODS, _MAX_CONTAINERS = 500, 250
 _MAX_SECONDS = 2**31 - 1
-
-
-class Node(NamedTuple):
-    """Properties of the machine that a pod's requests depend on.
-
-    Attributes:
-        name: the node's name, which environment variables may contain.
-        folder: the folder of all pods; each has a folder by its uid below it.
-        cgroup_root: the cgroup above that of all pods; "" for the root cgroup.
-        driver: the cgroup driver.
-        memory_bytes: the node's memory, which OOM scores depend on; 0 if unknown.
-    """
-
-    name: str
-    folder: str
-    cgroup_root: str = ""
-    driver: Driver = Driver.CGROUPFS
-    memory_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -101,6 +83,8 @@ _REASONS = {
     "resizePolicy": "containers are not resized",
     "medium": "the volume is a folder on disk",
     "sizeLimit": "the size of the volume is not limited here",
+    "fsGroupChangePolicy": "volumes are new, so every file gets the group",
+    "serviceName": "only a cluster has Services",
 }  # fmt: skip
 _VOLUME = re.compile(r"(?:.*\.)?volumes\[\d+\]\.\w+")
 #: Fields that a cluster writes into objects, which need no note.
@@ -116,70 +100,43 @@ def read_pods(source: Source, node: Node) -> list[PodRequest]:
 
     Raises ConfigError with file, line and key; also for a manifest without pods.
     """
-    pods = list[PodRequest]()
-    notes = list[str]()
+    requests = list[PodRequest]()
     names = set[str]()
-    for document, tree in _objects(source):
-        pod = find_pod(document, tree)
-        if pod is None:
-            notes.append(
-                f"{document.place(tree)}: kind {tree.get('kind', 'is missing')}: left out, because it contains no pod"
-            )
-            continue
-        request = _pod(document, pod, node)
+    manifests, left_out = read_pod_manifests(source, watch)  # trees that record which keys are read
+    for manifest, tree in manifests:
+        request = _pod(manifest, node)
         if request.name in names:
-            raise document.error(f"duplicate pod name {request.name}", "metadata.name", tree)
+            raise manifest.document.error(f"duplicate pod name {request.name}", "metadata.name", tree)
         names.add(request.name)
-        missing = [*unread(tree, _IGNORED_KEYS)]  # before places are looked up, which reads all
-        request.notes = [_note(document, key) for key in missing]
-        pods.append(request)
-        if len(pods) > _MAX_PODS:
-            raise ConfigError(source.name, "", f"contains more than {_MAX_PODS} pods")
-    if not pods:
-        raise ConfigError(source.name, "", "contains neither a Pod nor an object with a pod template", "kind: Pod")
-    pods[0].notes[:0] = notes
-    return pods
+        unused = [key for key in unread(tree, _IGNORED_KEYS) if key.path not in manifest.unknown_keys]
+        is_pod = tree.get("kind") == "Pod"
+        request.notes = [*manifest.unknown, *(_note(manifest.document, key, is_pod=is_pod) for key in unused)]
+        requests.append(request)
+    requests[0].notes[:0] = left_out
+    return requests
 
 
-def _objects(source: Source) -> Iterator[tuple[Document, Any]]:
-    """Yield every object of a file, those of a List one by one, as trees that record which keys are read."""
-    for part in parts(source):
-        root = watch(parse_text(part))
-        document = Document(part, root)
-        waiting = [] if root is None else [root]
-        while waiting:
-            tree = waiting.pop()
-            if not isinstance(tree, dict):
-                raise document.error("expected an object with a kind", "")
-            if tree.get("kind") == "List":
-                waiting += reversed(document.items(tree, "items"))
-            else:
-                yield document, tree
-
-
-def _note(document: Document, key: Unread) -> str:
+def _note(document: Document, key: Unread, *, is_pod: bool) -> str:
     """Describe a key without effect: its place, and the reason."""
     reason = "no container mounts it" if _VOLUME.fullmatch(key.path) else _REASONS.get(key.key, "")
-    if not reason and key.nearest:
-        reason = f"did you mean {key.nearest}?"
-    return f"{document.place(key.table, key.key)}: {key.path} is left out: {reason or 'unknown key'}"
+    if not reason:
+        outside = not is_pod and ".template." not in key.path
+        reason = "only a cluster's controllers use it" if outside else "nothing here uses it"
+    return f"{document.place(key.table, key.key)}: {key.path} is left out: {reason}"
 
 
-def _pod(document: Document, tree: dict[str, Any], node: Node) -> PodRequest:
+def _pod(manifest: PodManifest, node: Node) -> PodRequest:
     """Create the requests for one pod."""
+    document, tree = manifest.document, manifest.pod
     metadata, spec = document.table(tree, "metadata"), document.table(tree, "spec")
     first = document.tables(spec, "initContainers", "spec.")
     containers = [*first, *document.tables(spec, "containers", "spec.")]
-    if len(containers) == len(first):
-        raise document.error("a pod requires at least one container", "spec.containers", spec or None)
-    if len(containers) > _MAX_CONTAINERS:
-        raise document.error(f"more than {_MAX_CONTAINERS} containers", "spec.containers", spec)
     resources = pod_resources(document, spec)
     qos = kubelet.qos_class(resources)
     request = PodRequest(
         _sandbox(document, metadata, spec, node, qos), document.text(spec, "runtimeClassName", "spec.")
     )
-    reader = ContainerRequests(document, spec, request.config, node.name, node.folder)
+    reader = ContainerRequests(document, spec, request.config, node)
     for place, (container, share) in enumerate(
         zip(containers, kubelet.shares(resources, node.memory_bytes), strict=True)
     ):
@@ -192,7 +149,7 @@ def _sandbox(
     document: Document, metadata: dict[str, Any], spec: dict[str, Any], node: Node, qos: str
 ) -> pb.PodSandboxConfig:
     """Create the configuration of a pod's sandbox."""
-    name = document.text(metadata, "name", "metadata.")
+    name = pod_name(document, metadata)
     if not name:
         raise document.error("a pod requires a name", "metadata.name", metadata or None)
     identity = pb.PodSandboxMetadata(
@@ -221,7 +178,7 @@ def _sandbox(
     for key in ("name", "namespace", "uid"):
         config.labels[f"io.kubernetes.pod.{key}"] = getattr(identity, key)
     _network(document, spec, config)
-    _security(document, spec, config.linux)
+    _security(document, spec, config.linux, node.seccomp_root)
     return config
 
 
@@ -250,7 +207,7 @@ def _network(document: Document, spec: dict[str, Any], config: pb.PodSandboxConf
             dns.options.append(f"{name}:{value}" if value else name)
 
 
-def _security(document: Document, spec: dict[str, Any], linux: pb.LinuxPodSandboxConfig) -> None:
+def _security(document: Document, spec: dict[str, Any], linux: pb.LinuxPodSandboxConfig, root: str) -> None:
     """Set the security context of the sandbox."""
     table, where = document.table(spec, "securityContext", "spec."), "spec.securityContext."
     context = linux.security_context
@@ -261,5 +218,5 @@ def _security(document: Document, spec: dict[str, Any], linux: pb.LinuxPodSandbo
         name, value = (document.text(sysctl, key, f"{where}sysctls.") for key in ("name", "value"))
         linux.sysctls[name] = value
     selinux(document, table, where, context)
-    security_profile(document, table, where, context)
+    security_profile(document, table, where, context, root)
     document.number(spec, "terminationGracePeriodSeconds", _MAX_SECONDS, "spec.")

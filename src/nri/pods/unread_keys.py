@@ -1,15 +1,11 @@
-"""Find the keys of a manifest that nothing has read, by tables that record which keys were read.
-
-A key that was read but is missing would have been used, so it is a suggestion for a similar unread key.
-"""
+"""Find the keys of a manifest that nothing has read, by tables that record which keys were read."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from nri.config.place import Path, show
+from nri.config.key_path import Path, path_text
 
 __all__ = ["KeyTracker", "Unread", "unread", "watch"]
 
@@ -46,13 +42,11 @@ class Unread(NamedTuple):
     Attributes:
         table: the table that contains it.
         path: its path, such as `spec.volumes[0].medium`.
-        nearest: a similar key that was read but is missing; or "".
     """
 
     table: KeyTracker
     key: str
     path: str
-    nearest: str
 
 
 def watch(root: Any) -> Any:
@@ -89,10 +83,8 @@ def unread(root: Any, ignored: frozenset[str]) -> Iterator[Unread]:
             waiting += reversed([(one, (*path, place)) for place, one in enumerate(value)])
         if not isinstance(value, KeyTracker):
             continue
-        read_keys = [str(key) for key in value.asked if key not in value]
         for key in value:
             key_path = (*path, str(key))
-            if key not in value.asked and show(key_path) not in ignored:
-                matches = difflib.get_close_matches(str(key), read_keys, 1, 0.75)
-                yield Unread(value, str(key), show(key_path), matches[0] if matches else "")
+            if key not in value.asked and path_text(key_path) not in ignored:
+                yield Unread(value, str(key), path_text(key_path))
         waiting += reversed([(dict.get(value, key), (*path, str(key))) for key in value if key in value.asked])

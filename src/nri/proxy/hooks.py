@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from nri.proxy.state import ContainerRecord, PodRecord
 
 
-#: The calls of the CRI at which hook servers are asked.
+#: The CRI calls for which hook servers are called.
 HOOKED = (
     "RunPodSandbox",
     "StopPodSandbox",
@@ -25,10 +25,10 @@ class Subject(NamedTuple):
     """The pod and the container of a call, as far as the proxy knows them.
 
     Attributes:
-        pod: the pod's record: id, `config` (the PodSandboxConfig that made it) and `runtime_handler`; None before there
-            is one (RunPodSandbox), and where the runtime does not know it.
-        container: the container's record: `runtime_id`, `config` (the ContainerConfig as the runtime got it) and
-            `resources` (those in force); None before there is one (CreateContainer) and for calls on pods.
+        pod: the pod's record, with id, `config` (the PodSandboxConfig of its creation) and `runtime_handler`; None
+            before it exists (RunPodSandbox), and if the runtime does not know it.
+        container: the container's record, with `runtime_id`, `config` (the ContainerConfig as the runtime got it) and
+            `resources` (those in force); None before it exists (CreateContainer) and for calls on pods.
     """
 
     pod: PodRecord | None = None
@@ -36,20 +36,20 @@ class Subject(NamedTuple):
 
 
 class HookServers(Protocol):
-    """All hook servers of a node, as one. Thread-safe: calls come from as many threads as requests."""
+    """All hook servers of a node behind one interface. Thread-safe: any number of threads may call it."""
 
     def start(self) -> None:
-        """Look for hook servers; returns at once, whether or not there is one."""
+        """Look for hook servers. Returns at once, whether or not one exists."""
 
     def stop(self) -> None:
-        """End connections. A second call does nothing."""
+        """Close connections. Calling it again has no effect."""
 
     def before(self, method: str, request: Message, subject: Subject, deadline: float | None) -> None:
-        """Ask about a call before it is passed on, one of `HOOKED`; `request` may be changed in place.
+        """Call hook servers before a call of `HOOKED` is passed on; `request` may be changed in place.
 
-        `deadline` is absolute, in monotonic seconds. Raises NriError for what the kubelet's call shall fail with;
-        what a failing server means is up to its failure policy, so most errors are not raised.
+        `deadline` is absolute, in monotonic seconds. Raises NriError if the kubelet's call must fail. The failure
+        policy of a failing server decides that, so most errors are not raised.
         """
 
     def after(self, method: str, request: Message, response: Message, subject: Subject, deadline: float | None) -> None:
-        """Tell of a call that the runtime has answered. Raises nothing: nothing is undone because of it."""
+        """Notify hook servers of a call that the runtime has answered. Never raises, because nothing can be undone."""

@@ -22,9 +22,9 @@ _log = logging.getLogger("nri.proxy")
 
 
 def serve(loaded: Loaded[ProxySettings], reporters: Sequence[Reporter] = ()) -> int:
-    """Run the proxy until a signal; returns the exit code. NriError if it cannot start."""
+    """Run the proxy until a signal. Returns the exit code. Raises NriError if it cannot start."""
     config = loaded.settings
-    files = ", ".join(loaded.files) or "defaults and flags, for there is no /etc/nri/proxy.toml"
+    files = ", ".join(loaded.files) or "defaults and flags, because /etc/nri/proxy.toml does not exist"
     _log.info("settings: %s", files)
 
     def proxy(observer: Observer | None) -> Proxy:

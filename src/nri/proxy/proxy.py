@@ -1,4 +1,4 @@
-"""The proxy between a kubelet and its runtime: create, start and stop all its parts."""
+"""The proxy between a kubelet and its runtime: create, start and stop all its components."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 
 
 _ASK_S = 2.0
-#: Seconds that the start spends on adoption; the remaining pods and containers are adopted later.
+#: The start spends at most this many seconds on adoption; the remaining pods and containers are adopted later.
 _ADOPTION_S = 20.0
 _log = logging.getLogger("nri.proxy")
 
 
 class Proxy:
-    """A CRI proxy with NRI. Raises NriError, OSError if it cannot be created or started.
+    """A CRI proxy with NRI. Raises NriError or OSError if it cannot be created or started.
 
     Args:
-        builtin: plugins inside this process.
-        hook_servers: hook servers, called before plugins; None for those of the settings.
+        builtin: the plugins inside this process.
+        hook_servers: hook servers, called before plugins; None for the hook servers of the settings.
         observer, reporters: metrics and recorders, as for `nri.adaptation.Adaptation`.
         admit: called with the adaptation when plugins may join, before the kubelet can connect, so that a plugin of
-            this process misses no container.
+            this process does not miss a container.
 
     Attributes:
         runtime: the path of the runtime's socket.
@@ -85,12 +85,14 @@ class Proxy:
     def start(self) -> None:
         """Load the records of an earlier proxy, let plugins join, and listen. Raises OSError, NriError.
 
-        The runtime need not be running. If it raises, everything is stopped again.
+        The runtime need not be running. If the start raises an error, everything is stopped again.
         """
         try:
             self._checkpoint.open()
             self.store.load()
-            self.backend.on_connect(self.reconciler.wake)  # from now on: it may come while plugins are let in
+            self.backend.on_connect(
+                self.reconciler.wake
+            )  # set before plugins join, because the runtime may connect in the meantime
             self.backend.start()
             try:
                 self.adoption.everything(late=False, deadline=monotonic() + _ADOPTION_S)
@@ -109,13 +111,13 @@ class Proxy:
             raise
 
     def stop(self) -> None:
-        """Accept no more calls, and stop all parts; containers keep running. Calling it again has no effect."""
+        """Accept no more calls, and stop all components. Containers keep running. Calling it again has no effect."""
         if self._stopped.is_set():
             return
         self._stopped.set()
         self._front.stop()
         self.reconciler.give_up()
-        self.backend.stop()  # whatever waits for the runtime ends
+        self.backend.stop()  # ends all calls that wait for the runtime
         self.exits.stop()
         self.reconciler.stop()
         if self._hook_servers is not None:
@@ -131,7 +133,7 @@ class Proxy:
         return f"CRI at {self.settings.listen}, {plugins}{why}, runtime at {self.runtime}"
 
     def asked(self, container_id: str) -> pb.LinuxContainerResources | None:
-        """The resources that the kubelet requests for a container, by its id for plugins; None if not known."""
+        """The resources that the kubelet requests for a container, by its id for plugins. Returns None if not known."""
         record = self.store.named(container_id)
         return record.requested if record is not None and record.requested.ByteSize() else None
 
@@ -147,7 +149,7 @@ class Proxy:
         return self._runtime_name
 
     def _connected(self) -> None:
-        self._runtime_name = None  # it may be another one
+        self._runtime_name = None  # it may be another runtime
 
     @property
     def listening(self) -> bool:
@@ -168,7 +170,7 @@ class Proxy:
 
 
 def _answers_by_method(pods: PodCalls, containers: ContainerCalls, exits: Exits) -> dict[str, Answer]:
-    """The functions that answer methods which are not passed on unchanged, by full name."""
+    """The functions that answer the methods which are not passed on unchanged, by full name."""
     rows: dict[str, Answer] = {
         "RunPodSandbox": pods.run_pod_sandbox,
         "StopPodSandbox": pods.stop_pod_sandbox,

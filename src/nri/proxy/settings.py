@@ -1,4 +1,4 @@
-"""The settings of the proxy as frozen values; the fields are the keys of the configuration file."""
+"""The settings of the proxy as frozen values. The fields are the keys of the configuration file."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from nri.config import Duration, check_timeouts
 from nri.config.settings import SettingsLoader
 from nri.service.settings import HttpSettings
 
-#: Maximum length of a unix socket's path.
+#: The kernel's limit for the path of a unix socket.
 _MAX_PATH_BYTES = 107
-#: Stands for a socket in the folder of `listen` and with its name, so that two proxies of a node do not collide.
+#: Stands for a socket in the folder of `listen`, named after it, so that two proxies of a node do not collide.
 _BESIDE: Final = "beside listen"
 
 
 @dataclass(frozen=True, slots=True)
 class PluginSettings(AdaptationSettings):
-    """NRI as the proxy serves it to plugins; its socket must not be that of a runtime that serves NRI by itself."""
+    """The NRI settings of the proxy. Its socket must differ from the socket of a runtime that serves NRI by itself."""
 
     admin_socket: str = _BESIDE
 
@@ -29,10 +29,10 @@ class HookServerSettings:
     """Koordinator's hook servers behind the proxy.
 
     Attributes:
-        enable: look for hook servers, and ask them.
-        folder: where they register themselves, a JSON file each.
-        timeout: how long one has to answer, in seconds.
-        every: ask all that list a stage, one after the other, and not the first alone.
+        enable: look for hook servers, and call them.
+        folder: the folder in which hook servers register, each with a JSON file.
+        timeout: how long a hook server may take to answer, in seconds.
+        every: call all hook servers that list a stage, one after the other, and not only the first.
     """
 
     enable: bool = False
@@ -49,16 +49,16 @@ class ProxySettings:
     """A CRI proxy.
 
     Attributes:
-        listen: the socket where the kubelet connects.
-        runtime_endpoint: the CRI socket of the runtime; empty for the first one of the known places that is there.
-        state: the folder of what the proxy keeps over its own restarts.
-        unsayable: what happens with an adjustment that the CRI has no word for: ``report`` leaves it out and says so
-            in the log, ``refuse`` fails the request.
-        skip_label_key, skip_label_value: pods with this label are passed on without any plugin or hook server.
-        poll_interval: how long without a list of containers until the proxy asks for one, to see which have ended, in
-            seconds.
-        nri: plugins.
-        http: health and metrics.
+        listen: the socket to which the kubelet connects.
+        runtime_endpoint: the runtime's CRI socket; empty for the first known socket that exists.
+        state: the folder in which the proxy stores its records over its own restarts.
+        unsayable: how to handle an adjustment that the CRI cannot express: ``report`` leaves it out and logs it,
+            ``refuse`` fails the request.
+        skip_label_key, skip_label_value: pods with this label are not passed to plugins and hook servers.
+        poll_interval: after this many seconds without a list of containers, the proxy requests a list, to find
+            containers that have ended.
+        nri: the NRI settings for plugins.
+        http: the address of health and metrics.
         hook_servers: Koordinator's hook servers.
     """
 
@@ -82,11 +82,11 @@ class ProxySettings:
                  "nri.admin_socket": self.nri.admin_socket}  # fmt: skip
         for name, path in paths.items():
             if len(path.encode()) > _MAX_PATH_BYTES:
-                raise ValueError(f"{name} {path} is longer than a socket's path can be ({_MAX_PATH_BYTES} bytes)")
+                raise ValueError(f"{name} {path} is too long for a socket (at most {_MAX_PATH_BYTES} bytes)")
             if "://" in path:
                 raise ValueError(f"{name} {path} is not the path of a unix socket")
         if not listen:
-            raise ValueError("listen is empty: the kubelet needs a socket")
+            raise ValueError("listen is empty: the kubelet requires a socket")
         if listen == paths["runtime_endpoint"]:
             raise ValueError(f"listen and runtime_endpoint are both {self.listen}: the proxy would call itself")
         check_timeouts(self, "poll_interval")

@@ -4,8 +4,8 @@
     block  = header (44 bytes, big-endian), stored bytes
     header = b"NRIB" version codec zero stored raw records first_ns last_ns crc32(stored) crc32(header so far)
 
-The headers are the index of a file: each has the times of its block and the offset of the next one. Content is unpacked
-in pieces, so that a small block costs little memory whatever size it announces. A trace may come from anybody: each
+The headers are the index of a file: each has the times of its block and the offset of the next block. Content is
+unpacked in pieces, so that a small block costs little memory whatever size it announces. Traces are untrusted: each
 length is checked before it is used.
 """
 
@@ -41,25 +41,29 @@ MAGIC: Final = b"\x89NRITRC\n"
 SUFFIX: Final = ".nritrace"
 VERSION: Final = 1
 PLAIN, ZLIB = 0, 1
-#: Limits for the content of a block, and for a message in it, which is ttRPC's limit.
+#: The content of a block has at most this many bytes.
 MAX_CONTENT_BYTES: Final = 16 << 20
+#: A message in a block has at most this many bytes, which is ttRPC's limit.
 MAX_MESSAGE_BYTES: Final = 4 << 20
-#: Unpack this many bytes at once; the head of a field has at most so many.
+#: Content is unpacked in pieces of this many bytes.
 _PIECE_BYTES: Final = 64 << 10
+#: The key and the length of a field have at most this many bytes.
 _MAX_HEAD_BYTES: Final = 20
-#: Limit for fields of a block that are not records, which no version has written.
+#: A block has at most this many fields that are not records. No version has written such fields.
 _MAX_OTHER_FIELDS: Final = 1000
 #: The greatest length of incompressible content in zlib's format.
 _MAX_STORED_BYTES: Final = MAX_CONTENT_BYTES + (MAX_CONTENT_BYTES >> 10) + 1024
 _BLOCK: Final = b"NRIB"
 _FIELDS: Final = struct.Struct(">4sBBHIIIQQI")
 _HEADER_BYTES: Final = _FIELDS.size + 4
-#: Search the next block in pieces of this size; small at first, because there may be many damaged places.
-_MIN_SEARCH_BYTES, _MAX_SEARCH_BYTES = 4096, 1 << 20
+#: The next block is searched in pieces that begin with this size and grow: there may be many damaged regions.
+_MIN_SEARCH_BYTES = 4096
+#: The largest piece of a search for the next block.
+_MAX_SEARCH_BYTES = 1 << 20
 
 
 class Header(NamedTuple):
-    """The header of a block, and its offset in the file."""
+    """The header of a block, and the block's offset in the file."""
 
     offset: int
     version: int
@@ -78,14 +82,14 @@ class Header(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """A part of a file that cannot be read: its offset, and the reason."""
+    """A region of a file that cannot be read: its offset, and the reason."""
 
     offset: int
     reason: str
 
 
 def pack(raw: bytes, records: int, first_ns: int, last_ns: int) -> bytes:
-    """Return a block. Compression level 6 would make it a tenth smaller and take three times as long."""
+    """Return a block. Compression level 6 would make the block a tenth smaller and take three times as long."""
     stored = zlib.compress(raw, 1)
     fields = (_BLOCK, VERSION, ZLIB, 0, len(stored), len(raw), records, first_ns, last_ns, zlib.crc32(stored))
     head = _FIELDS.pack(*fields)
@@ -93,25 +97,25 @@ def pack(raw: bytes, records: int, first_ns: int, last_ns: int) -> bytes:
 
 
 def is_trace(file: BinaryIO) -> bool:
-    """Whether a file begins like a trace, which may be truncated, empty, or damaged at its beginning."""
+    """Whether a file begins like a trace. A trace may be truncated, empty, or damaged at its beginning."""
     file.seek(0)
     magic, block = file.read(len(MAGIC)), file.read(len(_BLOCK))
     return MAGIC.startswith(magic) or block == _BLOCK
 
 
 def scan(file: BinaryIO) -> Iterator[Header | Damage]:
-    """Yield the headers of a file, and its damaged parts."""
+    """Yield the headers of a file, and its damaged regions."""
     end = file.seek(0, 2)
     file.seek(0)
     position = len(MAGIC)
     if not MAGIC.startswith(file.read(position)):
-        yield Damage(0, "the first bytes are not those of a trace")
+        yield Damage(0, "the file does not begin like a trace")
     if end <= position:
         yield Damage(0, "the file is truncated before its first block")
     while position < end:
         part = _header(file, position, end)
         if isinstance(part, Damage) and (grown := file.seek(0, 2)) > end:
-            end = grown  # the file is being written: this may have been half of a block
+            end = grown  # the file is being written: the damaged region may have been an incomplete block
             continue
         yield part
         if isinstance(part, Header):
@@ -180,7 +184,7 @@ def contents(file: BinaryIO, header: Header) -> Iterator[bytes]:
     if zlib.crc32(stored) != header.crc:
         raise RemoteProtocolError(f"a block with a wrong checksum: {header.records} records are lost")
     length = 0
-    for piece in _unpacked(stored) if header.codec == ZLIB else (stored,):
+    for piece in _unpack(stored) if header.codec == ZLIB else (stored,):
         length += len(piece)
         if length > header.raw:
             break
@@ -189,7 +193,7 @@ def contents(file: BinaryIO, header: Header) -> Iterator[bytes]:
         raise RemoteProtocolError(f"a block whose content differs from the announced {header.raw} bytes")
 
 
-def _unpacked(stored: bytes) -> Iterator[bytes]:
+def _unpack(stored: bytes) -> Iterator[bytes]:
     decompressor = zlib.decompressobj()
     try:
         for place in range(0, len(stored), _PIECE_BYTES):
@@ -205,7 +209,7 @@ def _unpacked(stored: bytes) -> Iterator[bytes]:
 def split(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes | None]:
     """Yield the values of field 1 of a message in pieces: the encoded records of a block.
 
-    Yields None for a value longer than `max_bytes`. RemoteProtocolError if the pieces are not a message.
+    Yields None for a value longer than `max_bytes`. Raises RemoteProtocolError if the pieces are not a message.
     """
     buffer, missing, skipped, other_fields = bytearray(), 1, 0, 0
     for chunk in pieces:
@@ -250,7 +254,10 @@ def split(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes | None]:
 
 
 def _field(data: bytes, position: int) -> tuple[int, int, int] | None:
-    """Number, start and end of the field at a position; the end may be after the data. None for an incomplete head."""
+    """Number, start and end of the field at a position; the end may be after the data.
+
+    None if its key is incomplete.
+    """
     try:
         key, start = read_varint(data, position)
         number, wire_type = key >> 3, key & 7

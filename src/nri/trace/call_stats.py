@@ -10,14 +10,16 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_ROWS", "AllCallStats", "CallStats", "DurationRoom", "percentile"]
 
-#: Limit for rows: names of plugins and events are not trusted.
+#: At most this many rows are stored: names of plugins and events are not trusted.
 MAX_ROWS: Final = 4_000
-#: Limit for different durations of all rows: in any case, and one more for this many bytes of a recording.
-_DURATIONS, _BYTES_PER_DURATION = 50_000, 40
+#: Different durations that all rows may store, in any case.
+_DURATIONS = 50_000
+#: A further duration may be stored for this many bytes of a recording.
+_BYTES_PER_DURATION = 40
 
 
 def percentile(counts: Counter[float], percent: int) -> float | None:
-    """The smallest value that `percent` percent of the values do not exceed; None without values."""
+    """The smallest value that `percent` percent of the values do not exceed. Returns None without values."""
     below = 0
     for value in sorted(counts):
         below += counts[value]
@@ -27,10 +29,10 @@ def percentile(counts: Counter[float], percent: int) -> float | None:
 
 
 class DurationRoom:
-    """The number of different durations that the rows of one table may keep, by the size of the recording.
+    """The number of different durations that the rows of a table may store, which depends on the size of the recording.
 
     Attributes:
-        left_out: calls whose duration was not kept.
+        left_out: the calls whose duration was not stored.
     """
 
     def __init__(self, recording_bytes: int = 0) -> None:
@@ -38,14 +40,14 @@ class DurationRoom:
         self.left_out = 0
 
     def take(self) -> bool:
-        """Reserve room for a duration; return whether there was any."""
+        """Reserve room for a duration. Returns whether there was room."""
         self._left -= 1
         self.left_out += self._left < 0
         return self._left >= 0
 
 
 class CallStats:
-    """Statistics of one plugin for one event. Durations have three digits."""
+    """The statistics of a plugin for an event. Durations have three decimal digits."""
 
     def __init__(self, room: DurationRoom | None = None) -> None:
         self._room = room or DurationRoom()
@@ -53,7 +55,7 @@ class CallStats:
         self.durations: Counter[float] = Counter()
 
     def take(self, call_ms: float | None, failed: bool, refused: bool) -> None:
-        """Count a call; `call_ms` is None if it did not end, `refused` is true if its answer was refused."""
+        """Count a call. `call_ms` is None if the call did not end; `refused` is true if its answer was refused."""
         self.count += 1
         self.errors += failed
         self.refused += refused
@@ -77,10 +79,10 @@ class AllCallStats:
     """A `CallStats` for each plugin and event.
 
     Args:
-        recording_bytes: size of the recording.
+        recording_bytes: the size of the recording.
 
     Attributes:
-        left_out: calls without a row, because there were too many rows.
+        left_out: the calls without a row, because there were too many rows.
         room: the room for durations.
     """
 

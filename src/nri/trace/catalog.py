@@ -21,7 +21,7 @@ from nri.files import read_regular
 from nri.wire import iter_fields
 
 _MAX_DESCRIPTOR_BYTES = 64 << 20
-#: Decode nested messages to this depth, which is protobuf's limit; deeper bytes are shown in hex.
+#: Nested messages are decoded to this depth, which is protobuf's limit. Deeper bytes are shown in hex.
 _MAX_DEPTH = 100
 
 _NRI = "nri.pkg.api.v1alpha1."
@@ -39,7 +39,7 @@ class Method(NamedTuple):
 class Catalog:
     """Methods by service and name.
 
-    `extra` is the path of a descriptor set, or None. ConfigError if it is invalid or incomplete.
+    `extra` is the path of a descriptor set, or None. Raises ConfigError if the set is invalid or incomplete.
     """
 
     def __init__(self, extra: Path | None = None) -> None:
@@ -54,7 +54,7 @@ class Catalog:
         try:
             files = descriptor_pb2.FileDescriptorSet.FromString(read_regular(path, _MAX_DESCRIPTOR_BYTES)).file
         except DecodeError:
-            step = f"make one: protoc --include_imports --descriptor_set_out={path} ..."
+            step = f"create one: protoc --include_imports --descriptor_set_out={path} ..."
             raise ConfigError(str(path), "", "not a descriptor set", step) from None
         pool = descriptor_pool.DescriptorPool()
         try:
@@ -78,7 +78,7 @@ class Catalog:
         return self._methods.get(service, {}).get(method)
 
     def method(self, service: str, name: str) -> Method:
-        """Return a method. ConfigError if it is unknown."""
+        """Return a method. Raises ConfigError if it is unknown."""
         rows = self._methods.get(service)
         if rows is None:
             reason = "the messages of this service are unknown"
@@ -88,13 +88,13 @@ class Catalog:
         return rows[name]
 
     def resolve(self, text: str) -> tuple[str, str]:
-        """Split ``SERVICE/METHOD``; NRI's services may be written without their package.
+        """Split ``SERVICE/METHOD``. The package of NRI's services may be left out.
 
-        ConfigError if the text is not of this form.
+        Raises ConfigError if the text does not have this form.
         """
         service, slash, method = text.strip("/").rpartition("/")
         if not slash or not service or not method:
-            raise ConfigError(text, "", "not SERVICE/METHOD", f"such as {_NRI}Runtime/RegisterPlugin")
+            raise ConfigError(text, "", "not SERVICE/METHOD", f"for example {_NRI}Runtime/RegisterPlugin")
         return (_NRI + service if _NRI + service in self._methods else service), method
 
 
@@ -105,7 +105,7 @@ def to_json(message: Any) -> dict[str, Any]:
 
 
 def from_json(kind: Any, value: Any, where: str) -> Any:
-    """Convert JSON to a message. Raises ConfigError with the source `where`."""
+    """Convert JSON to a message. Raises ConfigError, which names the source `where`, if this fails."""
     if (
         not isinstance(value, dict) and kind.DESCRIPTOR.file.package != "google.protobuf"
     ):  # well-known types have any JSON
@@ -114,7 +114,7 @@ def from_json(kind: Any, value: Any, where: str) -> Any:
     try:
         return ParseDict(value, kind())
     except JsonError as error:
-        reason = " ".join(str(error).split())  # it has several lines
+        reason = " ".join(str(error).split())  # the error has several lines
         raise ConfigError(where, "", f"not a {kind.DESCRIPTOR.name}: {reason}") from None
 
 
@@ -128,18 +128,18 @@ def parse(kind: Any, data: bytes) -> tuple[Any, str]:
 
 
 def raw_fields(data: bytes, depth: int = 1) -> tuple[dict[str, Any] | str, str]:
-    """Return values by field number, for an unknown message; or hex and the reason if that fails."""
+    """Return values by field number, for an unknown message. If that fails, return hex and the reason."""
     fields: dict[str, list[Any]] = {}
     try:
         for number, _, value in iter_fields(data):
-            shown = value if isinstance(value, int) else _shown(value, depth)
+            shown = value if isinstance(value, int) else _readable_value(value, depth)
             fields.setdefault(str(number), []).append(shown)
     except RemoteProtocolError as error:
         return data.hex(), error.reason
     return {number: values if len(values) > 1 else values[0] for number, values in fields.items()}, ""
 
 
-def _shown(value: bytes, depth: int) -> Any:
+def _readable_value(value: bytes, depth: int) -> Any:
     """Return bytes as text if printable, else as a message if possible, else in hex."""
     try:
         text = value.decode()

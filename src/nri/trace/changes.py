@@ -21,15 +21,23 @@ if TYPE_CHECKING:
 
 __all__ = ["Changes", "container_history"]
 
-#: Limits for the events of a single container, and for creations without later events.
-_MAX_EVENTS, _MAX_CREATIONS = 10_000, 2000
-#: Limit for all histories, in addition to the size of the recording.
+#: The history of a container has at most this many events.
+_MAX_EVENTS = 10_000
+#: At most this many creations without later events are stored.
+_MAX_CREATIONS = 2000
+#: The histories may have this many bytes more than the recording.
 _MAX_BYTES: Final = 4 << 20
-#: Values in the answers for one container: in any case, one more for this many bytes of the recording; and containers
-#: counted. A change has about three of them and takes a thousand bytes when it is explained.
-_VALUES, _BYTES_PER_VALUE, _MAX_COUNTED = 20_000, 400, 4096
-#: Limits for a container's id, and for containers that match a word.
-_MAX_ID_CHARACTERS, _MAX_MATCHES = 256, 1000
+#: Values in the answers for a container in any case. A change has about three values and takes a thousand bytes when it
+#: is explained.
+_VALUES = 20_000
+#: A further value for this many bytes of the recording.
+_BYTES_PER_VALUE = 400
+#: The values of at most this many containers are counted.
+_MAX_COUNTED = 4096
+#: A container's id has at most this many characters.
+_MAX_ID_CHARACTERS = 256
+#: An error names at most this many containers that match a word.
+_MAX_MATCHES = 1000
 #: The events that a runtime sends for a container that it could not create, and the outcome to record for it.
 _ENDS: Final = ("StopContainer", "RemoveContainer")
 _NOT_STARTED: Final = (
@@ -43,7 +51,7 @@ class Changes:
     """The histories of a recording's containers. Not thread-safe.
 
     Args:
-        recording_bytes: size of the recording, which extends the limit.
+        recording_bytes: the size of the recording, which extends the limit.
         bounds: further arguments of `Provenance`.
     """
 
@@ -51,7 +59,7 @@ class Changes:
         self._now_s = 0.0
         max_bytes = min(_MAX_BYTES + recording_bytes, 32 << 20)
         self._histories = Provenance(**{"max_bytes": max_bytes, **bounds}, clock=lambda: self._now_s)
-        self._created: set[str] = set()  # containers of which plugins were asked, and no more is known
+        self._created: set[str] = set()  # containers with a creation, but without later events
         self._max_values = _VALUES + recording_bytes // _BYTES_PER_VALUE
         self._values: OrderedDict[str, int] = OrderedDict()  # in the answers for each container
 
@@ -78,11 +86,11 @@ class Changes:
         self._histories.record(event.name, container.id, event.request, replies, updated, failed, outcomes)
 
     def _has_values(self, event: Event, container: str, replies: list[tuple[str, bytes]]) -> bool:
-        """Count the values of an event's answers; return whether the history of a container has room for them."""
+        """Count the values of an event's answers. Returns whether the history of a container has room for them."""
         kind, before = kind_of(event.name, reply=True), self._values.get(container, 0)
         remaining = self._max_values - before
         values = sum(count_entries(kind, reply, max(0, remaining)) for _, reply in replies)
-        self._values[container] = before + values  # counting costs time even if they are left out
+        self._values[container] = before + values  # counting costs time even if the values are left out
         if len(self._values) > _MAX_COUNTED:
             self._values.popitem(last=False)
         return values <= remaining
@@ -92,7 +100,7 @@ class Changes:
         return self._histories.containers()
 
     def explain(self, container: str) -> dict[str, Any] | None:
-        """The chain of changes of a container in the admin socket's form; None without a history."""
+        """The chain of changes of a container in the admin socket's form. Returns None if it has no history."""
         explanation = self._histories.explain(container)
         return None if explanation is None else explanation.to_json()
 
@@ -100,7 +108,7 @@ class Changes:
 def container_history(recording: Trace, word: str) -> dict[str, Any]:
     """Return the chain of changes of the container that a word matches, see `nri.kube.container_search`.
 
-    ConfigError if no container or several match.
+    Raises ConfigError if no container or several containers match.
     """
     changes, ids = Changes(recording.size_bytes, max_records=_MAX_EVENTS), set[str]()
     for event in recording.events():

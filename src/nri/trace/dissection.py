@@ -1,7 +1,7 @@
-"""Decode captured bytes of NRI or ttRPC, without errors for any input.
+"""Decode captured bytes of NRI or ttRPC. No input causes an error.
 
-A broken piece becomes a frame too, and decoding continues at the next place that looks like a frame. The payloads of
-mux frames are joined per connection, so a ttRPC message may begin in one mux frame and end in another.
+Broken bytes become a frame too, and decoding continues at the next bytes that look like a frame. The payloads of mux
+frames are joined per connection, so a ttRPC message may begin in one mux frame and end in another.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 _KINDS = {frames.REQUEST: "request", frames.RESPONSE: "response", frames.DATA: "data"}
 _WAYS = {1: "the runtime calls the plugin", 2: "the plugin calls the runtime"}
 
-#: A frame, or a broken piece, as a table: always ``offset`` and ``kind`` (mux, request, response, data, broken), and if
-#: known ``connection``, ``length``, ``stream``, ``flags``, ``service``, ``method``, ``message``, ``problem`` and
-#: others.
+#: A frame, or broken bytes, as a dictionary. It always has ``offset`` and ``kind`` (mux, request, response, data,
+#: broken), and if known ``connection``, ``length``, ``stream``, ``flags``, ``service``, ``method``, ``message``,
+#: ``problem`` and other keys.
 Frame = dict[str, Any]
 
 
 class _Stream:
-    """The pending bytes of one logical connection, with the offset of each piece in the input."""
+    """The pending bytes of a logical connection, with the offset of each piece in the input."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -52,7 +52,7 @@ class _Stream:
 
 
 class Dissector:
-    """Decodes one capture. `assume` is the method of responses whose request is not in the capture."""
+    """Decodes a capture. `assume` is the method of responses whose request is not in the capture."""
 
     def __init__(self, catalog: Catalog, assume: Method | None = None) -> None:
         self.found: list[Frame] = []
@@ -62,7 +62,7 @@ class Dissector:
         self._calls: dict[tuple[int, int], Method | None] = {}
 
     def run(self, data: bytes, *, with_mux: bool | None = None) -> list[Frame]:
-        """Return all frames in the order of the input. `with_mux` None: decide by the first bytes."""
+        """Return all frames in the order of the input. With `with_mux` None, the first bytes decide."""
         if with_mux is None:
             with_mux = begins_with_mux(data)
         if with_mux:
@@ -94,7 +94,7 @@ class Dissector:
             position += 8 + length
 
     def _resume(self, data: bytes, position: int, reason: str) -> int:
-        """Return the next place that looks like a mux frame, and add a frame for the bytes before it."""
+        """Return the next position that looks like a mux frame, and add a frame for the bytes before it."""
         for place in range(position + 1, len(data) - mux.HEADER_LENGTH + 1):
             if data[place : place + 3] == b"\0\0\0" and looks_like_mux(data, place, strict=True):
                 self._broken(position, f"{reason}; {place - position} bytes left out")
@@ -176,7 +176,7 @@ def begins_with_mux(data: bytes) -> bool:
 
 
 def looks_like_mux(data: bytes, position: int, *, strict: bool = False) -> bool:
-    """Whether this is a mux header: a small connection id, a valid length; if strict, followed by a ttRPC header."""
+    """Whether the bytes are a mux header: a small connection id, a valid length; if strict, also a ttRPC header."""
     if len(data) - position < mux.HEADER_LENGTH:
         return False
     conn, length = struct.unpack_from(">II", data, position)

@@ -31,7 +31,7 @@ def outcome(event: Event, max_errors: int) -> str:
 
 
 def event_document(event: Event) -> dict[str, Any]:
-    """Return an event as JSON, with its messages within the limits of one document."""
+    """Return an event as JSON, with its messages within the limits of a document."""
     messages = MessageJson(event)
     request = messages.table(event.name, event.request, reply=False)
     steps = [_step(step, messages) for step in event.steps[:MAX_STEPS]]

@@ -1,11 +1,11 @@
-"""Compare values that the runtime, plugins and the agent have applied with those of the cgroups.
+"""Compare values that the runtime, plugins and the agent have applied with the values of the cgroups.
 
     drift = Drift(detect(MACHINE))
     for change in drift.look(desired_values(pod, container, "runtime")):
         print(change)
 
-Values are equal if the file's unit cannot tell them apart (a weight for shares, a limit in whole pages). The time of a
-change is an interval: after the last look that found the desired value, and before the first that did not.
+Values are equal if the file's unit cannot distinguish them (a weight for shares, a limit in whole pages). The time of a
+change is an interval: after the last look that found the desired value, and before the first look that did not.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_VALUES", "Change", "DesiredValue", "Drift", "desired_values", "field_of"]
 
-#: Limits for the values that are compared, and for the changes that are remembered.
+#: At most this many values are compared.
 MAX_VALUES: Final = 100_000
+#: At most this many changes are stored.
 MAX_CHANGES: Final = 1000
 _PAGE: Final = 4096
 _UNLIMITED: Final = -1
-#: The kernel shows no limit as the greatest number of whole pages; from this value on there is no limit.
+#: The kernel shows "no limit" as the greatest number of whole pages. This value and greater values mean "no limit".
 _HUGE: Final = 1 << 62
 
 
@@ -46,10 +47,10 @@ class DesiredValue(NamedTuple):
 
     Attributes:
         subject: NAMESPACE/POD/CONTAINER, or another name for the owner of the cgroup.
-        cgroup: its path.
-        name: name of the setting in `nri.host.cgroups`.
-        value: in the unit of the setting.
-        source: the program that applied it, such as "runtime" or "agent".
+        cgroup: the path of the cgroup.
+        name: the name of the setting in `nri.host.cgroups`.
+        value: the value in the unit of the setting.
+        source: the program that applied the value, for example "runtime" or "agent".
     """
 
     subject: str
@@ -60,14 +61,15 @@ class DesiredValue(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A value that differs from the desired one now, or is restored.
+    """A value that now differs from the desired value, or that is restored.
 
     Attributes:
         desired: the desired value.
-        found: the present value; None if it equals the desired one again.
+        found: the present value; None if it equals the desired value again.
         before: the value at the last look; None at the first look.
-        after_s, until_s: seconds since 1970 between which it changed; `after_s` is 0 at the first look.
-        by: the source whose desired value is the present one; "" if there is none.
+        after_s, until_s: the times between which the value changed, in seconds since 1970; `after_s` is 0 at the first
+            look.
+        by: the source whose desired value is the present value, or "".
     """
 
     desired: DesiredValue
@@ -94,7 +96,7 @@ class Change(NamedTuple):
 
 
 def shown(value: Value | None) -> Any:
-    """A value for output: a set as a list of numbers and ranges."""
+    """A value for output. A set becomes a list of numbers and ranges."""
     if isinstance(value, frozenset):
         return to_text(sorted(value))
     return dict(value) if isinstance(value, Mapping) else value
@@ -104,13 +106,16 @@ _LABELS: Final = {row.path: row.label for row in ROWS}
 
 
 def field_of(name: str) -> str:
-    """The label of a setting's NRI field in histories of containers, or ""."""
+    """The label of a setting's NRI field in histories of containers, or "" if it has no field."""
     path = f"linux.resources.{FIELDS.get(name, '')}"
     return _LABELS.get(path) or _LABELS.get(path.rpartition(".")[0], "")
 
 
 def desired_values(pod: m.PodSandbox | None, container: m.Container, source: str) -> Iterator[DesiredValue]:
-    """Yield the values that were applied to a container, by its message; none without a cgroup path."""
+    """Yield the values that were applied to a container, according to its message.
+
+    Yields nothing without a cgroup path.
+    """
     try:
         cgroup = expand(container.linux.cgroups_path)
     except ValueError:
@@ -138,7 +143,7 @@ def desired_values(pod: m.PodSandbox | None, container: m.Container, source: str
 
 
 def _value(resources: Any, path: str) -> Any:
-    """The value of a field of the message; None if it is not set."""
+    """The value of a field of the message. Returns None if the field is not set."""
     for part in path.split("."):
         field = resources.DESCRIPTOR.fields_by_name[part]
         if field.message_type is not None and not resources.HasField(part):
@@ -160,11 +165,11 @@ class Drift:
 
     Args:
         hierarchies: the machine's cgroups.
-        clock: seconds since 1970.
+        clock: returns the time in seconds since 1970.
 
     Attributes:
         changes: the newest changes, the newest last.
-        count: the number of all changes.
+        count: the number of all changes so far.
         left_out: values above the limit at the last look.
         unread: values whose file is missing or unreadable at the last look.
     """
@@ -177,9 +182,13 @@ class Drift:
         self.count = self.left_out = self.unread = 0
 
     def look(self, values: Iterable[DesiredValue]) -> list[Change]:
-        """Compare these values; returns the changes since the last look."""
+        """Compare these values. Returns the changes since the last look."""
         at_s = self._clock()
-        unique = list(dict.fromkeys(values))
+        # The agent also reports values that the runtime has applied for it: the first source stands for both.
+        by_value: dict[tuple[str, str, str], DesiredValue] = {}
+        for value in values:
+            by_value.setdefault((value.cgroup, value.name, str(shown(value.value))), value)
+        unique = list(by_value.values())
         rows = unique[:MAX_VALUES]
         self.left_out, self.unread = len(unique) - len(rows), 0
         rivals: dict[tuple[str, str], list[DesiredValue]] = {}
@@ -218,13 +227,18 @@ class Drift:
             return Change(desired, None, last.value, last.at_s, at_s, "")
         if last is not None and not last.is_as_desired and last.value == value:
             return None
-        by = next((one.source for one in rivals if one.source != desired.source and _holds(one, text, value)), "")
+        by = next(
+            (one.source for one in rivals if one.source != desired.source and _is_as_desired(one, text, value)), ""
+        )
         change = Change(desired, value, last and last.value, last.at_s if last else 0.0, at_s, by)
         self._now[key] = change
         return change
 
     def _read(self, desired: DesiredValue) -> tuple[str, Value, bool] | None:
-        """The text of a value's file, its value, and whether that is the desired one; None without such a file."""
+        """The text of a value's file, its value, and whether it is the desired value.
+
+        Returns None without such a file.
+        """
         try:
             located = locate(self._hierarchies, knob(desired.name), desired.cgroup)
             if isinstance(located, Unsupported):
@@ -233,7 +247,7 @@ class Drift:
             value = located.place.codec.decode(text)
         except (OSError, ValueError, KeyError):
             return None
-        return text, value, located.place.codec.holds(text, desired.value) or _same(desired.value, value)
+        return text, value, located.place.codec.holds(text, desired.value) or _are_equal(desired.value, value)
 
     @property
     def looked_at(self) -> int:
@@ -245,13 +259,13 @@ class Drift:
         return list(self._now.values())
 
 
-def _holds(desired: DesiredValue, text: str, value: Value) -> bool:
+def _is_as_desired(desired: DesiredValue, text: str, value: Value) -> bool:
     places = knob(desired.name).v1 + knob(desired.name).v2
-    return any(place.codec.holds(text, desired.value) for place in places) or _same(desired.value, value)
+    return any(place.codec.holds(text, desired.value) for place in places) or _are_equal(desired.value, value)
 
 
-def _same(desired: Value, value: Value) -> bool:
-    """Whether values are equal, numbers in the same page, or both no limit."""
+def _are_equal(desired: Value, value: Value) -> bool:
+    """Whether values are equal, are numbers in the same page, or both mean "no limit"."""
     if not (isinstance(desired, int) and isinstance(value, int)):
         return desired == value
     if min(desired, value) == _UNLIMITED or max(desired, value) >= _HUGE:

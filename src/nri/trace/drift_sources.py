@@ -1,7 +1,7 @@
 """Collect the values that were applied to containers, and their sources.
 
-A plugin gets the runtime's values, the agent reports the values that it wrote, and the admin socket of a runtime that
-is built on this package reports the plugin that set a value.
+The runtime reports its values to a plugin, the agent reports the values that it wrote, and the admin socket of a
+runtime that is built on this package reports which plugin set a value.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["PAST", "Setters", "row_of", "sources"]
 
 PAST: Final = "not known"
 _ANSWER_S: Final = 5.0
-#: The largest process id of Linux. An engine that runs nothing (`--dry`) reports larger ones.
+#: The largest process id of Linux. An engine without containers (`--dry`) reports larger ids.
 _MAX_PID: Final = 1 << 22
 
 
@@ -47,9 +47,9 @@ def sources(
 
     Args:
         stack: ends the plugin's connection.
-        socket: the runtime's NRI socket; None for the default one, which need not answer if there is an agent.
-        agent: the agent's socket; "" for none.
-        timeout_s: timeout of each answer in seconds; None for 5.
+        socket: the runtime's NRI socket; None for the default socket, which need not answer if there is an agent.
+        agent: the agent's socket; "" without an agent.
+        timeout_s: the timeout of each answer in seconds; None for 5 s.
 
     Raises:
         NriError: neither the runtime nor an agent answers. The returned function also raises it.
@@ -61,7 +61,7 @@ def sources(
     except NriError:
         if not agent or socket:
             raise
-        connected = False  # only an agent, because the runtime has no NRI
+        connected = False  # the runtime has no NRI, but an agent may run
 
     def values() -> Iterator[DesiredValue]:
         if connected:
@@ -73,13 +73,13 @@ def sources(
 
 
 def _runtime_values(reader: StateReader, socket: str) -> Iterator[DesiredValue]:
-    """The values that the runtime applied to containers, with changes of plugins."""
+    """The values that the runtime applied to containers, including the changes of plugins."""
     if not reader.runtime.connected:
         raise NriError("the runtime has closed the connection")
     state = reader.state
     for container in list(state.containers.values()):
         if container.state == ContainerState.CONTAINER_STOPPED:
-            continue  # it has no cgroup any more
+            continue  # its cgroup no longer exists
         if container.pid > _MAX_PID:
             dry = f"the engine at {socket} runs with --dry, without containers, so there are no cgroups to compare"
             raise NriError(f"{dry}. Name a runtime that runs containers with --socket-path")
@@ -92,13 +92,13 @@ def _agent_values(path: str, timeout_s: float) -> Iterator[DesiredValue]:
     if status != 200:
         raise NriError(f"{path} is not the socket of an agent (status {status}): name it with --agent-socket")
     try:
-        yield from _written(answer["pods"], path, timeout_s)
+        yield from _pod_values(answer["pods"], path, timeout_s)
     except (AttributeError, LookupError, TypeError) as error:
         reason = f"{path} is not the socket of an agent ({error!r})"
         raise NriError(f"{reason}: name it with --agent-socket") from error
 
 
-def _written(pods: list[dict[str, Any]], path: str, timeout_s: float) -> Iterator[DesiredValue]:
+def _pod_values(pods: list[dict[str, Any]], path: str, timeout_s: float) -> Iterator[DesiredValue]:
     """The values that the agent has written for these pods."""
     for pod in pods:
         if pod["ended"]:
@@ -107,7 +107,7 @@ def _written(pods: list[dict[str, Any]], path: str, timeout_s: float) -> Iterato
         for row in account["writes"] if status == 200 else ():
             if row["outcome"] not in ("applied", "unchanged"):
                 continue
-            with suppress(KeyError, ValueError):  # a process, a switch, a value by device
+            with suppress(KeyError, ValueError):  # rows for a process, a switch, or a value by device
                 value = knob(row["name"]).parse(row["wanted"])
                 names = (pod["namespace"], pod["name"], row["container"])
                 subject = "/".join(name for name in names if name) or pod["key"]
@@ -117,7 +117,7 @@ def _written(pods: list[dict[str, Any]], path: str, timeout_s: float) -> Iterato
 
 
 class Setters:
-    """Finds the plugin that has set a value, by the admin socket of a runtime that is built on this package."""
+    """Finds the plugin that has set a value, over the admin socket of a runtime that is built on this package."""
 
     def __init__(self, client: AdminClient) -> None:
         self._client = client
@@ -132,7 +132,7 @@ class Setters:
         try:
             chain = self._client.ask("Why", {"container": ident})
         except NriError as error:
-            self._answers = not isinstance(error, ProgramUnreachable)  # an error other than this one is an answer
+            self._answers = not isinstance(error, ProgramUnreachable)  # any other error is an answer
             return change.desired.source
         with self._client.parsing():
             setters = [step["plugin"] for step in chain["steps"] if step["field"] == field and not step["note"]]
@@ -140,7 +140,7 @@ class Setters:
 
 
 def row_of(change: Change, who: Setters) -> dict[str, Any]:
-    """A change as a JSON object, with the plugin that set the value, its overwriter, and the time."""
+    """A change as a JSON object, with the plugin that set the value, the plugin that overwrote it, and the time."""
     row = change.to_json()
     row["set_by"] = who.of(change)
     row["by"] = "" if change.found is None else row["by"] or PAST

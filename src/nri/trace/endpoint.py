@@ -1,4 +1,4 @@
-"""Connect to a program that speaks ttRPC, to call a method by hand."""
+"""Connect to a ttRPC server, to call a method by hand."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _CONNECTIONS = {
 
 
 def connection_of(service: str) -> int:
-    """Return the multiplexer's connection that carries a service; 0 for those that are not NRI's."""
+    """Return the multiplexer's connection that carries a service, or 0 for a service that is not NRI's."""
     return _CONNECTIONS.get(service, 0)
 
 
 def connect(path: str, connection: int) -> Endpoint:
-    """Connect to the socket, through a connection of the multiplexer, or directly for 0.
+    """Connect to the socket: through a connection of the multiplexer, or directly if `connection` is 0.
 
     Raises:
-        RuntimeUnavailable: no program listens there.
+        RuntimeUnavailable: no program listens on the socket.
     """
     try:
         sock = connect_unix(path)

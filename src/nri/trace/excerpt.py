@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_EVENTS", "choose", "cut", "write_part"]
 
-#: Limit for selected events: in any case, one more for this many bytes of the recording, and at most. A part with more
-#: is a second recording.
-_EVENTS, _BYTES_PER_EVENT = 50_000, 50
+#: Events that may be selected in any case.
+_EVENTS = 50_000
+#: A further event may be selected for this many bytes of the recording.
+_BYTES_PER_EVENT = 50
+#: At most this many events may be selected; with more, copy the whole recording instead.
 MAX_EVENTS: Final = 1_000_000
 #: The memory of a record in addition to its bytes.
 _RECORD_BYTES: Final = 200
@@ -42,7 +44,7 @@ def choose(
 
     `selection` describes them in errors. `through` sees all events, for example to show progress.
 
-    ConfigError for no events, or too many.
+    Raises ConfigError if no events are selected, or too many.
     """
     chosen: set[tuple[int, int]] = set()
     max_events = min(_EVENTS + trace.size_bytes // _BYTES_PER_EVENT, MAX_EVENTS)
@@ -61,7 +63,7 @@ def choose(
 
 
 def cut(trace: Trace, events: set[tuple[int, int]], block_bytes: int = 256 << 10) -> Iterator[bytes]:
-    """Yield a trace file with the selected events; `block_bytes` is the size of blocks before compression."""
+    """Yield a trace file with the selected events. `block_bytes` is the size of blocks before compression."""
     yield blocks.MAGIC
     block: list[t.Record] = []
     size = 0
@@ -72,12 +74,12 @@ def cut(trace: Trace, events: set[tuple[int, int]], block_bytes: int = 256 << 10
             block, size = [], 0
         block.append(record)
         size += length
-    if block:  # empty if the recorder has removed the file meanwhile
+    if block:  # empty if the recorder has removed the file in the meantime
         yield _block(block)
 
 
 def _records(trace: Trace, events: set[tuple[int, int]]) -> Iterator[t.Record]:
-    """Yield the records to copy, and an OPENED record where another of several concurrent recordings continues."""
+    """Yield the records to copy, and an OPENED record whenever another of several concurrent recordings continues."""
     current = 0
     for record, recording in trace.records():
         if record.kind == t.OPENED:
@@ -97,9 +99,9 @@ def _block(records: list[t.Record]) -> bytes:
 
 
 def write_part(path: str, pieces: Iterable[bytes]) -> None:
-    """Write the pieces to a new file that only its owner may read; a failure leaves no file.
+    """Write the pieces to a new file that only its owner may read. A failure leaves no file.
 
-    Raises NriError if the file exists already, or cannot be written.
+    Raises NriError if the file already exists or cannot be written.
     """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)

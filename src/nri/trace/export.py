@@ -1,6 +1,6 @@
 """Export recorded events for other tools: spans in OTLP/JSON, and a Chrome trace, which Perfetto opens.
 
-An export has names and times but no messages. Equal recordings give equal exports. The output comes in pieces.
+An export has names and times, but no messages. Equal recordings give equal exports. The output is yielded in pieces.
 """
 
 from __future__ import annotations
@@ -17,13 +17,21 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMATS", "chrome", "otlp"]
 
-#: Limits for the spans and characters of a line of OTLP/JSON, and for a text of an attribute.
-_MAX_SPANS, _MAX_LINE_CHARACTERS, _MAX_TEXT_CHARACTERS = 500, 256 << 10, 1024
-#: Limits for the lines of a process in a Chrome trace, and of all processes together.
-_MAX_LINES, _MAX_ALL_LINES = 256, 65_536
-#: Limit for processes in a Chrome trace: names of plugins are not trusted.
-_MAX_PROCESSES, _OTHER_PLUGINS = 4096, "further plugins"
-#: OTLP: the kind of a span inside a program, of a call to another program; the status of an error.
+#: A line of OTLP/JSON has at most this many spans.
+_MAX_SPANS = 500
+#: A line of OTLP/JSON has at most this many characters.
+_MAX_LINE_CHARACTERS = 256 << 10
+#: The text of an attribute is cut to this many characters.
+_MAX_TEXT_CHARACTERS = 1024
+#: A process in a Chrome trace has at most this many lines.
+_MAX_LINES = 256
+#: All processes in a Chrome trace have at most this many lines together.
+_MAX_ALL_LINES = 65_536
+#: A Chrome trace has at most this many processes: names of plugins are not trusted.
+_MAX_PROCESSES = 4096
+#: The name of the process for all further plugins.
+_OTHER_PLUGINS = "further plugins"
+#: OTLP's kind of a span inside a program, its kind of a call to another program, and its status of an error.
 _INTERNAL, _CLIENT, _ERROR = 1, 3, 2
 
 
@@ -85,9 +93,9 @@ def _attributes(values: dict[str, str]) -> list[dict[str, Any]]:
 
 
 def chrome(events: Iterable[Event]) -> Iterator[str]:
-    """Yield a Chrome trace: a process for the runtime and one for each plugin, times in microseconds.
+    """Yield a Chrome trace: a process for the runtime and a process for each plugin, times in microseconds.
 
-    Overlapping bars are on separate lines: a viewer would show one as a part of the other.
+    Overlapping bars are on separate lines, because a viewer would show one bar inside the other.
     """
     yield '{"displayTimeUnit": "ms", "traceEvents": ['
     comma = ""
@@ -113,7 +121,7 @@ def _bars(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
             yield {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": owner}}
         before = len(lines[process])
         max_lines = _MAX_LINES if number_of_lines < _MAX_ALL_LINES else max(1, before)
-        line = _free_line(lines[process], began_ns, began_ns + duration_ns, max_lines)
+        line = _free_line_number(lines[process], began_ns, began_ns + duration_ns, max_lines)
         number_of_lines += len(lines[process]) - before
         times = {"ts": began_ns / 1e3, "dur": duration_ns / 1e3}
         yield {"ph": "X", "cat": "nri", "name": name, "pid": process, "tid": line, **times, "args": attributes}
@@ -126,8 +134,8 @@ def _bars(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
             yield from bar(owner, step.event, step.time_ns, step.duration_ns, _with_fault(attributes, step))
 
 
-def _free_line(ends: list[int], began_ns: int, ended_ns: int, max_lines: int) -> int:
-    """The first line, from 1, whose last bar has ended; else a new one, or the last of `max_lines`."""
+def _free_line_number(ends: list[int], began_ns: int, ended_ns: int, max_lines: int) -> int:
+    """The first line, from 1, whose last bar has ended; otherwise a new line, or the last of `max_lines` lines."""
     for number, last in enumerate(ends):
         if last <= began_ns:
             ends[number] = ended_ns
@@ -138,7 +146,7 @@ def _free_line(ends: list[int], began_ns: int, ended_ns: int, max_lines: int) ->
 
 
 def _names(event: Event) -> dict[str, str]:
-    """The names of an event's pod and container by OpenTelemetry's attributes."""
+    """The names of an event's pod and container, by OpenTelemetry's attributes."""
     pod, container = event.pod, event.container
     names = {"rpc.method": event.name}
     if pod is not None:
@@ -149,7 +157,7 @@ def _names(event: Event) -> dict[str, str]:
 
 
 def _fault(part: Event | Step) -> str:
-    """The reason why an event or a call failed, or why an answer was refused; or ""."""
+    """The reason why an event or a call failed, or why an answer was refused. Returns "" if neither happened."""
     error = part.error or getattr(part, "refused", None)
     return "" if error is None else (error.text or error.kind or "failed")[:_MAX_TEXT_CHARACTERS]
 
@@ -159,5 +167,5 @@ def _with_fault(attributes: dict[str, str], part: Event | Step) -> dict[str, str
     return {**attributes, "error": fault} if fault else attributes
 
 
-#: The formats by name: functions from events to pieces of text.
+#: The formats by name. Each is a function from events to pieces of text.
 FORMATS: Final[dict[str, Callable[[Iterable[Event]], Iterator[str]]]] = {"chrome": chrome, "otlp": otlp}

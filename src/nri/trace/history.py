@@ -1,8 +1,8 @@
-"""Read a trace file or a folder of them: events with the calls of their plugins, and notes.
+"""Read a trace file or a folder of trace files: events with the calls of their plugins, and notes.
 
 `Trace.items()` yields each complete `Event` in the order in which events began, and a `Note` for changes of plugins and
-of the recording. Invalid content raises no errors: `problems` has file and offset. Unknown kinds and fields of newer
-versions are ignored. A `StateChange`, which runtimes before 0.12 send, becomes the event that it describes.
+of the recording. Invalid content does not raise errors: `problems` has file and offset. Unknown kinds and fields of
+newer versions are ignored. A `StateChange`, which runtimes before 0.12 send, becomes the event that it describes.
 """
 
 from __future__ import annotations
@@ -34,27 +34,41 @@ if TYPE_CHECKING:
 __all__ = ["VALIDATE", "Event", "Note", "Step", "Trace"]
 
 VALIDATE: Final = "ValidateContainerAdjustment"
-#: Limits for events that wait for their end or that of an earlier event, for problems, and for files of a folder.
-_MAX_OPEN_EVENTS, _MAX_PROBLEMS, _MAX_FILES = 4096, 1000, 10_000
-#: Read at most this many files of concurrent recorders at the same time; further ones follow. Each
-#: holds a record.
+#: At most this many events wait for their own end or for the end of an earlier event.
+_MAX_OPEN_EVENTS = 4096
+#: At most this many problems are listed; further problems are only counted.
+_MAX_PROBLEMS = 1000
+#: A folder may have at most this many files.
+_MAX_FILES = 10_000
+#: At most this many files of concurrent recorders are read at the same time, because each file holds a record. Further
+#: files follow.
 _MAX_OPEN_FILES: Final = 4
 #: Steps in a file may be older than its beginning by this time, because the recorder held them.
 _HELD_NS: Final = 10**9
-#: Search the first step of a file after at most this many notes at its beginning.
-_MAX_NOTES, _MAX_NOTES_BYTES = 1000, 1 << 20
-#: Limit for the name of a recording.
+#: The first step of a file is searched after at most this many notes at its beginning.
+_MAX_NOTES = 1000
+#: The first step of a file is searched after notes of at most this many bytes.
+_MAX_NOTES_BYTES = 1 << 20
+#: The name of a recording is cut to this many characters.
 _MAX_RECORDING_CHARACTERS: Final = 64
-#: Approximate memory of an event, of a step, and of another record of a step, in addition to their content.
-_EVENT_BYTES, _STEP_BYTES, _RECORD_BYTES = 1200, 700, 100
-#: Limits for names, for texts, and for the fields of a record.
-_MAX_NAME_CHARACTERS, _MAX_TEXT_CHARACTERS, _MAX_FIELDS = 512, 4096, 1000
-#: Search up to this many steps of an event without an index.
+#: Approximate memory of an event, in addition to its content.
+_EVENT_BYTES = 1200
+#: Approximate memory of a step, in addition to its content.
+_STEP_BYTES = 700
+#: Approximate memory of another record of a step, in addition to its content.
+_RECORD_BYTES = 100
+#: Names are cut to this many characters.
+_MAX_NAME_CHARACTERS = 512
+#: Texts are cut to this many characters.
+_MAX_TEXT_CHARACTERS = 4096
+#: A record with more fields is left out.
+_MAX_FIELDS = 1000
+#: Up to this many steps of an event are searched without an index.
 _MAX_LINEAR_STEPS = 32
-#: Kinds of records as constants: the generated enum is slower than reading a record.
+#: Kinds of records as constants: reading them from the generated enum is slower than reading a record.
 _OPENED, _BEGINS, _ENDS, _REQUESTS = t.OPENED, t.BEGINS, t.ENDS, (t.BEGINS, t.ASKED)
 _NOTES: Final = {t.OPENED: "opened", t.PLUGIN: "plugin", t.LOST: "lost", t.CLOSED: "closed"}
-#: The errors of a plugin without an answer.
+#: The errors for a plugin that did not answer.
 _SILENT: Final = frozenset({*(each.__name__ for each in LATE), "ConnectionClosed", "PluginUnavailable",
                             "ProtocolError", "LocalProtocolError", "RemoteProtocolError"})  # fmt: skip
 _RELAYED: Final = "StateChange"
@@ -62,8 +76,9 @@ _RELAYED: Final = "StateChange"
 _UNSOLICITED: Final = "UpdateContainers"
 
 
-#: Reasons for leaving out parts of a recording.
+#: The reason for leaving out a record.
 _TOO_LONG: Final = "a record is left out: too long for a recording of this size, or too many fields"
+#: The reason for leaving out records or messages.
 _COSTLY: Final = "reading them would take too much memory or time for a recording of this size"
 
 
@@ -72,10 +87,10 @@ class Note(NamedTuple):
 
     Attributes:
         kind: "opened" and "closed" (a file of the recording), "plugin", or "lost" (`lost` steps are missing).
-        time_ns: since 1970.
+        time_ns: nanoseconds since 1970.
         plugin, state: ``NN-name``, and "active", "late", "open" or "gone".
         about: versions and settings of a recording; properties of a plugin.
-        recording: the number of its recording, as in `Event`.
+        recording: the number of the recording, as in `Event`.
     """
 
     kind: str
@@ -97,9 +112,9 @@ class Step:
         reply: the encoded answer, or None.
         error: the reason for a missing answer, or None.
         merged: whether the answer was merged, or has nothing to merge.
-        refused: the reason why the answer was not merged, such as a conflict, or None.
-        time_ns: start of the call since 1970.
-        duration_ns: duration of the call.
+        refused: the reason why the answer was not merged, for example a conflict, or None.
+        time_ns: the start of the call, in nanoseconds since 1970.
+        duration_ns: the duration of the call, in nanoseconds.
     """
 
     __slots__ = ("duration_ns", "error", "event", "merged", "plugin", "refused", "reply", "request", "time_ns")
@@ -118,25 +133,25 @@ class Step:
         return self.error is not None and self.error.kind in _SILENT
 
     def set_end(self, record: t.Record) -> None:
-        """Set the end of the call, and correct its start, which the recorder notes only after sending the request."""
+        """Set the end of the call, and correct its start, which the recorder stores only after sending the request."""
         self.duration_ns = record.duration_ns
         self.time_ns = max(0, record.time_ns - record.duration_ns)
 
 
 class Event:
-    """One event.
+    """An event of a recording.
 
     Attributes:
-        name: name of its RPC.
-        serial: its number in its recording.
+        name: the RPC name.
+        serial: the event's number in its recording.
         recording: the number of its recording in this reading, from 1.
-        began_ns, duration_ns: start since 1970, and duration.
+        began_ns, duration_ns: the start in nanoseconds since 1970, and the duration in nanoseconds.
         request: the encoded request of the runtime.
         steps: the calls of plugins in order; validators last, with `VALIDATE` as their event.
         reply: the encoded merged reply.
         error: the error of the event, or None.
-        whole: whether its beginning, its end and all its messages were recorded.
-        redacted: whether values of its messages were replaced.
+        whole: whether the beginning, the end and all messages of the event were recorded.
+        redacted: whether values of the messages were replaced.
     """
 
     __slots__ = (
@@ -163,7 +178,7 @@ class Event:
         return step
 
     def latest(self, plugin: str, event: str) -> Step | None:
-        """The last step of a plugin for an event of this name, or None."""
+        """The last step of a plugin for an event of this name. Returns None without such a step."""
         if len(self.steps) <= _MAX_LINEAR_STEPS:
             for step in reversed(self.steps):
                 if step.plugin == plugin and step.event == event:
@@ -174,7 +189,7 @@ class Event:
         return self._latest.get((plugin, event))
 
     def unwrap(self) -> None:
-        """Turn a `StateChange` into the event that it describes, unless this version does not know it."""
+        """Convert a `StateChange` to the event that it describes, unless this version does not know the event."""
         message = self.message
         spec = None if message is None else BY_NUMBER.get(message.event)
         if spec is None or not spec.relayed:
@@ -189,7 +204,7 @@ class Event:
 
     @property
     def first_ns(self) -> int:
-        """The start of its first step, which may be before `began_ns`."""
+        """The start of the first step, which may be before `began_ns`."""
         return min([self.began_ns, *[step.time_ns for step in self.steps]])
 
     @property
@@ -200,26 +215,26 @@ class Event:
         return self._parsed
 
     def parse(self, event: str, data: bytes, *, reply: bool) -> Any:
-        """Parse a message of the event; None if it is invalid, too costly, or unknown to this version."""
+        """Parse a message of the event. Returns None if it is invalid, too costly, or unknown to this version."""
         return self._allowance.parse(event, data, reply=reply)
 
     def leave_out(self, kind: str) -> None:
-        """Count a part of the event, such as a message, as left out in the recording's problems."""
+        """Count something in the event, for example a message, as left out in the recording's problems."""
         self._allowance.leave_out(kind)
 
     def json_values(self, kind: Any, data: bytes, maximum: int) -> int | None:
-        """Count the values of a message; None if they exceed `maximum` or the limit for JSON."""
+        """Count the values of a message. Returns None if they exceed `maximum` or the limit for JSON."""
         return self._allowance.json_values(kind, data, maximum)
 
     @property
     def pod(self) -> m.PodSandbox | None:
-        """The pod of the event, or None."""
+        """The pod of the event. Returns None if the event has no pod."""
         pod: m.PodSandbox | None = self._part("pod")
         return pod
 
     @property
     def container(self) -> m.Container | None:
-        """The container of the event, or None."""
+        """The container of the event. Returns None if the event has no container."""
         container: m.Container | None = self._part("container")
         return container
 
@@ -231,7 +246,7 @@ class Event:
 
     @property
     def subject(self) -> str:
-        """NAMESPACE/POD/CONTAINER of the event; a container without a name by the beginning of its id."""
+        """NAMESPACE/POD/CONTAINER of the event. For a container without a name, its id is shortened."""
         pod, container = self.pod, self.container
         names = [] if pod is None else [pod.namespace, pod.name]
         names += [] if container is None else [container.name or container.id[:13]]
@@ -240,7 +255,7 @@ class Event:
         return "/".join(name for name in names if name)
 
     def names(self, text: str) -> bool:
-        """Whether a text is a name, an id, or the beginning of an id of its pod or container, or NAMESPACE/POD."""
+        """Whether a text is a name, an id, or the beginning of an id of the pod or container, or NAMESPACE/POD."""
         pod, container = self.pod, self.container
         names = [] if pod is None else [pod.name, f"{pod.namespace}/{pod.name}"]
         names += [] if container is None else [container.name]
@@ -249,13 +264,13 @@ class Event:
 
 
 class Trace:
-    """A trace file, or a folder of them as one history.
+    """A trace file, or a folder of trace files, as one history.
 
     Attributes:
         path: the path of the file or folder.
-        files: the files, oldest first.
-        size_bytes: size of all files when the trace was opened.
-        unlisted_problems: number of problems that are not in `problems`.
+        files: the files, the oldest first.
+        size_bytes: the size of all files when the trace was opened.
+        unlisted_problems: the number of problems that are not in `problems`.
 
     Raises ConfigError if no trace is found.
     """
@@ -263,10 +278,10 @@ class Trace:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._problems: dict[tuple[Path, int], str] = {}
         self.unlisted_problems = 0
-        self._lost: Counter[str] = Counter()  # number of parts that are too costly, by kind
+        self._lost: Counter[str] = Counter()  # number of records and messages that are too costly, by kind
         self._recordings: dict[str, int] = {}
         self._names = [""]
-        self._lasts: dict[str, int] = {}  # index of the last file that begins with a recording, by name ...
+        self._lasts: dict[str, int] = {}  # by name of a recording, the index of the last file that begins with it ...
         self._known_from = -1  # ... among files from this index
         self._lock = threading.Lock()  # the inspector's page reads in several threads
         where = Path(path)
@@ -281,13 +296,17 @@ class Trace:
                         step = "write one with --record DIR; nri decode explains captured bytes"
                         raise ConfigError(self.path, "", "not a trace", step)
         except OSError as error:
-            step = "run it as root" if isinstance(error, PermissionError) else "name what --record DIR has written"
+            step = (
+                "run it as root"
+                if isinstance(error, PermissionError)
+                else "name a file or folder that --record DIR has written"
+            )
             raise ConfigError(str(path), "", error.strerror or str(error), step) from None
         self.size_bytes = sum(map(_size, self.files))
 
     @property
     def problems(self) -> list[str]:
-        """Lines about damaged and left out parts that were read so far, at most about 1,000."""
+        """Lines about damaged or left out records that were read so far, at most about 1,000 lines."""
         left_out = (f"{self.path}: {count(number, kind)} left out: {_COSTLY}" for kind, number in self._lost.items())
         return [*self._problems.values(), *left_out]
 
@@ -319,15 +338,19 @@ class Trace:
     def items(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[Event | Note]:
         """Yield events in the order in which they began, and notes between them.
 
-        Blocks outside of the times are not unpacked. If more than four recorders wrote to one folder at the same time,
-        the events of some follow after those of others.
+        Blocks outside of the times are not unpacked. If more than four recorders wrote to a folder at the same time,
+        the events of some recorders follow after the events of others.
         """
         allowance = self._allowance()
         assembly = _Assembly(allowance)
-        for entry in self._placed(since_ns, until_ns, allowance):
+        for entry in self._numbered_records(since_ns, until_ns, allowance):
             if isinstance(entry, _FileEnd):
                 assembly.give_up(
-                    {recording_ for recording_ in assembly.waits_for(entry) if self._last(recording_, entry.place) < 0}
+                    {
+                        recording_
+                        for recording_ in assembly.waits_for(entry)
+                        if self._last_file(recording_, entry.place) < 0
+                    }
                 )
             else:
                 record, recording = entry
@@ -341,12 +364,12 @@ class Trace:
         yield from assembly.remaining()
 
     def records(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[tuple[t.Record, int]]:
-        """Yield all records with the number of their recording; those of concurrent recordings in the order of time."""
-        placed = self._placed(since_ns, until_ns, self._allowance())
+        """Yield all records with the number of their recording. Records of concurrent recordings are sorted by time."""
+        placed = self._numbered_records(since_ns, until_ns, self._allowance())
         return (entry for entry in placed if not isinstance(entry, _FileEnd))
 
     def _allowance(self) -> Allowance:
-        """Create the allowance of one reading. A loss counts once, however often the recording is read."""
+        """Create the allowance for one reading. A left out record counts once, however often the recording is read."""
         lost: Counter[str] = Counter()
 
         def leave_out(kind: str) -> None:
@@ -356,14 +379,16 @@ class Trace:
         return Allowance(leave_out)
 
     def name(self, recording: int) -> str:
-        """The name of a recording that was read, by its number; "" without a name."""
+        """The name of a recording that was read, by its number. Returns "" if it has no name."""
         return self._names[recording] if recording < len(self._names) else ""
 
-    def _placed(self, since_ns: int, until_ns: int, allowance: Allowance) -> Iterator[tuple[t.Record, int] | _FileEnd]:
+    def _numbered_records(
+        self, since_ns: int, until_ns: int, allowance: Allowance
+    ) -> Iterator[tuple[t.Record, int] | _FileEnd]:
         """Yield the records of all files with the number of their recording, and the ends of files.
 
-        Files are sorted by time. The next file is opened when the newest open one is due. Files of one recording are
-        read one after the other.
+        Files are sorted by time. The next file is opened when the time of the newest open file is due. Files of the
+        same recording are read one after the other.
         """
         opened, newest, recording = 0, -1, 0
         files: dict[int, _File] = {}
@@ -380,16 +405,16 @@ class Trace:
             place = due[0][1]
             file = files[place]
             if place == newest:
-                last = self._before(file, files.values())
+                last = self._earlier_file(file, files.values())
                 if last is None:
-                    newest, recording = -1, self._numbered(file, allowance)
+                    newest, recording = -1, self._recording_number(file, allowance)
                     file.begin()
                     last = file
                 heapreplace(due, (last.due_ns, place))
                 continue
             heappop(due)
             for record in file.until(due[0][0] - (due[0][1] < place) if due else inf):
-                yield record, self._numbered(file, allowance) if record.kind == _OPENED else file.recording
+                yield record, self._recording_number(file, allowance) if record.kind == _OPENED else file.recording
             if file.next is not None:
                 heappush(due, (file.due_ns, place))
                 continue
@@ -398,8 +423,11 @@ class Trace:
             goes_on = set().union(*[file_.recordings for file_ in files.values()])
             yield _FileEnd(file.recordings - goes_on, begun)
 
-    def _before(self, file: _File, files: Iterable[_File]) -> _File | None:
-        """The open file of the same recording, which must be read before this one; or None."""
+    def _earlier_file(self, file: _File, files: Iterable[_File]) -> _File | None:
+        """The open file of the same recording, which must be read before this file.
+
+        Returns None without such a file.
+        """
         record, number = file.next, file.recording
         if record is not None and record.kind == _OPENED:
             number = self._recordings.get(_name(record), -1)
@@ -410,21 +438,24 @@ class Trace:
         )
         return next(same, None)
 
-    def _numbered(self, file: _File, allowance: Allowance) -> int:
+    def _recording_number(self, file: _File, allowance: Allowance) -> int:
         """Update and return the number of a file's recording at its next record."""
         if file.next is not None and file.next.kind == _OPENED:
             name = _name(file.next)
             with self._lock:
                 number = self._recordings.get(name, 0) or len(self._recordings) + 1
-                if len(self._recordings) < number <= allowance.recordings:  # further recordings share one number
+                if len(self._recordings) < number <= allowance.recordings:  # further recordings share the last number
                     self._recordings[name] = number
                     self._names.append(name)
             file.recording = number
             file.recordings.add(number)
         return file.recording
 
-    def _last(self, recording: int, place: int) -> int:
-        """The index of the last file that begins with a recording, from an index on; or -1."""
+    def _last_file(self, recording: int, place: int) -> int:
+        """The index of the last file that begins with a recording, searched from an index on.
+
+        Returns -1 if not found.
+        """
         with self._lock:
             end = len(self.files) if self._known_from < 0 else self._known_from
             for number in range(place, end):
@@ -440,7 +471,9 @@ class Trace:
         return (item for item in self.items(since_ns, until_ns) if isinstance(item, Event))
 
     def _records(self, path: Path, since_ns: int, until_ns: int, allowance: Allowance) -> Iterator[t.Record]:
-        unknown: dict[str, tuple[int, int]] = {}  # by reason, the offset of the first such block and their number
+        unknown: dict[
+            str, tuple[int, int]
+        ] = {}  # for each reason: the offset of the first such block, and the number of blocks
         first = True
         for file, header in self._blocks(path):
             reason = blocks.unknown(header)
@@ -455,11 +488,11 @@ class Trace:
             self._problem(path, offset, f"{count(number, 'block')} {reason}")
 
     def _content(self, path: Path, file: Any, header: blocks.Header, allowance: Allowance) -> Iterator[t.Record]:
-        """Yield the records of a block; an unreadable block becomes a problem."""
+        """Yield the records of a block. An unreadable block becomes a problem."""
         try:
             for value in blocks.split(blocks.contents(file, header), allowance.record_bytes):
                 if not allowance.has_record():
-                    reason = "too many records for a recording of this size: the rest is left out"
+                    reason = "too many records for a recording of this size: the remaining records are left out"
                     self._problem(path, header.offset, reason)
                     return
                 record = None if value is None else _record(value)
@@ -473,7 +506,7 @@ class Trace:
 
 
 class _FileEnd(NamedTuple):
-    """Recordings that have ended in a file and continue in no open file; files from index `place` may continue them."""
+    """Recordings that end in a file and do not continue in an open file. Files from index `place` may continue them."""
 
     recordings: set[int]
     place: int
@@ -484,7 +517,7 @@ class _File:
 
     Attributes:
         next: the next record; None at the end.
-        recording: the number of its recording; before its first record, that of the previous file.
+        recording: the number of the file's recording; before its first record, the number of the previous file.
         recordings: the numbers of all its recordings.
     """
 
@@ -499,11 +532,11 @@ class _File:
 
     @property
     def due_ns(self) -> int:
-        """The time of its next record."""
+        """The time of the next record."""
         return self._begun_ns if self._notes or self.next is None else self.next.time_ns
 
     def begin(self) -> None:
-        """Find the time of the first step after the notes at the beginning, which may be older than the notes."""
+        """Find the time of the first step after the notes at the beginning. The step may be older than the notes."""
         records: list[t.Record] = []
         size = 0
         while self.next is not None and len(records) < _MAX_NOTES and size < _MAX_NOTES_BYTES:
@@ -537,7 +570,7 @@ def _name(record: t.Record) -> str:
 
 
 def _record(value: bytes) -> t.Record | None:
-    """Parse a record and cut its message, names and texts to the recorder's limits; None for too many fields."""
+    """Parse a record and cut its message, names and texts to the recorder's limits. None if it has too many fields."""
     if len(value) <= _MAX_NAME_CHARACTERS:
         return t.Record.FromString(value)
     if sum(1 for _ in islice(iter_fields(value), _MAX_FIELDS + 1)) > _MAX_FIELDS:
@@ -565,7 +598,7 @@ def _size(path: Path) -> int:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The traces of a folder, sorted by name and so by time. ConfigError for none, or too many."""
+    """The traces of a folder, sorted by name and so by time. Raises ConfigError if there are none, or too many."""
     paths = [Path(entry.path) for entry in os.scandir(folder) if entry.name.endswith(blocks.SUFFIX)]
     if not paths or len(paths) > _MAX_FILES:
         reason = f"{len(paths)} traces in this folder" if paths else f"no trace (*{blocks.SUFFIX}) in this folder"
@@ -579,10 +612,10 @@ class _Assembly:
 
     def __init__(self, allowance: Allowance) -> None:
         self._allowance = allowance
-        self._open: OrderedDict[tuple[int, int], Event] = OrderedDict()  # by recording and serial number
+        self._open: OrderedDict[tuple[int, int], Event] = OrderedDict()  # key: recording and serial number
         self._ended: set[tuple[int, int]] = set()
         self._given_up: set[tuple[int, int]] = set()
-        self._last: dict[tuple[int, int], bytes] = {}
+        self._last_file: dict[tuple[int, int], bytes] = {}
         self._sizes: dict[tuple[int, int], int] = {}
         self._held_bytes = 0
 
@@ -616,15 +649,15 @@ class _Assembly:
             event.whole = False
         if kind in _REQUESTS:
             if not record.same:
-                self._last[key] = message
-            elif key not in self._last:
+                self._last_file[key] = message
+            elif key not in self._last_file:
                 event.whole = False
-        take(event, record, self._last.get(key, b"") if kind in _REQUESTS else message)
+        take(event, record, self._last_file.get(key, b"") if kind in _REQUESTS else message)
         if kind == _ENDS:
             self._ended.add(key)
 
     def waits_for(self, over: _FileEnd) -> set[int]:
-        """Those recordings that have events without an end."""
+        """The recordings of `over` that have events without an end."""
         return over.recordings.intersection(key[0] for key in self._open if key not in self._ended)
 
     def give_up(self, recordings: set[int]) -> None:
@@ -632,7 +665,7 @@ class _Assembly:
         self._given_up.update(key for key in self._open if key[0] in recordings)
 
     def over(self) -> Iterator[Event]:
-        """Yield complete events that follow no incomplete one."""
+        """Yield complete events that do not follow an incomplete event."""
         while self._open:
             key = next(iter(self._open))
             over = key in self._ended or key in self._given_up
@@ -647,7 +680,7 @@ class _Assembly:
 
     def _leave(self, key: tuple[int, int]) -> Event:
         event = self._open.pop(key)
-        self._last.pop(key, None)
+        self._last_file.pop(key, None)
         self._held_bytes -= self._sizes.pop(key)
         event.whole &= key in self._ended
         self._ended.discard(key)
@@ -662,7 +695,7 @@ def _take_request(event: Event, record: t.Record, request: bytes) -> None:
 
 
 def _step(event: Event, record: t.Record) -> Step:
-    """The step that a record continues; a new one if its beginning is missing."""
+    """The step that a record continues, or a new step if its beginning is missing."""
     step = event.latest(record.plugin, record.event)
     if step is None:
         event.whole = False

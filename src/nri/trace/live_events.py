@@ -3,7 +3,7 @@
     with Live(ask, follow) as live:
         live.summary()
 
-The rows are those of `nri.adaptation.admin`. A thread reads them, and reconnects after a restart of the runtime.
+The rows come from `nri.adaptation.admin`. A thread reads them, and connects again after a restart of the runtime.
 """
 
 from __future__ import annotations
@@ -25,24 +25,27 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_ROWS", "Live", "live_events", "plugin_rows"]
 
-#: Limit for the rows in memory, and the time that the summary covers.
+#: At most this many rows are stored.
 MAX_ROWS: Final = 10_000
+#: The summary covers this time, in seconds.
 WINDOW_S: Final = 60.0
-#: Pause before a reconnect, and the time for which a summary is reused.
-_RETRY_S, _SUMMARY_S = 1.0, 0.5
+#: The pause before connecting again, in seconds.
+_RETRY_S = 1.0
+#: A summary is reused for this time, in seconds.
+_SUMMARY_S = 0.5
 
 
 class Live:
-    """Reads a runtime's admin socket from `start` to `close`, or in a `with`. Thread-safe.
+    """Reads a runtime's admin socket between `start` and `close`, or in a `with` block. Thread-safe.
 
     Args:
         ask: calls a method with a request; returns the reply.
-        follow: yields readings of events, starting from a request.
-        clock: seconds since 1970.
-        first_s: timeout of the first reading in seconds.
+        follow: yields readings of events, beginning with a request.
+        clock: returns the time in seconds since 1970.
+        first_s: the timeout of the first reading, in seconds.
 
     Attributes:
-        missed: rows that were dropped before they could be read.
+        missed: the number of rows that were dropped before they could be read.
     """
 
     def __init__(
@@ -66,7 +69,7 @@ class Live:
         self.missed = 0
 
     def start(self) -> None:
-        """Start reading. Raises errors of `follow`; DeadlineExceeded without a first reading."""
+        """Start reading. Raises the errors of `follow`, and DeadlineExceeded without a first reading."""
         threading.Thread(target=self.run, name="nri-live", daemon=True).start()
         with self._condition:
             if not self._condition.wait_for(lambda: self._read or self._failure, self._first_s):
@@ -112,7 +115,7 @@ class Live:
             self._condition.notify_all()
 
     def rows(self, after: int = 0) -> list[dict[str, Any]]:
-        """The rows in memory after a number; `n` numbers rows across restarts of the runtime."""
+        """The stored rows after a number. `n` numbers rows across restarts of the runtime."""
         with self._condition:
             first = self._newest - len(self._rows)
             return list(islice(self._rows, max(0, after - first), None))
@@ -123,9 +126,9 @@ class Live:
             self._condition.wait_for(lambda: self._newest > after, timeout_s)
 
     def summary(self) -> dict[str, Any]:
-        """The last minute, or since the first reading: events, failures, misses, and a row for each plugin.
+        """Summarize the last minute, or the time since the first reading: events, failures, misses, plugins.
 
-        It may be half a second old. Raises errors of `ask` and `follow`.
+        The summary may be half a second old. Raises the errors of `ask` and `follow`.
         """
         if self._summary is None or monotonic() - self._summary[0] > _SUMMARY_S:
             health = self._ask("Plugins", {}).get("plugins")
@@ -159,7 +162,7 @@ class Live:
 
 @contextmanager
 def live_events(client: AdminClient) -> Iterator[Live]:
-    """Follow the events of a runtime until the block ends. NriError without an answer."""
+    """Follow the events of a runtime until the block ends. Raises NriError if the runtime does not answer."""
     live = Live(client.ask, client.follow, first_s=client.timeout_s)
     with client.explained():
         live.start()

@@ -1,4 +1,4 @@
-"""Convert the messages of an event to JSON, with limits for one document."""
+"""Convert the messages of an event to JSON, with limits for the document."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_STEPS", "MessageJson"]
 
-#: Limit for the steps of an event in one document.
+#: A document has at most this many steps of an event.
 MAX_STEPS: Final = 1024
-#: Limits for encoded messages in one document, and for the values of different messages; JSON is twenty times larger.
-_MAX_BYTES, _MAX_VALUES = 1 << 20, 30_000
+#: A document has encoded messages of at most this many bytes. Their JSON is twenty times larger.
+_MAX_BYTES = 1 << 20
+#: The different messages in a document have at most this many values.
+_MAX_VALUES = 30_000
 
 
 class MessageJson:
-    """Converts the messages of one event to JSON; equal messages only once."""
+    """Converts the messages of an event to JSON. Equal messages are converted only once."""
 
     def __init__(self, event: Event) -> None:
         self._event = event
@@ -27,7 +29,7 @@ class MessageJson:
         self._tables: dict[tuple[str, bytes, bool], dict[str, Any]] = {}
 
     def table(self, event: str, data: bytes, *, reply: bool) -> dict[str, Any]:
-        """A message as a table; only its length if it is invalid or above the limits."""
+        """A message as a JSON object; only its length if it is invalid or above the limits."""
         self._bytes -= len(data)
         if self._bytes < 0:
             self._event.leave_out("message")

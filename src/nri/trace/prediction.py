@@ -1,8 +1,8 @@
 """Predict collisions: plugins that set the same field of the same container.
 
-Plugins can be recorded separately, for example one by `nri replay --record`. Their answers to the same event of the
-same container are compared in the order of indices, by the rules of a merge: a later plugin may set a field that it
-removes first. Values are not needed, so redacted recordings suffice. For a plugin without a recording the fields that
+Plugins can be recorded separately, for example a plugin by `nri replay --record`. Their answers to the same event of
+the same container are compared in the order of indices, by the rules of a merge: a later plugin may set a field that it
+removes first. Values are not needed, so redacted recordings suffice. For a plugin without a recording, the fields that
 its class declares (`sets`) are used.
 """
 
@@ -20,15 +20,28 @@ if TYPE_CHECKING:
 
 __all__ = ["Collision", "CollisionFinder"]
 
-#: Limit for stored answers: in any case, and for each byte of the recordings.
-_MAX_BYTES, _BYTES_PER_BYTE = 12 << 20, 2
-#: Approximate memory of a container at an event, of a plugin there, its answers, and a field in these; in addition
-#: texts, with up to four bytes for each character.
-_EVENT_BYTES, _PLUGIN_BYTES, _ANSWERS_BYTES, _PLACE_BYTES, _TEXT_FACTOR = 500, 100, 700, 300, 4
-#: Limit for names of containers in collisions: in any case, and one more for this many bytes of the recordings.
-_NAMES, _BYTES_PER_NAME = 20_000, 50
-#: Limits for a container's id, and for its name.
-_MAX_ID_CHARACTERS, _MAX_SUBJECT_CHARACTERS = 256, 1000
+#: Answers of this many bytes may be stored in any case.
+_MAX_BYTES = 12 << 20
+#: Further bytes of answers for each byte of the recordings.
+_BYTES_PER_BYTE = 2
+#: Approximate memory of a container at an event.
+_EVENT_BYTES = 500
+#: Approximate memory of a plugin at such an event.
+_PLUGIN_BYTES = 100
+#: Approximate memory of a plugin's answers at such an event.
+_ANSWERS_BYTES = 700
+#: Approximate memory of a field in an answer.
+_PLACE_BYTES = 300
+#: A character of a text takes up to this many bytes.
+_TEXT_FACTOR = 4
+#: Names of containers in collisions that may be stored in any case.
+_NAMES = 20_000
+#: A further name may be stored for this many bytes of the recordings.
+_BYTES_PER_NAME = 50
+#: A container's id has at most this many characters.
+_MAX_ID_CHARACTERS = 256
+#: A container's name is cut to this many characters.
+_MAX_SUBJECT_CHARACTERS = 1000
 _NO_OWNER: Final = (Kind.LIST, Kind.ACCUMULATED)
 _RDT: Final = ("RdtClosID", "RdtSchemata", "RdtEnableMonitoring")
 #: The path of each field with an owner, by its label.
@@ -36,7 +49,7 @@ _OWNED: Final = {row.label: row.path for row in ROWS if row.kind not in (*_NO_OW
 
 
 class OwnedField(NamedTuple):
-    """A field of a container ("" for the event's own), or an entry of it, which one plugin can own."""
+    """A field of a container ("" for the event's own container), or an entry of the field, that one plugin can own."""
 
     container: str
     field: str
@@ -44,15 +57,15 @@ class OwnedField(NamedTuple):
 
 
 class Collision(NamedTuple):
-    """Two plugins that set one field.
+    """Two plugins that set the same field.
 
     Attributes:
-        field, key: as in conflicts: ``Env``, and the variable.
+        field, key: as in conflicts, for example ``Env`` and the variable.
         event: the event; "" if only declarations of classes collide.
-        first, second: ``NN-name``; the answer of the second one would be refused.
-        containers: ``NAMESPACE/POD/CONTAINER``, sorted; none if only declarations collide.
-        happened: number of these containers for which a recording has the refusal.
-        declared: at least one plugin was not recorded, and may set the field.
+        first, second: ``NN-name``; the answer of the second plugin would be refused.
+        containers: ``NAMESPACE/POD/CONTAINER``, sorted; empty if only declarations collide.
+        happened: the number of these containers for which a recording has the refusal.
+        declared: at least one of the plugins was not recorded, and may set the field.
     """
 
     field: str
@@ -66,7 +79,7 @@ class Collision(NamedTuple):
 
 
 class _Answers(NamedTuple):
-    """All fields that a plugin sets or removes at one kind of event of a container; equal ones are shared."""
+    """All fields that a plugin sets or removes at one kind of event of a container. Equal answers share one object."""
 
     sets: frozenset[OwnedField] = frozenset()
     takes: frozenset[OwnedField] = frozenset()
@@ -77,13 +90,13 @@ class CollisionFinder:
     """Collects events of recordings and finds collisions.
 
     Args:
-        most: containers whose answers are kept, once for each kind of event.
-        most_bytes: what is kept of answers, besides what `recording_bytes` allow.
-        recording_bytes: of all recordings; what is kept of answers and the number of names grow with it.
+        max_containers: the limit of containers whose answers are stored, once for each kind of event.
+        max_bytes: the limit of bytes of answers, in addition to the bytes that `recording_bytes` allows.
+        recording_bytes: the size of all recordings; the limits of answers and names grow with it.
 
     Attributes:
-        left_out: events of further containers, or beyond the bytes that may be kept, which were not looked at.
-        left_out_names: containers of collisions that are not named and not counted.
+        left_out: events of further containers, or beyond the limit of bytes, which were not compared.
+        left_out_names: containers of collisions that are neither named nor counted.
     """
 
     def __init__(self, max_containers: int = 200_000, max_bytes: int = _MAX_BYTES, *, recording_bytes: int = 0) -> None:
@@ -148,13 +161,13 @@ class CollisionFinder:
         plugins[self._shared[step.plugin]] = self._shared[answers]  # type: ignore[index, assignment]
 
     def collisions(self) -> list[Collision]:
-        """Return all collisions, sorted by plugins and field; those of declarations last."""
+        """Return all collisions, sorted by plugins and field, with collisions of declarations at the end."""
         outcomes: dict[tuple[str, str, str, str, str], dict[str, bool]] = {}
         names_left = self._max_names
         for (event, subject), plugins in self._answers.items():
             name = self._names[subject]
             recorded = ((*collision, plugins[collision[2]].refused) for collision in _collide(plugins))
-            declared = ((*collision, False) for collision in self._may_collide(plugins))
+            declared = ((*collision, False) for collision in self._declared_collisions(plugins))
             for place, first, second, refused in chain(recorded, declared):
                 key = (first, second, event, place.field, place.key)
                 if name not in outcomes.get(key, {}):
@@ -171,10 +184,12 @@ class CollisionFinder:
             )
             for (first, second, event, field, key), names in sorted(outcomes.items())
         ]
-        return rows + sorted(self._both_declare(), key=lambda row: (row.first, row.second, row.field, row.key))
+        return rows + sorted(
+            self._declaration_collisions(), key=lambda row: (row.first, row.second, row.field, row.key)
+        )
 
-    def _may_collide(self, plugins: dict[str, _Answers]) -> Iterator[tuple[OwnedField, str, str]]:
-        """Fields of recorded answers that a plugin without answers declares: field, earlier, later plugin."""
+    def _declared_collisions(self, plugins: dict[str, _Answers]) -> Iterator[tuple[OwnedField, str, str]]:
+        """Yield recorded fields that a plugin without answers declares: field, earlier plugin, later plugin."""
         for name, sets in self._declared.items():
             for other, answers in plugins.items() if name not in plugins else ():
                 first, second = sorted((name, other))
@@ -182,8 +197,8 @@ class CollisionFinder:
                     if any(declaration.covers(_OWNED[place.field], place.key) for declaration in sets):
                         yield place, first, second
 
-    def _both_declare(self) -> Iterator[Collision]:
-        """Collisions of two declarations, with the narrower of their keys."""
+    def _declaration_collisions(self) -> Iterator[Collision]:
+        """Collisions between two declarations, with the narrower of their keys."""
         for (first, first_sets), (second, second_sets) in combinations(sorted(self._declared.items()), 2):
             fields = set()
             for declaration in first_sets:
@@ -201,7 +216,7 @@ def _text_bytes(text: str) -> int:
 
 
 def _add_places(sets: set[OwnedField], takes: set[OwnedField], container: str, entries: Iterable[Entry]) -> None:
-    """Add the fields that entries set, and those that they remove."""
+    """Add the fields that entries set, and the fields that they remove."""
     for entry in entries:
         field, kind = entry.row.label, entry.row.kind
         if kind is Kind.RESET:
@@ -217,7 +232,7 @@ def _add_places(sets: set[OwnedField], takes: set[OwnedField], container: str, e
 
 
 def _collide(plugins: dict[str, _Answers]) -> Iterator[tuple[OwnedField, str, str]]:
-    """Fields that a later plugin sets although an earlier one owns them: field, earlier, later plugin."""
+    """Yield fields that a later plugin sets although an earlier plugin owns them: field, earlier and later plugin."""
     holders: dict[OwnedField, str] = {}
     for name in sorted(plugins):
         answers = plugins[name]

@@ -4,8 +4,8 @@
         Adaptation(..., reporters=[recorder])
 
 Each step costs an event one tuple and one `append`. A thread encodes, redacts and compresses the steps, and writes a
-block twice a second, so a kill loses at most one second. If steps come faster than they can be written, or the disk is
-full, steps are lost, counted, and noted in the file.
+block twice a second, so a killed process loses at most one second. If steps come faster than they can be written, or
+the disk is full, steps are lost, counted, and noted in the file.
 """
 
 from __future__ import annotations
@@ -40,28 +40,45 @@ __all__ = ["Limits", "Recorder"]
 
 log = logging.getLogger("nri.trace")
 
-#: Wake the thread at this many steps; hold at most this many steps and bytes.
-_WAKE_STEPS, _MAX_STEPS, _MAX_HELD_BYTES = 128, 32768, 64 << 20
-#: Number and size of buffers for copies of requests, and number of events that may have some.
-_SLABS, _SLAB_BYTES, _MAX_LENT = 512, 16 << 10, 32
-#: Write a block at this size, and at least this often.
-_BLOCK_BYTES, _BLOCK_S = 256 << 10, 0.5
-#: Reserve this much of a block for a record of lost steps.
+#: The thread wakes at this many steps.
+_WAKE_STEPS = 128
+#: At most this many steps wait for the thread.
+_MAX_STEPS = 32768
+#: The waiting steps have at most this many bytes.
+_MAX_HELD_BYTES = 64 << 20
+#: The number of buffers for copies of requests.
+_SLABS = 512
+#: The size of a buffer for copies of requests.
+_SLAB_BYTES = 16 << 10
+#: At most this many events have such buffers.
+_MAX_LENT = 32
+#: A block is written at this size.
+_BLOCK_BYTES = 256 << 10
+#: A block is written at least this often, in seconds.
+_BLOCK_S = 0.5
+#: This much of a block is reserved for a record of lost steps.
 _LOSS_BYTES: Final = 64
-#: Let other threads run after this many records.
+#: After this many records, other threads may run.
 _YIELD_RECORDS: Final = 128
 #: Kinds of steps as constants, because the generated enum is slow.
 _BEGINS, _ASKED, _ANSWERED, _FAILED, _MERGED, _ENDS = t.BEGINS, t.ASKED, t.ANSWERED, t.FAILED, t.MERGED, t.ENDS
-#: Limits for events with a remembered request, for plugins with a remembered state, and for texts.
-_MAX_OPEN_EVENTS, _MAX_PLUGINS, _MAX_TEXT_CHARACTERS, _MAX_ABOUT_CHARACTERS = 4096, 256, 4096, 1 << 20
-#: Errors of a full disk, and the interval in which write errors are logged.
+#: The requests of at most this many events are stored, for comparison with later requests.
+_MAX_OPEN_EVENTS = 4096
+#: The states of at most this many plugins are stored.
+_MAX_PLUGINS = 256
+#: A text is cut to this many characters.
+_MAX_TEXT_CHARACTERS = 4096
+#: A text of the metadata is cut to this many characters.
+_MAX_ABOUT_CHARACTERS = 1 << 20
+#: The errors of a full disk.
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+#: Write errors are logged at most this often, in seconds.
 _REPORT_INTERVAL_S: Final = 60.0
 _NAME: Final = re.compile(r"nri-[0-9]{8}T[0-9]{6}\.[0-9]{6}Z-[0-9a-f]{8}\.nritrace")
 
 
 class Limits:
-    """Limits for files and folders of a recorder.
+    """Limits for the files and the folder of a recorder.
 
     Args:
         file_bytes, file_s: start a new file at this size or age.
@@ -82,15 +99,15 @@ class Limits:
 
 
 class Recorder:
-    """A `nri.interfaces.Reporter` that writes traces. Thread-safe; `close` it, or use it in a `with`.
+    """A `nri.interfaces.Reporter` that writes traces. Thread-safe. `close` it, or use it in a `with` block.
 
     Args:
-        folder: folder of the files; created, for this user only, if it does not exist.
+        folder: the folder of the files. If it does not exist, it is created for this user only.
         redact: replace values, but not names and error texts, see `nri.trace.redaction`.
-        about: metadata of the recording, such as ``{"policy": text}``, written to each file.
-        limits: limits for files and folder.
+        about: metadata of the recording, for example ``{"policy": text}``, written to each file.
+        limits: the limits for files and folder.
 
-    Raises OSError if the folder cannot be created or written to, except for a full disk, which is retried.
+    Raises OSError if the folder cannot be created or written to. A full disk raises no error: writing is tried again.
     """
 
     def __init__(
@@ -156,7 +173,7 @@ class Recorder:
         self._put((t.PLUGIN, time_ns(), 0, state, plugin, b"", dict(about), 0.0))
 
     def _wake_writer(self) -> None:
-        """Wake the thread; drop further steps if too many wait."""
+        """Wake the thread. Drop further steps if too many wait."""
         if len(self._steps) >= _MAX_STEPS or self._held_bytes > _MAX_HELD_BYTES:
             self._put = self._drop
         if not self._wake.is_set():
@@ -229,12 +246,12 @@ def _about(redact: bool, more: Mapping[str, str]) -> dict[str, str]:
 
 
 def _text(text: str, length: int = _MAX_TEXT_CHARACTERS) -> str:
-    """Cut a text, and replace lone surrogates, which file names may have and messages cannot."""
+    """Cut a text, and replace lone surrogates, which file names may contain and messages cannot."""
     return cut(text, length).encode(errors="replace").decode()
 
 
 def _error(error: Exception, plugin_name: str = "") -> t.Error:
-    """Convert an error to a message: the exception would keep the frames of its event in memory."""
+    """Convert an error to a message, because the exception would keep the frames of its event in memory."""
     code = getattr(error, "code", 0)
     message, plugin = getattr(error, "message", ""), getattr(error, "plugin", "")
     return t.Error(
@@ -249,8 +266,8 @@ def _error(error: Exception, plugin_name: str = "") -> t.Error:
 class _Slabs:
     """Reusable buffers for copies of requests, lent to events until their end is written.
 
-    Keeping the requests would force each new one into uncached memory, which costs an event more than all its steps.
-    Without a free buffer, or for a long request, the request itself is kept.
+    Storing the requests themselves would force each new request into uncached memory, which costs an event more than
+    all its steps. Without a free buffer, or for a long request, the request itself is stored.
     """
 
     def __init__(self) -> None:
@@ -259,7 +276,7 @@ class _Slabs:
         self._lent: dict[int, list[bytearray]] = {}
 
     def copied(self, serial: int, request: bytes) -> tuple[bytearray, int] | bytes:
-        """Copy a request; returns the buffer and the length, or the request itself. Thread-safe."""
+        """Copy a request. Returns the buffer and the length, or the request itself. Thread-safe."""
         length, last = len(request), self._last
         if last[0] == serial and last[1][1] == length and last[1][0].startswith(request):
             return last[1]  # reserved for this event until its end
@@ -277,17 +294,17 @@ class _Slabs:
         return copy
 
     def replace(self) -> None:
-        """Replace a buffer that may still be in use."""
+        """Replace a buffer that may still be in use by a new buffer."""
         self._free.append(bytearray())
 
-    # Only for the writer.
+    # Only for the writer's thread.
 
     def lent(self, serial: int, slab: bytearray) -> None:
         """Record a buffer of an event."""
         slabs = self._lent.setdefault(serial, [])
         if not any(other is slab for other in slabs):
             slabs.append(slab)
-        if len(self._lent) > _MAX_LENT:  # its end was lost, or is late
+        if len(self._lent) > _MAX_LENT:  # the end of the oldest event was lost, or is late
             for _ in self._lent.pop(next(iter(self._lent))):
                 self.replace()
 
@@ -311,14 +328,14 @@ class _Writer:
         self._bytes = 0
         self._file = -1
         self._file_bytes, self._file_begun = 0, 0.0
-        self.lost = 0  # lost steps that are not noted in the file yet
+        self.lost = 0  # number of lost steps that are not yet noted in the file
         self._failing, self._reported_at = False, float("-inf")
         try:
             self._open()
         except OSError as error:
             if error.errno not in _NO_ROOM:
                 raise
-            self._failed(error)
+            self._log_failure(error)
 
     def add(self, step: tuple[Any, ...]) -> None:
         """Add a step to the current block."""
@@ -367,7 +384,7 @@ class _Writer:
             del self._requests[next(iter(self._requests))]
 
     def _message(self, record: t.Record, message: bytes, *, reply: bool) -> None:
-        """Add a redacted message; one that is too long, or cannot be parsed for redaction, is left out."""
+        """Add a redacted message. A message that is too long, or cannot be parsed for redaction, is left out."""
         if self._redactor is not None and message:
             try:
                 message, record.redacted = self._redactor.encoded(self._type(record.event, reply), message)
@@ -414,7 +431,7 @@ class _Writer:
     # -- files --------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Write the current block, to a new file if this one is removed. Steps that cannot be written are lost."""
+        """Write the current block, to a new file if the present file was removed. Unwritable steps are lost."""
         steps = len(self._block)
         if self.lost:
             loss = t.Record(kind=t.LOST, time_ns=time_ns(), count=self.lost)
@@ -428,13 +445,13 @@ class _Writer:
             if self._file >= 0:
                 status = os.fstat(self._file)
                 if not status.st_nlink or status.st_size < self._file_bytes:
-                    self._close_file()  # another program has removed or truncated it
+                    self._close_file()  # another program has removed or truncated the file
             if self._file < 0:
                 self._open()
             self._write(blocks.pack(raw, records, self._first_ns, self._last_ns))
         except OSError as error:
             self.lost += steps
-            self._failed(error)
+            self._log_failure(error)
             return
         if self._failing:
             log.warning("the recorder writes to %s again; at least %s lost", self._folder, count(self.lost, "step"))
@@ -443,7 +460,7 @@ class _Writer:
         if self._file_bytes >= limits.file_bytes or monotonic() - self._file_begun >= limits.file_s:
             self._end_file()
 
-    def _failed(self, error: OSError) -> None:
+    def _log_failure(self, error: OSError) -> None:
         """Log a write error."""
         self._requests.clear()
         if error.errno not in _NO_ROOM:
@@ -454,7 +471,7 @@ class _Writer:
             log.warning("the recorder cannot write to %s: %s; steps are lost until it can", self._folder, reason)
 
     def _open(self) -> None:
-        """Create a file that can be read without earlier ones; remove it again after an error."""
+        """Create a file that can be read without earlier files. Remove it again after an error."""
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         self._remove_old_traces()
         now = time()
@@ -512,7 +529,7 @@ class _Writer:
         limits, now, traces = self._limits, time(), []
         for entry in os.scandir(self._folder):
             if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-                with suppress(FileNotFoundError):  # another recorder may remove it
+                with suppress(FileNotFoundError):  # another recorder may have removed it
                     status = entry.stat(follow_symlinks=False)
                     traces.append((entry.name, status.st_size, status.st_mtime))
         total = sum(size for _, size, _ in traces)

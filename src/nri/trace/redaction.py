@@ -1,11 +1,11 @@
-"""Replace values in messages of NRI by stand-ins; names stay.
+"""Replace values in messages of NRI by stand-ins. Names are kept.
 
 Replaced are the values of environment variables, arguments of containers and hooks, annotations, sysctls, mount options
 of the form NAME=VALUE, seccomp listener metadata and the configuration of a plugin.
 
-A value becomes ``<redacted 3f2a9c1b>``. Equal values of one recording have equal stand-ins, so that changes are
-visible; the key of the hash is not stored. Fields are selected by name in any message, so future messages are covered,
-and unknown fields are removed. Texts of errors, refusals and evictions stay, although a plugin may write anything into
+A value becomes ``<redacted 3f2a9c1b>``. Equal values of a recording have equal stand-ins, so that changes are visible;
+the key of the hash is not stored. Fields are selected by name in any message, so future messages are covered, and
+unknown fields are removed. Texts of errors, refusals and evictions are kept, although a plugin may write anything into
 them.
 """
 
@@ -23,20 +23,24 @@ from nri.wire import bytes_field, iter_fields
 __all__ = ["Redactor"]
 
 _NAMES: Final = frozenset(("env", "args", "annotations", "config", "options", "sysctl", "listener_metadata"))
-#: Repeated texts of the form NAME=VALUE, whose name stays. Of other repeated texts the first one stays.
+#: Repeated strings of the form NAME=VALUE, whose name is kept. In other repeated strings, the first string is kept.
 _ASSIGNMENTS: Final = frozenset(("env", "options"))
-#: Remember stand-ins of at most this many values, up to this length.
-_MAX_VALUES, _MAX_VALUE_CHARACTERS = 8192, 256
+#: The stand-ins of at most this many values are stored.
+_MAX_VALUES = 8192
+#: The stand-in of a longer value is not stored.
+_MAX_VALUE_CHARACTERS = 256
 
-#: Remember at most this many pods and containers, which come with each of their events, up to this size.
-_MAX_PARTS, _MAX_PART_BYTES = 64, 64 << 10
+#: At most this many encoded pods and containers are stored, which come with each of their events.
+_MAX_PARTS = 64
+#: A larger pod or container is not stored.
+_MAX_PART_BYTES = 64 << 10
 
-#: Replaces the values of one field of a message; returns whether there were any.
+#: Replaces the values of a field of a message. Returns whether the field had values.
 Replace = Callable[[Any], bool]
 
 
 class Redactor:
-    """Replaces values in the messages of one recording."""
+    """Replaces values in the messages of a recording."""
 
     def __init__(self) -> None:
         self._key = os.urandom(16)
@@ -47,7 +51,7 @@ class Redactor:
         self._parts: dict[tuple[str, bytes], tuple[bytes, bool]] = {}
 
     def text(self, value: str) -> str:
-        """Return the stand-in of a value; an empty value stays."""
+        """Return the stand-in of a value. An empty value is kept."""
         stand_in = self._texts.get(value)
         if stand_in is not None or not value:
             return stand_in or value
@@ -63,7 +67,7 @@ class Redactor:
         return _remember(self._variables, word, name + equals + self.text(value))
 
     def encoded(self, kind: Any, data: bytes) -> tuple[bytes, bool]:
-        """Return an encoded message with replaced values, and whether there were any. Raises decoder errors."""
+        """Return an encoded message with replaced values, and whether it had any. Raises the decoder's errors."""
         inside = self._part_classes(kind.DESCRIPTOR)
         fields = list(iter_fields(data)) if inside else []
         numbers = [number for number, _, value in fields if isinstance(value, bytes)]
@@ -84,7 +88,10 @@ class Redactor:
         return classes
 
     def _part(self, kind: Any, data: bytes) -> tuple[bytes, bool]:
-        """A part of a message, or a message without parts; remembered, because many are repeated."""
+        """Redact an inner message, or a message without inner messages.
+
+        The result is stored, because many are repeated.
+        """
         key = kind.DESCRIPTOR.full_name, data
         outcome = self._parts.get(key)
         if outcome is None:
@@ -101,7 +108,7 @@ class Redactor:
         return parsed.SerializeToString(), changed
 
     def message(self, message: Any) -> bool:
-        """Replace values in a message; returns whether there were any."""
+        """Replace values in a message. Returns whether it had any."""
         message.DiscardUnknownFields()
         return self._apply(message)
 
@@ -129,7 +136,9 @@ class Redactor:
             def below(message: Any) -> bool:
                 if not repeated:
                     return message.HasField(name) and apply(getattr(message, name))
-                changed = [apply(part) for part in getattr(message, name)]  # all of them, not up to the first
+                changed = [
+                    apply(part) for part in getattr(message, name)
+                ]  # a list, because `any` would stop at the first
                 return any(changed)
 
             return below
@@ -184,7 +193,7 @@ class Redactor:
 
 
 def _is_value(field: Any) -> bool:
-    """Whether the values of a field are replaced: it has one of the names, and its values are texts."""
+    """Whether the values of a field are replaced: the field has one of the names, and its values are strings."""
     kind = field.message_type
     if field.name not in _NAMES:
         return False

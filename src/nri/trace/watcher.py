@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EventQueue", "Follower", "follow", "observer_options", "snapshot"]
 
-#: At most this many events wait for the reader; further ones are counted and dropped.
+#: At most this many events wait for the reader; further events are counted and dropped.
 MAX_WAITING = 10_000
 
 
@@ -35,27 +35,27 @@ class Snapshot(Plugin):
         self.containers: list[Any] = []
 
     def synchronize(self, pods: list[Any], containers: list[Any]) -> None:
-        """Store them."""
+        """Store the pods and containers."""
         self.pods, self.containers = pods, containers
 
 
 class Follower(Snapshot):
-    """A plugin that passes every event on. The loop below adds a method for each event."""
+    """A plugin that passes every event on. A loop below the class adds a method for each event."""
 
     name = "nri-events"
 
     def __init__(self, show: Callable[[str, Any, Any], None], named: EventMask | None = None) -> None:
-        """`named` are events that the user has named: those that the runtime does not know are logged."""
+        """`named` are events that the user has named. If the runtime does not know such an event, this is logged."""
         super().__init__()
         self.show = show
         self._named = EventMask(0) if named is None else named
 
     def configure(self) -> EventMask:
-        """Subscribe to all events that the runtime knows, and to the named ones."""
+        """Subscribe to all events that the runtime knows, and to the named events."""
         return (known_to(self.runtime) | self._named).without("ValidateContainerAdjustment")
 
     def synchronize(self, pods: list[Any], containers: list[Any]) -> None:
-        """Show the runtime, and its numbers of pods and containers."""
+        """Report the runtime, and its numbers of pods and containers."""
         counts = f"{count(len(pods), 'pod')}, {count(len(containers), 'container')}"
         self.show(f"following {self.runtime.name} {self.runtime.version}: {counts} now", None, None)
 
@@ -94,7 +94,10 @@ class EventQueue:
         self._dropped = 0
 
     def put(self, event: str, pod: Any, container: Any) -> None:
-        """Add an event with the time, or drop it if too many wait. Without a pod, it is a line about the runtime."""
+        """Add an event with the time, or drop it if too many wait.
+
+        Without a pod, the event is a line about the runtime.
+        """
         entry = {"time": now(), "event": event, "pod": pod, "container": container}
         try:
             self._waiting.put_nowait(entry)
@@ -113,9 +116,9 @@ class EventQueue:
 
 
 def observer_options(kind: str, socket: str, events: EventMask, timeout_s: float, *, quiet: bool) -> Options:
-    """Return the options of a program that watches a runtime: `kind` is its name, such as "nri-events".
+    """Return the options of a program that watches a runtime. `kind` is its name, for example "nri-events".
 
-    A runtime must be running at the start; later the program waits for its return.
+    A runtime must be running at the start. Later the program waits until the runtime is back.
     """
     options = Options()
     options.socket, options.index, options.events = socket, OBSERVER_INDEX, events
@@ -128,7 +131,7 @@ def observer_options(kind: str, socket: str, events: EventMask, timeout_s: float
 def follow(options: Options, named: EventMask, read: Callable[[EventQueue], None]) -> int:
     """Call `read` in a thread with all events until the program is stopped, through restarts of the runtime.
 
-    Returns the exit code. Ends if the runtime does not answer at the start: the path is wrong, or NRI is off.
+    Returns the exit code. Ends if the runtime does not answer at the start, because the path is wrong or NRI is off.
     """
     events = EventQueue()
     reader = threading.Thread(target=read, args=(events,), daemon=True)

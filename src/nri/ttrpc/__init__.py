@@ -1,8 +1,8 @@
 """ttRPC for Python: the remote procedure calls of containerd, without HTTP/2. Independent of NRI.
 
-`Client`, `AsyncClient` and `Server` are for programs that talk to unix sockets; a call has one request and one reply,
-or is a stream of messages from the client, from the server, or both. `Endpoint` is the layer beneath them, over
-any transport; `frames`, `envelope` and `connection` do no I/O and can be used with any other kind of it.
+`Client`, `AsyncClient` and `Server` are for programs that talk over unix sockets. A call has one request and one reply,
+or is a stream of messages from the client, from the server, or both. `Endpoint` is the layer below them, over
+any transport; `frames`, `envelope` and `connection` do no I/O and can be used with any kind of I/O.
 
 Names are imported on first use, so that a plugin does not import the server.
 """

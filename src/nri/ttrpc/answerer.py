@@ -1,7 +1,7 @@
-"""The answering side of a connection: pass on what was read, and answer the peer's requests.
+"""The answering side of a connection: pass on the messages that were read, and answer the peer's requests.
 
 Runs in the thread that has the role of the reader: a caller that waits for its response, `serve`, or a monitor's
-`poll`. Only `serve` may wait for a peer that does not read; the replies of the others go to `nri.ttrpc.outbox` then.
+`poll`. Only `serve` may wait for a peer that does not read; replies of the other threads go to `nri.ttrpc.outbox`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from nri.ttrpc.interceptors import Interceptor
     from nri.ttrpc.link import Link
 
-    #: Answers a request: returns the reply's bytes, or LATER and calls `Endpoint.reply` itself later; raises to fail
-    #: it.
+    #: A function that answers a request: it returns the reply's bytes, or returns LATER and calls `Endpoint.reply`
+    #: itself later. An exception fails the request.
     Handler = Callable[[Request], "bytes | object"]
 
 __all__ = ["LATER", "NOW", "Answerer", "Handler"]
@@ -35,9 +35,9 @@ __all__ = ["LATER", "NOW", "Answerer", "Handler"]
 #: Returned by a handler that will call `Endpoint.reply` or `reply_error` itself.
 LATER = object()
 
-#: The most seconds that a reply waits for a peer that does not read, whatever timeout its request has.
+#: A reply waits at most this long for a peer that does not read, whatever the timeout of its request, in seconds.
 MAX_REPLY_WAIT_S = 300.0
-#: The most reads of one `poll`, so that a peer that never stops sending does not block the other connections.
+#: A `poll` reads at most this often, so that a peer that never stops sending does not block the other connections.
 MAX_READS_PER_POLL = 16
 #: The deadline of operations that must not wait.
 NOW = 0.0
@@ -59,9 +59,9 @@ class Answerer:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def dispatch(self, chunks: list[tuple[int, bytes]], *, patient: bool = False) -> None:
-        """Pass on what was read. The caller has the role of the reader.
+        """Pass on the chunks that were read. The caller has the role of the reader.
 
-        `patient`: wait until the peer reads the replies; else they are written as soon as it does.
+        With `patient`, wait until the peer reads the replies; otherwise they are written as soon as it reads.
         """
         link = self._link
         for conn_id, chunk in chunks:
@@ -91,12 +91,12 @@ class Answerer:
         stream = streams.get(data.stream_id)
         if stream is not None:
             stream.arrived(data)
-            if data.last and streams is self._link.client_streams:  # both directions are over
+            if data.last and streams is self._link.client_streams:  # both directions have ended
                 streams.pop(data.stream_id, None)
                 self._link.waiters.pop(data.stream_id, None)
 
     def serve(self, until: Callable[[], object] | None, deadline: float | None) -> str | None:
-        """Read and answer until the connection ends, and return the reason; or until `until()` is true (None)."""
+        """Read and answer until the connection ends (returns the reason), or until `until()` is true (returns None)."""
         link = self._link
         with link.reader:
             while link.closed is None:
@@ -114,9 +114,9 @@ class Answerer:
         return link.closed
 
     def _read_arrived(self, until: Callable[[], object]) -> bool:
-        """Process arrived bytes at the deadline, because this side may be late; returns whether `until()` is true then.
+        """Process arrived bytes at the deadline, because this side may be late. Returns whether `until()` is true then.
 
-        True also if the connection has ended.
+        Also returns True if the connection has ended.
         """
         link = self._link
         try:
@@ -125,13 +125,13 @@ class Answerer:
                     return True
                 self.dispatch(link.transport.receive_now(), patient=True)
         except DeadlineExceeded:
-            pass  # everything is read
+            pass  # all bytes are read
         except (ConnectionClosed, ProtocolError) as error:
             link.fail(error.reason)
         return bool(until()) or link.closed is not None
 
     def poll(self, wait_s: float = 0.0) -> None:
-        """Process arrived bytes, unless another thread is reading for all of `wait_s` and does it."""
+        """Process arrived bytes, unless another thread reads for all of `wait_s` and processes them."""
         link = self._link
         if not link.reader.acquire(timeout=wait_s):
             return
@@ -175,7 +175,7 @@ class Answerer:
             self._refuse(request, Code.INTERNAL, wrong, patient)
 
     def _refuse_frame(self, refusal: Response, patient: bool) -> None:
-        """Answer an invalid frame, and end its stream, if there is one."""
+        """Answer an invalid frame, and end its stream if there is a stream."""
         stream = self._link.server_streams.pop(refusal.stream_id, None)
         if stream is not None:
             stream.response = refusal
@@ -190,7 +190,7 @@ class Answerer:
         self._send(self._link.server.respond(request.stream_id, payload, code, message), patient, request.timeout_ns)
 
     def _send(self, frame: bytes, patient: bool, timeout_ns: int = 0) -> None:
-        """Send a frame now, or wait, or leave it to the outbox. `timeout_ns`: the timeout in the peer's request."""
+        """Send a frame now, or wait, or leave it to the outbox. `timeout_ns` is the timeout in the peer's request."""
         link = self._link
         sender = link.sender
         deadline = monotonic() + max(link.reply_timeout_s, min(timeout_ns * 1e-9, MAX_REPLY_WAIT_S))

@@ -1,4 +1,4 @@
-"""Status codes of ttRPC: those of gRPC. Plain integers, because importing `enum` would slow a plugin's start."""
+"""The status codes of ttRPC, which are gRPC's. Plain integers, because importing `enum` would slow a plugin's start."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Code:
     UNAUTHENTICATED = 16
 
 
-# The reference's codes of common exceptions; all others are UNKNOWN. The first match counts.
+# The Go library's codes for common exceptions; all others are UNKNOWN. The first match counts.
 _CODE_BY_EXCEPTION: tuple[tuple[type[BaseException], int], ...] = (
     (TimeoutError, Code.DEADLINE_EXCEEDED),
     (DeadlineExceeded, Code.DEADLINE_EXCEEDED),

@@ -1,10 +1,10 @@
-"""The two ends of one ttRPC connection as state machines: bytes in, requests or responses out. No I/O, no clock.
+"""The two sides of a ttRPC connection as state machines: bytes in, requests or responses out. No I/O, no clock.
 
 `ClientSide` numbers streams and matches responses; `ServerSide` checks the order of stream ids and prepares answers to
-invalid frames. A connection continues after a broken stream, as in the reference; only bytes that are not frames end
-it. Threads, sockets and deadlines are in `nri.ttrpc.endpoint`.
+invalid frames. A connection continues after a broken stream, as in the Go library. Only bytes that are not frames end
+the connection. Threads, sockets and deadlines are in `nri.ttrpc.endpoint`.
 
-Every call is a numbered stream. Most have one request and one response; `nri.ttrpc.halves` has the longer ones.
+Every call is a numbered stream. Most have one request and one response; `nri.ttrpc.halves` has the longer streams.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _prefix(service: str, method: str) -> bytes:
 
 
 class ClientSide:
-    """The calling end: requests out, responses in."""
+    """The calling side: requests out, responses in."""
 
     __slots__ = ("_pending", "next_id", "reader", "streams")
 
@@ -65,7 +65,7 @@ class ClientSide:
         metadata: Iterable[tuple[str, str]] = (),
         flags: int = 0,
     ) -> tuple[int, list[bytes], int]:
-        """Start a stream; returns (stream id, frame in pieces, its length). Send frames in the order of these calls.
+        """Start a stream. Returns (stream id, frame in pieces, its length). Send frames in the order of these calls.
 
         Raises OversizedMessage, without using a stream id, if the request is over 4 MiB.
         """
@@ -83,11 +83,12 @@ class ClientSide:
         return stream_id, [before, payload, after], frames.HEADER_LENGTH + length
 
     def open(self, call: Request, *, sends: bool, receives: bool) -> tuple[int, list[bytes]]:
-        """Start a stream that continues after its request; returns (stream id, frame in pieces).
+        """Start a stream that continues after its request. Returns (stream id, frame in pieces).
 
-        `sends`: we send messages, with `streams.data`, until `streams.close`; the call's payload, if
-        any, is the first.
-        `receives`: the server sends messages; else its only one comes as a response.
+        Args:
+            call: the request; its payload, if any, is the first message.
+            sends: we send messages, with `streams.data`, until `streams.close`.
+            receives: the server sends messages; otherwise its only message comes as a response.
         """
         flags = frames.REMOTE_CLOSED
         if sends:
@@ -101,12 +102,12 @@ class ClientSide:
         return stream_id, frame
 
     def forget(self, stream_id: int) -> None:
-        """Give up on a stream: late frames are dropped."""
+        """Give up a stream. Late frames are dropped."""
         self._pending.discard(stream_id)
         self.streams.forget(stream_id)
 
     def receive(self, chunk: bytes) -> list[Response | Data]:
-        """Responses and data of open streams, in order of arrival; those of other streams are dropped.
+        """Return responses and data of open streams, in order of arrival. Those of other streams are dropped.
 
         A response, or the last data, ends its stream.
         """
@@ -121,7 +122,7 @@ class ClientSide:
         return out
 
     def _expects(self, stream_id: int) -> bool:
-        """Whether this stream waits for a response; false after the first one."""
+        """Whether this stream waits for a response; false after the first response."""
         try:
             self._pending.remove(stream_id)
         except KeyError:
@@ -129,9 +130,9 @@ class ClientSide:
         return True
 
     def receive_sole(self, stream_id: int, chunk: bytes) -> bytes | None:
-        """The reply's bytes, if the chunk is exactly one successful response to this stream, the usual case.
+        """The reply's bytes if the chunk is exactly one successful response to this stream, the usual case.
 
-        None: nothing was processed, pass the chunk to `receive`.
+        Returns None if nothing was processed; pass the chunk to `receive` then.
         """
         end = len(chunk)
         if end < frames.HEADER_LENGTH or not self.reader.between:
@@ -146,7 +147,7 @@ class ClientSide:
 
 
 class ServerSide:
-    """The answering end: requests in, responses out."""
+    """The answering side: requests in, responses out."""
 
     __slots__ = ("_last_id", "reader", "streams")
 
@@ -157,7 +158,7 @@ class ServerSide:
         self.streams = ServerStreams()
 
     def receive(self, chunk: bytes) -> list[Request | Response | Data]:
-        """Requests to serve, data of their streams, and Responses to send for invalid frames."""
+        """Return requests to serve, data of their streams, and Responses to send for invalid frames."""
         end = len(chunk)
         if end >= frames.HEADER_LENGTH and self.reader.between:
             length, stream_id, kind, flags = frames.unpack_header(chunk)
@@ -172,7 +173,7 @@ class ServerSide:
                 item = self.streams.receive(stream_id, flags, data, length)
                 if item is not None:
                     out.append(item)
-            # Any other type is ignored, as in the reference.
+            # Any other type is ignored, as in the Go library.
         return out
 
     def _request(

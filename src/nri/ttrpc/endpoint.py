@@ -1,15 +1,15 @@
-"""The blocking interface: call and serve over one transport, with deadlines.
+"""The blocking interface: call and serve over a transport, with deadlines.
 
-Three ways to use it, which can be combined:
+There are three ways to use it, which can be combined:
 
 - `call()` from any thread, or its two halves `begin()` and `collect()` from two threads;
 - `serve()` in one thread: reads until the connection ends and answers requests as they come (a plugin's loop);
 - `poll()` when the descriptor is readable: for a monitor that watches idle connections (`nri.ttrpc.monitor`).
 
-There is no reader thread and no queue. A caller that waits for its response reads the transport itself; it passes
-responses of other callers on, and when it is done it wakes the next caller, which continues reading. So one call costs
-one write and one read, and no switch between threads. This file is the usual path of a call: its thread is the reader
-since before the write, and the first thing to come is its response. Other paths are in `nri.ttrpc.slow_path`.
+There is no reader thread and no queue. A caller that waits for its response reads the transport itself. It passes
+responses of other callers on, and when it is done it wakes the next caller, which continues reading. So a call costs
+one write and one read, and no switch between threads. This file has the usual path of a call: its thread becomes the
+reader before the write, and its response arrives first. Other paths are in `nri.ttrpc.slow_path`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MAX_UNBLOCKED_BYTES: Final = 32768
 
 
 def _remaining_ns(deadline: float, method: str) -> int:
-    """The remaining time for the peer: whole milliseconds, because equal timeouts are encoded once; at least one."""
+    """The remaining time for the peer, at least 1 ms: whole milliseconds, because equal timeouts are encoded once."""
     remaining_s = deadline - monotonic()
     if remaining_s <= 0:
         raise DeadlineExceeded(method)
@@ -50,16 +50,16 @@ def _remaining_ns(deadline: float, method: str) -> int:
 
 
 class Endpoint:
-    """Client and server of one transport.
+    """Client and server of a transport.
 
     Args:
         transport: `nri.mux.Trunk` or `SocketTransport`.
-        client_id: connection number for calls that we make.
-        server_id: connection number for requests that we answer.
-        on_request: answers a request; None answers everything Unimplemented.
+        client_id: the connection number for calls that we make.
+        server_id: the connection number for requests that we answer.
+        on_request: answers a request; None answers all requests Unimplemented.
         interceptors: see `nri.ttrpc.interceptors`; the first is outermost.
         on_close: called once, with the reason, when the connection has ended.
-        streams: `on_request` also handles requests of streams; else they are answered Unimplemented.
+        streams: `on_request` also handles requests of streams; otherwise they are answered Unimplemented.
     """
 
     __slots__ = ("_answerer", "_interceptors", "link")
@@ -75,7 +75,7 @@ class Endpoint:
         on_close: Callable[[str], None] | None = None,
         streams: bool = False,
     ) -> None:
-        #: Its state, for monitors and streams.
+        #: The state of the connection, for monitors and streams.
         self.link = Link(transport, client_id, server_id, on_close)
         self._answerer = Answerer(self.link, on_request, interceptors, streams=streams)
         self._interceptors = tuple(interceptors)
@@ -122,10 +122,10 @@ class Endpoint:
         metadata: Iterable[tuple[str, str]] = (),
         meanwhile: Callable[[], None] | None = None,
     ) -> tuple[int, bytes]:
-        """Call as `call`; returns the reply's number in the order of arrival, and its bytes.
+        """Call as `call`. Returns the reply's number in the order of arrival, and its bytes.
 
-        `meanwhile` is called after the request is written, while the peer works: once for each write that interceptors
-        make.
+        `meanwhile` is called after the request is written, while the peer works. If interceptors write the request
+        several times, it is called once for each write.
         """
         if not self._interceptors:
             sent_request = self._begin_in_turn(service, method, payload, deadline, metadata)
@@ -161,7 +161,7 @@ class Endpoint:
     def _begin_in_turn(
         self, service: str, method: str, payload: bytes, deadline: float | None, metadata: Iterable[tuple[str, str]]
     ) -> Sent:
-        """Send a request, after those of other threads."""
+        """Send a request, after the requests of other threads."""
         timeout_ns = 0 if deadline is None else _remaining_ns(deadline, method)
         link = self.link
         if not link.sender.acquire(False) and not link.wait_to_send(deadline):
@@ -169,9 +169,9 @@ class Endpoint:
         return self._send(service, method, payload, timeout_ns, deadline, metadata, deadline)
 
     def begin(self, service: str, method: str, payload: bytes, deadline: float) -> Sent | None:
-        """Send a request whose answer another thread reads; pass the result to `collect` or `abandon`.
+        """Send a request whose answer another thread reads. Pass the result to `collect` or `abandon`.
 
-        None, with nothing sent, if that might wait, or if the answer might reach another caller first.
+        Returns None and sends nothing if the write might wait, or if the answer might reach another caller first.
         """
         remaining_s = deadline - monotonic()
         link = self.link
@@ -199,7 +199,7 @@ class Endpoint:
         metadata: Iterable[tuple[str, str]],
         write_by: float | None,
     ) -> Sent:
-        """Send a request, and take the role of the reader if it is free. Releases the caller's role of the sender."""
+        """Send a request, and take the role of the reader if it is free. Gives up the caller's role of the sender."""
         link = self.link
         waiter: Waiter | None = None
         failure: DeadlineExceeded | ConnectionClosed | None = None
@@ -207,9 +207,9 @@ class Endpoint:
             if link.closed is not None:
                 raise ConnectionClosed(link.closed)
             stream_id, frame, length = link.client.request(service, method, payload, timeout_ns, metadata)
-            # To read the answer, this thread must be the reader before the peer can answer: otherwise the monitor gets
-            # it, which costs two switches between threads. Not if the write may wait: then another thread must continue
-            # reading, or two peers that both write would wait for each other.
+            # To read the answer, this thread must be the reader before the peer can answer. Otherwise the monitor gets
+            # the answer, which costs two switches between threads. But if the write may wait, another thread must
+            # continue reading, or two peers that both write would wait for each other.
             early = length <= _MAX_UNBLOCKED_BYTES and not link.waiters and not link.behind
             if not early or not link.reader.acquire(False):
                 waiter = link.waiters[stream_id] = Waiter()
@@ -244,9 +244,9 @@ class Endpoint:
         return self.collect_in_order(sent)[1]
 
     def collect_in_order(self, sent: Sent) -> tuple[int, bytes]:
-        """Collect as `collect`; returns the reply's number in the order of arrival, and its bytes.
+        """Collect as `collect`. Returns the reply's number in the order of arrival, and its bytes.
 
-        It is numbered before another thread can read: the peer's next message gets a greater number.
+        The reply is numbered before another thread can read, so the peer's next message gets a greater number.
         """
         link = self.link
         stream_id, method, deadline, waiter, failure = sent
@@ -268,7 +268,7 @@ class Endpoint:
             raise DeadlineExceeded(method) from None
         except (ConnectionClosed, ProtocolError) as error:
             raise ConnectionClosed(link.fail(error.reason)) from None
-        except BaseException:  # KeyboardInterrupt: this caller must not be made the reader any more
+        except BaseException:  # even KeyboardInterrupt: this caller must not become the reader later
             link.forget(stream_id)
             raise
         finally:
@@ -291,13 +291,13 @@ class Endpoint:
                 watch.release(now)
 
     def abandon(self, sent: Sent) -> None:
-        """Drop the reply to a request of `begin`, when it comes."""
+        """Drop the reply to a request of `begin` when it comes."""
         abandon(self.link, sent)
 
     def start(
         self, service: str, method: str, payload: bytes, deadline: float, callback: Callable[[Response | None], None]
     ) -> None:
-        """Send a request and return; the reading thread calls `callback` with the response, or None if there is none.
+        """Send a request and return. The reading thread calls `callback` with the response, or None without a response.
 
         For loops that read anyway, as `serve`. `deadline` is for the write; the peer gets the remaining time.
         Raises as `call`, except RpcError.
@@ -307,14 +307,14 @@ class Endpoint:
     # -- requests of the peer -----------------------------------------------------------------------------------------
 
     def serve(self, until: Callable[[], object] | None = None, deadline: float | None = None) -> str | None:
-        """Read and answer until the connection ends, and return the reason; or until `until()` is true (None).
+        """Read and answer until the connection ends (returns the reason), or until `until()` is true (returns None).
 
-        Requests are answered in order, in this thread. DeadlineExceeded if `deadline` passes first.
+        Requests are answered in order, in this thread. Raises DeadlineExceeded if `deadline` passes first.
         """
         return self._answerer.serve(until, deadline)
 
     def poll(self, wait_s: float = 0.0) -> bool:
-        """Process arrived bytes, unless another thread is reading for all of `wait_s`; False after the end.
+        """Process arrived bytes, unless another thread reads for all of `wait_s`. Returns False after the end.
 
         The number of reads is limited, in case a peer never stops sending: a monitor calls it again.
         """
@@ -324,7 +324,7 @@ class Endpoint:
     def reply(self, request: Request, payload: bytes, *, patient: bool = True) -> None:
         """Answer a request for which the handler returned LATER. Has no effect after the end of the connection.
 
-        `patient`: wait until the peer reads; else the reply is written as soon as the peer reads.
+        With `patient`, wait until the peer reads; otherwise the reply is written as soon as the peer reads.
         """
         self._answerer.reply(request, payload, 0, "", patient)
 
@@ -335,13 +335,13 @@ class Endpoint:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Stop reading; the present request is still answered, then `serve` returns. Safe in a signal handler."""
+        """Stop reading. The present request is still answered, then `serve` returns. Safe in a signal handler."""
         self.link.transport.shut_reading()
 
     def close(self, reason: str = "closed") -> None:
-        """Close the connection; every pending and later call fails with ConnectionClosed."""
+        """Close the connection. Every pending and later call fails with ConnectionClosed."""
         self.link.fail(reason)
 
     def release(self, deadline: float) -> None:
-        """Close the descriptor, once no thread is reading or writing. Call `close` before."""
+        """Close the descriptor once no thread reads or writes. Call `close` before."""
         self.link.release(deadline)

@@ -1,7 +1,7 @@
 """The ttRPC envelope: the messages Request and Response, encoded by hand with `nri.wire`.
 
 Five fields do not need a generated class. A hand-written codec is faster, and cannot collide with another package's
-copy of google/rpc/status.proto. Bytes recorded from Go check it (tests/wire, tests/property).
+copy of google/rpc/status.proto. Tests compare it with bytes recorded from Go (tests/wire, tests/property).
 
 | Request | | Response | |
 |---|---|---|---|
@@ -30,21 +30,23 @@ __all__ = [
 ]  # fmt: skip
 
 
-#: The most fields of an envelope, a status or a metadata pair: two million empty ones would fit into a message.
+#: An envelope or a status has at most this many fields: two million empty fields would fit into a message.
 _MAX_FIELDS: Final = 4096
+#: A metadata pair has at most this many fields.
 _MAX_FIELDS_IN_PAIR: Final = 16
 
 
 class Request:
-    """A received request; `payload` is not decoded.
+    """A received request. `payload` is not decoded.
 
     Attributes:
-        stream_id: the stream to answer on.
+        stream_id: the stream on which to answer.
         service, method: names, without slashes.
         payload: the request message's bytes.
-        timeout_ns: the caller's remaining time in nanoseconds; 0 means none.
+        timeout_ns: the caller's remaining time in nanoseconds; 0 means no limit.
         metadata: (key, value) pairs in order; keys as received.
-        flags: of its frame: REMOTE_OPEN or REMOTE_CLOSED where the caller wants a stream that goes on.
+        flags: the flags of the request's frame: REMOTE_OPEN or REMOTE_CLOSED for a stream that continues after the
+            request.
     """
 
     __slots__ = ("flags", "metadata", "method", "payload", "service", "stream_id", "timeout_ns")
@@ -68,7 +70,7 @@ class Request:
         self.flags = flags
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Support copies, also of the compiled class."""
+        """Support copies, even of the compiled class."""
         fields = (self.service, self.method, self.payload, self.timeout_ns, self.metadata, self.stream_id, self.flags)
         return Request, fields
 
@@ -77,9 +79,9 @@ class Request:
 
 
 class Response:
-    """A response as it came: `code` 0 is success and `payload` its message's bytes, not parsed.
+    """A received response. `code` 0 is success; `payload` has the bytes of its message, which are not parsed.
 
-    `arrival` is its place among all that was read (`nri.ttrpc.waiters`); 0 until it is handed to its caller.
+    `arrival` is its number among all messages that were read (`nri.ttrpc.waiters`), 0 until its caller gets it.
     """
 
     __slots__ = ("arrival", "code", "message", "payload", "stream_id")
@@ -92,7 +94,7 @@ class Response:
         self.arrival = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Support copies, also of the compiled class."""
+        """Support copies, even of the compiled class."""
         return Response, (self.payload, self.code, self.message, self.stream_id)
 
     def __repr__(self) -> str:
@@ -101,12 +103,12 @@ class Response:
 
 
 def request_prefix(service: str, method: str) -> bytes:
-    """The encoded service and method: the same for every request of a method."""
+    """The encoded service and method, which are the same for every request of a method."""
     return bytes_field(1, service.encode()) + bytes_field(2, method.encode())
 
 
 def encode_request(prefix: bytes, payload: bytes, timeout_ns: int = 0, metadata: Iterable[Any] = ()) -> bytes:
-    """The data of a Request frame; `prefix` is `request_prefix(service, method)`."""
+    """The data of a Request frame. `prefix` is `request_prefix(service, method)`."""
     before, after = request_ends(prefix, len(payload), timeout_ns, metadata)
     return before + payload + after
 
@@ -115,7 +117,7 @@ timeouts_written: dict[int, bytes] = {0: b""}
 
 
 def request_ends(prefix: bytes, length: int, timeout_ns: int = 0, metadata: Iterable[Any] = ()) -> tuple[bytes, bytes]:
-    """The data of `encode_request` before and after a payload of this length, which can so be copied only once."""
+    """The data of `encode_request` before and after a payload of this length, which is then copied only once."""
     timeout = timeouts_written.get(timeout_ns)
     if timeout is None:
         if len(timeouts_written) > 4096:
@@ -130,22 +132,22 @@ def request_ends(prefix: bytes, length: int, timeout_ns: int = 0, metadata: Iter
     return prefix, timeout + b"".join(pairs)
 
 
-# The encoded service and method at the start of a request -> their names. Peers call only a few methods.
+# The names for the encoded service and method at the start of a request. Peers call only a few methods.
 names_by_prefix: dict[bytes, tuple[str, str]] = {}
-# The longest pair of names in `names_by_prefix`: with lengths of one byte.
+# The longest pair of names in `names_by_prefix`, with lengths of one byte.
 _MAX_NAMES_BYTES: Final = 2 * (2 + 127)
-# Encoded timeouts at the end of a request -> nanoseconds. Our runtimes send whole milliseconds: few values.
+# Nanoseconds by the encoded timeout at the end of a request. Our runtimes send whole milliseconds, so there are few.
 timeout_by_bytes: dict[bytes, int] = {}
 _LENGTH_DELIMITED = frozenset((0x0A, 0x12, 0x1A, 0x2A))
 
 
 def _read_timeout(data: bytes, position: int) -> int:
-    """The timeout in the last field of a request; 0 for another field, or one that is not the last."""
+    """The timeout in the last field of a request; 0 for another field, or for a field that is not the last."""
     timeout_ns, stop = read_varint(data, position + 1)
     if stop != len(data) or timeout_ns >> 63:
         return 0
     if not timeout_ns % 1_000_000:
-        if len(timeout_by_bytes) > 256:  # as above
+        if len(timeout_by_bytes) > 256:  # bounded, in case a peer sends many timeouts
             timeout_by_bytes.clear()
         timeout_by_bytes[data[position:]] = timeout_ns
     return timeout_ns
@@ -154,17 +156,17 @@ def _read_timeout(data: bytes, position: int) -> int:
 def decode_request(data: bytes, start: int = 0) -> Request:
     """Decode a Request frame's data, which begins at `start`. Unknown fields are skipped.
 
-    RemoteProtocolError if it is not protobuf.
+    Raises RemoteProtocolError if the data is not protobuf.
     """
     end = len(data)
-    # The form that every library sends: the fields in order, no metadata.
+    # The form that every library sends: the fields in order, without metadata.
     if end - start > 4 and data[start] == 0x0A and data[start + 1] < 128:
         position = start + 2 + data[start + 1]
         if position + 1 < end and data[position] == 0x12 and data[position + 1] < 128:
             position += 2 + data[position + 1]
             names = names_by_prefix.get(data[start:position])
             if names is not None and position + 2 < end and data[position] == 0x1A:
-                begin = position + 2  # after a length of one byte, or of two, in most cases
+                begin = position + 2  # in most cases after a length of one or two bytes
                 length = data[position + 1]
                 if length > 127:
                     if data[begin] < 128:
@@ -223,14 +225,14 @@ def _decode_request(data: bytes) -> Request:
         elif key == 0x20:
             timeout_ns, position = read_varint(data, position + 1)
             if timeout_ns >> 63:
-                timeout_ns = 0  # negative: the caller has given up already
+                timeout_ns = 0  # negative: the caller has already given up
         else:
             position = _skip(data, position)
     return Request(_text(service), _text(method), payload, timeout_ns, tuple(metadata))
 
 
 def _skip(data: bytes, position: int) -> int:
-    """Skip one unknown field; returns the position behind it."""
+    """Skip an unknown field. Returns the position after it."""
     start = position
     key, position = read_varint(data, position)
     number, wire_type = key >> 3, key & 7
@@ -250,7 +252,7 @@ def _skip(data: bytes, position: int) -> int:
 
 
 def _few_fields(data: bytes, max_count: int) -> Iterator[tuple[int, int, int | bytes]]:
-    """Yield the fields of a message; RemoteProtocolError above `max_count`."""
+    """Yield the fields of a message. Raises RemoteProtocolError above `max_count`."""
     for place, field in enumerate(iter_fields(data)):
         if place == max_count:
             raise RemoteProtocolError(f"more than {max_count} fields")
@@ -277,7 +279,7 @@ def _decode_pair(data: bytes) -> tuple[str, str]:
 def encode_response(payload: bytes = b"", code: int = 0, message: str = "") -> bytes:
     """Encode a Response frame's data. An empty message with status OK has zero bytes."""
     if code:
-        # Errors may contain file names that are not valid Unicode: the caller must get an answer nevertheless.
+        # Errors may contain file names that are not valid Unicode; the caller must get an answer nevertheless.
         text = bytes_field(2, message.encode(errors="replace")) if message else b""
         return bytes_field(1, varint_field(1, code) + text)
     if not payload:

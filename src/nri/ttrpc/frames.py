@@ -1,7 +1,7 @@
 """ttRPC frames: a 10-byte header (data length, stream id, type, flags; big-endian) and the data.
 
-At most 4 MiB of data. A longer frame's data is dropped as it comes, and the frame is reported without it, so that only
-its stream fails.
+The data has at most 4 MiB. The data of a longer frame is dropped as it comes, and the frame is reported without data,
+so that only its stream fails.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 #: The length of a frame's header in bytes.
 HEADER_LENGTH: Final = 10
-#: The longest data of one frame in bytes, header not included.
+#: The longest data of a frame in bytes, without the header.
 MAX_DATA: Final = 4 << 20
 
 # Chunks of at least this many bytes are stored without a copy.
@@ -39,17 +39,17 @@ _MIN_BIG_CHUNK: Final = 16384
 
 #: Message types.
 REQUEST, RESPONSE, DATA = 1, 2, 3
-#: Flags: the sender will send no more; will send more on this stream; there is no data.
+#: Flags: the sender will not send more; it will send more on this stream; there is no data.
 REMOTE_CLOSED, REMOTE_OPEN, NO_DATA = 1, 2, 4
 
 #: Encode a header from data length, stream id, message type and flags.
 pack_header: Final = Struct(">IIBB").pack
-#: Decode these four numbers from bytes at an offset.
+#: Decode data length, stream id, message type and flags from bytes at an offset.
 unpack_header: Final = Struct(">IIBB").unpack_from
 
 
 def pack(stream_id: int, kind: int, data: bytes, flags: int = 0) -> bytes:
-    """Encode one frame. OversizedMessage for more than 4 MiB of data."""
+    """Encode a frame. Raises OversizedMessage for more than 4 MiB of data."""
     length = len(data)
     if length > MAX_DATA:
         raise OversizedMessage(length, MAX_DATA)
@@ -57,15 +57,15 @@ def pack(stream_id: int, kind: int, data: bytes, flags: int = 0) -> bytes:
 
 
 class FrameReader:
-    """Joins chunks of one logical connection to frames; buffers at most one frame of 4 MiB."""
+    """Joins chunks of a logical connection to frames. Buffers at most one frame of 4 MiB."""
 
     __slots__ = ("_header", "_header_part", "_missing", "between", "data")
 
     def __init__(self) -> None:
         self._header_part = b""  # the start of a header
-        self._header: tuple[int, int, int, int] | None = None  # of the frame whose data is still coming
-        #: The received part of that data: big chunks as they came, small ones joined, since a peer may send single
-        #: bytes.
+        self._header: tuple[int, int, int, int] | None = None  # the header of the frame whose data is incomplete
+        #: The received part of its data. Big chunks are stored as they came, small chunks joined, because a peer may
+        #: send single bytes.
         self.data: list[bytes | bytearray] = []
         self._missing = 0
         #: Whether the next byte begins a frame.

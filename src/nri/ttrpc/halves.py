@@ -1,9 +1,9 @@
 """Streams that continue after their request, as state machines: which half is open, and what a frame means. No I/O.
 
-The flags of a request say whether the client will send data (REMOTE_OPEN) or nothing more (REMOTE_CLOSED). Data frames
-contain one message each; one with NO_DATA contains none. The client's last one has REMOTE_CLOSED. The server ends both
-halves of the stream: with such a data frame, or with a response, which is the only message of a server that does not
-stream, or a status. One thread may receive while others send.
+The flags of a request say whether the client will send data (REMOTE_OPEN) or not (REMOTE_CLOSED). A data frame contains
+one message, or with NO_DATA no message. The client's last data frame has REMOTE_CLOSED. The server ends both halves of
+the stream: with such a data frame, or with a response, which is the only message of a server that does not stream, or a
+status. One thread may receive while others send.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ClientStreams", "Data", "ServerStreams", "refusal", "response_of", "too_long"]
 
-#: The most ended streams that a server remembers, because their last data may arrive late.
+#: A server remembers at most this many ended streams, because their last data may arrive late.
 _MAX_ENDED: Final = 128
 _CLOSE: Final = frames.REMOTE_CLOSED | frames.NO_DATA
 
 
 class Data:
-    """One message of a stream, or its end: `payload` is None without a message, `last` ends the peer's half."""
+    """A message of a stream, or its end. `payload` is None without a message; `last` ends the peer's half."""
 
     __slots__ = ("last", "payload", "stream_id")
 
@@ -45,13 +45,13 @@ def refusal(stream_id: int, message: str) -> Response:
 
 
 def too_long(stream_id: int, length: int) -> Response:
-    """The answer to, or the outcome of, a frame with too much data."""
+    """The response to a frame with too much data, which is also the outcome of its call."""
     text = f"message length {length} exceed maximum message size of {frames.MAX_DATA}"
     return Response(code=Code.RESOURCE_EXHAUSTED, message=text, stream_id=stream_id)
 
 
 def response_of(stream_id: int, kind: int, data: bytes | None, length: int) -> Response:
-    """Decode a response; an invalid one becomes an error of its call alone."""
+    """Decode a response. An invalid response only becomes an error of its call."""
     if data is None:
         return too_long(stream_id, length)
     if kind != frames.RESPONSE:
@@ -71,7 +71,7 @@ class ClientStreams:
     __slots__ = ("_open", "_sending")
 
     def __init__(self) -> None:
-        self._open: dict[int, bool] = {}  # -> whether the server streams
+        self._open: dict[int, bool] = {}  # stream id -> whether the server streams
         self._sending: set[int] = set()
 
     def add(self, stream_id: int, *, sends: bool, receives: bool) -> None:
@@ -84,26 +84,26 @@ class ClientStreams:
         return stream_id in self._open
 
     def forget(self, stream_id: int) -> None:
-        """Remove a stream that is over or was given up: late frames are dropped."""
+        """Remove a stream that is over or was given up. Late frames are dropped."""
         self._open.pop(stream_id, None)
         self._sending.discard(stream_id)
 
     def data(self, stream_id: int, payload: bytes) -> bytes:
-        """Encode one of our messages. LocalProtocolError if our half is closed; OversizedMessage over 4 MiB."""
+        """Encode a message of ours. Raises LocalProtocolError if our half is closed, OversizedMessage over 4 MiB."""
         if stream_id not in self._sending:
             ended = "this half of the stream is closed" if stream_id in self._open else "the stream is over"
-            raise LocalProtocolError(f"nothing can be sent any more: {ended}")
+            raise LocalProtocolError(f"cannot send: {ended}")
         return frames.pack(stream_id, frames.DATA, payload)
 
     def close(self, stream_id: int) -> bytes:
-        """Encode the end of our half; empty if it has ended already, or the stream is over."""
+        """Encode the end of our half. Returns b"" if our half has already ended, or the stream is over."""
         if stream_id not in self._sending:
             return b""
         self._sending.discard(stream_id)
         return frames.pack(stream_id, frames.DATA, b"", _CLOSE)
 
     def receive(self, stream_id: int, kind: int, flags: int, data: bytes | None, length: int) -> Response | Data | None:
-        """Process a frame, and return its content for the stream; None without any.
+        """Process a frame, and return its content for the stream. Returns None if it has no content.
 
         A response, or the last data, ends the stream.
         """
@@ -131,9 +131,9 @@ class ServerStreams:
     __slots__ = ("ended", "open")
 
     def __init__(self) -> None:
-        #: Stream id -> whether the client may still send.
+        #: For each stream id: whether the client may still send.
         self.open: dict[int, bool] = {}
-        self.ended: dict[int, None] = {}  # the last ones that have ended, in this order
+        self.ended: dict[int, None] = {}  # the last streams that have ended, in this order
 
     def add(self, stream_id: int, flags: int) -> None:
         """Add a stream that was just requested, if it continues after its request."""
@@ -141,7 +141,7 @@ class ServerStreams:
             self.open[stream_id] = not flags & frames.REMOTE_CLOSED
 
     def end(self, stream_id: int) -> bool:
-        """Record the end of a stream. False if it is not an open stream."""
+        """Record the end of a stream. Returns False if the stream is not open."""
         if self.open.pop(stream_id, None) is None:
             return False
         self.ended[stream_id] = None
@@ -150,19 +150,19 @@ class ServerStreams:
         return True
 
     def data(self, stream_id: int, payload: bytes) -> bytes:
-        """Encode one of our messages. LocalProtocolError if the stream is over; OversizedMessage over 4 MiB."""
+        """Encode a message of ours. Raises LocalProtocolError if the stream is over, OversizedMessage over 4 MiB."""
         if stream_id not in self.open:
-            raise LocalProtocolError("nothing can be sent any more: the stream is over")
+            raise LocalProtocolError("cannot send: the stream is over")
         return frames.pack(stream_id, frames.DATA, payload)
 
     def close(self, stream_id: int) -> bytes:
-        """Encode the end of a stream after its last message; empty if it is over already."""
+        """Encode the end of a stream after its last message. Returns b"" if the stream is already over."""
         return frames.pack(stream_id, frames.DATA, b"", _CLOSE) if self.end(stream_id) else b""
 
     def receive(self, stream_id: int, flags: int, data: bytes | None, length: int) -> Response | Data | None:
-        """Process a data frame, and return its content for the stream; None without any.
+        """Process a data frame, and return its content for the stream. Returns None if it has no content.
 
-        A Response has to be sent; the stream is over then.
+        A returned Response must be sent; the stream is over then.
         """
         client_open = self.open.get(stream_id)
         if client_open is None:

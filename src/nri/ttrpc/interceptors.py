@@ -1,7 +1,7 @@
 """Interceptors: observe the calls and requests of a connection, for metrics, tracing, recording.
 
 An interceptor gets the request and `proceed`, calls `proceed(request)` once, and returns its result. It may measure
-time, copy bytes, or add metadata; it must not change payloads. Two directions:
+time, copy bytes, or add metadata, but must not change payloads. There are two directions:
 
 - `call`: we call the peer. `proceed` returns the reply's bytes or raises.
 - `serve`: the peer calls us. `proceed` returns the reply's bytes or `LATER`, or raises.
@@ -22,7 +22,7 @@ __all__ = ["Interceptor", "around", "around_serving"]
 
 
 class Interceptor:
-    """The base class of interceptors, which passes everything on: override one method or both."""
+    """The base class of interceptors, which passes everything on. Override one method or both."""
 
     __slots__ = ()
 
@@ -36,14 +36,14 @@ class Interceptor:
 
 
 def around(interceptors: Sequence[Interceptor], call: Step) -> Step:
-    """`call` with the interceptors around it, the first outermost."""
+    """Wrap `call` in the interceptors, the first outermost."""
     for interceptor in reversed(interceptors):
         call = _bind(interceptor.call, call)
     return call
 
 
 def around_serving(interceptors: Sequence[Interceptor], serve: Step) -> Step:
-    """`serve` with the interceptors around it, the first outermost."""
+    """Wrap `serve` in the interceptors, the first outermost."""
     for interceptor in reversed(interceptors):
         serve = _bind(interceptor.serve, serve)
     return serve

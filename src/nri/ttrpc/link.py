@@ -1,6 +1,6 @@
-"""The shared state of one connection: its two ends, the reading and writing threads, the waiting callers, and its end.
+"""The shared state of a connection: its two sides, the reading and writing threads, the waiting callers, its end.
 
-There are two roles, each with one thread at a time: the reader, which passes on everything that comes, and the sender.
+There are two roles, each with one thread at a time: the reader, which passes on all bytes that arrive, and the sender.
 The thread that gives up the role of the reader wakes the next waiting caller, or lets the monitor watch.
 """
 
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
 
 __all__ = ["REPLY_TIMEOUT_S", "Link"]
 
-#: The default time that a reply waits for a peer that does not read, in seconds.
+#: A reply waits this long by default for a peer that does not read, in seconds.
 REPLY_TIMEOUT_S = 30.0
 
 
 class Link:
-    """The state of one connection.
+    """The state of a connection.
 
     Attributes:
-        transport: bytes in and out.
-        fileno: its descriptor; -1 once closed.
-        client_id, server_id: connection numbers of our calls, and of the requests that we answer.
-        client, server: the states of the streams of either.
+        transport: sends and receives bytes.
+        fileno: the descriptor of the connection; -1 once closed.
+        client_id, server_id: the connection numbers of our calls, and of the requests that we answer.
+        client, server: the states of the streams of our calls, and of the peer's calls.
         waiters: the waiting calls by stream id.
-        client_streams, server_streams: the receivers of data by stream id, of our calls and of the peer's.
+        client_streams, server_streams: the receivers of data by stream id, for our calls and for the peer's.
         full: streams with too many unread messages: nothing is read until they are received.
-        sender: held while stream ids are assigned and frames written, so that ids increase on the wire.
-        reader: held by the thread that reads.
+        sender: a lock that is held while stream ids are assigned and frames written, so that ids increase on the wire.
+        reader: a lock that is held by the thread that reads.
         behind: whether the peer may have unread requests.
         watch: informs a monitor whether this side reads.
-        reply_timeout_s: how long a reply waits for a peer that does not read, before the connection is closed. Not
-            less than the peer's timeout for a request, or a slow peer would count as dead.
+        reply_timeout_s: how long a reply waits for a peer that does not read, before the connection is closed. It is
+            not less than the peer's timeout for a request, or a slow peer would count as dead.
         closed: the reason why the connection is closed, or None while it is open.
     """
 
@@ -76,7 +76,7 @@ class Link:
     # -- the roles ----------------------------------------------------------------------------------------------------
 
     def wait_to_send(self, deadline: float | None) -> bool:
-        """Wait for the role of the sender; False at the deadline."""
+        """Wait for the role of the sender. Returns False at the deadline."""
         check_signals()
         if deadline is None:
             return self.sender.acquire()
@@ -92,7 +92,7 @@ class Link:
             watch.release(monotonic())
 
     def hand_over(self) -> None:
-        """Wake one waiting caller, which becomes the reader."""
+        """Wake a waiting caller, which becomes the reader."""
         for waiter in list(self.waiters.values()):
             if waiter.nudge():
                 return
@@ -103,11 +103,11 @@ class Link:
             self.watch.idle()
 
     def forget(self, stream_id: int) -> None:
-        """Give up on a call: its answer is dropped."""
+        """Give up a call. Its answer is dropped."""
         self.waiters.pop(stream_id, None)
         self.client.forget(stream_id)
         self.behind = True
-        self.hand_over()  # a wake-up of the caller that now leaves must not be lost
+        self.hand_over()  # the caller that now leaves may have been woken
 
     # -- streams with too many unread messages -------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ class Link:
         try:
             self._room.release()
         except RuntimeError:
-            pass  # woken already
+            pass  # already woken
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -150,16 +150,16 @@ class Link:
         return reason
 
     def release(self, deadline: float) -> None:
-        """Close the descriptor, once no thread is reading or writing. Call `fail` before."""
+        """Close the descriptor once no thread reads or writes. Call `fail` before."""
         if not self.reader.acquire(timeout=max(0.0, deadline - monotonic())):
-            return  # a thread still uses it; the interpreter closes the socket later
+            return  # a thread still uses the socket; the interpreter closes it later
         try:
             if self.sender.acquire(timeout=max(0.0, deadline - monotonic())):
                 try:
                     self.transport.close()
                 finally:
                     self.sender.release()
-            # Free a partly received message of up to 4 MiB, since other objects may keep this one.
+            # Free a partly received message of up to 4 MiB, because other objects may keep this object.
             self.client, self.server = ClientSide(), ServerSide()
         finally:
             self.reader.release()

@@ -1,19 +1,19 @@
-"""One thread that watches idle connections, so that requests and hang-ups between calls are noticed at once.
+"""A thread that watches idle connections, so that requests and hang-ups between calls are noticed at once.
 
-A caller reads its own response (`nri.ttrpc.endpoint`), so a connection is watched only while no thread reads it. One
-thread waits in epoll for all of those: a thousand connections cost one thread.
+A caller reads its own response (`nri.ttrpc.endpoint`), so a connection is watched only while no thread reads it. A
+single thread waits in epoll for all idle connections: a thousand connections cost one thread.
 
 **Watching.** A caller that will read its response calls `busy` before it writes its request, and `release` once it has
-the response: one cheap system call each removes the connection from epoll and puts it back, and the response does not
-wake this thread. A watch is one-shot: after an event, the connection is not watched again until a thread has read it.
-One rule is enough: a thread that gives up the role of the reader lets the connection be watched again. A surplus watch
-does no harm, because `poll` yields to a thread that reads.
+the response. Each is a cheap system call: the first removes the connection from epoll and the second puts it back, so
+the response does not wake this thread. A watch is one-shot: after an event, the connection is not watched again until a
+thread has read it. A single rule is enough: a thread that gives up the role of the reader lets the connection be
+watched again. A surplus watch does no harm, because `poll` yields to a thread that reads.
 
 **Calls in quick succession** save these two system calls as well. A connection whose last two calls ended within
-`CLOSE_S` of each other rests: it is left unwatched to the next caller, and this thread checks now and then whether one
-came, first after `LOOK_S`, then each time after twice as long, up to `MAX_LOOK_S`. If none came lately, the connection
+`CLOSE_S` of each other rests: it stays unwatched for the next caller. This thread checks from time to time whether a
+call came, first after `LOOK_S`, then each time after twice as long, up to `MAX_LOOK_S`. If no call came, the connection
 is watched again. The price: a request of the peer right after a burst of calls waits for the next check or call, about
-`LOOK_S` after a short burst and up to `MAX_LOOK_S` after a long one.
+`LOOK_S` after a short burst and up to `MAX_LOOK_S` after a long burst.
 """
 
 from __future__ import annotations
@@ -36,24 +36,25 @@ __all__ = ["IdleWatcher", "Monitor"]
 log = logging.getLogger("nri.ttrpc")
 
 _WATCH: Final = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLONESHOT
-# Without one-shot, epoll would report a hang-up again and again, which cannot be switched off.
+# Without one-shot, epoll would report a hang-up again and again; hang-ups cannot be switched off.
 _OFF: Final = select.EPOLLONESHOT
 
-#: Calls that end within this time of each other are in quick succession, in seconds.
+#: Calls are in quick succession if they end within this time of each other, in seconds.
 CLOSE_S = 0.001
-#: The first and the longest interval of checks of resting connections, in seconds.
+#: The first interval between checks of resting connections, in seconds.
 LOOK_S = 0.02
+#: The longest interval between checks of resting connections, in seconds.
 MAX_LOOK_S = 0.16
 
 
 class IdleWatcher:
-    """One endpoint's entry in the monitor: reading threads report here when it has to be watched.
+    """The entry of an endpoint in the monitor. Reading threads report to it when the endpoint has to be watched.
 
     Attributes:
         armed: whether the connection is watched: a thread that reads it must call `busy` first.
-        resting: whether the connection is left to the next caller, and checked now and then.
-        used: when it was last read, in monotonic seconds.
-        close_s: calls that end within this time of each other are in quick succession, in seconds.
+        resting: whether the connection is left to the next caller, and checked from time to time.
+        used: when the connection was last read, in monotonic seconds.
+        close_s: calls are in quick succession if they end within this time of each other, in seconds.
     """
 
     __slots__ = ("_link", "_monitor", "armed", "close_s", "resting", "used")
@@ -67,18 +68,18 @@ class IdleWatcher:
         self.close_s = CLOSE_S
 
     def busy(self) -> None:
-        """Stop watching: a thread reads."""
+        """Stop watching, because a thread reads."""
         if self.armed:
             self.armed = False
             self._monitor.modify(self._link, _OFF)
 
     def idle(self) -> None:
-        """Watch at once: no thread reads any more."""
+        """Watch at once, because no thread reads any more."""
         self.armed = True
         self._monitor.modify(self._link, _WATCH)
 
     def release(self, now: float) -> None:
-        """Watch after a caller's read; or rest, if calls are in quick succession."""
+        """Watch after a caller's read, or rest if calls are in quick succession."""
         close = now - self.used < self.close_s
         self.used = now
         if not close:
@@ -89,7 +90,10 @@ class IdleWatcher:
             self._monitor.add_resting(self)
 
     def settled(self, now: float) -> bool:
-        """End the rest if no caller came, and watch; returns whether it is over, also by the connection's end."""
+        """End the rest if no caller came, and watch.
+
+        Returns whether the rest is over; the connection may have ended.
+        """
         link = self._link
         if link.closed is None:
             if now - self.used < LOOK_S / 2 or not link.reader.acquire(False):
@@ -101,7 +105,7 @@ class IdleWatcher:
 
 
 class Monitor:
-    """Polls endpoints when something arrives on them. Create it once, add endpoints, stop it at the end."""
+    """Polls endpoints when bytes arrive on them. Create it once, add endpoints, stop it at the end."""
 
     def __init__(self, name: str = "ttrpc-monitor") -> None:
         self.epoll = select.epoll()
@@ -140,10 +144,10 @@ class Monitor:
         try:
             self.epoll.modify(link.fileno(), events)
         except (OSError, ValueError):
-            pass  # removed or closed in the meantime: nothing to watch
+            pass  # the endpoint was removed or closed in the meantime
 
     def add_resting(self, watch: IdleWatcher) -> None:
-        """Check now and then whether a connection is still in use. For its `IdleWatcher`."""
+        """Check from time to time whether a connection is still in use. For its `IdleWatcher`."""
         with self._lock:
             if self._stopping:
                 return
@@ -170,7 +174,7 @@ class Monitor:
             timeout_s = self._check_resting(timeout_s)
 
     def _check_resting(self, last_s: float | None) -> float | None:
-        """Check the resting connections; returns the seconds until the next check, None for no check."""
+        """Check the resting connections. Returns the seconds until the next check, or None if no check is needed."""
         if not self._resting:
             return None
         if last_s is None:  # they began to rest just now
@@ -185,7 +189,7 @@ class Monitor:
 
     @staticmethod
     def poll(endpoint: Endpoint) -> None:
-        """Read one endpoint, which is watched again after that. Its errors do not affect other endpoints."""
+        """Read an endpoint, which is watched again afterwards. Its errors do not affect other endpoints."""
         try:
             endpoint.poll()
         except Exception:

@@ -1,9 +1,9 @@
-"""Replies that the peer did not read at once: a thread writes them, as long as there are any.
+"""Replies that the peer did not read at once. A thread writes them, as long as there are any.
 
-A reading thread must not wait for the peer, because others wait for what it reads. A write that would wait does not
-mean that the peer is dead: it may be stopped for a moment, or another of our threads may be in the middle of a write on
-a busy machine. So such a reply is stored here, and only `Link.reply_timeout_s` ends a connection. A peer that sends
-requests and reads no replies cannot fill memory: reading stops while too many replies wait.
+A reading thread must not wait for the peer, because other threads wait for the messages that it reads. A write that
+would wait does not mean that the peer is dead: it may be stopped for a moment, or another of our threads may be in the
+middle of a write on a busy machine. So such a reply is stored here, and only `Link.reply_timeout_s` ends a connection.
+A peer that sends requests and does not read replies cannot fill memory: reading stops while too many replies wait.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Outbox"]
 
-#: At this many waiting replies, or bytes of them, reading stops.
+#: Reading stops when this many replies wait.
 MAX_WAITING_FRAMES: Final = 256
+#: Reading stops when replies of this many bytes wait.
 MAX_WAITING_BYTES: Final = 1 << 20
 
 
 class Outbox:
-    """The waiting replies of one connection."""
+    """The waiting replies of a connection."""
 
     __slots__ = ("_frames", "_link", "_lock", "_size_bytes", "_writing")
 
@@ -40,7 +41,7 @@ class Outbox:
         self._lock = allocate_lock()
 
     def put(self, frame: bytes, deadline: float) -> None:
-        """Add a frame to write; an empty one stands for the rest of a partly written frame."""
+        """Add a frame to write. An empty frame stands for the rest of a partly written frame."""
         with self._lock:
             self._frames.append((frame, deadline))
             self._size_bytes += len(frame)
@@ -51,7 +52,7 @@ class Outbox:
         if begin:
             try:
                 Thread(target=self._write, name="ttrpc-outbox", daemon=True).start()
-            except RuntimeError:  # no thread available: the next waiting reply tries again
+            except RuntimeError:  # no thread could be started: the next waiting reply tries again
                 self._writing = False
 
     def _write(self) -> None:
@@ -71,7 +72,7 @@ class Outbox:
                 self._link.make_room(self)
 
     def _write_one(self, frame: bytes, deadline: float) -> None:
-        """Write one frame, or end the connection."""
+        """Write a frame, or end the connection."""
         link = self._link
         try:
             if not link.wait_to_send(deadline):

@@ -1,4 +1,4 @@
-"""The rare paths of a call: another thread reads, something else arrives before the response, the write waits or fails.
+"""The rare paths of a call: another thread reads, other frames arrive first, or the write waits or fails.
 
 `nri.ttrpc.endpoint` decides which path a call takes.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["abandon", "await_response", "continue_write_later", "send_and_read", "start"]
 
-# How often a waiting write checks for bytes to read, in seconds.
+# The interval in which a waiting write checks for bytes to read, in seconds.
 _POLL_INTERVAL_S: Final = 0.01
 
 
@@ -34,7 +34,7 @@ def await_response(
 ) -> Response:
     """Wait for the response of a call that `Endpoint.collect` did not get at once.
 
-    `chunks` are the bytes that it has read instead. A call without a waiter has the role of the reader.
+    `chunks` are other bytes that `Endpoint.collect` has read. A call without a waiter has the role of the reader.
     """
     stream_id, _, _, waiter, failure = sent
     if waiter is None:
@@ -69,7 +69,7 @@ def _read_until_response(
     deadline: float | None,
     chunks: list[tuple[int, bytes]],
 ) -> Response:
-    """As the reader, pass on what was read, and read until the response of this call arrives."""
+    """As the reader, pass on the bytes that were read, and read until the response of this call arrives."""
     while True:
         try:
             answerer.dispatch(chunks)
@@ -85,7 +85,7 @@ def _read_until_response(
 
 
 def _wait_for_turn(waiter: Waiter, deadline: float | None) -> None:
-    """Wait while another thread reads, until it has our response or passes on the role of the reader."""
+    """Wait while another thread reads, until that thread has our response or passes on the role of the reader."""
     check_signals()
     if deadline is None:
         waiter.lock.acquire()
@@ -96,10 +96,10 @@ def _wait_for_turn(waiter: Waiter, deadline: float | None) -> None:
 
 
 def send_and_read(link: Link, answerer: Answerer, conn_id: int, frame: list[bytes], deadline: float | None) -> None:
-    """Write a frame as `Transport.send`; while the write waits, read, if no other thread does.
+    """Write a frame as `Transport.send`. While the write waits, read, if no other thread reads.
 
-    For connections without a loop or a monitor that reads: a peer that cannot write to us may not read either, and
-    both would wait. The caller has the role of the sender. Nothing is read while a stream is full.
+    For connections that no loop or monitor reads: a peer that cannot write to us may not read either, and both
+    sides would wait. The caller has the role of the sender. Nothing is read while a stream is full.
     """
     write_by, in_part = NOW, False
     while True:
@@ -124,7 +124,7 @@ def send_and_read(link: Link, answerer: Answerer, conn_id: int, frame: list[byte
 
 
 def abandon(link: Link, sent: Sent) -> None:
-    """Give up on a call that was sent: its answer is dropped."""
+    """Give up a call that was sent. Its answer is dropped."""
     stream_id, _, _, waiter, _ = sent
     if waiter is None:
         link.stop_reading(link.watch)
@@ -159,9 +159,9 @@ def start(
 
 
 def continue_write_later(link: Link, sent: Sent) -> Sent | None:
-    """Handle a request that `begin` could not write at once, because the peer reads too little.
+    """Continue a request that `begin` could not write at once, because the peer does not read enough.
 
-    `collect` writes the rest, since `begin` must not wait. None if nothing was written.
+    `collect` writes the rest, because `begin` must not wait. Returns None if nothing was written.
     """
     stream_id, method, deadline, waiter, failure = sent
     if isinstance(failure, ConnectionClosed):
@@ -169,7 +169,7 @@ def continue_write_later(link: Link, sent: Sent) -> Sent | None:
     if not isinstance(failure, SentInPart):
         abandon(link, sent)
         return None
-    if waiter is None:  # while `collect` writes the rest, another thread must continue reading
+    if waiter is None:  # another thread must continue reading while `collect` writes the rest
         waiter = link.waiters[stream_id] = Waiter()
         link.stop_reading(None)
         link.watch_now()
@@ -184,7 +184,7 @@ def _after_failed_write(
     *,
     reading: bool,
 ) -> None:
-    """Handle a request that was not or only partly written: write the rest, or raise the error."""
+    """Handle a request that was not written, or only partly: write the rest, or raise the error."""
     reason = failure.reason if isinstance(failure, ConnectionClosed) else None
     if isinstance(failure, SentInPart) and link.wait_to_send(deadline):
         try:
@@ -204,7 +204,7 @@ def _after_failed_write(
 
 
 def _drain_before_close(link: Link, answerer: Answerer, reason: str, reading: bool) -> None:
-    """After a failed write, process arrived bytes, then close the connection."""
+    """After a failed write, process the bytes that have arrived, then close the connection."""
     if reading or link.reader.acquire(False):
         try:
             while link.closed is None:

@@ -1,4 +1,4 @@
-"""A plain socket as a transport of one ttRPC connection, number 0: for sockets of containerd, shims, agents.
+"""A plain socket as the transport of a ttRPC connection with number 0: for sockets of containerd, shims, agents.
 
 NRI's sockets carry two connections each and use `nri.mux.Trunk` instead.
 """
@@ -13,21 +13,21 @@ _READ_BYTES = 65536
 
 
 class SocketTransport(Stream):
-    """One connected stream socket that carries one ttRPC connection."""
+    """A connected stream socket that carries one ttRPC connection."""
 
     __slots__ = ()
 
     @classmethod
     def connect(cls, path: str) -> SocketTransport:
-        """Connect to a unix socket; OSError from the kernel."""
+        """Connect to a unix socket. Raises the kernel's OSError."""
         return cls(connect_unix(path))
 
     def send(self, conn_id: int, message: list[bytes], deadline: float | None) -> None:  # noqa: ARG002 - as Trunk
-        """Write the pieces of one frame; `conn_id` is 0 and not sent."""
+        """Write the pieces of a frame. `conn_id` is 0 and not sent."""
         self.write(b"".join(message), deadline)
 
     def receive(self, deadline: float | None) -> list[tuple[int, bytes]]:
-        """Read once. DeadlineExceeded, ConnectionClosed."""
+        """Read once. Raises DeadlineExceeded, ConnectionClosed."""
         return [(0, self.read(_READ_BYTES, deadline))]
 
     def receive_now(self) -> list[tuple[int, bytes]]:

@@ -1,7 +1,8 @@
-"""The three kinds of waiting calls: how each one gets its response.
+"""The three kinds of waiting calls, which differ in how they get their response.
 
-The reading thread numbers responses with `ARRIVALS`. So of two messages of a peer the later one has the greater number,
-whatever other threads do. `nri.ttrpc.answerer` passes on the response, and `nri.ttrpc.link` the role of the reader.
+The reading thread numbers responses with `ARRIVALS`. So of two messages of a peer, the later message has the greater
+number, whatever other threads do. `nri.ttrpc.answerer` passes on the response, and `nri.ttrpc.link` the role of the
+reader.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ if TYPE_CHECKING:
     from nri.errors import ConnectionClosed, DeadlineExceeded
     from nri.ttrpc.envelope import Response
 
-    #: A request that was sent: stream id, method, deadline, the waiter unless the caller is the reader, and the
-    #: failure.
+    #: A request that was sent: stream id, method, deadline, the waiter (None if the caller is the reader), and the
+    #: failure of the write.
     Sent = tuple[int, str, float | None, "Waiter | None", DeadlineExceeded | ConnectionClosed | None]
 
 __all__ = ["ARRIVALS", "Callback", "Reading", "Waiter", "payload_of"]
 
-#: Numbers of messages from peers, in the order in which this process reads them.
+#: The numbers of messages from peers, in the order in which this process reads them.
 ARRIVALS: Final = itertools.count(1)
 
 
 class Waiter:
-    """A waiting call: its response, once it has arrived, and a lock that is released to wake it."""
+    """A waiting call: its response, once it has arrived, and a lock that is released to wake the call."""
 
     __slots__ = ("lock", "response")
 
@@ -44,11 +45,11 @@ class Waiter:
         self.nudge()
 
     def nudge(self) -> bool:
-        """Wake the waiting thread, which becomes the reader if there is none. False if there is no thread to wake."""
+        """Wake the waiting thread, which becomes the reader if there is no reader. Returns False if no thread waits."""
         try:
             self.lock.release()
         except RuntimeError:
-            pass  # woken already
+            pass  # already woken
         return True
 
 
@@ -61,10 +62,10 @@ class Reading:
         self.response: Response | None = None
 
     def wake(self) -> None:
-        """Do nothing: the end of the connection ends its read."""
+        """Do nothing, because the end of the connection ends the read of this thread."""
 
     def nudge(self) -> bool:
-        """Return False: there is no thread to wake."""
+        """Return False, because no thread waits."""
         return False
 
 
@@ -82,12 +83,12 @@ class Callback:
         self._callback(self.response)
 
     def nudge(self) -> bool:
-        """Return False: there is no thread to wake."""
+        """Return False, because no thread waits."""
         return False
 
 
 def payload_of(response: Response) -> bytes:
-    """The reply's bytes. RpcError if the peer answered with a status."""
+    """The reply's bytes. Raises RpcError if the peer answered with a status."""
     if response.code:
         raise RpcError(response.code, response.message)
     return response.payload

@@ -61,7 +61,7 @@ def test_one_whose_runtime_has_ended_says_so_and_one_that_was_never_there_who_ha
     messages, kind = reason(path)
     Path(f"{path}.txt").touch()
     assert reason(f"{path}.txt")[0].endswith(": Connection refused: not a socket; name another with --admin-socket")
-    ended = "Connection refused: no process listens on it; start the runtime, or name another with"
+    ended = "Connection refused: no process listens on the socket; start the runtime, or name another with"
     assert messages == f"cannot connect to {path}: {ended} --admin-socket" and kind is ProgramUnreachable
 
 

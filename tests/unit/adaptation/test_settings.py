@@ -18,5 +18,5 @@ def test_what_is_empty_is_none_for_an_adaptation() -> None:
 
 @pytest.mark.parametrize("key", ["plugin_registration_timeout", "plugin_request_timeout"])
 def test_a_time_that_is_none_to_wait_is_refused_by_its_name(key: str) -> None:
-    with pytest.raises(ValueError, match=f"{key} 0 s is not a time to wait; say 1ms or more"):
+    with pytest.raises(ValueError, match=f"{key} 0 s is too short for a timeout; write 1ms or more"):
         AdaptationSettings(**{key: 0.0})  # type: ignore[arg-type]

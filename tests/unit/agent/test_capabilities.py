@@ -31,7 +31,7 @@ def test_a_file_that_other_kernels_have_is_not_supported_with_what_does_the_same
         "cpu.bvt",
         False,
         "",
-        "no cgroup here has cpu.bvt_warp_ns: on cgroup v1 only kernels of Anolis OS and Alibaba Cloud Linux have it",
+        "no cgroup has cpu.bvt_warp_ns: on cgroup v1 only kernels of Anolis OS and Alibaba Cloud Linux have it",
         "cpu.idle or cpu.shares",
         ("GroupIdentity",),
     )

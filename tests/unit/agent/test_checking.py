@@ -12,7 +12,7 @@ import pytest
 from nri.agent.checking import Checked, Finding, check
 from nri.agent.settings import AGENT_SETTINGS, AgentSettings
 from nri.agent.settings.tables import RuleSettings
-from nri.config.complaint import together
+from nri.config.complaint import combined_error
 from nri.config.settings import Loaded
 from nri.errors import ConfigError
 
@@ -66,7 +66,7 @@ def test_without_rules_and_pods_the_settings_alone_are_looked_at(settings: Agent
 
 def test_all_mistakes_of_settings_are_findings_and_give_2_also_with_others(settings: AgentSettings) -> None:
     (settings.rules.path / "a.yaml").write_text("kind: NodeSLO\nspec: 5\n")
-    errors = together([ConfigError("f:1", "a", "wrong", "b"), ConfigError("f:2", "c", "worse")])
+    errors = combined_error([ConfigError("f:1", "a", "wrong", "b"), ConfigError("f:2", "c", "worse")])
     outcome = check(errors, settings, rules=True, pods="")
     assert outcome.findings[:2] == [Finding("f:1", "a", "wrong", "b"), Finding("f:2", "c", "worse")]
     assert outcome.findings[2].where.startswith(f"{settings.rules.path}/a.yaml")
@@ -77,7 +77,7 @@ def test_an_object_of_kubernetes_in_place_of_settings_is_one_finding_that_says_w
     settings: AgentSettings,
 ) -> None:
     rows = [("f:1", "apiVersion"), ("f:2", "kind"), ("f:3", "spec"), ("g:1", "spec")]
-    errors = together([ConfigError(where, key, "unknown key") for where, key in rows])
+    errors = combined_error([ConfigError(where, key, "unknown key") for where, key in rows])
     first, second = check(errors, settings, rules=False, pods="").findings
     assert (first.where, first.what, first.next) == (
         "f:2", "kind", "use --rules for a file of rules, --pods for a file of pods",
@@ -235,9 +235,9 @@ def disk(**more: Any) -> str:
 
 #: rubik's files with a mistake -> the first key and what is wrong with it.
 WRONG_FILES = {
-    "[]": ": expected a table of keys, not []",
-    "5": ": expected a table of keys, not 5",
-    '"x"': ': expected a table of keys, not "x"',
+    "[]": ": expected a mapping of keys, not []",
+    "5": ": expected a mapping of keys, not 5",
+    '"x"': ': expected a mapping of keys, not "x"',
     "{": ": not valid JSON: expecting property name",
     '{"agent": {}} more': ": not valid JSON: extra data in column 15",
     '{"agent": {"logSize": NaN}}': ": holds NaN, which is not valid JSON",
@@ -245,9 +245,9 @@ WRONG_FILES = {
     "[" * 100_000: ": nested deeper than 100 levels",
     '{"agent": ' * 20_000: ": nested deeper than 100 levels",
     "\udcff": ": not UTF-8 text",
-    '{"agent": []}': "agent: expected a table of keys, not []",
-    '{"agent": "x"}': 'agent: expected a table of keys, not "x"',
-    '{"agent": {}, "agent": {"enabledFeatures": ["cpi"]}}': ": agent: the key is given twice",
+    '{"agent": []}': "agent: expected a mapping of keys, not []",
+    '{"agent": "x"}': 'agent: expected a mapping of keys, not "x"',
+    '{"agent": {}, "agent": {"enabledFeatures": ["cpi"]}}': ": agent: duplicate key",
     '{"agnet": {"enabledFeatures": ["cpi"]}}': 'agnet: unknown key; did you mean "agent"?',
     '{"logLevel": "info", "cacheConfig": {"enable": true}}': "cacheConfig: is a key of rubik's old configuration",
     '{"autoConfig": true, "autoCheck": false, "logSize": 1024}': "autoCheck: is a key of rubik's old configuration",
@@ -257,20 +257,20 @@ WRONG_FILES = {
     '{"agent": {"enabledFeatures": 5}}': "agent.enabledFeatures: expected a list, not 5",
     '{"agent": {"enabledFeatures": "psi"}}': 'agent.enabledFeatures: expected a list, not "psi"',
     '{"agent": {"enabledFeatures": {}}}': "agent.enabledFeatures: expected a list, not {}",
-    features(1): "agent.enabledFeatures[0]: expected text, not 1",
-    features(None): "agent.enabledFeatures[0]: expected text, not null",
-    features(["psi"]): 'agent.enabledFeatures[0]: expected text, not ["psi"]',
+    features(1): "agent.enabledFeatures[0]: expected a string, not 1",
+    features(None): "agent.enabledFeatures[0]: expected a string, not null",
+    features(["psi"]): 'agent.enabledFeatures[0]: expected a string, not ["psi"]',
     features("cpi", "cpi"): 'agent.enabledFeatures[1]: "cpi" is listed twice; list it once',
     features("quotaTrubo"): 'agent.enabledFeatures[0]: "quotaTrubo" is no service; did you mean "quotaTurbo"?',
     '{"agent": {"logSize": 1%s}}' % ("0" * 400): "agent.logSize: expected a whole number from -9223372036854775808 to",
     '{"agent": {"logLevel": "loud"}}': 'agent.logLevel: "loud" is not one of debug, info, warn, error, stack; use one',
     features("psi"): "psi: is switched on but has no block",
-    features("psi", psi=[]): "psi: expected a table of keys, not []",
+    features("psi", psi=[]): "psi: expected a mapping of keys, not []",
     features("psi", psi={"resource": []}): "psi.resource: is empty; name some of cpu, memory, io",
     features(
         "psi", psi={"resource": ["cpu"], "avg10threshold": 1e308}
     ): "psi.avg10threshold: expected a number from 5.0 to",
-    features("quotaTurbo", quotaTurbo="x"): 'quotaTurbo: expected a table of keys, not "x"',
+    features("quotaTurbo", quotaTurbo="x"): 'quotaTurbo: expected a mapping of keys, not "x"',
     features(
         "quotaTurbo", quotaTurbo={"highWaterMark": -1}
     ): "quotaTurbo.highWaterMark: expected a whole number from 0 to 99",
@@ -284,9 +284,9 @@ WRONG_FILES = {
         "memoryevict", memoryevict={"threshold": "50"}
     ): 'memoryevict.threshold: expected a whole number, not "50"; write',
     features("cpuevict", cpuevict={"interval": 0}): "cpuevict.interval: expected a whole number from 1 to 3600, not 0",
-    features("dynCache", dynCache={"l3Percent": [1]}): "dynCache.l3Percent: expected a table of keys, not [1]",
+    features("dynCache", dynCache={"l3Percent": [1]}): "dynCache.l3Percent: expected a mapping of keys, not [1]",
     features("ioCost", ioCost={}): "ioCost: expected a list, not {}",
-    features("ioCost", ioCost=[5]): "ioCost[0]: expected a table of keys, not 5",
+    features("ioCost", ioCost=[5]): "ioCost[0]: expected a mapping of keys, not 5",
     disk(model="lin"): 'ioCost[0].config[0].model: "lin" is not linear; say "linear"',
     disk(param={"rbps": -1}): "ioCost[0].config[0].param.rbps: -1 is not from 1 on; say what the disk does",
     disk(param={}): "ioCost[0].config[0].param.rbps: 0 is not from 1 on",

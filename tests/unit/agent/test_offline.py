@@ -111,13 +111,13 @@ def test_a_bad_rule_is_a_problem_of_the_store_and_not_also_a_line_of_a_log(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("metadata: 5", "p.yaml:2: metadata: expected a table"),
-        ("metadata: {labels: 5}", "p.yaml:2: metadata.labels: expected a table"),
-        ("metadata: {name: [a]}", "p.yaml:2: metadata.name: expected text"),
-        ("spec: {containers: 7}", "p.yaml:2: spec.containers: expected a list of tables"),
-        ("spec: {containers: [7]}", "p.yaml:2: spec.containers: expected a list of tables"),
-        ("spec: {containers: [{name: [x]}]}", "p.yaml:2: spec.containers[0].name: expected text"),
-        ("spec: {containers: [{env: 1}]}", "p.yaml:2: spec.containers[0].env: expected a list of tables"),
+        ("metadata: 5", "p.yaml:2: metadata: expected a mapping"),
+        ("metadata: {labels: 5}", "p.yaml:2: metadata.labels: expected a mapping"),
+        ("metadata: {name: [a]}", "p.yaml:2: metadata.name: expected a string"),
+        ("spec: {containers: 7}", "p.yaml:2: spec.containers: expected a list"),
+        ("spec: {containers: [7]}", "p.yaml:2: spec.containers[0]: expected a mapping of keys"),
+        ("spec: {containers: [{name: [x]}]}", "p.yaml:2: spec.containers[0].name: expected a string"),
+        ("spec: {containers: [{env: 1}]}", "p.yaml:2: spec.containers[0].env: expected a list"),
         (
             "spec: {containers: [{resources: {limits: {cpu: lots}}}]}",
             "p.yaml:2: spec.containers[0].resources.limits.cpu: ",
@@ -130,3 +130,14 @@ def test_a_pod_that_the_api_would_refuse_is_told_with_its_place(tmp_path: Path, 
     with pytest.raises(ConfigError) as caught:
         offline.pods_of(str(path))
     assert str(caught.value).startswith(f"{tmp_path}/{message}")
+
+
+def test_templates_are_checked_as_pods(tmp_path: Path) -> None:
+    path = tmp_path / "d.yaml"
+    path.write_text(
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: shop}\n"
+        "spec: {template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, odd: 1}]}}}\n"
+    )
+    (listed,) = offline.pods_of(str(path))
+    assert (listed.pod["metadata"]["name"], listed.pod["metadata"]["namespace"]) == ("web", "shop")
+    assert listed.unknown == [f"{path}:4: spec.template.spec.containers[0].odd is left out: unknown key"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,10 +13,12 @@ import pytest
 
 from nri.agent import program
 from nri.agent.agent import Agent
+from nri.agent.pods.source import Known, KnownPods
 from nri.agent.settings import AGENT_SETTINGS, AgentSettings
 from nri.config.settings import Loaded
 from nri.errors import ConfigError, NriError
 from nri.service.daemon import needs_extra
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -72,16 +75,28 @@ def test_beside_a_koordlet_it_does_not_start_and_says_what_to_do(tmp_path: Path)
         program.run(loaded(tmp_path, modes=["nri"], gates={"BECPUSuppress": False, "CPUBurst": False}))
 
 
-def test_what_is_still_waited_for_is_told_part_by_part(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    more = {"nri.socket": f"{tmp_path}/none/nri.sock", "gates": {"BECPUSuppress": False, "CPUBurst": False}}
-    agent = Agent(loaded(tmp_path, modes=["nri"], beside_koordlet=True, **more)[0].settings)
-    agent.start()
+def test_a_part_that_is_waited_for_is_logged_and_later_that_it_is_ready(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "nri.agent")
+    (tmp_path / "rules").mkdir()
+    known, gates = Known(), {"BECPUSuppress": False, "CPUBurst": False}
+    settings = loaded(tmp_path, modes=["standalone"], gates=gates, **{"rules.path": str(tmp_path / "rules")})
+    agent = Agent(settings[0].settings, pods=KnownPods(known))
+    ended = threading.Event()
+    thread = threading.Thread(target=program.log_readiness, args=(agent, ended, 0.05))
+    thread.start()
+
+    def messages() -> list[str]:
+        return [record.getMessage() for record in caplog.records if "ready" in record.getMessage()]
+
     try:
-        program.log_pending_parts(agent)
+        wait_for(lambda: any("pods is not ready yet" in message for message in messages()), lambda: f"{messages()}")
+        known.replace([])
+        wait_for(lambda: "pods is ready: 0 pods" in messages(), lambda: f"{messages()}")
     finally:
-        agent.stop()
-    message = f"nri is not ready yet: waiting for {tmp_path}/none/nri.sock. It keeps trying; run nri doctor"
-    assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [message]
+        ended.set()
+        thread.join()
 
 
 def test_a_socket_that_cannot_be_had_is_told(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 from nri.api import default_validator
 from nri.api import messages as m
 from nri.api.default_validator import DefaultValidator, ValidatorConfig, failure
-from nri.config.complaint import apart
+from nri.config.complaint import single_errors
 from nri.errors import ConfigError
 
 TOLERATE = "tolerate-missing-plugins.noderesource.dev"
@@ -180,7 +180,7 @@ def test_the_toleration_is_known_in_all_three_dialects(key):
 def test_wrong_configuration_is_reported_at_once_with_suggestions():
     with pytest.raises(ConfigError) as caught:
         ValidatorConfig.from_dict({"rejectHookAdjustment": True, "enable": 1, "requiredPlugins": "a"}, "nri.yaml")
-    assert [str(each) for each in apart(caught.value)] == [
+    assert [str(each) for each in single_errors(caught.value)] == [
         "nri.yaml: enable: expected true or false, not 1 (write true or false)",
         'nri.yaml: requiredPlugins: expected a list, not "a"',
         'nri.yaml: rejectHookAdjustment: unknown key (did you mean "rejectOCIHookAdjustment"?)',

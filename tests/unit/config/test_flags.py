@@ -7,7 +7,7 @@ import pytest
 import nri
 from nri.config import Duration, Source
 from nri.config.flags import check, flag_layer
-from nri.config.layers import layer_of, merge
+from nri.config.layers import merge, parse_layer
 
 
 class Config:
@@ -42,7 +42,7 @@ def test_a_value_is_read_as_what_its_key_holds(field: str, arguments: list[str] 
 
 
 def test_a_flag_comes_before_a_file() -> None:
-    file = layer_of(Source("f.yaml", "number: 2\ntext: file\n"))
+    file = parse_layer(Source("f.yaml", "number: 2\ntext: file\n"))
     config = merge(Config, [file, flag_layer(Config, "number", "number", ["3"])]).value
     assert (config.number, config.text) == (3, "file")
 

@@ -3,8 +3,8 @@
 import pytest
 
 from nri.config import Source
-from nri.config.complaint import WrongValue, apart
-from nri.config.layers import Layer, layer_of, merge
+from nri.config.complaint import WrongValue, single_errors
+from nri.config.layers import Layer, merge, parse_layer
 from nri.errors import ConfigError
 
 
@@ -20,7 +20,7 @@ class Config:
 
 
 def layer(name: str, text: str) -> Layer:
-    return layer_of(Source(name, text, "toml"))
+    return parse_layer(Source(name, text, "toml"))
 
 
 def test_later_layers_win_key_by_key_and_each_value_has_its_place() -> None:
@@ -58,9 +58,9 @@ def test_a_table_that_finds_fault_with_one_of_its_keys_has_the_place_of_that_key
 def test_mistakes_of_all_layers_are_told_together() -> None:
     with pytest.raises(ConfigError) as caught:
         merge(Config, [layer("a", "pth = 1"), layer("b", "\npath = 1")])
-    assert [str(error) for error in apart(caught.value)] == [
+    assert [str(error) for error in single_errors(caught.value)] == [
         'a:1: pth: unknown key (did you mean "path"?)',
-        'b:2: path: expected text, not 1 (write it in quotes: "1")',
+        'b:2: path: expected a string, not 1 (write it in quotes: "1")',
     ]
 
 

@@ -17,7 +17,7 @@ def test_a_quantity_is_read_exactly(text: object, value: object) -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "1 M", "1KB", True, "1e999", "0x10", "nan"])
 def test_what_is_no_quantity_is_refused(text: object) -> None:
-    with pytest.raises(ValueError, match="is not a quantity; write such as"):
+    with pytest.raises(ValueError, match="is not a quantity; write, for example"):
         parse(text)
 
 

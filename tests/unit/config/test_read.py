@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import pytest
 
 from nri.config import Between, Duration, Source, read
-from nri.config.complaint import apart
+from nri.config.complaint import single_errors
 from nri.errors import ConfigError
 
 
@@ -157,7 +157,7 @@ def test_null_clears_an_optional_value() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("cpus: 3", 'test.conf:1: cpus: expected text, not 3 (write it in quotes: "3")'),
+        ("cpus: 3", 'test.conf:1: cpus: expected a string, not 3 (write it in quotes: "3")'),
         ('count: "3"', 'test.conf:1: count: expected a whole number, not "3" (write it without quotes: 3)'),
         ("count: true", "test.conf:1: count: expected a whole number, not true"),
         ("count: 3.0", "test.conf:1: count: expected a whole number, not 3.0"),
@@ -177,14 +177,14 @@ def test_null_clears_an_optional_value() -> None:
         ("either: x", 'test.conf:1: either: expected a whole number or a list, not "x"'),
         ("bounded: 9", "test.conf:1: bounded: expected a whole number from 1 to 3, not 9"),
         ("owned: a", "test.conf:1: owned: invalid literal for int() with base 10: 'a'"),
-        ("limits: {}", "test.conf:1: limits.files: missing, and it has no default (add it)"),
+        ("limits: {}", "test.conf:1: limits.files: missing, and the key has no default (add the key)"),
         ("cpu: '3'", 'test.conf:1: cpu: unknown key (did you mean "cpus"?)'),
         ("by-name: {}", 'test.conf:1: by-name: unknown key (did you mean "by_name"?)'),
         ("pool: {colour: 1}", "test.conf:1: pool.colour: unknown key (known keys: cpus, share)"),
-        ("pool: 3", "test.conf:1: pool: expected a table of keys, not 3"),
-        ("- 1", "test.conf: expected a table of keys, not [1]"),
-        ("cpus: a\ncpus: b", "test.conf:2: cpus: the key is given twice (keep one of them)"),
-        ('{"cpus": "a", "cpus": "b"}', "test.conf:1: cpus: the key is given twice (keep one of them)"),
+        ("pool: 3", "test.conf:1: pool: expected a mapping of keys, not 3"),
+        ("- 1", "test.conf: expected a mapping of keys, not [1]"),
+        ("cpus: a\ncpus: b", "test.conf:2: cpus: duplicate key (remove one of the two)"),
+        ('{"cpus": "a", "cpus": "b"}', "test.conf:1: cpus: duplicate key (remove one of the two)"),
         (
             '{"cpus":\n]',
             "test.conf:2: not valid JSON: expecting value in column 1 (and not valid YAML either)",
@@ -197,7 +197,7 @@ def test_an_error_names_file_line_key_reason_and_next_step(text: str, message: s
     if message is None:
         config(text)
     else:
-        assert str(apart(problem(text))[0]) == message
+        assert str(single_errors(problem(text))[0]) == message
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_a_required_key_may_come_from_any_source() -> None:
 
 
 def test_a_required_key_that_nobody_gives_is_an_error() -> None:
-    assert str(problem("{}", Required)) == "test.conf: socket: missing, and it has no default (add it)"
+    assert str(problem("{}", Required)) == "test.conf: socket: missing, and the key has no default (add the key)"
 
 
 def test_an_optional_annotation_without_default_is_none() -> None:
@@ -261,7 +261,7 @@ def test_yaml_anchors_and_merge_keys_work() -> None:
 
 
 def test_yaml_cannot_make_python_objects() -> None:
-    text = "test.conf:1: the tag !!python/object:os.system is not known here for a scalar (leave it out)"
+    text = "test.conf:1: the tag !!python/object:os.system is not supported for a scalar (remove the tag)"
     assert str(problem("cpus: !!python/object:os.system x")) == text
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.config.complaint import apart
+from nri.config.complaint import single_errors
 from nri.config.settings import FileLayer, Loaded, SettingsLoader, file_layer, parse_setting, value_layer
 from nri.errors import ConfigError
 
@@ -71,7 +71,7 @@ def test_all_mistakes_of_all_sources_are_reported_also_of_files_that_cannot_be_r
     (wrong := tmp_path / "wrong.toml").write_text('sockt = "/s"\n[table]\nsize = "2"\n')
     with pytest.raises(ConfigError) as caught:
         loader.load("none.toml", bad, wrong, flags={"table.nam": ("--set", 1)}, environment={"SOCKET": "/s"})
-    lines = [str(error) for error in apart(caught.value)]
+    lines = [str(error) for error in single_errors(caught.value)]
     assert lines[0] == "none.toml: cannot read it: No such file or directory"
     assert lines[1].startswith(f"{bad}:1: not valid TOML")
     assert lines[2:] == [
@@ -113,7 +113,7 @@ def test_a_value_of_set_is_toml_and_else_text() -> None:
     for value in ("10", "00", "1.5", "true", "8080"):
         assert parse_setting(f"nri.index = {value}", "a=1", {"nri.index"}) == ("nri.index", value)
     assert parse_setting('nri.index="10"', "a=1", {"nri.index"}) == ("nri.index", "10")
-    with pytest.raises(ConfigError, match=r"not KEY=VALUE \(such as --set a=1\)"):
+    with pytest.raises(ConfigError, match=r"not KEY=VALUE \(write, for example, --set a=1\)"):
         parse_setting("socket", "a=1")
 
 
@@ -127,7 +127,7 @@ def test_the_place_of_a_value_is_the_flag_that_gave_it_also_for_values_inside_it
 
 
 @pytest.mark.parametrize(
-    ("keys", "reason"), [(("a", "a.b"), '"a" is a value, not a table'), (("a.b", "a"), '"a" is a table')]
+    ("keys", "reason"), [(("a", "a.b"), '"a" is a value, not a table'), (("a.b", "a"), 'other keys of the table "a"')]
 )
 def test_a_key_that_is_a_value_and_a_table_is_an_error_in_either_order(keys: tuple[str, str], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):

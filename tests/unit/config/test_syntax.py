@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nri.config import Source, parse_text
-from nri.config.place import Path
+from nri.config.key_path import Path
 from nri.config.syntax import TooDeep, format_of, line_of, parse_json, toml_key
 from nri.errors import ConfigError
 
@@ -44,14 +44,14 @@ def test_yaml_that_begins_like_json_is_read_as_yaml(text: str, tree: dict[str, A
 @pytest.mark.parametrize(
     ("text", "kind", "reason"),
     [
-        ('{"a": 1, "a": 2}', "json", "s:1: a: the key is given twice (keep one of them)"),
+        ('{"a": 1, "a": 2}', "json", "s:1: a: duplicate key (remove one of the two)"),
         ('{\n"a" 1}', "json", "s:2: not valid JSON: expecting ':' delimiter in column 5"),
         ('{"a": 1', "auto", "s:1: not valid JSON: expecting ',' delimiter in column 8 (and not valid YAML either)"),
         ("{a: 1", "auto", "s:2: not valid YAML: did not find expected"),
         ("{a: 1}", "json", "s:1: not valid JSON: expecting property name"),
         ("a = 1\na = 2", "toml", "s:2: not valid TOML: cannot overwrite a value"),
         ("a = ", "toml", "s:1: not valid TOML: invalid value"),
-        ('{"x": {\n\t"a": 1,\n"a": 2}}', "json", "s:3: x.a: the key is given twice (keep one of them)"),
+        ('{"x": {\n\t"a": 1,\n"a": 2}}', "json", "s:3: x.a: duplicate key (remove one of the two)"),
         ("[" * 100_000, "json", "s:1: nested deeper than 100 levels"),
         ('{"a":\n' + "[" * 150 + "]" * 150 + "}", "json", "s:2: nested deeper than 100 levels"),
         ("a = 1\nb = " + "[" * 150 + "]" * 150, "toml", "s:2: nested deeper than 100 levels"),
@@ -62,9 +62,9 @@ def test_yaml_that_begins_like_json_is_read_as_yaml(text: str, tree: dict[str, A
         ("x = {" + "a." * 200 + "a = 1}", "toml", "s:1: nested deeper than 100 levels"),
         ('{"a":\n' + "9" * 5000 + "}", "json", "s:2: not valid JSON: exceeds the limit (4300 digits)"),
         ("a = 1\nb = " + "9" * 5000, "toml", "s:2: not valid TOML: exceeds the limit (4300 digits)"),
-        ('{\n"a": "\\ud800"}', "json", "s:2: a: holds half of a character"),
+        ('{\n"a": "\\ud800"}', "json", "s:2: a: contains half of a character"),
         ('a: 1\nb: ["\\uDFFF"]', "yaml", "s:2: not valid YAML: found invalid Unicode character escape code"),
-        ("a: \ud800", "yaml", "s: holds bytes that are not text"),
+        ("a: \ud800", "yaml", "s: the text is not UTF-8"),
     ],
 )
 def test_what_cannot_be_parsed_is_a_config_error_with_its_line(text: str, kind: Any, reason: str) -> None:

@@ -71,7 +71,7 @@ def test_a_missing_key_without_default_is_found_when_building() -> None:
     partial, problems = checked(Needed, {"b": 3})
     assert problems == []
     assert build(partial, ("at",), problems) is None
-    assert problems == [Problem(("at", "a"), "missing, and it has no default", "add it")]
+    assert problems == [Problem(("at", "a"), "missing, and the key has no default", "add the key")]
 
 
 def test_defaults_are_copied_for_each_instance() -> None:
@@ -140,15 +140,15 @@ def test_a_value_of_each_kind_is_read(key: str, value: object, made: object) -> 
         ("raw", "?", 'expected base64 text, not "?"'),
         ("raw", 3, "expected base64 text, not 3"),
         ("pair", [1], "expected a list of 2, not [1]"),
-        ("pair", [1, 2], "expected text, not 2"),
+        ("pair", [1, 2], "expected a string, not 2"),
         ("bare", "a", 'expected a list, not "a"'),
-        ("table", [], "expected a table of keys, not []"),
+        ("table", [], "expected a mapping of keys, not []"),
         ("least", -1, "expected a number at least 0, not -1"),
         ("least", "1", 'expected a number, not "1"'),
         ("least", 10**400, "holds a number that is too large"),
         ("most", 10, "expected a whole number at most 9, not 10"),
         ("nothing", 0, "expected nothing, not 0"),
-        ("path", 1, "expected text, not 1"),
+        ("path", 1, "expected a string, not 1"),
     ],
 )
 def test_a_value_of_another_kind_is_named_with_what_was_expected(key: str, value: object, reason: str) -> None:

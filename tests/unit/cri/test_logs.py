@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 import tracemalloc
@@ -181,3 +182,22 @@ def test_a_log_that_is_renamed_once_more_while_it_is_opened_is_waited_for(
 def test_a_log_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         list(read_log(str(tmp_path / "none")))
+
+
+def docker_row(text: str, stream: str = "stdout") -> str:
+    return json.dumps({"log": text, "stream": stream, "time": T}) + "\n"
+
+
+def test_docker_lines_are_read_and_joined_as_isulad_writes_them(tmp_path: Path) -> None:
+    log = tmp_path / "0.log"
+    log.write_text(docker_row("a") + docker_row("E\n", "stderr") + docker_row("b\n") + docker_row("ü \n"))
+    assert list(read_log(str(log))) == [
+        LogEntry(T, "stderr", b"E"),
+        LogEntry(T, "stdout", b"ab"),
+        LogEntry(T, "stdout", "ü ".encode()),
+    ]
+
+
+@pytest.mark.parametrize("line", [b"{", b"{}", b"[]", b'{"log": 5, "stream": "stdout", "time": "t"}', b'{"log": "x"}'])
+def test_a_malformed_docker_line_is_passed_over(line: bytes) -> None:
+    assert parse_line(line) is None

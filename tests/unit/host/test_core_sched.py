@@ -81,7 +81,7 @@ def test_a_cookie_that_changed_meanwhile_is_not_passed_on() -> None:
 def test_a_source_that_has_ended_gives_nothing() -> None:
     kernel = Kernel({1: 0, 11: 0})
     (result,) = CoreScheduler(kernel).share(10, [11])
-    assert (result.outcome, result.wanted) == (Outcome.GONE, "that of process 10")
+    assert (result.outcome, result.wanted) == (Outcome.GONE, "the cookie of process 10")
     assert CoreScheduler(kernel).create(10).outcome is Outcome.GONE
 
 
@@ -89,7 +89,7 @@ def test_a_process_that_keeps_its_cookie_is_told() -> None:
     kernel = Kernel({1: 0, 10: 100})
     kernel.stubborn.add(10)
     (result,) = CoreScheduler(kernel).clear([10])
-    assert (result.outcome, result.reason, result.after) == (Outcome.CLAMPED, "its cookie is 100", 100)
+    assert (result.outcome, result.reason, result.after) == (Outcome.CLAMPED, "the process's cookie is 100", 100)
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_a_machine_without_the_files_is_told_by_the_file(tmp_path: Path) -> None
 def test_an_idle_state_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
     write_files(tmp_path, FREQUENCIES)
     results = tune(Root(tmp_path), 1, Setting(disabled=frozenset({"C9"})))
-    assert [row.reason for row in results if not row.in_force] == ["it has C6, POLL"]
+    assert [row.reason for row in results if not row.in_force] == ["the CPU has C6, POLL"]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_what_the_kernel_refuses_has_its_reason(tmp_path: Path, error: int, outc
 def test_another_value_that_reads_back_is_told(tmp_path: Path) -> None:
     write_files(tmp_path, FREQUENCIES)
     (result,) = tune(Written(tmp_path, remaining="3400000"), 1, Setting(max_khz=3600000))
-    assert (result.outcome, result.reason) == (Outcome.CLAMPED, "it reads back as 3400000")
+    assert (result.outcome, result.reason) == (Outcome.CLAMPED, "the value reads back as 3400000")
 
 
 def test_what_lies_between_the_cpus_of_a_die_has_limits_of_its_own(tmp_path: Path) -> None:

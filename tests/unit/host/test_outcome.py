@@ -16,8 +16,8 @@ def test_in_force_is_what_was_applied_or_was_so_before(outcome: Outcome) -> None
 
 
 def test_a_line_names_where_what_and_why() -> None:
-    assert str(Result("", "cpu.idle", 1, Outcome.GONE, "there is no such cgroup")) == (
-        "/: cpu.idle gone: there is no such cgroup"
+    assert str(Result("", "cpu.idle", 1, Outcome.GONE, "the cgroup does not exist")) == (
+        "/: cpu.idle gone: the cgroup does not exist"
     )
     assert str(Result("pod", "cpu.idle", 1, Outcome.APPLIED)) == "pod: cpu.idle applied"
 

@@ -72,7 +72,7 @@ def test_on_version_1_the_hierarchy_of_events_counts(tmp_path: Path) -> None:
     ("number", "words"),
     [
         (errno.ENOENT, "the hypervisor, does not count instructions"),
-        (errno.EACCES, "instructions may not be counted: it takes CAP_PERFMON"),
+        (errno.EACCES, "instructions must not be counted: CAP_PERFMON"),
         (errno.EMFILE, "instructions cannot be counted: words"),
     ],
 )

@@ -25,7 +25,7 @@ def test_both_lines_are_read() -> None:
     ["some avg10=x avg60=0 avg300=0 total=1", "some avg10=1", "some avg10=1 avg60=0 avg300=0 total=-1", "something"],
 )
 def test_what_is_no_pressure_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no line of a pressure file"):
+    with pytest.raises(ValueError, match="not a line of a pressure file"):
         parse_pressure(text)
 
 
@@ -41,7 +41,9 @@ def test_the_pressure_on_a_cgroup_of_version_2(tmp_path: Path) -> None:
     (tmp_path / "sys/fs/cgroup/pod/cpu.pressure").write_text(TEXT)
     assert cgroup_pressure(hierarchies, "pod", "cpu") == SAID
     pressure = cgroup_pressure(hierarchies, "pod", "memory")
-    assert pressure == Unsupported("memory.pressure of pod cannot be read: the kernel counts none: boot it with psi=1")
+    assert pressure == Unsupported(
+        "memory.pressure of pod cannot be read: the kernel does not count it: boot with psi=1"
+    )
 
 
 def test_the_pressure_on_a_cgroup_of_version_1_stands_with_cpuacct(tmp_path: Path) -> None:
@@ -58,7 +60,7 @@ def test_a_machine_without_either_hierarchy_says_why(tmp_path: Path) -> None:
 
 
 def test_a_cgroup_that_is_not_there_is_no_missing_support(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="no such cgroup"):
+    with pytest.raises(FileNotFoundError, match="the cgroup does not exist"):
         cgroup_pressure(detect(host_trees.v2(tmp_path)), "pod", "cpu")
 
 

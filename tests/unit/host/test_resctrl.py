@@ -129,7 +129,7 @@ def test_a_share_that_the_kernel_rounds_is_clamped(tmp_path: Path, monkeypatch: 
     resctrl = machine(tmp_path)
     monkeypatch.setattr(Root, "write", lambda self, path, text: None)
     (result,) = resctrl.set_schemata("BE", {"MB": {0: 15}})
-    assert (result.outcome, result.reason) == (Outcome.CLAMPED, "it reads back as MB:0=100;1=100")
+    assert (result.outcome, result.reason) == (Outcome.CLAMPED, "the value reads back as MB:0=100;1=100")
 
 
 def test_the_kernels_own_words_are_the_reason(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_threads_go_in_one_by_one_and_one_that_ended_stops_no_other(tmp_path: Pa
 
 @pytest.mark.parametrize("text", ["L3:0=xyz", "MB:0", "MB:0=1=2", "MB:a=1"])
 def test_what_is_no_line_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no line of schemata"):
+    with pytest.raises(ValueError, match="not a line of schemata"):
         parse_schemata(text)
 
 

@@ -40,14 +40,14 @@ def test_switching_off_leaves_the_other_alone(tmp_path: Path) -> None:
 def test_a_switch_that_is_not_there_names_the_kernels_that_have_it(tmp_path: Path) -> None:
     result = set_switch(Root(tmp_path), CORE, 1)
     assert result.outcome is Outcome.UNSUPPORTED
-    assert result.reason == "this kernel has no kernel.sched_core: only Anolis OS and Alibaba Cloud Linux has it"
+    assert result.reason == "this kernel does not have kernel.sched_core: only Anolis OS and Alibaba Cloud Linux has it"
     with pytest.raises(KeyError):
         read_switch(Root(tmp_path), "kernel.nothing")
 
 
 def test_a_text_that_is_no_number_is_told(tmp_path: Path) -> None:
     switch = read_switch(anolis(tmp_path, "many\n", "0"), CORE)
-    assert switch == Unsupported("kernel.sched_core says 'many\\n', which is not a number")
+    assert switch == Unsupported("kernel.sched_core has the value 'many\\n', which is not a number")
 
 
 class Stubborn(Root):
@@ -78,7 +78,10 @@ def test_one_that_cannot_be_switched_off_keeps_the_other_off(tmp_path: Path) -> 
     anolis(tmp_path, "1", "0")
     result = set_switch(Stubborn(tmp_path, PermissionError(13, "Permission denied")), IDENTITY, 1)
     assert result.outcome is Outcome.REFUSED
-    assert result.reason == "kernel.sched_core excludes it, and cannot be switched off: Permission denied"
+    assert (
+        result.reason
+        == "kernel.sched_core excludes kernel.sched_group_identity_enabled, and cannot be disabled: Permission denied"
+    )
 
 
 FEATURES = "ID_EXPELLER_SHARE_CORE NO_ID_ABSOLUTE_EXPEL"
@@ -98,7 +101,7 @@ def test_features_of_the_scheduler_are_switched_one_by_one(tmp_path: Path, place
 def test_features_need_debugfs(tmp_path: Path) -> None:
     (result,) = set_features(Root(tmp_path), {"X": True})
     assert result.outcome is Outcome.UNSUPPORTED
-    assert "is debugfs mounted?" in result.reason
+    assert "check that debugfs is mounted" in result.reason
 
 
 @pytest.mark.parametrize(("error", "outcome"), [(PermissionError(1, "no"), Outcome.REFUSED), (None, Outcome.CLAMPED)])

@@ -23,7 +23,7 @@ def test_a_value_of_the_kind_is_given_as_it_is():
 @pytest.mark.parametrize(
     ("ask", "value", "reason"),
     [
-        (DOCUMENT.table, [], "pod.yaml: spec.k: expected a table of keys"),
+        (DOCUMENT.table, [], "pod.yaml: spec.k: expected a mapping of keys"),
         (DOCUMENT.tables, {"a": 1}, "pod.yaml: spec.k: expected a list of tables"),
         (DOCUMENT.tables, ["a"], "pod.yaml: spec.k: expected a list of tables"),
     ],
@@ -47,9 +47,9 @@ WHOLE = Source("pod.yaml", "a: 1\nspec:\n  first: x\n  k: {v: [1]}\n  n: -1\n")
     [
         ("items", "k", "pod.yaml:4: spec.k: expected a list"),
         ("texts", "k", "pod.yaml:4: spec.k: expected a list"),
-        ("text", "k", "pod.yaml:4: spec.k: expected text"),
-        ("pairs", "k", "pod.yaml:4: spec.k.v: expected text"),
-        ("table", "first", "pod.yaml:3: spec.first: expected a table of keys"),
+        ("text", "k", "pod.yaml:4: spec.k: expected a string"),
+        ("pairs", "k", "pod.yaml:4: spec.k.v: expected a string"),
+        ("table", "first", "pod.yaml:3: spec.first: expected a mapping of keys"),
     ],
 )
 def test_an_error_names_the_line_of_the_value(kind, key, text):

@@ -30,10 +30,11 @@ def test_containers_that_initialize_the_pod_come_first(read):
 
 TEMPLATE = "template: {metadata: {labels: {a: b}}, spec: {containers: [{name: app}]}}"
 OWNERS = {
-    "a Deployment": f"kind: Deployment\nmetadata: {{name: d, namespace: n}}\nspec: {{{TEMPLATE}}}",
-    "a CronJob": f"kind: CronJob\nmetadata: {{name: d, namespace: n}}\nspec: {{jobTemplate: {{spec: {{{TEMPLATE}}}}}}}",
-    "a second document": f"kind: ConfigMap\n---\nkind: Job\nmetadata: {{name: d, namespace: n}}\nspec: {{{TEMPLATE}}}",
-    "a List": f"kind: List\nitems:\n- kind: Service\n- kind: Job\n  metadata: {{name: d, namespace: n}}\n"
+    "a Deployment": f"kind: Deployment\nmetadata: {{name: d, namespace: ns}}\nspec: {{{TEMPLATE}}}",
+    "a CronJob": f"kind: CronJob\nmetadata: {{name: d, namespace: ns}}\n"
+    f"spec: {{jobTemplate: {{spec: {{{TEMPLATE}}}}}}}",
+    "a second document": f"kind: ConfigMap\n---\nkind: Job\nmetadata: {{name: d, namespace: ns}}\nspec: {{{TEMPLATE}}}",
+    "a List": f"kind: List\nitems:\n- kind: Service\n- kind: Job\n  metadata: {{name: d, namespace: ns}}\n"
     f"  spec: {{{TEMPLATE}}}",
 }
 
@@ -41,13 +42,17 @@ OWNERS = {
 @pytest.mark.parametrize("owner", OWNERS)
 def test_a_pod_template_is_found_in(owner, read):
     workloads = read(OWNERS[owner])
-    assert (workloads.pod.name, workloads.pod.namespace, dict(workloads.pod.labels)) == ("d", "n", {"a": "b"})
+    assert (workloads.pod.name, workloads.pod.namespace, dict(workloads.pod.labels)) == ("d", "ns", {"a": "b"})
 
 
 def test_every_pod_of_a_file_is_read_in_order():
     text = "---\n".join([pod(), OWNERS["a Deployment"] + "\n", "kind: Service\n", OWNERS["a List"] + "\n"])
     workloads = read_manifests(Source("all.yaml", text))
-    assert [(one.pod.namespace, one.pod.name) for one in workloads] == [("default", "web"), ("n", "d"), ("n", "d")]
+    assert [(one.pod.namespace, one.pod.name) for one in workloads] == [
+        ("default", "web"),
+        ("ns", "d"),
+        ("ns", "d"),
+    ]
     assert len({one.pod.id for one in workloads}) == len({one.pod.uid for one in workloads}) == 3
     assert len({container.id for one in workloads for container in one.containers}) == 3, (
         "two pods of one name are two pods"
@@ -56,7 +61,7 @@ def test_every_pod_of_a_file_is_read_in_order():
 
 def test_a_mistake_in_a_later_document_is_told_with_the_line_of_the_file():
     with pytest.raises(ConfigError, match=r"all\.yaml:6: "):
-        read_manifests(Source("all.yaml", "kind: Service\n---\nkind: Pod\nspec:\n  x: 1\n  x: 2\n"))
+        read_manifests(Source("all.yaml", "kind: Service\n---\nkind: Pod\nspec:\n  x: 1\n  hostPID: 2\n"))
 
 
 QOS = {
@@ -97,31 +102,35 @@ MISTAKES = {
     "kind: Service": "contains neither a Pod",
     "": "contains neither a Pod",
     pod("{containers: []}"): "a pod requires at least one container",
-    pod("{containers: {name: app}}"): "expected a list of tables",
+    pod("{containers: {name: app}}"): "spec.containers: expected a list",
     pod("{containers: [{image: i}]}"): "a container requires a name",
     pod("{initContainers: [{name: a}], containers: [{name: b}, {name: a}]}"): 'duplicate container name "a"',
-    pod("{containers: [{name: a, resources: {limits: {cpu: lots}}}]}"): '"lots" is not a quantity',
+    pod(
+        "{containers: [{name: a, resources: {limits: {cpu: lots}}}]}"
+    ): 'expected a quantity such as 500m or 1Gi, not "lots"',
     pod("{containers: [{name: a, args: x}]}"): "args: expected a list",
     pod(
         "{containers: [{name: a, securityContext: {runAsUser: me}}]}"
-    ): "pod.yaml:3: securityContext.runAsUser: expected a whole number from 0 to 4294967295",
+    ): 'pod.yaml:3: spec.containers[0].securityContext.runAsUser: expected a whole number, not "me"',
     pod("{containers: [{name: a, securityContext: {seccompProfile: {type: Loose}}}]}"): 'not "Loose"',
     "kind: Pod\nspec: [": "not valid YAML",
     "kind: List\nitems: 5\n": "pod.yaml:2: items: expected a list",
     "kind: List\nitems: {a: b}\n": "pod.yaml:2: items: expected a list",
-    "kind: Job\nspec: {template: {metadata: 5}}\n": "pod.yaml:2: spec.template.metadata: expected a table of keys",
+    "kind: Job\nspec: {template: {metadata: 5}}\n": "pod.yaml:2: metadata: expected a mapping of keys",
     "kind: Pod\nmetadata: {labels: {a: [b]}}\nspec: {containers: [{name: a}]}\n": "pod.yaml:2: metadata.labels.a: exp",
     "kind: Pod\nmetadata: {annotations: [a]}\nspec: {containers: [{name: a}]}\n": "pod.yaml:2: metadata.annotations: ",
-    "kind: Pod\nmetadata: {name: [a]}\nspec: {containers: [{name: a}]}\n": "pod.yaml:2: metadata.name: expected text",
-    pod("{containers: [{name: {a: b}}]}"): "pod.yaml:3: name: expected text",
-    pod("{containers: [{name: a, args: [[x]]}]}"): "pod.yaml:3: args: expected a list of texts",
+    "kind: Pod\nmetadata: {name: [a]}\nspec: {containers: [{name: a}]}\n": "pod.yaml:2: metadata.name: expected a ",
+    pod("{containers: [{name: {a: b}}]}"): "pod.yaml:3: spec.containers[0].name: expected a string",
+    pod("{containers: [{name: a, args: [[x]]}]}"): "pod.yaml:3: spec.containers[0].args[0]: expected a string",
     pod("{containers: [{name: a, resources: {limits: {memory: 99Ei}}}]}"): "is more than 9223372036854775807",
     pod("{containers: [{name: a, resources: {limits: {cpu: 1e30}}}]}"): "is more than 1000000000",
     pod("{containers: [{name: a, resources: {limits: {cpu: -1}}}]}"): "is less than 0",
     pod("{containers: [{name: a, securityContext: {runAsUser: 99999999999}}]}"): "runAsUser: expected a whole number",
     pod("{containers: [{name: a, securityContext: {supplementalGroups: 5}}]}"): "supplementalGroups: expected a list",
-    pod("{containers: [{name: a, securityContext: {supplementalGroups: [x]}}]}"): "expected group ids from 0",
-    pod("{containers: [{name: a, env: [{name: A, value: {b: c}}]}]}"): "pod.yaml:3: env.value: expected text",
+    pod("{containers: [{name: a, securityContext: {supplementalGroups: [-1]}}]}"): "expected group ids from 0",
+    pod(
+        "{containers: [{name: a, env: [{name: A, value: {b: c}}]}]}"
+    ): "pod.yaml:3: spec.containers[0].env[0].value: expected a string",
     'kind: Pod\nmetadata: {name: "\\ud800"}\nspec: {containers: [{name: a}]}\n': "pod.yaml:2: not valid YAML",
 }
 
@@ -143,22 +152,31 @@ def container(read, text: str, image: ImageConfig | None = None) -> m.Container:
 def test_command_and_args_replace_the_images(read):
     assert list(container(read, "image: i", IMAGE).args) == ["/entry", "serve", "--all"]
     assert list(container(read, "args: [x]", IMAGE).args) == ["/entry", "x"]
-    assert list(container(read, "command: [y]", IMAGE).args) == ["y"]
-    assert list(container(read, "command: [y], args: [1]", IMAGE).args) == ["y", "1"]
+    assert list(container(read, "command: [run]", IMAGE).args) == ["run"]
+    assert list(container(read, "command: [run], args: [z]", IMAGE).args) == ["run", "z"]
 
 
 def test_the_environment_is_the_images_under_the_pods(read):
-    assert list(container(read, "env: [{name: LANG, value: de}, {name: N, value: 3}]", IMAGE).env) == [
+    assert list(container(read, "env: [{name: LANG, value: de}, {name: COUNT, value: '3'}]", IMAGE).env) == [
         "PATH=/bin",
         "LANG=de",
-        "N=3",
+        "COUNT=3",
     ]
 
 
 def test_values_from_the_cluster_are_empty_and_reported(read):
-    workloads = read(pod("{containers: [{name: app, env: [{name: S, valueFrom: {}}], envFrom: [{}]}]}"))
-    assert "S=" in workloads.containers[0].env
-    assert len(workloads.notes) == 2
+    workloads = read(
+        pod(
+            "{containers: [{name: app, env: [{name: S, valueFrom: {secretKeyRef: {name: s}}}, "
+            "{name: O, valueFrom: {configMapKeyRef: {name: c, optional: true}}}], envFrom: [{}]}]}"
+        )
+    )
+    assert "S=" in workloads.containers[0].env and "O=" not in workloads.containers[0].env
+    assert workloads.notes == [
+        "container app: the value of S (secretKeyRef) requires a cluster: left empty",
+        "container app: the value of O (configMapKeyRef) requires a cluster: left out",
+        "container app: envFrom requires a cluster: left out",
+    ]
 
 
 def test_resources_are_what_the_kubelet_asks_for(read):

@@ -46,11 +46,11 @@ def test_what_runc_writes_is_in_order(tmp_path: Path) -> None:
     ("anys", "expected"),
     [
         (validate([1]), "expected an object, not [1]"),
-        (problems(hostname=5), "hostname: expected text, not 5"),
+        (problems(hostname=5), "hostname: expected a string, not 5"),
         (problems(hostname="a\0b"), "hostname: contains a zero byte"),
         (problems(mounts={}), "mounts: expected a list, not {}"),
         (problems(annotations=[]), "annotations: expected an object, not []"),
-        (problems(annotations={"a": 1}), 'annotations["a"]: expected text, not 1'),
+        (problems(annotations={"a": 1}), 'annotations["a"]: expected a string, not 1'),
         (problems(root={"path": "x", "readonly": 1}), "root.readonly: expected true or false, not 1"),
         (process(user={"uid": -1}), "process.user.uid: -1 is out of range (0 to 4294967295)"),
         (process(user={"uid": True}), "process.user.uid: expected a whole number, not true"),

@@ -47,7 +47,7 @@ main:
         ("main: helper", "must be a table of lists"),
         ("main:\n- match: {key: nme, operator: Exists}", "'nme' is not a valid key"),
         ("other:\n- match: {key: name, operator: Equals}", "Equals takes 1 value"),
-        ("main: [other]\nother: [{}]", "expected a table"),
+        ("main: [other]\nother: [{}]", "expected a mapping"),
         ("main:\n- {weight: 1}", "match"),
         (
             "main:\n" + "- match: {operator: AlwaysTrue}\n" * 101,

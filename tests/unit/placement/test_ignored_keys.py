@@ -18,7 +18,7 @@ def test_keys_that_are_given_in_vain_are_told_with_the_reason() -> None:
     )
     requests = "it has no effect: the kubelet's pod resources API is not used"
     assert {key.key: key.reason for key in unread_keys(policy.options, 16)} == {
-        "control.rdt": "it has no effect: classes of block I/O and RDT are set by the plugin rdt",
+        "control.rdt": "it has no effect: the plugin rdt sets classes of block I/O and RDT",
         "agent.podResourceAPI": requests,
         "balloonTypes[0].preferCloseToDevices[0]": requests,
     }

@@ -19,7 +19,7 @@ from nri.api import cpuset
 from nri.api import messages as m
 from nri.errors import ConfigError
 from nri.placement import plugin as plugin_module
-from nri.placement.answers import free_of
+from nri.placement.answers import unpinned_resources
 from nri.placement.checkpoint import Checkpoint
 from nri.placement.containers import NoPlace
 from nri.placement.plugin import PlacementPlugin
@@ -187,7 +187,7 @@ def test_one_that_runs_with_an_annotation_that_cannot_be_read_stays_and_its_expl
     assert later.present.pins == plugin.present.pins
     status, answer = ask_socket(str(tmp_path / "state" / f"{later.name}.sock"), "/explain?container=own", 5)
     assert status == 404
-    assert "annotation cold-start.resource-policy.nri.io: expected a table of keys" in answer["error"]
+    assert "annotation cold-start.resource-policy.nri.io: expected a mapping of keys" in answer["error"]
 
 
 def test_an_earlier_instance_whose_end_nobody_told_gives_back_its_cpus(runtime: FakeRuntime, tmp_path: Path) -> None:
@@ -789,7 +789,7 @@ def test_an_update_is_written_down_and_is_no_more_work_however_many_containers_t
             more = ask("more", 20).linux.resources
             counts.append(calls(partial(plugin.update_container, of, one, more)))
         state, complaint = Checkpoint(str(tmp_path / "state"), plugin.name).read()
-        assert state == replace(plugin.present.saved(), free=free_of(plugin.present)), complaint
+        assert state == replace(plugin.present.saved(), free=unpinned_resources(plugin.present)), complaint
     assert counts[-1] <= counts[1] + 5, counts
 
 

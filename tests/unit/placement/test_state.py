@@ -62,7 +62,7 @@ def test_of_balloons_and_interrupts_those_that_are_not_given_are_gone_and_of_the
     ("text", "words"),
     [
         ('{"policy": "balloons", "version": 1}', "the file has version 1; this program reads version 3"),
-        ('{"policy": "balloons", "grants": {"a": {"pool": 1}}}', "grants.a.pool: expected text, not 1"),
+        ('{"policy": "balloons", "grants": {"a": {"pool": 1}}}', "grants.a.pool: expected a string, not 1"),
         ("{}", "policy: missing"),
     ],
 )

@@ -174,7 +174,7 @@ def test_the_plugin_refuses_a_container_that_asks_for_interrupts_which_may_not_b
     started(runtime, tmp_path, controllableInterrupts=["*nvme*"])
     create(runtime, pod("one", irq_affinity="{mask: ['*']}"), ask("one", 1000))
     with pytest.raises(
-        nri.PluginError, match=r"irq-affinity.*: '\*eth\*' is interrupt 25 \(.*\), which may not be moved"
+        nri.PluginError, match=r"irq-affinity.*: '\*eth\*' is interrupt 25 \(.*\), which must not be moved"
     ):
         create(runtime, pod("other", irq_affinity="{claim: ['*eth*']}"), ask("other", 1000))
 
@@ -193,5 +193,5 @@ def test_an_interrupt_that_a_type_of_balloons_claims_and_that_may_not_be_moved_i
     started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=types, controllableInterrupts=["PCI nvme*"])
     (messages,) = [record.getMessage() for record in caplog.records if "irqClaim" in record.getMessage()]
     assert messages.startswith(
-        "balloonTypes net: irqClaim: 'PCI eth0' is interrupt 25 (PCI eth0), which may not be moved"
+        "balloonTypes net: irqClaim: 'PCI eth0' is interrupt 25 (PCI eth0), which must not be moved"
     )

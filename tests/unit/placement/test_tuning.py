@@ -219,7 +219,7 @@ def test_one_that_runs_already_has_no_say_in_what_could_not_be_read() -> None:
         ("claim: ['*nvme*'], mask: ['*eth*']", ["*nvme*"], "'*eth*' is interrupt 25", True),
         ("claim: ['*nvme*']", ["*nvme*"], "", False),
         ("mask: ['*']", ["*nvme*"], "", True),
-        ("mask: ['*']", [], "nvme0q0), which may not be moved; controllableInterrupts: none", True),
+        ("mask: ['*']", [], "nvme0q0), which must not be moved; controllableInterrupts: none", True),
         ("claim: [26]", ["*nvme*", "*eth*"], "'26' is interrupt 26 (timer)", False),
         ("claim: [26]", ["26"], "", False),
         ("claim: ['*sda*']", ["*nvme*"], "", False),

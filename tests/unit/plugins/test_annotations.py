@@ -73,7 +73,7 @@ def test_a_key_without_a_value_counts_as_not_given() -> None:
 def test_unknown_keys_are_reported_with_suggestions_in_a_few_lines() -> None:
     unknown: list[str] = []
     assert read("path: x\nmajr: 3\n" + "".join(f"k{number}: 1\n" for number in range(1000)), unknown) == Thing("x")
-    assert unknown[0] == 'majr: unknown key, left out (did you mean "major"?)'
+    assert unknown[0] == 'majr: unknown key, ignored (did you mean "major"?)'
     assert len(unknown) == MAX_UNKNOWN_KEYS
 
 
@@ -88,10 +88,10 @@ WITHOUT_ZERO = "write it without the leading 0; octal is 0o17"
 @pytest.mark.parametrize(
     ("text", "place", "reason", "step"),
     [
-        ("[]", "", "expected keys with values, not a list", "write 'key: value'"),
-        ("word", "", 'expected keys with values, not "word"', "write 'key: value'"),
-        ("{path: [a]}", "path", "expected text, not a list", ""),
-        ("{path: {a: b}}", "path", "expected text, not a table of keys", ""),
+        ("[]", "", "expected a mapping of keys, not a list", "write 'key: value'"),
+        ("word", "", 'expected a mapping of keys, not "word"', "write 'key: value'"),
+        ("{path: [a]}", "path", "expected a string, not a list", ""),
+        ("{path: {a: b}}", "path", "expected a string, not a mapping of keys", ""),
         ("{major: 1}", "", "path is missing", "add 'path: ...'"),
         ("{path: a, major: x}", "major", '"x" is not a number', "write a whole number"),
         ("{path: a, major: '3'}", "major", '"3" is not a number', "write it without quotes"),
@@ -108,16 +108,16 @@ WITHOUT_ZERO = "write it without the leading 0; octal is 0o17"
         ("{path: a, mode: 0680}", "mode", '"0680" is not a number', WITHOUT_ZERO),
         ("{path: a, mode: [7]}", "mode", "a list is not a number", "write a whole number"),
         ("{path: a, options: ro}", "options", 'expected a list, not "ro"', "begin each of its items with '- '"),
-        ("{path: a, options: [ro, ~]}", "options[1]", "it has no value", "write one, or leave the key out"),
-        ("{path: a, Path: b}", "Path", "the key is given twice", "keep one of them"),
-        ("{[a]: b}", "", "a key is a list", "write out keys as text"),
-        ("{<<: {path: a}}", "", 'a key is "<<"', "write out keys as text"),
+        ("{path: a, options: [ro, ~]}", "options[1]", "the value is missing", "write a value, or remove the key"),
+        ("{path: a, Path: b}", "Path", "duplicate key", "remove one of the two"),
+        ("{[a]: b}", "", "a key is a list", "write keys as strings"),
+        ("{<<: {path: a}}", "", 'a key is "<<"', "write keys as strings"),
     ],
 )
 def test_what_is_not_wanted_is_wrong_with_place_and_next_step(text: str, place: str, reason: str, step: str) -> None:
     with pytest.raises(InvalidValue) as raised:
         read(text)
-    assert (raised.value.place, raised.value.reason, raised.value.step) == (place, reason, step)
+    assert (raised.value.field, raised.value.reason, raised.value.step) == (place, reason, step)
 
 
 KEYS = ("new.example", "old.example")
@@ -181,7 +181,7 @@ def test_json_with_blanks_or_tabs_is_yaml_too() -> None:
 def test_a_key_that_is_not_known_is_left_out_and_told_with_a_suggestion() -> None:
     rows = given("path: x\nmajr: 3")
     assert rows.row(Thing) == Thing("x")
-    assert rows.warnings == ['annotation k/container.c: majr: unknown key, left out (did you mean "major"?)']
+    assert rows.warnings == ['annotation k/container.c: majr: unknown key, ignored (did you mean "major"?)']
 
 
 def test_a_key_that_is_not_known_is_one_short_line_whatever_it_holds() -> None:
@@ -195,18 +195,18 @@ def test_a_key_that_is_not_known_is_one_short_line_whatever_it_holds() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{path: x}", "expected a list, not a table of keys; begin each of its items with '- '"),
+        ("{path: x}", "expected a list, not a mapping of keys; begin each of its items with '- '"),
         ("x", "expected a list, not \"x\"; begin each of its items with '- '"),
-        ("[x]", "[0]: expected keys with values, not \"x\"; write 'key: value'"),
-        ("[{path: a}, ~]", "[1]: expected keys with values, not nothing; write 'key: value'"),
+        ("[x]", "[0]: expected a mapping of keys, not \"x\"; write 'key: value'"),
+        ("[{path: a}, ~]", "[1]: expected a mapping of keys, not nothing; write 'key: value'"),
         ("[{major: 1}]", "[0]: path is missing; add 'path: ...'"),
         ("[{path: a, major: x}]", '[0].major: "x" is not a number; write a whole number'),
-        ("[{path: a, options: [ro, ~]}]", "[0].options[1]: it has no value; write one, or leave the key out"),
-        ("[{path: a, Path: b}]", "[0].Path: the key is given twice; keep one of them"),
-        ("[{path: a, path: b}]", "line 1, [0].path: the key is given twice; keep one of them"),
+        ("[{path: a, options: [ro, ~]}]", "[0].options[1]: the value is missing; write a value, or remove the key"),
+        ("[{path: a, Path: b}]", "[0].Path: duplicate key; remove one of the two"),
+        ("[{path: a, path: b}]", "line 1, [0].path: duplicate key; remove one of the two"),
         ("[{path: a}, {path: b}, {path: a}]", '[2].path: "a" is already at [0].path; remove one of them'),
         ("- path: a\n  major 3", "line 3: not valid YAML: could not find expected ':'"),
-        ("- &a [*a]", "line 1: the value holds itself"),
+        ("- &a [*a]", "line 1: the value contains itself"),
         ("[" * 150, "line 1: nested deeper than 100 levels"),
         ("a: b\n---\nc: d", "line 2: not valid YAML: there is a second document"),
         ("[{path: !!python/name:os.system x}]", None),
@@ -222,7 +222,7 @@ def test_a_wrong_value_is_refused_with_annotation_place_and_next_step(text: str,
 def test_texts_are_read_as_they_are_written_and_once_each() -> None:
     assert given("[a, 1.0, 0x1, ~x]").texts() == ["a", "1.0", "0x1", "~x"]
     assert refusal(given("- a\n- b\n- a").texts).endswith('[2]: "a" is already at [0]; remove one of them')
-    assert refusal(given("- a\n-").texts).endswith("[1]: it has no value; write one, or leave the key out")
+    assert refusal(given("- a\n-").texts).endswith("[1]: the value is missing; write a value, or remove the key")
 
 
 def test_pairs_are_texts_by_any_key() -> None:
@@ -230,15 +230,15 @@ def test_pairs_are_texts_by_any_key() -> None:
         "net.core.somaxconn": "1024",
         "kernel.x": "0 7",
     }
-    assert refusal(given("a.b:").pairs).endswith("a.b: it has no value; write one, or leave the key out")
-    assert refusal(given("[a]").pairs).endswith("expected keys with values, not a list; write 'key: value'")
+    assert refusal(given("a.b:").pairs).endswith("a.b: the value is missing; write a value, or remove the key")
+    assert refusal(given("[a]").pairs).endswith("expected a mapping of keys, not a list; write 'key: value'")
 
 
 def test_a_value_that_is_too_long_is_not_parsed() -> None:
     reason = refusal(given("[" + "a," * MAX_CHARACTERS + "]").texts)
     assert (
-        reason
-        == f"annotation k/container.c: it has {MAX_CHARACTERS * 2 + 2} characters; write at most {MAX_CHARACTERS}"
+        reason == f"annotation k/container.c: the value has {2 * MAX_CHARACTERS + 2} characters; "
+        f"write at most {MAX_CHARACTERS}"
     )
 
 

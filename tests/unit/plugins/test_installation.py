@@ -58,7 +58,7 @@ def test_a_launcher_is_found_by_its_name_with_or_without_index(tmp_path: Path) -
     assert installation.find(tmp_path, "a") == installation.find(tmp_path, "10-a") == tmp_path / "10-a"
     assert installation.find(tmp_path, "20-a") is None
     error = installation.not_there(tmp_path, "20-a")
-    assert str(error) == f"{tmp_path}: plugin 20-a not found. Did you mean 10-a? Plugins there: 10-a"
+    assert str(error) == f"{tmp_path}: plugin 20-a not found. Did you mean 10-a? Plugins in the folder: 10-a"
 
 
 def test_configuration_is_left_over_when_its_plugin_is_gone(tmp_path: Path) -> None:

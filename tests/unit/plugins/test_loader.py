@@ -71,7 +71,7 @@ def test_a_file_with_dashes_is_a_module_with_underscores(write) -> None:
         ("x = (\n", "loader_case.py:1: "),
         ("\nraise ValueError('no')\n", "loader_case.py:2: ValueError: no"),
         ("x = 1\n", "no class that inherits from nri.Plugin"),
-        (ONE + "class Two(nri.Plugin):\n    pass\n", "several plugin classes: One, Two. Name one: "),
+        (ONE + "class Two(nri.Plugin):\n    pass\n", "several plugin classes: One, Two. Choose a class: "),
     ],
 )
 def test_a_mistake_is_wrong_usage_with_its_place(write, text: str, reason: str) -> None:

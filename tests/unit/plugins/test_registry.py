@@ -38,7 +38,7 @@ def test_a_plugin_is_found_with_and_without_an_index() -> None:
 
 def test_a_name_of_two_distributions_has_to_be_said_by_module(foreign_plugins) -> None:
     foreign_plugins(("pin", "a.b:Pin"), ("pin", "c:Pin"))
-    with pytest.raises(NriError, match=r"several plugins are registered under this name\. Name one: a\.b:Pin, c:Pin"):
+    with pytest.raises(NriError, match=r"registered under this name\. Choose a plugin: a\.b:Pin, c:Pin"):
         registry.find("pin")
 
 

@@ -33,8 +33,8 @@ def field(path: str) -> str:
 def test_the_process_is_the_manifests_with_the_values_of_variables_in_it() -> None:
     request = read(
         f"command: [run, $(A), $(NONE), $$(A)], args: [$(B)], workingDir: /w, stdin: true, stdinOnce: true, tty: true,"
-        f"env: [{{name: A, value: 1}}, {{name: B, value: b$(A)}}, {{name: T, {field(LABEL)}}},"
-        f"{{name: N, {field('spec.nodeName')}}}, {{name: IP, {field('status.podIP')}}},"
+        f"env: [{{name: A, value: '1'}}, {{name: B, value: b$(A)}}, {{name: T, {field(LABEL)}}},"
+        f"{{name: NODE, {field('spec.nodeName')}}}, {{name: IP, {field('status.podIP')}}},"
         "{name: S, valueFrom: {secretKeyRef: {name: s, key: k, optional: true}}}]"
     )
     config = request.config
@@ -43,7 +43,7 @@ def test_the_process_is_the_manifests_with_the_values_of_variables_in_it() -> No
         "A": b"1",
         "B": b"b1",
         "T": b"gold",
-        "N": b"node-1",
+        "NODE": b"node-1",
         "IP": b"",
     }
     assert request.addressed == {"IP"}
@@ -161,7 +161,17 @@ ADDRESS = "env: [{name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}],"
         ("envFrom: [{configMapRef: {name: a}}]", "ConfigMaps and Secrets require a cluster"),
         ("env: [{name: A=B}]", "a variable requires a name"),
         ("env: [{name: A, valueFrom: {secretKeyRef: {name: s}}}]", "the value of A requires a cluster"),
-        ("env: [{name: A, valueFrom: {resourceFieldRef: {resource: r}}}]", "the value of A requires a cluster"),
+        ("env: [{name: A, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}]", "the value of A requires a cl"),
+        ("env: [{name: A, valueFrom: {resourceFieldRef: {resource: r}}}]", 'unknown resource "r"'),
+        (
+            "securityContext: {seccompProfile: {type: Localhost, localhostProfile: /a}}",
+            "expected the path of a file below the kubelet's folder",
+        ),
+        (
+            "securityContext: {seccompProfile: {type: RuntimeDefault, localhostProfile: a}}",
+            "only the type Localhost has a file",
+        ),
+        ("env: [{name: A, value: 1}]", "expected a string, not 1"),
         ("env: [{name: A, valueFrom: {fieldRef: {fieldPath: x}}}]", 'unknown field "x"'),
         ("ports: [{containerPort: 1, protocol: X}]", 'not "X"'),
         ("volumeMounts: [{name: v}]", "a mount requires a path"),
@@ -170,7 +180,7 @@ ADDRESS = "env: [{name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}],"
         ("volumeMounts: [{name: h, mountPath: /a, subPath: /x}]", "leads out of the volume"),
         ('volumeMounts: [{name: h, mountPath: /a, subPath: "a\\0b"}]', "without null bytes"),
         (f"volumeMounts: [{{name: h, mountPath: /a, subPath: {'a/' * 2048}}}]", "at most 4095 bytes"),
-        ("volumeMounts: [{name: h, mountPath: /a, subPath: x, subPathExpr: y}]", "excludes subPath"),
+        ("volumeMounts: [{name: h, mountPath: /a, subPath: x, subPathExpr: z}]", "excludes subPath"),
         ("volumeMounts: [{name: h, mountPath: /a, subPathExpr: a/$(B)}]", "the variable B does not exist or has no"),
         (
             "env: [{name: B, value: ..}], volumeMounts: [{name: h, mountPath: /a, subPathExpr: a/$(B)}]",
@@ -214,7 +224,7 @@ def test_a_container_that_would_be_wrong_is_refused_with_its_place(container: st
 
 def test_groups_are_numbers_and_names_are_there_once() -> None:
     with pytest.raises(ConfigError, match="expected group ids"):
-        read("", "  securityContext: {supplementalGroups: [a]}\n")
+        read("", "  securityContext: {supplementalGroups: [-1]}\n")
     with pytest.raises(ConfigError, match='duplicate container name "app"'):
         read("", "  initContainers: [{name: app, image: b}]\n")
 

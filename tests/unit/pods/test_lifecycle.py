@@ -263,3 +263,19 @@ def test_others_than_root_have_a_folder_of_their_own(monkeypatch: pytest.MonkeyP
     assert lifecycle.state_folder() == "/home/u/state/nri-pods"
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert lifecycle.state_folder() == "/var/lib/nri-pods"
+
+
+@pytest.mark.parametrize(
+    ("info", "root"),
+    [
+        ({"config": '{"containers": {"seccomp_root": "/srv/profiles"}}'}, "/srv/profiles"),
+        ({"config": '{"containers": {"seccomp_root": "profiles"}}'}, "/var/lib/kubelet/seccomp"),
+        ({"config": '{"containerd": {}}'}, "/var/lib/kubelet/seccomp"),
+        ({"config": "[1"}, "/var/lib/kubelet/seccomp"),
+        ({}, "/var/lib/kubelet/seccomp"),
+    ],
+)
+def test_seccomp_profiles_are_below_the_folder_that_the_runtime_reports(info: dict[str, str], root: str) -> None:
+    runtime = Runtime()
+    runtime.answers["Status"] = lambda _: pb.StatusResponse(info=info)
+    assert lifecycle.seccomp_root(runtime) == root  # type: ignore[arg-type]

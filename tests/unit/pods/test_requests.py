@@ -43,7 +43,11 @@ def test_a_sandbox_is_what_a_kubelet_would_ask_for() -> None:
     context = config.linux.security_context
     options = context.namespace_options
     assert (options.network, options.pid, options.ipc) == (pb.POD, pb.NODE, pb.NODE)
-    assert (context.run_as_user.value, context.run_as_group.value, context.seccomp.localhost_ref) == (5, 6, "p.json")
+    assert (context.run_as_user.value, context.run_as_group.value, context.seccomp.localhost_ref) == (
+        5,
+        6,
+        "/var/lib/kubelet/seccomp/p.json",
+    )
     assert context.selinux_options.level == "s0" and dict(config.linux.sysctls) == {"net.a": "1"}
     assert [*config.dns_config.options] == ["ndots:2", "edns0"] and [*config.dns_config.servers] == ["1.1.1.1"]
     assert pod.notes == []
@@ -71,10 +75,10 @@ def test_every_key_without_effect_is_named_with_line_and_reason() -> None:
         "name: web, uid: u-1, creationTimestamp: null, generateName: web-",
     ).notes
     assert notes == [
+        "f.yaml:7: spec.hostNetwrk is left out: did you mean hostNetwork?",
         "f.yaml:5: spec.restartPolicy is left out: containers are not restarted",
         "f.yaml:6: spec.tolerations is left out: only a cluster's scheduler and controllers use it",
-        "f.yaml:7: spec.hostNetwrk is left out: did you mean hostNetwork?",
-        "f.yaml:8: spec.securityContext.fsGroupChangePolicy is left out: unknown key",
+        "f.yaml:8: spec.securityContext.fsGroupChangePolicy is left out: volumes are new, so every file gets the group",
         "f.yaml:9: spec.volumes[0].secret is left out: no container mounts it",
     ]
 
@@ -86,7 +90,7 @@ def test_templates_and_lists_hold_pods_and_other_kinds_are_named() -> None:
     assert pod.name == "default/d" and pod.config.labels["a"] == "b"
     assert pod.notes == [
         "f:3: kind Service: left out, because it contains no pod",
-        "f:4: spec.replicas is left out: unknown key",
+        "f:4: spec.replicas is left out: only a cluster's controllers use it",
     ]
     assert len(pod.config.metadata.uid) == 36, "made up where the manifest has none"
 
@@ -115,8 +119,8 @@ def test_templates_and_lists_hold_pods_and_other_kinds_are_named() -> None:
             "more than 250 containers",
         ),
         (
-            "".join(f"kind: Pod\nmetadata: {{name: a{n}}}\nspec: {{{CONTAINERS}}}\n---\n" for n in range(501)),
-            "more than 500 pods",
+            "".join(f"kind: Pod\nmetadata: {{name: a{n}}}\nspec: {{{CONTAINERS}}}\n---\n" for n in range(5001)),
+            "more than 5000 pods",
         ),
     ],
 )

@@ -240,15 +240,15 @@ def test_two_proxies_cannot_have_one_socket_or_one_folder(world: Proxied) -> Non
     ("wrong", "why"),
     [
         ({"listen": "/s", "runtime_endpoint": "unix:///s"}, "would call itself"),
-        ({"listen": ""}, "the kubelet needs a socket"),
-        ({"listen": "/" + "s" * 200}, "longer than a socket's path"),
-        ({"poll_interval": 0}, "not a time to wait"),
+        ({"listen": ""}, "the kubelet requires a socket"),
+        ({"listen": "/" + "s" * 200}, "too long for a socket"),
+        ({"poll_interval": 0}, "too short for a timeout"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, object], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         ProxySettings(**wrong)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="not a time to wait"):
+    with pytest.raises(ValueError, match="too short for a timeout"):
         PluginSettings(plugin_request_timeout=0)
 
 

@@ -13,8 +13,8 @@ from nri.proxy.settings import HookServerSettings, PluginSettings, ProxySettings
     ("keys", "words"),
     [
         ({"listen": ""}, "listen is empty"),
-        ({"listen": f"/{'x' * 200}"}, "longer than a socket's path"),
-        ({"listen": f"/{'x' * 100}"}, "nri.admin_socket /x+-admin.sock is longer"),
+        ({"listen": f"/{'x' * 200}"}, "too long for a socket"),
+        ({"listen": f"/{'x' * 100}"}, "nri.admin_socket /x+-admin.sock is too long"),
         ({"listen": "/a.sock", "runtime_endpoint": "unix:///a.sock"}, "would call itself"),
         ({"runtime_endpoint": "tcp://10.0.0.1:3735"}, "runtime_endpoint tcp://10.0.0.1:3735 is not the path of a unix"),
         ({"poll_interval": 0.0}, "poll_interval 0 s"),

@@ -123,7 +123,7 @@ def test_a_trace_is_known_by_its_first_bytes(beginning: bytes, expected: bool) -
 @pytest.mark.parametrize("place", range(len(MAGIC)))
 def test_damage_in_the_first_bytes_costs_no_block(place: int) -> None:
     parts = read(FILE[:place] + b"\0" + FILE[place + 1 :])
-    assert parts == ["the first bytes are not those of a trace", *CONTENTS]
+    assert parts == ["the file does not begin like a trace", *CONTENTS]
 
 
 class Counting(io.BytesIO):

@@ -64,7 +64,7 @@ def test_what_is_no_descriptor_set_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         Catalog(path)
     assert (caught.value.source, caught.value.reason) == (str(path), "not a descriptor set")
-    assert caught.value.suggestion == f"make one: protoc --include_imports --descriptor_set_out={path} ..."
+    assert caught.value.suggestion == f"create one: protoc --include_imports --descriptor_set_out={path} ..."
 
 
 def test_a_descriptor_set_without_its_imports_is_told_from_a_broken_one(tmp_path: Path) -> None:

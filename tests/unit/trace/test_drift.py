@@ -88,6 +88,13 @@ def test_of_two_desired_values_the_present_one_has_overwritten_the_other(machine
     assert (change.desired.source, change.by, change.after_s) == ("runtime", "agent", 0.0)
 
 
+def test_a_value_of_two_sources_is_one_change(machine: Machine) -> None:
+    machine.limit(70 << 20)
+    agent = DesiredValue("shop/web/app", CGROUP, "memory.limit", 64 << 20, "agent")
+    (change,) = Drift(machine.hierarchies).look([*desired_from(), agent])
+    assert change.desired.source == "runtime"
+
+
 def test_a_limit_in_whole_pages_and_one_that_was_never_set_are_no_drift(machine: Machine) -> None:
     assert Drift(machine.hierarchies).look(desired_from(memory_limit=(64 << 20) + 5)) == []
     assert desired_from(memory_limit=0, cpu_shares=0, cpus="", cpu_quota=0)[0][2:4] == ("cpu.cfs_quota", -1), (

@@ -25,7 +25,7 @@ def test_a_method_that_is_known_is_found() -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("Hello", "Hello: not SERVICE/METHOD (such as nri.pkg.api.v1alpha1.Runtime/RegisterPlugin)"),
+        ("Hello", "Hello: not SERVICE/METHOD (for example nri.pkg.api.v1alpha1.Runtime/RegisterPlugin)"),
         (
             f"{GREETER}/Hello",
             f"{GREETER}: the messages of this service are unknown (use --descriptor-set FILE, or --hex)",
@@ -48,7 +48,7 @@ def test_what_is_no_descriptor_set_is_wrong_usage_with_the_way_to_one(tmp_path: 
     path.write_bytes(b"\xff\xff")
     with pytest.raises(ConfigError) as caught:
         Catalog(path)
-    step = f"make one: protoc --include_imports --descriptor_set_out={path} ..."
+    step = f"create one: protoc --include_imports --descriptor_set_out={path} ..."
     assert str(caught.value) == f"{path}: not a descriptor set ({step})"
 
 

@@ -1,8 +1,8 @@
 """The audit trail: a record of every answer, explanations of records, and reports of each step of an event. No I/O.
 
-Reading order: `trail` (the interface for events), `provenance` and `record` (what is stored), `explanation` and `diff`
-(what it means), `shadow`, and `reporting` with its `bounded_log` and `recent` (steps of events for observers and
-reporters, the log, and the latest events for `nri top`).
+Reading order: `trail` (the interface for events), `provenance` and `record` (the stored records), `explanation` and
+`diff` (the changes that records mean), `shadow`, and `reporting` with its `bounded_log` and `recent` (steps of events
+for observers and reporters, the log, and the latest events for `nri top`).
 """
 
 from nri.adaptation.audit.diff import Change, of_adjustment, of_update, show

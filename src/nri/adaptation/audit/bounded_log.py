@@ -1,7 +1,7 @@
-"""A log with a limited rate of lines that others can cause: some lines of each kind a minute, then only their number.
+"""A log with a limited rate of lines: some lines of each kind per minute, then only the number of further lines.
 
-A connection that is refused 840 times a second must be visible and must not fill the disk. Kinds are texts in the code,
-so there are few.
+A connection that is refused 840 times a second must be visible, but must not fill the disk. The kinds are strings in
+the code, so there are few.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_LINES", "WINDOW_S", "BoundedLog"]
 
-#: The most lines of a kind in `WINDOW_S` seconds.
+#: At most this many lines of a kind are logged in `WINDOW_S` seconds.
 MAX_LINES: Final = 10
 WINDOW_S: Final = 60.0
 
@@ -29,7 +29,7 @@ class BoundedLog:
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
         self._guard = threading.Lock()
-        # Kind -> begin of its window, lines in it, suppressed lines, and level.
+        # For each kind: start of its window, lines in it, suppressed lines, and level.
         self._kinds: dict[str, tuple[float, int, int, int]] = {}
 
     def line(self, kind: str, level: int, text: str, *args: object) -> None:
@@ -48,7 +48,7 @@ class BoundedLog:
             self._log.log(level, text, *args)
 
     def flush(self) -> None:
-        """Log the number of suppressed lines of windows that are over. Call it now and then."""
+        """Log the number of suppressed lines of windows that have ended. Call it from time to time."""
         now = monotonic()
         expired = []
         with self._guard:

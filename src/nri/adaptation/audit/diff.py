@@ -1,8 +1,7 @@
 """The changes that an answer makes, field by field, with the values before and after.
 
-For people: reports of shadow plugins (`nri.adaptation.audit.shadow`) and the history of a container. Values are those
-of
-JSON: texts, numbers, lists, tables; None is "not set".
+For people: reports of shadow plugins (`nri.adaptation.audit.shadow`) and the history of a container. Values are JSON
+values: strings, numbers, lists, objects; None means "not set".
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ __all__ = ["Change", "Spot", "changes", "described_changes", "of_adjustment", "o
 
 
 class Change(NamedTuple):
-    """One value that changed.
+    """A value that changed.
 
     Attributes:
-        container: id of the container.
-        field: name in the API's `Field` enum (``Env``), else the dotted path.
+        container: the id of the container.
+        field: the name in the API's `Field` enum (``Env``), else the dotted path.
         key: the entry within the field (the variable's name), or "".
-        before: the old value; None if there was none.
+        before: the old value; None if it was not set.
         after: the new value; None if it was removed.
     """
 
@@ -35,29 +34,29 @@ class Change(NamedTuple):
     after: Any
 
     def to_json(self) -> dict[str, Any]:
-        """The change as a table of JSON."""
+        """The change as a JSON object."""
         return self._asdict()
 
     def __str__(self) -> str:
-        """The change for people: ``Env DEBUG: "0" -> "1"``."""
+        """The change as a text for people: ``Env DEBUG: "0" -> "1"``."""
         what = f"{self.field} {self.key}" if self.key else self.field
         return f"{what}: {show(self.before)} -> {show(self.after)}"
 
 
 class Spot(NamedTuple):
-    """A part of a container that an answer sets: a field, and the key of an entry, "" for the whole field."""
+    """A field that an answer sets, and the key of an entry of the field, "" for the whole field."""
 
     row: Row
     key: str
 
 
 def of_adjustment(adjust: m.ContainerAdjustment, container: m.Container) -> list[Change]:
-    """The changes that an adjustment by itself would make in a container, without equal values."""
+    """The changes that only this adjustment would make in a container, without equal values."""
     return described_changes(container.id, read(adjust, TREE), container)
 
 
 def of_update(update: m.ContainerUpdate, resources: m.LinuxResources | None = None) -> list[Change]:
-    """The changes that an update would make; `resources` are those of the container, None if unknown."""
+    """The changes that an update would make. `resources` are the container's resources, None if unknown."""
     before = m.ContainerUpdate()
     if resources is not None:
         before.linux.resources.CopyFrom(resources)
@@ -65,9 +64,9 @@ def of_update(update: m.ContainerUpdate, resources: m.LinuxResources | None = No
 
 
 def described_changes(container: str, entries: Iterable[Entry], holder: Any, *, equal: bool = False) -> list[Change]:
-    """The changes that entries of an answer by themselves would make in a container or update.
+    """The changes that only these entries of an answer would make in a container or update.
 
-    `equal` includes those that set the present value again.
+    `equal` includes entries that set the present value again.
     """
     changes_ = []
     values = Values(holder)
@@ -80,7 +79,7 @@ def described_changes(container: str, entries: Iterable[Entry], holder: Any, *, 
 
 
 def _requested_values(entry: Entry, holder: Any) -> Iterable[tuple[str, Any]]:
-    """Key and requested value of every place."""
+    """Key and requested value of every spot."""
     row = entry.row
     if row.kind in (Kind.KEYED, Kind.MAP):
         values = {key: plain(value) for key, value in entry.sets.items()}
@@ -101,7 +100,7 @@ def _requested_values(entry: Entry, holder: Any) -> Iterable[tuple[str, Any]]:
 
 
 def spots(entries: Iterable[Entry]) -> list[Spot]:
-    """The places that an answer sets or removes."""
+    """The spots that an answer sets or removes."""
     places: dict[Spot, None] = {}
     for entry in entries:
         if entry.row.kind in (Kind.KEYED, Kind.MAP):
@@ -112,7 +111,7 @@ def spots(entries: Iterable[Entry]) -> list[Spot]:
 
 
 def changes(container: str, touched: Iterable[Spot], before: Any, after: Any) -> list[Change]:
-    """The differences between two containers (or updates) at the given places."""
+    """The differences between two containers (or updates) at the given spots."""
     earlier, later = Values(before), Values(after)
     pairs = ((spot, earlier.at(spot), later.at(spot)) for spot in touched)
     return [Change(container, spot.row.label, spot.key, old, new) for spot, old, new in pairs if old != new]
@@ -128,7 +127,7 @@ class Values:
         self._keyed: dict[int, dict[str, Any]] = {}
 
     def at(self, spot: Spot) -> Any:
-        """The value at a place; None if there is none, or no such field."""
+        """The value at a spot. Returns None if it is not set, or if the field is unknown."""
         row, key = spot
         if row.shown is Visibility.NEVER or row.kind is Kind.RESET:
             return None
@@ -143,7 +142,7 @@ class Values:
         return plain(value) or None
 
     def _element(self, row: Row, key: str) -> Any:
-        """The last element with a key; variables of a container are texts."""
+        """The last element with a key. Variables of a container are strings."""
         by_key = self._keyed.get(row.rank)
         if by_key is None:
             elements = getattr(row.parent(self._holder), row.name)
@@ -160,12 +159,12 @@ def _pair(element: Any, row: Row) -> tuple[str, Any]:
 
 
 def value_at(holder: Any, spot: Spot) -> Any:
-    """The value at one place of a container or update; None if there is none, or no such field."""
+    """The value at a spot of a container or update. Returns None if it is not set, or if the field is unknown."""
     return Values(holder).at(spot)
 
 
 def plain(value: Any) -> Any:
-    """Convert a protobuf value to one of JSON; a message of one field becomes the value of that field."""
+    """Convert a protobuf value to a JSON value. A message of one field becomes the value of that field."""
     if isinstance(value, (str, int, float, bytes)):
         return value.hex() if isinstance(value, bytes) else value
     if hasattr(value, "ListFields"):
@@ -179,7 +178,7 @@ def plain(value: Any) -> Any:
 
 
 def _member(field: Any, value: Any) -> Any:
-    """A field of a message; enums by name."""
+    """A field of a message. Enums are converted to their names."""
     if field.enum_type is None:
         return plain(value)
     names = field.enum_type.values_by_number

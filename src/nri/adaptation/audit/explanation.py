@@ -1,8 +1,8 @@
-"""The history of one container, worked out from its records in `nri.adaptation.audit.provenance`.
+"""The history of a container, computed from its records in `nri.adaptation.audit.provenance`.
 
-Events are replayed in their order: the creation through the merge itself, updates over the resources that the container
+Events are replayed in their order: the creation with the merge itself, updates over the resources that the container
 had at that time. An event that cannot be replayed (an invalid reply, a failed event) becomes a note, not an error:
-people read this when something is already wrong.
+people read a history when something is already wrong.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from nri.adaptation.audit.diff import Change, changes, described_changes, show, spots
 from nri.adaptation.audit.record import CREATION, TAKEN_BACK, Record, named, updates_of
-from nri.adaptation.containers.answer_order import OVERTAKEN, FieldOrder, Numbers, creation_answer, without
+from nri.adaptation.containers.answer_order import OVERTAKEN, FieldOrder, SequenceNumbers, creation_answer, without
 from nri.adaptation.containers.update_result import APPLIED, REFUSED, STALE, UNSUPPORTED, field_names
 from nri.adaptation.merge import CreateMerge
 from nri.adaptation.merge.effects import put_resources
@@ -26,14 +26,14 @@ from nri.rules import Rules
 
 __all__ = ["REQUEST", "Explanation", "Step", "explain"]
 
-#: The plugin's name of changes by the runtime's own request (mostly the kubelet's).
+#: The plugin's name for changes by the runtime's own request (usually the kubelet's).
 REQUEST = "(request)"
 
 
-class _Latest(Numbers):
-    """The numbers of a record without any: newer than earlier records, older than later ones."""
+class _Latest(SequenceNumbers):
+    """The sequence numbers of a record without numbers: newer than earlier records, older than later records."""
 
-    def reach(self, field: str) -> int:  # noqa: ARG002 - the same for all fields
+    def greatest_overridden(self, field: str) -> int:  # noqa: ARG002 - the same for all fields
         """A number above all others."""
         return sys.maxsize
 
@@ -42,14 +42,14 @@ _NO_NUMBER = _Latest(0)
 
 
 class Step(NamedTuple):
-    """One change, with its plugin.
+    """A change, with its plugin.
 
     Attributes:
         when: seconds since 1970.
-        event: RPC name of the event.
+        event: the RPC name of the event.
         plugin: ``NN-name``, or `REQUEST`.
         change: field, key, before, after.
-        note: further information, for example why it was not applied.
+        note: further information, for example why the change was not applied.
     """
 
     when: float
@@ -59,23 +59,23 @@ class Step(NamedTuple):
     note: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The step as a table of JSON; the time as text in UTC."""
+        """The step as a JSON object. The time is a string in UTC."""
         change = {key: value for key, value in self.change.to_json().items() if key != "container"}
         return {"time": _time(self.when), "event": self.event, "plugin": self.plugin, **change, "note": self.note}
 
 
 @dataclass(slots=True)
 class Explanation:
-    """The chain of changes of one container.
+    """The chain of changes of a container.
 
     Attributes:
-        container: its id.
-        name: its name, "" without an event of its own (it is older than the runtime, or than the records).
+        container: the container's id.
+        name: the container's name. It is "" without an event of this container, which is then older than the records.
         pod: ``namespace/name`` of its pod.
-        steps: the changes, oldest first.
-        notes: (seconds since 1970, text) of events without changes.
+        steps: the changes, the oldest first.
+        notes: (seconds since 1970, text) for events without changes.
         forgotten: the number of events in between whose records were dropped.
-        refused: time (seconds since 1970) and reason of a refused creation; None if it was not refused.
+        refused: time (seconds since 1970) and reason of a refused creation; None if the creation was not refused.
     """
 
     container: str
@@ -87,7 +87,7 @@ class Explanation:
     refused: tuple[float, str] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The chain as a table of JSON."""
+        """The chain as a JSON object."""
         return {
             "container": self.container,
             "name": self.name,
@@ -99,7 +99,7 @@ class Explanation:
         }
 
     def rows(self) -> list[tuple[str, ...]]:
-        """The chain as rows of texts for a table: time, event, plugin, field, key, before, after, note."""
+        """The chain as rows of strings for a table: time, event, plugin, field, key, before, after, note."""
         return [
             (_time(when), event, plugin, change.field, change.key, show(change.before), show(change.after), note)
             for when, event, plugin, change, note in self.steps
@@ -111,14 +111,14 @@ def _time(when: float) -> str:
 
 
 def explain(container: str, records: Sequence[Record], forgotten: int = 0, rules: Rules = Rules.DEFAULT) -> Explanation:
-    """Work out the changes of a container from its records, oldest first."""
+    """Compute the changes of a container from its records, the oldest first."""
     names = named(container, records)
     pod = "/".join(part for part in (names.namespace, names.pod) if part)
     explanation = Explanation(container, names.name, pod, forgotten=forgotten)
-    undone: dict[tuple[str, int], str] = {}  # fields and numbers of undone answers, and the event that undid them
+    undone: dict[tuple[str, int], str] = {}  # the event that undid an answer, by field and sequence number
     for record in records:
         numbers = record.numbers.get(TAKEN_BACK)
-        if isinstance(numbers, Numbers):
+        if isinstance(numbers, SequenceNumbers):
             undone |= dict.fromkeys(numbers.undone.items(), record.event)
     replay = _Replay(explanation, rules, undone)
     for record in records:
@@ -143,7 +143,7 @@ class _Replay:
         self._before: list[tuple[Record, str, m.LinuxResources]] | None = []
 
     def run(self, record: Record) -> None:
-        """Replay one event, and add its changes."""
+        """Replay an event, and add its changes."""
         before = len(self._explanation.steps)
         is_own = record.container == self._explanation.container
         creation = record.event == CREATION and is_own
@@ -177,7 +177,7 @@ class _Replay:
         for plugin, raw in record.replies:
             reply = creation_answer(raw)
             if not record.failed:
-                reply.ClearField("update")  # those of ignored updates are no conflict here
+                reply.ClearField("update")  # ignored updates must not cause conflicts in the replay
             before = m.Container()
             before.CopyFrom(state.container)
             try:
@@ -190,18 +190,19 @@ class _Replay:
                 continue
             touched = spots(entry for entry in read(reply.adjust, TREE) if self._is_shown(entry.row))
             self._add(record, plugin, changes(self._explanation.container, touched, before, state.container))
-            self._add(record, plugin, self._hidden(reply.adjust, unseen))
+            self._add(record, plugin, self._hidden_changes(reply.adjust, unseen))
             if not record.failed:
-                self._order.set(field_names(reply.adjust.linux.resources), _numbers(record, plugin))
+                self._order.set(field_names(reply.adjust.linux.resources), _reply_numbers(record, plugin))
         if not record.failed:
             self._now.CopyFrom(state.container)
-            # Updates that were requested during its creation may be recorded before it, and were applied after it.
+            # Updates that were requested during the container's creation may be recorded before it, and were applied
+            # after it.
             earlier_requests, self._before = self._before or [], None
             for earlier, plugin, resources in earlier_requests:
                 self._resources(earlier, plugin, resources, self._now, self._order)
 
-    def _hidden(self, adjust: m.ContainerAdjustment, last: dict[tuple[str, str], Any]) -> list[Change]:
-        """Changes of the fields that a container does not show; old values come from earlier replies."""
+    def _hidden_changes(self, adjust: m.ContainerAdjustment, last: dict[tuple[str, str], Any]) -> list[Change]:
+        """Changes of the fields that a container does not show. Old values come from earlier replies."""
         entries = [entry for entry in read(adjust, TREE) if not self._is_shown(entry.row)]
         hidden = []
         for change in described_changes(self._explanation.container, entries, m.Container()):
@@ -233,10 +234,10 @@ class _Replay:
     def _resources(
         self, record: Record, plugin: str, requested: m.LinuxResources, target: m.Container, order: FieldOrder
     ) -> None:
-        """Merge resources into those of the container as the runtime did, and add the differences."""
+        """Merge resources into the container's resources as the runtime did, and add the differences."""
         if self._before is not None and not record.failed:
             self._before.append((record, plugin, requested))
-        numbers = _numbers(record, "" if plugin == REQUEST else plugin)
+        numbers = _reply_numbers(record, "" if plugin == REQUEST else plugin)
         unapplied = self._unapplied_fields(record, requested, numbers)
         supported = without(requested, unapplied)
         newest = order.newest(supported, numbers)
@@ -253,7 +254,9 @@ class _Replay:
         put_resources(target, entries)
         self._add(record, plugin, changes(container_id, spots(entries), before, target))
 
-    def _unapplied_fields(self, record: Record, requested: m.LinuxResources, numbers: Numbers) -> dict[str, str]:
+    def _unapplied_fields(
+        self, record: Record, requested: m.LinuxResources, numbers: SequenceNumbers
+    ) -> dict[str, str]:
         """The fields of an update that were not applied or were undone, with reasons."""
         reasons = {
             row[1]: f"not applied: {row[2]}: {row[3]}"
@@ -262,17 +265,17 @@ class _Replay:
         }
         names = field_names(requested)
         for name in names:
-            if (name, numbers.of(name)) in self._undone:
-                reasons[name] = f"taken back: {self._undone[name, numbers.of(name)]} has failed"
+            if (name, numbers.number(name)) in self._undone:
+                reasons[name] = f"taken back: {self._undone[name, numbers.number(name)]} has failed"
         return {name: why for name, why in reasons.items() if name in names}
 
     def _add(self, record: Record, plugin: str, changes_: list[Change], note: str = "") -> None:
         self._explanation.steps += [Step(record.when, record.event, plugin, change, note) for change in changes_]
 
 
-def _numbers(record: Record, plugin: str) -> Numbers:
-    """The numbers of a reply in the order of answers; without any, it is newer than earlier records."""
+def _reply_numbers(record: Record, plugin: str) -> SequenceNumbers:
+    """The sequence numbers of a reply. A reply without a number is newer than earlier records."""
     number = record.numbers.get(plugin)
     if number is None:
         return _NO_NUMBER
-    return number if isinstance(number, Numbers) else Numbers(number)
+    return number if isinstance(number, SequenceNumbers) else SequenceNumbers(number)

@@ -1,10 +1,10 @@
 """The history of each container for `nri why`: every change, with its plugin, time and both values.
 
-While requests run, only bytes are stored: per event the runtime's request and every plugin's reply, appended to one
-list. Now and then, and for a query, the list is sorted into one history per container; records of removed containers
-are dropped, and all but the newest creations are compressed. `nri.adaptation.audit.explanation` interprets a history on
-demand. Two limits, of containers and of bytes: refusals are dropped first, then the container with the oldest change.
-Of a reply that updates many containers, each history has only its own part.
+While requests run, only bytes are stored: for each event the runtime's request and every plugin's reply, appended to
+one list. From time to time, and for a query, the list is sorted into a history for each container; records of removed
+containers are dropped, and all but the newest creations are compressed. `nri.adaptation.audit.explanation` interprets a
+history on demand. There are two limits, of containers and of bytes: refusals are dropped first, then the container with
+the oldest change. If a reply updates many containers, each history stores only the updates of its container.
 """
 
 from __future__ import annotations
@@ -18,49 +18,53 @@ from typing import Any
 
 from nri.adaptation.audit.explanation import Explanation, explain
 from nri.adaptation.audit.record import CREATION, NO_NUMBERS, Record, named, packed, parts_of, unpacked
-from nri.adaptation.containers.answer_order import Numbers
+from nri.adaptation.containers.answer_order import SequenceNumbers
 from nri.kube.container_search import NamedContainer
 from nri.rules import Rules
 from nri.text import LINE_LENGTH, plain
 
 __all__ = ["Provenance", "Record"]
 
-#: The most events, and bytes of events, that are stored unsorted.
+#: At most this many events are stored unsorted.
 MAX_LOOSE_RECORDS = 512
+#: The unsorted events have at most this many bytes.
 _MAX_LOOSE_BYTES = 4 << 20
 
-#: How many are sorted at a time, by a thread that exceeds the limit or between two steps of an event: more than one, so
-#: that their number falls; never all, because they may be added faster than they are sorted. Above the limit of bytes,
-#: a thread sorts as many bytes as it adds: otherwise big records would pile up behind many small ones.
+#: This many events are sorted at a time, by a thread that exceeds the limit or between two steps of an event. More than
+#: one, so that their number falls; never all, because they may be added faster than they are sorted. Above the limit of
+#: bytes, a thread sorts as many bytes as it adds: otherwise big records would pile up behind many small records.
 RECORDS_PER_STEP = 2
-#: The error of a count that other threads change at the same time.
+#: The number of loose events may be wrong by this many, because other threads change it at the same time.
 _MAX_RACING_THREADS = 64
 #: The creations of this many containers, the newest, are stored unpacked.
 _MAX_UNPACKED = 128
 
-#: Approximate memory of a history in addition to its records, of a record in addition to its bytes, of a packed record,
-#: and of a reply or an outcome in it.
+#: Approximate memory of a history in addition to its records.
 _HISTORY_BYTES = 800
+#: Approximate memory of a record in addition to its bytes.
 _RECORD_BYTES = 400
+#: Approximate memory of a packed record in addition to its bytes.
 _PACKED_BYTES = 50
+#: Approximate memory of a reply in a record, in addition to its bytes.
 _REPLY_BYTES = 150
+#: Approximate memory of an outcome in a record.
 _OUTCOME_BYTES = 300
 
-#: The most ids of removed containers that are stored.
+#: The ids of at most this many removed containers are stored.
 MAX_REMOVED = 1000
 
 #: The fields of a `Record` that has not been created yet.
 _Raw = tuple[
     float, str, str, bytes, Sequence[tuple[str, bytes]], str, Sequence[tuple[str, str, str, str]],
-    Mapping[str, int | Numbers],
+    Mapping[str, int | SequenceNumbers],
 ]  # fmt: skip
 
 
 class _History:
-    """The records of one container. The first one, its creation, is kept longest; refusals are dropped first.
+    """The records of a container. The first record, its creation, is kept longest; refusals are dropped first.
 
     Attributes:
-        records: oldest first; the first one may be packed.
+        records: the oldest first; the first may be packed.
     """
 
     __slots__ = ("forgotten", "records", "refused", "size_bytes", "sizes")
@@ -73,7 +77,7 @@ class _History:
         self.forgotten = 0
 
     def add(self, record: Record) -> int:
-        """Append a record; returns its approximate memory in bytes."""
+        """Append a record. Returns its approximate memory in bytes."""
         size_bytes = _RECORD_BYTES + len(record.request)
         for _, reply in record.replies:
             size_bytes += _REPLY_BYTES + len(reply)
@@ -89,7 +93,7 @@ class _History:
         return size_bytes
 
     def pack(self) -> int:
-        """Pack the first record, if possible; returns the number of saved bytes."""
+        """Pack the first record if possible. Returns the number of saved bytes."""
         first = self.records[0]
         data = None if isinstance(first, bytes) or first.failed else packed(first)
         if data is None:
@@ -100,22 +104,22 @@ class _History:
         return saved
 
     def forget_one(self) -> int:
-        """Drop the oldest refusal after the first record, else the oldest record after it; returns its size."""
+        """Drop the oldest refusal after the first record, else the oldest record after it. Returns its size."""
         if self.refused:
             for at, record in enumerate(self.records):
-                if at and _failed(record):
+                if at and _has_failed(record):
                     return self._remove(at)
         return self._remove(1)
 
     def drop(self, record: Record) -> int:
-        """Drop a record; returns its size, 0 if the history does not have it."""
+        """Drop a record. Returns its size, or 0 if the history does not have it."""
         for at, other in enumerate(self.records):
             if other is record:
                 return self._remove(at)
         return 0
 
     def is_created_since(self, given_up: Record) -> bool:
-        """Whether a later creation has succeeded after the one that was given up."""
+        """Whether a later creation has succeeded after the creation that was given up."""
         later = takewhile(lambda record: record is not given_up, reversed(self.records))
         return any(
             record.event == CREATION and record.container == given_up.container and not record.failed
@@ -125,7 +129,7 @@ class _History:
 
     def _remove(self, place: int) -> int:
         size_bytes, record = self.sizes.pop(place), self.records.pop(place)
-        if self.refused and _failed(record):
+        if self.refused and _has_failed(record):
             self.refused -= 1
         self.size_bytes -= size_bytes
         self.forgotten += 1
@@ -136,23 +140,24 @@ def _unpacked_records(records: Sequence[Record | bytes]) -> list[Record]:
     return [unpacked(record) if isinstance(record, bytes) else record for record in records]
 
 
-def _failed(record: Record | bytes) -> bool:
+def _has_failed(record: Record | bytes) -> bool:
     return not isinstance(record, bytes) and bool(record.failed)
 
 
 class Provenance:
-    """The records of all containers. Thread-safe; `record` takes no lock most of the time.
+    """The records of all containers. Thread-safe; `record` usually takes no lock.
 
     Args:
-        max_containers: the most containers with a history.
-        max_bytes: the most bytes of all histories together.
-        max_records: the most events per container; its creation is never dropped before the container.
-        clock: seconds since 1970.
+        max_containers: the limit of containers with a history.
+        max_bytes: the limit of bytes of all histories together.
+        max_records: the limit of events per container; its creation is never dropped before the container.
+        clock: returns the time in seconds since 1970.
 
     Attributes:
-        since: the begin of all histories, in seconds since 1970.
+        since: the start of all histories, in seconds since 1970.
         loose: the unsorted events, each with its size in bytes.
-        histories: by container id; `gone`: removed containers that may have unsorted events.
+        histories: the histories by container id.
+        gone: the removed containers that may have unsorted events.
     """
 
     def __init__(
@@ -171,19 +176,18 @@ class Provenance:
         self._removed: deque[str] = deque(maxlen=MAX_REMOVED)
         self._lock = threading.Lock()
         self.histories: OrderedDict[str, _History] = OrderedDict()
-        self._unpacked: deque[str] = (
-            deque()
-        )  # ids whose first record is not packed, oldest first; some are gone already
+        self._unpacked: deque[str] = deque()  # ids whose first record is not packed, the oldest first; some may be gone
         self._bytes = 0
-        self._refused: deque[tuple[str, Record]] = deque()  # with container ids, oldest first; some are gone already
-        self._max_refused = 2 * max_containers  # above this length it is searched for gone ones
-        self._not_created: dict[str, None] = {}  # runtimes report their removal, although they do not exist
-        # Appending to a deque is atomic, so requests need no lock. A race may falsify the count of bytes, which only
-        # decides when to sort.
+        self._refused: deque[tuple[str, Record]] = deque()  # with container ids, the oldest first; some may be gone
+        self._max_refused = 2 * max_containers  # above this length, entries that are gone are searched and dropped
+        self._not_created: dict[str, None] = {}  # runtimes report the removal even of containers that were not created
+        # Appending to a deque is atomic, so requests need no lock. A race may falsify the count of bytes, but the count
+        # only decides when to sort.
         self.loose: deque[tuple[Collection[str], _Raw, int]] = deque()
         self._loose_bytes = 0
         self._sorted = 0
-        # Removed containers, with the number of sorted events after which they have no loose ones; in this order.
+        # Removed containers in the order of this number: the number of sorted events after which they have no loose
+        # events.
         self.gone: set[str] = set()
         self._leaving: deque[tuple[int, str]] = deque()
 
@@ -196,19 +200,19 @@ class Provenance:
         touched: Collection[str] = (),
         failed: str = "",
         outcomes: Sequence[tuple[str, str, str, str]] = (),
-        numbers: Mapping[str, int | Numbers] = NO_NUMBERS,
+        numbers: Mapping[str, int | SequenceNumbers] = NO_NUMBERS,
     ) -> None:
-        """Store one event. Arguments are stored without a copy: do not change them afterwards.
+        """Store an event. Arguments are stored without a copy: do not change them afterwards.
 
         Args:
-            event: RPC name; ``UpdateContainers`` and ``Synchronize`` for requests of plugins.
-            container: id of the event's own container; "" if it has none.
+            event: the RPC name; ``UpdateContainers`` and ``Synchronize`` for requests of plugins.
+            container: the id of the event's own container, or "".
             request: the runtime's request message, encoded, without changes of plugins.
             replies: ``NN-name`` and encoded reply of every plugin that answered, in order.
-            touched: ids of other containers that the replies update.
-            failed: why the event failed, in which case nothing was applied.
+            touched: the ids of other containers that the replies update.
+            failed: the reason if the event failed; then nothing was applied.
             outcomes: outcomes of single fields of updates: (container, field, outcome, reason).
-            numbers: the number of each reply in the order of answers, by ``NN-name``; that of the request by "".
+            numbers: the sequence number of each reply by ``NN-name``; the key "" has the number of the request.
         """
         if failed:
             failed = plain(failed, 4 * LINE_LENGTH)
@@ -241,14 +245,14 @@ class Provenance:
                 del self._not_created[next(iter(self._not_created))]
 
     def _is_not_created(self, container: str) -> bool:
-        """Whether its creation has failed; the second call returns False."""
+        """Whether the container's creation has failed. The second call returns False."""
         with self._lock:
             return container in self._not_created and self._not_created.pop(container) is None
 
     def forget(self, container: str) -> None:
-        """Record that a container is removed; ids are not used twice.
+        """Record that a container is removed. Ids are not used twice.
 
-        Runtimes also remove a container whose creation failed: its history has the reason, and stays.
+        Runtimes also remove a container whose creation failed. Its history has the reason, and is kept.
         """
         if container in self._not_created and self._is_not_created(container):
             return
@@ -257,7 +261,7 @@ class Provenance:
         self._leaving.append((self._sorted + len(self.loose) + _MAX_RACING_THREADS, container))
 
     def tidy(self) -> None:
-        """Sort some loose events, unless another thread does."""
+        """Sort some loose events, unless another thread is sorting."""
         if self.loose and self._lock.acquire(False):
             try:
                 self._sort(RECORDS_PER_STEP)
@@ -265,11 +269,11 @@ class Provenance:
                 self._lock.release()
 
     def _sort_all(self) -> None:
-        """Sort all present loose events. Takes the lock, and releases it in between."""
+        """Sort all present loose events. Takes the lock, and releases it between steps."""
         for _ in range(0, len(self.loose), RECORDS_PER_STEP):
             with self._lock:
                 self._sort(RECORDS_PER_STEP)
-        with self._lock:  # drop removed containers also if no event is loose
+        with self._lock:  # drop removed containers even if no event is loose
             self._sort(0)
 
     def _sort(self, max_count: int, min_bytes: int = 0) -> None:
@@ -286,7 +290,7 @@ class Provenance:
             min_bytes -= size_bytes
             self._sorted += 1
             self._loose_bytes -= size_bytes
-            record: Record = tuple.__new__(Record, raw)  # the class's constructor is a slower function in Python
+            record: Record = tuple.__new__(Record, raw)  # faster than the class's constructor, a Python function
             if touched:
                 self._sort_parts(record, {target for target in touched if target and target != record.container})
             elif record.container and record.container not in removed:
@@ -314,7 +318,7 @@ class Provenance:
 
     def _sort_parts(self, record: Record, targets: Collection[str]) -> None:
         for target, part in parts_of(record, targets):
-            # A refused event adds to the history of a known container, and begins no history.
+            # A refused event adds to the history of a known container, but does not begin a history.
             if target not in self.gone and (
                 target == record.container or not record.failed or target in self.histories
             ):
@@ -323,7 +327,7 @@ class Provenance:
     def _append(self, target: str, record: Record) -> None:
         history = self.histories.get(target)
         if history is None:
-            while len(self._unpacked) >= _MAX_UNPACKED:  # before the new id is added, which may be an old one
+            while len(self._unpacked) >= _MAX_UNPACKED:  # before the new id is added, which may already be in the list
                 old = self.histories.get(self._unpacked.popleft())
                 if old is not None:
                     self._bytes -= old.pack()
@@ -339,7 +343,7 @@ class Provenance:
             self._bytes -= history.forget_one()
 
     def _drop(self, target: str, record: Record) -> None:
-        """Drop a refusal, and its container if the history has nothing else."""
+        """Drop a refusal, and its container if the history has no other record."""
         history = self.histories.get(target)
         if history is None:
             return
@@ -373,7 +377,7 @@ class Provenance:
         return any(id_.startswith(prefix) for id_ in self._removed.copy())
 
     def explain(self, container: str, rules: Rules = Rules.DEFAULT) -> Explanation | None:
-        """The history of a container; None if there is none."""
+        """The history of a container. Returns None if it has no history."""
         self._sort_all()
         with self._lock:
             history = self.histories.get(container)

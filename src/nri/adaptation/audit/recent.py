@@ -1,9 +1,10 @@
-"""The latest events, for clients that watch: a ring behind the reporter interface that exists while somebody reads.
+"""The latest events, for clients that watch: a ring that is attached as a reporter while a client reads.
 
-The first `read` attaches it to `nri.adaptation.audit.reporting`, and the first event that ends a minute after the last
-reading detaches it, so an unwatched runtime pays nothing. An event that had begun before is ignored. Steps are reported
-after the request is sent, so a step began its duration before its end. Limits apply to events, steps, texts and bytes
-of requests; a slow reader gets the number of missed rows. Names of pods and containers are worked out on reading.
+The first `read` attaches it to `nri.adaptation.audit.reporting`. The first event that ends a minute after the last
+reading detaches it, so an unwatched runtime pays nothing. An event that had begun before the ring was attached is
+ignored. Steps are reported after the request is sent, so the start of a step is its end minus its duration. There are
+limits for events, steps, texts and bytes of requests; a slow reader gets the number of missed rows. Names of pods and
+containers are parsed only when a client reads.
 """
 
 from __future__ import annotations
@@ -25,21 +26,23 @@ if TYPE_CHECKING:
 
 __all__ = ["Bounds", "Recent"]
 
-#: A longer request is stored without its names; a longer text of a plugin or runtime is cut.
-_MAX_REQUEST_BYTES, _MAX_TEXT = 1 << 20, 500
+#: A longer request is stored without its names.
+_MAX_REQUEST_BYTES = 1 << 20
+#: A longer text of a plugin or runtime is cut to this many characters.
+_MAX_TEXT = 500
 
 
 class Bounds(NamedTuple):
     """The limits of the ring.
 
     Attributes:
-        unread_s: how long after the last reading the ring is detached, in seconds.
-        rows: events, and changes of plugins.
-        steps: rows and plugin calls together.
-        request_bytes: bytes of the requests whose names have not been read yet.
-        plugins: plugin calls of one event.
-        open: running events.
-        read_bytes: approximate size of one reading.
+        unread_s: the ring is detached when it has not been read for this many seconds.
+        rows: the number of events and changes of plugins.
+        steps: the number of rows and plugin calls together.
+        request_bytes: the bytes of the requests whose names have not been parsed yet.
+        plugins: the number of plugin calls of an event.
+        open: the number of running events.
+        read_bytes: the approximate size of a reading.
     """
 
     unread_s: float = 60.0
@@ -66,8 +69,8 @@ class Recent:
     """A `nri.interfaces.Reporter` that stores the latest events. Thread-safe.
 
     Args:
-        reporting: the source of events, to which it attaches itself.
-        bounds: its limits.
+        reporting: the source of events, to which the ring attaches itself.
+        bounds: the limits of the ring.
     """
 
     def __init__(self, reporting: Reporting, bounds: Bounds = Bounds()) -> None:  # noqa: B008 - never changed
@@ -81,12 +84,12 @@ class Recent:
         self._since = self._read = 0.0
 
     def read(self, run: str, after: int, max_rows: int = 500) -> dict[str, Any]:
-        """Return the rows after number `after`, oldest first.
+        """Return the rows after number `after`, the oldest first.
 
         Args:
-            run: the `run` of the previous reading; another one means that the numbers begin again.
+            run: the `run` of the previous reading. If it differs, the numbers have begun again.
             after: the `next` of the previous reading; 0 for all rows.
-            max_rows: the most rows.
+            max_rows: the limit of rows.
 
         Returns:
             `rows`; `run` and `next`, for the next reading; `more`: whether there are further rows; `missed`: the number
@@ -107,7 +110,7 @@ class Recent:
         rows: list[dict[str, Any]] = []
         size = 0
         for row in unread:
-            table = self._named(row)
+            table = self._row_with_names(row)
             size += 300 + sum(len(value) for value in table.values() if isinstance(value, str))
             size += sum(150 + len(step["error"]) + len(step["refused"]) for step in table.get("steps", ()))
             if rows and size > self._bounds.read_bytes:
@@ -116,8 +119,8 @@ class Recent:
         end = begin + len(rows)
         return {"run": self._run, "rows": rows, "next": end, "more": end < self._newest, "missed": missed}
 
-    def _named(self, row: _Row) -> dict[str, Any]:
-        """A row's table with the names of its pod and container, which are worked out once."""
+    def _row_with_names(self, row: _Row) -> dict[str, Any]:
+        """A row's table with the names of its pod and container, which are parsed only once."""
         request = row.request
         if request:
             row.table |= _names(row.table["event"], request)
@@ -148,13 +151,13 @@ class Recent:
         self._step(plugin, event, serial, {"at_s": monotonic() - duration_s, "duration_ms": duration_s * 1e3})
 
     def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
-        """Record that a plugin gave no answer, or an error."""
+        """Record that a plugin did not answer, or answered with an error."""
         about: dict[str, Any] = {"at_s": monotonic() - duration_s, "duration_ms": duration_s * 1e3}
         about |= {"error": plain(failure_text(error, plugin), _MAX_TEXT), "missed": isinstance(error, LATE)}
         self._step(plugin, event, serial, about)
 
     def reply_merged(self, plugin: str, event: str, serial: int, error: Exception | None) -> None:
-        """Record that an answer was refused; merged ones need no record."""
+        """Record that an answer was refused. Merged answers are not recorded."""
         if error is not None:
             conflict = isinstance(error, ConflictError)
             self._step(plugin, event, serial, {"refused": plain(str(error), _MAX_TEXT), "conflict": conflict})
@@ -207,7 +210,7 @@ class Recent:
         oldest.request = b""
 
     def _leave(self) -> None:
-        """Detach, and drop everything: the next reading begins again."""
+        """Detach, and drop everything. The next reading begins again."""
         self._reporting.detach(self)
         self._attached, self._run = False, os.urandom(4).hex()
         self._open.clear()
@@ -219,7 +222,7 @@ _NAMELESS: Final = {"pod": "", "pod_id": "", "container": "", "container_id": ""
 
 
 def _names(event: str, request: bytes) -> dict[str, str]:
-    """Names and ids of the pod and the container that a request is about."""
+    """The names and ids of the pod and the container of a request."""
     kind: Any = getattr(m, "StateChangeEvent" if event == "StateChange" else f"{event}Request", None)
     names = dict(_NAMELESS)
     try:

@@ -1,7 +1,7 @@
-"""One event as provenance stores it: its bytes, and the part of them that concerns one container.
+"""An event as provenance stores it: its bytes, and the split by container.
 
-A reply may update every container of the node. Each history has only its own updates: otherwise the reply would be
-stored once for each of them. A packed record takes a fifth of the memory.
+A reply may update every container of the node. Each history stores only its own updates; otherwise the whole reply
+would be stored for each container. A packed record takes a fifth of the memory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from nri.adaptation.containers.answer_order import Numbers
+from nri.adaptation.containers.answer_order import SequenceNumbers
 from nri.api import messages as m
 from nri.kube.container_search import NamedContainer
 from nri.wire import bytes_field
@@ -32,25 +32,25 @@ __all__ = [
 
 #: The event after which a container is known.
 CREATION: Final = "CreateContainer"
-#: The plugin's name of undone updates: its `Numbers.undone` say which.
+#: The plugin's name for undone updates; `SequenceNumbers.undone` has the undone answers.
 TAKEN_BACK: Final = "(taken back)"
-#: The outcome of a plugin without whose answer the event continued.
+#: The outcome for a plugin if the event continued without its answer.
 SILENT: Final = "gave no answer"
-NO_NUMBERS: Final[Mapping[str, int | Numbers]] = MappingProxyType({})
+NO_NUMBERS: Final[Mapping[str, int | SequenceNumbers]] = MappingProxyType({})
 
 
 class Record(NamedTuple):
-    """One event.
+    """An event.
 
     Attributes:
         when: seconds since 1970.
-        event: RPC name; ``UpdateContainers`` and ``Synchronize`` for requests of plugins.
-        container: id of the event's own container; "" if it has none.
-        request: bytes of the runtime's request message; empty if there is none.
+        event: the RPC name; ``UpdateContainers`` and ``Synchronize`` for requests of plugins.
+        container: the id of the event's own container, or "".
+        request: the bytes of the runtime's request message; empty without a request.
         replies: ``NN-name`` and bytes of each reply, in the order of the calls.
-        failed: why nothing of it was applied; "" if it was.
-        outcomes: outcomes of single fields of updates: (container, field, outcome, reason); of a plugin, `SILENT`.
-        numbers: the number of each reply in the order of answers, by ``NN-name``; that of the request by "".
+        failed: the reason why nothing was applied, or "".
+        outcomes: outcomes of single fields of updates: (container, field, outcome, reason); for a plugin, `SILENT`.
+        numbers: the sequence number of each reply by ``NN-name``; the key "" has the number of the request.
     """
 
     when: float
@@ -60,16 +60,16 @@ class Record(NamedTuple):
     replies: Sequence[tuple[str, bytes]]
     failed: str = ""
     outcomes: Sequence[tuple[str, str, str, str]] = ()
-    numbers: Mapping[str, int | Numbers] = NO_NUMBERS
+    numbers: Mapping[str, int | SequenceNumbers] = NO_NUMBERS
 
     @property
     def is_given_up(self) -> bool:
-        """Whether it is the outcome of an event: the runtime failed to create the container."""
+        """Whether the record says that the runtime failed to create the container."""
         return bool(self.failed) and not self.request and self.event == CREATION
 
 
 def packed(record: Record) -> bytes | None:
-    """Compress a record for `unpacked`; None for a record with `Numbers`. Takes about 20 us."""
+    """Compress a record for `unpacked`. Returns None for a record with `SequenceNumbers`. Takes about 20 us."""
     try:
         fields: Any = (*record[:-1], dict(record.numbers))
         return zlib.compress(marshal.dumps(fields), 1)
@@ -93,10 +93,10 @@ _REPLIES: dict[str, Any] = {
 
 
 def named(container: str, records: Iterable[Record]) -> NamedContainer:
-    """A container with its names and those of its pod from its first readable request, marked as running."""
+    """A container with its names and its pod's names, from its first readable request, marked as running."""
     for record in records:
         if record.container == container and record.request:
-            try:  # requests of all events that are for a container begin with its pod and itself
+            try:  # the requests of all container events begin with the pod and the container
                 request = m.CreateContainerRequest.FromString(record.request)
             except Exception:  # noqa: BLE001, S112 - the next one may be readable
                 continue
@@ -106,13 +106,13 @@ def named(container: str, records: Iterable[Record]) -> NamedContainer:
 
 
 def updates_of(event: str, raw: bytes) -> list[m.ContainerUpdate]:
-    """The updates of a reply; for ``UpdateContainers`` the plugin's own request."""
+    """The updates of a reply. For ``UpdateContainers``, the updates of the plugin's own request."""
     kind = _REPLIES.get(event)
     return [] if kind is None else list(kind.FromString(raw).update)
 
 
 def parts_of(record: Record, targets: Collection[str]) -> Iterable[tuple[str, Record]]:
-    """Split a record by container: each part has the updates of its container, the event's own one the rest."""
+    """Split a record by container: updates go to the records of their containers, the rest to the event's container."""
     own_replies: list[tuple[str, bytes]] = []
     replies_by_target: dict[str, list[tuple[str, bytes]]] = {target_id: [] for target_id in targets}
     kind: Any = _REPLIES.get(record.event)

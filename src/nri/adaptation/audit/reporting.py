@@ -1,7 +1,7 @@
 """Pass the steps of events to watchers: the observer of metrics, and reporters.
 
-The dispatcher, the invokers and the handshake call one method of `Reporting` per step. Without a watcher a step costs
-one look at `watched`. A watcher's exception is logged once and goes no further: an event must not fail because it is
+The dispatcher, the invokers and the handshake call a method of `Reporting` for each step. Without a watcher a step only
+costs reading `watched`. A watcher's exception is logged once and not raised: an event must not fail because it is
 observed.
 """
 
@@ -32,16 +32,17 @@ __all__ = ["SERIALS", "Reporting", "adjustment_of", "evictions_of"]
 log = logging.getLogger("nri.adaptation")
 
 
-#: The interval of log lines about ignored updates of a plugin; the most plugins for which it is stored.
+#: Ignored updates of a plugin are logged once in this many seconds.
 LEFT_OUT_LOG_S: Final = 60.0
+#: The time of the last log line is stored for at most this many plugins.
 MAX_REMEMBERED: Final = 256
 
-#: Serial numbers of events, from 1: they tell the steps of overlapping events apart.
+#: Serial numbers of events, from 1: they distinguish the steps of overlapping events.
 SERIALS: Final = itertools.count(1)
 
 
 def adjustment_of(message: Any) -> m.ContainerAdjustment | None:
-    """The adjustment of an answer; None if there is none."""
+    """The adjustment of an answer. Returns None if the answer has none."""
     if type(message) is not m.CreateContainerResponse or not message.HasField("adjust"):
         return None
     adjust: m.ContainerAdjustment = message.adjust
@@ -49,18 +50,18 @@ def adjustment_of(message: Any) -> m.ContainerAdjustment | None:
 
 
 def evictions_of(message: Any) -> Any:
-    """The evictions of an answer, perhaps none."""
+    """The evictions of an answer, which may be empty."""
     return message.evict if hasattr(message, "evict") else ()
 
 
 class Reporting:
-    """Reports the steps of events. As thread-safe as the watchers are.
+    """Reports the steps of events. It is as thread-safe as the watchers are.
 
-    The observer of metrics gets nothing about the plugins of our own commands that only watch (`OBSERVERS`): each run
-    of a command would leave series of a plugin that is gone.
+    The observer of metrics gets no reports about plugins of our own commands that only watch (`OBSERVERS`): each run of
+    a command would leave series for a plugin that is gone.
 
     Attributes:
-        watched: whether there is an observer or a reporter; without one no method needs to be called.
+        watched: whether there is an observer or a reporter. Without a watcher no method needs to be called.
         recorded: whether there is a reporter, which needs the bytes of requests and results.
         lines: the log of actions of connections, whose rate is limited.
     """
@@ -68,7 +69,7 @@ class Reporting:
     __slots__ = ("_guard", "_left_out", "_logged_kinds", "_observer", "_reporters", "lines", "recorded", "watched")
 
     def __init__(self, observer: Observer | None = None, reporters: Sequence[Reporter] = ()) -> None:
-        # Users write these: their return values are ignored, also by compiled code.
+        # Users write these watchers: their return values are ignored, even in compiled code.
         self._observer: Any = observer
         self._reporters: tuple[Any, ...] = tuple(reporters)
         self.recorded = bool(self._reporters)
@@ -76,15 +77,17 @@ class Reporting:
         self.lines = BoundedLog(log)
         self._logged_kinds: set[str] = set()
         self._guard = threading.Lock()
-        self._left_out: dict[str, tuple[int, float]] = {}  # plugin -> suppressed lines, and time of the last line
+        self._left_out: dict[
+            str, tuple[int, float]
+        ] = {}  # for each plugin: suppressed lines, and time of the last line
 
     def attach(self, reporter: Reporter) -> None:
-        """Add a reporter; it may miss the begin of running events."""
+        """Add a reporter. It may miss the start of running events."""
         with self._guard:
             self._set((*self._reporters, reporter))
 
     def detach(self, reporter: Reporter) -> None:
-        """Remove a reporter; steps in progress may still reach it."""
+        """Remove a reporter. Steps in progress may still reach it."""
         with self._guard:
             self._set(tuple(other for other in self._reporters if other is not reporter))
 
@@ -94,7 +97,7 @@ class Reporting:
         self.watched = self._observer is not None or self.recorded
 
     def event_begins(self, event: str, serial: int, request: bytes) -> None:
-        """Report that an event begins; `event` is the name of its RPC. Only needed if `recorded`."""
+        """Report that an event begins. `event` is its RPC name. Only needed if `recorded`."""
         for reporter in self._reporters:
             try:
                 reporter.event_begins(event, serial, request)
@@ -125,7 +128,7 @@ class Reporting:
                 self._log_failure(reporter, error)
 
     def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
-        """Report that a plugin gave no answer, or answered with an error."""
+        """Report that a plugin did not answer, or answered with an error."""
         observer = self._observer
         if observer is not None and plugin not in OBSERVERS:
             try:
@@ -140,7 +143,7 @@ class Reporting:
                 self._log_failure(reporter, fault)
 
     def reply_merged(self, plugin: str, event: str, serial: int, message: Any, error: Exception | None) -> None:
-        """Report that an answer was merged, or could not be because of `error`.
+        """Report that an answer was merged, or could not be merged because of `error`.
 
         `message` is the answer, or its adjustment if it has nothing else.
         """
@@ -169,10 +172,10 @@ class Reporting:
 
     @contextmanager
     def asked_by(self, plugin: str, event: str, request: bytes) -> Iterator[list[bytes]]:
-        """Report a plugin's own request to the runtime, as an event with this plugin as the only one.
+        """Report a plugin's own request to the runtime, as an event with this plugin only.
 
-        The block processes the request, and appends the runtime's reply to the list; its exception is the event's
-        error. Only needed if `recorded`.
+        The block processes the request, and appends the runtime's reply to the list. An exception of the block is the
+        event's error. Only needed if `recorded`.
         """
         serial, began = next(SERIALS), monotonic()
         replies: list[bytes] = []
@@ -221,7 +224,7 @@ class Reporting:
             if len(self._left_out) > MAX_REMEMBERED:
                 del self._left_out[next(iter(self._left_out))]
         if is_logged:
-            more = f", and {count} like it in the last minute" if count else ""
+            more = f", and {count} more in the last minute" if count else ""
             identified = f"container {quote(cut(container, 128))}, which does not exist"
             which = identified if container else "a container without an id"
             log.warning("plugin %s requested in %s an update of %s: ignored%s", plugin, event, which, more)

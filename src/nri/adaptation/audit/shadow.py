@@ -1,7 +1,7 @@
-"""Shadow plugins: called like all others, their answers compared and reported, never applied.
+"""Shadow plugins: they are called like all others, and their answers are compared and reported, but never applied.
 
-An operator runs a new plugin, or a new version of one, in shadow to see its changes of the node's containers, compared
-with the container after the earlier plugins, and its conflicts.
+An operator runs a new plugin, or a new version of a plugin, as a shadow to see how it would change the node's
+containers, compared with the container after the earlier plugins, and which conflicts it would cause.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class ShadowReport(NamedTuple):
 
     Attributes:
         plugin: ``NN-name``.
-        event: RPC name.
+        event: the RPC name.
         pod: ``namespace/name`` of the event's pod.
-        container: name of the event's container, or "".
+        container: the name of the event's container, or "".
         changes: the changes of fields.
         conflicts: fields that other plugins own: (field, key, owner).
-        evictions: containers that it would have evicted: (id, reason).
-        failed: its error, or why it did not answer; "" if it answered.
+        evictions: containers that the plugin would have evicted: (id, reason).
+        failed: the plugin's error, or why it did not answer; "" if it answered.
     """
 
     plugin: str
@@ -49,7 +49,7 @@ class ShadowReport(NamedTuple):
         return not (self.changes or self.evictions or self.failed)
 
     def to_json(self) -> dict[str, Any]:
-        """The report as a table of JSON."""
+        """The report as a JSON object."""
         return {
             **self._asdict(),
             "changes": [change.to_json() for change in self.changes],
@@ -87,10 +87,10 @@ def report(
 
     Args:
         plugin: ``NN-name``.
-        event: RPC name.
-        pod: of the event.
-        container: of the event, as the plugin saw it; None for events of pods.
-        reply: its answer, the response message of the event; None without an answer.
+        event: the RPC name.
+        pod: the event's pod.
+        container: the event's container, as the plugin saw it; None for pod events.
+        reply: the plugin's answer, the response message of the event; None without an answer.
         failed: the error instead of an answer.
         ledger: the owners of fields, for conflicts.
         resources_of: returns the resources of another container by its id, None if unknown.
@@ -135,7 +135,7 @@ def of_reply(
     ledger: Ledger,
     resources_of: Callable[[str], m.LinuxResources | None],
 ) -> ShadowReport:
-    """Describe a shadow plugin's encoded answer, a message of class `kind`; other arguments as in `report`."""
+    """Describe a shadow plugin's encoded answer, a message of class `kind`. The other arguments are as in `report`."""
     try:
         message = kind.FromString(reply)
     except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base

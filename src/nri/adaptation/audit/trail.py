@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nri.adaptation.audit.record import TAKEN_BACK
-from nri.adaptation.containers.answer_order import Numbers, OrderedUpdates
+from nri.adaptation.containers.answer_order import OrderedUpdates, SequenceNumbers
 from nri.adaptation.containers.inventory import Inventory
 from nri.adaptation.containers.restoration import Restoration, as_updates
 from nri.adaptation.containers.update_result import (
@@ -32,7 +32,7 @@ class AuditTrail:
 
     Args:
         update: the runtime's update callback, for undoing side updates.
-        provenance: the histories; None: nothing is recorded.
+        provenance: the histories; with None, nothing is recorded.
     """
 
     def __init__(
@@ -45,18 +45,18 @@ class AuditTrail:
         self.update = update
 
     def apply(
-        self, what: str, plugin: str, encoded: bytes, updates: Sequence[m.ContainerUpdate], numbers: Numbers
+        self, what: str, plugin: str, encoded: bytes, updates: Sequence[m.ContainerUpdate], numbers: SequenceNumbers
     ) -> list[m.ContainerUpdate]:
-        """Give the runtime a plugin's updates outside of an event, and record them; returns the failed ones.
+        """Give the runtime a plugin's updates outside of an event, and record them. Returns the failed updates.
 
         Args:
             what: UpdateContainers or Synchronize.
             plugin: the plugin's label.
             encoded: the plugin's message.
-            updates: the updates in it.
-            numbers: their numbers in the order of answers.
+            updates: the updates in the message.
+            numbers: the sequence numbers of the updates.
         """
-        # Recorded before the runtime gets them, so that an update undone meanwhile does not override them.
+        # Recorded before the runtime gets them, so that an update that is undone meanwhile does not override them.
         by = object()
         for update in updates:
             self.inventory.updated(update.container_id, update.linux.resources, numbers, by)
@@ -91,7 +91,7 @@ class AuditTrail:
             self.provenance.record(event, "", b"", (), {row[0] for row in rows}, outcomes=rows)
 
     def _is_history(self, result: UpdateResult) -> bool:
-        """Whether the result of an update belongs to a history: a field was applied, or the container exists."""
+        """Whether an update's result belongs to a history: a field was applied, or the container exists."""
         is_applied = any(row.outcome in (APPLIED, CLAMPED) for row in result.fields)
         return is_applied or result.update.container_id in self.inventory.known
 
@@ -117,7 +117,7 @@ class AuditTrail:
             self._forget(container_id)
 
     def not_created(self, container_id: str, reason: str = "") -> None:
-        """Forget a container that the runtime failed to create; with a `reason`, its history stays."""
+        """Forget a container that the runtime failed to create. With a `reason`, its history is kept."""
         self.inventory.removed(container_id)
         if reason and self.provenance is not None:
             self.provenance.not_created(container_id, reason)
@@ -145,9 +145,9 @@ class AuditTrail:
         by: object,
         restore: Callable[[list[Restoration]], object] | None = None,
     ) -> list[m.ContainerUpdate]:
-        """Undo the updates of an event, by `restore` or the update callback; returns the updates that failed there.
+        """Undo the updates of an event, with `restore` or the update callback. Returns the updates that failed.
 
-        A container gets its earlier resources, or those of a newer answer.
+        A container gets its earlier resources, or the resources of a newer answer.
         """
         failed: list[m.ContainerUpdate] = []
         containers = dict.fromkeys(update.container_id for update in updates)
@@ -166,17 +166,17 @@ class AuditTrail:
         return failed
 
     def dropped(self, event: str, updates: Iterable[tuple[str, m.ContainerUpdate]], numbers: Mapping[str, int]) -> None:
-        """Record that updates that waited for the commit of an event are dropped.
+        """Record that updates are dropped which waited for the commit of an event.
 
         Args:
-            event: RPC name.
-            updates: (plugin, update).
-            numbers: the numbers of the plugins' answers.
+            event: the RPC name.
+            updates: pairs of plugin and update.
+            numbers: the sequence numbers of the plugins' answers.
         """
         if self.provenance is not None:
             for plugin, update in updates:
                 over = dict.fromkeys(field_names(update.linux.resources), numbers[plugin])
-                numbers_by_plugin = {TAKEN_BACK: Numbers(0, over=over)}
+                numbers_by_plugin = {TAKEN_BACK: SequenceNumbers(0, over=over)}
                 self.provenance.record(event, "", b"", (), (update.container_id,), numbers=numbers_by_plugin)
 
     def _record_undo(self, event: str, restorations: list[Restoration]) -> None:

@@ -1,8 +1,8 @@
-"""The order of plugins' answers, field by field: a plugin's later answer wins, whatever threads do in between.
+"""The order of plugins' answers, field by field: a plugin's later answer wins, whichever thread processes it first.
 
-An answer, or a request that a plugin sends by itself, gets its number when it is read from the plugin's connection
-(`nri.ttrpc.waiters.ARRIVALS`). Threads may process answers in another order, so each update reaches the runtime with
-the numbers of its fields, and the runtime stores the number of each field that it has set:
+Each answer, and each request that a plugin sends by itself, gets a sequence number when it is read from the plugin's
+connection (`nri.ttrpc.waiters.ARRIVALS`). Threads may process answers in another order, so each update reaches the
+runtime with the sequence numbers of its fields, and the runtime stores the number of each field that it has set:
 
     order = FieldOrder()                                         # one for each container
 
@@ -14,7 +14,7 @@ the numbers of its fields, and the runtime stores the number of each field that 
                 ...                                              # apply `newest`; record failures in `result`
                 order.note(result, numbers)
 
-Of two plugins that set the same field of a container, the later answer counts as well.
+The same order decides between two plugins that set the same field of a container: the later answer wins.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ __all__ = [
     "RUNTIME_REQUEST",
     "EventOrder",
     "FieldOrder",
-    "Numbers",
     "OrderedUpdates",
+    "SequenceNumbers",
     "creation_answer",
     "no_updates",
     "without",
 ]
 
-#: The key of the runtime's own request where numbers of answers are stored by the plugin's label.
+#: The key of the runtime's own request where sequence numbers are stored by the plugin's label.
 RUNTIME_REQUEST: Final = ""
 
 #: The reason for a stale field.
@@ -56,11 +56,13 @@ _PREFIX = "linux.resources."
 _NAMES = {row.claim: row.path.removeprefix(_PREFIX) for row in ROWS if row.in_resources and row.claim}
 
 
-class Numbers:
-    """The numbers of one update's fields; only `FieldOrder` interprets them.
+class SequenceNumbers:
+    """The sequence numbers of an update's fields: for each field, the number of the answer that set it.
+
+    Only `FieldOrder` interprets them.
 
     Args:
-        number: the number of all fields that `fields` does not name.
+        number: the number for all fields that `fields` does not name.
         fields: numbers by field name.
         over: when an answer is undone, its number by field name: older answers replace it.
     """
@@ -72,27 +74,28 @@ class Numbers:
     ) -> None:
         self._number, self._fields, self._over = number, fields or {}, over or {}
 
-    def of(self, field: str) -> int:
-        """The number of the answer that set a field."""
+    def number(self, field: str) -> int:
+        """The sequence number of the answer that set a field."""
         return self._fields.get(field, self._number)
 
-    def reach(self, field: str) -> int:
-        """The greatest number of an answer that this one overrides."""
-        return self._over[field] if field in self._over else self.of(field)
+    def greatest_overridden(self, field: str) -> int:
+        """The greatest sequence number among the answers that this answer overrides."""
+        return self._over[field] if field in self._over else self.number(field)
 
     @property
     def undone(self) -> Mapping[str, int]:
-        """The numbers of undone answers by field name."""
+        """The sequence numbers of undone answers, by field name."""
         return self._over
 
     def __repr__(self) -> str:
-        return f"Numbers({self._number}, {dict(self._fields)}, {dict(self._over)})"
+        return f"SequenceNumbers({self._number}, {dict(self._fields)}, {dict(self._over)})"
 
 
 def creation_answer(encoded: bytes) -> m.CreateContainerResponse:
-    """Decode an answer to CreateContainer as the event does: the adjustment by itself, if there is nothing else.
+    """Decode an answer to CreateContainer as the event does: as an adjustment if it has nothing else.
 
-    The decoder accepts more in an adjustment by itself than in a whole answer: lengths with idle bytes, one more level.
+    The decoder accepts more in a separate adjustment than in a whole answer: lengths with unnecessary bytes, and one
+    more level of nesting.
     """
     adjust = sole_field(encoded, 1)
     if adjust is None:
@@ -103,29 +106,29 @@ def creation_answer(encoded: bytes) -> m.CreateContainerResponse:
 
 
 class FieldOrder:
-    """The latest answer of each field of one container. Use it under the lock of the container.
+    """The latest answer of each field of one container. Use it under the container's lock.
 
     Args:
-        resources: the resources that the answers to its creation set.
-        numbers: the numbers of these answers (`CreateReply.numbers`).
+        resources: the resources that the answers to the container's creation set.
+        numbers: the sequence numbers of these answers (`CreateReply.numbers`).
     """
 
     __slots__ = ("_last",)
 
-    def __init__(self, resources: m.LinuxResources | None = None, numbers: Numbers | None = None) -> None:
+    def __init__(self, resources: m.LinuxResources | None = None, numbers: SequenceNumbers | None = None) -> None:
         self._last: dict[str, int] = {}
         if resources is not None and numbers is not None:
             self.set(field_names(resources), numbers)
 
     @classmethod
     def of_creation(cls, answers: Iterable[tuple[bytes, int]]) -> Self:
-        """The initial order of a container, from the encoded answers to its creation and their numbers.
+        """The initial order of a container, from the encoded answers to its creation and their sequence numbers.
 
-        No two plugins have set the same resource: that is a conflict.
+        No two plugins have set the same resource, because that is a conflict.
         """
         order = cls()
         for encoded, number in answers:
-            order.set(field_names(creation_answer(encoded).adjust.linux.resources), Numbers(number))
+            order.set(field_names(creation_answer(encoded).adjust.linux.resources), SequenceNumbers(number))
         return order
 
     def copy(self) -> Self:
@@ -135,20 +138,24 @@ class FieldOrder:
         return copy
 
     def last(self, field: str) -> int:
-        """The number of the latest answer that set a field; 0 if no answer has."""
+        """The sequence number of the latest answer that set a field; 0 if no answer has set it."""
         return self._last.get(field, 0)
 
     def newest(
-        self, resources: m.LinuxResources, numbers: Numbers, result: UpdateResult | None = None
+        self, resources: m.LinuxResources, numbers: SequenceNumbers, result: UpdateResult | None = None
     ) -> m.LinuxResources:
-        """The resources without those that a later answer has set; `result` marks these as stale. Do not change them.
+        """The resources without the fields that a later answer has set, which `result` marks as stale.
+
+        The caller must not change the returned message.
 
         Args:
             resources: the resources of an update; not changed.
-            numbers: `OrderedUpdates.numbers` of the update, or `UpdateReply.numbers` for the container itself.
+            numbers: `OrderedUpdates.numbers` of the update, or `UpdateReply.numbers` for the event's own container.
         """
         overtaken = [
-            field for field in (field_names(resources) if self._last else ()) if self.last(field) > numbers.reach(field)
+            field
+            for field in (field_names(resources) if self._last else ())
+            if self.last(field) > numbers.greatest_overridden(field)
         ]
         if not overtaken:
             return resources
@@ -156,24 +163,24 @@ class FieldOrder:
             result.mark_stale(OVERTAKEN, *overtaken)
         return without(resources, overtaken)
 
-    def note(self, result: UpdateResult, numbers: Numbers) -> None:
+    def note(self, result: UpdateResult, numbers: SequenceNumbers) -> None:
         """Record the fields that were applied or clamped."""
         self.set((row.field for row in result.fields if row.outcome in (APPLIED, CLAMPED)), numbers)
 
-    def set(self, fields: Iterable[str], numbers: Numbers) -> None:
+    def set(self, fields: Iterable[str], numbers: SequenceNumbers) -> None:
         """Record that fields are set, by name."""
         for field in fields:
-            if self.last(field) <= numbers.reach(field):
-                self._last[field] = numbers.of(field)
+            if self.last(field) <= numbers.greatest_overridden(field):
+                self._last[field] = numbers.number(field)
 
 
 class EventOrder:
-    """The order of the fields that one event's answers set: each field has the number of its owner's answer.
+    """The order of the fields that an event's answers set: each field has the sequence number of its owner's answer.
 
     Args:
         ledger: the owners of the event's fields.
-        numbers: the numbers of the answers by the plugin's label; that of the first one by RUNTIME_REQUEST, for fields
-            that no plugin set.
+        numbers: the sequence numbers of the answers by the plugin's label. The key RUNTIME_REQUEST has the number of
+            the first answer, for fields that no plugin set.
     """
 
     __slots__ = ("_by_plugin", "_ledger")
@@ -181,43 +188,43 @@ class EventOrder:
     def __init__(self, ledger: Ledger, numbers: Mapping[str, int]) -> None:
         self._ledger, self._by_plugin = ledger, numbers
 
-    def of(self, container_id: str) -> Numbers:
-        """The numbers of one container's fields."""
+    def container_numbers(self, container_id: str) -> SequenceNumbers:
+        """The sequence numbers of a container's fields."""
         return self.by_container([container_id])[container_id]
 
-    def by_container(self, containers: Iterable[str]) -> dict[str, Numbers]:
-        """The numbers of the fields of some containers, in time linear in the number of fields."""
+    def by_container(self, containers: Iterable[str]) -> dict[str, SequenceNumbers]:
+        """The sequence numbers of the fields of some containers, in time linear in the number of fields."""
         fields_by_id: dict[str, dict[str, int]] = {id_: {} for id_ in containers}
         by_plugin = self._by_plugin
         for container_id, claim, key, owner in self._ledger.owned():
             name = _NAMES.get(claim)
             if name is not None and container_id in fields_by_id and owner in by_plugin:
                 fields_by_id[container_id][f"{name}[{key}]" if key else name] = by_plugin[owner]
-        return {id_: Numbers(by_plugin[RUNTIME_REQUEST], fields) for id_, fields in fields_by_id.items()}
+        return {id_: SequenceNumbers(by_plugin[RUNTIME_REQUEST], fields) for id_, fields in fields_by_id.items()}
 
 
 class OrderedUpdates(list[m.ContainerUpdate]):
-    """Updates for the runtime to apply, with their places in the order of answers."""
+    """Updates for the runtime to apply, with the sequence numbers of their fields."""
 
-    # The values of lists that `no_updates` creates.
-    _numbers: Numbers | None = None
-    _by_container: Mapping[str, Numbers] | None = None
+    # The values in lists that `no_updates` creates.
+    _numbers: SequenceNumbers | None = None
+    _by_container: Mapping[str, SequenceNumbers] | None = None
 
     def __init__(
         self,
         updates: Iterable[m.ContainerUpdate] = (),
-        numbers: Numbers | None = None,
-        by_container: Mapping[str, Numbers] | None = None,
+        numbers: SequenceNumbers | None = None,
+        by_container: Mapping[str, SequenceNumbers] | None = None,
     ) -> None:
         super().__init__(updates)
         self._numbers, self._by_container = numbers, by_container
 
-    def numbers(self, update: m.ContainerUpdate) -> Numbers:
-        """The numbers of an update's fields, for `FieldOrder`."""
-        return (self._by_container or {}).get(update.container_id) or self._numbers or Numbers(0)
+    def numbers(self, update: m.ContainerUpdate) -> SequenceNumbers:
+        """The sequence numbers of an update's fields, for `FieldOrder`."""
+        return (self._by_container or {}).get(update.container_id) or self._numbers or SequenceNumbers(0)
 
     def only(self, update: m.ContainerUpdate) -> OrderedUpdates:
-        """One of the updates with its numbers, for runtimes that pass updates on one by one."""
+        """A list with only this update and its sequence numbers, for runtimes that pass updates on one by one."""
         return OrderedUpdates([update], self.numbers(update))
 
 

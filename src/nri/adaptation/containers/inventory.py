@@ -1,17 +1,17 @@
 """The live containers with their namespaces and resources, from events and from the runtime's state.
 
-The adaptation must not ask the runtime in the middle of an event, because the runtime may hold its locks then. So it
-keeps what it needs: whether a container exists, in which namespace, and which resources it had before side updates that
-are undone. Resources are stored as bytes: a message would keep the whole container alive.
+The adaptation must not ask the runtime in the middle of an event, because the runtime may hold its locks at that time.
+So the inventory stores what the adaptation needs: whether a container exists, its namespace, and the resources that it
+had before side updates that are undone. Resources are stored as bytes: a message would keep the whole container alive.
 
-| state | begins when | an update for it |
+| state | begins when | an update for the container |
 |---|---|---|
-| creating | its creation is requested | waits until it is created; later updates of a plugin override earlier ones |
-| known | the creation has succeeded, or the runtime's state has it | is given to the runtime |
-| gone | it is removed, or its creation was refused or aborted | is ignored and reported, as one without an id |
+| creating | its creation is requested | waits until the creation is done; later updates override earlier updates |
+| known | the creation has succeeded, or the runtime's state contains it | is given to the runtime |
+| gone | it is removed, or its creation was refused or aborted | is ignored and reported, as for an unknown container |
 
-`nri.adaptation.registration.deferred_updates` hands deferred updates over. Until that is done, later ones are deferred
-as well, so that they never overtake each other.
+`nri.adaptation.registration.deferred_updates` hands deferred updates over. Until that is done, later updates are
+deferred as well, so that they never overtake each other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import threading
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from nri.adaptation.containers.answer_order import FieldOrder, Numbers, without
+from nri.adaptation.containers.answer_order import FieldOrder, SequenceNumbers, without
 from nri.adaptation.containers.restoration import Restoration
 from nri.adaptation.containers.update_result import field_names
 from nri.adaptation.merge.effects import put_resources
@@ -34,44 +34,45 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from types import TracebackType
 
-    #: The answers that set a creation's resources: of a single answer, the encoded resources and the number; of several
-    #: answers, all of them with their numbers, marshalled, which takes a third of the memory.
+    #: The answers that set a creation's resources. For a single answer: the encoded resources and the sequence number.
+    #: For several answers: all answers with their numbers, marshalled, which takes a third of the memory.
     CreationAnswers = tuple[bytes, int] | bytes
 
 __all__ = ["ContainerRecord", "Creation", "DeferredUpdate", "Inventory", "KnownContainers", "Presence"]
 
-#: The most updates of one container that can still be undone; beyond that, the oldest one becomes final.
+#: At most this many updates of a container can be undone; the oldest update beyond the limit becomes final.
 MAX_OPEN_ANSWERS: Final = 16
-#: The most bytes of a plugin's deferred updates of one container, if there are several.
+#: If a plugin has several deferred updates of a container, they have at most this many bytes together.
 MAX_DEFERRED_BYTES: Final = 64 << 10
 
 
 class Presence(Enum):
     """The state of a container with regard to updates."""
 
-    CREATING = "it is being created"
-    CREATED = "its creation has succeeded, and deferred updates can be handed over"
-    KNOWN = "it exists"
-    GONE = "the runtime knows no such container"
+    CREATING = "the container is being created"
+    CREATED = "the creation has succeeded, and deferred updates can be handed over"
+    KNOWN = "the container exists"
+    GONE = "the runtime does not know the container"
 
 
 class _AnsweredResources(NamedTuple):
-    """The resources that an answer gave a container; `by` can still undo it, None: it is final."""
+    """The resources that an answer gave a container. `by` can still undo the answer; with None, the answer is final."""
 
     by: object | None
     resources: bytes
-    numbers: Numbers
+    numbers: SequenceNumbers
 
 
 class ContainerRecord:
-    """The known state of one container. A change creates a new record.
+    """The known state of a container. A change creates a new record.
 
     Attributes:
-        resources: its resources after all answers so far, encoded.
-        order: the answers that set them, as `created` got them or `known_order` decoded them; None for none.
-        before: resources and order without `answers`.
-        answers: what answers gave it since the first one that can still be taken back; empty nearly always.
-        unseen: the latest state of the runtime did not have it.
+        resources: the container's resources after all answers so far, encoded.
+        order: the answers that set the resources, as `created` got them or `known_order` decoded them; None without
+            such answers.
+        before: resources and order before `answers`.
+        answers: the answers beginning with the first that can still be undone; usually empty.
+        unseen: the latest state of the runtime did not contain the container.
     """
 
     __slots__ = ("answers", "before", "namespace", "order", "pod_id", "resources", "unseen")
@@ -85,10 +86,10 @@ class ContainerRecord:
         self.unseen = False
 
     def known_order(self) -> FieldOrder | None:
-        """The answers that set the resources. Few containers need it, so it is worked out on demand."""
+        """The answers that set the resources. Computed on demand, because few containers need it."""
         order = self.order
         if isinstance(order, tuple):
-            order = self.order = FieldOrder(m.LinuxResources.FromString(order[0]), Numbers(order[1]))
+            order = self.order = FieldOrder(m.LinuxResources.FromString(order[0]), SequenceNumbers(order[1]))
         elif isinstance(order, bytes):
             answers = marshal.loads(order)  # noqa: S302 - it has never left this process
             order = self.order = FieldOrder.of_creation(answers)
@@ -97,34 +98,41 @@ class ContainerRecord:
     def with_answers(
         self, before: tuple[bytes, FieldOrder | None], answers: tuple[_AnsweredResources, ...]
     ) -> ContainerRecord:
-        """The same container with these answers over what it had before them; all newest ones count."""
+        """The same container with these answers over its state `before`. The newest answer of each field counts."""
         now = before
         for answer in answers:
-            now = _over(*now, answer)
-        return self._with(before, answers, now)
+            now = _merged_resources(*now, answer)
+        return self._changed_record(before, answers, now)
 
     def with_answer(self, answer: _AnsweredResources) -> ContainerRecord:
-        """The same container with one more answer over its present resources."""
+        """The same container with another answer over its present resources."""
         now = self.resources, self.known_order()
-        return self._with(self.before if self.answers else now, (*self.answers, answer), _over(*now, answer))
+        return self._changed_record(
+            self.before if self.answers else now, (*self.answers, answer), _merged_resources(*now, answer)
+        )
 
-    def _with(
+    def _changed_record(
         self,
         before: tuple[bytes, FieldOrder | None],
         answers: tuple[_AnsweredResources, ...],
         now: tuple[bytes, FieldOrder | None],
     ) -> ContainerRecord:
-        """The same container with what it has now, which answers over `before` come to; only open ones are kept."""
+        """The same container with the state `now`, the result of `answers` over `before`.
+
+        Only open answers are kept.
+        """
         record = ContainerRecord(self.pod_id, self.namespace, *now)
         while answers and (len(answers) > MAX_OPEN_ANSWERS or answers[0].by is None):
-            before, answers = _over(*before, answers[0]) if len(answers) > 1 else now, answers[1:]
+            before, answers = _merged_resources(*before, answers[0]) if len(answers) > 1 else now, answers[1:]
         if answers:
             record.before, record.answers = before, answers
         return record
 
 
-def _over(resources: bytes, order: FieldOrder | None, answer: _AnsweredResources) -> tuple[bytes, FieldOrder]:
-    """Resources and their order with a answer over them, as far as none of them is newer."""
+def _merged_resources(
+    resources: bytes, order: FieldOrder | None, answer: _AnsweredResources
+) -> tuple[bytes, FieldOrder]:
+    """Merge an answer into resources and their order, except fields that have a newer answer."""
     order = FieldOrder() if order is None else order.copy()
     newest = order.newest(m.LinuxResources.FromString(answer.resources), answer.numbers)
     holder = m.ContainerUpdate()
@@ -135,18 +143,18 @@ def _over(resources: bytes, order: FieldOrder | None, answer: _AnsweredResources
 
 
 class KnownContainers:
-    """The existing containers, those being created, and their namespaces.
+    """The existing containers, the containers that are being created, and their namespaces.
 
-    Read without a lock: check `is_creating` before `in`. A container that has just been created is known before it is
-    no longer being created, so the other order would miss it.
+    Read it without a lock: check `is_creating` before `in`. When a container is created, it becomes known first and
+    stops being created afterwards, so the other order of checks could miss it.
     """
 
     __slots__ = ("_creations", "records")
 
     def __init__(self, records: Mapping[str, Any], creations: Mapping[str, Any]) -> None:
-        """`records`: the existing containers; `creations`: those being created. Both change meanwhile.
+        """`records` are the existing containers, `creations` the containers that are being created.
 
-        Their values have a `namespace`.
+        Both mappings change in the meantime. Their values have a `namespace`.
         """
         self.records = records
         self._creations = creations
@@ -158,7 +166,10 @@ class KnownContainers:
         return len(self.records)
 
     def begins(self, prefix: str) -> bool:
-        """Whether the id of a container begins with `prefix`. Searches all of them: for people, not for events."""
+        """Whether the id of a container begins with `prefix`.
+
+        A search through all containers: for people, not for events.
+        """
         return any(id_.startswith(prefix) for id_ in list(self.records))
 
     def is_creating(self, container_id: str) -> bool:
@@ -166,7 +177,7 @@ class KnownContainers:
         return container_id in self._creations
 
     def namespace_of(self, container_id: str) -> str | None:
-        """The namespace of a container's pod; None for an unknown container."""
+        """The namespace of a container's pod. Returns None if the container is unknown."""
         record = self.records.get(container_id) or self._creations.get(container_id)
         return None if record is None else record.namespace
 
@@ -177,24 +188,24 @@ class DeferredUpdate(NamedTuple):
     Attributes:
         update: the merged update.
         event: the latest event in which the plugin requested it.
-        numbers: the numbers of the answers that set its fields.
+        numbers: the sequence numbers of the answers that set its fields.
     """
 
     update: m.ContainerUpdate
     event: str
-    numbers: Numbers
+    numbers: SequenceNumbers
 
 
-#: The common value of no updates and no evictions; never changed.
+#: An empty dict shared by all creations without updates and evictions; never changed.
 _NOTHING: Final[dict[str, Any]] = {}
 
 
 class Creation:
-    """A container that is being created, with deferred updates. A context manager, see `Inventory.creating`.
+    """A container that is being created, and its deferred updates. A context manager, see `Inventory.creating`.
 
     Attributes:
         namespace: the namespace of its pod.
-        updates: deferred updates by plugin (``NN-name``).
+        updates: the deferred updates by plugin (``NN-name``).
         evictions: reasons of deferred evictions by plugin.
         succeeded: the creation has succeeded, and the runtime has not committed it yet.
         busy: deferred updates are being handed over.
@@ -205,7 +216,7 @@ class Creation:
     def __init__(self, namespace: str, container_id: str, inventory: Inventory) -> None:
         self.namespace = namespace
         self._container_id, self._inventory = container_id, inventory
-        # Nearly always empty: two dicts for each creation would double its cost.
+        # Usually empty: two dicts for each creation would double its cost.
         self.updates: dict[str, DeferredUpdate] = _NOTHING
         self.evictions: dict[str, str] = _NOTHING
         self.succeeded = self.busy = False
@@ -220,7 +231,7 @@ class Creation:
             self._inventory.not_created(self._container_id)
 
 
-#: Changes by events while the runtime's state was read; None for removed containers.
+#: Changes by events while the runtime's state was read. The value is None for removed containers.
 News = dict[str, "ContainerRecord | None"]
 
 
@@ -236,21 +247,21 @@ class Inventory:
         self.known = KnownContainers(self._records, self._creations)
 
     def begin(self) -> News:
-        """Begin reading the runtime's state: changes by events from now on are newer. Pass the result to `seed`."""
+        """Begin reading the runtime's state: later changes by events are newer. Pass the return value to `seed`."""
         news: News = {}
         with self._lock:
             self.news.append(news)
         return news
 
     def cancel(self, news: News) -> None:
-        """End a `begin` whose state could not be read."""
+        """End a reading that `begin` started and that failed."""
         with self._lock:
             self.news = [other for other in self.news if other is not news]
 
     def seed(self, news: News, pods: Iterable[m.PodSandbox], containers: Iterable[m.Container]) -> None:
-        """Take over the state that was read since `begin`.
+        """Take over the state that was read after `begin`.
 
-        A container that the state lacks is kept once: it may be about to be created.
+        A container that the state lacks is kept once, because it may be about to be created.
         """
         namespaces = {pod.id: pod.namespace for pod in pods}
         fresh: dict[str, ContainerRecord] = {}
@@ -284,7 +295,7 @@ class Inventory:
             self._records[container_id] = record
 
     def creating(self, container_id: str, namespace: str) -> Creation:
-        """Record that a container is being created; as a `with` block, forget it if the block raises.
+        """Record that a container is being created. As a `with` block, forget the container if the block raises.
 
         Only this method adds a creation. It ends with `created` and `committed`, or `not_created`.
         """
@@ -305,14 +316,14 @@ class Inventory:
         *,
         uncommitted: bool = False,
     ) -> bool:
-        """Record that a creation has succeeded. True: updates wait for the container.
+        """Record that a creation has succeeded. Returns whether updates wait for the container.
 
         Args:
             container_id: the container.
             pod: its pod.
             resources: its initial resources, encoded.
-            order: the answers that set them; None if no answer did.
-            uncommitted: the runtime will commit the creation, and the container is not known before that.
+            order: the answers that set the resources; None if no answer set them.
+            uncommitted: the runtime will commit the creation, and the container is not known before the commit.
         """
         record = ContainerRecord(pod.id, pod.namespace, resources, order)
         with self._lock:
@@ -332,7 +343,10 @@ class Inventory:
             return False
 
     def committed(self, container_id: str) -> bool:
-        """Record that the runtime has created a container. False: deferred updates must be handed over first."""
+        """Record that the runtime has created a container.
+
+        Returns False if deferred updates must be handed over first.
+        """
         with self._lock:
             creation = self._creations.get(container_id)
             if creation is None:
@@ -343,13 +357,16 @@ class Inventory:
             return True
 
     def defer_update(self, plugin: str, update: m.ContainerUpdate, event: str, number: int) -> Presence:
-        """Defer an update if its container is being created, later ones over earlier ones. Returns its presence.
+        """Defer an update if its container is being created; a later update overrides an earlier one.
 
-        CREATED: the update is deferred as well, and the caller schedules the handover. KNOWN: nothing is deferred, the
-        caller gives the update to the runtime. GONE: also for an update above `MAX_DEFERRED_BYTES`.
+        Returns the container's presence. CREATED: the update is deferred as well, and the caller schedules the
+        handover.
+        KNOWN: nothing is deferred, the caller gives the update to the runtime. GONE: the update is dropped, also
+            because it
+        exceeds `MAX_DEFERRED_BYTES`.
 
         Args:
-            number: the number of the plugin's answer, because threads arrive in another order than answers.
+            number: the sequence number of the plugin's answer, because threads may call in another order.
         """
         with self._lock:
             creation = self._creations.get(update.container_id)
@@ -364,7 +381,7 @@ class Inventory:
             return Presence.CREATED if creation.succeeded else Presence.CREATING
 
     def defer_eviction(self, plugin: str, eviction: m.ContainerEviction) -> Presence:
-        """Defer an eviction if its container is being created. Returns its presence."""
+        """Defer an eviction if its container is being created. Returns the container's presence."""
         with self._lock:
             creation = self._creations.get(eviction.container_id)
             if creation is None:
@@ -375,10 +392,10 @@ class Inventory:
             return Presence.CREATED if creation.succeeded else Presence.CREATING
 
     def take_deferred(self, container_id: str, *, continued: bool = False) -> Creation | None:
-        """Take the deferred updates of a created container for handover; None: there are no more, and it is known.
+        """Take the deferred updates of a created container for handover.
 
-        Repeat it with `continued` afterwards, for updates that were deferred meanwhile. None also if another thread
-        hands them over.
+        Returns None if there are no more updates, and the container is known, or if another thread hands them over.
+        Call it again with `continued` afterwards, for updates that were deferred meanwhile.
         """
         with self._lock:
             creation = self._creations.get(container_id)
@@ -394,12 +411,12 @@ class Inventory:
             return batch
 
     def updated(
-        self, container_id: str, resources: m.LinuxResources, numbers: Numbers, by: object | None = None
+        self, container_id: str, resources: m.LinuxResources, numbers: SequenceNumbers, by: object | None = None
     ) -> bool:
-        """Record that a container is being updated with these resources; False if it is unknown.
+        """Record that a container is being updated with these resources. Returns False if the container is unknown.
 
         Args:
-            by: the key for `take_back` or `settle`; None: the update is final.
+            by: the key for `take_back` or `settle`; with None the update is final.
         """
         with self._lock:
             record = self._records.get(container_id)
@@ -409,7 +426,7 @@ class Inventory:
             return True
 
     def settle(self, container_id: str, by: object, failed: Collection[str] = ()) -> None:
-        """Record that updates of a container are final, without the fields that failed."""
+        """Record that updates of a container are final, except the fields that failed."""
         with self._lock:
             record = self._records.get(container_id)
             if record is None or not any(answer.by is by for answer in record.answers):
@@ -423,7 +440,7 @@ class Inventory:
             self._put(container_id, record.with_answers(record.before, tuple(answers)))
 
     def take_back(self, container_id: str, by: object) -> Restoration | None:
-        """Record that updates of a container are undone; returns its restored resources, None without updates."""
+        """Record that updates of a container are undone. Returns its restored resources, or None without updates."""
         with self._lock:
             record = self._records.get(container_id)
             if record is None:
@@ -436,7 +453,7 @@ class Inventory:
             )
             self._put(container_id, restored)
             over = {
-                field: answer.numbers.of(field)
+                field: answer.numbers.number(field)
                 for answer in undone
                 for field in field_names(m.LinuxResources.FromString(answer.resources))
             }
@@ -445,9 +462,9 @@ class Inventory:
             return _restoration(container_id, restored, in_force, over)
 
     def follow_up(self, restoration: Restoration) -> Restoration | None:
-        """A further restoration for changes of a container during a restoration; None if there were none.
+        """A further restoration for changes of a container during a restoration. Returns None if nothing changed.
 
-        The runtime ignored such an answer if it came before the restoration, because the undone answer was newer.
+        The runtime ignored an answer that came before the restoration, because the undone answer was newer.
         """
         with self._lock:
             record = self._records.get(restoration.container_id)
@@ -455,9 +472,9 @@ class Inventory:
                 return None
             numbers, order = restoration.numbers, record.known_order() or FieldOrder()
             over = {
-                field: numbers.reach(field)
+                field: numbers.greatest_overridden(field)
                 for field in (*restoration.restored, *restoration.unset)
-                if numbers.of(field) != order.last(field) < numbers.reach(field)
+                if numbers.number(field) != order.last(field) < numbers.greatest_overridden(field)
             }
             return _restoration(restoration.container_id, record, over, over) if over else None
 
@@ -468,7 +485,7 @@ class Inventory:
             self._put(container_id, None)
 
     def pod_removed(self, pod_id: str) -> list[str]:
-        """Record that a pod and its containers are gone; returns the ids of the containers."""
+        """Record that a pod and its containers are gone. Returns the ids of the containers."""
         with self._lock:
             inside = [key for key, record in self._records.items() if record.pod_id == pod_id]
             for container_id in inside:
@@ -477,7 +494,7 @@ class Inventory:
             return inside
 
     def resources_of(self, container_id: str) -> m.LinuxResources | None:
-        """The known resources of a container; None for an unknown container."""
+        """The known resources of a container. Returns None if the container is unknown."""
         record = self._records.get(container_id)
         return None if record is None else m.LinuxResources.FromString(record.resources)
 
@@ -490,8 +507,8 @@ def _without_fields(resources: bytes, fields: Collection[str]) -> bytes:
 def _merged_update(
     previous: DeferredUpdate | None, update: m.ContainerUpdate, event: str, number: int
 ) -> DeferredUpdate:
-    """Merge one more update of a plugin into its deferred one, except fields that are newer there."""
-    merged, resources, numbers = m.ContainerUpdate(), update.linux.resources, Numbers(number)
+    """Merge an update of a plugin into its deferred update, except fields that have a newer answer."""
+    merged, resources, numbers = m.ContainerUpdate(), update.linux.resources, SequenceNumbers(number)
     if previous is None:
         merged.CopyFrom(update)
         return DeferredUpdate(merged, event, numbers)
@@ -503,14 +520,14 @@ def _merged_update(
     order.set(field_names(resources), numbers)
     fields = {field: order.last(field) for field in field_names(merged.linux.resources)}
     return DeferredUpdate(
-        merged, event if resources is update.linux.resources else previous.event, Numbers(number, fields)
+        merged, event if resources is update.linux.resources else previous.event, SequenceNumbers(number, fields)
     )
 
 
 def _restoration(
     container_id: str, record: ContainerRecord, fields: Collection[str], over: Mapping[str, int]
 ) -> Restoration:
-    """The restoration of fields of a container after the answers with the numbers in `over` are undone."""
+    """The restoration of fields of a container after the answers with the sequence numbers in `over` are undone."""
     resources = m.LinuxResources.FromString(record.resources)
     had = set(field_names(resources))
     order = record.known_order() or FieldOrder()
@@ -519,5 +536,5 @@ def _restoration(
         resources,
         tuple(field for field in fields if field in had),
         tuple(field for field in fields if field not in had),
-        Numbers(0, {field: order.last(field) if field in had else 0 for field in over}, over),
+        SequenceNumbers(0, {field: order.last(field) if field in had else 0 for field in over}, over),
     )

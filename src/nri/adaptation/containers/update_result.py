@@ -1,15 +1,15 @@
 """The result of an update, field by field: applied, clamped, unsupported, refused or stale, with a reason.
 
-The protocol reports only which updates failed. A runtime can report more: its update callback returns one
-`UpdateResult` per update (or just the failed updates), and `commit` of a reply takes them for the updates of an event.
-Fields count as applied unless they are marked otherwise:
+The protocol reports only which updates failed. A runtime can report more: its update callback returns an
+`UpdateResult` for each update (or only for the failed updates), and `commit` of a reply takes them for the updates of
+an event. Fields count as applied unless they are marked otherwise:
 
     result = UpdateResult(update)
     result.mark_clamped("cpu.shares", 262144, "the kernel's maximum")
     result.mark_unsupported("rdt_class", "no resctrl on this node")
     result.mark_refused("runc: memory.max: Device or resource busy", "memory.limit")
 
-Fields are named below `resources`: `memory.limit`, `unified[memory.high]`, `hugepage_limits[2MB]`.
+Field names are relative to `resources`: `memory.limit`, `unified[memory.high]`, `hugepage_limits[2MB]`.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ __all__ = [
 
 #: The field has the requested value.
 APPLIED = "applied"
-#: It has another value, the nearest that the machine allows.
+#: The field has another value: the nearest that the machine allows.
 CLAMPED = "clamped"
-#: This runtime or this machine does not support it.
+#: This runtime or this machine does not support the field.
 UNSUPPORTED = "unsupported"
-#: The OCI runtime, or the container runtime below, refused it.
+#: The OCI runtime, or the container runtime below, refused the field.
 REFUSED = "refused"
-#: The container is gone or in a state in which it cannot be updated, or a later answer has set the field.
+#: The container is gone or cannot be updated in its state, or a later answer has set the field.
 STALE = "stale"
 
 _PREFIX = "linux.resources."
@@ -57,13 +57,13 @@ _NO_REASON = "the runtime reports that the update failed"
 
 @dataclass(frozen=True, slots=True)
 class FieldOutcome:
-    """One field of one update.
+    """The outcome of one field of an update.
 
     Attributes:
-        field: its name, for example `cpu.shares` or `unified[memory.high]`.
+        field: the field's name, for example `cpu.shares` or `unified[memory.high]`.
         outcome: APPLIED, CLAMPED, UNSUPPORTED, REFUSED or STALE.
-        reason: why, unless it was applied.
-        value: its present value, if it was clamped.
+        reason: the reason if the field was not applied.
+        value: the field's present value, if it was clamped.
     """
 
     field: str
@@ -80,7 +80,7 @@ class FieldOutcome:
 
 
 class UpdateResult:
-    """The result of one update, a message or an `nri.Update`: a row for every field in it.
+    """The result of an update (a message or an `nri.Update`): a row for every field of the update.
 
     Attributes:
         update: the update, as a message.
@@ -111,7 +111,7 @@ class UpdateResult:
         return self._set(FieldOutcome(field, UNSUPPORTED, reason))
 
     def mark_refused(self, reason: str, *fields: str) -> Self:
-        """Record that the OCI runtime refused these fields; without names, all that have not failed."""
+        """Record that the OCI runtime refused these fields; without names, all fields that have not failed."""
         for name in fields or [row.field for row in self.fields if row.outcome in (APPLIED, CLAMPED)]:
             self._set(FieldOutcome(name, REFUSED, reason))
         return self
@@ -133,7 +133,7 @@ class UpdateResult:
 
     @property
     def fields(self) -> Sequence[FieldOutcome]:
-        """All rows, in the order of the API's fields."""
+        """The rows of all fields, in the order of the API's fields."""
         return tuple(self._rows.values())
 
     @property
@@ -142,7 +142,7 @@ class UpdateResult:
         return any(row.outcome in (UNSUPPORTED, REFUSED, STALE) for row in self._rows.values())
 
     def to_json(self) -> dict[str, Any]:
-        """The result as a table of JSON: container and rows; rows that were applied have neither reason nor value."""
+        """The result as a JSON object: container and rows. Rows that were applied have neither reason nor value."""
         rows = [
             {key: value for key in FieldOutcome.__slots__ if (value := getattr(row, key)) not in ("", None)}
             for row in self.fields
@@ -154,7 +154,7 @@ class UpdateResult:
 
 
 def field_names(resources: m.LinuxResources) -> list[str]:
-    """The names of the resources that are set; a keyed field once per key."""
+    """The names of the resources that are set. A keyed field occurs once per key."""
     names = []
     for entry in read(resources, RESOURCES_TREE):
         name = entry.row.path.removeprefix(_PREFIX)
@@ -170,9 +170,9 @@ def _keys(entry: Entry) -> Sequence[str]:
 def results_of(
     updates: Sequence[m.ContainerUpdate], returned: Iterable[m.ContainerUpdate | UpdateResult] | None
 ) -> tuple[list[m.ContainerUpdate], list[UpdateResult]]:
-    """Convert the return value of a runtime's callback to the failed updates and one result per update.
+    """Convert the return value of a runtime's callback to the failed updates and a result for each update.
 
-    An update with `ignore_failure` is never among the failed ones.
+    An update with `ignore_failure` never counts as failed.
     """
     result_by_id: dict[str, UpdateResult] = {}
     failed = []

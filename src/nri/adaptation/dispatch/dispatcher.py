@@ -1,14 +1,15 @@
 """Dispatch an event to all plugins, in the order of their indices.
 
-    past the sync gate                      no plugin joins in the middle of an event
-    for each plugin, by index               `nri.adaptation.peers.turns`: one event at a time, in one order everywhere
-        ask it, wait for its answer         `invoker`: its deadline, and what its failure means
-        check the size of a big answer      `reply_limits`: too much is refused before any work is done
-        on to the next one                  the plugin is free for the next event before the answer is merged
-        merge the answer                    `event`: policy, then merge
-    validate                                `validation`: one refusal fails the creation
-    record                                  the audit trail
-    reply                                   `reply`: what the runtime gets, and what it changes
+        past the sync gate                      no plugin joins in the middle of an event
+        for each plugin, by index               `nri.adaptation.peers.turns`: one event at a time, in the same order
+        everywhere
+            ask it, wait for its answer         `invoker`: the deadline, and what a failure means
+            check the size of a big answer      `reply_limits`: an oversized answer is refused before any work is done
+            release the plugin                  it is free for the next event before the answer is merged
+            merge the answer                    `event`: policy, then merge
+        validate                                `validation`: a single refusal fails the creation
+        record                                  the audit trail
+        reply                                   `reply`: what the runtime gets, and what it changes
 
 Thread-safe: the state of an event is on its caller's stack.
 """
@@ -50,7 +51,7 @@ log = logging.getLogger("nri.adaptation")
 #: Events that do not wait for joining plugins: a node must always be able to get rid of pods.
 URGENT: Final = frozenset(spec.number for spec in DISPOSAL_EVENTS)
 
-#: The event that plugins get after a refused event in which their answer was not empty.
+#: The event that a plugin gets if its answer was not empty and the event was refused.
 _EVENT_AFTER_REFUSAL: Final = {
     BY_METHOD["create_container"].number: BY_METHOD["remove_container"],
     BY_METHOD["update_container"].number: BY_METHOD["post_update_container"],
@@ -58,14 +59,14 @@ _EVENT_AFTER_REFUSAL: Final = {
 
 
 class Dispatcher:
-    """Passes events through the plugins.
+    """The dispatcher, which passes events through the plugins.
 
     Args:
         chain: the plugins.
-        invokers: for events without observers, for an observer, and for reporters.
+        invokers: the invokers for events without observers, for an observer, and for reporters.
         reporting: the observer and the reporters.
         replies: creates the replies to the runtime, and has the live state.
-        rules: the deviations from the reference.
+        rules: the deviations from the Go library.
         patience_s: how long an event waits for a joining plugin, in seconds.
         fan_out: the events that all plugins get at once.
         tell_refused: notify plugins whose answer was dropped.
@@ -98,11 +99,11 @@ class Dispatcher:
         self._fan_out = frozenset(spec.number for spec in fan_out)
 
     def open(self) -> None:
-        """Accept events from now on."""
+        """Accept events."""
         self._closed = ""
 
     def close(self, why: str) -> None:
-        """Refuse further events with LocalProtocolError, if the rules say so; `why` is its text."""
+        """Refuse further events with LocalProtocolError, if the rules say so. `why` is the text of the error."""
         if self._rules.events_need_start:
             self._closed = why
 
@@ -118,13 +119,13 @@ class Dispatcher:
     def update_container(
         self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources, deadline: float | None
     ) -> UpdateReply:
-        """Process UpdateContainer: the container's resources, and updates of others."""
+        """Process UpdateContainer: the container's resources, and updates of other containers."""
         event = UpdateEvent(pod, container, resources, self._rules, self._trail)
         self._run(event, deadline)
         return self._replies.to_update(event)
 
     def stop_container(self, pod: m.PodSandbox, container: m.Container, deadline: float | None) -> StopReply:
-        """Process StopContainer: updates of others."""
+        """Process StopContainer: updates of other containers."""
         event = StopEvent(pod, container, self._rules, self._trail)
         self._run(event, deadline)
         return self._replies.to_stop(event)
@@ -136,7 +137,7 @@ class Dispatcher:
     # -- through all plugins ------------------------------------------------------------------------------------------
 
     def _run(self, event: Event, deadline: float | None) -> None:
-        """Pass an event through the gate and the plugins, and record it, also if it fails."""
+        """Pass an event through the gate and the plugins, and record it, even if it fails."""
         if self._closed:
             raise LocalProtocolError(f"{event.rpc}: {self._closed}")
         if self._deferred_updates.waiting and event.request.container is not None:
@@ -169,7 +170,7 @@ class Dispatcher:
     def _withdraw(self, event: AnsweredEvent, invoker: Invoker, error: NriError) -> None:
         """Report the answers that are dropped because the event fails, and notify their plugins with `tell_refused`.
 
-        The protocol has no event for it; the closest one makes a plugin look at the container again.
+        The protocol has no event for this case. The closest event makes a plugin look at the container again.
         """
         request = event.request
         container = request.container
@@ -189,7 +190,7 @@ class Dispatcher:
                 log.warning("plugin %s failed %s after %s was refused: %s", peer.label, spec.rpc, event.rpc, fault)
 
     def _pass_plugins(self, event: Event, invoker: Invoker, deadline: float | None) -> None:
-        """Ask the plugins in ascending index, then the validators."""
+        """Ask the plugins in ascending order of their indices, then the validators."""
         chain = self._chain
         peers = chain.peers
         expected: Sequence[Peer] = ()
@@ -200,12 +201,12 @@ class Dispatcher:
         if peers:
             first = peers[0]
             if first.takes_bytes and first.event_policies[event.number] is not None:
-                event.request.encoded()  # before any lock is held: other events need not wait for it
+                event.request.encoded()  # before any lock is held, so that other events need not wait for the encoding
             if event.number in self._fan_out and len(peers) > 1:
                 self._ask_all_at_once(event, invoker, peers, deadline)
             else:
                 self._ask_in_turn(event, invoker, peers, deadline)
-        # Look validators up again: an event that did not wait for a joining plugin may have reached a new one.
+        # Look validators up again: an event that did not wait for a joining plugin may have reached a new validator.
         if (expected or chain.validators) and isinstance(event, CreateEvent):
             pod = event.request.pod
             validators = dict.fromkeys([*expected, *present(chain.validators, pod)])
@@ -223,7 +224,7 @@ class Dispatcher:
         try:
             for peer in peers:
                 sent = invoker.wait_for_turn(place, peer, event, deadline) if place.ticket is not None else None
-                # A request on its way keeps its policy.
+                # A request that was sent keeps its policy.
                 policy = peer.event_policies[event.number] if sent is None else sent.policy
                 if policy is not None and policy.guarded and sent is None and not policy.admits(event.request.pod):
                     policy = None
@@ -264,7 +265,7 @@ class Dispatcher:
                     sent = invoker.wait_for_turn(place, peer, event, deadline)
                 elif peer.pid in processes:
                     _collect_answers(event, invoker, pending, failures, deadline)
-                # A request on its way keeps its policy.
+                # A request that was sent keeps its policy.
                 policy = peer.event_policies[event.number] if sent is None else sent.policy
                 if policy is not None and policy.guarded and sent is None and not policy.admits(event.request.pod):
                     policy = None
@@ -277,7 +278,7 @@ class Dispatcher:
                     if sent is None:
                         sent = invoker.begin(peer, policy, event, deadline)
                     pending.append((peer, policy, sent))
-                # Held until it has answered: no event behind may overtake this one.
+                # The lock is held until the plugin has answered: no later event may overtake this event.
                 place.advance(keep=policy is not None)
             _collect_answers(event, invoker, pending, failures, deadline)
         finally:
@@ -304,7 +305,7 @@ class Dispatcher:
 
 
 def _turn_failures(peer: Peer, policy: EventPolicy, event: Event, invoker: Invoker) -> list[NriError]:
-    """The event's error after a missed turn, in a list; empty if it continues."""
+    """The event's error after a missed turn, in a list; the list is empty if the event continues."""
     try:
         invoker.missed_turn(peer, policy, event)
     except NriError as error:

@@ -1,8 +1,9 @@
-"""One event as the plugins see it: their requests, and the merge of their answers.
+"""One event as the plugins see it: the requests to plugins, and the merge of their answers.
 
-Answers to an `Event` are ignored. Those to an `AnsweredEvent` are merged; its kinds are `CreateEvent`, `UpdateEvent`
-and `StopEvent`. The dispatcher calls `request_bytes` for the next plugin, then `read` and `merge_answer` for its
-answer, in one thread at a time. An event changes only itself; `nri.adaptation.dispatch.reply` applies its effects.
+Answers to an `Event` are ignored. Answers to an `AnsweredEvent` are merged; its kinds are `CreateEvent`, `UpdateEvent`
+and `StopEvent`. The dispatcher calls `request_bytes` for the next plugin, then `read` and `merge_answer` for the
+plugin's answer, in one thread at a time. An event changes only itself; `nri.adaptation.dispatch.reply` applies its
+effects.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ if TYPE_CHECKING:
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
     from nri.rules import Rules
 
-    #: An answer as a message; or its adjustment if the answer has nothing else, with the adjustment's bytes.
+    #: An answer as a message, or its adjustment if the answer has nothing else, with the adjustment's bytes.
     Decoded = tuple[Any, bytes | None]
 
 __all__ = ["AnsweredEvent", "CreateEvent", "Event", "StopEvent", "UpdateEvent"]
 
-#: The most ignored updates that the record of an event names.
+#: The record of an event names at most this many ignored updates.
 _MAX_NAMED_IN_RECORD: Final = 20
 
 _CREATE: Final = BY_METHOD["create_container"]
@@ -61,12 +62,12 @@ class Event:
     """An event that is only passed on to plugins.
 
     Attributes:
-        request: what the plugins are asked.
-        rpc, number: the event's name, `StartContainer`, and number.
+        request: the question to the plugins.
+        rpc, number: the event's name, for example `StartContainer`, and its number.
         serial: counts the events of this process, for reports.
-        answer_number: number of the last answer (`Peer.answer`), read under its plugin's lock.
-        reported: its begin has been reported.
-        silence: its budget for unresponsive plugins; None: it has not waited for any plugin.
+        answer_number: the number of the last answer (`Peer.answer`), read under the plugin's lock.
+        reported: the start of the event has been reported.
+        silence: the event's budget for unresponsive plugins; None until it has waited for a plugin.
     """
 
     __slots__ = ("answer_number", "number", "reported", "request", "rpc", "serial", "silence")
@@ -96,33 +97,33 @@ class Event:
         """Do bookkeeping while the first plugin works, so that it takes no extra time."""
 
     def oversized(self, plugin: str, reply: bytes) -> PluginError | None:  # noqa: ARG002 - answers are ignored
-        """The error if a big answer is more than a plugin may ask for; None if it is not."""
+        """The error if a big answer exceeds the limits of a plugin's answer, else None."""
         return None
 
     def read(self, peer: Peer, policy: EventPolicy, reply: bytes) -> Decoded | None:  # noqa: ARG002 - as above
-        """Record a plugin's answer and decode it; None if there is nothing to merge."""
+        """Record a plugin's answer and decode it. Returns None if there is nothing to merge."""
         return None
 
     def merge_answer(self, plugin: str, policy: EventPolicy, reply: bytes, decoded: Decoded) -> None:
-        """Merge an answer. PluginError, ConflictError or UpdateError: nothing of it is merged."""
+        """Merge an answer. Raises PluginError, ConflictError or UpdateError if nothing of the answer is merged."""
 
     def compare(self, peer: Peer, reply: bytes) -> ShadowReport | None:  # noqa: ARG002 - as above
-        """Record the answer of a shadow plugin; returns the changes that it would have made, None for none."""
+        """Record the answer of a shadow plugin. Returns the changes that it would have made, or None for no changes."""
         return None
 
     def note_missing_answer(self, plugin: str, reason: str) -> None:
         """Record that the event continues without the answer of a plugin."""
 
     def record(self, provenance: Provenance, failed: str = "") -> None:
-        """Write the record of the finished event; `failed` is the error text, if it failed."""
+        """Write the record of the finished event. If the event failed, `failed` is the error text."""
 
     def result_bytes(self) -> bytes:
-        """The result as the reply message of the event, encoded, for reports; empty for an event without one."""
+        """The result as the encoded reply message of the event, for reports; empty for an event without a reply."""
         return b""
 
 
 class Parts(NamedTuple):
-    """A request's messages side by side, for the merge: one common message would copy them."""
+    """A request's messages side by side, for the merge: a common message would copy them."""
 
     pod: Any
     container: Any
@@ -133,22 +134,23 @@ class AnsweredEvent(Event):
     """An event whose answers are merged into one result. Abstract: see its three kinds.
 
     Args:
-        request: what the plugins are asked.
+        request: the question to the plugins.
         merge: merges the answers.
-        rules: where to differ from the reference.
-        trail: the existing containers and the records; only read here.
+        rules: the deviations from the Go library.
+        trail: the existing containers and the records; only read by the event.
 
     Attributes:
         merge: the merged answers; its class depends on the event.
         answering_peers: the plugins that answered.
-        original_request: the bytes of the runtime's request; None as long as no plugin has answered.
+        original_request: the bytes of the runtime's request; None until a plugin has answered.
         replies: name and bytes of every answer that is not empty.
         updated_ids: ids of the containers that the answers update.
-        missing_answers: the plugins that gave no answer, with the reason, as outcomes for provenance.
-        numbers: of the answers that are not empty, by the plugin's label; that of the first one by RUNTIME_REQUEST.
-        container_id: id of the event's container.
+        missing_answers: the plugins that did not answer, with the reason, as outcomes for provenance.
+        numbers: the sequence numbers of the answers that are not empty, by the plugin's label. The key RUNTIME_REQUEST
+            has the number of the first answer.
+        container_id: the id of the event's container.
         reply_type: the reply message of the event.
-        empty_reply: the bytes of a reply that are not empty and request nothing.
+        empty_reply: the bytes of a reply that is not empty and requests nothing.
     """
 
     __slots__ = (
@@ -184,7 +186,7 @@ class AnsweredEvent(Event):
         self.numbers: dict[str, int] = {}
 
     def oversized(self, plugin: str, reply: bytes) -> PluginError | None:
-        """The error if a big answer is more than a plugin may ask for; None if it is not."""
+        """The error if a big answer exceeds the limits of a plugin's answer, else None."""
         return oversized_reply(self.reply_type, self.rpc, plugin, reply) if self._rules.event_replies_limited else None
 
     def _note_first_answer(self) -> None:
@@ -193,9 +195,9 @@ class AnsweredEvent(Event):
         self._room_bytes = MAX_REQUEST_BYTES - len(request)
 
     def read(self, peer: Peer, policy: EventPolicy, reply: bytes) -> Decoded | None:
-        """Record a plugin's answer and decode it; None if it is empty.
+        """Record a plugin's answer and decode it. Returns None if the answer is empty.
 
-        PluginError: it is invalid, and the event fails because of it.
+        Raises PluginError if the answer is invalid, which fails the event.
         """
         if self.original_request is None:
             self._note_first_answer()
@@ -208,13 +210,13 @@ class AnsweredEvent(Event):
         self.replies.append((label, reply))
         self.numbers[label] = self.answer_number
         if adjustment is None and message.update:
-            self.updated_ids.update([update.container_id for update in self._existing(message.update)])
+            self.updated_ids.update([update.container_id for update in self._of_known_containers(message.update)])
         return message, adjustment
 
     def merge_answer(self, plugin: str, policy: EventPolicy, reply: bytes, decoded: Decoded) -> None:
         """Check an answer against the operator's policy, merge it, and show it to the next plugin.
 
-        PluginError, ConflictError or UpdateError: the event fails because of it, and nothing of it was merged.
+        Raises PluginError, ConflictError or UpdateError if the answer fails the event; then nothing of it was merged.
         """
         message, adjustment = decoded
         request = self.request
@@ -233,7 +235,7 @@ class AnsweredEvent(Event):
             check_next_request(self.rpc, plugin, self.original_request, request.encoded())
 
     def _sole_adjustment(self, reply: bytes) -> bytes | None:  # noqa: ARG002 - only CreateContainer has one
-        """The encoded adjustment of an answer that has nothing else, as in most answers; else None."""
+        """The encoded adjustment of an answer that has nothing else (the usual case), else None."""
         return None
 
     def _decode(self, peer: Peer, reply: bytes, adjustment: bytes | None) -> Any:
@@ -246,7 +248,7 @@ class AnsweredEvent(Event):
             raise PluginError(peer.label, f"its reply is invalid: {error}") from None
 
     def _check(self, plugin: str, allowed: allow.Allow, message: Any) -> None:
-        """Raise PluginError if an answer touches what the operator does not allow."""
+        """Raise PluginError if an answer changes something that the operator does not allow."""
         breach = allow.breach(
             allowed,
             plugin,
@@ -254,8 +256,8 @@ class AnsweredEvent(Event):
             self.number,
             reply=message,
             adjust=adjustment_of(message),
-            update=self._existing(message.update),
-            evict=self._existing(evictions_of(message)),
+            update=self._of_known_containers(message.update),
+            evict=self._of_known_containers(evictions_of(message)),
             namespace_of=self._trail.inventory.known.namespace_of,
         )
         try:
@@ -264,8 +266,8 @@ class AnsweredEvent(Event):
         finally:
             del breach  # the error refers to this frame: break the reference cycle
 
-    def _existing(self, requests: Iterable[Any]) -> list[Any]:
-        """The updates or evictions without those of unknown containers, which are ignored anyway."""
+    def _of_known_containers(self, requests: Iterable[Any]) -> list[Any]:
+        """The updates or evictions of known containers. The others are ignored anyway."""
         if not self._rules.absent_containers_left_out:
             return list(requests)
         containers = self._trail.inventory.known
@@ -276,7 +278,7 @@ class AnsweredEvent(Event):
         ]
 
     def compare(self, peer: Peer, reply: bytes) -> ShadowReport | None:
-        """Record the answer of a shadow plugin; returns the changes that it would have made, None if it is empty."""
+        """Record the answer of a shadow plugin. Returns its changes; None for an empty answer."""
         if self.original_request is None:
             self._note_first_answer()
         self.answering_peers.append(peer)
@@ -292,7 +294,7 @@ class AnsweredEvent(Event):
         self.missing_answers += ((self.container_id, plugin, SILENT, reason),)
 
     def record(self, provenance: Provenance, failed: str = "") -> None:
-        """Write the record of request and answers, also if no plugin was asked."""
+        """Write the record of the request and the answers, even if no plugin was asked."""
         container_id, side = self.container_id, self.merge.side
         outcomes: Any = () if side is None or not side.ignored else left_out_outcomes(container_id, side.ignored)
         if self.missing_answers:
@@ -349,7 +351,8 @@ class CreateEvent(AnsweredEvent):
     def validation_request(self, present: Iterable[Peer], *, sent: bool) -> bytes:
         """The request to all validators: the original container, the merged result, and the owner of each field.
 
-        PluginError with the name of the plugin with the largest answer, if the request is to be sent and too long.
+        Raises PluginError with the name of the plugin with the largest answer if the request is to be sent and is too
+        long.
         """
         reply = self.merge.reply()
         if self._rules.hooks_only_when_set and not reply.adjust.hooks.ListFields():
@@ -379,7 +382,7 @@ class UpdateEvent(AnsweredEvent):
     """The update of a container's resources.
 
     Attributes:
-        requested: the resources of the runtime's request.
+        requested: the resources in the runtime's request.
     """
 
     __slots__ = ("requested",)
@@ -411,13 +414,13 @@ class StopEvent(AnsweredEvent):
         super().__init__(EventRequest(_STOP, pod, container), merge, rules, trail)
 
     def record(self, provenance: Provenance, failed: str = "") -> None:
-        """Write a record, unless no plugin was asked: the stop itself changes nothing."""
+        """Write a record unless no plugin was asked, because the stop itself changes nothing."""
         if self.original_request is not None:
             super().record(provenance, failed)
 
 
 def left_out_outcomes(container_id: str, ignored: Sequence[Ignored]) -> list[tuple[str, str, str, str]]:
-    """The ignored updates and fields as outcomes: the first ones by name, and the number of the others.
+    """The ignored updates and fields as outcomes: the first by name, then the number of the others.
 
     An update of an unknown container is reported in the record of the event's own container.
     """
@@ -430,5 +433,5 @@ def left_out_outcomes(container_id: str, ignored: Sequence[Ignored]) -> list[tup
             rows.append((entry.container_id, f"{entry.field} of an update by {entry.plugin}", "left out", entry.reason))
     if len(rows) > _MAX_NAMED_IN_RECORD:
         more = count(len(rows) - _MAX_NAMED_IN_RECORD, "more update")
-        rows[_MAX_NAMED_IN_RECORD:] = [(container_id, more, "left out", "as those before them")]
+        rows[_MAX_NAMED_IN_RECORD:] = [(container_id, more, "left out", "for reasons as above")]
     return rows

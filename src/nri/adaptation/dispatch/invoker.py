@@ -1,20 +1,20 @@
-"""Ask one plugin about one event, and decide what a failure means for the request and for the plugin.
+"""Ask a plugin about an event, and decide what a failure means for the request and for the plugin.
 
-The outcomes (nri-protocol 5.5, and the operator's policy on top of it):
+The outcomes (nri-protocol 5.5, with the operator's policy on top):
 
 | outcome | the plugin | the request |
 |---|---|---|
 | an error status | stays; it has answered | fails with that error; continues if the plugin is a shadow |
-| late | stays, or is closed if its policy says so; a miss for its breaker | continues, or fails if its policy says so |
-| busy with earlier events for two timeouts | stays; a miss | continues, or fails if its policy says so |
+| late answer | stays, or is closed if its policy says so; counts as a miss | continues or fails, as its policy says |
+| busy with earlier events for two timeouts | stays; counts as a miss | continues, or fails if its policy says so |
 | silent for too long (`nri.adaptation.time_budget`) | is not asked | continues, or fails if its policy says so |
-| connection lost | is gone; a miss | continues, or fails if its policy says so |
-| the caller's own deadline passed | as if it had not been asked | fails with DeadlineExceeded |
+| connection lost | is gone; counts as a miss | continues, or fails if its policy says so |
+| the caller's deadline passed | as if it had not been asked | fails with DeadlineExceeded |
 | the runtime's side failed (interceptor, request too long) | as if it had not been asked | fails with that error |
 | left out (breaker open) or gone | not called | continues, or fails if the operator requires the plugin |
 | no answer to the trial request of a half-open breaker | left out again | as if it had been left out |
 
-The runtime's request fails with the errors that are raised here.
+The errors that are raised here are the errors of the runtime's request.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ __all__ = ["Invoker"]
 # A global is faster than a member of an enum, and this is compared for every plugin of every event.
 _ACTIVE: Final = State.ACTIVE
 
-# Failures without an answer, as opposed to an answer that is an error.
+# Failures without an answer. An RpcError, in contrast, is an answer.
 _SILENT = (DeadlineExceeded, ConnectionClosed, ProtocolError)
 
 
 class Invoker:
-    """Asks plugins on behalf of the dispatcher, and processes their answers. Stateless: threads share one.
+    """Asks plugins on behalf of the dispatcher, and processes their answers. It has no state: threads share one object.
 
     `nri.adaptation.dispatch.observation` has the invokers that also report each step.
 
@@ -88,7 +88,7 @@ class Invoker:
         """Report that an event begins, once."""
 
     def event_ends(self, event: Event, began: float, error: NriError | None = None) -> None:
-        """Report that an event is over; `began` is its start in monotonic seconds."""
+        """Report that an event is over. `began` is its start in monotonic seconds."""
 
     def plugin_asked(self, peer: Peer, event: Event) -> None:
         """Report that a plugin is asked."""
@@ -97,20 +97,22 @@ class Invoker:
         """Report that a plugin has answered after `peer.latency_s` seconds."""
 
     def plugin_failed(self, peer: Peer, event: Event, error: Exception, waited_s: float) -> None:
-        """Report that a plugin gave no answer, or an error."""
+        """Report that a plugin did not answer, or answered with an error."""
 
     def reply_merged(self, peer: Peer, event: Event, message: Any, error: Exception | None = None) -> None:
-        """Report that an answer was merged, or why it could not be."""
+        """Report that an answer was merged, or why it could not be merged."""
 
     # -- one plugin ---------------------------------------------------------------------------------------------------
 
     def wait_for_turn(self, place: Place, peer: Peer, event: Event, caller_deadline: float | None) -> Sent | None:
-        """Wait for the event's turn at a plugin; returns the request if it was sent meanwhile, as `Place.wait`."""
+        """Wait for the event's turn at a plugin. Returns the request if it was sent meanwhile, as `Place.wait`."""
         event.start_waiting(peer)
         return place.wait(partial(self.begin, event=event, caller_deadline=caller_deadline))
 
     def begin(self, peer: Peer, policy: EventPolicy, event: Event, caller_deadline: float | None) -> Sent | None:
-        """Send the request; `ask` waits for the answer. None: nothing was sent, `ask` sends it. Never waits or raises.
+        """Send the request; `ask` waits for the answer. Never waits or raises.
+
+        Returns None if nothing was sent; `ask` then sends the request.
 
         Called by the thread that releases the plugin, and for events that all plugins get at once.
         """
@@ -140,12 +142,12 @@ class Invoker:
         sent: Sent | None = None,
         insist: bool = False,
     ) -> bytes | None:
-        """Return the answer's bytes; None if the request continues without an answer. Needs the peer's lock.
+        """Return the answer's bytes, or None if the request continues without an answer. Needs the peer's lock.
 
         Args:
-            caller_deadline: absolute, in monotonic seconds; None for none.
-            sent: what `begin` returned for the same event.
-            insist: a missing answer fails the request whatever the policy says (validation).
+            caller_deadline: absolute, in monotonic seconds; None for no deadline.
+            sent: the return value of `begin` for the same event.
+            insist: a missing answer fails the request, whatever the policy says (validation).
         """
         budget_s = policy.timeout_s
         if sent is not None:
@@ -158,16 +160,16 @@ class Invoker:
             if silence is not None and self._silence_counts:
                 budget_s = silence.remaining_s(peer, peer.breaker.silence_s, budget_s)
                 if not budget_s:
-                    self._not_asked(peer, policy, event, insist)
+                    self._skip_plugin(peer, policy, event, insist)
                     return None
         try:
             if sent is not None:
                 reply = peer.collect(event.request, sent.exchange, sent.deadline)
             else:
                 reply = self._exchange(peer, event, answer_deadline(began, budget_s, caller_deadline))
-        except Exception as error:  # noqa: BLE001 - `_failed` decides what it means
+        except Exception as error:  # noqa: BLE001 - `_handle_failure` decides what it means
             self.plugin_failed(peer, event, error, monotonic() - began)
-            self._failed(peer, policy, event, error, budget_s, caller_deadline, insist)
+            self._handle_failure(peer, policy, event, error, budget_s, caller_deadline, insist)
             return None
         except BaseException:
             peer.breaker.abandoned()
@@ -197,9 +199,9 @@ class Invoker:
         return peer.collect(event.request, exchange, deadline)
 
     def check_size(self, peer: Peer, policy: EventPolicy, event: Event, reply: bytes) -> bytes | None:
-        """Check the size of a big answer. Returns it, or None for a shadow's oversized one. Needs the peer's lock.
+        """Check the size of a big answer. Returns the answer, or None for an oversized answer of a shadow.
 
-        PluginError: it exceeds the limits, and the event fails because of it.
+        Needs the peer's lock. Raises PluginError if the answer exceeds the limits, which fails the event.
         """
         error = event.oversized(peer.label, reply)
         if error is None:
@@ -215,9 +217,9 @@ class Invoker:
             del error  # the error refers to this frame: break the reference cycle
 
     def take_answer(self, peer: Peer, policy: EventPolicy, event: Event, reply: bytes) -> None:
-        """Merge an answer; that of a shadow is only compared. The peer's lock is not needed.
+        """Merge an answer. The answer of a shadow is only compared. The peer's lock is not needed.
 
-        PluginError, ConflictError or UpdateError: the event fails because of it, and nothing of it was merged.
+        Raises PluginError, ConflictError or UpdateError if the answer fails the event; then nothing of it was merged.
         """
         if policy.guarded and policy.policy.shadow:
             report = event.compare(peer, reply)
@@ -240,11 +242,11 @@ class Invoker:
         self._reporting.withdrawn(peer.label, event.rpc, event.container_id, error)
 
     def _may_call(self, peer: Peer, policy: EventPolicy, event: Event, now: float, insist: bool) -> bool:
-        """Whether a plugin that is not active is called. PluginUnavailable if the request requires it."""
+        """Whether a plugin that is not active is called. Raises PluginUnavailable if the request requires it."""
         if peer.state in JOINED and peer.breaker.admit(now):
             return True
         is_gone = peer.state not in JOINED
-        # What a plugin declared does not fail requests after it has left or stopped answering; only the operator's
+        # What a plugin declared does not fail requests after it has left or stopped answering. Only the operator's
         # `required` does.
         namespace = event.request.pod.namespace
         is_declared = policy.fail_request and not is_gone and not self._breaker_lets_go
@@ -252,7 +254,7 @@ class Invoker:
             raise PluginUnavailable(peer.label, f"required for {event.rpc}, but {_unavailable_text(peer)}")
         return False
 
-    def _failed(
+    def _handle_failure(
         self,
         peer: Peer,
         policy: EventPolicy,
@@ -262,7 +264,7 @@ class Invoker:
         caller_deadline: float | None,
         insist: bool,
     ) -> None:
-        """Apply the table of this module to a failure; raises if the request fails."""
+        """Apply the table of this module to a failure. Raises if the request fails."""
         now = monotonic()
         try:
             if self._name_plugins and isinstance(error, RpcError):
@@ -270,7 +272,7 @@ class Invoker:
             if not isinstance(error, NriError):
                 peer.breaker.abandoned()
                 raise self._plugin_error(peer, RpcError(2, str(error) or type(error).__name__), error)
-            if isinstance(error, OversizedMessage):  # it was not asked
+            if isinstance(error, OversizedMessage):  # the plugin was not asked
                 peer.breaker.abandoned()
                 raise error
             if not isinstance(error, _SILENT):
@@ -295,18 +297,18 @@ class Invoker:
         finally:
             del error  # the error refers to this frame: break the reference cycle
 
-    def _not_asked(self, peer: Peer, policy: EventPolicy, event: Event, insist: bool) -> None:
+    def _skip_plugin(self, peer: Peer, policy: EventPolicy, event: Event, insist: bool) -> None:
         """Handle a plugin for which the event has no time left: the request continues or fails as for a late answer."""
         fails_request = insist or self._refuses(peer, policy, event)
         peer.breaker.abandoned()
         if fails_request:
             _refuse(peer, event, DeadlineExceeded(event.rpc))
-        event.note_missing_answer(peer.label, "the event had no time left for it")
+        event.note_missing_answer(peer.label, "the event had no time left for the plugin")
 
     def missed_turn(self, peer: Peer, policy: EventPolicy, event: Event, *, insist: bool = False) -> None:
         """Handle an event that has waited too long for its turn, as for a late answer.
 
-        The plugin stays connected, whatever its policy: it is slow, but it answers others. `insist` as in `ask`.
+        The plugin stays connected, whatever its policy: it is slow, but answers other events. `insist` as in `ask`.
         """
         fails_request = insist or self._refuses(peer, policy, event)
         waited_s = turn_limit_s(policy.timeout_s)
@@ -350,7 +352,7 @@ def _miss(event: Event, peer: Peer, policy: EventPolicy, budget_s: float, now: f
     """
     event.start_waiting(peer)
     share = budget_s / policy.timeout_s
-    explanation = "" if share >= WHOLE_MISS_SHARE else ", the rest after other events' waiting"
+    explanation = "" if share >= WHOLE_MISS_SHARE else ", the rest of its timeout was spent on earlier events"
     peer.last_error = what = f"no answer to {event.rpc} within {budget_s:.3g} s{explanation}"
     breaker = peer.breaker
     breaker.silence_s += budget_s
@@ -373,7 +375,7 @@ def with_plugin_name(label: str, error: NriError) -> PluginError:
 
 
 def without_plugin_name(label: str, error: RpcError) -> RpcError:
-    """Remove the plugin's name from a status text: it is for runtimes that do not add the name themselves."""
+    """Remove the plugin's name from a status text, for runtimes that add the name themselves."""
     for beginning in (f"plugin {label}: ", f"plugin {label} refused: "):
         if error.message.startswith(beginning):
             return RpcError(error.code, error.message.removeprefix(beginning))
@@ -381,7 +383,7 @@ def without_plugin_name(label: str, error: RpcError) -> RpcError:
 
 
 def _unavailable_text(peer: Peer) -> str:
-    """The state of a plugin that cannot be asked, for an error's text."""
+    """The state of a plugin that cannot be asked, for the text of an error."""
     state = "not connected" if peer.state is State.GONE else peer.state.value
     if peer.state is State.OPEN:
         state = f"left out after {count(peer.breaker.missed, 'request')} without an answer"
@@ -389,7 +391,7 @@ def _unavailable_text(peer: Peer) -> str:
 
 
 def _refuse(peer: Peer, event: Event, cause: NriError) -> NoReturn:
-    """Raise the request's error for a missing answer; the text is the reference's."""
+    """Raise the request's error for a missing answer. The text is the Go library's."""
     kind = PluginTimeout if isinstance(cause, DeadlineExceeded) else PluginClosed
     error = kind(peer.label, f"failed to handle {event.rpc} request: {cause}")
     error.args = (f"plugin {peer.label} failed to handle {event.rpc} request: {cause}",)

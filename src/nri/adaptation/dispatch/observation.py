@@ -1,12 +1,12 @@
 """Observed invokers, which report to observers and reporters what happens between an event and its plugins.
 
-The dispatcher chooses the invoker of an event when the event starts, so no later step looks for observers:
+The dispatcher chooses the invoker when an event starts, so no later step has to look for observers:
 
 | attached | invoker | reported |
 |---|---|---|
 | nothing | `Invoker` | nothing |
 | an observer (metrics) | `ObservedInvoker` | answers and failures with their durations, merged answers |
-| a reporter (recorder, `nri top`) | `RecordedInvoker` | also begin and end of the event, and each request's bytes |
+| a reporter (recorder, `nri top`) | `RecordedInvoker` | also start and end of the event, and each request's bytes |
 
 `nri.adaptation.audit.reporting` catches the exceptions of observers and reporters.
 """
@@ -43,17 +43,17 @@ class ObservedInvoker(Invoker):
         self._reporting.plugin_failed(peer.label, event.rpc, event.serial, error, waited_s)
 
     def reply_merged(self, peer: Peer, event: Event, message: Any, error: Exception | None = None) -> None:
-        """Report that an answer was merged, or why it could not be."""
+        """Report that an answer was merged, or why it could not be merged."""
         self._reporting.reply_merged(peer.label, event.rpc, event.serial, message, error)
 
 
 class RecordedInvoker(ObservedInvoker):
-    """Also reports begin and end of an event, and the bytes of each request."""
+    """Also reports the start and end of an event, and the bytes of each request."""
 
     __slots__ = ()
 
     def event_starts(self, event: Event) -> None:
-        """Report the begin of the event, once, before its other steps."""
+        """Report the start of the event, once, before its other steps."""
         if not event.reported:
             event.reported = True
             self._reporting.event_begins(event.rpc, event.serial, event.request_bytes())
@@ -65,7 +65,7 @@ class RecordedInvoker(ObservedInvoker):
         self._reporting.event_ends(event.rpc, event.serial, result, error, monotonic() - began)
 
     def wait_for_turn(self, place: Place, peer: Peer, event: Event, caller_deadline: float | None) -> Sent | None:
-        """Report the begin of the event, then wait as `Invoker.wait_for_turn`."""
+        """Report the start of the event, then wait as `Invoker.wait_for_turn`."""
         self.event_starts(event)
         return super().wait_for_turn(place, peer, event, caller_deadline)
 
@@ -76,5 +76,5 @@ class RecordedInvoker(ObservedInvoker):
 
 
 def invokers(rules: Rules, reporting: Reporting) -> tuple[Invoker, ObservedInvoker, RecordedInvoker]:
-    """The invokers of a runtime: without observers, for an observer, and for reporters with or without an observer."""
+    """The invokers of a runtime: without observers, for an observer, for reporters with or without an observer."""
     return Invoker(rules, reporting), ObservedInvoker(rules, reporting), RecordedInvoker(rules, reporting)

@@ -1,7 +1,7 @@
-"""The reply to the runtime: what it has to apply, and `commit` or `abort` when its request has ended.
+"""The reply to the runtime: what the runtime has to apply, and `commit` or `abort` when its request has ended.
 
 Only `Replies` applies the effects of an event to the live state: the created container, updates of other containers,
-and what is deferred until a container is created. The constructors of replies only store their arguments.
+and updates that are deferred until a container is created. The constructors of replies only store their arguments.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from nri.adaptation.audit.reporting import Reporting
     from nri.adaptation.audit.trail import AuditTrail
-    from nri.adaptation.containers.answer_order import Numbers
+    from nri.adaptation.containers.answer_order import SequenceNumbers
     from nri.adaptation.containers.inventory import CreationAnswers
     from nri.adaptation.containers.restoration import Restoration
     from nri.adaptation.containers.update_result import UpdateResult
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
 
 __all__ = ["CreateReply", "EventReply", "Replies", "StopReply", "UpdateReply"]
 
-#: Keep at most this many bytes of answers with a container, from which the order of its fields is worked out on demand;
-#: for larger answers it is worked out at once.
+#: A container keeps at most this many bytes of answers, from which the order of its fields is computed on demand.
+#: For larger answers the order is computed at once.
 _MAX_KEPT_ANSWER_BYTES: Final = 4096
 
 
 class EventReply:
-    """The common part of all replies: owners, `commit` and `abort`.
+    """The common base of all replies: owners, `commit` and `abort`.
 
     Attributes:
-        updates: updates of other containers, for the runtime to apply, with their places in the order of answers.
+        updates: updates of other containers, for the runtime to apply, with their sequence numbers.
         ignored: what plugins asked for and did not get, with reasons.
 
-    If the runtime fails to create its container after it has updated others, `abort` gives the update callback the
-    resources that those had before; `commit` forgets them. Calling neither is harmless.
+    If the runtime fails to create its container after it has updated other containers, `abort` gives the update
+    callback the resources that those containers had before; `commit` forgets them. Calling neither is harmless.
     """
 
     __slots__ = ("_container_id", "_merge", "_numbers", "_open", "_trail", "ignored", "updates")
@@ -74,18 +74,19 @@ class EventReply:
         return owners
 
     @property
-    def numbers(self) -> Numbers:
-        """The places of the event's own container's resources in the order of answers, for its `FieldOrder`.
+    def numbers(self) -> SequenceNumbers:
+        """The sequence numbers of the event's own container's resources, for its `FieldOrder`.
 
-        Values from the runtime's own request count as older than all answers to it.
+        Values from the runtime's own request count as older than all answers to the request.
         """
-        return EventOrder(self._merge.ledger, self._numbers).of(self._container_id)
+        return EventOrder(self._merge.ledger, self._numbers).container_numbers(self._container_id)
 
     def commit(self, results: Sequence[UpdateResult] = ()) -> None:
         """Confirm that the runtime's request succeeded: its side updates are final.
 
         Args:
-            results: what became of the updates, for those who ask later (`nri why`); what is not named was applied.
+            results: the results of the updates, for later questions (`nri why`). An update without a result was
+                applied.
         """
         if self._open or results:
             self._trail.committed(self._event, self.updates, self, results)
@@ -95,10 +96,11 @@ class EventReply:
         """Undo the side updates, because the runtime's request failed.
 
         The update callback gets the resources that the containers had before, or that a later answer has set since,
-        with the kernel's values for "not set" (no limit, 1024 shares). Returns the updates that it could not apply.
+        with the kernel's values for "not set" (no limit, 1024 shares). Returns the updates that the callback could not
+        apply.
 
         Args:
-            restore: called instead of the update callback with a list of `Restoration`; these also name fields that
+            restore: called instead of the update callback with a list of `Restoration`, which also name fields that
                 were not set before.
         """
         still_open, self._open = self._open, False
@@ -114,7 +116,7 @@ class CreateReply(EventReply):
         ignored: what plugins asked for and did not get, with reasons.
     """
 
-    __slots__ = ("_deferred_updates", "_waiting", "adjust")
+    __slots__ = ("_answering_peers", "_deferred_updates", "_waiting", "adjust")
 
     _event = "CreateContainer"
 
@@ -127,9 +129,10 @@ class CreateReply(EventReply):
         *,
         waiting: bool,
     ) -> None:
-        """`waiting`: updates of other containers that are being created wait for `commit`."""
+        """With `waiting`, updates of other containers that are being created wait for `commit`."""
         super().__init__(event, trail, updates)
         self.adjust: m.ContainerAdjustment = event.merge.adjust
+        self._answering_peers = event.answering_peers
         self._deferred_updates = deferred_updates
         self._waiting = waiting
 
@@ -139,7 +142,8 @@ class CreateReply(EventReply):
         This call gives the update callback the updates that plugins requested while the container was being created.
 
         Args:
-            results: what became of the updates, for those who ask later (`nri why`); what is not named was applied.
+            results: the results of the updates, for later questions (`nri why`). An update without a result was
+                applied.
         """
         super().commit(results)
         self._deferred_updates.runtime_commits = True
@@ -152,7 +156,7 @@ class CreateReply(EventReply):
     def abort(
         self, restore: Callable[[list[Restoration]], object] | None = None, *, reason: str = ""
     ) -> list[m.ContainerUpdate]:
-        """Forget the container, which could not be created, and undo the side updates, as `EventReply.abort`.
+        """Forget the container, which could not be created, and undo the side updates, as `EventReply.abort` does.
 
         Args:
             restore: see `EventReply.abort`.
@@ -163,6 +167,11 @@ class CreateReply(EventReply):
             self._trail.dropped(self._event, self._merge.side.deferred, self._numbers)
         self._trail.not_created(self._container_id, reason)
         return super().abort(restore)
+
+    @property
+    def plugins(self) -> tuple[str, ...]:
+        """The plugins that answered, as NN-name, also those that changed nothing."""
+        return tuple(peer.label for peer in self._answering_peers)
 
     @property
     def evictions(self) -> list[m.ContainerEviction]:
@@ -183,12 +192,12 @@ class UpdateReply(EventReply):
     """The outcome of UpdateContainer.
 
     Attributes:
-        resources: the requested resources with all changes; those of the request itself if there are none.
-        changed: whether a plugin changed it.
+        resources: the requested resources with all changes of plugins.
+        changed: whether a plugin changed the resources.
         updates: updates of other containers, for the runtime to apply.
         evictions: the evictions that plugins request.
         ignored: what plugins asked for and did not get, with reasons.
-        message: the reply in the reference's form: the requested container's update is the last one.
+        message: the reply in the Go library's form, in which the requested container's update is the last.
     """
 
     __slots__ = ("changed", "evictions", "message", "resources")
@@ -234,7 +243,7 @@ class Replies:
         self.trail, self.deferred_updates, self._reporting = trail, deferred_updates, reporting
 
     def to_creation(self, event: CreateEvent) -> CreateReply:
-        """Create the reply to CreateContainer; the container counts as created until `abort`."""
+        """Create the reply to CreateContainer. The container counts as created until `abort`."""
         if event.original_request is None:
             _number_request(event)
         trail, deferred_updates, side = self.trail, self.deferred_updates, event.merge.side
@@ -254,7 +263,7 @@ class Replies:
         answered = reply.adjust.linux.resources.SerializeToString()
         resources, replies = event.requested_resources + answered, event.replies
         order: FieldOrder | CreationAnswers | None = None
-        if answered and len(replies) == 1:  # nearly always: only the plugin's number is needed
+        if answered and len(replies) == 1:  # the usual case: only the plugin's number is needed
             order = (answered, event.numbers[replies[0][0]])
         elif answered and replies:
             order = _order_of_answers(event)
@@ -289,17 +298,17 @@ class Replies:
         return reply
 
     def _keep(self, event: AnsweredEvent) -> list[m.ContainerUpdate]:
-        """Defer updates of containers that are being created; returns those of containers that exist by now."""
+        """Defer updates of containers that are being created. Returns the updates of containers that exist by now."""
         return self.deferred_updates.defer_for_event(event.merge.side, event.rpc, event.numbers, self._reporting)
 
 
 def _number_request(event: AnsweredEvent) -> None:
-    """Number the runtime's request in the order of answers, if no plugin answered it."""
+    """Give the runtime's request a sequence number if no plugin answered it."""
     event.numbers[RUNTIME_REQUEST] = next(ARRIVALS)
 
 
 def _ordered_updates(event: AnsweredEvent, updates: list[m.ContainerUpdate]) -> OrderedUpdates:
-    """An event's updates with their places in the order of answers."""
+    """An event's updates with their sequence numbers."""
     if not updates:
         return no_updates()
     order = EventOrder(event.merge.ledger, event.numbers)
@@ -307,7 +316,7 @@ def _ordered_updates(event: AnsweredEvent, updates: list[m.ContainerUpdate]) -> 
 
 
 def _order_of_answers(event: CreateEvent) -> FieldOrder | bytes:
-    """The answers that set a creation's resources, with their numbers."""
+    """The answers that set a creation's resources, with their sequence numbers."""
     answers = [(reply, event.numbers[label]) for label, reply in event.replies]
     is_small = sum(len(reply) for reply, _ in answers) <= _MAX_KEPT_ANSWER_BYTES
     return marshal.dumps(answers) if is_small else FieldOrder.of_creation(answers)

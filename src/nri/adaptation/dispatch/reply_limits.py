@@ -1,6 +1,7 @@
-"""Limits of a plugin's answer: its size and entries, and the length of the requests that it leads to.
+"""Limits of a plugin's answer: its size, its entries, and the length of the requests that contain it.
 
-The plugin that exceeds a limit fails the event, by name. `nri.adaptation.merge.limits` counts the entries.
+If a plugin exceeds a limit, the event fails with an error that names the plugin. `nri.adaptation.merge.limits` counts
+the entries.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ __all__ = [
     "validation_too_long",
 ]
 
-#: The most bytes of a request to a plugin.
+#: A request to a plugin has at most this many bytes.
 MAX_REQUEST_BYTES: Final = MAX_DATA - ENVELOPE_BYTES
-#: The most bytes that the headers of fields add to a request for one answer.
+#: The headers of fields add at most this many bytes to a request for one answer.
 REPLY_HEADER_BYTES: Final = 64
 
 
@@ -42,7 +43,7 @@ def check_next_request(rpc: str, plugin: str, original: bytes, request: bytes) -
     Args:
         rpc: the event.
         plugin: ``NN-name``.
-        original: the runtime's own request, for whose length no plugin is responsible.
+        original: the runtime's own request; no plugin is responsible for its length.
         request: the next request.
     """
     if len(request) > MAX_REQUEST_BYTES and len(request) > len(original):
@@ -51,6 +52,6 @@ def check_next_request(rpc: str, plugin: str, original: bytes, request: bytes) -
 
 
 def validation_too_long(rpc: str, plugin: str, size_bytes: int) -> PluginError:
-    """The error if the request to validators is too long for a message; `plugin` has the largest answer."""
+    """The error if the request to validators is too long for a message. `plugin` has the largest answer."""
     reason = f"its reply to {rpc} makes the request to validators {size_bytes} bytes long"
     return PluginError(plugin, f"{reason}, at most {MAX_REQUEST_BYTES} are sent", code=Code.RESOURCE_EXHAUSTED)

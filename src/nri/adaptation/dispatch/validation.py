@@ -1,10 +1,10 @@
-"""Ask all validators at once whether a merged adjustment is acceptable. Fail closed: a missing answer is a refusal.
+"""Ask all validators at once whether a merged adjustment is acceptable. A missing answer is a refusal.
 
 The request shows the container before any plugin changed it, the merged result, and the owner of each field. Each
 validator is asked under its own lock and with its own timeout, in a separate thread if there are several. The first
 refusal in order of completion counts. A validator that was connected when the event passed the sync gate is asked, or
-the event is refused: one that has left in the meantime has agreed to nothing. The
-default validator is a built-in plugin; its decision is `nri.api.default_validator`.
+the event is refused, because a validator that has left in the meantime has not agreed. The default validator is a
+built-in plugin; its decision is `nri.api.default_validator`.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class _Validation:
         self._validator = DefaultValidator(config, rules)
 
     def validate_container_adjustment(self, request: ValidationRequest) -> str | None:
-        """The reason for a refusal, or None."""
+        """The reason for a refusal, or None if the adjustment is accepted."""
         return self._validator.validate(request.message)
 
 
 def default_validators(config: ValidatorConfig | None, rules: Rules) -> list[BuiltinPlugin]:
-    """The default validator as a built-in plugin, in a list; empty if it is off."""
+    """The default validator as a built-in plugin, in a list; the list is empty if the validator is off."""
     if config is None or not config.enable:
         return []
     return [BuiltinPlugin(INDEX, NAME, _Validation(config, rules))]
@@ -78,17 +78,21 @@ def validate(
     deadline: float | None,
     creation: Event | None = None,
 ) -> None:
-    """Ask the validators; ValidationRejected or PluginError if the adjustment is refused.
+    """Ask the validators. Raises ValidationRejected or PluginError if the adjustment is refused.
 
     Args:
         encoded: the request's bytes.
         pod: the container's pod, for filters of policies.
-        deadline: the caller's, absolute in monotonic seconds; None for none.
-        creation: the validated event, whose silence budget continues here and whose serial reporters get.
+        deadline: the caller's deadline, absolute in monotonic seconds; None for no deadline.
+        creation: the validated event, whose silence budget continues during the validation and whose serial number
+            reporters get.
     """
     event = Event(EventRequest.of_bytes(_SPEC, pod, encoded))
     if creation is not None:
-        event.serial, event.reported = creation.serial, True  # a part of that event, not a separate one
+        event.serial, event.reported = (
+            creation.serial,
+            True,
+        )  # the validation belongs to that event and is not a separate event
     silence = None if creation is None else creation.silence
     event.silence = SilenceBudget() if silence is None else silence.copy()
     recipients = [
@@ -110,7 +114,7 @@ def validate(
         thread = threading.Thread(target=_put_verdict, args=work, name=f"nri-validator-{peer.label}", daemon=True)
         try:
             thread.start()
-        except RuntimeError as error:  # no threads are left for now
+        except RuntimeError as error:  # no further thread can be started at present
             outcomes.put(None if policy.policy.shadow else _not_asked(peer, error))
     for outcome in [outcomes.get() for _ in recipients]:
         try:
@@ -137,13 +141,13 @@ def _put_verdict(
 def _verdict(
     invoker: Invoker, peer: Peer, policy: EventPolicy, event: Event, deadline: float | None
 ) -> NriError | None:
-    """Ask one validator; returns the error to raise, None if it agrees."""
+    """Ask one validator. Returns the error to raise, or None if the validator agrees."""
     event.start_waiting(peer)
     limit = turn_deadline(monotonic(), turn_limit_s(policy.timeout_s) if peer.turn_s else 0.0, deadline)
     try:
         peer.lock.acquire(limit)
     except DeadlineExceeded as error:
-        if limit == deadline:  # the caller's own
+        if limit == deadline:  # the caller's own deadline
             return error
         try:
             invoker.missed_turn(peer, policy, event, insist=not policy.policy.shadow)
@@ -181,7 +185,7 @@ def _not_asked(peer: Peer, cause: RuntimeError) -> PluginError:
 
 def _no_verdict(invoker: Invoker, peer: Peer, error: NriError) -> PluginError:
     """The error for a validator without a verdict."""
-    kind = type(error) if isinstance(error, PluginError) else PluginError  # PluginTimeout for a late one
+    kind = type(error) if isinstance(error, PluginError) else PluginError  # PluginTimeout for a late verdict
     wrapped = kind(peer.label, str(error), code=getattr(error, "code", None), message=getattr(error, "message", None))
     wrapped.args = (failure(peer.label, invoker.failure_text(peer, error.__cause__ or error)),)
     wrapped.__cause__ = error

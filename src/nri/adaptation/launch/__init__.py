@@ -1,6 +1,6 @@
 """The installed plugins of this machine: discover, start, watch, restart and stop them.
 
-Reading order: `installed` (all of them), `supervisor` (one of them), `start` (one run: a `process` with its
+Reading order: `installed` (all plugins), `supervisor` (one plugin), `start` (one run: a `process` with its
 `stderr_tail`, or `wasm` inside the runtime), `discovery`, `trusted` and `wasm_file` (which files are plugins, and of
 which kind).
 """

@@ -1,8 +1,8 @@
 """Find the installed plugins of this machine: `NN-name` in the plugin folder, with their configuration.
 
-A file that cannot be a plugin is reported and skipped (reference mode: it fails the start of NRI). A plugin runs with
-the runtime's rights, so a file that other users can change is refused (`nri.adaptation.launch.trusted`), here and at
-each start.
+A file that cannot be a plugin is reported and skipped (in reference mode, it fails the start of NRI). A plugin runs
+with the runtime's rights, so a file that other users can change is refused (`nri.adaptation.launch.trusted`), both
+during discovery and at each start.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Skipped:
 
 
 def discover(folder: str, rules: Rules = Rules.DEFAULT) -> tuple[list[PluginFile], list[Skipped]]:
-    """The plugins of a folder in order of their names. A missing folder has no plugins.
+    """The plugins of a folder in the order of their names. A missing folder has no plugins.
 
     Raises ConfigError for a bad name in reference mode, and for a folder that cannot be read.
     """
@@ -62,11 +62,11 @@ def discover(folder: str, rules: Rules = Rules.DEFAULT) -> tuple[list[PluginFile
     plugins: list[PluginFile] = []
     skipped: list[Skipped] = []
     for entry in entries:
-        # As in the reference, the entry itself is checked: a link always counts as executable.
+        # As in the Go library, the entry itself is checked: a link always counts as executable.
         try:
             mode = entry.stat(follow_symlinks=False).st_mode
         except FileNotFoundError:
-            continue  # removed meanwhile
+            continue  # removed in the meantime
         if stat.S_ISDIR(mode) or not mode & 0o111:
             continue
         reason, wasm = _examine(entry.path)
@@ -85,7 +85,7 @@ def discover(folder: str, rules: Rules = Rules.DEFAULT) -> tuple[list[PluginFile
 
 
 def _examine(path: str) -> tuple[str, bool]:
-    """The reason why a file with a valid name is not launched, or ""; and whether it is WebAssembly."""
+    """The reason why a file with a valid name is not launched, or ""; and whether the file is WebAssembly."""
     if not _is_text(path):
         return "its name is not UTF-8 text", False  # messages cannot contain it
     if not os.path.basename(path).isprintable():
@@ -111,7 +111,7 @@ def _is_text(path: str) -> bool:
 
 
 def _read(path: str) -> bytes:
-    """Read a regular file. OSError also for any other kind of file, without waiting for it, and if it is too long."""
+    """Read a regular file. Raises OSError if it is too long or, without waiting for it, if it is not regular."""
     with open(path, "rb", opener=open_regular) as file:
         data = file.read(MAX_CONFIG_BYTES + 1)
     if len(data) > MAX_CONFIG_BYTES:
@@ -120,7 +120,7 @@ def _read(path: str) -> bytes:
 
 
 def _read_trusted(path: str) -> bytes:
-    """Read a regular file that only root and the runtime's user can change, as `_read`."""
+    """Read a regular file as `_read`, if only root and the runtime's user can change it."""
     try:
         with TrustedFile(path) as file:
             data = file.read(MAX_CONFIG_BYTES + 1)
@@ -134,12 +134,12 @@ def _read_trusted(path: str) -> bytes:
 
 
 def config_text(folder: str, index: str, name: str, *, trusted: bool = False) -> tuple[str, str | None]:
-    """A plugin's drop-in configuration and its file: the first that exists, else ("", None).
+    """A plugin's drop-in configuration and its path: the first file that exists, else ("", None).
 
     Args:
-        trusted: only a file that only root and the runtime's user can change.
+        trusted: read only a file that only root and the runtime's user can change.
 
-    Raises ConfigError for a file that exists and cannot be read.
+    Raises ConfigError if a file exists and cannot be read.
     """
     read = _read_trusted if trusted else _read
     for file_name in naming.config_file_names(index, name):

@@ -1,4 +1,4 @@
-"""All installed plugins of this machine, with one supervisor each."""
+"""All installed plugins of this machine, each with a supervisor."""
 
 from __future__ import annotations
 
@@ -52,7 +52,10 @@ class Installed:
         return label in self._supervisors
 
     def start(self) -> None:
-        """Launch all plugins and wait until each is active or has failed. ConfigError if the folder is unreadable."""
+        """Launch all plugins and wait until each is active or has failed.
+
+        Raises ConfigError if the folder is unreadable.
+        """
         plugins, skipped = discover(self._folder, self._settings.rules)
         for file in skipped:
             log.error("not a plugin, skipped: %s: %s", plain(file.path), plain(file.reason))
@@ -75,12 +78,12 @@ class Installed:
             supervisor.nudge()
 
     def stop(self) -> None:
-        """Stop restarting plugins, and end those that run."""
+        """Stop restarting plugins, and end running plugins."""
         for supervisor in self._supervisors.values():
             supervisor.stop()
 
     def join(self, deadline: float) -> None:
-        """Wait until all have ended; kill the others at the deadline."""
+        """Wait until all plugins have ended. Kill the others at the deadline."""
         for supervisor in self._supervisors.values():
             supervisor.join(deadline)
 

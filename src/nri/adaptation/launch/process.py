@@ -1,9 +1,9 @@
-"""Start an installed plugin as the reference does, and record when and how it ended.
+"""Start an installed plugin as the Go library does, and record when and how it ended.
 
 The contract: the plugin's end of a socket pair as descriptor 3, an environment of exactly three variables, no
 arguments, the runtime's working directory, stdin and stdout at /dev/null. Only stderr differs: it is a pipe whose last
-lines are kept. The plugin inherits none of the runtime's own descriptors, even if a library of the runtime forgot to
-mark them.
+lines are stored. The plugin does not inherit any of the runtime's own descriptors, even if a library of the runtime
+forgot to mark them.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Process"]
 
-#: How much of stderr is read at one time, and how long a plugin that has written more has to wait, in seconds.
+#: Stderr is read in pieces of this many bytes.
 DRAIN_BYTES = 65536
+#: At most this many pieces of stderr are read at one time.
 DRAIN_READS = 8
+#: A plugin that has written more to stderr is not read for this many seconds.
 PAUSE_S = 0.05
-#: The most descriptors that other threads may open while a plugin is being started.
+#: Other threads may open at most this many descriptors while a plugin is being started.
 MAX_NEW_DESCRIPTORS = 64
 
 
@@ -42,15 +44,15 @@ class Process:
 
     Attributes:
         socket: the runtime's end of the pair.
-        pid: process id.
-        status: how it ended, as text; "" while it runs.
-        failed: whether it ended in another way than with code 0.
+        pid: the process id.
+        status: how the process ended, as text; "" while it runs.
+        failed: whether the process ended in another way than with code 0.
     """
 
     def __init__(self, plugin: PluginFile, file: TrustedFile | None = None) -> None:
-        """Start the plugin. OSError if it cannot be started.
+        """Start the plugin. Raises OSError if it cannot be started.
 
-        `file`: the checked file at its path; a program is started from it, a script by its path.
+        `file` is the checked file at the plugin's path: a program is started from the file, a script by its path.
         """
         runtime_end, plugin_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         kept_fds: list[int] = []  # descriptors that the runtime keeps
@@ -62,7 +64,7 @@ class Process:
             child_fds.append(write)
             self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             kept_fds.append(self._wake)
-            # Numbers above 3: 0 to 3 are the child's descriptors.
+            # Numbers above 3, because 0 to 3 are the child's descriptors.
             for fd in (plugin_end.fileno(), write):
                 child_fds.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10))  # noqa: PERF401 - all are closed if one fails
             os.set_blocking(write, True)
@@ -85,7 +87,7 @@ class Process:
             runtime_end.close()
             for fd in kept_fds:
                 os.close(fd)
-            if self.pid:  # it runs, but cannot be watched
+            if self.pid:  # the process runs, but cannot be watched
                 os.kill(self.pid, signal.SIGKILL)
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(self.pid, 0)
@@ -105,7 +107,7 @@ class Process:
     def wait(self, look: Callable[[], float]) -> None:
         """Read stderr until the process has ended, and reap it. Blocks: call it in a separate thread.
 
-        `look` is called at once, after every `nudge`, and when as many seconds have passed as it returned.
+        `look` is called at once, after every `nudge`, and when the number of seconds that it returned has passed.
         """
         while True:
             ready = self._poll(look())
@@ -135,20 +137,20 @@ class Process:
         return {fd for fd, _ in poll.poll(seconds * 1000)}
 
     def nudge(self) -> None:
-        """Have `wait` call its `look` again."""
+        """Make `wait` call its `look` again."""
         with self._closing:
             if self._wake >= 0:
                 os.eventfd_write(self._wake, 1)
 
     def kill(self) -> None:
-        """Kill the process; harmless if it has ended."""
+        """Kill the process. Harmless if it has ended."""
         with self._closing:
             if self._end >= 0:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(self._end, signal.SIGKILL)
 
     def _drain(self) -> None:
-        """Read the pipe, but no more than a healthy plugin writes at one time."""
+        """Read the pipe, but not more than a healthy plugin writes at one time."""
         for _ in range(DRAIN_READS):
             try:
                 data = os.read(self._stderr, DRAIN_BYTES)
@@ -172,15 +174,15 @@ class Process:
 
     @property
     def last_words(self) -> str:
-        """The last lines that the plugin wrote to stderr, each of them plain (`nri.text`)."""
+        """The last lines that the plugin wrote to stderr, made printable (`nri.text.plain`)."""
         return self._stderr_tail.text
 
 
 def _closing_actions(needed_fd: int) -> list[tuple[int, int]]:
-    """The file actions that close a child's descriptors above 3, except one that it needs until `exec`.
+    """The file actions that close a child's descriptors above 3, except the descriptor that it needs until `exec`.
 
-    Only those without close-on-exec matter. Another thread may be opening one at the moment: it gets the lowest free
-    number, which is at most the number of descriptors.
+    Only descriptors without close-on-exec matter. Another thread may be opening a descriptor at the moment. It gets the
+    lowest free number, which is at most the number of descriptors.
     """
     inherited = {int(name) for name in os.listdir("/proc/self/fd")}
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

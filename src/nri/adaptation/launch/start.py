@@ -1,8 +1,8 @@
-"""Start one run of an installed plugin: as a process, or inside the runtime if its file is WebAssembly.
+"""Start a run of an installed plugin: as a process, or inside the runtime if its file is WebAssembly.
 
-The first bytes of a file show its kind, never its name; they are checked at each start, in the very file that is then
-started. Wasmtime, an optional dependency, is imported only for WebAssembly; compiled code is kept while the file stays
-the same.
+The first bytes of a file show its kind, not its name. They are checked at each start, in the same open file that is
+then started. Wasmtime, an optional dependency, is imported only for WebAssembly. Compiled code is kept while the file
+stays the same.
 """
 
 from __future__ import annotations
@@ -32,32 +32,35 @@ __all__ = ["Run", "Starter"]
 
 
 class Run(Protocol):
-    """One run of a plugin, for its supervisor's thread."""
+    """A run of a plugin, for its supervisor's thread."""
 
     status: str
     failed: bool
 
     @property
     def last_words(self) -> str:
-        """The last lines that it wrote to stderr, each of them plain (`nri.text`)."""
+        """The last lines that the plugin wrote to stderr, made printable (`nri.text.plain`)."""
 
     def wait(self, look: Callable[[], float]) -> None:
-        """Block until it has ended. `look` is called at once, after a `nudge`, and after as long as it returned."""
+        """Block until the run has ended.
+
+        Calls `look` at once, after a `nudge`, and after the seconds that it returned.
+        """
 
     def nudge(self) -> None:
-        """Have `wait` call its `look` again."""
+        """Make `wait` call its `look` again."""
 
     def kill(self) -> None:
-        """End it; harmless if it has ended."""
+        """End the run. Harmless if it has ended."""
 
 
 class Starter:
-    """Starts the runs of one plugin.
+    """Starts the runs of a plugin.
 
     Args:
-        trusted: only files that only root and the runtime's user can change.
+        trusted: start only files that only root and the runtime's user can change.
         all_events: a WebAssembly file must have the functions of all events.
-        cache: the folder for compiled code; None for no cache.
+        cache: the folder for compiled code; None disables the cache.
     """
 
     def __init__(
@@ -78,7 +81,7 @@ class Starter:
         self.kind = WASM if plugin.wasm else LAUNCHED
 
     def start(self, config: str) -> tuple[Run, Peer]:
-        """Start a run with the configuration `config`. ConfigError, UntrustedError or OSError if that fails."""
+        """Start a run with the configuration `config`. Raises ConfigError, UntrustedError or OSError if that fails."""
         path = self._plugin.path
         if not self._trusted:
             data = _read_if_wasm(path)
@@ -120,7 +123,7 @@ class Starter:
         return instance, WasmPeer(self._registry, plugin.index, plugin.name, instance, config, os.geteuid())
 
     def _compiled(self, data: bytes) -> Program:
-        """The file's program, compiled only if its content has changed."""
+        """The file's program. It is compiled only if the file's content has changed."""
         from nri.adaptation.launch.wasm.program import Program, digest_of
 
         digest = digest_of(data)
@@ -136,7 +139,7 @@ class Starter:
 
 
 def _read_if_wasm(path: str) -> bytes:
-    """The content of a WebAssembly file; b"" for any other."""
+    """The content of a WebAssembly file; b"" for any other file."""
     try:
         with open(path, "rb", opener=open_regular) as file:
             begin = file.read(len(MAGIC))

@@ -8,9 +8,11 @@ from nri.text import lines as lines_of
 
 __all__ = ["MAX_LINES", "StderrTail"]
 
-#: The most lines and bytes that are kept, and the most bytes of one line.
+#: At most this many lines are stored.
 MAX_LINES = 20
+#: At most this many bytes are stored.
 MAX_BYTES = 8192
+#: A line is cut to this many bytes.
 MAX_LINE_BYTES = 1024
 
 
@@ -29,7 +31,7 @@ class StderrTail:
 
     @property
     def text(self) -> str:
-        """The kept lines, each of them plain (`nri.text`)."""
+        """The stored lines, made printable (`nri.text.plain`)."""
         lines = [*self._lines, *([_short(self._partial)] if self._partial else [])]
         text = b"\n".join(lines)[-MAX_BYTES:]
         return lines_of(text.decode(errors="replace").strip())

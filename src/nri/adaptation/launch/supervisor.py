@@ -1,8 +1,8 @@
 """Keep one installed plugin running: launch it, watch it and its configuration, restart it as its policy says.
 
-One thread per plugin, which also reads its stderr. A run ends when its process ends; a process that has lost its
+There is a thread per plugin, which also reads its stderr. A run ends when its process ends; a process that has lost its
 connection is killed, because a launched plugin cannot connect again. A failed run is followed by a wait
-(`nri.backoff`); many short ones in a row are a crash loop, in which restarts continue. Every restart is a full
+(`nri.backoff`). Many short runs in a row are a crash loop, in which restarts continue. Every restart is a full
 handshake, so the plugin is synchronized again.
 """
 
@@ -50,12 +50,12 @@ GRACE_S = 1.0
 
 
 class Supervisor:
-    """One installed plugin.
+    """The supervisor of an installed plugin.
 
     Attributes:
         peer: the present or last connection.
-        last_words: its last lines on stderr before it ended the last time.
-        restarts: how often it was started again.
+        last_words: the last lines of stderr before the last end of the plugin.
+        restarts: how often the plugin was started again.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Supervisor:
 
     @property
     def state(self) -> State:
-        """The state of the plugin, also between two connections."""
+        """The state of the plugin, which exists even between two connections."""
         if self._process is not None and self.peer is not None:
             return self.peer.state
         if self._is_refused:
@@ -122,12 +122,12 @@ class Supervisor:
             process.nudge()
 
     def stop(self) -> None:
-        """Stop restarting the plugin, and end it soon; `join` waits for that."""
+        """Stop restarting the plugin, and end it soon. `join` waits for its end."""
         self._stopping.set()
         self.nudge()
 
     def join(self, deadline: float) -> None:
-        """Wait until the plugin has ended; kill it at the deadline."""
+        """Wait until the plugin has ended. Kill it at the deadline."""
         self._thread.join(max(0.0, deadline - monotonic()))
         if self._thread.is_alive():
             process = self._process
@@ -157,7 +157,7 @@ class Supervisor:
             self.restarts += 1
 
     def _wait_for_restart(self, failed: bool) -> bool:
-        """Wait before the next run; False if there is no next run."""
+        """Wait before the next run. Returns False if there is no next run."""
         delay_s = self._backoff.ended()
         restart = self._policies.for_plugin(self.plugin.index, self.plugin.name).restart
         if (
@@ -173,7 +173,7 @@ class Supervisor:
         return not self._stopping.wait(delay_s)
 
     def _run_once(self) -> bool:
-        """Run the plugin once, from launch to end; True if it failed."""
+        """Run the plugin once, from launch to end. Returns True if it failed."""
         plugin = self.plugin
         self._changed = False
         self._fingerprint = self._config_fingerprints()
@@ -209,11 +209,11 @@ class Supervisor:
                 self.last_words.split("\n") if self.last_words else ()
             ):  # one by one, so that no line looks like the runtime's own
                 log.warning("plugin %s wrote: %s", plain(peer.qualified), line)
-        # A disconnected plugin may end without an error, because it has no runtime any more.
+        # A disconnected plugin may end without an error, because it no longer has a runtime.
         return process.failed or peer.cut_off
 
     def _end_unwatched_run(self, error: Exception) -> None:
-        """End a run that an error of the runtime has left unwatched, so that there can be another."""
+        """End a run that an error of the runtime has left unwatched, so that another run can start."""
         process, peer = self._process, self.peer
         if process is not None and peer is not None:
             process.kill()
@@ -225,7 +225,7 @@ class Supervisor:
             peer.last_error = self.last_words
 
     def _check(self) -> float:
-        """Check a running plugin; returns the seconds until the next check."""
+        """Check a running plugin. Returns the seconds until the next check."""
         peer, process = self.peer, self._process
         assert peer is not None
         assert process is not None
@@ -233,7 +233,7 @@ class Supervisor:
         if peer.handshake_over.is_set():
             self.started.set()
         if peer.state is State.GONE:
-            # It cannot connect again. It may need a moment to save its state and to log something.
+            # The plugin cannot connect again. It may need a moment to save its state and to log something.
             self._gone_since = self._gone_since or now
             remaining_s = self._gone_since + GRACE_S - now
             if remaining_s <= 0:
@@ -242,7 +242,7 @@ class Supervisor:
         if peer.state is State.CONNECTED and isinstance(peer, RemotePeer):
             remaining_s = peer.since + self._settings.registration_timeout_s - now
             if remaining_s <= 0:
-                peer.endpoint.poll()  # the registration may be unread
+                peer.endpoint.poll()  # the registration may have arrived, but not been read
                 if peer.state is not State.CONNECTED:
                     return 0.0
                 log.warning("%s: plugin registration timed out", plain(peer.qualified))

@@ -1,14 +1,14 @@
 """Files that only root and the runtime's user can change: every name on the path is checked and held open.
 
-A plugin runs with the runtime's rights. So the owner and mode of the file count, and those of every folder and link on
-its path: a user who can write a folder can replace a file in it, also between a check and a start. Each name is opened
-relative to the folder before it, never twice by path, and links are followed by hand. A folder that others can write is
-trusted if it is sticky, as `/tmp` is: there, users cannot replace files of other users.
+A plugin runs with the runtime's rights. So the owner and mode of the file matter, and those of every folder and link on
+its path: a user who can write to a folder can replace a file in it, even between a check and a start. Each name is
+opened relative to the folder before it, never twice by path, and links are followed step by step. A folder that other
+users can write to is trusted if it is sticky, as `/tmp` is: users cannot replace files of other users in such a folder.
 
 The interpreter in a script's first line is checked in the same way, and its own interpreter if it is a script, as far
 as the kernel follows. Later steps of the interpreter are not checked: `/usr/bin/env` searches a program, a shell starts
-one, and any of them loads modules. Changes by root and the runtime's user in the meantime are not detected, nor are
-file systems with inconsistent answers (FUSE, NFS).
+programs, and any of them loads modules. Changes by root and the runtime's user in the meantime are not detected, nor
+are file systems with inconsistent answers (FUSE, NFS).
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
 
 __all__ = ["TrustedFile", "UntrustedError", "check_interpreter"]
 
-#: The most links on the path of one file; the kernel's limit.
+#: The path of a file may contain at most this many links; the kernel's limit.
 MAX_LINKS = 40
 
-#: The most scripts that are interpreters of scripts; the kernel's limit.
+#: At most this many scripts may be interpreters of scripts in a row; the kernel's limit.
 MAX_INTERPRETERS = 4
-#: How much of a script's first line the kernel reads, in bytes.
+#: The kernel reads this many bytes of a script's first line.
 MAX_LINE_BYTES = 256
 
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class UntrustedError(Exception):
-    """Another user can change a file; the text names the user and the remedy."""
+    """Another user can change a file. The text names the user and the remedy."""
 
 
 class TrustedFile:
-    """A regular file that was reached only over trusted names. A context manager, which closes it.
+    """A regular file that was reached only over trusted names. A context manager that closes the file.
 
     Raises:
-        UntrustedError: another user can change it.
-        OSError: it cannot be reached, or there are too many links.
+        UntrustedError: another user can change the file.
+        OSError: the file cannot be reached, or its path has too many links.
     """
 
     __slots__ = ("_file", "_folder", "_name")
@@ -96,7 +96,7 @@ class TrustedFile:
                     os.close(fd)
         if self._file < 0:
             raise UntrustedError("it is not a file")
-        # A number above those of a child's own descriptors.
+            # A number above the numbers of a child's own descriptors.
         self._enter(fcntl.fcntl(self._folder, fcntl.F_DUPFD_CLOEXEC, 10))
 
     def _enter(self, folder: int) -> None:
@@ -105,21 +105,21 @@ class TrustedFile:
 
     @property
     def folder(self) -> int:
-        """The descriptor of the folder of the file itself, not of a link to it."""
+        """The descriptor of the folder that contains the file itself, not a link to it."""
         return self._folder
 
     @property
     def executable(self) -> str:
         """A path for `exec` through the open folder, so that no name above it is looked up again.
 
-        "" for a script: its interpreter gets the path, and does not have our descriptors.
+        Returns "" for a script: its interpreter gets the path, and does not have our descriptors.
         """
         is_script = self.read(2) == b"#!"
         return "" if is_script else f"/proc/self/fd/{self._folder}/{self._name}"
 
     @property
     def interpreter(self) -> str:
-        """The interpreter in a script's first line, as the kernel reads it; "" for a program."""
+        """The interpreter in a script's first line, as the kernel reads it. Returns "" for a program."""
         head = self.read(MAX_LINE_BYTES)
         if not head.startswith(b"#!"):
             return ""
@@ -127,7 +127,7 @@ class TrustedFile:
         return next((os.fsdecode(word) for word in words if word), "")
 
     def read(self, max_bytes: int) -> bytes:
-        """Read the file, at most `max_bytes` bytes."""
+        """Read at most `max_bytes` bytes of the file."""
         with open(self._open(os.O_RDONLY), "rb") as file:
             return file.read(max_bytes)
 
@@ -151,11 +151,10 @@ class TrustedFile:
 
 
 def check_interpreter(script: TrustedFile) -> str:
-    """Check the interpreter of a script as the script itself; a program has none.
+    """Check the interpreter of a script like the script itself. A program has no interpreter.
 
     Returns why the start will fail if the interpreter is missing, else "": the kernel's error would name the script.
-
-    UntrustedError: another user can change it.
+    Raises UntrustedError if another user can change it.
     """
     path = script.interpreter
     for _ in range(MAX_INTERPRETERS):
@@ -174,7 +173,7 @@ def check_interpreter(script: TrustedFile) -> str:
 
 
 def _root(path: str) -> int:
-    """Open the root folder, where every walk begins."""
+    """Open the root folder, where the path of every file begins."""
     root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         _check("its folder" if path.count("/") == 1 else "folder /", os.fstat(root))
@@ -190,9 +189,10 @@ def _path_of(descriptor: int) -> str:
 
 
 def outsider() -> int | None:
-    """The number that stands for every user outside of our user namespace; None if we are not in one.
+    """The number that stands for all users outside of our user namespace. Returns None if we are not in a namespace.
 
-    In a namespace, root's folders above ours seem to belong to another user; that only their owner can write must do.
+    In a namespace, root's folders above ours seem to belong to another user. They are accepted if only their owner can
+    write to them.
     """
     with open("/proc/self/uid_map", encoding="ascii") as file:
         if file.read().split() == ["0", "0", "4294967295"]:

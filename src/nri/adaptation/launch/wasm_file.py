@@ -1,4 +1,4 @@
-"""Recognize WebAssembly files, and check for wasmtime, without loading either."""
+"""Recognize WebAssembly files, and check for wasmtime, without loading the file or wasmtime."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def is_wasm(file: TrustedFile) -> bool:
 
 
 def missing() -> bool:
-    """Whether wasmtime is not installed."""
+    """Whether wasmtime is missing from this installation."""
     return find_spec("wasmtime") is None

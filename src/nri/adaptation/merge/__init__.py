@@ -5,7 +5,8 @@ No I/O, no clock, no threads, no logging.
     merge = CreateMerge(request)                   # or UpdateMerge, StopMerge
     for plugin in plugins:
         reply = call(plugin, merge.request)        # sees the changes of earlier plugins
-        merge.apply(plugin.name, reply)            # all of it, or ConflictError and nothing
+                merge.apply(plugin.name, reply)            # merges all of it, or raises ConflictError and merges
+                nothing
     merge.reply(), merge.owners()
 
 Reading order: `nri.api.fields` (the table), `entries`, `fast_path`, `claims`, `ledger`, `effects`, `container_view`,

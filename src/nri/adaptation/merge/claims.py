@@ -1,7 +1,8 @@
-"""Claim the fields of a reply, with one function per kind of field. Only the ledger changes.
+"""Claim the fields of a reply, with a function for each kind of field. Only the ledger changes.
 
-Each function returns whether the entry is plain: new to every plugin and without a removal mark, so that merging the
-messages gives the right result. `claim` raises ConflictError at the first field that another plugin owns; the caller
+Each function returns whether the entry is plain: no plugin has set it before, and it has no removal mark, so that
+merging the messages gives the right result. `claim` raises ConflictError at the first field that another plugin owns;
+the caller then rolls the ledger back.
 rolls the ledger back.
 """
 
@@ -24,7 +25,7 @@ _RDT_CLAIMS = tuple(row.claim for row in ROWS if row.path.startswith("linux.rdt.
 
 
 class Claimer:
-    """Claims entries for one plugin on one container.
+    """Claims entries for a plugin on a container.
 
     Attributes:
         merged: the adjustment merged so far, whose list entries a removal clears; None for updates.
@@ -36,7 +37,10 @@ class Claimer:
         self.ledger, self.rules, self.container, self.plugin, self.merged = ledger, rules, container, plugin, merged
 
     def claim(self, entries: list[Entry]) -> bool:
-        """Claim entries; True if all are plain. Raises ConflictError, or PluginError for a meaningless removal mark."""
+        """Claim entries. Returns whether all are plain.
+
+        Raises ConflictError, or PluginError if a removal mark is meaningless.
+        """
         plain = True
         for entry in entries:
             if not _BY_KIND[entry.row.kind](self, entry):
@@ -60,22 +64,22 @@ class Claimer:
         return plain
 
     def _marked_keys(self, entry: Entry) -> bool:
-        """Claim keys some of which are removed: removals come first, wherever they are in the reply."""
+        """Claim keys of which some are removed. Removals come first, wherever they are in the reply."""
         ledger, container, field, plugin = self.ledger, self.container, entry.row.claim, self.plugin
         keys = [split(key) for key in entry.keys]
         if entry.row.removal_claims and not self.rules.removal_frees_key:
             for key, _ in keys:
                 ledger.claim(container, field, key, plugin)
             return True
-        for key in self._cleared(entry):
+        for key in self._cleared_keys(entry):
             ledger.clear(container, field, key, plugin)
         for key, removed in keys:
             if not removed:
                 ledger.claim(container, field, key, plugin)
         return False
 
-    def _cleared(self, entry: Entry) -> list[str]:
-        """The removed keys that lose their owner."""
+    def _cleared_keys(self, entry: Entry) -> list[str]:
+        """The removed keys whose owner is cleared."""
         if self.rules.removal_frees_key:
             return list(entry.removed)
         if entry.row.kind is Kind.MAP:

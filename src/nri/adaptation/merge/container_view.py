@@ -1,8 +1,8 @@
-"""The container as later plugins see it: with the adjustments of earlier plugins.
+"""The container as later plugins see it, with the adjustments of earlier plugins.
 
-Worked out on demand. Most adjustments only add, and bytes may be appended to an encoded protobuf message: such a step
-is stored as the bytes to append, and the container is neither copied nor encoded again
-(`nri.adaptation.peers.event_request` joins the bytes). Any other adjustment changes a copy; the runtime's own message
+The container is computed on demand. Most adjustments only add values, and bytes may be appended to an encoded protobuf
+message: such a step is stored as the bytes to append, and the container is neither copied nor encoded again
+(`nri.adaptation.peers.event_request` joins the bytes). Any other adjustment changes a copy. The runtime's own message
 is never changed.
 """
 
@@ -25,8 +25,9 @@ __all__ = ["AcceptedAdjustment", "ContainerView", "normalise"]
 _SIMPLE, _MAP, _KEYED, _ARGS, _RESET = Kind.SIMPLE, Kind.MAP, Kind.KEYED, Kind.ARGS, Kind.RESET
 
 
-#: The most keys that are searched in a message's bytes, and the most additions that are searched one by one.
+#: At most this many keys are searched in a message's bytes; for more, the keys are read.
 _MAX_KEYS_SEARCHED: Final = 64
+#: At most this many additions are searched one by one.
 _MAX_ADDITIONS_SEARCHED: Final = 8
 
 _LINUX = m.Container.DESCRIPTOR.fields_by_name["linux"].number
@@ -36,14 +37,14 @@ _ADJUST_RESOURCES = m.LinuxContainerAdjustment.DESCRIPTOR.fields_by_name["resour
 
 
 class AcceptedAdjustment:
-    """One plugin's accepted adjustment.
+    """An adjustment of a plugin that was accepted.
 
     Attributes:
-        entries: its fields with their rows; None for a fresh reply, whose fields no earlier plugin has set: it can
-            only replace values of the original container.
+        entries: the fields with their rows; None for a fresh reply, whose fields no earlier plugin has set: it can only
+            replace values of the original container.
         fresh: the fields of a fresh reply.
         adjust: the adjustment as a message.
-        encoded: its bytes as received; None if they are not available.
+        encoded: the adjustment's bytes as received; None if they are not available.
     """
 
     __slots__ = ("adjust", "encoded", "entries", "fresh")
@@ -54,7 +55,7 @@ class AcceptedAdjustment:
         self.entries, self.fresh, self.adjust, self.encoded = entries, fresh, adjust, encoded
 
     def resources(self) -> bytes:
-        """The encoded resources, cut out of the received bytes if the adjustment has nothing else."""
+        """The encoded resources, cut out of the received bytes if the adjustment has no other fields."""
         if self.encoded is not None:
             linux = sole_field(self.encoded, _ADJUST_LINUX)
             resources = None if linux is None else sole_field(linux, _ADJUST_RESOURCES)
@@ -65,14 +66,14 @@ class AcceptedAdjustment:
 
 
 def normalise(container: m.Container) -> None:
-    """Create the parts that plugins rely on: hooks, linux, resources, memory and cpu."""
+    """Create the messages that plugins rely on: hooks, linux, resources, memory and cpu."""
     container.hooks.SetInParent()
     container.linux.resources.memory.SetInParent()
     container.linux.resources.cpu.SetInParent()
 
 
 class ContainerView:
-    """A container as the next plugin sees it: a base, and the bytes appended to it since."""
+    """A container as the next plugin sees it: a base, and the bytes that were appended to it."""
 
     __slots__ = (
         "_added",
@@ -88,11 +89,11 @@ class ContainerView:
     )
 
     def __init__(self, origin: m.Container, rules: Rules, encoded: bytes | None = None) -> None:
-        """Begin with `origin`; `encoded` are its bytes, if they are available."""
+        """Begin with `origin`. `encoded` are its bytes, if they are available."""
         self._origin = origin
         self._base = origin
         self._added: list[bytes] = []
-        self._parsed: list[m.Container] = []  # the first of `_added`, as far as they had to be decoded
+        self._parsed: list[m.Container] = []  # decoded messages of the first elements of `_added`
         self._current: m.Container | None = None
         self._pending: list[AcceptedAdjustment] = []
         self._bytes = encoded
@@ -101,11 +102,11 @@ class ContainerView:
         self._steps: list[bytes | None] = []
 
     def add(self, adjustment: AcceptedAdjustment) -> None:
-        """Add one plugin's adjustment; it is applied on demand."""
+        """Add a plugin's adjustment, which is applied on demand."""
         self._pending.append(adjustment)
 
     def steps(self) -> list[bytes | None]:
-        """The container's changes so far: for each the bytes to append, or None for encoding it again."""
+        """The container's changes so far: for each change the bytes to append, or None if it must be encoded again."""
         if self._pending:
             pending, self._pending = self._pending, []
             for adjustment in pending:
@@ -116,12 +117,12 @@ class ContainerView:
         return self._steps
 
     def container(self) -> m.Container:
-        """The container now. Belongs to this object: do not change it."""
+        """The container at present. It belongs to this object: do not change it."""
         self.steps()
         return self._combined()
 
     def encoded_base(self) -> bytes:
-        """Bytes of the container without those that were appended since the last step that was None; encoded once."""
+        """The container's bytes without the bytes that were appended since the last step that is None. Encoded once."""
         if self._bytes is None:
             self._bytes = self._base.SerializeToString()
         return self._bytes
@@ -137,7 +138,7 @@ class ContainerView:
         return self._current
 
     def _additions(self) -> list[m.Container]:
-        """The appended parts as messages."""
+        """The appended bytes as messages."""
         for added in self._added[len(self._parsed) :]:
             self._parsed.append(m.Container.FromString(added))
         return self._parsed
@@ -150,8 +151,8 @@ class ContainerView:
         resources, entries = split(adjustment.fresh)
         entries = self._shown_entries(entries)
         for entry in entries:
-            # A field that no plugin claimed before is in no addition. The exception is a variable with "=" in its name,
-            # because reading it back from the container cuts the name at the first "=".
+            # A field that no plugin claimed before is not in any addition. The exception is a variable with "=" in its
+            # name, because the name that is read back from the container ends at the first "=".
             added: Sequence[m.Container] = ()
             if entry.row.path == "env":
                 added = self._additions() if self._has_odd_env else ()
@@ -225,8 +226,8 @@ class ContainerView:
         """Whether no element of the list has a key of the entry."""
         row = entry.row
         names = entry.keys if not entry.marked else [*entry.sets, *entry.removed]
-        # Searching a key's bytes in the whole message is ten times as fast as reading the keys. A match may be
-        # something else, so the keys are read then.
+        # Searching a key's bytes in the whole message is ten times as fast as reading the keys. A match may be in
+        # another field, so the keys are read after a match.
         if container is self._base and not row.removal_claims and len(names) <= _MAX_KEYS_SEARCHED:
             data = self.encoded_base()
             if all(key.encode() not in data for key in names):

@@ -1,7 +1,7 @@
-"""Merge CreateContainer: one adjustment from all replies; each plugin sees the changes of earlier ones.
+"""Merge CreateContainer: one adjustment from all replies. Each plugin sees the changes of earlier plugins.
 
-A reply is merged completely or not at all: first every field is claimed, then the merged adjustment changes, in one
-bulk merge if nothing is removed or taken over. The later plugins' view is only worked out on demand.
+A reply is merged completely or not at all: first every field is claimed, then the merged adjustment changes, in a
+bulk merge if nothing is removed or taken over. The container for later plugins is computed only on demand.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["CreateMerge"]
 
 
 def _empty_adjustment() -> bytes:
-    """The adjustment that the runtime gets if no plugin requests anything: its usual parts are present."""
+    """The adjustment that the runtime gets if no plugin requests a change. Its usual messages are present."""
     adjust = m.ContainerAdjustment()
     adjust.hooks.SetInParent()
     adjust.linux.resources.memory.SetInParent()
@@ -45,11 +45,11 @@ _EMPTY_REPLY: Final = bytes_field(1, _EMPTY)
 
 
 class CreateMerge:
-    """The merge of one CreateContainer event. Its parts are created when a reply needs them.
+    """The merge of a CreateContainer event. Its components are created when a reply needs them.
 
     Attributes:
         ledger: the owners of fields.
-        side: updates and evictions of other containers; None if no plugin requested any.
+        side: updates and evictions of other containers; None if no plugin requested them.
     """
 
     __slots__ = (
@@ -71,7 +71,7 @@ class CreateMerge:
     def __init__(
         self, request: m.CreateContainerRequest, rules: Rules = Rules.DEFAULT, containers: KnownContainers | None = None
     ) -> None:
-        """`containers`: the existing containers, which updates may name; None: not checked."""
+        """`containers` are the existing containers, which updates may name. With None, updates are not checked."""
         self._request = request
         self._rules = rules
         self._containers = containers
@@ -80,15 +80,18 @@ class CreateMerge:
         self._marked = False
         self._is_verbatim = True  # all replies were merged as they are
         self._adjust: m.ContainerAdjustment | None = None
-        # Encoded adjustments that follow `_adjust`: merged into it together, on demand.
+        # Encoded adjustments that follow `_adjust`. They are merged into it together, on demand.
         self._plain: list[bytes] = []
         self.side: SideUpdates | None = None
         self._container_view: ContainerView | None = None
         self._encoded: bytes | None = None
-        self._unseen: list[_AdjustmentParts] = []  # what `_container_view` has not got yet
+        self._unseen: list[_AdjustmentParts] = []  # adjustments that `_container_view` has not got yet
 
     def apply(self, plugin: str, reply: m.CreateContainerResponse) -> None:
-        """Merge one plugin's reply: all of it, or nothing and ConflictError, UpdateError or PluginError."""
+        """Merge a plugin's reply completely.
+
+        Raises ConflictError, UpdateError or PluginError and then merges nothing.
+        """
         updates, evict = reply.update, reply.evict
         if not updates and not evict:
             if reply.HasField("adjust"):
@@ -97,7 +100,7 @@ class CreateMerge:
         side = self._updates()
         before, ignored = self.ledger.mark(), len(side.ignored)
         try:
-            # Updates are claimed after the adjustment; a refused one rolls back the claims, and nothing else has
+            # Updates are claimed after the adjustment. A refused update rolls back the claims, and nothing else has
             # changed.
             claimed = self._claim(plugin, reply.adjust) if reply.HasField("adjust") else None
             planned = side.plan(updates, plugin)
@@ -111,13 +114,13 @@ class CreateMerge:
         side.evict(evict, plugin)
 
     def adjusted(self, plugin: str, adjust: m.ContainerAdjustment, encoded: bytes | None = None) -> None:
-        """Merge a reply that has only an adjustment, as `apply` does; `encoded` are its bytes, if available."""
+        """Merge a reply that has only an adjustment, as `apply` does. `encoded` are its bytes, if available."""
         self._collect(adjust, *self._claim(plugin, adjust), encoded)
 
     def _claim(self, plugin: str, adjust: m.ContainerAdjustment) -> tuple[bool, list[Entry] | None, Fields]:
-        """Claim all fields, or none and raise ConflictError, UpdateError or PluginError.
+        """Claim all fields. Raises ConflictError, UpdateError or PluginError and then claims no field.
 
-        Returns whether to merge the message as a whole, and its entries, or None and the fields if it is fresh.
+        Returns whether to merge the message as a whole; and its entries, or for a fresh reply None; and its fields.
         """
         fresh = survey(adjust, self._id)
         if fresh is not None and self.ledger.claim_fresh(fresh[1], plugin):
@@ -157,7 +160,7 @@ class CreateMerge:
                 self._collected().linux.rdt.SetInParent()
                 self._is_verbatim = False
         elif entries is not None and adjust.linux.HasField("rdt") and not self._collected().linux.rdt.ListFields():
-            self._collected().linux.ClearField("rdt")  # an empty one requests nothing
+            self._collected().linux.ClearField("rdt")  # an empty message requests nothing
             self._is_verbatim = False
         self._unseen.append((entries, fields, adjust, encoded))
 
@@ -202,9 +205,9 @@ class CreateMerge:
         return request
 
     def encoded_base(self) -> bytes:
-        """Bytes of the container after the last step that is None, or of the request's container.
+        """The container's bytes after the last step that is None, or the bytes of the request's container.
 
-        Not normalised as long as no step is None: `nri.adaptation.peers.event_request` does that.
+        Not normalised if no step is None: `nri.adaptation.peers.event_request` normalises them.
         """
         if self._container_view is not None:
             return self._container_view.encoded_base()
@@ -213,7 +216,7 @@ class CreateMerge:
         return self._encoded
 
     def steps(self) -> list[bytes | None]:
-        """The changes of the container so far: for each the bytes to append, or None for encoding it again."""
+        """The container's changes so far: for each change the bytes to append, or None if it must be encoded again."""
         return self._view().steps()
 
     def reply(self) -> m.CreateContainerResponse:
@@ -225,16 +228,16 @@ class CreateMerge:
         return reply
 
     def encoded_reply(self, replies: Sequence[tuple[str, bytes]]) -> bytes:
-        """Encode the merged reply; fields of several replies may be in it in pieces.
+        """Encode the merged reply. A message field may occur in several pieces, from several replies.
 
-        Joined encodings are an encoding of the merged messages, so replies that were merged unchanged need only be
-        joined: encoding them again would be the most expensive step of recording an event.
+        Joined encodings are an encoding of the merged messages, so replies that were merged unchanged only have to be
+        joined. Encoding them again would be the most expensive step of recording an event.
 
         Args:
-            replies: the merged replies in their order, each with its plugin, encoded.
+            replies: the merged replies in their order, encoded, each with the name of its plugin.
         """
         if self.side is None and self._is_verbatim:
-            if len(replies) == 1:  # the usual case, without a call
+            if len(replies) == 1:  # the usual case, which needs no call
                 return _EMPTY_REPLY + replies[0][1]
             return b"".join([_EMPTY_REPLY, *[reply for _, reply in replies]])
         encoded: bytes = self.reply().SerializeToString()
@@ -244,7 +247,7 @@ class CreateMerge:
     def adjust(self) -> m.ContainerAdjustment:
         """The merged adjustment. Do not change it before the event is over."""
         merged = self._collected()
-        # Fields that this version does not know have no owner, so they are dropped.
+        # Fields that this version does not know do not have owners, so they are dropped.
         merged.DiscardUnknownFields()
         return merged
 
@@ -264,5 +267,5 @@ class CreateMerge:
 
     @property
     def ignored(self) -> list[Ignored]:
-        """The parts of replies that were ignored without failing the event."""
+        """The requests in replies that were ignored without failing the event."""
         return [] if self.side is None else self.side.ignored

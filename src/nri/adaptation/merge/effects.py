@@ -1,6 +1,6 @@
 """Apply an entry to the merged adjustment, or to the resources of an update.
 
-The functions run after every claim has been granted, so nothing here fails.
+The functions run after every claim has been granted, so they cannot fail.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nri.rules import Rules
 
 __all__ = ["collect", "drop", "put_map", "put_resources", "put_simple"]
 
-#: The most elements of a list that are deleted one by one: each deletion moves all elements behind it.
+#: Up to this many elements of a list are deleted one by one: each deletion moves all elements behind it.
 _MAX_SINGLE_DELETIONS: Final = 8
 
 
@@ -23,7 +23,7 @@ _SIMPLE, _MAP, _KEYED = Kind.SIMPLE, Kind.MAP, Kind.KEYED
 
 
 def collect(adjust: Any, entry: Entry, rules: Rules) -> None:
-    """Merge one entry into the adjustment."""
+    """Merge an entry into the adjustment."""
     row = entry.row
     kind, parent = row.kind, row.parent(adjust)
     if kind is _SIMPLE:
@@ -46,8 +46,8 @@ def collect(adjust: Any, entry: Entry, rules: Rules) -> None:
 def put_resources(holder: Any, entries: Iterable[Entry], *, replaces: bool = True) -> None:
     """Merge resources of updates into an update or a container: both have resources under the same path.
 
-    All entries for one holder come in one call, also those of several updates, so each list is searched once.
-    `replaces` drops the elements of a list whose keys are set again; without it they stay, as in the reference.
+    All entries for one holder come in the same call, even from several updates, so each list is searched once.
+    `replaces` drops the elements of a list whose keys are set again. Without it they stay, as in the Go library.
     """
     keyed: dict[int, tuple[Row, dict[str, Any]]] = {}
     for entry in entries:
@@ -61,7 +61,7 @@ def put_resources(holder: Any, entries: Iterable[Entry], *, replaces: bool = Tru
         elif row.kind is _KEYED:
             sets = keyed.setdefault(row.rank, (row, {}))[1]
             for key, value in entry.sets.items():
-                sets.pop(key, None)  # a key that is set again comes last
+                sets.pop(key, None)  # so that a key that is set again comes last
                 sets[key] = value
     for row, sets in keyed.values():
         target = getattr(row.parent(holder), row.name)
@@ -78,7 +78,7 @@ def put_simple(parent: Any, row: Row, value: Any) -> None:
 
 
 def put_map(target: Any, values: dict[str, Any]) -> None:
-    """Set entries of a map of texts or of messages."""
+    """Set entries of a map whose values are strings or messages."""
     for key, value in values.items():
         if isinstance(value, str):
             target[key] = value

@@ -1,7 +1,7 @@
-"""A reply as entries, one per row of the table that it sets, with removals separate from settings.
+"""A reply as entries: an entry for each row of the table that it sets, with removals separate from settings.
 
-Nothing is claimed or changed here; entries come in the table's order. It runs for every reply, so keys are split only
-for entries that need it.
+This module claims and changes nothing. Entries come in the table's order. It runs for every reply, so keys are split
+only for entries that need it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _KEYED, _MAP = Kind.KEYED, Kind.MAP
 
 
 class Entry:
-    """One row of the table as one reply sets it.
+    """A row of the table as a reply sets it.
 
     Attributes:
         row: the field.
-        value: the received value: a message, text, list or map.
-        keys: KEYED and MAP: every received key, in the reply's order (of a map: alphabetical).
+        value: the received value: a message, string, list or map.
+        keys: for KEYED and MAP: every received key, in the reply's order (for a map: alphabetical).
         marked: whether some keys request removal.
     """
 
@@ -59,12 +59,12 @@ class Entry:
 
     @property
     def sets(self) -> dict[str, Any]:
-        """KEYED and MAP: key -> the last value that the reply gives it."""
+        """For KEYED and MAP: the last value that the reply gives each key."""
         return self._split() if self._sets is None else self._sets
 
     @property
     def removed(self) -> dict[str, Any]:
-        """KEYED and MAP: key, without its mark -> the last removal of it."""
+        """For KEYED and MAP: the last removal of each key, by the key without its mark."""
         if not self.marked:
             return {}
         if self._sets is None:
@@ -73,12 +73,12 @@ class Entry:
 
     @property
     def plain(self) -> bool:
-        """KEYED and MAP: every key is set, and once."""
+        """For KEYED and MAP: whether every key is set, and only once."""
         return not self.marked and len(set(self.keys)) == len(self.keys)
 
     @property
     def unpaired(self) -> list[str]:
-        """Keys that are removed and not set again."""
+        """The keys that are removed and not set again."""
         return [key for key in self.removed if key not in self.sets] if self.marked else []
 
     def __repr__(self) -> str:
@@ -95,7 +95,7 @@ def read(message: Any, tree: Node) -> list[Entry]:
     before = -1
     for entry in entries:
         if entry.row.rank < before:
-            entries.sort(key=_rank)  # fields come by number, which is the table's order with few exceptions
+            entries.sort(key=_rank)  # fields are sorted by number, which is the table's order with few exceptions
             break
         before = entry.row.rank
     return entries

@@ -1,7 +1,7 @@
-"""The usual reply, read in one pass: it sets fields, each once, that no earlier plugin has set, and removes nothing.
+"""The usual reply, read in one pass: it sets each field once, no earlier plugin has set the fields, nothing is removed.
 
 The claims of such a reply go into the ledger together, and its message is merged as a whole. `survey` checks whether a
-reply may be such a one, without a call or an object per field; the ledger knows whether another plugin came first.
+reply may be a usual reply, without a call or an object per field; the ledger knows whether another plugin came first.
 `nri.adaptation.merge.entries` handles all other replies.
 """
 
@@ -15,7 +15,7 @@ from nri.api.fields import TREE, Kind, Node, Row
 
 __all__ = ["Fields", "entries", "split", "survey"]
 
-#: The results of `ListFields` of a message and of all inner messages that are not rows themselves.
+#: The results of `ListFields` for a message and for all inner messages that are not rows themselves.
 Fields = list[tuple[Any, Any]]
 
 _SIMPLE: Final = Kind.SIMPLE
@@ -37,19 +37,19 @@ def _by_descriptor(descriptor: Any, tree: Node, steps: dict[Any, Row | None]) ->
     return steps
 
 
-# The tree as one flat table: field descriptor -> its row, or None for a message with rows. Descriptors are single
-# objects, so looking one up is faster than reading its number.
+# The tree as a flat table: the row of each field descriptor, or None for a message that contains rows. Descriptors are
+# single objects, so looking up a descriptor is faster than reading its number.
 _STEPS: Final = _by_descriptor(m.ContainerAdjustment.DESCRIPTOR, TREE, {})
 
 
-# Plugins for iSulad send it empty with any other field of `linux`; the merged reply always has it.
+# Plugins for iSulad send this field empty with any other field of `linux`; the merged reply always has it.
 _RESOURCES: Final = m.LinuxContainerAdjustment.DESCRIPTOR.fields_by_name["resources"]
 
 
 def survey(adjust: m.ContainerAdjustment, container: str) -> tuple[Fields, list[tuple[str, int, str]]] | None:
     """Return all fields that an adjustment sets, and the claims that they need.
 
-    None if the adjustment has a removal mark, or an empty message other than `linux.resources`.
+    Returns None if the adjustment has a removal mark, or an empty message other than `linux.resources`.
     """
     fields: Fields = adjust.ListFields()  # type: ignore[assignment]  # a list, although its stub disagrees
     claims: list[tuple[str, int, str]] = []
@@ -59,14 +59,14 @@ def survey(adjust: m.ContainerAdjustment, container: str) -> tuple[Fields, list[
             inner = value.ListFields()
             if not inner and field is not _RESOURCES:
                 return None
-            fields += inner  # the loop continues with these
+            fields += inner  # the loop continues with the inner fields
             continue
         kind = row.kind
         if kind is _SIMPLE:
             claims.append((container, row.claim, ""))
         elif kind is _KEYED or kind is _MAP:
             number = row.claim
-            # A slice, because protobuf's lists end an iteration with an exception.
+            # A slice is used, because protobuf's lists end an iteration with an exception.
             keys: list[str] = list(value) if kind is _MAP else [getattr(element, row.key) for element in value[:]]
             for key in keys:
                 if key.startswith("-"):
@@ -80,14 +80,14 @@ def survey(adjust: m.ContainerAdjustment, container: str) -> tuple[Fields, list[
 
 
 def entries(fields: Fields) -> list[Entry]:
-    """Convert fields to entries, in no special order: no field depends on another one."""
+    """Convert fields to entries, in no special order: no field depends on another field."""
     return [Entry(row, value) for field, value in fields if (row := _STEPS[field]) is not None]
 
 
 def split(fields: Fields) -> tuple[bool, list[Entry]]:
-    """Whether there are resources that can be merged over any others; and the remaining fields as entries.
+    """Whether there are resources that can be merged over any others, and the remaining fields as entries.
 
-    Maps, texts, and messages of one value that is not zero can.
+    Maps, strings, and messages with a single value that is not zero can be merged in this way.
     """
     merging = False
     remaining: list[Entry] = []

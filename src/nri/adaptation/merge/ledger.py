@@ -1,16 +1,16 @@
-"""The owners of fields, by container, for one event: claims, removals, and rollback.
+"""The owners of fields by container, for one event: claims, removals, and rollback.
 
-The unit of ownership is a slot: a container, a field, and for a compound field the key of the entry in it. Its owner is
-a text:
+The unit of ownership is a slot: a container, a field, and for a compound field the key of the entry in it. The owner of
+a slot is stored as a string:
 
-| the slot is | its text | claimed by the same plugin | claimed by another plugin |
+| the slot is | the string | claimed by the same plugin | claimed by another plugin |
 |---|---|---|---|
 | free | none | granted | granted |
 | owned | ``NN-name`` | granted if `Rules.same_plugin_may_repeat`, else a conflict | a conflict |
 | cleared by a removal | ``-NN-name`` | granted | granted if `Rules.removal_frees_key`, else a conflict |
 
-Clearing is always granted: removals are how one plugin takes over from another. A field with many owners (hooks) is
-never in conflict; its text is all of them, joined by commas.
+Clearing is always granted, because a plugin takes a field over from another plugin by a removal. A field with many
+owners (hooks) is never in conflict; its string has all owners, joined by commas.
 
 Every change goes into a journal, for `rollback` and for provenance (`claims`).
 """
@@ -29,14 +29,14 @@ __all__ = ["Claim", "Ledger"]
 
 
 class Claim(NamedTuple):
-    """One line of the journal.
+    """A line of the journal.
 
     Attributes:
-        container: id of the container.
-        field: number of the API's `Field` enum.
+        container: the id of the container.
+        field: the number of the API's `Field` enum.
         key: the entry within a compound field, else "".
-        before: the owner's text before the change, "" for none.
-        after: the owner's text after it: ``NN-name``, ``-NN-name`` (cleared by), or several joined by commas (hooks).
+        before: the owner before the change, "" for no owner.
+        after: the owner after the change: ``NN-name``, ``-NN-name`` (cleared by), or several joined by commas (hooks).
     """
 
     container: str
@@ -52,7 +52,7 @@ class Claim(NamedTuple):
 
 
 class Ledger:
-    """The owners of one event."""
+    """The owners of an event's fields."""
 
     __slots__ = ("_exact", "_free", "_journal", "_owners", "_repeat")
 
@@ -64,7 +64,7 @@ class Ledger:
         self._exact = not rules.conflict_keys_escaped
 
     def claim(self, container: str, field: int, key: str, plugin: str) -> bool:
-        """Record `plugin` as the owner. True if the slot had no owner before; ConflictError if it is owned."""
+        """Record `plugin` as the owner. Returns whether the slot was free. Raises ConflictError if it is owned."""
         slot = (container, field, key)
         holder = self._owners.get(slot, "")
         if holder:
@@ -78,12 +78,12 @@ class Ledger:
         return not holder
 
     def claim_fresh(self, claims: list[tuple[str, int, str]], plugin: str) -> bool:
-        """Record `plugin` as the owner of these slots, if none has an owner and none occurs twice.
+        """Record `plugin` as the owner of these slots, if all are free and no slot occurs twice.
 
-        False: nothing was recorded; claim one by one.
+        Returns False if nothing was recorded; the caller then claims one by one.
         """
         owners = self._owners
-        if owners:  # a loop: a set's own method takes longer for the few claims that a reply has
+        if owners:  # a loop is faster than a set's method for the few claims of a reply
             for claim in claims:
                 if claim in owners:
                     return False
@@ -98,11 +98,11 @@ class Ledger:
         return True
 
     def clear(self, container: str, field: int, key: str, plugin: str) -> None:
-        """Record that `plugin` removed the field from its owner, if it had one."""
+        """Record that `plugin` removed the field from its owner, if it had an owner."""
         self._put((container, field, key), "-" + plugin)
 
     def accumulate(self, container: str, field: int, plugin: str) -> None:
-        """Record one more owner of a field that has many."""
+        """Record another owner of a field that may have many."""
         slot = (container, field, "")
         old = self._owners.get(slot)
         self._put(slot, f"{old},{plugin}" if old else plugin)
@@ -116,7 +116,7 @@ class Ledger:
         return len(self._journal)
 
     def rollback(self, mark: int) -> None:
-        """Undo everything recorded since `mark`."""
+        """Undo all changes that were recorded since `mark`."""
         while len(self._journal) > mark:
             slot, before = self._journal.pop()
             if before:
@@ -125,11 +125,11 @@ class Ledger:
                 del self._owners[slot]
 
     def owner(self, container: str, field: int, key: str = "") -> str:
-        """The owner's text, "" for none."""
+        """The owner of a slot as a string, "" for no owner."""
         return self._owners.get((container, field, key), "")
 
     def claims(self, since: int = 0) -> list[Claim]:
-        """The lines of the journal since a mark, oldest first."""
+        """The lines of the journal since a mark, the oldest first."""
         lines: list[Claim] = []
         later: dict[tuple[str, int, str], str] = dict(self._owners)
         for slot, before in reversed(self._journal[since:]):
@@ -139,7 +139,7 @@ class Ledger:
         return lines
 
     def owned(self) -> list[tuple[str, int, str, str]]:
-        """All slots: container, field, key and the owner's text."""
+        """All slots: container, field, key and owner."""
         return [(*slot, owner) for slot, owner in self._owners.items()]
 
     def message(self) -> m.OwningPlugins:

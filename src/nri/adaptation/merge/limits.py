@@ -1,7 +1,7 @@
 """The size limits of a reply, counted on its bytes before it is decoded, so that a plugin cannot cause endless work.
 
-An entry is a key of a map, an item of a list, or a field that is set; a message that only contains others counts as its
-content. Counting ends at the limit, and a reply with fewer bytes than allowed entries is not counted at all.
+An entry is a key of a map, an item of a list, or a field that is set. A message that only contains other messages
+counts as its content. Counting ends at the limit, and a reply with fewer bytes than allowed entries is not counted.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from typing import Any, Final
 
 __all__ = ["MAX_BYTES", "MAX_ENTRIES", "count", "excess", "max_entries_for"]
 
-#: The most entries and bytes of the reply to an event.
+#: The reply to an event has at most this many entries.
 MAX_ENTRIES: Final = 16_000
+#: The reply to an event has at most this many bytes.
 MAX_BYTES: Final = 2 << 20
-#: Additional entries for each existing container, in replies to Synchronize and in UpdateContainers.
+#: Replies to Synchronize and UpdateContainers may have this many entries more for each existing container.
 ENTRIES_PER_CONTAINER: Final = 16
 
-# A field: whether it counts by itself, whether its values are packed numbers, and the fields of the message in it.
+# A field: whether it counts by itself, whether its values are packed numbers, and the fields of its message.
 _Field = tuple[bool, bool, dict[int, Any] | None]
 
 _tables: Final[dict[str, dict[int, _Field]]] = {}
@@ -24,12 +25,12 @@ _UNKNOWN: Final[_Field] = (True, False, None)
 
 
 def max_entries_for(containers: int) -> int:
-    """The most entries of a reply to Synchronize or of UpdateContainers, for a number of containers."""
+    """The limit of entries of a reply to Synchronize or of UpdateContainers, for a number of containers."""
     return max(MAX_ENTRIES, ENTRIES_PER_CONTAINER * containers)
 
 
 def excess(kind: Any, data: bytes, max_entries: int, max_bytes: int = 0) -> str:
-    """The reason why an encoded message exceeds the limits, to follow "its reply"; "" if it does not.
+    """The reason why an encoded message exceeds the limits, to follow "its reply". Returns "" if it does not.
 
     Args:
         kind: the message's class.
@@ -37,14 +38,14 @@ def excess(kind: Any, data: bytes, max_entries: int, max_bytes: int = 0) -> str:
         max_bytes: the limit of bytes; 0 for the limit of a message.
     """
     if max_bytes and len(data) > max_bytes:
-        return f"has {len(data)} bytes, at most {max_bytes} are taken"
+        return f"has {len(data)} bytes, at most {max_bytes} are accepted"
     if len(data) > max_entries and count(kind, data, max_entries) > max_entries:
         return f"has more than {max_entries} entries"
     return ""
 
 
 def count(kind: Any, data: bytes, max_entries: int) -> int:
-    """The number of entries of an encoded message; counting stops above `max_entries`."""
+    """The number of entries of an encoded message. Counting stops above `max_entries`."""
     return max_entries - _remaining_budget(data, 0, len(data), _table(kind.DESCRIPTOR), max_entries)
 
 
@@ -67,7 +68,11 @@ def _describe(field: Any) -> _Field:
         value = inside.fields_by_name["value"].message_type
         if value is None:
             return True, False, None
-        return False, False, {1: _UNKNOWN, 2: (False, False, _table(value))}  # its key counts, and what the value has
+        return (
+            False,
+            False,
+            {1: _UNKNOWN, 2: (False, False, _table(value))},
+        )  # the key and the entries of the value count
     if field.is_repeated:
         return True, False, _table(inside)
     if len(inside.fields) == 1 and not inside.fields[0].is_repeated and inside.fields[0].message_type is None:
@@ -76,9 +81,9 @@ def _describe(field: Any) -> _Field:
 
 
 def _remaining_budget(data: bytes, position: int, end: int, table: dict[int, Any], budget: int) -> int:
-    """The rest of an allowance after the fields of one message; negative as soon as it is not enough.
+    """The rest of an allowance after the fields of a message; negative as soon as the allowance is exceeded.
 
-    Bytes that are no message end the count: the decoder will say so.
+    Bytes that are not a message end the count; the decoder will report them.
     """
     while position < end:
         key, position = _varint(data, position, end)
@@ -108,7 +113,7 @@ def _remaining_budget(data: bytes, position: int, end: int, table: dict[int, Any
 
 
 def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """A varint, and the position after it; the end if it is cut short."""
+    """A varint, and the position after it. The position is `end` if the varint is cut short."""
     value = shift = 0
     while position < end:
         byte = data[position]

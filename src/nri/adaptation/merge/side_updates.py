@@ -1,8 +1,8 @@
-"""The merged updates and evictions of one event, of any kind: `SideUpdates`.
+"""The merged updates and evictions of an event of any kind: `SideUpdates`.
 
 Each reply is merged in two steps: `plan` claims everything and may fail, `commit` changes the merged updates and cannot
-fail. The container of an UpdateContainer request is separate: its update comes last, has the full set of resources, and
-later plugins see it.
+fail. The container of an UpdateContainer request is separate: its update comes last and has the full set of resources,
+and later plugins see it.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ _PIDS = next(row for row in ROWS if row.path == "linux.resources.pids")
 
 _NONE = m.ContainerUpdate()
 
-#: Reasons for an ignored update or eviction.
-NO_CONTAINER: Final = "it names no container"
-UNKNOWN_CONTAINER: Final = "the runtime knows no such container"
-#: The reason for an ignored field of an update.
+#: The reason for ignoring an update or eviction without a container id.
+NO_CONTAINER: Final = "it does not name a container"
+#: The reason for ignoring an update or eviction of an unknown container.
+UNKNOWN_CONTAINER: Final = "the runtime does not know the container"
+#: The reason for ignoring a field of an update.
 NOT_IN_UPDATES: Final = "unsupported in an update"
 
 
@@ -61,7 +62,7 @@ class Ignored(NamedTuple):
 
 
 class KnownContainers(Protocol):
-    """The existing containers of the runtime, and those that are being created."""
+    """The existing containers of the runtime, and the containers that are being created."""
 
     def __contains__(self, container_id: object) -> bool: ...
 
@@ -78,7 +79,7 @@ class _Planned(NamedTuple):
 
 
 def folded(updates: Iterable[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
-    """Merge the updates of each container into one; later fields override earlier ones."""
+    """Merge the updates of each container into one update; later fields override earlier fields."""
     by_target: dict[str, list[m.ContainerUpdate]] = {}
     for update in updates:
         by_target.setdefault(update.container_id, []).append(update)
@@ -93,15 +94,15 @@ def _fold(updates: list[m.ContainerUpdate]) -> m.ContainerUpdate:
 
 
 class SideUpdates:
-    """The merged updates of one event.
+    """The merged updates of an event.
 
     Attributes:
         ignored: requests that were ignored without failing the event.
-        deferred: (plugin, update) of the updates for containers that are being created.
-        deferred_evictions: (plugin, eviction), likewise.
+        deferred: (plugin, update) for the updates of containers that are being created.
+        deferred_evictions: (plugin, eviction) for the evictions of containers that are being created.
         live: the resources of the requested container as later plugins see them; only for UpdateContainer.
         revision: counts the changes of `live`.
-        evictions: the requested evictions; empty unless Rules.evictions_kept.
+        evictions: the requested evictions; empty unless `Rules.evictions_kept`.
     """
 
     __slots__ = (
@@ -129,7 +130,7 @@ class SideUpdates:
         requested: str | None = None,
         resources: m.LinuxResources | None = None,
     ) -> None:
-        """`created` or `requested` is the event's own container, `resources` the runtime's request for it."""
+        """`created` or `requested` is the event's own container, `resources` are the runtime's request for it."""
         self.ledger, self._rules, self._containers = ledger, rules, containers
         self._created, self._requested = created, requested
         self.live = _NONE
@@ -188,7 +189,7 @@ class SideUpdates:
         if not target:
             return NO_CONTAINER
         containers = self._containers
-        # In this order: a container that has just been created is known before it is no longer being created.
+        # In this order, because a created container becomes known before it stops being created.
         if (
             containers is None
             or target in (self._created, self._requested)
@@ -206,7 +207,7 @@ class SideUpdates:
         )
 
     def _entries(self, update: m.ContainerUpdate, plugin: str) -> list[Entry]:
-        """The entries that count in an update: no device rules, and process limits if the rules say so."""
+        """The entries of an update that count: no device rules, and process limits only if the rules say so."""
         entries: list[Entry] = []
         for entry in read(update.linux.resources, RESOURCES_TREE):
             if entry.row.kind is Kind.LIST or (entry.row is _PIDS and not self._rules.pids_in_updates):
@@ -215,7 +216,7 @@ class SideUpdates:
                 entries.append(entry)
         is_requested = update.container_id == self._requested
         if is_requested and not self._rules.pids_in_updates and self.live.linux.resources.HasField("pids"):
-            # The reference claims the runtime's own process limit for the plugin that updates the container.
+            # The Go library claims the runtime's own process limit for the plugin that updates the container.
             entries.append(Entry(_PIDS, None))
         return entries
 
@@ -256,7 +257,7 @@ class SideUpdates:
         return merged
 
     def evict(self, evictions: Iterable[m.ContainerEviction], plugin: str) -> None:
-        """Add a reply's evictions, if the rules keep them."""
+        """Add a reply's evictions if the rules keep them."""
         if not self._rules.evictions_kept:
             return
         for eviction in evictions:
@@ -271,11 +272,11 @@ class SideUpdates:
                 self.evictions.append(Eviction(plugin, eviction.container_id, eviction.reason))
 
     def updates(self) -> list[m.ContainerUpdate]:
-        """Merged updates of other containers, in the order in which they were first named."""
+        """The merged updates of other containers, in the order in which they were first named."""
         return [update for target, update in self._merged.items() if target != self._requested]
 
     def requested(self) -> m.ContainerUpdate:
-        """The update of the requested container; an empty message if no plugin touched it."""
+        """The update of the requested container; an empty message if no plugin changed it."""
         return self._merged.get(self._requested or "", m.ContainerUpdate())
 
     def fill_evictions(self, target: Any) -> None:

@@ -1,4 +1,4 @@
-"""Merge UpdateContainer and StopContainer: the resources of the container, and updates of others."""
+"""Merge UpdateContainer and StopContainer: the resources of the container, and updates of other containers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["StopMerge", "UpdateMerge"]
 
 
 class UpdateMerge:
-    """The merge of one UpdateContainer event. `containers`: the existing containers, None: not checked."""
+    """The merge of an UpdateContainer event. `containers` are the existing containers; None disables the check."""
 
     __slots__ = ("_request", "ledger", "side")
 
@@ -27,7 +27,10 @@ class UpdateMerge:
         self.side = SideUpdates(self.ledger, rules, containers, requested=requested, resources=resources)
 
     def apply(self, plugin: str, reply: m.UpdateContainerResponse) -> None:
-        """Merge one plugin's reply: all of it, or nothing and ConflictError, UpdateError or PluginError."""
+        """Merge a plugin's reply completely.
+
+        Raises ConflictError, UpdateError or PluginError and then merges nothing.
+        """
         _take_updates(self.side, plugin, reply.update)
         self.side.evict(reply.evict, plugin)
 
@@ -43,21 +46,24 @@ class UpdateMerge:
 
     @property
     def request(self) -> m.UpdateContainerRequest:
-        """The request for the next plugin, as a new message; the runtime's own is never touched."""
+        """The request for the next plugin, as a new message. The runtime's own message is not changed."""
         request = m.UpdateContainerRequest()
         request.CopyFrom(self._request)
         request.linux_resources.CopyFrom(self.resources)
         return request
 
     def reply(self) -> m.UpdateContainerResponse:
-        """The merged reply; its last update is always the requested container's, empty if no plugin touched it."""
+        """The merged reply.
+
+        Its last update is always the requested container's; it is empty if no plugin changed it.
+        """
         reply = m.UpdateContainerResponse(update=[*self.side.updates(), self.side.requested()])
         self.side.fill_evictions(reply.evict)
         return reply
 
     @property
     def ignored(self) -> list[Ignored]:
-        """The parts of replies that were ignored without failing the event."""
+        """The requests in replies that were ignored without failing the event."""
         return self.side.ignored
 
     def owners(self) -> m.OwningPlugins:
@@ -66,7 +72,7 @@ class UpdateMerge:
 
 
 class StopMerge:
-    """The merge of one StopContainer event. `containers`: the existing containers, None: not checked."""
+    """The merge of a StopContainer event. `containers` are the existing containers; None disables the check."""
 
     __slots__ = ("ledger", "request", "side")
 
@@ -78,7 +84,10 @@ class StopMerge:
         self.side = SideUpdates(self.ledger, rules, containers)
 
     def apply(self, plugin: str, reply: m.StopContainerResponse) -> None:
-        """Merge one plugin's reply: all of it, or nothing and ConflictError, UpdateError or PluginError."""
+        """Merge a plugin's reply completely.
+
+        Raises ConflictError, UpdateError or PluginError and then merges nothing.
+        """
         _take_updates(self.side, plugin, reply.update)
 
     def reply(self) -> m.StopContainerResponse:
@@ -87,7 +96,7 @@ class StopMerge:
 
     @property
     def ignored(self) -> list[Ignored]:
-        """The parts of replies that were ignored without failing the event."""
+        """The requests in replies that were ignored without failing the event."""
         return self.side.ignored
 
     def owners(self) -> m.OwningPlugins:

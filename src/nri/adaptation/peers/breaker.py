@@ -1,8 +1,8 @@
 """The circuit breaker of one plugin: after several misses in a row it leaves the plugin out for a while.
 
 A miss is a request without an answer: the timeout passed or the connection was lost. An error that a handler returned
-is an answer. A request that had less than its timeout is a part of a miss: parts add up until there is an answer. Time
-is passed in (monotonic seconds), and the plugin's own lock protects the state.
+is an answer. A request that had less than its timeout is a partial miss; partial misses add up until there is an
+answer. Callers pass the time in (monotonic seconds), and the plugin's own lock protects the state.
 
     closed --misses in a row--> open --retry_s passed--> half-open --answer--> closed
                                  ^------------miss------------'
@@ -26,11 +26,11 @@ class BreakerState(Enum):
 
 
 class Breaker:
-    """One plugin's breaker.
+    """The circuit breaker of a plugin.
 
     Args:
-        misses: how many in a row open it; 0 switches it off.
-        retry_s: how long it stays open before one request is let through, in seconds.
+        misses: the number of misses in a row that open the breaker; 0 switches it off.
+        retry_s: how long the breaker stays open before it lets a request through, in seconds.
     """
 
     __slots__ = ("_partial_miss", "_state", "missed", "misses", "retry_at", "retry_s", "silence_s")
@@ -42,14 +42,18 @@ class Breaker:
         #: Misses in a row.
         self.missed = 0
         self._partial_miss = 0.0
-        #: How long requests have waited in vain, in total, in seconds; never reset, because events compute differences.
+        #: How long requests have waited in vain, in total, in seconds. Never reset, because events compute
+        #: differences.
         self.silence_s = 0.0
         #: When an open breaker lets a request through, in monotonic seconds.
         self.retry_at = 0.0
 
     @property
     def state(self) -> BreakerState:
-        """The state of the breaker. An open one becomes half-open at the next `admit`, not by time alone."""
+        """The state of the breaker.
+
+        Time alone changes nothing: an open breaker becomes half-open at the next `admit`.
+        """
         return self._state
 
     def admit(self, now: float) -> bool:
@@ -62,9 +66,9 @@ class Breaker:
         return True
 
     def answered(self) -> bool:
-        """Note that the plugin answered, even with an error. False if the breaker is open, and stays open.
+        """Record that the plugin answered, even with an error. Returns False if the breaker is open and stays open.
 
-        It stays open after an answer to a request that was sent before it opened.
+        It stays open if the request was sent before the breaker opened.
         """
         if self._state is BreakerState.OPEN:
             return False
@@ -77,10 +81,10 @@ class Breaker:
         self._partial_miss = 0.0
 
     def miss(self, now: float, share: float = 1.0) -> bool:
-        """Note that the plugin did not answer. True if this opened the breaker, which the caller logs.
+        """Record that the plugin did not answer. Returns True if this opened the breaker, which the caller logs.
 
         Args:
-            share: the part of its timeout that the request had.
+            share: the share of its timeout that the request had.
         """
         trial = self._state is BreakerState.HALF_OPEN
         self._partial_miss += share
@@ -97,16 +101,16 @@ class Breaker:
         return opened
 
     def abandoned(self) -> None:
-        """Note that the runtime ended the call, for example at its own deadline: the call does not count."""
+        """Record that the runtime ended the call, for example at its own deadline. The call does not count."""
         if self._state is BreakerState.HALF_OPEN:
             self._state = BreakerState.OPEN  # retry_at lies in the past: the next request is the trial
 
     def reconnected(self) -> None:
-        """Note that a new connection of the plugin is synchronized: it starts with a clean record."""
+        """Record that a new connection of the plugin is synchronized: it starts without misses."""
         self._close()
 
     def configure(self, misses: int, retry_s: float) -> None:
-        """Set new limits. A breaker that is switched off closes; a new `retry_s` counts from the next opening."""
+        """Set new limits. A breaker that is switched off closes. A new `retry_s` applies from the next opening."""
         self.misses = misses
         self.retry_s = retry_s
         if not misses:

@@ -2,7 +2,7 @@
 
 They take part in the order of indices like every other plugin, without a socket. Handlers run in the thread of the
 event, so they must be quick: no timeout can interrupt them. They get copies of the messages. A handler returns what
-plugins return elsewhere: None, an adjustment, updates, or both as a pair; builders of `nri.api` or messages.
+the handler of any plugin returns: None, an adjustment, updates, or both as a pair; builders of `nri.api` or messages.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class BuiltinPlugin:
     """A plugin that is an object of the runtime.
 
     Args:
-        index: two digits.
+        index: the index, two digits.
         name: the name without index.
-        handlers: has a method for each of its events (`create_container(pod, container)`), optionally
+        handlers: has a method for each of its events (`create_container(pod, container)`), and optionally
             `synchronize(pods, containers)`, `configure(config, runtime, version)` (may return an event mask) and
             `shutdown()`.
         events: the subscription; default: every event that `handlers` has a method for.
-        failure_policy: the failure policy that it declares.
+        failure_policy: the failure policy that the plugin declares.
     """
 
     __slots__ = ("events", "failure_policy", "handlers", "index", "name")
@@ -109,14 +109,14 @@ class BuiltinPeer(Peer):
         except NriError as error:
             if validates:
                 return _rejection(str(error))
-            raise _failed(error) from error
+            raise _request_error(error) from error
         except Exception as error:
             if validates:
                 return _rejection(describe(error))
-            raise _failed(error) from error
+            raise _request_error(error) from error
 
     def command(self, method: str, payload: bytes, deadline: float) -> bytes:  # noqa: ARG002 - nothing can interrupt it
-        """Call the handler `configure` or `shutdown`, if it exists."""
+        """Call the handler `configure` or `shutdown` if it exists."""
         handler = _method(self._handlers, method.lower())
         if method == "Configure":
             return self._configure(handler, m.ConfigureRequest.FromString(payload))
@@ -130,7 +130,7 @@ class BuiltinPeer(Peer):
             try:
                 mask = EventMask(handler(request.config, request.runtime_name, request.runtime_version) or mask)
             except Exception as error:
-                raise _failed(error) from error
+                raise _request_error(error) from error
         reply = m.ConfigureResponse(events=mask)
         if self.plugin.failure_policy is not None:
             reply.failure_policy.CopyFrom(self.plugin.failure_policy)
@@ -164,7 +164,7 @@ def _copy(message: Any) -> Any:
     return copy
 
 
-def _failed(cause: Exception) -> RpcError:
+def _request_error(cause: Exception) -> RpcError:
     """The request's error for a handler's error."""
     code = Code.PERMISSION_DENIED if isinstance(cause, Reject) else Code.UNKNOWN
     error = RpcError(code, describe(cause))
@@ -186,7 +186,7 @@ def _reply(kind: Any, result: Any) -> Any:
     """Convert a handler's result to the reply message of its event."""
     reply = kind()
     if kind is m.ValidateContainerAdjustmentResponse:
-        if result:  # a reason, or a verdict
+        if result:  # a reason or a verdict
             return result if isinstance(result, kind) else kind(reject=True, reason=str(result))
         return reply
     for value in result if isinstance(result, tuple) else (result,):

@@ -1,8 +1,8 @@
 """The request of one event, as messages and as bytes that are encoded once for all plugins.
 
-A remote plugin gets bytes: those of the event's own request, or of a `StateChange` if it is an old one. A built-in
-plugin gets the messages. The requests of CreateContainer and UpdateContainer change between plugins: `refresh` notes
-that another reply was merged, and only what this changed is encoded again.
+A remote plugin gets bytes: the bytes of the event's own request, or of a `StateChange` if the plugin is old. A built-in
+plugin gets the messages. The requests of CreateContainer and UpdateContainer change between plugins: `refresh` records
+that another reply was merged, and only the changed fields are encoded again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class EventRequest:
         pod: the pod, never changed.
         container: the container as the runtime gave it; None for events of pods.
         resources: the resources that UpdateContainer or UpdatePodSandbox asks for, as the next plugin sees them.
-        overhead: UpdatePodSandbox alone.
+        overhead: the pod's overhead, only for UpdatePodSandbox.
     """
 
     __slots__ = ("_container_parts", "_encoded", "_pod_bytes", "container", "overhead", "pod", "resources", "spec")
@@ -61,14 +61,14 @@ class EventRequest:
         return request
 
     def refresh(self) -> None:
-        """Note that another reply was merged, so that the request of the next plugin may differ."""
+        """Record that another reply was merged, so that the request of the next plugin may differ."""
 
     def container_seen(self) -> m.Container | None:
         """The container as the next plugin sees it, as a message that must not be changed."""
         return self.container
 
     def container_parts(self) -> list[bytes]:
-        """The container as the next plugin sees it, as encoded pieces to be joined; empty for events of pods."""
+        """The container as the next plugin sees it, as encoded pieces to be joined. Empty for pod events."""
         if self._container_parts is None:
             self._container_parts = [] if self.container is None else [self.container.SerializeToString()]
         return self._container_parts
@@ -96,7 +96,7 @@ class EventRequest:
         return encoded
 
     def state_change(self) -> bytes:
-        """The bytes of the same event for a plugin that knows `StateChange` only."""
+        """The bytes of the same event for a plugin that knows only `StateChange`."""
         parts = [b"\x08", varint(self.spec.number), bytes_field(2, self.pod.SerializeToString())]
         if self.container is not None:
             parts.append(bytes_field(3, b"".join(self.container_parts())))
@@ -114,7 +114,7 @@ def _normal_suffix() -> bytes:
     return encoded
 
 
-# Appended to a container's bytes, these make the parts present that plugins rely on: protobuf merges what follows.
+# Appended to a container's bytes, these add the messages that plugins rely on: protobuf merges appended bytes.
 _NORMAL: Final = _normal_suffix()
 
 
@@ -130,12 +130,12 @@ class CreateRequest(EventRequest):
         self._seen = 0
 
     def refresh(self) -> None:
-        """Note that another reply was merged: the container may have changed."""
+        """Record that another reply was merged: the container may have changed."""
         self._adjusted = True
         self._encoded = None
 
     def container_parts(self) -> list[bytes]:
-        """The container as the next plugin sees it; bytes to which something was appended are not encoded again."""
+        """The container as the next plugin sees it. Bytes to which something was appended are not encoded again."""
         parts = self._container_parts
         if parts is None:
             parts = self._container_parts = [self._merge.encoded_base(), _NORMAL]
@@ -143,7 +143,7 @@ class CreateRequest(EventRequest):
             self._adjusted = False
             steps = self._merge.steps()
             for step in steps[self._seen :]:
-                if step is None:  # the base has all steps in it, up to the last one of these
+                if step is None:  # the base contains all steps up to the last of them
                     parts[:] = [self._merge.encoded_base()]
                 else:
                     parts.append(step)
@@ -166,7 +166,7 @@ class UpdateRequest(EventRequest):
         self._revision = merge.revision
 
     def refresh(self) -> None:
-        """Note that another reply was merged: the resources may have changed."""
+        """Record that another reply was merged: the resources may have changed."""
         if self._merge.revision != self._revision:
             self._revision = self._merge.revision
             self.resources = self._merge.resources

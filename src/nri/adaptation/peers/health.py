@@ -22,18 +22,19 @@ class PluginHealth:
 
     Attributes:
         plugin: ``NN-name``; ``??-plugin`` if it has not registered yet.
-        kind: "builtin", "external", "pre-connected" (launched by the runtime) or "pre-connected-wasm" (loaded by it).
+        kind: "builtin", "external", "pre-connected" (launched by the runtime) or "pre-connected-wasm" (loaded by the
+            runtime).
         state: "starting", "active", "late", "open" (left out by its breaker), "crash loop", "not launched"
-            (the program did not even start) or "gone".
-        stage: the same, with the steps of "starting" told apart.
-        pid, uid: of its process; 0 and None if not known.
+            (the program could not be started) or "gone".
+        stage: the same state, with the steps of "starting" distinguished.
+        pid, uid: process id and user id of the plugin's process; 0 and None if not known.
         nri_version: the NRI version that it declares.
         events: its subscription, as names joined by commas.
         latency_s: the duration of its last answer, in seconds.
         missed: requests in a row without an answer.
-        restarts: how often it was started again, for launched plugins.
-        last_error: its latest error, or "".
-        last_words: the last lines that it wrote to stderr before it ended, for launched plugins.
+        restarts: how often a launched plugin was started again.
+        last_error: the latest error, or "".
+        last_words: the last lines that a launched plugin wrote to stderr before it ended.
     """
 
     plugin: str
@@ -51,7 +52,7 @@ class PluginHealth:
     last_words: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The health as a table of JSON, by the names of the attributes."""
+        """The health as a JSON object, by the names of the attributes."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -73,5 +74,5 @@ def health_of(peer: Peer) -> PluginHealth:
 
 
 def state_word(state: State) -> str:
-    """The state in health reports: all steps of the handshake are "starting"."""
+    """The state in health reports. All steps of the handshake are "starting"."""
     return "starting" if state in _STARTING else state.value

@@ -1,7 +1,8 @@
 """One plugin as the runtime sees it: `Peer`, the base of all kinds of plugins.
 
-It has the identity, the lock that passes events one at a time, and the state. `signal` looks up the transition in
-`nri.adaptation.peers.state` and carries out its actions; the `Owner` does what is not the peer's own business.
+A peer has the plugin's identity, the lock that passes events one at a time, and the state. `signal` looks up the
+transition in `nri.adaptation.peers.state` and carries out its actions. The `Owner` carries out actions that concern
+more than the peer.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from nri.api import messages as m
     from nri.ttrpc.waiters import Sent
 
-    #: A request on its way, as the connection knows it.
+    #: A request that was sent, as the connection knows it.
     Exchange = Sent
 
 __all__ = ["BUILTIN", "EXTERNAL", "LAUNCHED", "WASM", "Owner", "Peer"]
@@ -40,36 +41,37 @@ _sequence = itertools.count(1)
 
 
 class Owner(Protocol):
-    """The part of the owner of peers that a peer needs."""
+    """The methods of the owner of peers that a peer needs."""
 
     def act(self, peer: Peer, action: Action) -> None:
         """Carry out an action that concerns more than the peer."""
 
 
 class Peer(ABC):
-    """One plugin.
+    """A plugin.
 
     Attributes:
-        index, name: identity; `label` is ``NN-name``.
-        kind: one of BUILTIN, EXTERNAL, LAUNCHED, WASM.
-        pid: process id, 0 if there is none or it is not known.
-        uid: user id of its process, None if not known.
-        config: the text that it gets with Configure.
-        order: number of its registration; plugins of the same index are called in this order.
+        index, name: the identity; `label` is ``NN-name``.
+        kind: BUILTIN, EXTERNAL, LAUNCHED or WASM.
+        pid: the process id, 0 if there is no process or its id is not known.
+        uid: the user id of its process, None if not known.
+        config: the configuration that the plugin gets with Configure.
+        order: the number of its registration; plugins with the same index are called in this order.
         lock: passes events one at a time, in order of arrival.
-        state: its state; only `signal` changes it.
-        mask: its subscription, without the events that the operator does not allow.
+        state: the state; only `signal` changes it.
+        mask: the subscription, without the events that the operator does not allow.
         event_policies: the operator's policy by number of the event; None: the plugin does not get the event.
-        declared: the failure policy that it declared, or None.
-        version: the NRI version that it declares, or "".
+        declared: the failure policy that the plugin declared, or None.
+        version: the NRI version that the plugin declares, or "".
         cut_off: whether the runtime ended the connection because of the plugin's behaviour.
-        turn_s: how long an event waits for its turn here, in seconds; 0 for no limit.
-        latency_s: the duration of its last answer, in seconds.
-        answer: the number of its last answer among all that was read from plugins (`nri.ttrpc.waiters.ARRIVALS`): of
-            two answers of a plugin, the one with the greater number is the later one. Read it under the lock.
+        turn_s: how long an event waits for its turn at this plugin, in seconds; 0 for no limit.
+        latency_s: the duration of the last answer, in seconds.
+        answer: the number of the last answer, among all messages that were read from plugins
+            (`nri.ttrpc.waiters.ARRIVALS`): of two answers of a plugin, the answer with the greater number is the later
+            one. Read it under the lock.
     """
 
-    #: Whether it gets bytes, so that encoding a request early saves time.
+    #: Whether the plugin gets bytes, so that encoding a request early saves time.
     takes_bytes = False
 
     __slots__ = (
@@ -130,14 +132,14 @@ class Peer(ABC):
         self.answer = 0
         #: Set as soon as the plugin is active or gone.
         self.handshake_over = threading.Event()
-        #: Set as soon as the updates in its answer to Synchronize are applied, or it is gone.
+        #: Set as soon as the updates in its answer to Synchronize are applied, or the plugin is gone.
         self.settled = threading.Event()
-        #: When it connected, in monotonic seconds.
+        #: When the plugin connected, in monotonic seconds.
         self.since = monotonic()
 
     @property
     def last_error(self) -> str:
-        """The latest error as text, or "". It outlives the plugin, so long texts are cut."""
+        """The latest error as text, or "". It is stored longer than the plugin lives, so long texts are cut."""
         return self._last_error
 
     @last_error.setter
@@ -146,7 +148,7 @@ class Peer(ABC):
 
     @property
     def qualified(self) -> str:
-        """For logs: ``external:10-foo[4711]``."""
+        """The name for logs: ``external:10-foo[4711]``."""
         process = f"[{self.pid}]" if self.pid else ""
         return f"{self.kind}:{self.index or '??'}-{self.name or 'plugin'}{process}"
 
@@ -179,15 +181,15 @@ class Peer(ABC):
     def invoke(self, request: EventRequest, deadline: float) -> bytes:
         """Ask the plugin, and wait for the reply's bytes. Raises RpcError, DeadlineExceeded, ConnectionClosed."""
 
-    def begin(self, request: EventRequest, deadline: float) -> Exchange | None:  # noqa: ARG002 - for those who can
-        """Send the request without waiting; pass the result to `collect` or `abandon`. None: nothing was sent."""
+    def begin(self, request: EventRequest, deadline: float) -> Exchange | None:  # noqa: ARG002 - only some kinds use it
+        """Send the request without waiting. None: nothing was sent. Pass the result to `collect` or `abandon`."""
         return None
 
     def collect(self, request: EventRequest, exchange: Exchange, deadline: float) -> bytes:  # noqa: ARG002 - as `begin`
-        """Wait for the reply's bytes to the request that `begin` sent. Raises as `invoke`."""
+        """Wait for the bytes of the reply to the request that `begin` sent. Raises as `invoke`."""
         return self.invoke(request, deadline)
 
-    def abandon(self, exchange: Exchange) -> None:  # noqa: B027 - only where `begin` does something
+    def abandon(self, exchange: Exchange) -> None:  # noqa: B027 - only for kinds that override `begin`
         """Drop the reply to the request that `begin` sent."""
 
     @abstractmethod
@@ -204,10 +206,10 @@ class Peer(ABC):
         timeout_per_part: bool,
         max_entries: int,
     ) -> list[m.ContainerUpdate]:
-        """Hand over the runtime's state, as `nri.adaptation.peers.synchronize` does; returns the requested updates."""
+        """Hand over the runtime's state, as `nri.adaptation.peers.synchronize` does. Returns the requested updates."""
 
-    def close(self, reason: str) -> None:  # noqa: B027 - not all have one
-        """End the connection, if there is one."""
+    def close(self, reason: str) -> None:  # noqa: B027 - not all kinds have a connection
+        """End the connection if there is one."""
 
     def release(self, deadline: float) -> None:  # noqa: B027 - as `close`
         """Free the resources of the connection. Only after `close`."""

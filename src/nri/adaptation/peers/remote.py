@@ -1,6 +1,6 @@
-"""A plugin at the other end of a socket: one connection under a `Peer`.
+"""A plugin that is connected over a socket, as a `Peer`.
 
-It is asked by the event's own method, or by `StateChange` if the plugin knows nothing else. Its RegisterPlugin and
+A plugin is asked by the event's own method, or by `StateChange` if it knows only this method. Its RegisterPlugin and
 UpdateContainers go to the owner.
 """
 
@@ -31,24 +31,24 @@ __all__ = ["RemoteOwner", "RemotePeer"]
 
 
 class RemoteOwner(Owner, Protocol):
-    """The part of the owner of peers that a remote peer needs."""
+    """The methods of the owner of peers that a remote peer needs."""
 
     def register(self, peer: RemotePeer, payload: bytes) -> None:
-        """Check RegisterPlugin and set the identity; RpcError refuses it."""
+        """Check RegisterPlugin and set the identity. Raises RpcError to refuse the plugin."""
 
     def update_containers(self, peer: RemotePeer, request: Request) -> object:
-        """Accept UpdateContainers; it is answered later."""
+        """Accept UpdateContainers, which is answered later."""
 
     def deprecated(self, peer: RemotePeer, spec: EventSpec) -> None:
-        """Report that the plugin knows only StateChange; called once for each of its events."""
+        """Report that the plugin knows only StateChange. Called once for each of its events."""
 
 
 class RemotePeer(Peer):
-    """A plugin at the other end of a socket.
+    """A plugin that is connected over a socket.
 
     Attributes:
         endpoint: the connection.
-        relay_only: it answered Unimplemented once; its relayed events have used StateChange since.
+        relay_only: the plugin answered Unimplemented once; its relayed events have used StateChange since.
     """
 
     takes_bytes = True
@@ -83,7 +83,7 @@ class RemotePeer(Peer):
         )
 
     def _serve(self, request: Request) -> bytes | object:
-        """Answer a request of the plugin; runs in whichever thread reads, so it must not wait."""
+        """Answer a request of the plugin. Runs in the thread that reads, so it must not wait."""
         if request.service != naming.RUNTIME_SERVICE:
             raise RpcError(Code.UNIMPLEMENTED, f"service {plain(request.service)}")
         if request.method == "RegisterPlugin":
@@ -97,7 +97,7 @@ class RemotePeer(Peer):
         self.signal(Signal.LOST, reason)
 
     def invoke(self, request: EventRequest, deadline: float) -> bytes:
-        """Ask by the event's own method, or by StateChange if the plugin knows nothing else."""
+        """Ask by the event's own method, or by StateChange if the plugin knows only this method."""
         spec = request.spec
         if not (self.relay_only and spec.relayed):
             try:
@@ -120,14 +120,14 @@ class RemotePeer(Peer):
         return self.command("StateChange", request.state_change(), deadline)
 
     def begin(self, request: EventRequest, deadline: float) -> Exchange | None:
-        """Send the event by its own method, if that needs no waiting."""
+        """Send the event by its own method if that needs no waiting."""
         spec = request.spec
         if self.relay_only and spec.relayed:
             return None
         return self.endpoint.begin(naming.PLUGIN_SERVICE, spec.rpc, request.encoded(), deadline)
 
     def collect(self, request: EventRequest, exchange: Exchange, deadline: float) -> bytes:
-        """Wait for the reply; a plugin that does not know the method is asked by StateChange."""
+        """Wait for the reply. A plugin that does not know the event's method is asked by StateChange."""
         try:
             self.answer, reply = self.endpoint.collect_in_order(exchange)
             return reply
@@ -177,11 +177,11 @@ class RemotePeer(Peer):
         self.endpoint.close(reason)
 
     def release(self, deadline: float) -> None:
-        """Close the descriptor, unless a thread uses it until the deadline."""
+        """Close the descriptor unless a thread uses it until the deadline."""
         self.endpoint.release(deadline)
 
 
 def _make_plain(error: RpcError) -> None:
-    """Make the plugin's text one short printable line, before it is logged, stored or passed on."""
+    """Convert the plugin's text to a short printable line, before it is logged, stored or passed on."""
     error.message = plain(error.message)
     error.args = (error.code, error.message)

@@ -6,16 +6,16 @@
 
 | state | the plugin | events |
 |---|---|---|
-| connected | has a connection and no name yet | none |
-| registered | has given its name, and is being configured | none |
-| configured | has subscribed to events, and waits for its turn at the gate | none |
+| connected | has a connection, but no name yet | no events |
+| registered | has given its name, and is being configured | no events |
+| configured | has subscribed to events, and waits for its turn at the gate | no events |
 | synchronizing | is in the chain, and processes the state of the runtime | wait for it |
 | active | takes part | are sent to it |
 | late | takes part, and did not answer the last event in time | are sent to it |
 | open | missed several events in a row: its breaker leaves it out | skip it, except for occasional trials |
 | gone | has lost its connection, in any state | skip it |
 
-A name is accepted once, in `connected`; updates are accepted from `configured` on. A pair that is not in the table
+A name is accepted once, in `connected`. Updates are accepted in `configured` and later. A pair that is not in the table
 changes nothing: signals that lost a race (an answer after the connection ended) are harmless. "crash loop" and "not
 launched" are states of an installed plugin without a connection; `nri.adaptation.launch.supervisor` reports them.
 """
@@ -47,31 +47,31 @@ class Signal(Enum):
 
     REGISTER = "the plugin gave its name"
     UPDATE = "the plugin requests updates of containers"
-    CONFIGURED = "it answered Configure"
-    JOINING = "it entered the chain; the state of the runtime is on its way"
-    SYNCHRONIZED = "it took the state of the runtime"
-    ANSWERED = "it answered a request, perhaps with an error"
-    MISSED = "it did not answer in time, and stays connected"
-    TRIPPED = "it did not answer too often"
-    FATAL = "it failed in a way that costs the connection"
-    LOST = "its connection ended"
+    CONFIGURED = "the plugin answered Configure"
+    JOINING = "the plugin entered the chain; the state of the runtime is being sent"
+    SYNCHRONIZED = "the plugin took the state of the runtime"
+    ANSWERED = "the plugin answered a request, perhaps with an error"
+    MISSED = "the plugin did not answer in time, and stays connected"
+    TRIPPED = "the plugin did not answer too often"
+    FATAL = "the plugin failed in a way that ends the connection"
+    LOST = "the connection ended"
     STOP = "the runtime stops, or replaces the plugin"
 
 
 class Action(Enum):
-    """Something that the peer or its owner has to do."""
+    """An action that the peer or its owner has to carry out."""
 
     CONFIGURE = "run Configure and Synchronize in a separate thread"
-    REFUSE_REPEAT = "answer that it is registered already"
-    REFUSE_UPDATE = "answer that it is not configured yet"
+    REFUSE_REPEAT = "answer that the plugin is registered already"
+    REFUSE_UPDATE = "answer that the plugin is not configured yet"
     APPLY_UPDATE = "hand the updates to a worker"
-    REPORT_READY = "notify those that wait for this plugin"
-    REPORT_LATE = "log that it is late"
-    REPORT_OPEN = "log that it is left out for a while"
-    REPORT_BACK = "log that it answers again"
-    REPORT_GONE = "log that it is gone"
+    REPORT_READY = "notify the threads that wait for this plugin"
+    REPORT_LATE = "log that the plugin is late"
+    REPORT_OPEN = "log that the plugin is left out for a while"
+    REPORT_BACK = "log that the plugin answers again"
+    REPORT_GONE = "log that the plugin is gone"
     CLOSE = "close the connection"
-    LEAVE = "take it out of the chain as soon as no event is under way"
+    LEAVE = "take the plugin out of the chain as soon as no event is being processed"
 
 
 _A, _G, _S = Action, Signal, State
@@ -85,7 +85,7 @@ _IN_CHAIN = (_S.SYNCHRONIZING, *sorted(JOINED, key=lambda state: state.value))
 _CONFIGURED = (_S.CONFIGURED, *_IN_CHAIN)
 
 TABLE: dict[tuple[State, Signal], _Row] = {
-    # The end, from any state: the same for all, plus leaving the chain for those in it (below).
+    # The end, from any state: the same row for all, and leaving the chain for plugins in it (below).
     **{(state, signal): (_S.GONE, (_A.CLOSE,)) for state in _ALIVE for signal in (_G.FATAL, _G.LOST, _G.STOP)},
     **{
         (state, signal): (_S.GONE, (_A.CLOSE, _A.LEAVE, _A.REPORT_GONE))
@@ -115,5 +115,5 @@ TABLE: dict[tuple[State, Signal], _Row] = {
 
 
 def step(state: State, signal: Signal) -> _Row:
-    """The next state and its actions; a pair that is not in the table changes nothing."""
+    """The next state and its actions. A pair that is not in the table changes nothing."""
     return TABLE.get((state, signal), (state, ()))

@@ -1,9 +1,9 @@
-"""Hand a joining plugin the state of the runtime: in one message if it fits, else in parts.
+"""Send a joining plugin the state of the runtime: in one message if it fits, else in parts.
 
-Up to 4 MiB one message is sent, because old plugins know no parts. A larger state is packed into parts that are smaller
-than the limit on purpose: while the plugin processes one part, the waiting thread encodes the next one. A helper thread
-would compete for the interpreter's lock with the thread that writes. A part's reply must echo `more`, or the plugin
-does not understand parts.
+A state of up to 4 MiB is sent in one message, because old plugins do not know parts. A larger state is packed into
+parts that are smaller than the limit on purpose: while the plugin processes one part, the waiting thread encodes the
+next. A helper thread would compete for the interpreter's lock with the thread that writes. The reply to a part must
+echo `more`; otherwise the plugin does not understand parts.
 """
 
 from __future__ import annotations
@@ -23,22 +23,25 @@ if TYPE_CHECKING:
 
 __all__ = ["hand_over", "parts", "read_reply"]
 
-#: The most bytes of the envelope around a message (service, method, timeout, lengths).
+#: The envelope around a message (service, method, timeout, lengths) has at most this many bytes.
 ENVELOPE_BYTES = 256
-#: Size of a part: small enough that both sides work at the same time, large enough to make calls cheap.
+#: The size of a part: small enough that both sides work at the same time, large enough to make calls cheap.
 PART_BYTES = 1 << 19
 
-#: The most time for all parts together, in timeouts of one part: events wait meanwhile.
+#: The time limit for all parts together, in timeouts of one part: events wait meanwhile.
 MAX_TIMEOUTS = 10
 
 _MORE = b"\x18\x01"
-_KEYS = (b"", b"\x0a", b"\x12")  # by number, of fields that are length-delimited
+_KEYS = (b"", b"\x0a", b"\x12")  # by field number, for length-delimited fields
 
 
 def parts(
     pods: Iterable[m.PodSandbox], containers: Iterable[m.Container], part_size: int = PART_BYTES
 ) -> Iterator[tuple[bytes, bool]]:
-    """Yield encoded `SynchronizeRequest`s, and whether more follow; one if everything fits into a message."""
+    """Yield encoded `SynchronizeRequest`s, and whether more follow.
+
+    Yields a single request if everything fits into a message.
+    """
     objects: Iterator[tuple[int, m.PodSandbox | m.Container]]
     objects = itertools.chain(zip(itertools.repeat(1), pods), zip(itertools.repeat(2), containers))
     fields = (_field(number, message) for number, message in objects)
@@ -59,7 +62,7 @@ def parts(
 
 
 def _field(number: int, message: m.PodSandbox | m.Container) -> tuple[bytes, bytes]:
-    """A field in two pieces, key with length, and bytes: they are copied once, when the part is joined."""
+    """A field in two pieces, key with length, and bytes. They are copied only once, when the part is joined."""
     encoded = message.SerializeToString()
     length = len(encoded)
     return _KEYS[number] + (LENGTHS.get(length) or varint(length)), encoded
@@ -68,7 +71,7 @@ def _field(number: int, message: m.PodSandbox | m.Container) -> tuple[bytes, byt
 def _take_fitting(
     fields: Iterator[tuple[bytes, bytes]], limit: int
 ) -> tuple[list[tuple[bytes, bytes]], tuple[bytes, bytes] | None]:
-    """Return the fields that fit into `limit` bytes, and the first one that did not, or None."""
+    """Return the fields that fit into `limit` bytes, and the first field that did not fit, or None."""
     fitting: list[tuple[bytes, bytes]] = []
     size = 0
     for field in fields:
@@ -91,14 +94,14 @@ def hand_over(
     """Send all parts and return the updates that the plugin requests.
 
     Args:
-        call: sends one encoded request before a deadline, calls a function, and returns the encoded reply.
-        timeout_s: seconds for each part, and `MAX_TIMEOUTS` times that for all parts.
-        timeout_per_part: False: `timeout_s` is for all parts together.
+        call: sends an encoded request before a deadline, calls a function, and returns the encoded reply.
+        timeout_s: the time for each part in seconds; for all parts together, `MAX_TIMEOUTS` times this time.
+        timeout_per_part: with False, `timeout_s` is the time for all parts together.
         max_entries: the limit of entries in the replies; 0 for no limit.
 
     Raises:
         RemoteProtocolError: the plugin does not understand parts, or its reply has too many entries.
-        NriError: a part cannot be encoded; and what `call` raises.
+        NriError: a part cannot be encoded, and all errors of `call`.
     """
     began = monotonic()
     deadline = began + timeout_s
@@ -125,7 +128,7 @@ def hand_over(
 
 
 def read_reply(encoded: bytes, max_entries: int) -> m.SynchronizeResponse:
-    """Decode a reply to Synchronize; RemoteProtocolError if it is invalid or has more entries than `max_entries`."""
+    """Decode a reply to Synchronize. Raises RemoteProtocolError if it is invalid or has more than `max_entries`."""
     reason = limits.excess(m.SynchronizeResponse, encoded, max_entries) if max_entries else ""
     if reason:
         raise RemoteProtocolError(f"the reply to Synchronize {reason}")

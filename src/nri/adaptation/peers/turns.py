@@ -1,23 +1,23 @@
 """Turns: the order in which events reach plugins, and how they wait for it.
 
-Hand over hand: an event takes its place in the queue of the next plugin before it leaves the present one, also where a
-plugin does not get the event at all. So the order of arrival at the first plugin is the order at every plugin, and a
-slow plugin delays the events behind it, not those ahead. An event holds nothing while it waits, so there is no
-deadlock. Two exceptions, if the rules have them: an event that has waited too long for a turn
-(`nri.adaptation.time_budget`) continues without that plugin, and may reach later plugins before the events that were
-ahead of it; an event that disposes of a pod or container passes waiting events of other pods, never of its own pod.
+Hand over hand: an event takes its place in the queue of the next plugin before it leaves the present plugin, even if a
+plugin does not get the event. So the order of arrival at the first plugin is the order at every plugin, and a slow
+plugin delays only the events behind it. An event holds nothing while it waits, so there is no deadlock. The rules may
+have two exceptions: an event that has waited too long for a turn (`nri.adaptation.time_budget`) continues without that
+plugin, and may reach later plugins before the events that were ahead of it; an event that disposes of a pod or
+container passes waiting events of other pods, but never of its own pod.
 
-    place = Place(request, peers, deadline)          # in the queue of the first plugin
-    for peer in peers:
-        sent = place.wait(begin)                     # the event's turn: this plugin gets no other request
-        ...                                          # ask it
-        place.advance()                              # in the queue of the next plugin, then out of this one
-    place.leave()                                    # in a `finally`: releases whatever is held
+        place = Place(request, peers, deadline)          # in the queue of the first plugin
+        for peer in peers:
+            sent = place.wait(begin)                     # the event's turn: this plugin gets no other request
+            ...                                          # ask the plugin
+            place.advance()                              # enter the next plugin's queue, then release this plugin
+        place.leave()                                    # in a `finally`: releases a lock or a place in a queue
 
-Each plugin has one queue, a `FifoLock`. A bare `threading.Lock` starves callers: the thread that has just released it
-takes it again before the others wake. A waiting event also leaves a callback (`Ticket.begin`) that sends its request:
-the thread that releases the lock calls it first and wakes the waiting thread then, so the plugin gets its next request
-before a thread switch.
+Each plugin has a queue, a `FifoLock`. A bare `threading.Lock` starves callers: the thread that has just released the
+lock takes it again before the others wake. A waiting event also leaves a callback (`Ticket.begin`) that sends its
+request. The thread that releases the lock calls it before it wakes the waiting thread, so the plugin gets its next
+request before a thread switch.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Ticket:
     """A place in the queue.
 
     Attributes:
-        pod: the id of the event's pod; "" for none.
-        urgent: whether it has passed other events.
+        pod: the id of the event's pod; "" without a pod.
+        urgent: whether the ticket has passed other events.
         begin: called when the turn comes, by the thread that releases the lock; it must not wait.
         begin_result: the return value of `begin`; None if it was not called.
     """
@@ -64,7 +64,7 @@ class Ticket:
         self.turn.acquire()
 
     def wait(self, timeout_s: float = -1.0) -> bool:
-        """Wait for the turn; False after `timeout_s` seconds. Negative: for ever."""
+        """Wait for the turn. Returns False after `timeout_s` seconds. A negative timeout waits for ever."""
         check_signals()
         return self.turn.acquire(timeout=timeout_s)
 
@@ -85,7 +85,7 @@ class FifoLock:
         ...
         lock.release()
 
-    `leave` gives up a place without waiting, or the lock if the turn has come.
+    `leave` gives up a place without waiting, or releases the lock if the turn has come.
 
     Attributes:
         queue: the waiting tickets, in the order of their turns.
@@ -99,15 +99,16 @@ class FifoLock:
         self.queue: deque[Ticket] = deque()
 
     def place(self, pod: m.PodSandbox | None = None, urgent: bool = False) -> Ticket | None:
-        """Take a place in the queue; None if the lock was free and is now held.
+        """Take a place in the queue. Returns None if the lock was free; the caller then holds it.
 
-        `urgent`: ahead of all waiting tickets, except those of the same pod and other urgent ones.
+        With `urgent`, the place is ahead of all waiting tickets, except tickets of the same pod and other urgent
+        tickets.
         """
         with self._guard:
             if not self.held:
                 self.held = True
                 return None
-            # The id is read only here: reading a field of a message costs as much as the lock.
+            # The id is read only in this branch: reading a field of a message costs as much as the lock.
             ticket = Ticket("" if pod is None else pod.id, urgent)
             queue = self.queue
             at = len(queue)
@@ -118,24 +119,24 @@ class FifoLock:
             return ticket
 
     def wait(self, ticket: Ticket | None, deadline: float | None = None) -> None:
-        """Wait for the turn of a ticket. DeadlineExceeded: the place is given up, nothing is held."""
+        """Wait for the turn of a ticket. Raises DeadlineExceeded if the place is given up and nothing is held."""
         if ticket is None:
             return
         try:
             if ticket.wait(-1.0 if deadline is None else max(0.0, deadline - monotonic())):
                 return
-        except BaseException:  # KeyboardInterrupt: an abandoned place would block all tickets behind it
+        except BaseException:  # even KeyboardInterrupt, because an abandoned place would block all tickets behind it
             if not self._give_up(ticket):
                 ticket.wait()
                 self.release()
             raise
         if self._give_up(ticket):
             raise DeadlineExceeded("a plugin that is busy with earlier events")
-        # The turn came between the end of the wait and now; the call itself notices the caller's deadline.
+        # The turn came just after the end of the wait; the call itself checks the caller's deadline.
         ticket.wait()
 
     def _give_up(self, ticket: Ticket) -> bool:
-        """Remove a ticket from the queue; False if its turn has come in the meantime."""
+        """Remove a ticket from the queue. Returns False if its turn has come in the meantime."""
         with self._guard:
             if ticket not in self.queue:
                 return False
@@ -143,7 +144,7 @@ class FifoLock:
             return True
 
     def leave(self, ticket: Ticket | None) -> None:
-        """Give up a place without waiting for its turn, or the lock if the turn has come."""
+        """Give up a place without waiting for its turn, or release the lock if the turn has come."""
         if ticket is None or not self._give_up(ticket):
             self.release()
 
@@ -170,8 +171,8 @@ class Sent:
     """A request that was sent to a plugin.
 
     Attributes:
-        policy: the plugin's policy when it was sent.
-        began: when it was sent, in monotonic seconds.
+        policy: the plugin's policy when the request was sent.
+        began: when the request was sent, in monotonic seconds.
         deadline: the deadline of the answer, in monotonic seconds.
         exchange: identifies the request for the connection.
     """
@@ -183,7 +184,7 @@ class Sent:
 
 
 class _Queued(Protocol):
-    """The part of a plugin (`nri.adaptation.peers.peer.Peer`) that a place in its queue needs."""
+    """The members of a plugin (`nri.adaptation.peers.peer.Peer`) that a place in its queue needs."""
 
     lock: FifoLock
     turn_s: float
@@ -195,17 +196,17 @@ class _Queued(Protocol):
 
 
 class Place:
-    """An event's place among the plugins: in the queue of one of them, or at its turn there.
+    """An event's place among the plugins: in the queue of a plugin, or at its turn.
 
     Args:
         request: the event's request.
         peers: the plugins, in the order of the event; at least one.
-        deadline: the caller's, None for none.
-        urgent: whether it passes waiting events of other pods.
+        deadline: the caller's deadline or None.
+        urgent: whether the event passes waiting events of other pods.
 
     Attributes:
         ticket: the place in the queue of the present plugin; None if it is the event's turn.
-        missed: the turn at the present plugin did not come in time: nothing is held, and the event skips it.
+        missed: the turn at the present plugin did not come in time: nothing is held, and the event skips the plugin.
     """
 
     __slots__ = ("_deadline", "_index", "_lock", "_peers", "_request", "_urgent", "missed", "ticket")
@@ -226,12 +227,11 @@ class Place:
     def wait(self, begin: Callable[[Any, EventPolicy], Sent | None]) -> Sent | None:
         """Wait for the event's turn at the present plugin.
 
-        Returns the request if the thread of the previous event has sent it already, else None. If the turn has not
-        come in time, it is `missed`. DeadlineExceeded: the caller's deadline has passed; nothing is held.
+        Returns the request if the thread of the previous event has already sent it, else None. If the turn has not come
+        in time, `missed` is set. Raises DeadlineExceeded if the caller's deadline has passed; nothing is held then.
 
         Args:
-            begin: sends the request to a plugin that has this policy; called by the thread of the event before this
-                one.
+            begin: sends the request to a plugin that has this policy; called by the thread of the previous event.
         """
         ticket = self.ticket
         if ticket is None:
@@ -240,7 +240,7 @@ class Place:
         request = self._request
         policy = peer.event_policies[request.spec.number]
         if policy is not None and peer.takes_bytes and not (policy.guarded and not policy.admits(request.pod)):
-            request.encoded()  # in this event's own time
+            request.encoded()  # now, so that other events do not wait for the encoding
             ticket.begin = partial(begin, peer, policy)
         lock, self._lock, self.ticket = self._lock, None, None  # a wait that fails has given up its place by itself
         assert lock is not None
@@ -251,7 +251,7 @@ class Place:
         try:
             lock.wait(ticket, limit)
         except DeadlineExceeded:
-            if limit == deadline:  # the earlier of both was the caller's
+            if limit == deadline:  # the caller's deadline was the earlier of the two
                 raise
             self.missed = True
             return None
@@ -264,7 +264,7 @@ class Place:
         return sent
 
     def advance(self, *, keep: bool = False) -> None:
-        """Take a place at the next plugin, then release this one; `keep`: the caller releases it."""
+        """Take a place at the next plugin, then release this plugin. With `keep`, the caller releases it."""
         current = self._lock
         self.missed = False
         self._index += 1
@@ -278,7 +278,7 @@ class Place:
             current.release()
 
     def leave(self) -> None:
-        """Give up the lock or the place in a queue, if there is one."""
+        """Give up the lock or the place in a queue if there is one."""
         if self._lock is not None:
             self._lock.leave(self.ticket)
             self._lock = None

@@ -2,8 +2,8 @@
 
 Requests and replies are the same bytes as on a socket, without registration or parts: the whole state is one message. A
 function runs in the thread of the event, and no longer than the plugin's timeout. An interrupted function leaves its
-memory in an undefined state, so that ends the plugin, as a trap does, and its supervisor loads it again. A caller with
-less time waits for the function nevertheless.
+memory in an undefined state. An interruption therefore ends the plugin, as a trap does, and its supervisor loads it
+again. A caller with less time waits for the function nevertheless.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class WasmPeer(Peer):
             raise
 
     def _subscription(self, encoded: bytes) -> bytes:
-        """The reply to Configure; 0 ("all events") becomes the events that it has functions for."""
+        """The reply to Configure. The mask 0 ("all events") becomes the events that the plugin has functions for."""
         try:
             reply = m.ConfigureResponse.FromString(encoded)
         except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
@@ -101,7 +101,7 @@ class WasmPeer(Peer):
             reply.events = EventMask.ALL - EventMask.of(*missing)
         for spec in missing:
             if reply.events & spec.bit:
-                raise RemoteProtocolError(f"it subscribes to {spec.rpc}, but exports no {_EVENTS[spec]}")
+                raise RemoteProtocolError(f"it subscribes to {spec.rpc}, but does not export {_EVENTS[spec]}")
         serialized: bytes = reply.SerializeToString()
         return serialized
 

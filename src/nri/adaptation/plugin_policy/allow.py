@@ -1,9 +1,9 @@
 """Least privilege: which events, namespaces and fields a plugin may change, and the check of its answers.
 
-An answer that changes something else is a breach: an ordinary error of that plugin, which fails the request and leaves
-the plugin connected. Nothing of such an answer is applied. Fields are named as in the API's `Field` enum (``Env``,
-``MemLimit``) or by dotted paths of the API (``linux.resources.memory`` with all below it), as in the merge table.
-``evict`` means evictions. An event that is not allowed is not sent (`Allow.events_mask`).
+An answer with another change is a breach: an ordinary error of that plugin, which fails the request and leaves the
+plugin connected. Nothing of such an answer is applied. Fields are named as in the API's `Field` enum (``Env``,
+``MemLimit``) or by dotted paths of the API (``linux.resources.memory`` with all fields below it), as in the merge
+table. ``evict`` means evictions. An event that is not allowed is not sent (`Allow.events_mask`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ EventName = Literal[
 
 
 class AllowedField(Parsed):
-    """One entry of ``fields``, and the paths of the merge table that it covers."""
+    """An entry of ``fields``, and the paths of the merge table that it covers."""
 
     __slots__ = ("paths",)
 
@@ -42,13 +42,13 @@ class AllowedField(Parsed):
 
     @classmethod
     def parse(cls, text: str) -> AllowedField:
-        """Look up a name; ValueError suggests the nearest one."""
+        """Look up a name. Raises ValueError with the most similar name if it is unknown."""
         return cls(text, named(text))
 
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """What a plugin may change. None means everything; an empty list means nothing."""
+    """What a plugin may change. None allows everything; an empty list allows nothing."""
 
     events: tuple[EventName, ...] | None = None
     namespaces: tuple[Pattern, ...] | None = None
@@ -61,13 +61,13 @@ class Allow:
 
     @property
     def paths(self) -> frozenset[str] | None:
-        """Paths of the merge table that it may set; None for all."""
+        """The paths of the merge table that the plugin may set; None if it may set all."""
         if self.fields is None:
             return None
         return frozenset[str]().union(*(field.paths for field in self.fields))
 
     def namespace(self, name: str) -> bool:
-        """Whether it may change containers of this namespace."""
+        """Whether the plugin may change containers of this namespace."""
         return self.namespaces is None or (bool(self.namespaces) and matches(self.namespaces, name))
 
 
@@ -88,21 +88,21 @@ def breach(  # noqa: PLR0913 - the parts of an answer, by name
     Args:
         plugin: ``NN-name``.
         namespace: the namespace of the event's pod.
-        event: its number; 0 for UpdateContainers and Synchronize.
+        event: the event's number; 0 for UpdateContainers and Synchronize.
         reply: the whole answer, which may have fields in addition to the following three.
-        namespace_of: returns the namespace of a container by its id, None for an unknown one.
+        namespace_of: returns the namespace of a container by its id, or None if the container is unknown.
     """
-    cause = _breach(allow, namespace, event, _touched(reply, adjust, update, evict), namespace_of)
+    cause = _breach(allow, namespace, event, _changes(reply, adjust, update, evict), namespace_of)
     return None if cause is None else PluginError(plugin, f"its policy does not allow it to {cause}")
 
 
-class _Touch(NamedTuple):
-    """One change of an answer.
+class _Change(NamedTuple):
+    """A change in an answer.
 
     Attributes:
-        target: the container, None for the one that the event is about.
+        target: the container, None for the container of the event.
         what: a description of the change.
-        paths: one of these has to be allowed.
+        paths: at least one of these paths has to be allowed.
     """
 
     target: str | None
@@ -114,7 +114,7 @@ def _breach(
     allow: Allow,
     namespace: str,
     event: int,
-    touched: Iterable[_Touch],
+    touched: Iterable[_Change],
     namespace_of: Callable[[str], str | None],
 ) -> str | None:
     paths = allow.paths
@@ -124,7 +124,7 @@ def _breach(
         outside = ""
     for target, what, needed in touched:
         if target is not None:
-            what += f' of container "{plain(target, 256)}"'  # noqa: PLW2901 - the same with the container
+            what += f' of container "{plain(target, 256)}"'  # noqa: PLW2901 - the description with the container
         if outside:
             return what + outside
         where = namespace if target is None else namespace_of(target)
@@ -141,32 +141,32 @@ _UNKNOWN: frozenset[str] = frozenset()
 _RESOURCES = "linux.resources"
 
 
-def _touched(
+def _changes(
     reply: Any,
     adjust: ContainerAdjustment | None,
     update: Iterable[ContainerUpdate],
     evict: Iterable[ContainerEviction],
-) -> Iterator[_Touch]:
+) -> Iterator[_Change]:
     """Yield all changes of an answer.
 
-    An update without resources counts as well, because the runtime gets it.
+    An update without resources also counts as a change, because the runtime gets it.
     """
     if reply is not None:
         for number in _unknown(reply):
-            yield _Touch(None, f"set the unknown field {number} of the answer", _UNKNOWN)
+            yield _Change(None, f"set the unknown field {number} of the answer", _UNKNOWN)
     if adjust is not None:
         for what, paths in _fields(adjust, TREE, ""):
-            yield _Touch(None, what, paths)
+            yield _Change(None, what, paths)
     for entry in update:
         target = entry.container_id
         is_empty = True
         for what, paths in _update_fields(entry):
             is_empty = False
-            yield _Touch(target, what, paths)
+            yield _Change(target, what, paths)
         if is_empty:
-            yield _Touch(target, "make an update without resources", NAMES[_RESOURCES])
+            yield _Change(target, "make an update without resources", NAMES[_RESOURCES])
     for eviction in evict:
-        yield _Touch(eviction.container_id, EVICT, NAMES[EVICT])
+        yield _Change(eviction.container_id, EVICT, NAMES[EVICT])
 
 
 def _update_fields(update: ContainerUpdate) -> Iterator[tuple[str, frozenset[str]]]:
@@ -177,10 +177,10 @@ def _update_fields(update: ContainerUpdate) -> Iterator[tuple[str, frozenset[str
 
 
 def _fields(message: Any, tree: Node, path: str) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield all fields that a message sets, with the paths of the merge table of which one must be allowed.
+    """Yield all fields that a message sets, each with the paths of the merge table of which one must be allowed.
 
-    An empty object counts as well, because its presence can have a meaning (``linux.rdt``); so does a field that this
-    version does not know and that no name allows, because the runtime may know it.
+    An empty object counts as a change, because its presence can have a meaning (``linux.rdt``). A field that this
+    version does not know counts as well, because the runtime may know it; no name allows such a field.
     """
     for number in _unknown(message):
         yield f"set the unknown field {number} of {path or 'the adjustment'}", _UNKNOWN
@@ -215,6 +215,6 @@ def _unknown_below(field: Any, value: Any) -> Iterator[int]:
 
 
 def _unknown(message: Any) -> list[int]:
-    """The numbers of a message's unknown fields, without those of inner messages."""
+    """The numbers of a message's unknown fields, without the unknown fields of inner messages."""
     fields = UnknownFieldSet(message)
     return [fields[place].field_number for place in range(len(fields))]

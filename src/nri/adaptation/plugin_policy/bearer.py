@@ -1,7 +1,7 @@
-"""The right to use a plugin's name, which depends on the process, not on what it declares.
+"""The right to use a plugin's name. It depends on the process, not on what the process declares.
 
-A plugin that connects chooses its index and name, and policies are selected by these. So a policy also limits whose
-process may use its name: the user (``uid``, from the kernel), and whether this runtime has launched it (``launched``).
+A plugin that connects chooses its index and name, and these select its policy. So a policy also limits which process
+may use its name: by its user (``uid``, from the kernel), and by whether this runtime has launched it (``launched``).
 Another process is refused when it registers, and disconnected when the policy changes. Plugins inside the runtime are
 trusted.
 """
@@ -17,11 +17,11 @@ __all__ = ["refusal"]
 
 
 def refusal(policy: PluginPolicy, label: str, *, launched: bool, uid: int | None) -> str:
-    """The reason why a process may not be the plugin with this ``NN-name``; "" if it may.
+    """The reason why a process may not be the plugin with this ``NN-name``, or "" if it may.
 
     Args:
-        launched: whether this runtime has started it.
-        uid: its user, None if unknown.
+        launched: whether this runtime has started the process.
+        uid: the user of the process, None if unknown.
     """
     if policy.strict:
         return f"plugin {label} has no policy, and plugins without a policy are refused (strict)"

@@ -1,7 +1,7 @@
-"""The policy of one plugin for one event, worked out when the plugin joins and when the policy changes.
+"""The policy of a plugin for an event, computed when the plugin joins and when the policy changes.
 
 The hot path reads `EventPolicy`; None means that the plugin does not get the event. The flag `guarded` covers
-everything rare (filters, least privilege, shadow).
+all rare rules (filters, least privilege, shadow).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ __all__ = ["EventPolicy", "event_policies"]
 
 
 class EventPolicy:
-    """The policy of one plugin for one event.
+    """The policy of a plugin for an event.
 
     Attributes:
         timeout_s: the time for an answer, in seconds.
         keep_connected: a late answer does not disconnect the plugin.
-        fail_request: a request without its answer fails.
+        fail_request: a request fails without the plugin's answer.
         guarded: filters, least privilege or shadow apply: read `policy`.
         policy: the whole policy.
-        number: number of the event.
+        number: the number of the event.
     """
 
     __slots__ = ("fail_request", "guarded", "keep_connected", "number", "policy", "timeout_s")
@@ -48,13 +48,13 @@ class EventPolicy:
         return self.fail_request or self.policy.requires(self.number, pod.namespace)
 
     def admits(self, pod: m.PodSandbox) -> bool:
-        """Whether the plugin is called for this pod. Only needed if `guarded`."""
+        """Whether the plugin is called for this pod. Needed only if `guarded`."""
         filters = self.policy.filters
         return filters is None or filters.admits(pod)
 
 
 def event_policies(mask: EventMask, policy: PluginPolicy, request_timeout_s: float) -> Sequence[EventPolicy | None]:
-    """One plugin's policies by number of the event, from 1; None for an event that it does not get."""
+    """A plugin's policies by number of the event, from 1. An entry is None if the plugin does not get the event."""
     if policy.allow is not None:
         mask &= policy.allow.events_mask
     return (

@@ -1,6 +1,7 @@
 """The operator's ``policy.toml``: one checked table per plugin.
 
-One TOML table per ``NN-name``; ``[defaults]`` sets keys for every plugin, with the same rank as the plugin's own table.
+There is a TOML table for each ``NN-name``. ``[defaults]`` sets keys for all plugins, with the same rank as their
+tables.
 All mistakes of the file are reported together, each with line, key, value and a valid example.
 """
 
@@ -14,43 +15,43 @@ from nri.adaptation.plugin_policy.allow import Allow, EventName
 from nri.api import naming
 from nri.api.selectors import Filters, Pattern
 from nri.config import Duration, Source, read_file
-from nri.config.complaint import Problem, together
-from nri.config.layers import located
+from nri.config.complaint import Problem, combined_error
+from nri.config.layers import located_errors
 from nri.config.syntax import parse_text
 from nri.config.typed import Partial, build, check
 
 __all__ = ["DEFAULTS", "BreakerTable", "RequiredTable", "Table", "parse", "read"]
 
-#: The keys of one table, and its `timeout` by event.
+#: The keys of a table, and its `timeout` by event.
 _Checked = tuple[Partial, dict[str, float] | None]
 
-#: Name of the table for every plugin.
+#: The name of the table whose keys apply to every plugin.
 DEFAULTS = "defaults"
 
-#: Longest duration of any key, in seconds: a day. More is probably a wrong unit.
+#: The longest duration of any key, in seconds: a day. A longer one is probably written with a wrong unit.
 _MAX_DURATION_S = 86_400.0
 
-#: Limit of user ids: the last number means "no user".
+#: The limit of user ids: the last number means "no user".
 _UID_LIMIT = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class RequiredTable:
-    """``required = { exempt_namespaces = [...] }``: required, except for pods of these namespaces."""
+    """The value ``required = { exempt_namespaces = [...] }``: required, except for pods of these namespaces."""
 
     exempt_namespaces: tuple[Pattern, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class BreakerTable:
-    """``breaker = { misses = 5, retry = "30s" }``."""
+    """The value ``breaker = { misses = 5, retry = "30s" }``."""
 
     misses: int = 5
     retry: Duration = 30.0
 
 
 class Table:
-    """The keys of a plugin's table, or of ``[defaults]``. None: not set."""
+    """The keys of a plugin's table, or of ``[defaults]``. A key that is not set is None."""
 
     timeout: Duration | None = None
     keep_connected: bool | None = None
@@ -65,12 +66,12 @@ class Table:
     launched: bool | None = None
     #: Only in ``[defaults]``: it applies to plugins without a table.
     strict: bool | None = None
-    #: Set from a `timeout` that is a table: seconds by event; "default" for all others.
+    #: Seconds by event if `timeout` is a table; the key "default" applies to all other events.
     _timeouts: dict[str, float] | None = None
 
     @property
     def timeouts(self) -> dict[str, float]:
-        """Seconds by the RPC name of the event; "default" for all other events."""
+        """Seconds by the RPC name of the event. The key "default" applies to all other events."""
         if self._timeouts is not None:
             return self._timeouts
         return {} if self.timeout is None else {"default": self.timeout}
@@ -85,7 +86,7 @@ class _ByEvent:
 def read(path: str) -> dict[str, Table]:
     """Read the tables of a file by name, with the keys of `DEFAULTS` merged into every table.
 
-    Raises ConfigError for the first mistake, with all others in `others`.
+    Raises ConfigError for the first mistake; its `others` are the other mistakes.
     """
     return parse(read_file(path, "toml"))
 
@@ -99,9 +100,7 @@ def parse(source: Source) -> dict[str, Table]:
     plugin_defaults = (
         {key: value for key, value in defaults.items() if key != "strict"} if isinstance(defaults, dict) else {}
     )
-    common = _checked(
-        plugin_defaults, (DEFAULTS,), []
-    )  # once, and not for each table; its mistakes are reported with its own table
+    common = _checked(plugin_defaults, (DEFAULTS,), [])  # checked once, so that its mistakes are reported only once
     empty = _checked({}, (DEFAULTS,), [])
     for name, value in tree.items():
         if name != DEFAULTS and not _is_plugin(name, value, problems):
@@ -110,12 +109,12 @@ def parse(source: Source) -> dict[str, Table]:
         if table is not None:
             tables[name] = table
     if problems:
-        raise together(located(source, problems))
+        raise combined_error(located_errors(source, problems))
     return tables
 
 
 def _is_plugin(name: str, value: object, problems: list[Problem]) -> bool:
-    """Whether a top-level key is a plugin's table; adds a problem if not."""
+    """Whether a top-level key is a plugin's table. Adds a problem if it is not."""
     if not isinstance(value, dict):
         problems.append(Problem((name,), "must be in a table", f'put it under [{DEFAULTS}] or ["NN-name"]'))
         return False
@@ -131,7 +130,7 @@ def _is_plugin(name: str, value: object, problems: list[Problem]) -> bool:
 
 
 def _table(name: str, tree: Any, common: _Checked, problems: list[Problem]) -> Table | None:
-    """One table with the keys of the common one."""
+    """A plugin's table, with the keys of the common table."""
     values, timeouts = common[0].copy(), common[1]
     own_values, own_timeouts = _checked(tree, (name,), problems)
     values.update(own_values)
@@ -148,7 +147,7 @@ def _table(name: str, tree: Any, common: _Checked, problems: list[Problem]) -> T
 
 
 def _checked(tree: Any, path: tuple[str, ...], problems: list[Problem]) -> _Checked:
-    """Check the keys of one table, and separately a `timeout` by event: a union type would give unclear errors."""
+    """Check the keys of a table. A `timeout` by event is checked separately: a union type would give unclear errors."""
     timeouts = None
     if isinstance(tree, dict) and isinstance(tree.get("timeout"), dict):
         by_event = {"timeout": tree["timeout"]}

@@ -1,8 +1,8 @@
-"""The resolved policy of one plugin, and the policies of all plugins with their file.
+"""The resolved policy of a plugin, and the policies of all plugins with their file.
 
 Precedence of every key: the operator's value (the plugin's table, then ``[defaults]``), then the plugin's declaration,
-then the default. `PluginPolicy` is a frozen value for the hot path: events have numbers, and nothing is parsed or
-looked up by name during a request. `Policies.refresh` costs one `stat`; users of a policy fetch it again when
+then the default. `PluginPolicy` is a frozen value for the hot path: events have numbers, and no text is parsed or
+looked up during a request. `Policies.refresh` costs one `stat`; users of a policy fetch it again when
 `generation` has changed.
 """
 
@@ -28,8 +28,8 @@ __all__ = ["DEFAULT_PATH", "DISPOSAL_EVENTS", "REQUIRED_EVENTS", "PluginPolicy",
 #: The default path of the operator's file.
 DEFAULT_PATH = "/etc/nri/policy.toml"
 
-#: The events that are refused while a required plugin is absent. Stop, Remove and Post events always pass: a node must
-#: be able to get rid of pods whatever its plugins do.
+#: The events that are refused while a required plugin is absent. Stop, Remove and Post events always pass, because a
+#: node must be able to get rid of pods whatever its plugins do.
 REQUIRED_EVENTS = EventMask.parse("RunPodSandbox,UpdatePodSandbox,CreateContainer,StartContainer,UpdateContainer")
 
 #: The events by which a node gets rid of pods. A plugin's own declaration does not fail them.
@@ -47,20 +47,21 @@ class PluginPolicy:
     """The rules for one plugin. The default values are the default policy.
 
     Attributes:
-        timeout: request timeouts in seconds by number of the event, None for the runtime's; number 0: other calls.
+        timeout: request timeouts in seconds by number of the event; None for the runtime's timeout. Number 0 is for
+            calls that are not events.
         keep_connected: a late answer does not disconnect the plugin.
-        fail_request: events whose request fails without the plugin's answer.
-        required: while it is absent, late or broken, `REQUIRED_EVENTS` are refused.
-        exempt_namespaces: pods of these namespaces do not require it.
-        breaker_misses: misses in a row that open the breaker; 0 switches it off.
-        breaker_retry_s: how long it stays open, in seconds.
+        fail_request: the events whose request fails without the plugin's answer.
+        required: while the plugin is absent, late or broken, `REQUIRED_EVENTS` are refused.
+        exempt_namespaces: pods of these namespaces do not require the plugin.
+        breaker_misses: the number of misses in a row that open the breaker; 0 switches the breaker off.
+        breaker_retry_s: how long the breaker stays open, in seconds.
         restart: when a launched plugin is started again.
-        shadow: it is called, but its answer is only reported, never applied; it cannot fail requests.
-        allow: what it may change; None for everything.
-        filters: the pods that it sees; None for all.
-        uid: users whose processes may use its name; None for all that may connect.
-        launched: True: only a process that this runtime launched may use its name; False: only one that connects.
-        strict: no process may use its name: only plugins with a table are accepted.
+        shadow: the plugin is called, but its answer is only reported, never applied; it cannot fail requests.
+        allow: what the plugin may change; None for everything.
+        filters: the pods that the plugin sees; None for all.
+        uid: the users whose processes may use its name; None for all users that may connect.
+        launched: True: only a process that this runtime launched may use its name; False: only a process that connects.
+        strict: no process may use its name, because only plugins with a table are accepted.
     """
 
     timeout: tuple[float | None, ...] = _RUNTIME_TIMEOUTS
@@ -79,7 +80,7 @@ class PluginPolicy:
     strict: bool = False
 
     def timeout_s(self, event: int = 0) -> float | None:
-        """The plugin's timeout for this event in seconds; None for the runtime's timeout."""
+        """The plugin's timeout for this event in seconds. Returns None for the runtime's timeout."""
         return self.timeout[event]
 
     def fails_request(self, event: int) -> bool:
@@ -175,11 +176,11 @@ def _log(error: ConfigError) -> None:
 
 
 class Policies:
-    """All policies of a node, up to date with their file. Thread-safe, except `refresh`, which is for one thread.
+    """All policies of a node, up to date with their file. Thread-safe, except `refresh`, which one thread may call.
 
-    Without a file, the defaults apply; a file that appears later counts. When a file disappears, its policies end after
-    a second check, because editors remove files for a moment. An invalid file is reported once, and the last valid one
-    stays in force. Raises ConfigError for an invalid file when the runtime starts.
+    Without a file, the defaults apply; a file that appears later takes effect. When a file disappears, its policies end
+    after a second check, because editors remove files for a moment. An invalid file is reported once, and the last
+    valid file stays in force. Raises ConfigError for an invalid file when the runtime starts.
 
     Args:
         path: the file; None for no file.
@@ -195,7 +196,7 @@ class Policies:
         self.path = path
         #: Increases whenever a new reading takes effect.
         self.generation = 0
-        #: The error of the present file; None if it is in force.
+        #: The error of the present file; None if the file is in force.
         self.error: ConfigError | None = None
         self._report = report
         self._tables: Mapping[str, Table] = {}
@@ -209,7 +210,7 @@ class Policies:
             log.warning(_ABSENT, path)
 
     def refresh(self) -> int:
-        """Check the file, and return the generation. Only for one thread."""
+        """Check the file, and return the generation. Only one thread may call it."""
         self._check_file()
         return self.generation
 
@@ -245,12 +246,12 @@ class Policies:
     def for_plugin(
         self, index: str, name: str, declared: FailurePolicy | None = None, rules: Rules = Rules.DEFAULT
     ) -> PluginPolicy:
-        """The policy of a plugin. The same object for the same arguments until the generation changes."""
+        """The policy of a plugin. Returns the same object for the same arguments until the generation changes."""
         fail, keep = (declared.fail_request, declared.keep_connected) if declared is not None else (False, False)
         cache, tables = self._policies_by_key, self._tables
         label = f"{index}-{name}"
         if label not in tables:
-            label = policy_file.DEFAULTS  # plugins choose their names: one entry for all that have no table
+            label = policy_file.DEFAULTS  # plugins choose their names: all plugins without a table share an entry
         key = (label, fail, keep, rules)
         policy = cache.get(key)
         if policy is None:

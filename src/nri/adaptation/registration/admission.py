@@ -1,8 +1,8 @@
-"""The moment in which plugins join: the runtime's state is read and they enter the chain, while no event is processed.
+"""The moment when plugins join: the runtime's state is read and they enter the chain, while no event is processed.
 
-Reading the state may take long, and events wait meanwhile. So it is read once for all waiting plugins: the first one
-leads, passes the gate for all, and gives each the same state. A plugin that arrives after that waits for the next turn.
-A leader whose own plugin has left continues as long as others wait behind it.
+Reading the state may take long, and events wait meanwhile. So the state is read once for all waiting plugins: the first
+plugin leads, passes the gate for all, and gives each the same state. A plugin that arrives later waits for the next
+turn. A leader whose own plugin has left continues as long as other plugins wait behind it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOOK_S = 1.0
 
 
 class SharedState:
-    """The state that all plugins of one turn get.
+    """The state that all plugins of a turn get.
 
     Attributes:
         state: the runtime's pods and containers at that moment.
@@ -55,7 +55,7 @@ class SharedState:
 
 
 class _Ticket:
-    """One waiting plugin."""
+    """A waiting plugin."""
 
     __slots__ = ("done", "entry", "error", "peer")
 
@@ -67,10 +67,10 @@ class _Ticket:
 
 
 class Admission:
-    """Lets plugins join, all waiting ones together.
+    """Lets plugins join: all waiting plugins together.
 
     Args:
-        snapshot: the runtime's callback: all pods and containers, now.
+        snapshot: the runtime's callback, which returns all present pods and containers.
         joined: called for each plugin that entered the chain, before events pass.
 
     Attributes:
@@ -102,7 +102,7 @@ class Admission:
         self._chain.gate.pause_joiners(held_s)
 
     def enter(self, peer: Peer) -> SharedState | None:
-        """Put a plugin into the chain, with its lock held. None: the runtime stops, or the plugin left meanwhile.
+        """Put a plugin into the chain, with its lock held. Returns None if the runtime stops or the plugin has left.
 
         Raises the errors of the runtime's callback.
         """
@@ -129,7 +129,7 @@ class Admission:
             return all(self._has_left(ticket) for ticket in self.waiting)
 
     def _lead(self) -> None:
-        """Pass the gate for all waiting plugins; a later one finds no leader and becomes the leader."""
+        """Pass the gate for all waiting plugins. A later plugin finds no leader and becomes the leader."""
         gate = self._chain.gate
         inside, batch = False, None
         while batch is None:
@@ -145,7 +145,7 @@ class Admission:
                 ticket.done.set()
 
     def _batch(self, inside: bool) -> list[_Ticket] | None:
-        """Take all waiting tickets. None: the leader did not get in, but other plugins wait."""
+        """Take all waiting tickets. Returns None if the leader did not get in, but other plugins wait."""
         with self._lock:
             if not inside and not all(self._has_left(ticket) for ticket in self.waiting):
                 return None
@@ -154,7 +154,7 @@ class Admission:
             return batch
 
     def _let_in(self, batch: list[_Ticket]) -> None:
-        """Give all plugins of a batch one state. Called while no event and no other joiner is inside."""
+        """Give all plugins of a batch the same state. Called while no event and no other joiner is inside."""
         batch = [ticket for ticket in batch if not self._has_left(ticket)]
         if not batch:
             return
@@ -170,11 +170,11 @@ class Admission:
             raise
         for ticket in batch:
             peer = ticket.peer
-            peer.lock.acquire()  # no event uses it yet, so this does not wait
+            peer.lock.acquire()  # no event uses the lock yet, so this does not wait
             try:
                 peer.signal(Signal.JOINING)
                 self._chain.add(peer)
-                # The policy may have changed since it was configured, when it was not in the chain yet.
+                # The policy may have changed after the plugin was configured and before it was in the chain.
                 self._joined(peer)
             except Exception as error:  # noqa: BLE001 - raised in the thread of this plugin
                 ticket.error = error
@@ -182,12 +182,15 @@ class Admission:
             else:
                 ticket.entry = entry
         if all(ticket.entry is None for ticket in batch):
-            entry.seed()  # no plugin of the batch does
+            entry.seed()  # no plugin of the batch is left to pass the state to the inventory
         self._chain.refresh()
 
 
 def _checked_state(returned: Any) -> Snapshot:
-    """Check the state that the runtime's `synchronize` callback returned; raises LocalProtocolError."""
+    """Check the state that the runtime's `synchronize` callback returned.
+
+    Raises LocalProtocolError if it is invalid.
+    """
     expected = "it must return (pods, containers), lists of PodSandbox and Container messages"
     if not isinstance(returned, (tuple, list)) or len(returned) != 2:
         got = f"{len(returned)} values" if isinstance(returned, (tuple, list)) else type(returned).__name__

@@ -1,6 +1,6 @@
-"""The plugins in the order in which they are called, the validators among them, and the missing required ones.
+"""The plugins in the order in which they are called, the validators among them, and missing required plugins.
 
-The list is a tuple that is replaced, never changed, and only while no event is processed: so all running events have
+The list is a tuple that is replaced, never changed, and only while no event is processed. So all running events have
 the same list, and their order at one plugin is their order at every plugin. A disconnected plugin stays in the list
 until then and is skipped.
 """
@@ -46,7 +46,7 @@ class Chain:
         """Insert a plugin. Call it between `gate.join` and `gate.joined`."""
         with self._lock:
             self._replace((*self.peers, peer))
-        # Before it is synchronized: events wait for that at its lock, and are not refused meanwhile.
+        # Before the plugin is synchronized: events then wait at its lock, and are not refused.
         self.note_absent()
 
     def leave(self) -> None:
@@ -70,7 +70,7 @@ class Chain:
 
     def note_absent(self) -> None:
         """Update the missing required plugins after a change of plugins or policy."""
-        with self._absence:  # else an older list could replace a newer one
+        with self._absence:  # without the lock, an older list could replace a newer list
             connected = {peer.label for peer in self.peers if peer.state is not State.GONE}
             self.absent = tuple(row for row in self._policies.required if row[0] not in connected)
 

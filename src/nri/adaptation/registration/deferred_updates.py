@@ -1,14 +1,14 @@
-"""Hand over deferred updates: those that waited until their container was created.
+"""Hand over deferred updates: updates that waited until their container was created.
 
 Events overlap: while container A is being created, a plugin that makes room for container B may also shrink A. A cannot
 be updated yet, so the update is deferred (`nri.adaptation.containers.inventory`), and given to the runtime's update
 callback as soon as A exists:
 
-- when the runtime calls `commit()` of A's reply: in that call. If a runtime has ever called it, or declared that it
-  will, a container counts as being created until that call, however long it takes;
-- else with the next event of A (PostCreateContainer in most runtimes), in a separate thread, because the caller of an
-  event may hold locks that the callback needs;
-- else after `SETTLE_S`, in the same thread; after `FORGOTTEN_S` if the runtime calls `commit()`.
+- when the runtime calls `commit()` of A's reply: in that call. If a runtime has ever called `commit()`, or declared
+that it will, a container counts as being created until that call, however long it takes;
+- otherwise with the next event of A (PostCreateContainer in most runtimes), in a separate thread, because the caller of
+an event may hold locks that the callback needs;
+- otherwise after `SETTLE_S`, in the same thread; after `FORGOTTEN_S` if the runtime calls `commit()`.
 
 Each field keeps the number of its answer, so a later answer counts whichever thread is first. If A's creation is
 refused or aborted, its updates are dropped. If the runtime calls `commit()`, updates of A by the creation of B are
@@ -24,7 +24,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from nri.adaptation.containers.answer_order import Numbers
+from nri.adaptation.containers.answer_order import SequenceNumbers
 from nri.adaptation.containers.inventory import DeferredUpdate, Presence
 from nri.adaptation.merge.side_updates import NO_CONTAINER, UNKNOWN_CONTAINER, Eviction, Ignored
 from nri.api import messages as m
@@ -43,9 +43,9 @@ __all__ = ["DeferredUpdates"]
 
 log = logging.getLogger("nri.adaptation")
 
-#: How long a created container may have neither `commit()` nor an event, in seconds.
+#: A created container may be without `commit()` and without an event for this long, in seconds.
 SETTLE_S = 0.25
-#: The same for a runtime that calls `commit()`: longer than any image pull, so it must have forgotten this one.
+#: The same limit for a runtime that calls `commit()`. It is longer than any image pull, so the call was forgotten.
 FORGOTTEN_S = 1800.0
 #: How long the thread waits for work before it ends, in seconds.
 IDLE_S = 5.0
@@ -60,9 +60,9 @@ class DeferredUpdates:
         commits: whether the runtime calls `commit()` of every reply.
 
     Attributes:
-        waiting: ids of created containers with deferred updates, and when these are handed over at the latest, in
-            monotonic seconds. Nearly always empty, so events can check it.
-        runtime_commits: whether the runtime calls `commit()`. If so, a container is not known before that.
+        waiting: ids of created containers with deferred updates, and the latest time of their handover in monotonic
+            seconds. Usually empty, so events can check it.
+        runtime_commits: whether the runtime calls `commit()`. If so, a container is not known before the call.
     """
 
     def __init__(self, trail: AuditTrail, evict: Evict | None, *, commits: bool = False) -> None:
@@ -73,20 +73,22 @@ class DeferredUpdates:
         self.worker: threading.Thread | None = None  # not `_thread`, which is a keyword of C when this is compiled
         self._stopped = False
         self.waiting: dict[str, float] = {}
-        self._due: list[tuple[float, str]] = []  # the same by time, and some that are finished: a heap
+        self._due: list[
+            tuple[float, str]
+        ] = []  # a heap of the same entries by time, which may contain finished entries
         self.runtime_commits = commits
 
     def defer_for_event(
         self, side: SideUpdates, event: str, numbers: Mapping[str, int], reporting: Reporting
     ) -> list[m.ContainerUpdate]:
-        """Defer an event's updates of containers that are being created, and report ignored ones.
+        """Defer an event's updates of containers that are being created, and report ignored updates.
 
         Returns the updates of containers that have been created in the meantime. Call it once for an event.
 
         Args:
             side: the event's updates.
-            event: RPC name.
-            numbers: the number of each plugin's answer.
+            event: the RPC name.
+            numbers: the sequence number of each plugin's answer.
             reporting: gets the ignored updates.
         """
         created = []
@@ -111,7 +113,7 @@ class DeferredUpdates:
         Containers that exist by now are updated, or evicted, in this call.
         """
         existing = [
-            (plugin, DeferredUpdate(update, event, Numbers(numbers[plugin])))
+            (plugin, DeferredUpdate(update, event, SequenceNumbers(numbers[plugin])))
             for plugin, update in side.deferred
             if self.defer_update(plugin, update, event, numbers[plugin]) is Presence.KNOWN
         ]
@@ -123,7 +125,10 @@ class DeferredUpdates:
         self._hand_over_all(container_id, existing, evictions)
 
     def defer_update(self, plugin: str, update: m.ContainerUpdate, event: str, number: int) -> Presence:
-        """Defer an update if its container is being created, and schedule its handover; as `Inventory.defer_update`."""
+        """Defer an update if its container is being created, and schedule its handover.
+
+        See `Inventory.defer_update`.
+        """
         presence = self._trail.inventory.defer_update(plugin, update, event, number)
         if presence is Presence.CREATED:
             self.add(update.container_id)
@@ -166,7 +171,7 @@ class DeferredUpdates:
         for work in works:
             try:
                 work()
-            except Exception:  # the requests of other plugins are handed over nevertheless
+            except Exception:  # the requests of other plugins must still be handed over
                 log.exception("the runtime failed to apply deferred updates of container %s", container_id)
 
     def _apply(self, plugin: str, deferred: DeferredUpdate) -> None:
@@ -196,7 +201,7 @@ class DeferredUpdates:
                 try:
                     worker.start()
                 except RuntimeError:
-                    return  # no thread available: the container's next event tries again
+                    return  # no thread could be started: the container's next event tries again
                 self.worker = worker
             self._work.notify()
 
@@ -213,11 +218,11 @@ class DeferredUpdates:
                 log.exception("failed to hand over deferred updates of container %s", due)
 
     def _next(self) -> str | None:
-        """The next container that is due; None if there was nothing to do for a while. Needs the lock."""
+        """The next container that is due. Returns None if there was nothing to do for a while. Needs the lock."""
         due = self._due
         while not self._stopped:
             while due and self.waiting.get(due[0][1]) != due[0][0]:
-                heapq.heappop(due)  # handed over, or wanted earlier
+                heapq.heappop(due)  # already handed over, or due at an earlier time
             if not due:
                 if not self._work.wait(IDLE_S) and not due:
                     return None

@@ -1,4 +1,4 @@
-"""The handshake with a plugin: configure it, hand it the state of the runtime, put it into the chain.
+"""The handshake with a plugin: configure it, send it the state of the runtime, put it into the chain.
 
 Handshakes run in parallel, each in its own thread. Only reading the runtime's state and entering the chain are
 exclusive (`nri.adaptation.registration.admission`). While a plugin processes the state, its lock is held, so its events
@@ -53,11 +53,11 @@ class RuntimeSettings:
     """The runtime's identity for plugins, and their timeouts.
 
     Attributes:
-        name, version: of the runtime.
-        registration_timeout_s: the time from connecting to RegisterPlugin, in seconds.
+        name, version: the runtime's name and version.
+        registration_timeout_s: the time between connecting and RegisterPlugin, in seconds.
         request_timeout_s: the timeout of requests without a timeout in the policy, in seconds.
-        rules: the deviations from the reference.
-        wasm_cache: the folder for compiled plugins; None for no cache.
+        rules: the deviations from the Go library.
+        wasm_cache: the folder for compiled plugins; None disables the cache.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Handshake:
     """Takes plugins through Configure and Synchronize.
 
     Args:
-        snapshot: the runtime's callback: all pods and containers, now.
+        snapshot: the runtime's callback, which returns all present pods and containers.
         updates: checks the updates in a plugin's reply to Synchronize, and applies them.
     """
 
@@ -91,11 +91,11 @@ class Handshake:
         self.updates = updates
         self._reporting = reporting
         self.admission = Admission(chain, inventory, snapshot, self.apply_policy)
-        # If all parts of a state share one timeout, plugins that join together must not share it as well.
+        # If all parts of a state share one timeout, plugins that join together must not share the timeout as well.
         self._one_at_a_time = threading.Lock()
 
     def set_request_timeout(self, seconds: float) -> None:
-        """Set the timeout of requests, from the next `apply_policy` on."""
+        """Set the timeout of requests; it takes effect at the next `apply_policy`."""
         self._settings = replace(self._settings, request_timeout_s=seconds)
 
     def stop(self) -> None:
@@ -103,7 +103,7 @@ class Handshake:
         self.admission.stop()
 
     def admit(self, peer: Peer) -> None:
-        """Configure and synchronize a plugin; if it fails, it is closed."""
+        """Configure and synchronize a plugin. If this fails, the plugin is closed."""
         try:
             self._admit(peer)
         finally:
@@ -130,7 +130,7 @@ class Handshake:
                 log.exception("the runtime failed to apply updates of plugin %s", peer.qualified)
 
     def _run_step(self, peer: Peer, what: str, step: Callable[[Peer], None]) -> bool:
-        """Run one step; False if it failed, and the plugin is closed."""
+        """Run a step. Returns False if it failed; the plugin is then closed."""
         try:
             step(peer)
         except NriError as error:
@@ -148,7 +148,7 @@ class Handshake:
         return peer.state is not State.GONE
 
     def configure(self, peer: Peer) -> None:
-        """Send Configure, and store subscription and failure policy."""
+        """Send Configure, and store the plugin's subscription and failure policy."""
         settings = self._settings
         request = m.ConfigureRequest(
             config=peer.config,
@@ -177,22 +177,22 @@ class Handshake:
         peer.signal(Signal.CONFIGURED)
 
     def _patience_s(self, policy: PluginPolicy) -> float:
-        """Seconds that one step of the handshake may take.
+        """Seconds that a step of the handshake may take.
 
-        A short timeout in the policy limits the delay of requests. No request waits for a handshake, so a short one
-        does not apply here: it would keep out a plugin that starts on a busy machine. A long one applies.
+        A short timeout in the policy limits the delay of requests. No request waits for a handshake, so a short timeout
+        does not apply: it would keep out a plugin that starts on a busy machine. A long timeout applies.
         """
         return max(policy.timeout_s() or 0.0, self._settings.request_timeout_s)
 
     def refusal(self, peer: Peer, index: str, name: str) -> str:
-        """The reason why the operator's policy refuses this plugin a name; "" if it does not."""
+        """The reason why the operator's policy refuses this name for a plugin, or "" if it does not."""
         if peer.kind == BUILTIN:
             return ""
         policy = self._policies.for_plugin(index, name)
         return bearer.refusal(policy, naming.full_name(index, name), launched=peer.kind != EXTERNAL, uid=peer.uid)
 
     def apply_policy(self, peer: Peer) -> None:
-        """Apply the operator's policy to a plugin, now or after a change of the policy."""
+        """Apply the operator's policy to a plugin, when it joins and after a change of the policy."""
         refusal = self.refusal(peer, peer.index, peer.name)
         if refusal:
             peer.signal(Signal.FATAL, refusal)
@@ -208,7 +208,10 @@ class Handshake:
             peer.endpoint.link.reply_timeout_s = max(REPLY_TIMEOUT_S, self._patience_s(policy))
 
     def _hand_over(self, peer: Peer, entry: SharedState) -> tuple[list[m.ContainerUpdate], int]:
-        """Synchronize; events for the plugin wait meanwhile. Returns the requested updates, and their number."""
+        """Synchronize; events for the plugin wait meanwhile.
+
+        Returns the requested updates and their sequence number.
+        """
         updates: list[m.ContainerUpdate] = []
         began = monotonic()
 
@@ -228,7 +231,7 @@ class Handshake:
         return updates, number
 
     def _synchronize(self, peer: Peer, entry: SharedState) -> list[m.ContainerUpdate]:
-        """Hand over the state; returns the updates that the plugin requests and the policy allows."""
+        """Send the state. Returns the updates that the plugin requests and the policy allows."""
         reporting = self._reporting
         policy = self._policies.for_plugin(peer.index, peer.name)
         timeout_s = self._patience_s(policy)

@@ -1,7 +1,7 @@
-"""The thread that looks after plugins between events: it frees closed connections and applies changes of the policy.
+"""The thread that looks after plugins between events: it frees closed connections and applies changed policies.
 
-It sleeps until the policy's file may have changed or plugins have come or gone, then checks once a second for a moment;
-otherwise once a minute (`nri.config.inotify`).
+After a possible change of the policy's file, and after plugins have come or gone, it checks once a second for a moment.
+Otherwise it checks once a minute (`nri.config.inotify`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOOK_S = 1.0
 
 
 class Housekeeping:
-    """Applies policy changes and frees connections. `start` once, `stop` at the end.
+    """Applies policy changes and frees connections. Call `start` once, and `stop` at the end.
 
     Attributes:
         generation: the generation of the policy in force.
@@ -52,7 +52,7 @@ class Housekeeping:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; `join` waits for that."""
+        """End the thread; `join` waits for its end."""
         self._changes.end()
 
     def join(self) -> None:
@@ -63,7 +63,7 @@ class Housekeeping:
             self._changes.close()
 
     def apply_policy(self) -> None:
-        """Apply a changed policy or timeout to all plugins, from the next event on."""
+        """Apply a changed policy or timeout to all plugins, beginning with the next event."""
         for peer in self._chain.peers:
             self._handshake.apply_policy(peer)
         self._chain.refresh()
@@ -73,7 +73,7 @@ class Housekeeping:
         while self._changes.wait():
             try:
                 if self._registry.reap():
-                    self._changes.wake()  # a thread still uses one
+                    self._changes.wake()  # a thread still uses a connection
                 self._reporting.lines.flush()
                 if self._policies.refresh() != self.generation:
                     self.generation = self._policies.generation

@@ -1,8 +1,8 @@
-"""The socket for external plugins: accept connections, check their user, and close those that do not register in time.
+"""The socket for external plugins: accept connections, check their user, close those that do not register in time.
 
-One thread. An unregistered connection costs only a descriptor: the monitor reads it, this thread closes it when its
-time is up. When too many are waiting, the oldest one is closed: a plugin registers within milliseconds, so the oldest
-connections are those that never will.
+Runs in one thread. An unregistered connection costs only a descriptor: the monitor reads it, and this thread closes it
+when its time is up. If too many connections wait, the oldest is closed: a plugin registers within milliseconds, so the
+oldest connections will probably never register.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Listener"]
 
-#: The most connections that have not finished their handshake.
+#: At most this many connections may be in their handshake.
 MAX_UNSETTLED = 64
 
 
 log = logging.getLogger("nri.adaptation")
 
-#: The pause after a connection that could not be accepted.
+#: The pause after a connection that could not be accepted, in seconds.
 _RETRY_DELAY_S = 0.1
 
 
@@ -46,8 +46,8 @@ class Listener:
         path: the socket, created by `nri.unix`. A missing folder is created with mode 0700, or 0711 if other users may
             connect.
         allowed_uids: users that may connect, in addition to root and the runtime's user.
-        registration_timeout_s: the time from connecting to RegisterPlugin, in seconds.
-        replace_live: replace the socket also if another process listens on it.
+        registration_timeout_s: the time between connecting and RegisterPlugin, in seconds.
+        replace_live: replace the socket even if another process listens on it.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class Listener:
         self._wake_read, self._wake_write = -1, -1
 
     def start(self) -> None:
-        """Listen. OSError if the socket cannot be created."""
-        # Others may enter the folder, but not list it, and connect; `accept` checks their user.
+        """Listen. Raises OSError if the socket cannot be created."""
+        # Other users may enter the folder and connect, but not list the folder; `accept` checks their user.
         allows_others = bool(self._allowed - {0, os.geteuid()})
         folder_mode, mode = (0o711, 0o666) if allows_others else (0o700, 0o600)
         make_folder(self.path, folder_mode)
@@ -103,7 +103,7 @@ class Listener:
                     return
                 if ready:
                     self._accept(listening)
-            except Exception:  # one connection's error must not keep all other plugins out
+            except Exception:  # the error of one connection must not keep other plugins out
                 log.exception("a plugin's connection could not be accepted")
                 threading.Event().wait(_RETRY_DELAY_S)
 
@@ -112,16 +112,16 @@ class Listener:
             sock, _ = listening.accept()
         except BlockingIOError:
             return
-        except OSError as error:  # out of descriptors: waiting connections are accepted later
+        except OSError as error:  # no descriptors left: waiting connections are accepted later
             self._reporting.refused("not accepted", "cannot accept a plugin's connection: %s", error.strerror)
             threading.Event().wait(_RETRY_DELAY_S)
             return
         self._admit(sock)
 
     def _expire(self) -> float:
-        """Close connections whose time is up; returns the seconds until the next one's time is up.
+        """Close connections whose time is up. Returns the seconds until the time of the next connection is up.
 
-        At most the timeout: a connection that `Adaptation.connect` adds does not wake this thread.
+        At most the timeout, because a connection that `Adaptation.connect` adds does not wake this thread.
         """
         now = monotonic()
         next_s = self._timeout_s
@@ -130,7 +130,7 @@ class Listener:
                 continue
             remaining_s = peer.since + self._timeout_s - now
             if remaining_s <= 0:
-                peer.endpoint.poll()  # the registration may be unread
+                peer.endpoint.poll()  # the registration may have arrived, but not been read
                 if peer.state is not State.CONNECTED:
                     continue
                 self._reporting.refused("not registered", "%s: plugin registration timed out", peer.qualified)

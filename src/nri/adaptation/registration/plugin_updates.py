@@ -1,8 +1,8 @@
-"""Updates and evictions that plugins request outside of events: checked against the policy, applied, recorded.
+"""Updates and evictions that plugins request outside of events: check against the policy, apply, record.
 
 They come in the reply to Synchronize, and in UpdateContainers at any time, through
-`nri.adaptation.registration.update_queue`. Each has the number that it got when it was read. Runs in threads of the
-adaptation, never inside an event, so the runtime's callbacks may take the runtime's locks.
+`nri.adaptation.registration.update_queue`. Each request has the sequence number that it got when it was read. The code
+runs in threads of the adaptation, never inside an event, so the runtime's callbacks may take the runtime's locks.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from nri.adaptation.containers.answer_order import Numbers
+from nri.adaptation.containers.answer_order import SequenceNumbers
 from nri.adaptation.containers.inventory import Presence
 from nri.adaptation.merge import limits
 from nri.adaptation.merge.side_updates import folded
@@ -34,7 +34,7 @@ __all__ = ["PluginUpdates"]
 log = logging.getLogger("nri.adaptation")
 
 UPDATE_CONTAINERS: Final = "UpdateContainers"
-#: The most containers that a line of the log names.
+#: A line of the log names at most this many containers.
 _MAX_NAMES_IN_LOG: Final = 5
 
 
@@ -58,15 +58,18 @@ class PluginUpdates:
         self._reporting = reporting
 
     def max_entries(self) -> int:
-        """The most entries of one request, by the number of containers; 0 for no limit."""
+        """The limit of entries of a request, which depends on the number of containers; 0 for no limit."""
         containers = self._trail.inventory.known
         return limits.max_entries_for(len(containers)) if self._rules.other_updates_limited else 0
 
     def check_synchronize(self, peer: Peer, updates: list[m.ContainerUpdate]) -> NriError | None:
-        """The error, also recorded, if the policy forbids a plugin's answer to Synchronize; else None."""
+        """The error, also recorded, if the policy forbids a plugin's answer to Synchronize.
+
+        Returns None if it does not.
+        """
         encoded = m.SynchronizeResponse(update=updates).SerializeToString()
         try:
-            self._check(peer, "Synchronize", encoded, [*self._existing(updates)], [])
+            self._check(peer, "Synchronize", encoded, [*self._of_known_containers(updates)], [])
         except NriError as error:
             return error
         return None
@@ -74,7 +77,7 @@ class PluginUpdates:
     def apply_synchronize(self, peer: Peer, updates: list[m.ContainerUpdate], number: int) -> None:
         """Apply the updates in a plugin's answer to Synchronize, which has passed `check_synchronize`."""
         encoded = m.SynchronizeResponse(update=updates).SerializeToString()
-        present, missing = self._present(peer.label, "Synchronize", updates, number)
+        present, missing = self._updates_to_apply(peer.label, "Synchronize", updates, number)
         failed = [*missing, *self._apply(peer.label, "Synchronize", encoded, present, number)]
         if failed:
             named = ", ".join(plain(update.container_id, 128) for update in failed[:_MAX_NAMES_IN_LOG])
@@ -89,9 +92,9 @@ class PluginUpdates:
             )
 
     def unsolicited(self, peer: Peer, request: m.UpdateContainersRequest, number: int) -> list[m.ContainerUpdate]:
-        """Apply a plugin's UpdateContainers; returns the updates that failed.
+        """Apply a plugin's UpdateContainers. Returns the updates that failed.
 
-        `number` is the number of the request in the order of answers.
+        `number` is the sequence number of the request among all answers.
         """
         encoded = request.SerializeToString()
         if not self._reporting.recorded:
@@ -108,15 +111,22 @@ class PluginUpdates:
         if evictions and self._evict is None:
             raise NriError("this runtime does not evict containers")
         event = UPDATE_CONTAINERS
-        self._check(peer, event, encoded, [*self._existing(request.update)], [*self._existing(evictions)], request)
-        updates, missing = self._present(peer.label, event, request.update, number)
+        self._check(
+            peer,
+            event,
+            encoded,
+            [*self._of_known_containers(request.update)],
+            [*self._of_known_containers(evictions)],
+            request,
+        )
+        updates, missing = self._updates_to_apply(peer.label, event, request.update, number)
         failed = self._apply(peer.label, event, encoded, updates, number)
-        evictions = self._present_evictions(peer.label, event, evictions)
+        evictions = self._evictions_to_apply(peer.label, event, evictions)
         if evictions and self._evict is not None:
             self._evict(evictions)
         return [*failed, *missing]
 
-    def _existing(self, requests: Iterable[Any]) -> Iterator[Any]:
+    def _of_known_containers(self, requests: Iterable[Any]) -> Iterator[Any]:
         """Yield the updates or evictions of containers that exist or are being created."""
         containers = self._trail.inventory.known
         for request in requests:
@@ -124,15 +134,15 @@ class PluginUpdates:
             if not self._rules.absent_containers_left_out or containers.is_creating(target) or target in containers:
                 yield request
 
-    def _present(
+    def _updates_to_apply(
         self, plugin: str, event: str, updates: Iterable[m.ContainerUpdate], number: int
     ) -> tuple[list[m.ContainerUpdate], list[m.ContainerUpdate]]:
-        """Return the updates to apply now, and those that fail because their container is unknown; defer the others."""
+        """Return the updates to apply now, and the updates of unknown containers, which fail; defer the others."""
         if not self._rules.absent_containers_left_out:
             return list(updates), []
         present: list[m.ContainerUpdate] = []
         missing: list[m.ContainerUpdate] = []
-        for update in self._folded(updates):
+        for update in self._merged_by_container(updates):
             presence = self._deferred.defer_update(plugin, update, event, number)
             if presence is Presence.KNOWN:
                 present.append(update)
@@ -142,8 +152,8 @@ class PluginUpdates:
                     missing.append(update)
         return present, missing
 
-    def _folded(self, updates: Iterable[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
-        """The updates, those of each container that is being created merged into one."""
+    def _merged_by_container(self, updates: Iterable[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
+        """The updates; the updates of a container that is being created are merged into one."""
         containers = self._trail.inventory.known
         existing: list[m.ContainerUpdate] = []
         creating: list[m.ContainerUpdate] = []
@@ -151,10 +161,13 @@ class PluginUpdates:
             (creating if containers.is_creating(update.container_id) else existing).append(update)
         return [*existing, *folded(creating)]
 
-    def _present_evictions(
+    def _evictions_to_apply(
         self, plugin: str, event: str, evictions: Sequence[m.ContainerEviction]
     ) -> list[m.ContainerEviction]:
-        """Return the evictions to carry out now; defer those of containers that are being created, ignore others."""
+        """Return the evictions to carry out now.
+
+        Evictions of containers that are being created are deferred, others ignored.
+        """
         if not self._rules.absent_containers_left_out:
             return list(evictions)
         present: list[m.ContainerEviction] = []
@@ -169,8 +182,8 @@ class PluginUpdates:
     def _apply(
         self, plugin: str, what: str, encoded: bytes, updates: list[m.ContainerUpdate], number: int
     ) -> list[m.ContainerUpdate]:
-        """Give updates to the runtime and record them; returns those that failed."""
-        return self._trail.apply(what, plugin, encoded, updates, Numbers(number)) if updates else []
+        """Give updates to the runtime and record them. Returns the updates that failed."""
+        return self._trail.apply(what, plugin, encoded, updates, SequenceNumbers(number)) if updates else []
 
     def _check(
         self,

@@ -1,8 +1,8 @@
-"""All plugins that are or were connected: which may register, and what follows from the signals of their state machine.
+"""All plugins that are or were connected: which may register, and what follows from the signals of their states.
 
 The registry owns every peer. It checks the name that a plugin declares, and whether the present bearer of that name is
-alive; refusals are the answers to RegisterPlugin, with the reference's texts where it has one. The supervisor of a
-launched plugin listens here, and decides what follows when the plugin ends.
+alive. Refusals are the answers to RegisterPlugin, with the Go library's texts where it has a text. The supervisor of a
+launched plugin listens to the registry, and decides what follows when the plugin ends.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ __all__ = ["Registry", "check_identity", "is_alive"]
 
 log = logging.getLogger("nri.adaptation")
 
-#: Longest name: a plugin is also a file `NN-name`, and names of files have at most 255 characters.
+#: The longest name: a plugin is also a file `NN-name`, and names of files have at most 255 characters.
 MAX_NAME_LENGTH = 252
-#: Longest stored text of the version that a plugin declares.
+#: The version that a plugin declares is cut to this many characters.
 MAX_VERSION_LENGTH = 64
 #: How long `stop` waits for threads that use a connection, in seconds.
 RELEASE_S = 2.0
-#: How long another thread may take to read a plugin's last data before the plugin counts as alive.
+#: How long another thread may take to read a plugin's last data, in seconds; then the plugin counts as alive.
 _READ_S = 0.1
-#: The most plugins that are stored by name; beyond that, the one that left longest ago is dropped.
+#: At most this many plugins are stored by name; then the plugin that left longest ago is dropped.
 MAX_REMEMBERED = 256
 
 _REFUSED = "%s: registration refused: %s"
@@ -106,7 +106,7 @@ class Registry:
     def admit(self, peer: Peer) -> None:
         """Add a plugin without a connection, and run its handshake in a separate thread.
 
-        If another plugin has its name, it is refused and closed, as in RegisterPlugin.
+        If another plugin has the same name, the new plugin is refused and closed, as in RegisterPlugin.
         """
         try:
             self.adopt(peer)
@@ -120,7 +120,7 @@ class Registry:
             self._configure(peer)
 
     def unsettled(self) -> list[RemotePeer]:
-        """The connections whose handshake is not finished, oldest first."""
+        """The connections whose handshake is not finished, the oldest first."""
         with self._lock:
             return [peer for peer in self._connected if not peer.handshake_over.is_set()]
 
@@ -131,7 +131,7 @@ class Registry:
             return [*self._by_label.values(), *(peer for peer in self._connected if id(peer) not in named)]
 
     def find(self, label: str) -> Peer | None:
-        """The plugin with this ``NN-name``, connected or gone."""
+        """The plugin with this ``NN-name``, connected or gone. Returns None if it is unknown."""
         return self._by_label.get(label)
 
     # -- registration -------------------------------------------------------------------------------------------------
@@ -164,14 +164,14 @@ class Registry:
         peer.signal(Signal.REGISTER)
 
     def _claim(self, peer: Peer, index: str, name: str) -> None:
-        """Give a plugin its name, perhaps that of a disconnected one. RpcError: another live plugin has it."""
+        """Give a plugin its name, which a disconnected plugin may have. Raises RpcError if a live plugin has it."""
         label = naming.full_name(index, name)
         while True:
             holder = self._by_label.get(label)
             if holder is not None and holder is not peer and self._rules.duplicates_refused:
                 _release_name(holder, label)
             with self._lock:
-                if self._by_label.get(label) is holder:  # else another plugin has just taken the name
+                if self._by_label.get(label) is holder:  # false if another plugin has just taken the name
                     peer.identify(index, name)
                     self._by_label.pop(label, None)
                     self._by_label[label] = peer
@@ -212,7 +212,7 @@ class Registry:
                 self._changed.notify_all()
 
     def notify_listeners(self) -> None:
-        """Call all listeners: the plugins, or their policies, may have changed."""
+        """Call all listeners, because the plugins or their policies may have changed."""
         for listener in self._listeners:
             try:
                 listener()
@@ -238,14 +238,17 @@ class Registry:
         self.reap()
 
     def reap(self) -> int:
-        """Close the descriptors of closed connections that no thread uses. Returns the number of remaining ones."""
+        """Close the descriptors of closed connections that no thread uses.
+
+        Returns the number of remaining descriptors.
+        """
         with self._lock:
             closed, self._closed = self._closed, []
         busy = []
         for peer in closed:
             peer.release(0.0)
             if peer.endpoint.fileno() >= 0:
-                busy.append(peer)  # the thread that reports the end often uses the connection
+                busy.append(peer)  # often used by the thread that reports the end
         with self._lock:
             self._closed += busy
             return len(self._closed)
@@ -257,13 +260,13 @@ class Registry:
         return self.update_queue.take(peer, request)
 
     def deprecated(self, peer: RemotePeer, spec: EventSpec) -> None:
-        """Log that a plugin uses a deprecated event; called once for each event."""
+        """Log that a plugin uses a deprecated event. Called once for each event."""
         log.warning("plugin %s knows only StateChange, which is deprecated: %s", peer.qualified, spec.rpc)
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
     def wait(self, condition: Callable[[], bool], deadline: float) -> bool:
-        """Wait until a condition on the plugins is true; False at the deadline."""
+        """Wait until a condition on the plugins is true. Returns False at the deadline."""
         with self._lock:
             while not condition():
                 remaining_s = deadline - monotonic()
@@ -273,7 +276,7 @@ class Registry:
             return True
 
     def settled(self, labels: Iterable[str], deadline: float) -> bool:
-        """Wait until the updates in the plugins' answers to Synchronize are applied; False at the deadline."""
+        """Wait until the updates in the plugins' answers to Synchronize are applied. Returns False at the deadline."""
         peers = [peer for label in labels if (peer := self.find(label)) is not None]
         return all(peer.settled.wait(max(deadline - monotonic(), 0.0)) for peer in peers)
 
@@ -293,7 +296,7 @@ class Registry:
             try:
                 thread.start()
             except RuntimeError:
-                break  # no thread available: the other plugins notice the end of their connections
+                break  # no thread could be started: the other plugins notice the end of their connections
             threads.append(thread)
         for thread in threads:
             thread.join(max(0.0, deadline - monotonic()) + 0.1)
@@ -351,12 +354,12 @@ def is_alive(peer: Peer) -> bool:
             except ProcessLookupError:
                 return False
             except OSError:
-                pass  # alive, and another user's
+                pass  # the process is alive and belongs to another user
     return peer.state is not State.GONE
 
 
 def _release_name(holder: Peer, label: str) -> None:
-    """Take a name from a disconnected plugin. RpcError: the plugin is alive, and keeps its name."""
+    """Take a name from a disconnected plugin. Raises RpcError if the plugin is alive and keeps its name."""
     if is_alive(holder):
         process = f" (process {holder.pid})" if holder.pid else ""
         raise RpcError(Code.ALREADY_EXISTS, f"plugin {label} is connected already{process}")

@@ -1,20 +1,20 @@
 """The gate between events and joining plugins: events pass together, a joiner passes alone.
 
 While a plugin joins, no event may be processed: so each container is in the state that the plugin gets or in an event,
-and none is missed. Three parties, three rules:
+and no container is missed. There are three parties with three rules:
 
 - A **block** (`Adaptation.block_sync`) is held by the runtime for a whole request. It queues behind a waiting joiner,
-  so that joiners are not starved; an urgent one (Stop, Remove) does not.
-- An **event** passes a waiting joiner if it is urgent or if any block is held (perhaps by its own request: waiting
-  would be a deadlock). It waits for a joiner that is inside, for a limited time: a runtime whose `synchronize` needs
-  a lock that the event's caller holds would hang otherwise.
-- A **joiner** waits for all blocks and events to end. It has priority for `preference_s`, then none for as long, so
-  that one slow stop request delays the joiner and not every other request.
+so that joiners are not starved. An urgent block (Stop, Remove) does not queue.
+- An **event** passes a waiting joiner if the event is urgent or if any block is held (perhaps by its own request:
+waiting would be a deadlock). It waits for a joiner that is inside, but for a limited time: otherwise a runtime would
+hang whose `synchronize` needs a lock that the event's caller holds.
+- A **joiner** waits for all blocks and events to end. It has priority for `preference_s`, then no priority for as long,
+so that a slow stop request delays the joiner and not every other request.
 
 Neither side starves the other, as in a phase-fair lock: every event and block that waits when a joiner leaves is let in
 at that moment, before any other joiner. And joiners pause for as long as they have delayed others, whether they got in
-or gave up: plugins that reconnect all the time have at most half of the time, and reconnecting renews no priority. The
-time in which a plugin processes the state counts as well, because its events wait then.
+or gave up: plugins that reconnect all the time have at most half of the time, and a new connection does not renew the
+priority. The time in which a plugin processes the state counts as well, because its events wait then.
 """
 
 from __future__ import annotations
@@ -64,8 +64,9 @@ class SyncGate:
 
     Attributes:
         events, blocks: the number of events and blocks inside.
-        held_events, held_blocks: the number of those that wait for a joiner.
-        inside: whether a joiner is inside; `waiting`: the number of waiting joiners.
+        held_events, held_blocks: the number of events and blocks that wait for a joiner.
+        inside: whether a joiner is inside.
+        waiting: the number of waiting joiners.
         paused_until: when the next joiner may pass, in monotonic seconds.
     """
 
@@ -94,7 +95,7 @@ class SyncGate:
         self.inside = False
         self._inside_since = 0.0
         self.waiting = 0
-        # The number of the joiner's turn that held events and blocks wait for.
+        # The number of the joiner's turn for which held events and blocks wait.
         self.held_events = self.held_blocks = 0
         self._round = 0
         self._priority_from = 0.0  # when the priority of the waiting joiners begins
@@ -105,9 +106,9 @@ class SyncGate:
     # -- events -------------------------------------------------------------------------------------------------------
 
     def enter(self, urgent: bool, deadline: float | None, patience_s: float) -> bool:
-        """Let an event in. False: a joiner has been inside for `patience_s`, and the event continues alongside it.
+        """Let an event in. Raises DeadlineExceeded if the caller's own deadline has passed.
 
-        DeadlineExceeded: the caller's own deadline passed.
+        Returns False if a joiner has been inside for `patience_s`; the event then continues alongside the joiner.
         """
         with self._guard:
             if not self.inside and not self.waiting:
@@ -156,7 +157,7 @@ class SyncGate:
             self._turn.notify_all()
 
     def when_idle(self, work: Callable[[], None]) -> None:
-        """Call `work`, which is the same function in all calls, under the gate's lock as soon as no event is inside."""
+        """Call `work` under the gate's lock as soon as no event is inside. `work` is the same function in all calls."""
         with self._guard:
             if self.events:
                 self._pending = work
@@ -166,7 +167,7 @@ class SyncGate:
     # -- blocks -------------------------------------------------------------------------------------------------------
 
     def block(self, *, urgent: bool = False, deadline: float | None = None) -> Block:
-        """Keep joiners out. DeadlineExceeded if a joiner does not leave before the deadline."""
+        """Keep joiners out. Raises DeadlineExceeded if a joiner does not leave before the deadline."""
         with self._guard:
             self.held_blocks += 1
             first_round = self._round
@@ -206,25 +207,27 @@ class SyncGate:
         return self.waiting > 0 and self._is_priority_time(now)
 
     def _is_priority_time(self, now: float) -> bool:
-        """Whether `now` is a time of priority for joiners."""
+        """Whether joiners have priority at the time `now`."""
         return now >= self._priority_from and int((now - self._priority_from) / self._preference_s) % 2 == 0
 
     def _wait_s(self, most_s: float, now: float) -> float:
-        """Seconds to wait for a notification: at most until a time of priority ends."""
+        """Seconds to wait for a notification, at most until joiners lose their priority."""
         if self.inside or now < self._priority_from:
             return most_s
         used_s = (now - self._priority_from) % self._preference_s
         return min(most_s, self._preference_s - used_s + 0.001)
 
     def join(self, stopping: Callable[[], bool]) -> bool:
-        """Wait until no event, block or joiner is inside, and enter. False: `stopping` returned true."""
+        """Wait until no event, block or joiner is inside, and enter. Returns False if `stopping` returned true."""
         with self._guard:
             if not self.waiting:
                 self._priority_from = max(monotonic(), self.paused_until)
             self.waiting += 1
             try:
                 while True:
-                    remaining_s = self.paused_until - monotonic()  # read once: a pause that ends meanwhile is no wait
+                    remaining_s = (
+                        self.paused_until - monotonic()
+                    )  # computed once, because the pause may end between two readings of the clock
                     if not (self.inside or self.events or self.blocks or remaining_s > 0):
                         break
                     if stopping():
@@ -241,7 +244,7 @@ class SyncGate:
                     self._turn.notify_all()
 
     def joined(self) -> None:
-        """Record that the joiner is finished or has failed: waiting events and blocks are let in."""
+        """Record that the joiner is finished or has failed, and let waiting events and blocks in."""
         with self._guard:
             now = monotonic()
             self.inside = False
@@ -253,7 +256,7 @@ class SyncGate:
             self._turn.notify_all()
 
     def pause_joiners(self, held_s: float) -> None:
-        """Let no plugin join for `held_s` seconds: events may have waited as long for one that has joined."""
+        """Let no plugin join for `held_s` seconds: events may have waited as long for a plugin that has joined."""
         with self._guard:
             self.paused_until = max(self.paused_until, monotonic() + min(held_s, self._preference_s))
             self._priority_from = max(self._priority_from, self.paused_until)

@@ -1,10 +1,10 @@
-"""The queue of UpdateContainers: requests are accepted at any time, applied by workers, and answered then.
+"""The queue of UpdateContainers: requests are accepted at any time; workers apply and then answer them.
 
 The thread that reads a request may be in the middle of an event, so it only numbers the request and puts it into the
-plugin's queue. Workers give it to the runtime's callbacks, which may wait for the runtime's locks. Requests of one
-plugin stay in order; once its queue is full, they are refused. Workers serve all plugins, so they wait for none: an
-answer that its plugin does not read is left to the connection, which stops reading from that plugin while too many
-answers wait.
+plugin's queue. Workers give the request to the runtime's callbacks, which may wait for the runtime's locks. Requests of
+one plugin stay in order; once its queue is full, they are refused. Workers serve all plugins, so they never wait for a
+plugin: the connection stores an answer that its plugin does not read, and stops reading from that plugin while too
+many answers wait.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ __all__ = ["UpdateQueue"]
 
 log = logging.getLogger("nri.adaptation")
 
-#: The most requests of one plugin in its queue, and their bytes together.
+#: A plugin's queue has at most this many requests.
 MAX_QUEUED = 64
+#: The requests in a plugin's queue have at most this many bytes together.
 MAX_QUEUED_BYTES = 16 << 20
-#: The most threads; a thread ends after `IDLE_S` without work.
+#: At most this many threads apply requests.
 MAX_WORKERS = 4
+#: A thread ends after this many seconds without work.
 IDLE_S = 5.0
 
 
@@ -45,7 +47,7 @@ class UpdateQueue:
 
     Attributes:
         queues: the numbered waiting requests of each plugin with a request in progress.
-        workers, idle: the number of threads, and of those without work.
+        workers, idle: the number of threads, and the number of threads without work.
     """
 
     def __init__(self, updates: PluginUpdates) -> None:
@@ -58,7 +60,7 @@ class UpdateQueue:
         self._stopped = False
 
     def take(self, peer: RemotePeer, request: Request) -> object:
-        """Accept a plugin's request; it is answered later. RpcError if the queue is full."""
+        """Accept a plugin's request, which is answered later. Raises RpcError if the queue is full."""
         number = next(ARRIVALS)
         with self._lock:
             if self._stopped:
@@ -75,7 +77,10 @@ class UpdateQueue:
         return LATER
 
     def _ensure_workers(self, count: int) -> None:
-        """Start a worker if fewer than `count` are idle. RpcError if there is no worker at all."""
+        """Start a worker if fewer than `count` are idle.
+
+        Raises RpcError if there is no worker and none can be started.
+        """
         if self.idle >= count or self.workers >= MAX_WORKERS:
             return
         try:
@@ -99,7 +104,7 @@ class UpdateQueue:
             except Exception:  # otherwise the worker would end with requests unanswered
                 log.exception("a request of plugin %s could not be answered", peer.qualified)
             with self._lock:
-                # One request of a plugin at a time: it becomes ready again only now.
+                # Only one request of a plugin is processed at a time: the plugin becomes ready again only now.
                 if self.queues[peer]:
                     self._ready.append(peer)
                     self._work.notify()
@@ -143,7 +148,7 @@ class UpdateQueue:
             endpoint.reply(request, reply, patient=False)
 
     def stop(self) -> None:
-        """Refuse further requests; waiting ones are dropped with their connection."""
+        """Refuse further requests. Waiting requests are dropped with their connection."""
         with self._lock:
             self._stopped = True
             self._work.notify_all()

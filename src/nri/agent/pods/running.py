@@ -28,6 +28,8 @@ _IS_UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
 _IS_HASH: Final = re.compile(r"[0-9a-f]{32}")
 #: The exceptions of reading a malformed pod.
 _MALFORMED_POD_ERRORS: Final = (AttributeError, TypeError, ValueError, LookupError, ArithmeticError)
+#: In the names of the cgroups that runtimes create for their monitors in the cgroup of a pod.
+_CONMON: Final = "conmon-"
 _STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 
 
@@ -115,7 +117,7 @@ def _sandbox_id(pod: Mapping[str, Any], folder: str, hierarchies: Hierarchies, d
     if len(runtimes) != 1:
         return ""
     try:
-        other_names = [name for name in hierarchies.below(folder) if name not in names]
+        other_names = [name for name in hierarchies.below(folder) if name not in names and _CONMON not in name]
     except ValueError:
         return ""
     return _number(other_names[0], runtimes.pop(), driver) if len(other_names) == 1 else ""

@@ -97,6 +97,8 @@ class Known:
         """Record that the source cannot be read, or with "" that it can again; known pods are kept."""
         if error and error != self.problem:
             _log.warning("pods may be old: %s", error)
+        elif self.problem and not error:
+            _log.info("pods are current again")
         self.problem = error
 
 

@@ -21,9 +21,9 @@ from typing import Annotated, Any, Final, NamedTuple
 from nri.agent.profile import Kind
 from nri.agent.rubik.service import Node, ServiceRow
 from nri.config import Between, Source
-from nri.config.complaint import MAX_PROBLEMS, Problem, WrongValue, suggest, together
-from nri.config.layers import Layer, located
-from nri.config.place import Path, show
+from nri.config.complaint import MAX_PROBLEMS, Problem, WrongValue, combined_error, suggest
+from nri.config.key_path import Path, path_text
+from nri.config.layers import Layer, located_errors
 from nri.config.settings import FileLayer
 from nri.config.syntax import parse_json
 from nri.config.typed import Partial, build, check, fields_of, is_plain
@@ -136,7 +136,7 @@ class Reader:
                 except ConfigError as error:
                     errors.append(error)
         if errors or problems:
-            raise together([*located(file.source, problems), *errors])
+            raise combined_error([*located_errors(file.source, problems), *errors])
         return blocks
 
     def _block(self, name: str, file: File) -> Any:
@@ -156,7 +156,7 @@ class Reader:
         try:
             file.agent.complain()
         except WrongValue as error:
-            errors += located(file.source, [Problem(("agent", error.key), error.reason, error.suggestion)])
+            errors += located_errors(file.source, [Problem(("agent", error.key), error.reason, error.suggestion)])
         try:
             blocks = self.services(file)
         except ConfigError as error:
@@ -168,7 +168,7 @@ class Reader:
             for problem in self._rows[name].problems(block)
         ]
         if errors or problems:
-            raise together([*errors, *located(file.source, problems)])
+            raise combined_error([*errors, *located_errors(file.source, problems)])
         return blocks
 
     def kind(self) -> Kind:
@@ -204,7 +204,7 @@ class Reader:
             return None
         if "agent" not in tree:
             if problem := self._without_agent(tree):
-                raise located(source, [problem])[0]
+                raise located_errors(source, [problem])[0]
             return None
         if odd:
             raise ConfigError(source.name, "", f"holds {odd[0]}, which is not valid JSON")
@@ -275,7 +275,7 @@ def _built(annotation: Any, value: Any, key: str, source: Source, unread: list[U
     if isinstance(built, Partial):
         built = build(built, (key,), problems)
     if problems:
-        raise together(located(source, problems))
+        raise combined_error(located_errors(source, problems))
     return built
 
 
@@ -289,7 +289,7 @@ def _folded(cls: type, tree: Any, path: Path, unread: list[Unread]) -> Any:
     for key, value in sorted(tree.items()):  # one with small letters comes last
         name = key if key in fields else names.get(key.casefold())
         if name is None:
-            unread.append(Unread.of(show((*path, key)), nearest_name(key, fields)))
+            unread.append(Unread.of(path_text((*path, key)), nearest_name(key, fields)))
         elif value is not None:
             folded[name] = _folded_value(fields[name], value, (*path, key), unread)
     return folded

@@ -195,7 +195,8 @@ class PodSettings:
         kubelet: the kubelet's address, https://HOST:PORT; http, which sends the token in clear, only at loopback.
         kubelet_token: the file of the token for it; empty for that of the service account, if there is one.
         kubelet_ca: the file of the CA of its certificate; empty: the certificate is not verified.
-        cri: the runtime's CRI socket; empty for that of proxy.runtime_endpoint in mode proxy, else containerd's.
+        cri: the runtime's CRI socket; empty for that of proxy.runtime_endpoint in mode proxy, else for the first that
+            exists, of this project's engine, containerd, K3s, CRI-O and iSulad.
         path: a file, or the folder of files, with manifests of pods, in YAML or JSON.
     """
 

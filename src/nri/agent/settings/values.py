@@ -12,7 +12,6 @@ from typing import Annotated, Literal
 
 from nri.agent.profile import PROFILES, profile_of
 from nri.agent.settings.tables import (
-    CONTAINERD,
     GpuSettings,
     HooksSettings,
     LoopSettings,
@@ -115,6 +114,5 @@ class AgentSettings:
 
     @property
     def cri_socket(self) -> str:
-        """The socket of the runtime's CRI; behind the agent's proxy the proxy's runtime endpoint."""
-        behind = self.proxy.runtime_endpoint if "proxy" in self.modes else ""
-        return self.pods.cri or behind or CONTAINERD
+        """The socket of the runtime's CRI, behind the agent's proxy the proxy's runtime endpoint; "" to look for it."""
+        return self.pods.cri or (self.proxy.runtime_endpoint if "proxy" in self.modes else "")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from nri.cli.doctor import Finding
-from nri.config.complaint import apart
-from nri.config.root import inside
+from nri.config.complaint import single_errors
+from nri.config.root import resolve_below
 from nri.config.runtimes.reading import Reading, RuntimeNri
 from nri.config.runtimes.runtime import Runtime
 from nri.errors import ConfigError
@@ -28,9 +28,9 @@ def read(root: str, findings: list[Finding]) -> RuntimeNri | None:
     """The engine's NRI settings below `root`; None without an engine, or if `findings` has mistakes of its file."""
     from nri.engine.config import ENGINE_SETTINGS, EngineConfig
 
-    path = inside(root, ENGINE_SETTINGS.default_path)
+    path = resolve_below(root, ENGINE_SETTINGS.default_path)
     file_exists = os.path.exists(path)
-    if not file_exists and not os.path.exists(inside(root, str(EngineConfig().socket))):
+    if not file_exists and not os.path.exists(resolve_below(root, str(EngineConfig().socket))):
         return None
     settings, places = EngineConfig(), dict[str, str]()
     try:
@@ -38,7 +38,7 @@ def read(root: str, findings: list[Finding]) -> RuntimeNri | None:
             loaded = ENGINE_SETTINGS.load(path, environment={})
             settings, places = loaded.settings, dict(loaded.origins)
     except ConfigError as error:
-        for problem in apart(error):
+        for problem in single_errors(error):
             path = _path_in_root(problem.source, root)
             where = f"{path}: {problem.key}" if problem.key else path
             step = problem.suggestion or "correct it: the engine does not start with this file"

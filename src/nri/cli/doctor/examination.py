@@ -12,7 +12,7 @@ from nri.cli.doctor import Finding, engine, plugins, runtimes, sockets
 from nri.cli.doctor import plugin_processes as launched
 from nri.cli.support.versions import versions
 from nri.config.kubelet import pinning
-from nri.config.root import inside
+from nri.config.root import resolve_below
 from nri.config.runtimes import containerd
 from nri.config.runtimes.containerd.installations import INSTALLATIONS
 from nri.config.runtimes.file_tree import DiskTree
@@ -127,7 +127,9 @@ def _sockets(settings: Settings, nri_settings: Sequence[RuntimeNri], findings: l
 
 def _kubelet(root: str, findings: list[Finding]) -> None:
     """Report managers of the kubelet that pin containers: a mistake if a placement plugin pins them as well."""
-    active_policies = [name for name in POLICIES if os.path.exists(inside(root, f"{_PLACEMENT_STATE}/{name}.json"))]
+    active_policies = [
+        name for name in POLICIES if os.path.exists(resolve_below(root, f"{_PLACEMENT_STATE}/{name}.json"))
+    ]
     for manager in pinning(root):
         what_pins = f"the kubelet's {manager.manager} manager pins containers (policy {manager.policy})"
         if active_policies:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nri.api.naming import ENV_IDX, ENV_NAME, full_name
 from nri.cli.doctor import Finding, engine
-from nri.config.root import inside
+from nri.config.root import resolve_below
 from nri.host import process
 from nri.host.root import Root
 
@@ -52,9 +52,9 @@ def check(root: str, nri: RuntimeNri, programs: Mapping[str, str], findings: lis
         step = "run the doctor as root, in a container with CAP_SYS_PTRACE and the host's processes"
         findings.append(Finding("note", "cannot see whether these plugins run", nri.plugin_path, step))
         return
-    runtime_start_s = _creation_time_s(inside(root, nri.socket_path)) if nri.connections else None
+    runtime_start_s = _creation_time_s(resolve_below(root, nri.socket_path)) if nri.connections else None
     for label, path in expected.items():
-        finding = _judge(nri, label, path, running.get(label), new=_is_new(inside(root, path), runtime_start_s))
+        finding = _judge(nri, label, path, running.get(label), new=_is_new(resolve_below(root, path), runtime_start_s))
         if finding is not None:
             findings.append(finding)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from nri.api.naming import check_name, is_full_name, split_file_name
 from nri.cli.doctor import Finding, engine
 from nri.cli.output import age
-from nri.config.root import inside
+from nri.config.root import resolve_below
 from nri.files import open_regular
 from nri.stub.program.failure_note import note_path, read_notes
 from nri.text import count
@@ -71,7 +71,7 @@ def check(root: str, nri: RuntimeNri, findings: list[Finding]) -> dict[str, str]
 
 def _executables(root: str, folder: str, findings: list[Finding]) -> Iterator[tuple[str, str]]:
     """Yield name and real path of each file that the runtime would launch; a symbolic link always counts."""
-    real = inside(root, folder)
+    real = resolve_below(root, folder)
     try:
         entries = sorted(os.scandir(real), key=lambda entry: entry.name)
         mode = os.stat(real).st_mode
@@ -96,7 +96,7 @@ def _executables(root: str, folder: str, findings: list[Finding]) -> Iterator[tu
                 Finding("note", "not executable, so the runtime ignores it", f"{folder}/{entry.name}", step)
             )
             continue
-        yield entry.name, inside(root, f"{folder}/{entry.name}")
+        yield entry.name, resolve_below(root, f"{folder}/{entry.name}")
 
 
 def _trust(path: str, real: str, findings: list[Finding]) -> None:
@@ -171,7 +171,7 @@ def _interpreter(root: str, path: str, real: str, findings: list[Finding]) -> No
                 step,
             )
         )
-    elif words and not os.path.exists(inside(root, words[0])):
+    elif words and not os.path.exists(resolve_below(root, words[0])):
         findings.append(
             Finding(
                 "problem", f'its interpreter "{words[0]}" does not exist', path, "install it, or run `nri enable` again"
@@ -191,7 +191,7 @@ def _required(nri: RuntimeNri, plugins: set[str], findings: list[Finding]) -> No
 def _drop_ins(root: str, nri: RuntimeNri, plugins: set[str], findings: list[Finding]) -> None:
     """Find drop-in files that no plugin reads. For 10-foo the runtime reads 10-foo.conf, else foo.conf."""
     try:
-        files = sorted(os.listdir(inside(root, nri.plugin_config_path)))
+        files = sorted(os.listdir(resolve_below(root, nri.plugin_config_path)))
     except OSError:
         return
     readers = plugins | {plugin.partition("-")[2] for plugin in plugins}
@@ -221,7 +221,7 @@ def check_failed(root: str, sockets: Iterable[str], findings: list[Finding]) -> 
     """Report the note of every plugin that failed, once for each folder that contains a socket of `sockets`."""
     folders: set[str] = set()
     for socket in sockets:
-        folder = inside(root, os.path.dirname(socket))
+        folder = resolve_below(root, os.path.dirname(socket))
         if folder in folders:
             continue
         folders.add(folder)

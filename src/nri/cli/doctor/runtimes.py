@@ -36,7 +36,7 @@ def check(nri_settings: Sequence[RuntimeNri], findings: list[Finding], *, socket
         )
         findings.append(Finding("problem", "no configuration of a runtime with NRI found", "/etc", step))
     for nri in nri_settings:
-        _enabled(nri, findings)
+        _enabled(nri, findings, is_only=len(nri_settings) == 1)
         if nri.enabled is not False:
             _connections(nri, findings)
             _socket_path(nri, findings)
@@ -60,19 +60,22 @@ def _switch_on(nri: RuntimeNri) -> str:
     return f"{command}, and restart {installation.name}"
 
 
-def _enabled(nri: RuntimeNri, findings: list[Finding]) -> None:
+def _enabled(nri: RuntimeNri, findings: list[Finding], *, is_only: bool) -> None:
     key, step = _ROWS[nri.name].keys["enabled"], _switch_on(nri)
     if nri.enabled:
         findings.append(Finding("ok", f"NRI is on in {nri.name}, socket {nri.socket_path}", _where(nri, key)))
     elif nri.enabled is False:
         by_default = "" if key in nri.origin else " by default"
-        findings.append(Finding("problem", f"NRI is off in {nri.name}{by_default}", _where(nri, key), step))
+        # A node often has a second runtime, which the kubelet cannot use.
+        level = "problem" if is_only or key in nri.origin or _ROWS[nri.name].cri_sockets else "note"
+        findings.append(Finding(level, f"NRI is off in {nri.name}{by_default}", _where(nri, key), step))
 
 
 def _connections(nri: RuntimeNri, findings: list[Finding]) -> None:
     if nri.connections:
         return
-    key, step = _ROWS[nri.name].keys["connections"], _ROWS[nri.name].allow_connections
+    keys, step = _ROWS[nri.name].keys, _ROWS[nri.name].allow_connections
+    key = keys.get("connections", keys["socket_path"])
     what = f"connections are disabled: {nri.name} has no NRI socket, and only plugins in {nri.plugin_path} can run"
     findings.append(Finding("problem", what, _where(nri, key), f"{step}, or use `nri enable`"))
 
@@ -80,7 +83,7 @@ def _connections(nri: RuntimeNri, findings: list[Finding]) -> None:
 def _socket_path(nri: RuntimeNri, findings: list[Finding]) -> None:
     key = _ROWS[nri.name].keys["socket_path"]
     path = nri.socket_path
-    if not path.startswith("/"):
+    if nri.connections and not path.startswith("/"):
         findings.append(
             Finding("problem", f'the socket path "{path}" is not absolute', _where(nri, key), "begin it with /")
         )
@@ -92,6 +95,8 @@ def _socket_path(nri: RuntimeNri, findings: list[Finding]) -> None:
 def _timeouts(nri: RuntimeNri, findings: list[Finding]) -> None:
     """Find timeouts that make plugins fail on a busy node, or hold up pods for long."""
     keys = _ROWS[nri.name].keys
+    if "request_timeout_s" not in keys:
+        return
     request, registration = nri.request_timeout_s, nri.registration_timeout_s
     request_key, registration_key = keys["request_timeout_s"], keys["registration_timeout_s"]
     shown = format_duration(request)

@@ -8,7 +8,7 @@ import stat
 import struct
 
 from nri.cli.doctor import Finding
-from nri.config.root import inside
+from nri.config.root import resolve_below
 from nri.host import process
 from nri.host.root import Root
 from nri.text import plain
@@ -22,7 +22,7 @@ def check(root: str, path: str, findings: list[Finding], timeout_s: float | None
 
     Returns whether a process listens there.
     """
-    real = inside(root, path)
+    real = resolve_below(root, path)
     try:
         status = os.stat(real)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""`nri config-manager`: turn NRI on in the configuration of containerd or CRI-O."""
+"""`nri config-manager`: turn NRI on in the configuration of containerd, CRI-O or Docker Engine."""
 
 from __future__ import annotations
 
@@ -29,12 +29,14 @@ EXAMPLES = [
 @click.option("--nri-plugin-request-timeout", default="", metavar="TIME",
               help="How long a plugin may take to answer. Requires --nri-plugin-registration-timeout.")  # fmt: skip
 @click.option("--file", "path", default="", metavar="FILE",
-              help="containerd's configuration. Default: /etc/containerd/config.toml.")  # fmt: skip
+              help="The runtime's configuration. Default: its usual file.")  # fmt: skip
 @click.option("--release", default="", metavar="VERSION", help="The runtime's release. Default: the installed release.")
 @click.option("--root", default="/", metavar="DIR", type=click.Path(exists=True, file_okay=False),
               help="The node's root file system; programs are also run inside it. Default: /.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")
-@click.option("--restart", is_flag=True, help="Restart the runtime if its configuration was changed.")
+@click.option(
+    "--restart", is_flag=True, help="Restart the runtime (reload Docker Engine) if its configuration was changed."
+)
 @click.pass_obj
 def command(  # noqa: PLR0913, PLR0917 - click passes a parameter for each option
     settings: Settings,
@@ -47,11 +49,12 @@ def command(  # noqa: PLR0913, PLR0917 - click passes a parameter for each optio
     dry_run: bool,
     restart: bool,
 ) -> None:
-    """Turn NRI on in the configuration of containerd or CRI-O.
+    """Turn NRI on in the configuration of containerd, CRI-O or Docker Engine.
 
     In containerd's file only NRI's table is changed; before the first change the file is copied to FILE.before-nri.
     For k3s, rke2 and microk8s the template of the file is changed instead; for k0s and CRI-O a separate file is
-    written.
+    written. In Docker Engine's daemon.json, plugins also get a socket if the file has none; name it with --runtime
+    dockerd.
 
     Before anything is written, all files are judged by the rules of the runtime's release. If the runtime would not
     start, NRI would not run, or a later file overrides the change, the command fails and changes nothing.
@@ -65,7 +68,7 @@ def command(  # noqa: PLR0913, PLR0917 - click passes a parameter for each optio
     timeouts = work.Timeouts(nri_plugin_registration_timeout, nri_plugin_request_timeout)
     timeouts.check()
     if path and runtime == "crio":
-        raise click.UsageError("--file is only for containerd; for CRI-O a separate file is written")
+        raise click.UsageError("--file is not for CRI-O, which gets a separate file")
     runtime = runtime or ("containerd" if path else work.detect(root))
     change = work.plan(root, runtime, timeouts, path, release)
     is_changed = change.after != change.before
@@ -81,8 +84,9 @@ def command(  # noqa: PLR0913, PLR0917 - click passes a parameter for each optio
     backup = work.apply(root, change, timeouts)
     out.text(f"{change.file.path}: written" + (f"; the previous content is in {backup}" if backup else ""))
     if restart:
-        out.progress(f"restarting {change.unit} ...")
+        out.progress(f"{change.runtime.apply_command}ing {change.unit} ...")
         work.restart(root, change)
-        out.text(f"{change.unit}: restarted")
+        out.text(f"{change.unit}: {change.runtime.apply_command}ed")
     else:
-        out.text(f"restart the runtime to apply the change: systemctl restart {change.unit}")
+        word = change.runtime.apply_command
+        out.text(f"{word} the runtime to apply the change: systemctl {word} {change.unit}")

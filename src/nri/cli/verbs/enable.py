@@ -54,9 +54,12 @@ def command(  # noqa: PLR0913, PLR0917 - click gives them by name
     is refused if it does not register within 5 s (--timeout), or cannot use its configuration, because containerd 1.7
     does not start with such a plugin.
 
+    iSulad launches only plugins that have a configuration file, so without --config an empty one is written for it.
+
     If the runtime here would not launch it, because NRI is off or another folder is configured, the reason is shown.
     """
     from nri.api import naming
+    from nri.config.runtimes.plugin_folder import launch_obstacles, requires_config
     from nri.config.source import MAX_BYTES
     from nri.files import read_regular
     from nri.plugins import installation
@@ -71,13 +74,13 @@ def command(  # noqa: PLR0913, PLR0917 - click gives them by name
         _check(settings, start, file, writes[0][2], file_name, config, drop_ins)
     if config:
         writes.insert(0, (drop_ins, f"{file_name}.conf", read_regular(config, MAX_BYTES), 0o644))
+    elif requires_config("/") and not (drop_ins / f"{file_name}.conf").exists():
+        writes.insert(0, (drop_ins, f"{file_name}.conf", b"", 0o644))
     if not dry_run:
         for place, written, content, mode in writes:
             installation.put(place, written, content, mode)
     _print_writes(settings, writes, dry_run)
     if plugin_dir is None:
-        from nri.config.runtimes.plugin_folder import launch_obstacles
-
         for obstacle in launch_obstacles("/", naming.PLUGIN_DIR):
             Output(settings).note(obstacle)
 

@@ -4,6 +4,6 @@
     if reading.nri is not None and reading.nri.enabled:
         connect(reading.nri.socket_path)
 
-Files are read below a root folder. A reading has the settings in force, None for a runtime that does not exist, and
-remarks on all that the runtime would refuse or ignore, each with file, line and key.
+Files are read below a root folder. A reading has the settings in force, or None if the runtime does not exist, and
+remarks on all mistakes that the runtime would refuse or ignore, each with file, line and key.
 """

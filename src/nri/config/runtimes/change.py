@@ -1,7 +1,7 @@
-"""Turn NRI on in a runtime's configuration, set timeouts, and restart the runtime on request.
+"""Enable NRI in a runtime's configuration, set timeouts, and restart the runtime on request.
 
-Before anything is written, the files are judged as the runtime will read them, so that each change has the requested
-effect. An operator's file changes only in NRI's keys, and its old content is kept once next to it.
+Before a file is written, the new content is evaluated by the runtime's rules, so that each change has the requested
+effect. Only NRI's keys in an operator's file change, and a copy of its old content is kept next to it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nri.config.duration import parse_duration
-from nri.config.root import inside
+from nri.config.root import resolve_below
 from nri.config.runtimes import containerd
 from nri.config.runtimes.containerd.installations import INSTALLATIONS, Installation, installation_at
 from nri.config.runtimes.file_tree import DiskTree, FileTree, ReplacedFile
@@ -49,49 +49,49 @@ __all__ = [
 
 #: The runtimes that can be changed, by the names of their programs.
 MANAGED: dict[str, Runtime] = {row.program: row for row in RUNTIMES if row.managed_file is not None}
-#: Added to the name of an operator's file for its old content.
+#: The suffix of the copy of an operator's file.
 _COPY_SUFFIX = ".before-nri"
 _MAX_FILE_BYTES = 1 << 20
 _COMMAND_TIMEOUT_S = 90.0
-#: Without it systemctl below another root prints that it ignores its command, and ends with code 0.
+#: Without this variable, systemctl below another root prints that it ignores its command, and exits with code 0.
 _CHROOT_ENVIRONMENT = {"SYSTEMD_IGNORE_CHROOT": "1"}
-#: Exit codes of chroot and the shell for a program that cannot be run.
+#: Exit codes of chroot and the shell if a program cannot be run.
 _NO_PROGRAM = {125, 126, 127}
-#: How a template of k3s and rke2 takes over what they would write without it.
+#: The line with which a template of k3s and rke2 includes their default configuration.
 _BASE_TEMPLATE = '{{ template "base" . }}\n'
 
 
 class Timeouts(NamedTuple):
-    """How long a plugin may take, as Go writes durations; both or neither."""
+    """A plugin's timeouts in Go's format; both or neither are set."""
 
     registration: str = ""
     request: str = ""
 
     def check(self) -> None:
-        """Raise ConfigError for timeouts that no runtime should be given."""
+        """Raise ConfigError if the timeouts do not make sense for a runtime."""
         seconds = []
         for name, text in zip(("registration", "request"), self, strict=True):
             flag = f"--nri-plugin-{name}-timeout"
             if bool(self.registration) != bool(self.request):
-                raise ConfigError("command line", flag, "one timeout without the other", "give both")
+                raise ConfigError("command line", flag, "both timeouts are required together", "set both timeouts")
             try:
                 seconds.append(parse_duration(text) if text else 0.0)
             except ValueError as error:
                 raise ConfigError("command line", flag, str(error)) from None
         if self.registration and not 0 < seconds[1] < seconds[0]:
-            reason = f"{self.registration} must be longer than the request timeout, {self.request}, and that above 0"
+            reason = f"{self.registration} must exceed the request timeout, {self.request}, which must exceed 0"
             raise ConfigError("command line", "--nri-plugin-registration-timeout", reason)
 
 
 class Change(NamedTuple):
-    """A file as it will be.
+    """A planned change of a file.
 
     Attributes:
-        runtime: the runtime that reads it.
+        runtime: the runtime that reads the file.
         file: the file, with the path that is written.
-        before: its content, or None if it does not exist.
+        before: its current content, or None if it does not exist.
         after: its new content.
-        reading: what the runtime reads with the new content.
+        reading: the runtime's configuration with the new content.
         main: the runtime's main file.
         unit: the systemd unit of the runtime.
     """
@@ -106,9 +106,11 @@ class Change(NamedTuple):
 
 
 def plan(root: str, program: str, timeouts: Timeouts, path: str = "", release: str = "") -> Change:
-    """Plan the change for the runtime with this program. Raises ConfigError for a file that cannot be changed.
+    """Plan the change for the runtime with this program. Raises ConfigError if the file cannot be changed.
 
-    `path` is the runtime's own file, if it is elsewhere; `release` the runtime's, if it is known.
+    Args:
+        path: the runtime's main file, or "" for the default.
+        release: the runtime's release, or "" if it is not known.
     """
     timeouts.check()
     runtime = MANAGED[program]
@@ -118,6 +120,9 @@ def plan(root: str, program: str, timeouts: Timeouts, path: str = "", release: s
     release = release or _release(root, runtime, programs)
     values: dict[str, bool | str] = {runtime.keys["enabled"]: runtime.enabled_value}
     if timeouts.request:
+        if "request_timeout_s" not in runtime.keys:
+            reason = f"{runtime.title} has no setting for timeouts of plugins"
+            raise ConfigError("command line", "--nri-plugin-request-timeout", reason, "leave the timeouts out")
         values[runtime.keys["registration_timeout_s"]] = timeouts.registration
         values[runtime.keys["request_timeout_s"]] = timeouts.request
     if installation is not None and (installation.templates or installation.drop_in):
@@ -125,19 +130,29 @@ def plan(root: str, program: str, timeouts: Timeouts, path: str = "", release: s
     file = runtime.managed_file._replace(path=path) if path else runtime.managed_file
     before = _text(root, file.path)
     text = file.new_text if before is None else before
-    table = file.table(parse_text(Source(file.path, text, "toml")), release, file.path)
-    after = patched(text, table, values, file.path)
+    content = parse_text(Source(file.path, text, file.format))
+    table = file.table(content, release, file.path)
+    existing = _at(content, table)
+    values |= {key: value for key, value in file.defaults.items() if not existing.get(key)}
+    after = patched(text, table, values, file.path, file.format)
     tree = ReplacedFile(DiskTree(root), file.path, after.encode())
     reading = runtime.read(tree, release, path)
     unit = _unit(root, installation) if installation else runtime.unit
     return Change(runtime, file, before, after, reading, path or runtime.path, unit)
 
 
+def _at(content: Any, table: tuple[str, ...]) -> Mapping[str, Any]:
+    """Return a table of parsed content; empty if it does not exist."""
+    for key in table:
+        content = content.get(key) if isinstance(content, dict) else None
+    return content if isinstance(content, dict) else {}
+
+
 def _installation(root: str, path: str) -> Installation | None:
-    """Find the installation of containerd whose files are meant: the usual one, unless only another one exists."""
+    """Find the installation of containerd to change: the usual installation, unless only another one exists."""
     if path:
         return installation_at(path)
-    existing = [row for row in INSTALLATIONS if os.path.exists(inside(root, row.path))]
+    existing = [row for row in INSTALLATIONS if os.path.exists(resolve_below(root, row.path))]
     return (existing or list(INSTALLATIONS))[0]
 
 
@@ -147,7 +162,7 @@ def _plan_installation(root: str, installation: Installation, release: str, valu
     main = _text(root, installation.path)
     if main is None:
         raise ConfigError(
-            installation.path, "", f"does not exist: {installation.name} has not run here yet", "start it once"
+            installation.path, "", f"does not exist: {installation.name} has not run on this node yet", "start it once"
         )
     content = parse_text(Source(installation.path, main, "toml"))
     assert runtime.managed_file is not None
@@ -172,7 +187,7 @@ def _plan_installation(root: str, installation: Installation, release: str, valu
 def _changed_template(
     text: str | None, table: tuple[str, ...], values: Mapping[str, bool | str], path: str, *, has_base: bool
 ) -> str:
-    """Return a template with NRI's table: one that is TOML is changed in place, others get the table at their end."""
+    """Return a template with NRI's table. TOML is changed in place; other templates get the table appended."""
     if text is None and not has_base:
         raise ConfigError(path, "", "does not exist", "name the file to change with --file")
     text = _BASE_TEMPLATE if text is None else text
@@ -183,16 +198,16 @@ def _changed_template(
         return text
     if re.search(rf"(?m)^\s*\[.*{re.escape(table[-1])}[\"']?\]", text):
         step = "change it by hand: " + " / ".join(lines)
-        raise ConfigError(path, table[-1], "has the table already, in a template that cannot be changed safely", step)
+        raise ConfigError(path, table[-1], "the template already has the table and cannot be changed safely", step)
     gap = "" if text.endswith("\n") else "\n"
     return f"{text}{gap}\n" + "\n".join(lines) + "\n"
 
 
 def apply(root: str, change: Change, timeouts: Timeouts) -> str:
-    """Write a change and keep the old content; returns the path of the copy, or "".
+    """Write a change and keep a copy of the old content. Returns the path of the copy, or "".
 
     Raises:
-        NriError: the runtime would not start, or read other values. Nothing is written then, or it is put back.
+        NriError: the runtime would not start, or read other values. The file is then unchanged or restored.
         OSError: the file cannot be written.
     """
     check_effect(change, timeouts)
@@ -212,14 +227,14 @@ def check_effect(change: Change, timeouts: Timeouts) -> None:
     path, reading = change.file.path, change.reading
     if reading.failure is not None:
         reason = f"the runtime would not start: {_words(reading, reading.failure)}"
-        raise NriError(f"{path}: nothing was written, for {reason}; fix that first")
+        raise NriError(f"{path}: nothing was written, because {reason}; fix that first")
     if reading.obstacle is not None:
-        reason = f"NRI would be on and never run: {_words(reading, reading.obstacle)}"
-        raise NriError(f"{path}: nothing was written, for {reason}; fix that first")
+        reason = f"NRI would be enabled but never run: {_words(reading, reading.obstacle)}"
+        raise NriError(f"{path}: nothing was written, because {reason}; fix that first")
     nri = reading.nri
     if nri is not None and nri.enabled is None:
-        reason = "whether it has an effect depends on the release of the runtime, which is not known"
-        raise NriError(f"{path}: nothing was written: {reason}; name it with --release")
+        reason = "the effect depends on the release of the runtime, which is not known"
+        raise NriError(f"{path}: nothing was written: {reason}; name the release with --release")
     requested: list[tuple[str, object]] = [("enabled", True)]
     if timeouts.request:
         requested += [
@@ -230,7 +245,7 @@ def check_effect(change: Change, timeouts: Timeouts) -> None:
         if nri is None or getattr(nri, name) != value:
             key = change.runtime.keys[name]
             where = (nri.origin.get(key) if nri else "") or f"its default of {key}"
-            raise NriError(f"{path}: nothing was written, for it would have no effect: {where} counts; change it there")
+            raise NriError(f"{path}: nothing was written, because {where} takes precedence; change the value there")
 
 
 def _words(reading: Reading, remark: Remark) -> str:
@@ -239,10 +254,10 @@ def _words(reading: Reading, remark: Remark) -> str:
 
 
 def _check_by_daemon(root: str, change: Change) -> None:
-    """Ask the runtime's own program whether it can read the files; without a program there is nothing to ask."""
+    """Check the files with the runtime's own program, if it exists."""
     command = change.runtime.check_command
     if not command or change.file.path != change.main:
-        return  # out of a template the main file is made later
+        return  # the main file is generated later from the template
     words = (change.runtime.program, *(word.format(path=change.main) for word in command))
     try:
         process = _call(root, *words, capture_output=True)
@@ -251,20 +266,20 @@ def _check_by_daemon(root: str, change: Change) -> None:
     if process.returncode and process.returncode not in _NO_PROGRAM:
         restore(root, change)
         reason = process.stderr.strip().rpartition("\n")[2]
-        raise NriError(f"{change.file.path}: the old content was put back: `{' '.join(words)}` failed: {reason}")
+        raise NriError(f"{change.file.path}: the old content was restored: `{' '.join(words)}` failed: {reason}")
 
 
 def restore(root: str, change: Change) -> None:
-    """Put back the content before a change, and remove the copy of it."""
+    """Restore the content before a change, and remove the copy."""
     path = _place(root, change.file.path)
     if change.before is None:
         os.unlink(path)
         return
     mode, owner = _mode_and_owner(path)
     write_whole(path, change.before.encode(), mode, owner=owner)
-    with suppress(OSError, ConfigError):  # a copy that is not text is not this one
+    with suppress(OSError, ConfigError):  # a copy that is not UTF-8 is not from this change
         if change.file.is_operators and _text(root, change.file.path + _COPY_SUFFIX) == change.before:
-            os.unlink(path + _COPY_SUFFIX)  # or it would pass for the content before a later change
+            os.unlink(path + _COPY_SUFFIX)  # otherwise it would be taken for the content before a later change
 
 
 def _mode_and_owner(path: str) -> tuple[int, tuple[int, int]]:
@@ -274,7 +289,7 @@ def _mode_and_owner(path: str) -> tuple[int, tuple[int, int]]:
 
 
 def unified(change: Change) -> str:
-    """Return the difference that a change makes, as `diff -u` shows it; "" for none."""
+    """Return a change in the format of `diff -u`. Returns "" without a difference."""
     before, after = ((text or "").splitlines(keepends=True) for text in (change.before, change.after))
     old = "/dev/null" if change.before is None else change.file.path
     return "".join(
@@ -284,18 +299,23 @@ def unified(change: Change) -> str:
 
 
 def detect(root: str) -> str:
-    """Find the program of the one runtime that runs below a root, or else is installed there. Raises NriError."""
-    names = [name for name, row in MANAGED.items() if any(_is_active(root, unit) for unit in _units(row))]
+    """Find the program of the runtime that runs below a root, else of the installed runtime.
+
+    Only runtimes with a CRI are candidates: Docker Engine comes with containerd, and the operator must name it.
+    Raises NriError if there is no runtime, or if there are several.
+    """
+    candidates = {name: row for name, row in MANAGED.items() if row.cri_sockets}
+    names = [name for name, row in candidates.items() if any(_is_active(root, unit) for unit in _units(row))]
     if not names:
         names = [
             name
-            for name, row in MANAGED.items()
-            if any(os.path.exists(inside(root, path)) for path in _installed_paths(row))
+            for name, row in candidates.items()
+            if any(os.path.exists(resolve_below(root, path)) for path in _installed_paths(row))
         ]
     if len(names) != 1:
-        titles = " nor ".join(row.title for row in MANAGED.values())
+        titles = " nor ".join(row.title for row in candidates.values())
         reason = f"there are two runtimes, {' and '.join(names)}" if names else f"there is neither {titles}"
-        raise NriError(f"{reason} below {root}; name one: {', or '.join(f'--runtime {name}' for name in MANAGED)}")
+        raise NriError(f"{reason} below {root}; choose one: {', or '.join(f'--runtime {name}' for name in MANAGED)}")
     return names[0]
 
 
@@ -316,7 +336,7 @@ def _installed_paths(runtime: Runtime) -> tuple[str, ...]:
 
 
 def _unit(root: str, installation: Installation) -> str:
-    """Return the unit of an installation that is active, or else its first one."""
+    """Return the active unit of an installation, else its first unit."""
     if len(installation.units) < 2:
         return installation.units[0] if installation.units else containerd.RUNTIME.unit
     return next((unit for unit in installation.units if _is_active(root, unit)), installation.units[0])
@@ -333,49 +353,49 @@ def check_unit(root: str, program: str, unit: str = "") -> None:
     if state == "loaded":
         return
     reason = f"systemd reports that {unit} is {state}" if state else f"systemctl failed: {complaint}"
-    # systemctl does not talk to a systemd in another pid namespace.
+    # systemctl cannot reach a systemd in another pid namespace.
     pod = "" if state or root == "/" else "in a pod, set hostPID: true; or "
     raise NriError(
-        f"{program} could not be restarted, so nothing is changed: {reason}; {pod}leave out --restart, and restart it"
+        f"{program} could not be restarted, so nothing is changed: {reason}; {pod}omit --restart, and restart it"
         " yourself"
     )
 
 
 def restart(root: str, change: Change) -> None:
-    """Restart a runtime's unit. If that fails, put the old content back, start the unit with it, and raise NriError.
+    """Restart or reload a runtime's unit. If that fails, restore the old content, try again, and raise NriError.
 
-    Otherwise a second run would find nothing to change and restart nothing, and the node would have no runtime.
+    Without this, the node would have no runtime, and a second run would not change or restart anything.
     """
     unit = change.unit
-    words = ("systemctl", "restart", unit)
+    words = ("systemctl", change.runtime.apply_command, unit)
     code = _run(root, *words)
     if code:
         restore(root, change)
-        outcome = f"it was started with that; journalctl -u {unit} shows why"
+        outcome = f"{unit} was started with it; see journalctl -u {unit} for the reason"
         if _run(root, *words):
-            outcome = f"it does not start with that either: see journalctl -u {unit}"
-        raise NriError(f"{' '.join(words)} failed with {code}; the configuration is as it was, and {outcome}")
+            outcome = f"{unit} does not start with it either: see journalctl -u {unit}"
+        raise NriError(f"{' '.join(words)} failed with {code}; the old configuration was restored, and {outcome}")
 
 
 def _text(root: str, path: str) -> str | None:
-    """Read a file's text; None without a file. Raises ConfigError if it cannot be read."""
+    """Read a file's text. Returns None if there is no file. Raises ConfigError if it cannot be read."""
     try:
         return read_regular(_place(root, path), _MAX_FILE_BYTES, follow=False).decode()
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        reason = "holds bytes that are not text" if isinstance(error, UnicodeDecodeError) else error.strerror or ""
+        reason = "the file is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror or ""
         raise ConfigError(path, "", f"cannot be read: {reason}") from None
 
 
 def _place(root: str, path: str) -> str:
-    """Return where a file of the node is, seen from here; a link is followed, and never out of the root."""
-    place = inside(root, path)
+    """Return the path of a node's file for this process. Links are followed, but never out of the root."""
+    place = resolve_below(root, path)
     return os.path.realpath(place) if root == "/" else place
 
 
 def _release(root: str, runtime: Runtime, programs: tuple[str, ...]) -> str:
-    """Find the release of the runtime below a root; "" if it is not known or no rule depends on it."""
+    """Find the release of the runtime below a root. Returns "" if it is not known or not needed."""
     if runtime.release is None:
         return ""
     if root == "/":
@@ -391,7 +411,7 @@ def _release(root: str, runtime: Runtime, programs: tuple[str, ...]) -> str:
 
 
 def _run(root: str, *words: str, silent: bool = False) -> int:
-    """Run a program of the node, with its output on standard error; returns its exit code, 127 without a program."""
+    """Run a program of the node, with its output on standard error. Returns its exit code, 127 without a program."""
     out = subprocess.DEVNULL if silent else 2
     try:
         return _call(root, *words, stdout=out, stderr=out).returncode
@@ -400,7 +420,7 @@ def _run(root: str, *words: str, silent: bool = False) -> int:
 
 
 def _call(root: str, *words: str, **streams: Any) -> subprocess.CompletedProcess[str]:
-    """Run a program of the node. Raises OSError, TimeoutExpired."""
+    """Run a program of the node. Raises OSError if it cannot run, and TimeoutExpired if it takes too long."""
     return subprocess.run(  # noqa: S603 - systemctl and the runtime, without a shell
         words if root == "/" else ("chroot", root, *words),
         timeout=_COMMAND_TIMEOUT_S,

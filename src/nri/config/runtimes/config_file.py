@@ -1,4 +1,4 @@
-"""A runtime's configuration file as a tree whose keys know their file and line, and its keys read one by one."""
+"""A runtime's configuration file as a tree of keys with file and line, and functions that read its keys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nri.config.complaint import suggest
-from nri.config.place import show
+from nri.config.key_path import path_text
 from nri.config.runtimes.reading import Kind, Remark
 from nri.config.source import Source
 from nri.config.syntax import Lines, parse_text
@@ -26,13 +26,13 @@ KeyPath = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """A configuration file as it was read.
+    """The content of a configuration file.
 
     Attributes:
-        path: as seen inside the root, for people.
-        source: the text.
+        path: its path below the root, for messages.
+        source: its text.
         tree: its keys and values.
-        spelt: how the file spells those keys that the tree has in another form.
+        spelt: the file's spelling of keys that the tree spells differently.
     """
 
     path: str
@@ -42,12 +42,12 @@ class ConfigFile:
     _lines: list[Lines] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def where(self, *keys: str) -> str:
-        """Return the place of a key: ``/etc/x.toml:12: a.b``."""
+        """Return the location of a key: ``/etc/x.toml:12: a.b``."""
         keys = self.spelt.get(keys, keys)
         if not self._lines:
             self._lines.append(Lines(self.source))
         line = self._lines[0].find(keys) if keys else None
-        return f"{self.path}{f':{line}' if line else ''}" + (f": {show(keys)}" if keys else "")
+        return f"{self.path}{f':{line}' if line else ''}" + (f": {path_text(keys)}" if keys else "")
 
     def at(self, *keys: str) -> Any:
         """Return the value at a path, or None."""
@@ -62,7 +62,7 @@ class ConfigFile:
 
 
 class Setting(NamedTuple):
-    """One key of a runtime: the field of `RuntimeNri` that it sets, and the function that reads it."""
+    """A key of a runtime: the field of `RuntimeNri` that it sets, and the function that reads it."""
 
     field: str
     key: str
@@ -70,7 +70,7 @@ class Setting(NamedTuple):
 
 
 def read_source(tree: FileTree, path: str, remarks: list[Remark], format: Any = "toml") -> Source | None:  # noqa: A002
-    """Read a file's text; None without a file, and with a remark if it cannot be read."""
+    """Read a file's text. Returns None without a file, or with a remark if it cannot be read."""
     try:
         return Source(path, tree.read(path).decode("utf-8-sig"), format)
     except (FileNotFoundError, NotADirectoryError):
@@ -86,7 +86,7 @@ def read_source(tree: FileTree, path: str, remarks: list[Remark], format: Any = 
 
 
 def load(tree: FileTree, path: str, remarks: list[Remark]) -> ConfigFile | None:
-    """Read one TOML file; None, with a remark if it exists, when it cannot be used."""
+    """Read a TOML file. Returns None without a file, or with a remark if it cannot be used."""
     source = read_source(tree, path, remarks)
     if source is None:
         return None
@@ -101,8 +101,8 @@ def load(tree: FileTree, path: str, remarks: list[Remark]) -> ConfigFile | None:
     return ConfigFile(path, source, content or {})
 
 
-def in_lower_case(file: ConfigFile) -> ConfigFile:
-    """The file with all keys in lower case, for runtimes to which case does not matter."""
+def lower_case_keys(file: ConfigFile) -> ConfigFile:
+    """The file with all keys in lower case, for runtimes that ignore case."""
     spelt: dict[KeyPath, KeyPath] = {}
     tree: dict[str, Any] = {}
     _fold(file.tree, (), (), tree, spelt)
@@ -112,7 +112,7 @@ def in_lower_case(file: ConfigFile) -> ConfigFile:
 def _fold(
     tree: dict[str, Any], path: KeyPath, spelling: KeyPath, folded: dict[str, Any], spelt: dict[KeyPath, KeyPath]
 ) -> None:
-    for key in sorted(tree, key=str.islower):  # the right spelling comes last, so it wins over others of the same key
+    for key in sorted(tree, key=str.islower):  # the correct spelling comes last, so it overrides other spellings
         name, value = key.lower(), tree[key]
         spelt[*path, name] = (*spelling, key)
         if not isinstance(value, dict):
@@ -123,8 +123,10 @@ def _fold(
         _fold(value, (*path, name), (*spelling, key), folded[name], spelt)
 
 
-def take(draft: Draft, file: ConfigFile, table: KeyPath, settings: Sequence[Setting], remarks: list[Remark]) -> None:
-    """Let the settings that a table makes take effect."""
+def apply_settings(
+    draft: Draft, file: ConfigFile, table: KeyPath, settings: Sequence[Setting], remarks: list[Remark]
+) -> None:
+    """Add the settings of a table to the draft."""
     for setting in settings:
         path = (*table, setting.key)
         value = setting.read(file, path, remarks)
@@ -141,7 +143,7 @@ def ignored_keys(file: ConfigFile, table: KeyPath, known_keys: Collection[str], 
 
 
 def remark_unknown(file: ConfigFile, path: KeyPath, known_keys: Collection[str], remarks: list[Remark]) -> None:
-    """Remark on a key that the runtime does not have, with the nearest that it has."""
+    """Remark on a key that the runtime does not have, with the most similar known key."""
     details = {"key": path[-1], "suggestion": suggest(path[-1], known_keys)}
     remarks.append(Remark(Kind.UNKNOWN_KEY, file.where(*path), details))
 
@@ -160,7 +162,7 @@ def toml_table(path: KeyPath) -> str:
 
 
 def typed(file: ConfigFile, keys: KeyPath, kind: type, remarks: list[Remark]) -> Any:
-    """Return the value at `keys` if it has the type; None if it is not there, and with a remark if it has another."""
+    """Return the value at `keys`. Returns None if it does not exist, or with a remark if it has another type."""
     value = file.at(*keys)
     if value is None or type(value) is kind:
         return value
@@ -169,30 +171,33 @@ def typed(file: ConfigFile, keys: KeyPath, kind: type, remarks: list[Remark]) ->
 
 
 def text(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> str | None:
-    """Return the text at `keys`; None when absent, empty (which means the default) or wrong."""
+    """Return the string at `keys`. Returns None if it is missing, empty (which means the default) or invalid."""
     return typed(file, keys, str, remarks) or None
 
 
-def no_duration(file: ConfigFile, keys: KeyPath, error: ValueError) -> Remark:
-    """Make the remark on a text that is not a duration, from the error of `parse_duration`."""
+def duration_remark(file: ConfigFile, keys: KeyPath, error: ValueError) -> Remark:
+    """Make the remark on an invalid duration, from the error of `parse_duration`."""
     reason, _, suggestion = str(error).partition("; ")
     return Remark(Kind.NO_DURATION, file.where(*keys), {"reason": reason, "suggestion": suggestion})
 
 
 def switch(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> bool | None:
-    """Return true or false as it is at `keys`; None when absent or wrong."""
+    """Return the boolean at `keys`. Returns None if it is missing or invalid."""
     is_on: bool | None = typed(file, keys, bool, remarks)
     return is_on
 
 
 def off_switch(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> bool | None:
-    """Return the opposite of what is at `keys`, for keys that switch something off; None when absent or wrong."""
+    """Return the opposite of the boolean at `keys`, for keys that disable something.
+
+    Returns None if it is missing or invalid.
+    """
     is_set = switch(file, keys, remarks)
     return None if is_set is None else not is_set
 
 
 def texts(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> tuple[str, ...]:
-    """Return the list at `keys` as texts; empty when absent or wrong."""
+    """Return the list of strings at `keys`. Returns an empty tuple if it is missing or invalid."""
     return tuple(map(str, typed(file, keys, list, remarks) or ()))
 
 

@@ -1,8 +1,8 @@
-"""The NRI settings of CRI-O: crio.conf in /etc/crio, then every file below crio.conf.d; a later file wins key by key.
+"""The NRI settings of CRI-O: /etc/crio/crio.conf, then all files below crio.conf.d. Later files win, key by key.
 
-As CRI-O 1.37 reads them: drop-ins in the order of a walk through the folder, with folders below it and names that begin
-with a dot; keys in any case; durations as text or as whole nanoseconds. An empty or zero value puts back the default,
-whatever an earlier file has.
+The rules are those of CRI-O 1.37. Drop-ins are read in the order of a walk through the folder, including folders below
+it and names that begin with a dot. Keys may be in any case. Durations are strings or whole nanoseconds. An empty or
+zero value restores the default, even if an earlier file has another value.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DEFAULTS = RuntimeNri(NAME)
 
 
 def _text(default: str) -> Callable[[ConfigFile, KeyPath, list[Remark]], str | None]:
-    """A reader of texts for which an empty one is this default."""
+    """A reader of strings in which an empty string means the default."""
 
     def read(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> str | None:
         value: str | None = config_file.typed(file, keys, str, remarks)
@@ -40,7 +40,7 @@ def _text(default: str) -> Callable[[ConfigFile, KeyPath, list[Remark]], str | N
 
 
 def _duration(default_s: float) -> Callable[[ConfigFile, KeyPath, list[Remark]], float | None]:
-    """A reader of durations, in seconds, for which zero is this default."""
+    """A reader of durations, in seconds, in which zero means the default."""
 
     def read(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> float | None:
         value = file.at(*keys)
@@ -52,7 +52,7 @@ def _duration(default_s: float) -> Callable[[ConfigFile, KeyPath, list[Remark]],
         try:
             return parse_duration(text) or default_s
         except ValueError as error:
-            remarks.append(config_file.no_duration(file, keys, error))
+            remarks.append(config_file.duration_remark(file, keys, error))
             return None
 
     return read
@@ -76,7 +76,7 @@ VALIDATOR_KEYS = {
     "nri_validator_reject_namespace_adjustment", "nri_validator_required_plugins",
     "nri_validator_tolerate_missing_plugins_annotation",
 }  # fmt: skip
-#: The keys of containerd's table, which people know, and their names in CRI-O.
+#: Keys of containerd's table that users may write, and their names in CRI-O.
 FOREIGN = {
     "disable": "enable_nri (with the opposite value)", "socket_path": "nri_listen", "plugin_path": "nri_plugin_dir",
     "plugin_config_path": "nri_plugin_config_dir", "disable_connections": "nri_disable_connections",
@@ -86,7 +86,7 @@ FOREIGN = {
 
 
 def read(root: str = "/") -> Reading:
-    """Read CRI-O's configuration below `root`. Without any file there is no CRI-O."""
+    """Read CRI-O's configuration below `root`. Without a file, CRI-O counts as not installed."""
     return read_tree(DiskTree(root))
 
 
@@ -94,7 +94,7 @@ def read_tree(tree: FileTree) -> Reading:
     """Read CRI-O's configuration in a tree of files."""
     remarks: list[Remark] = []
     paths = [PATH, *_walk(tree, DROP_INS, remarks)]
-    files = [config_file.in_lower_case(file) for path in paths if (file := config_file.load(tree, path, remarks))]
+    files = [config_file.lower_case_keys(file) for path in paths if (file := config_file.load(tree, path, remarks))]
     if not files:
         return Reading(NAME, None, remarks)
     draft = Draft(NAME, enabled=True)
@@ -107,7 +107,7 @@ def read_tree(tree: FileTree) -> Reading:
 
 
 def _walk(tree: FileTree, folder: str, remarks: list[Remark]) -> Iterator[str]:
-    """Find all files of a folder, as Go walks it: by name, folders in the order of their names, links not followed."""
+    """Find all files of a folder in the order of Go's `filepath.Walk`, without following links."""
     try:
         names = sorted(tree.names(folder))
     except (FileNotFoundError, NotADirectoryError):
@@ -125,7 +125,7 @@ def _walk(tree: FileTree, folder: str, remarks: list[Remark]) -> Iterator[str]:
 
 
 def _find_ignored(file: ConfigFile, remarks: list[Remark]) -> None:
-    """Remark on keys that have no effect: containerd's names, misspelt ones, and those in the wrong table."""
+    """Remark on keys without effect: containerd's names, misspelt keys, and keys in the wrong table."""
     table = file.at(*TABLE)
     remarks += [
         Remark(Kind.FOREIGN_KEY, file.where(*TABLE, key), {"key": key, "right": FOREIGN[key]})
@@ -138,8 +138,8 @@ def _find_ignored(file: ConfigFile, remarks: list[Remark]) -> None:
 
 
 def _take(draft: Draft, file: ConfigFile, remarks: list[Remark]) -> None:
-    """Let the file's NRI table take effect."""
-    config_file.take(draft, file, TABLE, SETTINGS, remarks)
+    """Add the file's NRI table to the draft."""
+    config_file.apply_settings(draft, file, TABLE, SETTINGS, remarks)
     validator = (*TABLE, VALIDATOR)
     if config_file.switch(file, (*validator, "nri_enable_default_validator"), remarks):
         path = (*validator, "nri_validator_required_plugins")

@@ -1,7 +1,7 @@
 """The NRI settings of iSulad: /etc/isulad/daemon.json.
 
 Published samples have comments, missing commas and an equals sign. Such mistakes are repaired, so that the settings can
-be read, and remarked on with their lines.
+be read, and reported as remarks with their lines.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ from nri.errors import ConfigError
 NAME = "isulad"
 PATH = "/etc/isulad/daemon.json"
 
-#: A text in quotes, which may hold anything, or a comment up to the end of its line.
+#: A quoted string, or a comment up to the end of its line.
 _PARTS = re.compile(r'("(?:[^"\\\n]|\\.)*")|(?:#|//)[^\n]*')
 _MAX_MISTAKES = 100
-#: Mistakes with which iSulad reads nothing of the file.
+#: The key that enables CRI v1; the older CRI of iSulad has no NRI events.
+_CRI_KEY = "enable-cri-v1"
+#: Mistakes with which iSulad ignores the entire file.
 NO_JSON = {Kind.INVALID, Kind.MISSING_COMMA, Kind.EQUALS_SIGN, Kind.EXTRA_COMMA}
 
 
 def read(root: str = "/", path: str = PATH) -> Reading:
-    """Read iSulad's configuration below `root`. Without a file that iSulad can read there is no iSulad."""
+    """Read iSulad's configuration below `root`. Without a readable file, iSulad counts as not installed."""
     return read_tree(DiskTree(root), path)
 
 
@@ -52,11 +54,15 @@ def read_tree(tree: FileTree, path: str = PATH) -> Reading:
         value = setting.read(file, (spelt,), remarks)
         if value is not None:
             draft.put(setting.field, value, setting.key, file.where(spelt))
+    is_cri_on = config_file.switch(file, (_CRI_KEY,), remarks)
+    if draft.settings["enabled"] and not is_cri_on:
+        details = {"reason": f'"{_CRI_KEY}" is {"false" if is_cri_on is False else "not set, and off by default"}'}
+        remarks.append(Remark(Kind.NEVER_RUNS, file.where(*((_CRI_KEY,) if is_cri_on is False else ())), details))
     return Reading(NAME, None if broken else draft.finish(), remarks)
 
 
 def _load(tree: FileTree, path: str, remarks: list[Remark]) -> ConfigFile | None:
-    """Read the file, with its mistakes repaired and remarked on."""
+    """Read the file, repair its mistakes, and remark on them."""
     source = config_file.read_source(tree, path, remarks, "json")
     if source is None:
         return None
@@ -70,7 +76,7 @@ def _load(tree: FileTree, path: str, remarks: list[Remark]) -> ConfigFile | None
 
 
 def parse(source: Source) -> tuple[Any, Source, list[Remark]]:
-    """Return the values, the repaired text, and a remark on each mistake. Raises ConfigError for other mistakes."""
+    """Return the values, the repaired text, and remarks on mistakes. Raises ConfigError if it cannot be repaired."""
     remarks = [
         Remark(Kind.COMMENT, f"{source.name}:{source.text.count(chr(10), 0, match.start()) + 1}")
         for match in _PARTS.finditer(source.text)
@@ -97,7 +103,7 @@ def parse(source: Source) -> tuple[Any, Source, list[Remark]]:
 
 
 class _Repair(NamedTuple):
-    """A text without its first mistake, which one that was, and where."""
+    """A text without its first mistake, with the kind and the position of the mistake."""
 
     text: str
     kind: Kind
@@ -105,7 +111,7 @@ class _Repair(NamedTuple):
 
 
 def _repair(text: str, error: json.JSONDecodeError) -> _Repair | None:
-    """The text without its first mistake; None if that cannot be repaired."""
+    """The text without its first mistake. Returns None if the mistake cannot be repaired."""
     before, after = text[: error.pos], text[error.pos :]
     if "',' delimiter" in error.msg and after[:1] == '"':
         repaired = f"{before.rstrip()},{before[len(before.rstrip()) :]}{after}"
@@ -114,13 +120,13 @@ def _repair(text: str, error: json.JSONDecodeError) -> _Repair | None:
         return _Repair(f"{before}:{after[1:]}", Kind.EQUALS_SIGN, error.pos)
     extra = re.search(r",(\s*)$", before if after[:1] in "}]" else before + after[:1])
     if extra and re.match(r",?\s*[}\]]", after):
-        end = extra.start()  # Pythons differ in whether they point to the comma or behind it
+        end = extra.start()  # the position is at the comma or behind it, depending on the version of Python
         return _Repair(f"{text[:end]} {text[end + 1 :]}", Kind.EXTRA_COMMA, end)
     return None
 
 
 def _examine(file: ConfigFile, key: str, remarks: list[Remark]) -> None:
-    """Remark on a key of the top level that was meant for NRI but is none of its keys."""
+    """Remark on a top-level key that looks like a key of NRI."""
     dashed = key.replace("_", "-")
     if key == "socket_path":
         remarks.append(Remark(Kind.FIXED_SOCKET, file.where(key), {"value": file.tree[key]}))
@@ -139,7 +145,7 @@ def _find_nested(file: ConfigFile, remarks: list[Remark]) -> None:
 
 
 def _seconds(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> float | None:
-    """Return a timeout in whole seconds; zero is the default. A Go duration is a mistake, but understood."""
+    """Return a timeout in whole seconds; zero means the default. A Go duration is converted, with a remark."""
     value = file.at(*keys)
     if not isinstance(value, str):
         return config_file.typed(file, keys, int, remarks) or None
@@ -152,7 +158,7 @@ def _seconds(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> float | 
     return seconds
 
 
-#: The keys as shipped; with underscores they are an old spelling.
+#: The current keys; with underscores they are the old spelling.
 SETTINGS = (
     Setting("enabled", "nri-support", config_file.switch),
     Setting("connections", "disable-connections", config_file.off_switch),
@@ -168,11 +174,12 @@ RUNTIME = Runtime(
     title="iSulad",
     path=PATH,
     read=lambda tree, release, path: read_tree(tree),  # noqa: ARG005 - its rules do not depend on a release
-    # It takes no other socket path; the key is where a person would look for it.
+    # iSulad does not support another socket path; users would look for it under this key.
     keys={setting.field: setting.key for setting in SETTINGS} | {"socket_path": "socket_path"},
     enabled_value=True,
     switch_on='set "nri-support": true and restart isulad',
     allow_connections='set "disable-connections": false',
     program="isulad",
     cri_sockets=("/run/isulad.sock", "/var/run/isulad.sock"),
+    requires_plugin_config=True,
 )

@@ -1,9 +1,9 @@
-"""Keys of one table of a TOML file, set so that every other byte stays.
+"""Set keys in a table of a TOML file without changing any other byte, or in a table of a JSON file.
 
     text = patched(text, ("plugins", "io.containerd.nri.v1.nri"), {"disable": False})
 
-The result is parsed and compared with the expected tree, so that a text in a form that this module does not know (a
-table in one line, keys with dots, a header within a text) is refused and never broken.
+The result is parsed and compared with the expected tree, so that a file in a form that this module does not support (an
+inline table, dotted keys, a header in a string) is refused and never damaged.
 """
 
 from __future__ import annotations
@@ -21,25 +21,34 @@ from nri.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from nri.config.source import Format
+
 __all__ = ["lines_of", "patched"]
 
 _HEADER = re.compile(r"\s*\[([^\[\]].*)\]\s*(?:#.*)?")
 _VALUE = r"(\"[^\"\\]*\"|'[^']*'|true|false|[+-]?[0-9][0-9._]*)"
 
 
-def patched(text: str, table: KeyPath, values: Mapping[str, bool | str], path: str = "") -> str:
+def patched(
+    text: str,
+    table: KeyPath,
+    values: Mapping[str, bool | str],
+    path: str = "",
+    format: Format = "toml",  # noqa: A002 - the field's name elsewhere
+) -> str:
     """Set values in a table of a text.
 
     Args:
-        text: TOML.
+        text: TOML or JSON.
         table: the table's path.
-        values: true, false and texts, by key.
-        path: of the file, for errors.
+        values: booleans and strings by key.
+        path: the path of the file, for errors.
+        format: "toml" or "json".
 
     Raises:
-        ConfigError: the text is not TOML, or has the table in a form that cannot be changed safely.
+        ConfigError: the text is not in its format, or has the table in a form that cannot be changed safely.
     """
-    before = _tree(text, path)
+    before = _tree(text, path, format)
     target = copy.deepcopy(before)
     place = target
     for key in table:
@@ -49,9 +58,12 @@ def patched(text: str, table: KeyPath, values: Mapping[str, bool | str], path: s
     if values.items() <= place.items() and all(type(place[key]) is type(value) for key, value in values.items()):
         return text
     place.update(values)
+    if format == "json":
+        indent = re.match(r"\s*\{\s*\n([ \t]+)", text)
+        return json.dumps(target, indent=indent[1] if indent else 4, ensure_ascii=False) + "\n"
     changed = _changed(text, table, values)
     try:
-        good = _tree(changed, path) == target
+        good = _tree(changed, path, format) == target
     except ConfigError:
         good = False
     if not good:
@@ -65,10 +77,10 @@ def lines_of(table: KeyPath, values: Mapping[str, bool | str], indent: str = "  
     return [f"[{toml_table(table)}]", *(f"{indent}{key} = {json.dumps(value)}" for key, value in values.items())]
 
 
-def _tree(text: str, path: str) -> dict[str, Any]:
-    tree = parse_text(Source(path, text, "toml"))
+def _tree(text: str, path: str, format: Format) -> dict[str, Any]:  # noqa: A002
+    tree = parse_text(Source(path, text, format))
     if tree is not None and not isinstance(tree, dict):
-        raise ConfigError(path, "", "must be a table of keys")
+        raise ConfigError(path, "", "the file must be a table of keys")
     return tree or {}
 
 
@@ -99,7 +111,7 @@ def _changed(text: str, table: KeyPath, values: Mapping[str, bool | str]) -> str
 
 
 def _header(line: str) -> KeyPath | None:
-    """Return the path of the table whose header a line is; None for another line."""
+    """Return the table's path if the line is a table header. Returns None for another line."""
     match = _HEADER.fullmatch(line.rstrip("\r\n"))
     if match is None:
         return ("", "") if re.match(r"\s*\[\[", line) else None

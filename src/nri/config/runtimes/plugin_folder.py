@@ -1,4 +1,4 @@
-"""Whether the runtimes of a node launch plugins from a folder: NRI must run, and look into that folder."""
+"""Check whether the runtimes of a node launch plugins from a folder: NRI must run, and use this folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def launch_obstacles(root: str, folder: str) -> list[str]:
-    """List why no plugin in this folder would be launched, a sentence for each runtime that exists below `root`."""
+    """List the reasons why plugins in this folder are not launched, one for each runtime that exists below `root`."""
     tree = DiskTree(root)
     obstacles = []
     for runtime in RUNTIMES:
@@ -25,13 +25,21 @@ def launch_obstacles(root: str, folder: str) -> list[str]:
     return obstacles
 
 
+def requires_config(root: str) -> bool:
+    """Whether a runtime below `root` launches only plugins that have a configuration file."""
+    tree = DiskTree(root)
+    return any(row.requires_plugin_config and row.read(tree, "", "").nri is not None for row in RUNTIMES)
+
+
 def _obstacle(runtime: Runtime, reading: Reading, folder: str) -> str:
-    """Return why a runtime launches nothing from a folder; "" if it does, or does not exist."""
+    """Return why a runtime does not launch plugins from a folder. Returns "" if it does, or does not exist."""
     nri, remark = reading.nri, reading.failure or reading.obstacle
     if nri is None:
         return ""
     if remark is not None:
         return f"{runtime.title} would not launch it: {remark.where}: {texts_of(reading.runtime, remark).what}"
+    if nri.enabled is False and not runtime.cri_sockets and runtime.keys["enabled"] not in nri.origin:
+        return ""  # Docker Engine is often installed next to the runtime that matters
     if nri.enabled is False:
         return f"{runtime.title} would not launch it: NRI is off; {runtime.switch_on}"
     if nri.plugin_path != folder:

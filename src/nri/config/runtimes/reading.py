@@ -1,4 +1,4 @@
-"""The values that reading a runtime's configuration gives: its NRI settings, and remarks on mistakes in the files."""
+"""The result of reading a runtime's configuration: its NRI settings, and remarks on mistakes in the files."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class RuntimeNri:
-    """A runtime's NRI as configured. `enabled` None: it depends on the release, or the runtime does not start.
+    """A runtime's NRI settings. `enabled` is None if it depends on the release, or if the runtime does not start.
 
     Attributes:
         name: "containerd", "cri-o" or "isulad".
-        connections: plugins may connect by themselves.
-        registration_timeout_s: how long a plugin may take to register, in seconds.
-        request_timeout_s: how long a plugin may take to answer, in seconds.
-        required: plugins that the default validator wants to be there.
-        validator: containerd's table of the default validator, as it is there.
-        origin: where each setting was made, as "file:line: key"; a setting that is not here has its default.
-        path: the main file, if it is not in the runtime's usual place.
+        connections: whether plugins may connect by themselves.
+        registration_timeout_s: the timeout of a plugin's registration, in seconds.
+        request_timeout_s: the timeout of a plugin's answer, in seconds.
+        required: plugins that the default validator requires.
+        validator: the default validator's table in containerd's configuration.
+        origin: the location of each setting, as "file:line: key"; other settings have their default.
+        path: the main file, if it is not the runtime's default file.
     """
 
     name: str
@@ -43,52 +43,52 @@ class RuntimeNri:
 
 
 class Kind(enum.Enum):
-    """The things that a remark can be about; behind each the `details` that it has."""
+    """The kinds of remarks. The comment after each kind lists the keys of `details`."""
 
     DENIED = "the file may not be read"  # reason
     UNREADABLE = "the file cannot be read"  # reason
-    INVALID = "the file is not in its format"  # reason
-    MISSING_COMMA = "the file is not in its format, as if a comma were missing"  # reason
-    EQUALS_SIGN = "an equals sign in a format that has a colon there"
-    EXTRA_COMMA = "a comma after the last value, in a format that has none there"
-    NO_TABLE = "the file is not a table of keys"
-    COMMENT = "a comment in a format that has none"
+    INVALID = "the file's syntax is invalid"  # reason
+    MISSING_COMMA = "the file's syntax is invalid, probably because a comma is missing"  # reason
+    EQUALS_SIGN = "the file has an equals sign instead of a colon"
+    EXTRA_COMMA = "the file has a comma after the last value, which its format does not allow"
+    NO_TABLE = "the file is not a mapping of keys"
+    COMMENT = "the file has a comment, which its format does not allow"
     UNKNOWN_KEY = "the runtime does not know the key"  # key, suggestion
-    FOREIGN_KEY = "the key is another runtime's"  # key, right
-    OLD_SPELLING = "the key is spelt as in old releases"  # right
-    FIXED_SOCKET = "the runtime takes no other socket path"  # value
+    FOREIGN_KEY = "the key belongs to another runtime"  # key, right
+    OLD_SPELLING = "the key has the spelling of old releases"  # right
+    FIXED_SOCKET = "the runtime does not support another socket path"  # value
     MISPLACED = "the key is in the wrong table"  # key, table
     UNKNOWN_TABLE = "the runtime does not know the table"  # table
-    UNVERSIONED = "without a version line containerd 1.x does not know the table"
+    UNVERSIONED = "containerd 1.x does not know the table without a version line"
     OLD_TABLE = "only containerd 1.x knows the table, and without a version line"
     WRONG_TYPE = "the value is of another type"  # type, value
     NO_DURATION = "the value is not a duration"  # reason, suggestion
-    NO_SECONDS = "the value is a duration where a number of seconds is wanted"  # value, seconds
+    NO_SECONDS = "the value is a duration instead of a number of seconds"  # value, seconds
     MISSING_FILE = "the file does not exist"  # path
     MISSING_IMPORT = "the imported file does not exist"  # path
     BAD_PATTERN = "the pattern of imported files is malformed"  # pattern
     UNKNOWN_VERSION = "the release does not know the configuration's version"  # version, newest
     NEWER_DROP_IN = "an imported file has a higher version than the main file"  # version, main
-    VERSION_CRASH = "the runtime crashes at these versions together"  # version, other
-    SHORT_NAME = "the list has a plugin's short name where a full one is required"  # name
-    SHORT_TABLE = "the table has a plugin's short name where a full one is required"  # name
+    VERSION_CRASH = "the runtime crashes with these versions together"  # version, other
+    SHORT_NAME = "the list has a plugin's short name, but the full name is required"  # name
+    SHORT_TABLE = "the table has a plugin's short name, but the full name is required"  # name
     REQUIRED = "a required plugin is missing"  # name, reason
     START = "the runtime does not start with the value"  # reason
-    NEVER_RUNS = "NRI is on and never runs"  # reason, fix
-    NOT_IMPORTED = "nothing imports the file"
-    REPLACED = "the table replaces that of an earlier file as a whole"  # first, lost
-    RELEASE_DECIDES = "releases differ in whether NRI is on"  # of containerd: off, on
+    NEVER_RUNS = "NRI is enabled but never runs"  # reason, fix
+    NOT_IMPORTED = "the file is not imported"
+    REPLACED = "the table replaces the entire table of an earlier file"  # first, lost
+    RELEASE_DECIDES = "the release decides whether NRI is enabled"  # of containerd: off, on
     RELEASES_REFUSE = "some releases do not start"  # releases, failure
     NO_VALIDATOR = "the release has no default validator"  # releases
-    OTHER_CASE = "the key does not count in this case"  # key, right
+    OTHER_CASE = "the key has no effect in this spelling"  # key, right
 
 
 class Remark(NamedTuple):
-    """One thing about a configuration that its author should know.
+    """A remark on a configuration for its author.
 
     Attributes:
-        where: the file, or "file:line", or "file:line: key".
-        details: the parties, by the names that `Kind` has for them.
+        where: the location: the file, or "file:line", or "file:line: key".
+        details: the values, by the names in `Kind`.
     """
 
     kind: Kind
@@ -101,7 +101,7 @@ class Remark(NamedTuple):
         return f"{self.where}: {self.kind.value}{f' ({parties})' if parties else ''}"
 
 
-#: Mistakes with which the runtime does not start, in whichever of its files they are.
+#: Mistakes in any file with which the runtime does not start.
 FATAL = frozenset({
     Kind.UNREADABLE, Kind.INVALID, Kind.NO_TABLE, Kind.MISSING_FILE, Kind.MISSING_IMPORT, Kind.BAD_PATTERN,
     Kind.WRONG_TYPE, Kind.NO_DURATION, Kind.UNKNOWN_VERSION, Kind.NEWER_DROP_IN, Kind.VERSION_CRASH, Kind.SHORT_NAME,
@@ -110,7 +110,7 @@ FATAL = frozenset({
 
 
 class Reading(NamedTuple):
-    """The outcome of reading one runtime's configuration; `nri` None means that the runtime does not exist."""
+    """The result of reading a runtime's configuration. `nri` is None if the runtime does not exist."""
 
     runtime: str
     nri: RuntimeNri | None
@@ -118,17 +118,17 @@ class Reading(NamedTuple):
 
     @property
     def failure(self) -> Remark | None:
-        """Return the first reason for which the runtime does not start, or None."""
+        """Return the first reason why the runtime does not start, or None."""
         return next((remark for remark in self.remarks if remark.kind in FATAL), None)
 
     @property
     def obstacle(self) -> Remark | None:
-        """Return the reason for which NRI is on and never runs, or None."""
+        """Return the reason why NRI is enabled but never runs, or None."""
         return next((remark for remark in self.remarks if remark.kind is Kind.NEVER_RUNS), None)
 
 
 class Draft:
-    """The settings of one runtime while its files are read, those of later files over those of earlier ones."""
+    """The settings of a runtime while its files are read. Settings of later files override earlier settings."""
 
     def __init__(self, name: str, **settings: Any) -> None:
         self.name = name
@@ -136,20 +136,20 @@ class Draft:
         self.origin: dict[str, str] = {}
 
     def put(self, setting: str, value: Any, key: str, where: str) -> None:
-        """Let a setting take effect that was made under `key` at `where`."""
+        """Store a setting, which has the key `key` at `where`."""
         self.settings[setting] = value
         self.origin[key] = where
 
     def put_validator(self, key: str, value: Any, where: str) -> None:
-        """Let a key of the default validator's table take effect."""
+        """Store a key of the default validator's table."""
         self.settings["validator"] = {**self.settings.get("validator", {}), key: value}
         self.origin[f"default_validator.{key}"] = where
 
     def forget(self) -> None:
-        """Go back to the defaults, as if no file had been read yet."""
+        """Restore the defaults, as if no file had been read."""
         self.settings.clear()
         self.origin.clear()
 
     def finish(self) -> RuntimeNri:
-        """Make the value of all settings."""
+        """Return all settings."""
         return RuntimeNri(self.name, origin=self.origin, **self.settings)

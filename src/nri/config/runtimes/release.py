@@ -1,4 +1,4 @@
-"""The release of a runtime on a node: of the running daemon, of its program, or of the installed package."""
+"""Find the release of a runtime on a node, from the running daemon, its program, or the installed package."""
 
 from __future__ import annotations
 
@@ -8,29 +8,30 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING, NamedTuple
 
-from nri.config.root import inside
+from nri.config.root import resolve_below
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from nri.config.runtimes.runtime import Runtime
 
-#: Databases of installed packages that are text: dpkg's and apk's.
+#: The text database of packages installed by dpkg.
 _DPKG = "/var/lib/dpkg/status"
+#: The text database of packages installed by apk.
 _APK = "/lib/apk/db/installed"
 
 
 class Release(NamedTuple):
-    """A release, and where it was found."""
+    """A release, and its source."""
 
     version: str
     where: str
 
 
 def find_release(root: str, runtime: Runtime, programs: Sequence[str] = (), timeout_s: float = 5.0) -> Release:
-    """Find the release of a runtime below `root`, without running anything of another root.
+    """Find the release of a runtime below `root`, without running programs of another root.
 
-    `programs` are tried before the running daemons and the PATH. Both fields are "" if nothing is found.
+    `programs` are tried before the running daemons and the PATH. Both fields are "" if the release is not found.
     """
     if root == "/" and runtime.release is not None:
         on_path = shutil.which(runtime.program)
@@ -42,7 +43,7 @@ def find_release(root: str, runtime: Runtime, programs: Sequence[str] = (), time
 
 
 def _running(program: str) -> Iterator[str]:
-    """Generate the programs of running daemons of this name, as paths that also work after an update."""
+    """Generate the programs of running daemons with this name, as paths that also work after an update."""
     try:
         processes = [name for name in os.listdir("/proc") if name.isdecimal()]
     except OSError:
@@ -53,7 +54,7 @@ def _running(program: str) -> Iterator[str]:
                 name = file.read().strip()
             if name == program and os.readlink(f"/proc/{process}/ns/mnt") == os.readlink("/proc/self/ns/mnt"):
                 yield f"/proc/{process}/exe"
-        except OSError:  # it has ended, or belongs to somebody else
+        except OSError:  # the process has ended, or belongs to another user
             continue
 
 
@@ -71,7 +72,7 @@ def _package_release(root: str, packages: Sequence[str]) -> Release:
     """Look up a package in the databases of dpkg and apk."""
     for database, name_key, version_key in ((_DPKG, "Package: ", "Version: "), (_APK, "P:", "V:")):
         try:
-            with open(inside(root, database), encoding="utf-8", errors="replace") as file:
+            with open(resolve_below(root, database), encoding="utf-8", errors="replace") as file:
                 paragraphs = file.read().split("\n\n")
         except OSError:
             continue

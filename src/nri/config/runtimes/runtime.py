@@ -1,7 +1,8 @@
-"""One container runtime: its configuration files, keys and programs, as a row of `nri.config.runtimes.registry`."""
+"""A container runtime with its configuration files, keys and programs: a row of `nri.config.runtimes.registry`."""
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -10,44 +11,52 @@ if TYPE_CHECKING:
     from nri.config.runtimes.config_file import KeyPath
     from nri.config.runtimes.file_tree import FileTree
     from nri.config.runtimes.reading import Reading
+    from nri.config.source import Format
 
 
 class ManagedFile(NamedTuple):
-    """The file in which `nri config-manager` turns NRI on.
+    """The file in which `nri config-manager` enables NRI.
 
     Attributes:
-        path: below the root folder; for the operator's own file, another one may be named.
-        table: finds NRI's table for the content of the file, the runtime's release ("" if unknown) and the path.
-            Raises ConfigError.
-        new_text: what a new file begins with.
-        is_operators: the operator edits this file too, so its old content is kept next to it.
+        path: the path below the root folder; users may name another path for the operator's file.
+        table: returns NRI's table for the content of the file, the runtime's release ("" if unknown) and the path.
+            Raises ConfigError if the table is not known.
+        new_text: the first lines of a new file.
+        is_operators: whether the operator edits this file, too, so that a copy of its old content is kept.
+        format: the format of the file.
+        defaults: further keys of the table, which are set if the file does not have them.
     """
 
     path: str
     table: Callable[[Any, str, str], KeyPath]
     new_text: str = ""
     is_operators: bool = False
+    format: Format = "toml"
+    defaults: Mapping[str, str] = MappingProxyType({})
 
 
 class Runtime(NamedTuple):
     """A container runtime with NRI.
 
     Attributes:
-        name: as `Reading.runtime` has it, and as ids of containers begin ("cri-o://...").
-        title: as people write it.
+        name: the name in `Reading.runtime`, and the scheme of container ids ("cri-o://...").
+        title: the usual spelling of its name.
         path: its main configuration file.
-        read: reads the configuration: files, release ("" if unknown), its main file if elsewhere.
-        keys: a field of `RuntimeNri` -> its key in the file.
-        enabled_value: the value of the key for `enabled` that turns NRI on.
-        switch_on, allow_connections: what an operator does to turn NRI on, and to let plugins connect.
-        program: the executable's name; also the name of the runtime on command lines.
+        read: reads the configuration, with the files, the release ("" if unknown), and the main file ("" for default).
+        keys: the keys in the file, by field of `RuntimeNri`.
+        enabled_value: the value of the key for `enabled` that enables NRI.
+        switch_on: an operator's step to enable NRI.
+        allow_connections: an operator's step to let plugins connect.
+        program: the name of the executable, which is also the name of the runtime on command lines.
         packages: its names in distributions.
-        installed_paths: files or folders that exist where the runtime is installed.
+        installed_paths: files or folders that exist if the runtime is installed.
         unit: the systemd unit.
-        release: takes the release out of the output of `PROGRAM --version`; None if no rule depends on it.
+        release: finds the release in the output of `PROGRAM --version`; None if the rules do not depend on it.
         check_command: arguments with which the program reads its files and exits; "{path}" is the main file.
-        cri_sockets: where it listens for the CRI, the usual place first.
-        managed_file: None if config-manager does not know how to change this runtime.
+        cri_sockets: the possible sockets of the CRI, the default first.
+        requires_plugin_config: whether the runtime launches only plugins that have a configuration file.
+        apply_command: the systemctl command after which the runtime uses a changed file.
+        managed_file: the file that config-manager changes, or None if config-manager does not support the runtime.
     """
 
     name: str
@@ -65,4 +74,6 @@ class Runtime(NamedTuple):
     release: Callable[[str], str] | None = None
     check_command: tuple[str, ...] = ()
     cri_sockets: tuple[str, ...] = ()
+    requires_plugin_config: bool = False
+    apply_command: str = "restart"
     managed_file: ManagedFile | None = None

@@ -20,6 +20,8 @@ from nri.api import messages as m
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.calls.call import Call
 from nri.engine.calls.pod_creation import PodSteps
+from nri.engine.config import ContainerConfig
+from nri.engine.config.defaults import parse_device, parse_mount
 from nri.engine.images import Image
 from nri.engine.images.mapping import Mapping
 from nri.engine.lifecycle.inventory import ContainerEntry, PodEntry, to_json
@@ -38,6 +40,7 @@ from nri.engine.spec import (
     container_spec,
     find_account,
     image_volumes,
+    joined_hooks,
     requested_user,
     stop_signal,
 )
@@ -46,6 +49,7 @@ from nri.engine.spec.resources import cgroups_path
 from nri.engine.state import ContainerRecord, ContainerState
 from nri.engine.state.names import container_name, new_id
 from nri.engine.state.tables import next_pod_state
+from nri.engine.support.errors import CreateFailed, EngineError
 from nri.errors import RequestError
 from nri.host.root import open_below
 from nri.oci import MountTable
@@ -81,6 +85,7 @@ class ContainerCreation:
             settings = image_config(image)
             account = find_account(requested_user(config, settings), *self._machinery.images.accounts(image))
             container = self._new_entry(pod, config, image, settings)
+            self._pod_steps.share_processes(pod, config)
             with Undo(f"container {container.id}") as undo:
                 undo.step("record", lambda: self._inventory.add(container), lambda: self._inventory.drop(container))
                 bundle = Path(container.record.bundle)
@@ -103,6 +108,10 @@ class ContainerCreation:
         reply = undo.step(
             "NRI", lambda: self._domain.create(container, messages), lambda: self._domain.undo_create(container)
         )
+        devices = [device.name for device in container.config.CDI_devices]
+        if reply is not None:
+            devices += [device.name for device in reply.adjust.CDI_devices]
+        self._machinery.check_required_plugins(devices, () if reply is None else reply.plugins)
         left_out: list[str] = []
         if reply is not None:
             undo.step("answer", lambda: None, lambda: reply.abort(reason=undo.reason))
@@ -110,13 +119,28 @@ class ContainerCreation:
         record = container.record
         record.cgroup_path = container.spec["linux"]["cgroupsPath"]
         record.resources = in_force(container.spec, record.resources)
-        undo.step("process", lambda: self._processes.create(pod, container), lambda: self._processes.remove(container))
+        undo.step("process", lambda: self._try_to_create(pod, container), lambda: self._processes.remove(container))
         self._inventory.move_container(container, "finish creation", sync=True, created_at_ns=time.time_ns())
+        if record.start_failure:
+            if reply is not None:
+                reply.abort(reason=record.start_failure)
+            return
         if reply is not None:
             with container.record_lock:
                 container.order = FieldOrder(reply.adjust.linux.resources, reply.numbers)
             self._domain.follow(reply, _note_left_out(container, reply.adjust.linux.resources, left_out))
         self._domain.post_create(container, messages)
+
+    def _try_to_create(self, pod: PodEntry, container: ContainerEntry) -> None:
+        """Create the process; if the OCI runtime refuses, the container's start will fail with the reason.
+
+        A kubelet repeats a failed creation for ever, and applies the pod's restart policy to a failed start.
+        """
+        try:
+            self._processes.create(pod, container)
+        except CreateFailed as error:
+            _log.warning("%s: its start will fail: %s", container, error)
+            container.record.start_failure = str(error)
 
     def dismantle(self, container: ContainerEntry) -> None:
         """Remove every existing part of a container. Raises EngineError, OSError."""
@@ -147,7 +171,7 @@ class ContainerCreation:
             config=to_json(config),
             created_at_ns=time.time_ns(),
             pod_id=pod.id,
-            image=config.image.image,
+            image=image.reported_name(config.image.user_specified_image, config.image.image),
             image_id=image.id,
             image_ref=image.repo_digests[0] if image.repo_digests else image.id,
             runtime_handler=pod.record.runtime_handler,
@@ -172,6 +196,10 @@ class ContainerCreation:
         user = result.spec["process"]["user"]
         record.user = {"uid": str(user["uid"]), "gid": str(user["gid"]),
                        "supplemental_groups": [str(group) for group in user["additionalGids"]]}  # fmt: skip
+        annotations = {**container.config.annotations, **pod.config.annotations}
+        args, has_mounts = result.spec["process"]["args"], bool(container.config.mounts)
+        if hooks := self._machinery.hooks.of(args, annotations, has_mounts=has_mounts):
+            result.spec["hooks"] = joined_hooks(result.spec.get("hooks", {}), hooks)
         return self._machinery.with_devices(result.spec, [device.name for device in config.CDI_devices])
 
     def spec_options(
@@ -180,8 +208,9 @@ class ContainerCreation:
     ) -> tuple[pb.ContainerConfig, Options]:  # fmt: skip
         """The request with resolved paths, and the other inputs of the spec. Raises RequestError, InvalidRequest."""
         config, record = copy.deepcopy(container.config), container.record
-        _resolve_mounts(config)
         settings = self._machinery.config.containers
+        _add_defaults(config, settings)
+        _resolve_mounts(config)
         return config, Options(
             container.id,
             record.rootfs,
@@ -196,6 +225,7 @@ class ContainerCreation:
             systemd_cgroup=self._machinery.systemd_cgroup,
             pids_limit=settings.pids_limit,
             apparmor_default=settings.apparmor_profile,
+            base=self._machinery.base(record.runtime_handler),
         )
 
     def _target_pid_namespace(self, pod: PodEntry, config: pb.ContainerConfig) -> str:
@@ -249,7 +279,10 @@ class ContainerCreation:
         kind = self._machinery.config.images.image_volumes
         if kind == "ignore" or not image.volumes or self._machinery.dry:
             return {}
-        paths = image_volumes(container.config, self._pod_steps.spec_pod(pod), image_config(image))
+        config = copy.deepcopy(container.config)
+        _add_defaults(config, self._machinery.config.containers)
+        base = self._machinery.base(container.record.runtime_handler)
+        paths = image_volumes(config, self._pod_steps.spec_pod(pod), image_config(image), base)
         if not paths:
             return {}
         snapshots, mapping = self._machinery.images.snapshots, self._mapping(pod, container.config)
@@ -315,6 +348,27 @@ def _sub_path(root: Path, mount: pb.Mount, index: int) -> str:
         return os.readlink(f"/proc/self/fd/{descriptor}")
     finally:
         os.close(descriptor)
+
+
+def _add_defaults(config: pb.ContainerConfig, settings: ContainerConfig) -> None:
+    """Add the node's mounts and devices for every container to a request, unless it has other ones at their paths.
+
+    EngineError for a path that does not exist.
+    """
+    present = {os.path.normpath(f"/{mount.container_path}").replace("//", "/") for mount in config.mounts}
+    for text in settings.default_mounts:
+        mount = parse_mount(text)
+        if not os.path.exists(mount.host_path):
+            raise EngineError(f'containers.default_mounts "{text}": {mount.host_path} does not exist on this node')
+        if os.path.normpath(mount.container_path) not in present:
+            config.mounts.add(host_path=mount.host_path, container_path=mount.container_path, readonly=mount.readonly)
+    present = {device.container_path or device.host_path for device in config.devices}
+    for text in settings.additional_devices:
+        device = parse_device(text)
+        if not find_devices(device.host_path):
+            raise EngineError(f'containers.additional_devices "{text}": this node has no device {device.host_path}')
+        if device.container_path not in present:
+            config.devices.add(**device._asdict())
 
 
 def _resolve_mounts(config: pb.ContainerConfig) -> None:

@@ -34,14 +34,15 @@ class ContainerRemoval:
     def stop(self, prefix: str, timeout_s: float = 0.0, client_gone: threading.Event | None = None) -> None:
         """Send a container its stop signal, and SIGKILL after `timeout_s` seconds. Calling it again has no effect.
 
-        It does not wait for other calls on the container. EngineError if the container does not end, or if the caller
-        is `client_gone` before SIGKILL.
+        A created container stays, and can still be started, as in containerd. It does not wait for other calls on the
+        container. EngineError if the container does not end, or if the caller is `client_gone` before SIGKILL.
         """
         try:
             container = self._inventory.container(prefix)
         except NotFound:
             return
-        self._processes.stop(container, timeout_s, client_gone)
+        if container.record.state is not ContainerState.CREATED:
+            self._processes.stop(container, timeout_s, client_gone)
 
     def remove(self, prefix: str) -> None:
         """Remove a container, killed if it runs. Calling it again has no effect. Raises EngineError."""
@@ -64,6 +65,7 @@ class ContainerRemoval:
 
     def end_all(self, pod_id: str, *, remove: bool) -> None:
         """Kill or remove all containers of a pod in parallel. Raises the first error."""
-        work = self.remove if remove else self.stop
         containers = self._inventory.containers(pod_id)
-        run_all([partial(work, container.id) for container in containers], "nri-engine-end-all")
+        end, remove_ = self._processes.stop, self.remove
+        work = [partial(remove_, entry.id) if remove else partial(end, entry) for entry in containers]
+        run_all(work, "nri-engine-end-all")

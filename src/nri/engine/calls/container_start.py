@@ -1,4 +1,7 @@
-"""StartContainer. A failed start ends the container with the reason StartError."""
+"""StartContainer. A failed start ends the container with the reason StartError.
+
+So does the start of a container that the OCI runtime has refused to create, as in containerd.
+"""
 
 from __future__ import annotations
 
@@ -48,6 +51,8 @@ class ContainerStart:
     def _start(self, container: ContainerEntry) -> None:
         next_container_state(container.id, container.record.state, "start")
         try:
+            if container.record.start_failure:
+                raise EngineError(container.record.start_failure)
             self._domain.start(container)
             self._inventory.move_container(container, "start")
             started_at_ns = time.time_ns()  # before the call, because the program may end during the call

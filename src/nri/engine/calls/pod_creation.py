@@ -26,12 +26,13 @@ from nri.engine.lifecycle.undo import Step, Undo
 from nri.engine.network import PortMapping, find_network
 from nri.engine.process import send
 from nri.engine.spec import Options, Pod, check_pod, pod_spec, pod_sysctls
-from nri.engine.spec.namespaces import FIELD, id_mappings
+from nri.engine.spec.namespaces import FIELD, check_modes, id_mappings
 from nri.engine.spec.resources import cgroups_path
 from nri.engine.state import PodRecord
 from nri.engine.state.names import new_id, pod_name
 from nri.engine.support.errors import EngineError
 from nri.engine.support.kernel import is_mount_point, mount, unmount
+from nri.engine.support.sysctls import Sysctl
 from nri.errors import RequestError
 from nri.files import private_folder, remove_tree
 
@@ -58,7 +59,6 @@ class PodCreation:
 
     def run(self, config: pb.PodSandboxConfig, handler: str = "") -> str:
         """Create and start a pod; returns its id. A failure undoes all steps. Raises RequestError, NriError."""
-        handler = self._machinery.handler(handler)
         pod = self._new_entry(config, handler)
         with pod.request_lock, Undo(f"pod {pod.id}") as undo:
             undo.step("record", lambda: self._inventory.add(pod), lambda: self._inventory.drop(pod))
@@ -74,7 +74,7 @@ class PodCreation:
 
     def _new_entry(self, config: pb.PodSandboxConfig, handler: str) -> PodEntry:
         """The entry of a pod to create. Raises RequestError for an invalid configuration."""
-        metadata = config.metadata
+        metadata, runtime_handler = config.metadata, self._machinery.handler(handler)
         check_pod(config)
         pod_sysctls(config)
         record = PodRecord(
@@ -87,7 +87,8 @@ class PodCreation:
             created_at_ns=time.time_ns(),
             namespace=metadata.namespace,
             uid=metadata.uid,
-            runtime_handler=handler,
+            runtime_handler=runtime_handler,
+            requested_handler=handler,
             log_directory=config.log_directory,
         )
         self._steps.prepare(record, config)
@@ -99,6 +100,7 @@ class PodSteps:
 
     def __init__(self, parts: Parts) -> None:
         self._processes, self._exit_handler = parts.processes, parts.exit_handler
+        self._inventory = parts.inventory
         self._machinery: Machinery = parts.machinery
         self._places = parts.machinery.places
 
@@ -111,9 +113,7 @@ class PodSteps:
                     raise RequestError(
                         f"{FIELD}.{field}", "NODE", "must not be shared with the node by a pod with ID mappings"
                     )
-        for field in ("network", "ipc", "pid"):
-            if getattr(options, field) not in (pb.POD, pb.NODE, *((pb.CONTAINER,) if field == "pid" else ())):
-                raise RequestError(f"{FIELD}.{field}", getattr(options, field), "is not a namespace mode of pods")
+        check_modes(options)
         record.cgroup_parent = config.linux.cgroup_parent or self._machinery.pod_cgroup(record.id)
         self._cgroup(record)
         record.cgroup_path = record.cgroup_parent
@@ -130,7 +130,7 @@ class PodSteps:
             Step("namespaces", lambda: self._make_namespaces(pod), lambda: self._remove_namespaces(pod)),
             Step("network", lambda: self._attach(pod), lambda: self._detach(pod)),
             Step("files", lambda: self.files(pod).write(pod.record.ips), lambda: self.files(pod).release()),
-            Step("holder", lambda: self._start_pause_process(pod), lambda: self.stop_pause_process(pod)),
+            Step("holder", lambda: self._hold_processes(pod), lambda: self.stop_pause_process(pod)),
         ]
         return steps[1:] if only_running else steps
 
@@ -161,13 +161,16 @@ class PodSteps:
 
     def _make_namespaces(self, pod: PodEntry) -> None:
         options = pod.config.linux.security_context.namespace_options
-        kinds = {kind for kind in ("network", "ipc") if getattr(options, kind) == pb.POD}
+        kinds = {kind for kind in ("network", "ipc") if getattr(options, kind) != pb.NODE}
         if "network" in kinds:
             kinds.add("uts")
         folder, record = self._places.pod(pod.id), pod.record
         record.namespace_paths = self._machinery.namespaces.make(
-            pod.id, folder, kinds, record.hostname, pod_sysctls(pod.config), id_mappings(options)
+            pod.id, folder, kinds, record.hostname, self._sysctls(pod.config), id_mappings(options)
         )
+
+    def _sysctls(self, config: pb.PodSandboxConfig) -> list[Sysctl]:
+        return pod_sysctls(config, self._machinery.config.containers.sysctls())
 
     def _remove_namespaces(self, pod: PodEntry) -> None:
         self._machinery.namespaces.remove(pod.id, self._places.pod(pod.id))
@@ -211,10 +214,23 @@ class PodSteps:
 
     # --- the pause process, which holds the pod's process namespace ---
 
-    def _start_pause_process(self, pod: PodEntry) -> None:
-        """Start a process in a new process namespace, if the pod's containers share one."""
-        if pod.config.linux.security_context.namespace_options.pid != pb.POD:
+    def _hold_processes(self, pod: PodEntry) -> None:
+        """Start the pause process, if the pod's containers share their processes."""
+        if pod.config.linux.security_context.namespace_options.pid == pb.POD:
+            self._start_pause_process(pod)
+
+    def share_processes(self, pod: PodEntry, config: pb.ContainerConfig) -> None:
+        """Start the pause process for the first container that asks for the pod's process namespace."""
+        modes = [message.linux.security_context.namespace_options.pid for message in (config, pod.config)]
+        asks = config.linux.security_context.HasField("namespace_options") and modes[0] == pb.POD
+        if not asks or modes[1] == pb.NODE or "pid" in pod.record.namespace_paths:
             return
+        with Undo(f"pod {pod.id}") as undo:
+            undo.step("holder", lambda: self._start_pause_process(pod), lambda: self.stop_pause_process(pod))
+            self._inventory.put(pod)
+
+    def _start_pause_process(self, pod: PodEntry) -> None:
+        """Start a process that holds a new process namespace."""
         record = pod.record
         bundle = private_folder(self._places.bundle(pod.id))
         record.bundle = str(bundle)

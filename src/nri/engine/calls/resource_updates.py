@@ -16,6 +16,7 @@ from nri.engine.lifecycle.inventory import ContainerEntry, to_json
 from nri.engine.lifecycle.parts import Parts
 from nri.engine.lifecycle.resources import result_of
 from nri.engine.spec import container_resources
+from nri.engine.state import ContainerState
 from nri.engine.state.tables import next_container_state
 
 _log = logging.getLogger(__name__)
@@ -40,7 +41,10 @@ class ResourceUpdates:
     def update_container(
         self, prefix: str, linux: pb.LinuxContainerResources, annotations: dict[str, str] | None = None
     ) -> None:
-        """Change the resources of a container, and add annotations. Raises RequestError, WrongState, NriError."""
+        """Change the resources of a container, and add annotations. Raises RequestError, WrongState, NriError.
+
+        The request for an ended container only changes its record, as in containerd, and plugins are not notified.
+        """
         container = self._inventory.container(prefix)
         with container.request_lock:
             self._update_container(container, linux, annotations or {})
@@ -48,7 +52,9 @@ class ResourceUpdates:
     def _update_container(
         self, container: ContainerEntry, linux: pb.LinuxContainerResources, annotations: dict[str, str]
     ) -> None:
-        next_container_state(container.id, container.record.state, "update")
+        ended = container.record.state is ContainerState.EXITED
+        if not ended:
+            next_container_state(container.id, container.record.state, "update")
         notes: list[str] = []
         machine = self._machinery.machine_of(container.record.runtime_handler)
         oci_resources = container_resources(linux, machine, notes, field="linux")
@@ -56,7 +62,7 @@ class ResourceUpdates:
             _log.info("container %s: %s", container.id, note)
         requested = convert.to_nri(linux, "linux").value
         with self._domain.block():
-            reply = self._domain.update_container(container, requested)
+            reply = None if ended else self._domain.update_container(container, requested)
             changed = reply is not None and reply.changed
             resources = reply.resources if reply is not None else requested
             result = result_of(container.id, resources)
@@ -74,7 +80,8 @@ class ResourceUpdates:
                 self._inventory.put(container, annotations={**container.record.annotations, **annotations})
             if reply is not None:
                 self._domain.follow(reply, [result] if changed else ())
-            self._domain.post_update(container)
+            if not ended:
+                self._domain.post_update(container)
 
     # --- pods ---
 

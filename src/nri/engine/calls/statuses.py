@@ -94,7 +94,7 @@ def pod_item(record: PodRecord) -> pb.PodSandbox:
         created_at=record.created_at_ns,
         labels=record.labels,
         annotations=record.annotations,
-        runtime_handler=record.runtime_handler,
+        runtime_handler=record.requested_handler,
     )
 
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from nri.config import Source
-from nri.config.complaint import together
+from nri.config.complaint import combined_error
+from nri.config.key_path import Path
 from nri.config.layers import Layer
-from nri.config.place import Path
 from nri.config.runtimes import containerd, isulad
 from nri.config.runtimes.reading import Kind, Reading, Remark, RuntimeNri
 from nri.config.runtimes.remark_texts import texts_of
@@ -58,9 +58,9 @@ def unpacked(source: Source, tree: dict[str, Any], layer: Layer) -> Layer:
     duplicates = sorted(set(nri) & set(pasted)) if isinstance(nri, dict) and isinstance(pasted, dict) else []
     if duplicates:
         key = duplicates[0]
-        raise ConfigError(layer.place(("nri", key)), f"nri.{key}", "the key is given twice", "keep one")
+        raise ConfigError(layer.place(("nri", key)), f"nri.{key}", "duplicate key", "keep one")
     if not isinstance(nri, dict) or not isinstance(pasted, dict):
-        raise ConfigError(source.name, "nri", "expected a table of keys")
+        raise ConfigError(source.name, "nri", "expected a mapping of keys")
 
     def place(at: Path) -> str:
         moved = len(at) > 1 and at[0] == "nri" and at[1] in pasted
@@ -73,7 +73,7 @@ def _layer(path: str, reading: Reading, column: int) -> FileLayer:
     """The layer of a runtime's configuration. ConfigError for mistakes."""
     errors = [_error(reading, remark) for remark in reading.remarks if remark.kind not in _NOTES | _SILENT]
     if errors:
-        raise together(errors)
+        raise combined_error(errors)
     nri = reading.nri or RuntimeNri(reading.runtime)
     keys: dict[str, Any] = {}
     places: dict[str, str] = {}

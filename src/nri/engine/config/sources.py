@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from nri.config import Source, read_file
-from nri.config.layers import layer_of
+from nri.config.layers import parse_layer
 from nri.config.runtimes.containerd import PLUGIN
 from nri.config.settings import FileLayer, SettingsLoader
 from nri.engine.config.foreign import containerd_layer, isulad_layer, unpacked
@@ -32,8 +32,8 @@ def _file_layer(name: str) -> FileLayer:
     if source.format != "toml" and _JSON.match(source.text):
         if _ISULAD.search(source.text) or os.path.basename(name) == "daemon.json":
             return isulad_layer(name)
-        return FileLayer(layer_of(Source(name, source.text, "json")))
-    layer = layer_of(source if source.format != "auto" else Source(name, source.text, "toml"))
+        return FileLayer(parse_layer(Source(name, source.text, "json")))
+    layer = parse_layer(source if source.format != "auto" else Source(name, source.text, "toml"))
     tree = layer.tree
     if not isinstance(tree, dict):
         return FileLayer(layer)

@@ -6,19 +6,24 @@ Contradicting settings are a ValueError that names them. Durations are seconds, 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from nri.adaptation import AdaptationSettings
 from nri.api.default_validator import ValidatorConfig
 from nri.config import Duration, check_timeouts
+from nri.engine.config.defaults import parse_capability, parse_device, parse_mount, parse_ulimit, parse_variable
+from nri.engine.support.sysctls import Sysctl, parse_sysctl
+from nri.errors import RequestError
 from nri.service.settings import HttpSettings
 
 _MAX_PORT = 65535
+_MIN_LOG_BYTES = 8192
 #: The domain of the kubelet's pods.
 FIRST_DOMAIN = "k8s.io"
+_USER_PORTS, _USER_PINGS = ("net.ipv4.ip_unprivileged_port_start=0",), ("net.ipv4.ping_group_range=0 2147483647",)
 _DOMAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 #: The longest path of a unix socket, in bytes.
 _MAX_SOCKET_PATH_BYTES = 107
@@ -39,11 +44,14 @@ class OciRuntime:
         path: the program: a path, or a name that is searched in PATH.
         arguments: arguments before each command, for example ``--systemd-cgroup``.
         timeout: the longest duration of a command, in seconds.
+        base_runtime_spec: a file with an OCI spec, as ``ctr oci spec`` prints it, whose environment, capabilities,
+            limits of processes, mounts, hooks, devices, resources and annotations are the defaults of its containers.
     """
 
     path: str = "runc"
     arguments: tuple[str, ...] = ()
     timeout: Duration = 30.0
+    base_runtime_spec: str = ""
 
     def __post_init__(self) -> None:
         check_timeouts(self, "timeout")
@@ -78,6 +86,8 @@ class ImageConfig:
         entries_limit: the most files and folders of one image; 0 for no limit.
         image_volumes: what a container gets at each ``VOLUME`` of its image, as in CRI-O: ``bind``, a writable copy of
             the image's folder; ``mkdir``, the folder in its root file system; ``ignore``, nothing.
+        pinned_images: images that the kubelet does not remove to free disk space, as in CRI-O: a name, ``START*``, or
+            ``*PART*``.
         registries: registries with mirrors, certificates or plain HTTP; others need no entry.
     """
 
@@ -88,11 +98,19 @@ class ImageConfig:
     size_limit: int = 64 << 30
     entries_limit: int = 1_000_000
     image_volumes: Literal["bind", "mkdir", "ignore"] = "bind"
+    pinned_images: tuple[str, ...] = ()
     registries: tuple[Registry, ...] = ()
 
     def __post_init__(self) -> None:
         check_timeouts(self, "stall_timeout")
         check_limits(self, "size_limit", "entries_limit")
+        for pattern in self.pinned_images:
+            if (
+                not pattern
+                or "*" in pattern.removeprefix("*").removesuffix("*")
+                or (pattern.startswith("*") and not pattern.endswith("*"))
+            ):
+                raise ValueError(f'pinned_images "{pattern}" must be a name, START* or *PART*')
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +139,8 @@ class CgroupConfig:
         driver: who creates cgroups: the OCI runtime itself (``cgroupfs``) or systemd. It has to be the kubelet's
             driver.
         parent: the parent cgroup of pods that request none: a path, or a slice with the driver ``systemd``.
-        conmon: the cgroup of conmon processes: a path, or ``pod`` for the pod's cgroup.
+        conmon: the cgroup of conmon processes: ``pod`` for the pod's cgroup, or a path; with the driver ``systemd`` a
+            slice, in which each conmon gets a scope.
     """
 
     driver: Literal["cgroupfs", "systemd"] = "cgroupfs"
@@ -129,8 +148,21 @@ class CgroupConfig:
     conmon: str = "pod"
 
     def __post_init__(self) -> None:
-        if ".." in self.parent.split("/"):
-            raise ValueError(f'parent "{self.parent}" must not contain ".."')
+        for key, path in (("parent", self.parent), ("conmon", self.conmon)):
+            if ".." in path.split("/"):
+                raise ValueError(f'{key} "{path}" must not contain ".."')
+        if self.driver == "systemd" and self.conmon != "pod" and not self.conmon.endswith(".slice"):
+            raise ValueError(f'conmon "{self.conmon}" must be "pod" or a slice, because driver is "systemd"')
+
+
+#: The functions that check each text of these keys.
+_PARSERS: Mapping[str, Callable[[str], object]] = {
+    "default_ulimits": parse_ulimit,
+    "default_env": parse_variable,
+    "default_capabilities": parse_capability,
+    "default_mounts": parse_mount,
+    "additional_devices": parse_device,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +171,25 @@ class ContainerConfig:
 
     Attributes:
         pids_limit: the most processes of a container; 0 for no limit.
-        seccomp_root: the folder of ``localhost`` seccomp profiles; the default is the kubelet's.
+        enable_unprivileged_ports: in pods with their own network every user may listen on ports below 1024
+            (``net.ipv4.ip_unprivileged_port_start=0``), as in containerd.
+        enable_unprivileged_icmp: in these pods every user may ping (``net.ipv4.ping_group_range=0 2147483647``).
+        default_sysctls: sysctls as ``NAME=VALUE`` for pods that request no other value and have the namespace, as in
+            CRI-O; they replace the two above.
+        seccomp_root: the folder of ``localhost`` seccomp profiles, which may be links; the default is the kubelet's.
+        default_ulimits: limits of processes, for example ``nofile=1024:2048``; -1 for no limit.
+        default_env: environment variables as ``NAME=VALUE``; image and request override them.
+        default_capabilities: the capabilities of a container that requests no others, without those it drops. The
+            default is containerd's list.
+        default_mounts: folders and files of the node in every container, as ``/HOST:/CONTAINER`` with ``:ro`` if they
+            are read-only; a mount of the request at the same path replaces them.
+        additional_devices: devices of the node in every container, as ``/dev/HOST:/dev/CONTAINER:rwm``, of which the
+            last two parts may be missing.
+        default_annotations: annotations of every OCI spec.
+        log_size_max: the most bytes of a container's log, as in CRI-O; conmon then empties it. 0 for no limit: the
+            kubelet rotates logs itself, and loses nothing.
+        hooks_dir: folders with files of OCI hooks, as of podman and CRI-O; a file in a later folder replaces one of the
+            same name. The plugin ``hook-injector`` does the same for all runtimes; use one of both.
         apparmor_profile: the AppArmor profile for requests of the runtime's default; empty for none.
         cdi_dirs: folders of CDI files, lowest rank first.
         rdt_config: the file of RDT classes; empty: each class is the resctrl group with its name.
@@ -147,14 +197,61 @@ class ContainerConfig:
     """
 
     pids_limit: int = 0
-    seccomp_root: Path = Path("/var/lib/kubelet/seccomp")
+    enable_unprivileged_ports: bool = True
+    enable_unprivileged_icmp: bool = True
+    default_sysctls: tuple[str, ...] = ()
+    seccomp_root: Path = Path("/var/lib/kubelet")
+    default_ulimits: tuple[str, ...] = ()
+    default_env: tuple[str, ...] = ()
+    default_capabilities: tuple[str, ...] | None = None
+    default_mounts: tuple[str, ...] = ()
+    additional_devices: tuple[str, ...] = ()
+    default_annotations: Mapping[str, str] = field(default_factory=dict)
+    log_size_max: int = 0
+    hooks_dir: tuple[str, ...] = ()
     apparmor_profile: str = ""
     cdi_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
     rdt_config: str = ""
     blockio_config: str = ""
 
     def __post_init__(self) -> None:
-        check_limits(self, "pids_limit")
+        check_limits(self, "pids_limit", "log_size_max")
+        if 0 < self.log_size_max < _MIN_LOG_BYTES:
+            raise ValueError(
+                f"log_size_max {self.log_size_max} must be at least {_MIN_LOG_BYTES}, conmon's buffer, or 0"
+            )
+        self.sysctls()
+        for key, parse in _PARSERS.items():
+            for text in getattr(self, key) or ():
+                try:
+                    parse(text)
+                except ValueError as error:
+                    raise ValueError(f"{key} {error}") from None
+
+    def base_spec(self) -> dict[str, Any]:
+        """The defaults that have a form in an OCI spec."""
+        process: dict[str, Any] = {
+            "rlimits": [parse_ulimit(text) for text in self.default_ulimits],
+            "env": list(self.default_env),
+        }
+        if self.default_capabilities is not None:
+            process["capabilities"] = {"bounding": [parse_capability(text) for text in self.default_capabilities]}
+        return {"process": process, "annotations": dict(self.default_annotations)}
+
+    def sysctls(self) -> list[Sysctl]:
+        """The sysctls of pods that request no other value. ValueError for an invalid one."""
+        texts = [*_USER_PORTS * self.enable_unprivileged_ports, *_USER_PINGS * self.enable_unprivileged_icmp]
+        sysctls: dict[tuple[str, ...], Sysctl] = {}
+        for text in (*texts, *self.default_sysctls):
+            name, equals, value = text.partition("=")
+            if not equals:
+                raise ValueError(f'default_sysctls "{text}" must be NAME=VALUE')
+            try:
+                sysctl = parse_sysctl(name.strip(), value.strip(), f"default_sysctls {name}")
+            except RequestError as error:
+                raise ValueError(str(error)) from None
+            sysctls[sysctl.path] = sysctl
+        return [*sysctls.values()]
 
 
 @dataclass(frozen=True, slots=True)

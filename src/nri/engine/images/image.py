@@ -9,10 +9,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nri.engine.images.reference import parse_reference
 from nri.engine.support.errors import InvalidRequest
 from nri.host.root import open_below
 
@@ -76,6 +78,20 @@ class Image:
     def labels(self) -> dict[str, str]:
         """The image's labels."""
         return dict(self.config.get("Labels") or {})
+
+    def reported_name(self, *requested: str) -> str:
+        """The name for statuses of containers: a requested name that the image has, else its first tag or digest.
+
+        Kubelets request an image by its id.
+        """
+        names = [*self.repo_tags, *self.repo_digests]
+        for text in requested:
+            with suppress(InvalidRequest):
+                reference = parse_reference(text)
+                for name in (f"{reference.repository}:{reference.tag}", reference.pullable):
+                    if name in names:
+                        return name
+        return names[0] if names else self.id
 
 
 def account_file(rootfs: Path, path: str) -> str:

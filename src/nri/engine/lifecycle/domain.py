@@ -16,7 +16,7 @@ from nri.api import messages as m
 from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle.hub import NriHub
-from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry, pod_status, progress
+from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry, pod_progress, progress
 from nri.engine.lifecycle.processes import Processes
 from nri.engine.lifecycle.resources import Resources
 from nri.engine.state import ContainerState
@@ -207,7 +207,7 @@ class Domain:
                 "namespaces": [{"type": kind, "path": path} for kind, path in paths.items()],
             }
         }
-        return convert.pod_sandbox(pod_status(pod), pod.config, part, pid=record.pid).value
+        return convert.pod_sandbox(pod_progress(pod), pod.config, part, pid=record.pid).value
 
     def container_message(self, container: ContainerEntry) -> m.Container:
         """The message of a container."""

@@ -60,6 +60,10 @@ class ExitHandler:
     def watch(self, container: ContainerEntry | PodEntry) -> None:
         """Watch for the end of a container or pause process, which may already have ended."""
         record, machinery = container.record, self._machinery
+        if isinstance(container, ContainerEntry) and container.record.start_failure:
+            for event in (container.exited, container.ended):  # there is no process for whose end a stop could wait
+                event.set()
+            return
         handler = record.runtime_handler
         if handler not in machinery.config.runtimes:
             _log.warning("%s: the runtime handler %r is no longer configured", container, handler)

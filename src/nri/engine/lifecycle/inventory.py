@@ -20,6 +20,7 @@ from google.protobuf import json_format
 from nri.adaptation import FieldOrder
 from nri.config.syntax import parse_json
 from nri.cri.pb import api_pb2 as pb
+from nri.engine.spec import effective_signal
 from nri.engine.state import ContainerRecord, ContainerState, Ids, Names, PodRecord, PodState, Store
 from nri.engine.state.tables import next_container_state, next_pod_state
 from nri.engine.support.errors import EngineError, NotFound
@@ -253,7 +254,16 @@ def _set(entry: Entry, values: dict[str, Any]) -> None:
 
 
 def pod_status(entry: PodEntry) -> pb.PodSandboxStatus:
-    """The status of a pod."""
+    """The status of a pod for clients: with the handler that was requested, and no addresses after its stop."""
+    status = pod_progress(entry)
+    status.runtime_handler = entry.record.requested_handler
+    if entry.record.state in (PodState.STOPPED, PodState.REMOVING):
+        status.network.CopyFrom(pb.PodSandboxNetworkStatus())
+    return status
+
+
+def pod_progress(entry: PodEntry) -> pb.PodSandboxStatus:
+    """The status of a pod as plugins receive it."""
     record = entry.record
     status = pb.PodSandboxStatus(
         id=record.id,
@@ -302,11 +312,12 @@ def container_status(entry: ContainerEntry) -> pb.ContainerStatus:
             annotations=record.annotations,
             mounts=_mounts(record.mounts),
             log_path=record.log_path,
-            stop_signal=config.stop_signal,
+            stop_signal=effective_signal(config, record.stop_signal),
         )
     )
     if record.image:
         status.image.image = record.image
+    status.resources.linux.SetInParent()  # also without any limit, as in containerd
     json_format.ParseDict(record.resources, status.resources.linux, ignore_unknown_fields=True)
     json_format.ParseDict(record.user, status.user.linux, ignore_unknown_fields=True)
     return status

@@ -7,29 +7,35 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from nri.api.annotations import REQUIRED_PLUGINS
+from nri.api.default_validator import missing_plugins, required_names
+from nri.config.complaint import combined_error
 from nri.config.syntax import parse_json
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import EngineConfig, OciRuntime
 from nri.engine.images import ImageStore, Transport
 from nri.engine.images import Registry as ImageRegistry
 from nri.engine.images.space_budget import Limits
+from nri.engine.lifecycle.hooks import ContainerHooks
 from nri.engine.lifecycle.places import Places
 from nri.engine.lifecycle.pod_namespaces import PodNamespaces
 from nri.engine.machine import detect_machine, with_features
 from nri.engine.network import Cni, NetworkNamespaces
 from nri.engine.process import Conmon, ExecResult, Exit, Exits, Runtime, StreamOwner, exec_sync
-from nri.engine.spec import Machine, localhost_profile
+from nri.engine.spec import Base, Machine, base_of, base_problems, joined_bases, localhost_profile
 from nri.engine.support.command import run
 from nri.engine.support.errors import EngineError, MissingTool
-from nri.errors import RequestError
+from nri.errors import ConfigError, NriError, RequestError
 from nri.files import open_regular
 from nri.oci import BlockIoClasses, CdiDevices, Generator, RdtClasses
+from nri.text import cut, quote
 
 _log = logging.getLogger(__name__)
-_PROFILE_BYTES = 4 << 20
+_PROFILE_BYTES = _SPEC_BYTES = 4 << 20
 _NO_HUGETLB, _NO_SWAP, _NO_V2 = (
     "this machine's cgroups cannot limit huge pages",
     "this machine's cgroups cannot limit swap",
@@ -43,6 +49,7 @@ class Machinery:
     Raises EngineError or ConfigError if a part cannot be created.
 
     Attributes:
+        hooks: the OCI hooks of the node's directories.
         dry: whether nothing is done to the machine, see `nri.engine.lifecycle.dry`.
     """
 
@@ -57,12 +64,18 @@ class Machinery:
         transport = Transport(config.images.skopeo, registries, stall_s=config.images.stall_timeout)
         driver, limits = config.images.snapshots, Limits(config.images.size_limit, config.images.entries_limit)
         self.images = ImageStore(places.images, transport, umoci=config.images.umoci, driver=driver, limits=limits)
-        self.conmon = Conmon(config.conmon)
+        self.conmon = Conmon(config.conmon, log_size_max=config.containers.log_size_max)
         network = config.network
         self.cni = Cni(network.plugin_dirs, places.networks, timeout_s=network.timeout)
         self.network_namespaces = NetworkNamespaces(places.namespaces)
         self.namespaces = PodNamespaces(self.network_namespaces)
         self._runtimes: dict[str, Runtime] = {}
+        self.hooks = ContainerHooks(config.containers.hooks_dir)
+        own_base = base_of(config.containers.base_spec())
+        self._bases = {
+            name: joined_bases(_read_base(name, settings.base_runtime_spec), own_base)
+            for name, settings in config.runtimes.items()
+        }
         self._cdi = CdiDevices(config.containers.cdi_dirs)
         rdt, blockio = config.containers.rdt_config, config.containers.blockio_config
         self._rdt = RdtClasses.read(rdt) if rdt else RdtClasses()
@@ -128,6 +141,10 @@ class Machinery:
             return {}  # it is missing, which is reported when it is used, or it has no such command
         return features if isinstance(features, dict) else {}
 
+    def base(self, handler: str) -> Base:
+        """The defaults of containers with this handler; the engine's own for one that is no longer configured."""
+        return self._bases.get(handler, Base())
+
     @property
     def systemd_cgroup(self) -> bool:
         """Whether cgroups are systemd's."""
@@ -175,13 +192,13 @@ class Machinery:
         path = localhost_profile(security)
         if not path:
             return None
-        root = os.path.realpath(self.config.containers.seccomp_root)
+        root, plain = self.config.containers.seccomp_root, Path(os.path.normpath(path))
         field = "linux.security_context.seccomp.localhost_ref"
-        real = os.path.realpath(path)
-        if os.path.commonpath([root, real]) != root:
+        # The Security Profiles Operator links its folder into the kubelet's, where only root can create links.
+        if not (plain.is_relative_to(root) or plain.resolve().is_relative_to(root.resolve())):
             raise RequestError(field, path, f"must be below {root}")
         try:
-            with open(real, "rb", opener=open_regular) as file:
+            with open(plain.resolve(), "rb", opener=open_regular) as file:
                 profile = parse_json(file.read(_PROFILE_BYTES))
         except (OSError, ValueError) as error:
             raise RequestError(field, path, f"cannot be read: {error}") from error
@@ -189,9 +206,49 @@ class Machinery:
             raise RequestError(field, path, "is not a seccomp profile")
         return profile
 
+    def check_required_plugins(self, devices: list[str], labels: Sequence[str]) -> None:
+        """Raise NriError unless the plugins that CDI devices require have answered.
+
+        A device requires plugins by its annotation of the same name as a pod's, for example because the driver that
+        prepared the device finishes its work in a plugin.
+
+        Args:
+            devices: qualified names.
+            labels: the plugins that answered, NN-name.
+        """
+        for device, text in self._cdi.annotations(devices, REQUIRED_PLUGINS).items():
+            names, mistake = required_names(text)
+            if mistake:
+                raise NriError(
+                    f"CDI device {device}: invalid {REQUIRED_PLUGINS} annotation {quote(cut(text))}: {mistake}"
+                )
+            missing = missing_plugins(names, labels)
+            if missing:
+                plural = "s" if len(missing) > 1 else ""
+                shown = quote(cut(",".join(missing)))
+                raise NriError(f"required plugin{plural} {shown} not present: CDI device {device} requires it")
+
     def with_devices(self, spec: dict[str, Any], names: list[str]) -> dict[str, Any]:
         """The spec with CDI devices injected. SpecError for an unknown device."""
         return self._cdi.inject(spec, names) if names else spec
+
+
+def _read_base(handler: str, path: str) -> Base:
+    """The defaults in a file; none without a path. Raises ConfigError."""
+    if not path:
+        return Base()
+    try:
+        with open(path, "rb", opener=open_regular) as file:
+            data = file.read(_SPEC_BYTES + 1)
+        if len(data) > _SPEC_BYTES:
+            raise ValueError(f"exceeds {_SPEC_BYTES} bytes")
+        spec = parse_json(data)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(path, "", f"cannot be read: {reason}", f"see runtimes.{handler}.base_runtime_spec") from None
+    if problems := base_problems(spec) if isinstance(spec, dict) else ["expected an object"]:
+        raise combined_error([ConfigError(path, "", problem) for problem in problems])
+    return base_of(spec)
 
 
 def fit(resources: dict[str, Any], machine: Machine) -> list[str]:

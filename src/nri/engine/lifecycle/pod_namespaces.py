@@ -16,9 +16,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from nri.engine.network import NetworkNamespaces
-from nri.engine.spec import Sysctl
 from nri.engine.support.errors import EngineError, MissingTool
 from nri.engine.support.kernel import CLONE_NEWNET, MS_BIND, enter, mount, setns, unmount, unshare
+from nri.engine.support.sysctls import Sysctl
 from nri.errors import RequestError
 from nri.files import remove_tree
 from nri.service.systemd import environment_of_child

@@ -23,6 +23,8 @@ from nri.engine.state import ContainerRecord, ContainerState
 from nri.engine.support.command import end_leftovers
 from nri.engine.support.errors import CommandTimeout, EngineError, NotFound
 from nri.files import remove_tree
+from nri.host.cgroups import SystemdUnits
+from nri.host.root import MACHINE
 from nri.text import plain
 
 #: In a record's `done`: OCI runtime and conmon have removed everything of the container.
@@ -43,11 +45,17 @@ _log = logging.getLogger(__name__)
 
 
 class Processes:
-    """Creates and ends processes. `cgroups` are those that the engine itself creates."""
+    """Creates and ends processes.
+
+    Attributes:
+        cgroups: those that the engine itself creates.
+        units: those of systemd, which creates the cgroups with the driver systemd.
+    """
 
     def __init__(self, inventory: Inventory, machinery: Machinery) -> None:
         self._inventory, self._machinery = inventory, machinery
         self.cgroups = Cgroups(v2=machinery.machine.cgroup_v2)
+        self.units = SystemdUnits(MACHINE)
         self._evictions = Evictions("nri-engine-evict", _log)
 
     def create(self, pod: PodEntry, container: ContainerEntry) -> None:
@@ -196,21 +204,23 @@ class Processes:
 
     # --- conmon's cgroup ---
 
-    def place(self, parent: str, identity: str) -> Callable[[int], None] | None:
-        """Return a function that moves a conmon into its cgroup; None if systemd does that."""
+    def place(self, parent: str, identity: str) -> Callable[[int], None]:
+        """Return a function that moves a conmon into its cgroup, or with systemd into its scope."""
         path = self._conmon_cgroup(parent, identity)
-        return self.cgroups.place(path) if path else None
+        if self._machinery.systemd_cgroup:
+            slice_path, _, scope = path.rpartition("/")
+            return partial(self.units.start_scope, scope, posixpath.basename(slice_path))
+        return self.cgroups.place(path)
 
     def unplace(self, parent: str, identity: str) -> None:
-        """Remove the cgroup of a conmon that has ended."""
-        if path := self._conmon_cgroup(parent, identity):
-            self.cgroups.remove(path)
+        """Remove the cgroup of a conmon that has ended; systemd removes a scope itself."""
+        if not self._machinery.systemd_cgroup:
+            self.cgroups.remove(self._conmon_cgroup(parent, identity))
 
     def _conmon_cgroup(self, parent: str, identity: str) -> str:
-        if self._machinery.systemd_cgroup:
-            return ""
         setting = self._machinery.config.cgroups.conmon
-        return f"{parent if setting == 'pod' else setting}/conmon-{identity}"
+        suffix = ".scope" if self._machinery.systemd_cgroup else ""
+        return f"{parent if setting == 'pod' else setting}/conmon-{identity}{suffix}"
 
 
 def _wait_ended(container: ContainerEntry, within_s: float, client_gone: threading.Event | None) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from google.protobuf import json_format
 
-from nri.adaptation import Numbers, OrderedUpdates, UpdateResult
+from nri.adaptation import OrderedUpdates, SequenceNumbers, UpdateResult
 from nri.api import messages as m
 from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
@@ -54,11 +54,13 @@ class Resources:
         """Apply plugins' updates of containers; one result for each, never an error. Values of later answers win."""
         return [self._apply(update, updates.numbers(update)) for update in updates]
 
-    def _apply(self, update: m.ContainerUpdate, numbers: Numbers) -> UpdateResult:
+    def _apply(self, update: m.ContainerUpdate, numbers: SequenceNumbers) -> UpdateResult:
         result = UpdateResult(update)
         try:
             container = self._inventory.container(update.container_id)
-            self.change(container, update.linux.resources, result, numbers=numbers)
+            with container.record_lock:
+                next_container_state(container.id, container.record.state, "update")
+                self.change(container, update.linux.resources, result, numbers=numbers)
         except (NotFound, WrongState) as error:
             result.mark_stale(str(error))
         except (NriError, OSError) as error:
@@ -72,18 +74,18 @@ class Resources:
         resources: m.LinuxResources,
         result: UpdateResult,
         oci_resources: dict[str, Any] | None = None,
-        numbers: Numbers | None = None,
+        numbers: SequenceNumbers | None = None,
     ) -> None:
-        """Change resources. WrongState, SpecError or EngineError if that fails; nothing is changed then.
+        """Change resources, or only spec and record if the container has no process.
+
+        SpecError or EngineError if that fails; nothing is changed then.
 
         Args:
             oci_resources: the resources in the runtime's form, if they are known already.
             numbers: the positions of the resources in the order of plugins' answers; None if no plugin was called.
         """
         with container.record_lock:
-            record = container.record
-            next_container_state(container.id, record.state, "update")
-            runtime = self._runtime(record.runtime_handler)
+            runtime = self._runtime(container.record.runtime_handler)
             generator = self._generator(container.spec)
             if numbers is not None:
                 newest = container.order.newest(resources, numbers, result)
@@ -92,10 +94,11 @@ class Resources:
             update = generator.update(resources)
             update = copy.deepcopy(oci_resources) if oci_resources is not None else _with_swap(update, generator.spec)
             _remove_unsupported(update, self._machine, runtime.program, result, container.spec)
-            spec = copy.deepcopy(generator.spec)
-            if container.spec.get("linux", {}).get("resources") is not None:
-                spec["linux"]["resources"] = merged(container.spec["linux"]["resources"], update)
+            spec = copy.deepcopy(container.spec)  # not the generator's, which also has what no runtime changes
             if update:
+                linux = spec.setdefault("linux", {})
+                linux["resources"] = merged(linux.get("resources") or {}, update)
+            if update and container.record.pid:
                 runtime.update(container.id, update)
             self._keep(container, spec)
             if numbers is not None:
@@ -111,8 +114,9 @@ class Resources:
 
 
 def in_force(spec: Mapping[str, Any], requested: Mapping[str, Any]) -> dict[str, Any]:
-    """The resources of a spec in the CRI's form, merged over the requested ones."""
+    """The resources and the OOM score of a spec in the CRI's form, merged over the requested resources."""
     base = json_format.ParseDict(dict(requested), pb.LinuxContainerResources(), ignore_unknown_fields=True)
+    base.oom_score_adj = (spec.get("process") or {}).get("oomScoreAdj", base.oom_score_adj)
     resources = convert.from_oci((spec.get("linux") or {}).get("resources") or {}).value
     return to_json(convert.to_cri(resources, base).value)
 

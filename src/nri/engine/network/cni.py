@@ -19,6 +19,7 @@ from nri.engine.network.configuration import Network
 from nri.engine.network.results import Attached, PortMapping, capability_arguments, parse_result, plugin_error
 from nri.engine.support.command import end_leftovers, last_lines, run
 from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, MissingTool
+from nri.engine.support.kernel import is_namespace
 from nri.files import private_folder, read_regular, set_aside, write_whole
 
 INTERFACE = "eth0"
@@ -89,7 +90,7 @@ class Cni:
             self._call("CHECK", row, pod_id, record, record.get("result") or {})
 
     def delete(self, pod_id: str) -> None:
-        """Detach a pod, even if its namespace no longer exists; no effect if it was never attached."""
+        """Detach a pod, even if its namespace or its file no longer exists; no effect if it was never attached."""
         path = self._path(pod_id)
         try:
             record = self._read(pod_id)
@@ -125,7 +126,7 @@ class Cni:
         data = {**row, "prevResult": previous} if previous else dict(row)
         if not data["runtimeConfig"]:
             del data["runtimeConfig"]
-        is_gone = command == "DEL" and not os.path.exists(record["namespace"])
+        is_gone = command == "DEL" and not is_namespace(record["namespace"])
         environment = {
             "CNI_COMMAND": command,
             "CNI_CONTAINERID": pod_id,

@@ -10,7 +10,7 @@ import struct
 from pathlib import Path
 
 from nri.engine.support.errors import EngineError, InvalidRequest
-from nri.engine.support.kernel import CLONE_NEWNET, MS_BIND, enter, is_mount_point, mount, unmount, unshare
+from nri.engine.support.kernel import CLONE_NEWNET, MS_BIND, enter, is_namespace, mount, unmount, unshare
 from nri.files import private_folder, remove_tree
 from nri.threads import run_on_new_thread
 
@@ -49,7 +49,7 @@ class NetworkNamespaces:
 
     def exists(self, name: str) -> bool:
         """Whether the namespace exists: a reboot leaves only its file."""
-        return is_mount_point(self._path(name))
+        return is_namespace(self._path(name))
 
     def names(self) -> list[str]:
         """The names of all files, including those from before a reboot."""

@@ -20,7 +20,7 @@ from nri.config.syntax import parse_json
 from nri.engine.process.runtime import Runtime, process_id
 from nri.engine.process.runtime_log import cause_of
 from nri.engine.support.command import end_leftovers, start, wait_ended, wait_readable
-from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError
+from nri.engine.support.errors import CommandFailed, CommandTimeout, CreateFailed, EngineError
 from nri.errors import RequestError
 from nri.files import open_regular, private_folder, read_regular
 from nri.host.process import command_line
@@ -54,7 +54,7 @@ def conmon_argv(
     log_path: Path,
     flags: Sequence[str],
 ) -> list[str]:
-    """Conmon's command line for a container. `flags` are those for stdin and the terminal."""
+    """Conmon's command line for a container. `flags` are those for stdin, the terminal and the size of the log."""
     argv = [
         binary, "--api-version", "1", "-c", container_id, "-u", container_id, "-n", container_id,
         "-r", runtime.binary, "-b", str(bundle), "-p", str(bundle / "pid"), "-P", str(bundle / "conmon.pid"),
@@ -67,10 +67,10 @@ def conmon_argv(
 
 
 class Conmon:
-    """Starts conmon processes, and controls them."""
+    """Starts conmon processes, and controls them. `log_size_max` is in bytes; 0 for no limit."""
 
-    def __init__(self, binary: str, *, timeout_s: float = TIMEOUT_S) -> None:
-        self.binary = binary
+    def __init__(self, binary: str, *, timeout_s: float = TIMEOUT_S, log_size_max: int = 0) -> None:
+        self.binary, self._log_size_max = binary, log_size_max
         self.timeout_s = timeout_s
 
     def create(
@@ -87,11 +87,13 @@ class Conmon:
     ) -> Created:
         """Create the container of a bundle; :meth:`Runtime.start` starts it.
 
-        `place` receives conmon's pid before conmon does anything, to move it into a cgroup. Raises CommandFailed with
-        the runtime's error, CommandTimeout, MissingTool, RequestError; nothing is left of the container then.
+        `place` receives conmon's pid before conmon does anything, to move it into a cgroup. Raises CreateFailed with
+        the runtime's error, CommandFailed, CommandTimeout, MissingTool, RequestError; nothing is left of the container
+        then.
         """
         flags = [*(["-i"] if stdin else []), *(["--leave-stdin-open"] if stdin and not stdin_once else []),
-                 *(["-t"] if tty else [])]  # fmt: skip
+                 *(["-t"] if tty else []),
+                 *(["--log-size-max", str(self._log_size_max)] if self._log_size_max else [])]  # fmt: skip
         _check_log(log_path)
         for path in (private_folder(bundle / PERSIST) / container_id, bundle / "conmon.pid", bundle / "runtime.log"):
             path.unlink(missing_ok=True)
@@ -170,7 +172,7 @@ class Conmon:
             raise CommandFailed(action, code or 1, cause or f"{self.binary} or the runtime was killed") from None
         if pid <= 0:
             output = message.encode() or b"the runtime ended without an error message"
-            raise CommandFailed(action, 1, cause_of(output, log))
+            raise CreateFailed(action, 1, cause_of(output, log))
         return Created(pid, _written_pid(bundle))
 
     def reopen_log(self, bundle: Path, log_path: Path) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nri.host.cgroups import expand
+from nri.host.cgroups.hierarchies import inner_folder
 from nri.host.process import cgroups
 from nri.host.root import MACHINE
 from nri.text import plain
@@ -89,7 +90,7 @@ def cgroups_of(pid: int, root: Path = CGROUPS, cgroup: str = "") -> dict[str, Pa
         top = f"/{expand(cgroup)}/"
         paths = {name: top if f"{path}/".startswith(top) else path for name, path in paths.items()}
     if "memory" not in paths:
-        return {"": root / paths.get("", "").strip("/")}
+        return {"": Path(inner_folder(MACHINE, str(root / paths.get("", "").strip("/"))))}
     return {name: root / name / path.strip("/") for name, path in paths.items() if name}
 
 

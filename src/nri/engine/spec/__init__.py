@@ -6,19 +6,21 @@ value is a `nri.errors.RequestError` with field and value; what is left out deli
 devices are injected by `nri.oci`.
 """
 
+from nri.engine.spec.base import Base, base_of, base_problems, joined_bases, joined_hooks
 from nri.engine.spec.container import container_spec
 from nri.engine.spec.inputs import Account, Device, ImageConfig, Machine, Options, Pod, Result
 from nri.engine.spec.limits import check_path, check_pod
 from nri.engine.spec.mounts import image_volumes
 from nri.engine.spec.pod import pod_spec
-from nri.engine.spec.process import stop_signal
+from nri.engine.spec.process import effective_signal, stop_signal
 from nri.engine.spec.resources import container_resources
 from nri.engine.spec.security import localhost_profile
-from nri.engine.spec.sysctls import Sysctl, pod_sysctls
+from nri.engine.spec.sysctls import pod_sysctls
 from nri.engine.spec.user import RequestedUser, find_account, parse_id, requested_user
 
 __all__ = [
     "Account",
+    "Base",
     "Device",
     "ImageConfig",
     "Machine",
@@ -26,13 +28,17 @@ __all__ = [
     "Pod",
     "RequestedUser",
     "Result",
-    "Sysctl",
+    "base_of",
+    "base_problems",
     "check_path",
     "check_pod",
     "container_resources",
     "container_spec",
+    "effective_signal",
     "find_account",
     "image_volumes",
+    "joined_bases",
+    "joined_hooks",
     "localhost_profile",
     "parse_id",
     "pod_spec",

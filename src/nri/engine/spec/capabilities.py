@@ -9,21 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from nri.cri.pb import api_pb2 as pb
+from nri.engine.support.capabilities import KNOWN, full_name
 from nri.errors import RequestError
 
-#: In the kernel's order, so that the index is the number (linux/capability.h, Linux 5.9).
-KNOWN = tuple(
-    f"CAP_{name}"
-    for name in (
-        "CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP",
-        "LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "IPC_OWNER",
-        "SYS_MODULE", "SYS_RAWIO", "SYS_CHROOT", "SYS_PTRACE", "SYS_PACCT", "SYS_ADMIN", "SYS_BOOT", "SYS_NICE",
-        "SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "MKNOD", "LEASE", "AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP",
-        "MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG", "WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ", "PERFMON", "BPF",
-        "CHECKPOINT_RESTORE",
-    )
-)  # fmt: skip
-#: The capabilities of a container that requests none: the traditional set since the first Docker.
+#: The default capabilities without other settings: the traditional set since the first Docker.
 DEFAULT = tuple(
     f"CAP_{name}"
     for name in (
@@ -35,8 +24,10 @@ _FIELD = "linux.security_context.capabilities"
 _ALL = "CAP_ALL"
 
 
-def capabilities(security: pb.LinuxContainerSecurityContext, available: Sequence[str]) -> dict[str, list[str]]:
-    """The ``process.capabilities`` of a container.
+def capabilities(
+    security: pb.LinuxContainerSecurityContext, available: Sequence[str], default: Iterable[str] | None = None
+) -> dict[str, list[str]]:
+    """The ``process.capabilities`` of a container. `default` replaces the usual default ones.
 
     Raises:
         RequestError: a name is not a capability, or the engine itself lacks a requested capability.
@@ -47,7 +38,7 @@ def capabilities(security: pb.LinuxContainerSecurityContext, available: Sequence
     add = _names(requested.add_capabilities, "add_capabilities")
     drop = _names(requested.drop_capabilities, "drop_capabilities")
     ambient = _names(requested.add_ambient_capabilities, "add_ambient_capabilities")
-    chosen = {name for name in DEFAULT if name in available}
+    chosen = {name for name in (DEFAULT if default is None else default) if name in available}
     if _ALL in add:
         chosen = set(available)
     if _ALL in drop:
@@ -73,7 +64,7 @@ def _names(requested: Iterable[str], field: str) -> list[str]:
     """The full names of capabilities."""
     names = []
     for name in requested:
-        full = name.upper() if name.upper().startswith("CAP_") else f"CAP_{name.upper()}"
+        full = full_name(name)
         if full != _ALL and full not in KNOWN:
             raise RequestError(f"{_FIELD}.{field}", name, "is not a capability")
         names.append(full)

@@ -40,9 +40,11 @@ def container_spec(pod: Pod, config: pb.ContainerConfig, image: ImageConfig, opt
         "root": {"path": options.rootfs, "readonly": context.readonly_rootfs},
         "process": _process(pod, config, image, options, notes),
         "mounts": mount_rows,
-        "annotations": {**_annotations(pod, config), **options.annotations},
+        "annotations": {**options.base.annotations, **_annotations(pod, config)},
         "linux": _linux(pod, config, options, notes),
     }
+    if options.base.hooks:
+        spec["hooks"] = {stage: [*hooks] for stage, hooks in options.base.hooks.items()}
     if propagation:
         spec["linux"]["rootfsPropagation"] = propagation
     return Result(spec, tuple(map(plain, notes)))
@@ -69,14 +71,16 @@ def _process(
     context = config.linux.security_context
     spec: dict[str, Any] = {
         "terminal": config.tty,
-        "user": user(config, options.account),
+        "user": user(config, image, options.account),
         "args": process.args(config, image),
-        "env": process.environment(config, image, pod.config.hostname or options.machine.hostname),
+        "env": process.environment(config, image, pod.config.hostname or options.machine.hostname, options.base.env),
         "cwd": process.cwd(config, image),
-        "capabilities": capabilities(context, options.machine.capabilities),
+        "capabilities": capabilities(context, options.machine.capabilities, options.base.capabilities),
         "noNewPrivileges": context.no_new_privs,
         "oomScoreAdj": oom_score(config.linux.resources.oom_score_adj, options.machine, notes),
     }
+    if options.base.rlimits:
+        spec["rlimits"] = [dict(row) for row in options.base.rlimits]
     if profile := security.apparmor(context, options.machine, options.apparmor_default, notes):
         spec["apparmorProfile"] = profile
     return spec
@@ -98,7 +102,7 @@ def _linux(pod: Pod, config: pb.ContainerConfig, options: Options, notes: list[s
         **id_mappings(options_of(config, pod)),
         **security.paths(context),
     }
-    bounding = capabilities(context, options.machine.capabilities)["bounding"]
+    bounding = capabilities(context, options.machine.capabilities, options.base.capabilities)["bounding"]
     if profile := security.seccomp(context, options.machine, bounding, options.localhost_seccomp):
         spec["seccomp"] = profile
     return spec

@@ -6,6 +6,7 @@ not all of them add their rules. A privileged container has all devices of the h
 
 from __future__ import annotations
 
+import posixpath
 from typing import Any
 
 from nri.cri.pb import api_pb2 as pb
@@ -48,7 +49,7 @@ def devices(config: pb.ContainerConfig, options: Options) -> tuple[list[dict[str
     for index, device in enumerate(config.devices):
         access = _access(device.permissions, f"devices[{index}].permissions")
         for node in _host_devices(device, f"devices[{index}]", options):
-            inside = device.container_path or device.host_path
+            inside = posixpath.join("/", device.container_path or device.host_path)
             path = inside.rstrip("/") + node.path.removeprefix(device.host_path.rstrip("/"))
             nodes[path] = _node(node, path)
             rules.append(_rule(node.type, node.major, node.minor, access))
@@ -57,11 +58,10 @@ def devices(config: pb.ContainerConfig, options: Options) -> tuple[list[dict[str
 
 def _host_devices(device: pb.Device, field: str, options: Options) -> list[Device]:
     """The devices at a path of the host: one, or all in a folder."""
+    if not device.host_path.startswith("/"):
+        raise RequestError(f"{field}.host_path", device.host_path, "must be an absolute path")
     for name in ("container_path", "host_path"):
-        path = getattr(device, name)
-        if not path.startswith("/") and (path or name == "host_path"):
-            raise RequestError(f"{field}.{name}", path, "must be an absolute path")
-        check_path(f"{field}.{name}", path)
+        check_path(f"{field}.{name}", getattr(device, name))
     nodes = list(options.devices.get(device.host_path, ()))
     if not nodes:
         raise RequestError(f"{field}.host_path", device.host_path, "is not a device, and has none below it")

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.spec.capabilities import KNOWN
+from nri.engine.spec.base import Base
+from nri.engine.support.capabilities import KNOWN
 
 #: An OCI runtime spec, or a part of one.
 Spec = dict[str, Any]
@@ -128,7 +129,7 @@ class Options:
         systemd_cgroup: whether the OCI runtime uses systemd for cgroups.
         pids_limit: the most processes of a container; 0 for no limit.
         apparmor_default: the AppArmor profile for requests of the runtime's default; "" for none.
-        annotations: additional annotations of the spec.
+        base: the defaults of the container.
     """
 
     container_id: str
@@ -144,4 +145,4 @@ class Options:
     systemd_cgroup: bool = False
     pids_limit: int = 0
     apparmor_default: str = ""
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    base: Base = field(default_factory=Base)

@@ -10,7 +10,7 @@ from nri.errors import RequestError
 
 _PATH_BYTES, _NAME_BYTES = 4095, 255  # PATH_MAX includes a zero byte; NAME_MAX does not
 _NAME_LENGTH = 253  # as in Kubernetes
-_HOSTNAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
+_HOSTNAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _PORTS = 1 << 16
 
 

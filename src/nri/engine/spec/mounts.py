@@ -10,6 +10,7 @@ import posixpath
 from typing import Any
 
 from nri.cri.pb import api_pb2 as pb
+from nri.engine.spec.base import Base
 from nri.engine.spec.inputs import ImageConfig, Machine, Options, Pod
 from nri.engine.spec.limits import check_path
 from nri.engine.spec.namespaces import id_mappings, options_of
@@ -45,7 +46,7 @@ def mounts(config: pb.ContainerConfig, pod: Pod, options: Options) -> tuple[list
     """
     mappings = id_mappings(options_of(config, pod))
     requested = [_requested_mount(index, mount, options, mappings) for index, mount in enumerate(config.mounts)]
-    default_mounts = _mounts_without_request(config, pod)
+    default_mounts = _mounts_without_request(config, pod, options.base)
     for destination, source in options.volumes.items():
         default_mounts.setdefault(destination, _mount(destination, "bind", source, ["rbind", "rprivate", "rw"]))
     for mount in requested:
@@ -60,13 +61,19 @@ def mounts(config: pb.ContainerConfig, pod: Pod, options: Options) -> tuple[list
     return sorted([*default_mounts.values(), *requested], key=_depth), propagation
 
 
-def _mounts_without_request(config: pb.ContainerConfig, pod: Pod) -> dict[str, Mount]:
-    """The mounts of every container of a pod, by destination; those of the pod replace others."""
+def _mounts_without_request(config: pb.ContainerConfig, pod: Pod, base: Base) -> dict[str, Mount]:
+    """The mounts of every container of a pod, by destination; those of the pod replace others.
+
+    Mounts of the base replace the engine's, except in a privileged container, which has other options there.
+    """
     privileged = config.linux.security_context.privileged
-    return {mount["destination"]: mount for mount in [*_default_mounts(privileged), *_pod_mounts(config, pod)]}
+    base_mounts = {mount["destination"]: dict(mount) for mount in base.mounts}
+    own = {mount["destination"]: mount for mount in _default_mounts(privileged)}
+    pods = {mount["destination"]: mount for mount in _pod_mounts(config, pod)}
+    return {**base_mounts, **own, **pods} if privileged else {**own, **base_mounts, **pods}
 
 
-def image_volumes(config: pb.ContainerConfig, pod: Pod, image: ImageConfig) -> list[str]:
+def image_volumes(config: pb.ContainerConfig, pod: Pod, image: ImageConfig, base: Base) -> list[str]:
     """The paths of the image's volumes at which neither the request nor the engine mounts something else, sorted.
 
     A relative path starts at the root, as in containerd.
@@ -81,14 +88,15 @@ def image_volumes(config: pb.ContainerConfig, pod: Pod, image: ImageConfig) -> l
         check_path(field, path)
         if ".." in path.split("/") or not path.strip("/."):
             raise RequestError(field, path, "must be below the root, without '..'")
-    paths = {_clean(f"/{path}") for path in image.volumes}
-    taken = {_clean(mount.container_path) for mount in config.mounts} | _mounts_without_request(config, pod).keys()
+    paths = {_clean(path) for path in image.volumes}
+    taken = {_clean(mount.container_path) for mount in config.mounts}
+    taken |= _mounts_without_request(config, pod, base).keys()
     return sorted(paths - taken)
 
 
 def _clean(path: str) -> str:
-    """An absolute path without superfluous slashes and dots."""
-    return posixpath.normpath(path).replace("//", "/")
+    """The path from the container's root, without superfluous slashes and dots."""
+    return posixpath.normpath(f"/{path}").replace("//", "/")
 
 
 def _depth(mount: Mount) -> int:
@@ -152,9 +160,10 @@ def _requested_mount(index: int, mount: pb.Mount, options: Options, mappings: Id
 
 
 def _destination(mount: pb.Mount, field: str) -> str:
+    """The path in the container; a relative path counts from the container's root."""
     path = mount.container_path
-    if not path.startswith("/"):
-        raise RequestError(f"{field}.container_path", path, "must be an absolute path")
+    if not path:
+        raise RequestError(f"{field}.container_path", path, "is required")
     check_path(f"{field}.container_path", path)
     clean = _clean(path)
     if clean == "/":

@@ -1,7 +1,8 @@
 """The namespaces of a container: joined ones, new ones, and those shared with the node.
 
-The mode POD joins the pod's, CONTAINER creates a new one, NODE uses the host's (without an entry in the spec), TARGET
-joins another container's. The host name belongs to the network: a pod on the node's network has the node's name.
+The mode NODE uses the host's (without an entry in the spec). Of network and IPC, every other mode joins the pod's, as
+in containerd; it is the node's if the pod shares that. Of processes, POD joins the pod's, CONTAINER creates a new one,
+TARGET joins another container's. The host name belongs to the network: a pod on the node's network has the node's name.
 """
 
 from __future__ import annotations
@@ -12,35 +13,28 @@ from nri.errors import RequestError
 
 FIELD = "linux.security_context.namespace_options"
 _MAX_IDS = 2**32 - 1  # the last number means "no id"
-#: Field of the CRI's message, the spec's type, and the allowed modes for a container.
-_KINDS = (
-    ("network", "network", (pb.POD, pb.NODE)),
-    ("ipc", "ipc", (pb.POD, pb.NODE)),
-    ("pid", "pid", (pb.POD, pb.CONTAINER, pb.NODE, pb.TARGET)),
-)
+#: The kinds of namespaces that have a mode: fields of the CRI's message, and types of the spec.
+_KINDS = ("network", "ipc", "pid")
 
 
 def namespaces(config: pb.ContainerConfig, pod: Pod, options: Options) -> list[dict[str, str]]:
     """The ``linux.namespaces`` of a container.
 
     Raises:
-        RequestError: the mode is not allowed, or the pod has no such namespace.
+        RequestError: the mode is unknown, or the pod has no such namespace.
     """
     requested = options_of(config, pod)
+    check_modes(requested)
     rows: list[dict[str, str]] = []
-    for field, kind, modes in _KINDS:
-        mode = getattr(requested, field)
-        if mode not in modes:
-            raise RequestError(
-                f"{FIELD}.{field}", _mode_name(mode), f"is not a mode of a container's {field} namespace"
-            )
-        if mode == pb.POD:
-            rows.append({"type": kind, "path": _pod_namespace(pod, kind, f"{FIELD}.{field}")})
-        elif mode == pb.CONTAINER:
+    for kind in _KINDS:
+        mode = getattr(requested, kind)
+        if kind == "pid" and mode == pb.CONTAINER:
             rows.append({"type": kind})
-        elif mode == pb.TARGET:
+        elif kind == "pid" and mode == pb.TARGET:
             rows.append({"type": kind, "path": _target(requested, options)})
-    if requested.network == pb.POD and "uts" in pod.namespaces:
+        elif mode != pb.NODE and getattr(pod.config.linux.security_context.namespace_options, kind) != pb.NODE:
+            rows.append({"type": kind, "path": _pod_namespace(pod, kind, f"{FIELD}.{kind}")})
+    if requested.network != pb.NODE and "uts" in pod.namespaces:
         rows.append({"type": "uts", "path": pod.namespaces["uts"]})
     rows.append({"type": "mount"})
     if _has_own_cgroups(config.linux.security_context.privileged, options.machine):
@@ -58,17 +52,18 @@ def options_of(config: pb.ContainerConfig, pod: Pod) -> pb.NamespaceOption:
     return pod.config.linux.security_context.namespace_options
 
 
+def check_modes(options: pb.NamespaceOption) -> None:
+    """RequestError for a mode that the CRI does not have."""
+    for kind in _KINDS:
+        if (mode := getattr(options, kind)) not in pb.NamespaceMode.values():
+            raise RequestError(f"{FIELD}.{kind}", mode, "is not a mode of namespaces")
+
+
 def pod_namespaces(config: pb.PodSandboxConfig, machine: Machine) -> list[dict[str, str]]:
     """The ``linux.namespaces`` of a pause process: everything that its containers share is new."""
     security = config.linux.security_context
     requested = security.namespace_options
-    rows = []
-    for field, kind, _ in _KINDS:
-        mode = getattr(requested, field)
-        if mode == pb.TARGET:
-            raise RequestError(f"{FIELD}.{field}", _mode_name(mode), "is only allowed for containers")
-        if mode != pb.NODE:
-            rows.append({"type": kind})
+    rows = [{"type": kind} for kind in _KINDS if getattr(requested, kind) != pb.NODE]
     if requested.network != pb.NODE:
         rows.append({"type": "uts"})
     rows.append({"type": "mount"})

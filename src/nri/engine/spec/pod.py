@@ -51,7 +51,7 @@ def pod_spec(pod_id: str, config: pb.PodSandboxConfig, args: Sequence[str], opti
                 "options": ["nosuid", "strictatime", "mode=755", "size=65536k"],
             },
         ],
-        "annotations": {**_annotations(pod_id, config), **options.annotations},
+        "annotations": {**options.base.annotations, **_annotations(pod_id, config)},
         "linux": _linux(config, options),
     }
     if config.hostname and context.namespace_options.network != pb.NODE:

@@ -6,8 +6,11 @@ its command.
 
 from __future__ import annotations
 
+import functools
+import posixpath
 import re
 import signal
+from collections.abc import Sequence
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.spec.inputs import ImageConfig
@@ -36,42 +39,42 @@ def args(config: pb.ContainerConfig, image: ImageConfig) -> list[str]:
     return command_line
 
 
-def environment(config: pb.ContainerConfig, image: ImageConfig, hostname: str = "") -> list[str]:
-    """The environment: the image's, overridden by the request's, without duplicates, in the order of first mention.
+def environment(
+    config: pb.ContainerConfig, image: ImageConfig, hostname: str = "", default: Sequence[str] = ()
+) -> list[str]:
+    """The environment: `default`, overridden by the image's and the request's, in the order of first mention.
 
     Raises:
-        RequestError: a name is empty or contains ``=``, or a value is not UTF-8, as config.json has to be.
+        RequestError: a name is empty, or a value is not UTF-8, as config.json has to be.
     """
     variables = {"PATH": PATH}
     if config.tty:
         variables["TERM"] = "xterm"
     if hostname:
         variables["HOSTNAME"] = hostname
-    for entry in image.env:
+    for entry in (*default, *image.env):
         name, _, value = entry.partition("=")
         if name:
             variables[name] = value
     for index, variable in enumerate(config.envs):
         field = f"envs[{index}]"
-        if not variable.key or "=" in variable.key:
-            raise RequestError(f"{field}.key", variable.key, "is not a valid name of a variable")
         try:
-            variables[variable.key] = variable.value.decode()
+            name, _, value = f"{variable.key}={variable.value.decode()}".partition("=")  # containerd allows "=" in keys
         except UnicodeDecodeError:
             raise RequestError(f"{field}.value", variable.value, "is not UTF-8") from None
+        if not name:
+            raise RequestError(f"{field}.key", variable.key, "is not a valid name of a variable")
+        variables[name] = value
     for name, value in variables.items():
         _check_no_zero_byte("envs", f"{name}={value}")
     return [f"{name}={value}" for name, value in variables.items()]
 
 
 def cwd(config: pb.ContainerConfig, image: ImageConfig) -> str:
-    """The working directory. RequestError if it is not an absolute path."""
-    path = config.working_dir or image.working_dir or "/"
-    if not path.startswith("/"):
-        field = "working_dir" if config.working_dir else f"the working directory of image {image_name(config)}"
-        raise RequestError(field, path, "must be an absolute path")
+    """The working directory; a relative path counts from the container's root. RequestError for an invalid path."""
+    path = config.working_dir or image.working_dir
     check_path("working_dir", path)
-    return path
+    return posixpath.join("/", path)
 
 
 def stop_signal(config: pb.ContainerConfig, image: ImageConfig) -> int:
@@ -87,6 +90,18 @@ def stop_signal(config: pb.ContainerConfig, image: ImageConfig) -> int:
             raise RequestError("stop_signal", config.stop_signal, "is not a signal") from None
         return _signal(name, "stop_signal")
     return _signal(image.stop_signal or "SIGTERM", f"the stop signal of image {image_name(config)}")
+
+
+def effective_signal(config: pb.ContainerConfig, number: str) -> pb.Signal.ValueType:
+    """The stop signal as the CRI names it: the requested one, otherwise that with a number; 0 if it has no name."""
+    return config.stop_signal or _signals().get(number, pb.SIGNAL_RUNTIME_DEFAULT)
+
+
+@functools.cache
+def _signals() -> dict[str, pb.Signal.ValueType]:
+    """The CRI's signals by their numbers in records; of two names for one number the first counts."""
+    names = [name for name in pb.Signal.keys() if name != "SIGNAL_RUNTIME_DEFAULT"]  # noqa: SIM118  not a mapping
+    return {str(_signal(name.removeprefix("SIGNAL_"), "")): pb.Signal.Value(name) for name in reversed(names)}
 
 
 def _signal(text: str, field: str) -> int:

@@ -13,7 +13,7 @@ OCI runtimes ignore names that an architecture lacks.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 ALLOWED: dict[str, str] = {
@@ -161,3 +161,73 @@ def _allow(name: str, index: int, value: int, comparison: str) -> dict[str, Any]
     if comparison == "SCMP_CMP_MASKED_EQ":
         argument["valueTwo"] = 0
     return {"names": [name], "action": "SCMP_ACT_ALLOW", "args": [argument]}
+
+
+#: The names that profiles in Docker's form use for machines, where they differ from those of uname.
+_PROFILE_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "x86"}
+
+
+def host_profile(profile: Mapping[str, Any], architecture: str, capabilities: Collection[str]) -> dict[str, Any]:
+    """The ``linux.seccomp`` of a profile on the host, which may have Docker's form or an older one.
+
+    In Docker's form `archMap` lists architectures, and `includes` and `excludes` make rules depend on architecture and
+    capabilities. Old rules have one `name`. Kernels before 4.8, for which `minKernel` is meant, are not considered.
+
+    Args:
+        profile: the content of the file.
+        architecture: the machine's, as in uname.
+        capabilities: the bounding set of the container.
+
+    Raises:
+        ValueError: the profile is invalid.
+    """
+    if not isinstance(profile.get("defaultAction"), str):
+        raise ValueError("defaultAction is missing")  # noqa: TRY004  (the file is wrong, not the call)
+    spec = {key: value for key, value in profile.items() if key not in ("archMap", "syscalls") and value is not None}
+    if groups := _entries(profile, "archMap"):
+        if profile.get("architectures"):
+            raise ValueError("architectures and archMap exclude each other")
+        name = (_ARCHITECTURES.get(architecture) or (architecture.upper(),))[0]
+        own = [group for group in groups if group.get("architecture") == f"SCMP_ARCH_{name}"][:1]
+        architectures = [
+            name for group in own for name in (group["architecture"], *(group.get("subArchitectures") or ()))
+        ]
+        if architectures:
+            spec["architectures"] = architectures
+    machine = _PROFILE_ARCHITECTURES.get(architecture, architecture)
+    rules = [_rule(rule) for rule in _entries(profile, "syscalls") if _applies(rule, machine, capabilities)]
+    if rules:
+        spec["syscalls"] = rules
+    return spec
+
+
+def _entries(profile: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    entries = profile.get(key) or []
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ValueError(f"{key} must be a list of objects")
+    return entries
+
+
+def _applies(rule: Mapping[str, Any], machine: str, capabilities: Collection[str]) -> bool:
+    """Whether the conditions of a rule hold."""
+    includes, excludes = (rule.get(key) or {} for key in ("includes", "excludes"))
+    if not isinstance(includes, dict) or not isinstance(excludes, dict):
+        raise ValueError("includes and excludes must be objects")  # noqa: TRY004
+    arches = includes.get("arches") or ()
+    return (
+        (not arches or machine in arches)
+        and machine not in (excludes.get("arches") or ())
+        and all(capability in capabilities for capability in includes.get("caps") or ())
+        and not any(capability in capabilities for capability in excludes.get("caps") or ())
+    )
+
+
+def _rule(rule: Mapping[str, Any]) -> dict[str, Any]:
+    """A rule as the OCI spec has it."""
+    names = rule.get("names") or []
+    if name := rule.get("name"):
+        if names:
+            raise ValueError(f"the rule of {name} has both name and names")
+        names = [name]
+    spec = {key: rule[key] for key in ("action", "errnoRet") if rule.get(key) is not None}
+    return {"names": names, **spec, **({"args": rule["args"]} if rule.get("args") else {})}

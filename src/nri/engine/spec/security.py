@@ -12,7 +12,7 @@ from typing import Any
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.spec.inputs import Machine
 from nri.engine.spec.limits import check_path
-from nri.engine.spec.seccomp import default_profile
+from nri.engine.spec.seccomp import default_profile, host_profile
 from nri.errors import RequestError
 
 #: Containers and sandboxes have the same fields for this.
@@ -57,9 +57,10 @@ def seccomp(
         raise RequestError(f"{_FIELD}.seccomp.profile_type", name, "this machine does not filter system calls")
     if kind == _DEFAULT:
         return default_profile(machine.architecture, capabilities)
-    if localhost is None or not isinstance(localhost.get("defaultAction"), str):
-        raise RequestError(f"{_FIELD}.seccomp.localhost_ref", ref, "is not a seccomp profile: defaultAction is missing")
-    return dict(localhost)
+    try:
+        return host_profile(localhost or {}, machine.architecture, capabilities)
+    except (ValueError, TypeError) as error:
+        raise RequestError(f"{_FIELD}.seccomp.localhost_ref", ref, f"is not a seccomp profile: {error}") from None
 
 
 def _requested_seccomp(security: Security) -> tuple[int, str]:

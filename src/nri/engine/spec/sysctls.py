@@ -1,49 +1,19 @@
-"""The sysctls of a pod: only those that its own namespaces have.
-
-A name is split into the names of folders and file below /proc/sys. Both forms are accepted, ``net.ipv4.ip_forward`` and
-``net/ipv4/ip_forward``; the other form's separator stands for a dot in an interface's name.
-"""
+"""The sysctls of a pod: only those that its own namespaces have."""
 
 from __future__ import annotations
 
-import re
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from nri.cri.pb import api_pb2 as pb
+from nri.engine.support.sysctls import Sysctl, parse_sysctl
 from nri.errors import RequestError
 
-_PART = re.compile(r"[A-Za-z0-9_@:-][A-Za-z0-9_.@:-]*")
-_MAX_NAME_LENGTH = 253  # as in Kubernetes
-_MAX_VALUE_LENGTH = 1024
-_NETWORK = "net"
-#: Folder, names and namespace of sysctls that IPC and UTS namespaces have separately
-#: (ipc/ipc_sysctl.c, ipc/mq_sysctl.c, kernel/utsname_sysctl.c).
-_IPC = "auto_msgmni msg_next_id msgmax msgmnb msgmni sem sem_next_id shm_next_id shm_rmid_forced shmall shmmax shmmni"
-_FILES = (
-    (("kernel",), _IPC, "ipc"),
-    (("fs", "mqueue"), "msg_default msg_max msgsize_default msgsize_max queues_max", "ipc"),
-    (("kernel",), "hostname domainname", "uts"),
-)
-_OTHERS = {(*folder, name): kind for folder, names, kind in _FILES for name in names.split()}
 #: The option of a pod that determines each namespace.
 _MODE = {"network": "network", "ipc": "ipc", "uts": "network"}
 
 
-class Sysctl(NamedTuple):
-    """A sysctl of a pod. `path` are the names of folders and file below /proc/sys; `field` is for errors."""
-
-    path: tuple[str, ...]
-    value: str
-    field: str
-
-    @property
-    def name(self) -> str:
-        """The name with dots; a slash stands for a dot in an interface's name."""
-        return ".".join(part.replace(".", "/") for part in self.path)
-
-
-def pod_sysctls(config: pb.PodSandboxConfig) -> list[Sysctl]:
-    """The sysctls of a pod, without duplicates.
+def pod_sysctls(config: pb.PodSandboxConfig, defaults: Sequence[Sysctl] = ()) -> list[Sysctl]:
+    """The sysctls of a pod, without duplicates: those of the request, and the engine's for namespaces of the pod.
 
     Raises:
         RequestError: the sysctl is not namespaced, its namespace is shared with the node, it is requested with two
@@ -52,33 +22,14 @@ def pod_sysctls(config: pb.PodSandboxConfig) -> list[Sysctl]:
     options = config.linux.security_context.namespace_options
     sysctls: dict[tuple[str, ...], Sysctl] = {}
     for name, value in config.linux.sysctls.items():
-        field = f"linux.sysctls[{name}]"
-        path = _path(name)
-        kind = _kind(path)
-        if not kind:
-            raise RequestError(field, value, "is not a sysctl of a pod's namespaces")
-        if getattr(options, _MODE[kind]) == pb.NODE:
-            raise RequestError(field, value, f"requires a separate {kind} namespace, but the pod shares the node's")
-        if len(value) > _MAX_VALUE_LENGTH or not value.replace("\t", " ").isprintable():
-            raise RequestError(field, value, f"must be one line of at most {_MAX_VALUE_LENGTH} characters")
-        if sysctls.setdefault(path, Sysctl(path, value, field)).value != value:
+        sysctl = parse_sysctl(name, value, f"linux.sysctls[{name}]")
+        if getattr(options, _MODE[sysctl.kind]) == pb.NODE:
+            reason = f"requires a separate {sysctl.kind} namespace, but the pod shares the node's"
+            raise RequestError(sysctl.field, value, reason)
+        other = sysctls.setdefault(sysctl.path, sysctl)
+        if other.value != value:
             raise RequestError(
-                field, value, f"conflicts with {sysctls[path].value!r} under another spelling of the name"
+                sysctl.field, value, f"conflicts with {other.value!r} under another spelling of the name"
             )
-    return list(sysctls.values())
-
-
-def _path(name: str) -> tuple[str, ...]:
-    """The names of folders and file of a sysctl; empty for an invalid name."""
-    separator = next((char for char in name if char in "./"), "")
-    if not separator or len(name) > _MAX_NAME_LENGTH:
-        return ()
-    parts = name.split(separator)
-    if separator == ".":
-        parts = [part.replace("/", ".") for part in parts]
-    return tuple(parts) if all(map(_PART.fullmatch, parts)) else ()
-
-
-def _kind(path: tuple[str, ...]) -> str:
-    """The namespace that has this sysctl; "" if none has."""
-    return "network" if len(path) > 1 and path[0] == _NETWORK else _OTHERS.get(path, "")
+    own = [sysctl for sysctl in defaults if getattr(options, _MODE[sysctl.kind]) != pb.NODE]
+    return [*sysctls.values(), *(sysctl for sysctl in own if sysctl.path not in sysctls)]

@@ -119,14 +119,17 @@ def _id(row: list[str], place: int, file: str, requested: RequestedUser) -> int:
     return number
 
 
-def user(config: pb.ContainerConfig, account: Account) -> dict[str, Any]:
+def user(config: pb.ContainerConfig, image: ImageConfig, account: Account) -> dict[str, Any]:
     """The ``process.user``. The primary group is among the additional ones, so that dropping it has no advantage.
 
-    With the policy Strict only the request's groups count, otherwise also the user's groups in /etc/group.
+    With the policy Strict only the request's groups count, otherwise also the user's groups in /etc/group. The primary
+    group of a Strict container is left out if neither request nor image name a user, as in containerd.
     """
     security = config.linux.security_context
     strict = security.supplemental_groups_policy == pb.Strict
-    groups = [account.gid, *supplemental_groups(security), *(() if strict else account.groups)]
+    has_user = security.HasField("run_as_user") or bool(security.run_as_username or image.user)
+    primary = [account.gid] if has_user or not strict else []
+    groups = [*primary, *supplemental_groups(security), *(() if strict else account.groups)]
     additional = _check_count(dict.fromkeys(groups), f"{_FIELD}.supplemental_groups")
     return {"uid": account.uid, "gid": account.gid, "additionalGids": list(additional)}
 

@@ -61,6 +61,7 @@ class PodRecord(Record):
     """A pod sandbox.
 
     Attributes:
+        runtime_handler: the handler's name in the configuration; `requested_handler` is "" for the default.
         resources: the overhead and resources of the last UpdatePodSandboxResources, in JSON.
         namespace_paths: the paths of the pod's pinned namespaces, by their name in the OCI spec.
         network: the CNI result, in JSON; empty for a pod on the host's network.
@@ -70,6 +71,7 @@ class PodRecord(Record):
     uid: str = ""
     state: PodState = PodState.CREATING
     runtime_handler: str = ""
+    requested_handler: str = ""
     hostname: str = ""
     log_directory: str = ""
     cgroup_parent: str = ""
@@ -89,7 +91,8 @@ class ContainerRecord(Record):
     """A container.
 
     Attributes:
-        image: the image's name in the request; `image_id` is what it resolved to.
+        image: the image's name for statuses; `image_id` is what the request resolved to.
+        start_failure: why the OCI runtime did not create it, which its start reports; then it has no process.
         resources: the current ones, in JSON: the request's, as changed by plugins and updates.
         exit_code: the exit code of its main process; 128 + number for a signal; meaningless before `exited`.
         reason: the CRI's reason for its end: Completed, Error, OOMKilled.
@@ -108,6 +111,7 @@ class ContainerRecord(Record):
     pid: int = 0
     conmon_pid: int = 0
     stop_signal: str = ""
+    start_failure: str = ""
     resources: Json = field(default_factory=dict)
     mounts: list[Json] = field(default_factory=list)
     user: Json = field(default_factory=dict)

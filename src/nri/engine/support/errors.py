@@ -70,6 +70,10 @@ class CommandFailed(EngineError):
         self.cause = cause
 
 
+class CreateFailed(CommandFailed):
+    """The OCI runtime has refused to create a container, for example because its program does not exist."""
+
+
 class CommandTimeout(EngineError):
     """A program was still running at its deadline, and was killed."""
 

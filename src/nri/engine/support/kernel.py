@@ -113,6 +113,14 @@ def is_mount_point(path: Path) -> bool:
         return any(mount.path == resolved for mount in mountinfo.parse(table))
 
 
+def is_namespace(path: Path | str) -> bool:
+    """Whether a file is a namespace; after a reboot or an unmount, a pinned one is only a plain file."""
+    try:
+        return os.stat(path).st_dev == os.stat("/proc/self/ns/net").st_dev
+    except OSError:
+        return False
+
+
 def unshare(flags: int) -> None:
     """Move the calling thread into new namespaces."""
     _check(_libc.unshare(flags), "unshare")

@@ -1,9 +1,10 @@
 """The order of a batch of writes to cgroups, so that no cgroup ever exceeds its parent.
 
-The kernel refuses a set of CPUs or a quota that exceeds the parent's, or that is less than that of a cgroup below. So
-first, from the root down, each nested value becomes the wider of the present and the new value; then come values that
-are not nested; last, from the leaves up, the final values. Within one cgroup, a burst is written while the quota is
-wide, the limit of memory and swap is widened before that of memory, and no weight is written while `cpu.idle` is 1.
+The kernel refuses a set of CPUs or a quota that exceeds the parent's value, or that is below the value of a child
+cgroup. So the first steps, from the root down, set each nested value to the wider of the current and the new value.
+Then values that are not nested are written. The last steps, from the leaves up, write the final values. Within a
+cgroup, a burst is written while the quota is wide, the limit of memory and swap is widened before the memory limit,
+and weights are not written while `cpu.idle` is 1.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from typing import NamedTuple
 from nri.host.cgroups.knobs import knob, wider
 from nri.host.cgroups.units import Value
 
-#: The limits that contain others of the same cgroup: widened first, and narrowed last.
+#: Limits that include other limits of the same cgroup: they are widened first, and narrowed last.
 _AROUND = ("memory.and_swap_limit",)
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One change: a knob of a cgroup and the value that it is to have.
+    """A requested write: a knob of a cgroup and its new value.
 
     Attributes:
-        cgroup: the path below the hierarchies; the empty text is the root cgroup.
+        cgroup: the path below the hierarchies; "" is the root cgroup.
         name: a neutral name of :mod:`nri.host.cgroups.knobs`.
-        value: in the knob's unit.
+        value: the value in the knob's unit.
     """
 
     cgroup: str
@@ -35,7 +36,7 @@ class Write:
 
 
 class Step(NamedTuple):
-    """One write to a file: for which of the batch, which value, and whether it is the one that was wished."""
+    """A write to a file: the index of its write in the batch, the value, and whether it is the final value."""
 
     number: int
     value: Value
@@ -43,12 +44,12 @@ class Step(NamedTuple):
 
 
 def depth(cgroup: str) -> int:
-    """The number of steps from the root to a cgroup."""
+    """The number of levels from the root to a cgroup."""
     return len([name for name in cgroup.split("/") if name])
 
 
 def order(writes: Sequence[Write], present: Sequence[Value | None]) -> list[Step]:
-    """The steps for a batch; `present` has the value of each that is there, None if it is not known."""
+    """The steps for a batch. `present` has the current value for each write, or None if it is not known."""
     nested = sorted(
         (index for index, write in enumerate(writes) if knob(write.name).nested),
         key=lambda index: (depth(writes[index].cgroup), writes[index].name not in _AROUND),
@@ -68,7 +69,7 @@ def order(writes: Sequence[Write], present: Sequence[Value | None]) -> list[Step
 
 
 def _idle(writes: Sequence[Write], single: Sequence[int]) -> dict[bool, list[int]]:
-    """The writes of `cpu.idle`, by whether they switch it on."""
+    """The indices of writes of `cpu.idle`, by whether they set it."""
     indexes: dict[bool, list[int]] = {True: [], False: []}
     for index in single:
         if writes[index].name == "cpu.idle":
@@ -77,7 +78,7 @@ def _idle(writes: Sequence[Write], single: Sequence[int]) -> dict[bool, list[int
 
 
 def _widened(index: int, write: Write, present: Value | None) -> Step | None:
-    """The step that makes room; None if there is enough, or if what is there is not known."""
+    """The step that widens a value. Returns None if the value is wide enough, or not known."""
     if present is None:
         return None
     wide = wider(present, write.value)

@@ -29,11 +29,11 @@ class KubeQos(enum.Enum):
 
 
 class Parsed(NamedTuple):
-    """The parts of a cgroup's path; None for parts that the path does not have.
+    """The parts of a cgroup's path, or None for parts that the path does not have.
 
     Attributes:
-        pod_uid: with hyphens, as Kubernetes writes it.
-        runtime: the scheme of the runtime, `containerd`; only a systemd scope has it.
+        pod_uid: the pod's uid, with hyphens as in Kubernetes.
+        runtime: the scheme of the runtime, such as `containerd`. Only a systemd scope has it.
     """
 
     driver: Driver
@@ -62,13 +62,13 @@ _POD_FOLDER = re.compile(r"^pod([^/]+)$")
 
 
 def driver_in_use(hierarchies: Hierarchies) -> Driver | None:
-    """The driver of the kubelet of a machine, by the cgroup of all pods that is there; None before there is one."""
+    """The kubelet's driver on a machine, found by the cgroup of all pods. Returns None before that cgroup exists."""
     drivers = (driver for driver in Driver if hierarchies.exists(qos_path(driver, KubeQos.GUARANTEED)))
     return next(drivers, None)
 
 
 def qos_path(driver: Driver, kube_qos: KubeQos) -> str:
-    """The cgroup of all pods of a QoS class: `kubepods/burstable`. Guaranteed pods have none but that of all pods."""
+    """The cgroup of all pods of a QoS class: `kubepods/burstable`. For Guaranteed it is the cgroup of all pods."""
     name = _CLASSES[kube_qos]
     if driver is Driver.CGROUPFS:
         return f"{_TOP}/{name}".rstrip("/")
@@ -76,7 +76,7 @@ def qos_path(driver: Driver, kube_qos: KubeQos) -> str:
 
 
 def pod_path(driver: Driver, kube_qos: KubeQos, uid: str) -> str:
-    """The cgroup of a pod. Raises ValueError for a uid that cannot be a part of a path."""
+    """The cgroup of a pod. Raises ValueError if the uid cannot be part of a path."""
     _check(uid, "uid of a pod")
     top = qos_path(driver, kube_qos)
     if driver is Driver.CGROUPFS:
@@ -86,7 +86,7 @@ def pod_path(driver: Driver, kube_qos: KubeQos, uid: str) -> str:
 
 
 def container_name(driver: Driver, container_id: str) -> tuple[str, str]:
-    """A container's runtime, and the name of its cgroup; arguments and errors are those of `container_path`."""
+    """A container's runtime, and the name of its cgroup. Arguments and errors are those of `container_path`."""
     runtime, mark, name = container_id.partition("://")
     if not mark or runtime not in SCOPES:
         raise ValueError(f"{container_id!r} is not a container id with a runtime's scheme, such as containerd://ID")
@@ -97,28 +97,28 @@ def container_name(driver: Driver, container_id: str) -> tuple[str, str]:
 
 
 def container_path(driver: Driver, pod: str, container_id: str) -> str:
-    """The cgroup of a container below its pod's.
+    """The cgroup of a container below its pod's cgroup.
 
     Args:
-        driver: systemd needs to know the runtime.
+        driver: the cgroup driver.
         pod: the pod's cgroup.
-        container_id: with its scheme, `containerd://ID`.
+        container_id: the container's id with its scheme, `containerd://ID`.
 
     Raises:
-        ValueError: there is no scheme, or it is of an unknown runtime.
+        ValueError: the id has no scheme, or the scheme of an unknown runtime.
     """
     last = container_name(driver, container_id)[1]
     return f"{pod.rstrip('/')}/{last}" if pod.strip("/") else last
 
 
 def expand(path: str) -> str:
-    """The path of what a runtime is given: `SLICE:PREFIX:ID` becomes a scope below all the slices of that name.
+    """The path for a runtime's cgroup argument: `SLICE:PREFIX:ID` becomes a scope below the slices of that name.
 
-    A path with slashes is returned as it is, without those at its ends. Source: systemd.slice(5); runc
-    and crun keep the hyphen of an empty PREFIX.
+    A path with slashes is returned unchanged, without slashes at its ends. Source: systemd.slice(5); runc and crun keep
+    the hyphen of an empty PREFIX.
 
     Raises:
-        ValueError: it has colons, but not that form, or its slice is none.
+        ValueError: the argument has colons, but not that form, or SLICE is not a slice.
     """
     if ":" not in path:
         return path.strip("/")
@@ -129,12 +129,12 @@ def expand(path: str) -> str:
 
 
 def expand_slice(name: str) -> str:
-    """The path of the parent that a runtime is given: `a-b.slice` is `a.slice/a-b.slice`.
+    """The path for a runtime's cgroup parent: `a-b.slice` is `a.slice/a-b.slice`.
 
-    A path is returned as it is, without slashes at its ends.
+    A path is returned unchanged, without slashes at its ends.
 
     Raises:
-        ValueError: it ends like a slice, but is none.
+        ValueError: the name ends like a slice, but is not a valid slice.
     """
     return _slices(name) if name.endswith(".slice") and "/" not in name else name.strip("/")
 
@@ -147,7 +147,7 @@ def _slices(name: str) -> str:
 
 
 def kube_qos_of(path: str) -> KubeQos:
-    """The QoS class of what is at a path below the cgroup of all pods: Guaranteed, unless a name in it says another."""
+    """The QoS class of a path below the cgroup of all pods: Guaranteed, unless the path names another class."""
     for name in path.split("/"):
         for kube_qos in (KubeQos.BEST_EFFORT, KubeQos.BURSTABLE):
             word = _CLASSES[kube_qos]
@@ -157,7 +157,7 @@ def kube_qos_of(path: str) -> KubeQos:
 
 
 def parse(path: str) -> Parsed | None:
-    """Read a pod and a container from the path of a cgroup; None if it is not below the cgroup of all pods."""
+    """Parse a pod and a container in a cgroup's path. Returns None if it is not below the cgroup of all pods."""
     names = [name for name in path.split("/") if name]
     tops = [number for number, name in enumerate(names) if _is_top(name)]
     if not tops:
@@ -174,12 +174,12 @@ def parse(path: str) -> Parsed | None:
 
 
 def _is_top(name: str) -> bool:
-    """Whether this is the cgroup of all pods, or a slice that systemd has somewhere below it."""
+    """Whether this is the cgroup of all pods, or a slice below it."""
     return name == _TOP or (name.endswith(".slice") and _TOP in name.removesuffix(".slice").split("-"))
 
 
 def _container(driver: Driver, name: str | None) -> tuple[str | None, str | None]:
-    """A container's id and its runtime, from the last part of its path."""
+    """A container's id and runtime, from the last component of its path."""
     if name is None:
         return None, None
     if driver is Driver.CGROUPFS:

@@ -8,7 +8,7 @@ from typing import Final
 
 from nri.host.cgroups.knobs import KNOBS, Place, knob
 
-#: The fields of NRI's LinuxResources, by the knob that each is for. Huge pages and `unified` are lists beside them.
+#: The field of NRI's LinuxResources for each knob. Huge pages and `unified` are separate lists.
 FIELDS: Final[Mapping[str, str]] = {
     "cpu.shares": "cpu.shares",
     "cpu.cfs_quota": "cpu.quota",
@@ -29,15 +29,15 @@ FIELDS: Final[Mapping[str, str]] = {
     "blockio_class": "blockio_class",
     "rdt_class": "rdt_class",
 }
-#: The start of the names of knobs for huge pages, which a message lists by page size.
+#: The prefix of the names of knobs for huge pages, which a message lists by page size.
 HUGE_PAGES: Final = "hugetlb."
 
 
 @lru_cache(maxsize=256)
 def unified_place(name: str) -> Place | None:
-    """Return the file of cgroup v2 by which `unified` can say a knob; None if it cannot, or NRI has a field for it.
+    """Return the file of cgroup v2 by which `unified` can set a knob. Returns None if NRI has a field for the knob.
 
-    It cannot say a knob that has one of several files, or a line for each device.
+    Also returns None if the knob has several possible files, or a line for each device.
     """
     if name in FIELDS or name.startswith(HUGE_PAGES):
         return None
@@ -50,5 +50,5 @@ def unified_place(name: str) -> Place | None:
 
 @lru_cache(maxsize=256)
 def knob_of_file(file: str) -> str:
-    """Return the knob that a file of cgroup v2 is for; "" if there is none."""
+    """Return the knob of a file of cgroup v2. Returns "" if there is no knob for it."""
     return next((name for name in KNOBS if (place := unified_place(name)) is not None and place.file == file), "")

@@ -17,21 +17,22 @@ from nri.host.root import Files, Root
 from nri.mountinfo import Mount
 
 _TOP = "/sys/fs/cgroup"
-#: Where processes of a cgroup are looked for; of cgroup v1 each hierarchy would do.
+#: The controllers in whose hierarchies the processes of a cgroup are listed; any hierarchy of cgroup v1 lists them.
 _LISTING = ("cpu", "memory", "cpuset", "pids", "")
 _V1_PROCESSES, _V1_THREADS, _V2_THREADS = "cgroup.procs", "tasks", "cgroup.threads"
+_CRUN_CGROUP = "container"
 
 Version = Literal[1, 2]
 
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """One mounted hierarchy.
+    """A mounted hierarchy.
 
     Attributes:
         version: 1 or 2.
         path: the folder of the root cgroup.
-        controllers: those that it has; on version 2 all that are not on version 1.
+        controllers: its controllers; on version 2 all controllers that are not on version 1.
     """
 
     version: Version
@@ -63,32 +64,40 @@ class Hierarchies:
         return "none" if not versions else "hybrid" if len(versions) == 2 else "v1" if versions == {1} else "v2"
 
     def of(self, controller: str) -> Hierarchy | None:
-        """The hierarchy of a controller; of the empty text that of version 2. None if it is not mounted."""
+        """The hierarchy of a controller; "" means the hierarchy of version 2. Returns None if it is not mounted."""
         return self._by_controller.get(controller)
 
-    def folder(self, controller: str, cgroup: str) -> str | None:
-        """The folder of a cgroup in a controller's hierarchy; None if that is not mounted.
+    def folder(self, controller: str, cgroup: str, *, inner: bool = True) -> str | None:
+        """The folder of a cgroup in a controller's hierarchy. Returns None if the hierarchy is not mounted.
+
+        Args:
+            controller: the empty text stands for the hierarchy of version 2.
+            cgroup: its path.
+            inner: whether the folder of a scope is the one that crun creates below it (`inner_folder`).
 
         Raises:
             ValueError: the path leads out of the hierarchy.
         """
         row = self.of(controller)
-        return None if row is None else _join(row.path, cgroup)
+        if row is None:
+            return None
+        folder = _join(row.path, cgroup)
+        return inner_folder(self.files, folder) if inner and row.version == 2 else folder
 
     def exists(self, cgroup: str) -> bool:
         """Whether any hierarchy has this cgroup."""
         return any(self.files.exists(_join(row.path, cgroup)) for row in self.rows)
 
     def processes(self, cgroup: str) -> list[int]:
-        """The processes of a cgroup, ascending, without those of cgroups below. Raises FileNotFoundError."""
+        """The processes of a cgroup, ascending, without cgroups below. Raises FileNotFoundError if it is missing."""
         return self._listed(cgroup, _V1_PROCESSES, _V1_PROCESSES)
 
     def threads(self, cgroup: str) -> list[int]:
-        """The threads of a cgroup, ascending, without those of cgroups below. Raises FileNotFoundError."""
+        """The threads of a cgroup, ascending, without cgroups below. Raises FileNotFoundError if it is missing."""
         return self._listed(cgroup, _V1_THREADS, _V2_THREADS)
 
     def below(self, cgroup: str, controller: str = "") -> list[str]:
-        """The names of the cgroups directly below one, in a controller's hierarchy or else in the first that has it."""
+        """The names of a cgroup's children in a controller's hierarchy, else in the first hierarchy with the cgroup."""
         for row in self._in_order(controller):
             names = self.files.folders(_join(row.path, cgroup))
             if names:
@@ -107,27 +116,41 @@ class Hierarchies:
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
-                if error.errno in (errno.ENODEV, errno.EOPNOTSUPP):  # removed meanwhile; not a domain of its own
+                if error.errno in (errno.ENODEV, errno.EOPNOTSUPP):  # removed meanwhile; a threaded cgroup
                     continue
                 raise
-            # 0 is one that is not seen from here, in another pid namespace; every call would take it for the caller.
+            # 0 is a process in an outer pid namespace; system calls would use it for the caller.
             return sorted({int(word) for word in text.split()} - {0})
-        raise FileNotFoundError(errno.ENOENT, "no hierarchy has this cgroup", cgroup)
+        raise FileNotFoundError(errno.ENOENT, "the cgroup does not exist in any hierarchy", cgroup)
+
+
+def inner_folder(files: Files, folder: str) -> str:
+    """The folder with the limits and processes of the container in a scope: the scope, or crun's cgroup below it.
+
+    On cgroup v2 with systemd, crun creates a cgroup in the scope. A container may create cgroups as well, so crun's
+    counts only if all processes of the scope are in it.
+    """
+    inner = f"{folder}/{_CRUN_CGROUP}"
+    try:
+        is_crun = folder.endswith(".scope") and files.exists(inner) and files.folders(folder) == [_CRUN_CGROUP]
+        return inner if is_crun and not files.read(f"{folder}/{_V1_PROCESSES}").strip() else folder
+    except OSError:  # it has just been removed, or its processes are threads of one above
+        return folder
 
 
 def detect(root: Root) -> Hierarchies:
-    """Find the hierarchies of a machine, by the mount table of its first process; on this machine, of this one."""
+    """Find the hierarchies of a machine in the mount table of its first process; on this machine, of this process."""
     rows = tuple(_mounted(root)) or tuple(_by_shape(root))
     return Hierarchies(root, rows)
 
 
 def mounts(root: Root) -> Iterator[Mount]:
-    """Yield the mounts of a machine, by the table of its first process; on this machine, by that of this one."""
+    """Yield the mounts in the mount table of a machine's first process, or, on this machine, of this process."""
     yield from mountinfo.parse((root.find(mountinfo.OWN if root.is_own else "/proc/1/mountinfo") or "").splitlines())
 
 
 def _mounted(root: Root) -> Iterator[Hierarchy]:
-    """The hierarchies of the mount table, each once: a later mount of the same is another way to it."""
+    """The hierarchies in the mount table, each once, even if a hierarchy is mounted several times."""
     devices: set[str] = set()
     for mount in mounts(root):
         if mount.kind not in ("cgroup", "cgroup2") or mount.device in devices or not root.exists(mount.path):
@@ -141,7 +164,7 @@ def _mounted(root: Root) -> Iterator[Hierarchy]:
 
 
 def _by_shape(root: Root) -> Iterator[Hierarchy]:
-    """The hierarchies below /sys/fs/cgroup, by the names of their folders."""
+    """The hierarchies below /sys/fs/cgroup, recognised by the names of their folders."""
     if root.exists(f"{_TOP}/cgroup.controllers"):
         yield _second(root, _TOP)
         return

@@ -1,4 +1,4 @@
-"""Find, read, write and verify the file of one knob of one cgroup."""
+"""Find, read, write and verify the file of a cgroup's knob."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from nri.host.cgroups.batch import Write
 from nri.host.cgroups.hierarchies import Hierarchies
-from nri.host.cgroups.knobs import Knob, knob
+from nri.host.cgroups.knobs import Knob, knob, wider
 from nri.host.cgroups.support import Located, locate, missing_file
 from nri.host.cgroups.units import Value
 from nri.host.outcome import GONE_ERRORS, Outcome, Result, Unsupported, explain
 
-_NOT_ABOVE, _USED_BELOW = "the parent cgroup does not have all of these", "a cgroup below uses what would be removed"
+_NOT_ABOVE, _USED_BELOW = "the parent cgroup does not have all members", "a child cgroup uses members to be removed"
 #: Why a kernel refuses a value of a knob, by its error.
 _REFUSALS: dict[tuple[str, int | None], str] = {
     ("cpuset.cpus", errno.EACCES): _NOT_ABOVE,
@@ -28,15 +28,17 @@ _REFUSALS: dict[tuple[str, int | None], str] = {
     ("memory.limit", errno.EINVAL): "the limit exceeds memory.and_swap_limit",
     ("memory.and_swap_limit", errno.EINVAL): "the limit is less than memory.limit",
 }
+#: Settings that crun's cgroup in a scope does not enforce alone: they count among siblings, or belong to the quota.
+_OF_SCOPE_TOO = frozenset({"cpu.shares", "cpu.idle", "cpu.bvt", "cpu.cfs_period", "io.weight", "io.device_weight"})
 
 
 def read(hierarchies: Hierarchies, cgroup: str, name: str) -> Value | Unsupported:
     """The value of a knob of a cgroup.
 
     Raises:
-        KeyError: unknown knob.
-        FileNotFoundError: there is no such cgroup.
-        ValueError: the file's text cannot be understood, or the path leads out of the hierarchy.
+        KeyError: the knob is unknown.
+        FileNotFoundError: the cgroup does not exist.
+        ValueError: the file is invalid, or the path leads out of the hierarchy.
     """
     row = knob(name)
     located = locate(hierarchies, row, cgroup)
@@ -52,16 +54,16 @@ def read(hierarchies: Hierarchies, cgroup: str, name: str) -> Value | Unsupporte
 
 
 def in_force(hierarchies: Hierarchies, cgroup: str, name: str) -> frozenset[int] | None:
-    """The effective members of a set; None if the kernel does not report them, or the cgroup does not exist.
+    """The effective members of a set. Returns None if the kernel does not report them or the cgroup does not exist.
 
-    On cgroup v2 an empty set means that of the parent. Raises KeyError and ValueError as :func:`read` does.
+    On cgroup v2 an empty set means the parent's set. Raises KeyError and ValueError in the same cases as :func:`read`.
     """
     located = locate(hierarchies, knob(name), cgroup)
     return None if isinstance(located, Unsupported) else _effective(hierarchies, located)
 
 
 def find(hierarchies: Hierarchies, write: Write, row: Knob) -> Located | Result:
-    """The file of a write, or its result if there is nothing to write."""
+    """The file of a write, or the write's result if it cannot be written."""
     try:
         located = locate(hierarchies, row, write.cgroup)
     except ValueError as error:
@@ -74,13 +76,40 @@ def find(hierarchies: Hierarchies, write: Write, row: Knob) -> Located | Result:
 
 
 def present(hierarchies: Hierarchies, located: Located) -> Value | None:
-    """The value of a file; None if it does not exist or is invalid."""
+    """The value in a file. Returns None if the file does not exist or is invalid."""
     text = _text(hierarchies, located)
     return None if isinstance(text, OSError) else _decoded(located, text)
 
 
+def unit_value(hierarchies: Hierarchies, row: Knob, located: Located, value: Value) -> Value | None:
+    """The value that the unit's cgroup needs; None if it does not need another one.
+
+    The unit's cgroup is that of the file, or the scope around crun's cgroup. Such a scope must not be narrower than
+    what is in it. A wider one stays, because some versions of crun change its limits with those of the container and
+    others do not.
+    """
+    before = present(hierarchies, located.in_unit())
+    if located.scope and row.nested:
+        if before is None or before == frozenset():  # the empty set is that of the parent
+            return None
+        value = wider(before, value)
+    elif located.scope and row.name not in _OF_SCOPE_TOO:
+        return None
+    return None if before in (None, value) else value
+
+
 def put(hierarchies: Hierarchies, write: Write, row: Knob, located: Located, value: Value) -> Result:
-    """Write a value, which is that of the write or an intermediate one; never raises."""
+    """Write the final or an intermediate value of a write, and the file of the scope if there is one. Never raises."""
+    if not located.scope or (outer := unit_value(hierarchies, row, located, value)) is None:
+        return _put(hierarchies, write, row, located, value)
+    scope = _put(hierarchies, write, row, located.in_unit(), outer)
+    if scope.outcome not in (Outcome.APPLIED, Outcome.UNCHANGED, Outcome.CLAMPED):
+        return scope
+    result = _put(hierarchies, write, row, located, value)
+    return replace(result, outcome=scope.outcome) if result.outcome is Outcome.UNCHANGED else result
+
+
+def _put(hierarchies: Hierarchies, write: Write, row: Knob, located: Located, value: Value) -> Result:
     codec = located.place.codec
     text = _text(hierarchies, located)
     if isinstance(text, OSError):
@@ -99,24 +128,24 @@ def put(hierarchies: Hierarchies, write: Write, row: Knob, located: Located, val
             return replace(_result(write, *_failure(hierarchies, row, located, text)), before=before)
         outcome = Outcome.APPLIED
         if not codec.holds(text, value):
-            outcome, reason = Outcome.CLAMPED, f"it reads back as {_short(text)}"
+            outcome, reason = Outcome.CLAMPED, f"the value reads back as {_short(text)}"
     after = _decoded(located, text)
     if outcome is not Outcome.CLAMPED and (less := _less(hierarchies, located, value)) is not None:
         outcome, after = Outcome.CLAMPED, less
         reason = (
-            f"in force is {_short(codec.encode(less, '')[0])}: the cgroup above has no more, or the rest is offline"
+            f"{_short(codec.encode(less, '')[0])} is in force: the parent cgroup has no more, or the rest is offline"
         )
     return Result(write.cgroup, write.name, write.value, outcome, reason, before, after)
 
 
 def _less(hierarchies: Hierarchies, located: Located, value: Value) -> frozenset[int] | None:
-    """The effective members of a set, if they differ from `value`."""
+    """The effective members of a set. Returns None if they are equal to `value`."""
     effective = _effective(hierarchies, located) if value else None
     return effective if effective != value else None
 
 
 def _effective(hierarchies: Hierarchies, located: Located) -> frozenset[int] | None:
-    """The effective members of a set, if the kernel reports them."""
+    """The effective members of a set. Returns None if the kernel does not report them."""
     if not located.place.effective:
         return None
     try:
@@ -127,7 +156,7 @@ def _effective(hierarchies: Hierarchies, located: Located) -> frozenset[int] | N
 
 
 def _failure(hierarchies: Hierarchies, row: Knob, located: Located, error: OSError | ValueError) -> tuple[Outcome, str]:
-    """The outcome of an error: GONE if the cgroup is missing, UNSUPPORTED if only the file is."""
+    """The outcome of an error: GONE if the cgroup does not exist, UNSUPPORTED if only the file does not exist."""
     if not isinstance(error, OSError):
         return Outcome.REFUSED, str(error)
     outcome, words = explain(error)
@@ -135,7 +164,7 @@ def _failure(hierarchies: Hierarchies, row: Knob, located: Located, error: OSErr
         refusal = _REFUSALS.get((row.name, error.errno))
         return outcome, f"{refusal} ({words})" if refusal else words
     if not hierarchies.files.exists(located.folder):
-        return Outcome.GONE, "there is no such cgroup"
+        return Outcome.GONE, "the cgroup does not exist"
     if not hierarchies.files.exists(located.path):
         return Outcome.UNSUPPORTED, missing_file(hierarchies, row, "it")
     return Outcome.REFUSED, words

@@ -52,10 +52,10 @@ class Knob:
     Attributes:
         unit: a description of a value, and its unit.
         nested: whether a cgroup's value must be within its parent's.
-        least: the smallest value, or None if there is none or the kernel adjusts the value.
-        most: the largest value, or None.
-        since: the mainline version of Linux that added it, if kernels in use may be older.
-        instead: the alternative on a version without a file, or the reason why there is none.
+        least: the smallest value, or None without a limit, or if the kernel adjusts the value.
+        most: the largest value, or None without a limit.
+        since: the mainline version of Linux that added the file, or "" if all supported kernels have it.
+        instead: the alternative on a cgroup version without a file.
         resets: knobs of the same cgroup that the kernel changes together with this one.
     """
 
@@ -71,7 +71,7 @@ class Knob:
     resets: tuple[str, ...] = ()
 
     def places(self, version: int) -> tuple[Place, ...]:
-        """The files of one cgroup version, 1 or 2."""
+        """The files of a cgroup version, 1 or 2."""
         return self.v1 if version == 1 else self.v2
 
     def parse(self, text: str) -> Value:
@@ -82,11 +82,11 @@ class Knob:
         """
         codec = (*self.v1, *self.v2)[0].codec
         if codec.by_device:
-            raise ValueError(f"values of {self.name} are by device, not a text")
+            raise ValueError(f"{self.name} has values by device and cannot be parsed from a text")
         return CPUS.decode(text) if codec is CPUS else NUMBER.decode(text)
 
     def complaint(self, value: Value) -> str:
-        """Why this is not a valid value of the knob; "" if it is."""
+        """Why this is not a valid value of the knob. Returns "" if it is valid."""
         if not isinstance(value, int):
             return ""
         low = self.least is not None and value < self.least
@@ -108,7 +108,7 @@ def _same(file: str, only: str) -> tuple[_Places, _Places]:
 
 
 def _memory(file: str, codec: Codec = NUMBER, only: str = _ANOLIS) -> _Places:
-    """A file that cgroup v1 has with these kernels alone."""
+    """A file of cgroup v1 that only these kernels have."""
     return (Place("memory", file, codec, only=only),)
 
 
@@ -203,13 +203,13 @@ _ROWS = (
 )  # fmt: skip
 
 KNOBS = {row.name: row for row in _ROWS}
-"""Each knob by its neutral name. That of huge pages has its page size instead of `SIZE`; :func:`knob` knows it."""
+"""Knobs by their neutral name. For huge pages the page size replaces `SIZE`: see :func:`knob`."""
 
 _SIZED = ("hugetlb.", ".limit")
 
 
 def knob(name: str) -> Knob:
-    """The row of a name, such as `cpu.shares` or `hugetlb.2MB.limit`. Raises KeyError."""
+    """The knob of a name, such as `cpu.shares` or `hugetlb.2MB.limit`. Raises KeyError if the name is unknown."""
     row = KNOBS.get(name)
     if row is not None:
         return row
@@ -224,7 +224,7 @@ def knob(name: str) -> Knob:
 
 
 def wider(one: Value, two: Value) -> Value:
-    """The smallest value that contains both: the larger limit, or the union of sets; else the second value."""
+    """The smallest value that includes both: the larger limit, or the union of sets, else the second value."""
     if isinstance(one, frozenset) and isinstance(two, frozenset):
         return one | two
     if isinstance(one, int) and isinstance(two, int):

@@ -1,4 +1,4 @@
-"""Which knobs work on this machine, and why the others do not."""
+"""Find the knobs that work on this machine, and the reasons why other knobs do not."""
 
 from __future__ import annotations
 
@@ -9,20 +9,32 @@ from nri.host.cgroups.hierarchies import Hierarchies, Version
 from nri.host.cgroups.knobs import KNOBS, Knob, Place, knob
 from nri.host.outcome import Unsupported
 
-#: How many cgroups below the root are looked at, and how deep, before a file counts as not there.
-_MAX_CGROUPS, _MAX_DEPTH = 40, 3
+#: Maximum number of cgroups below the root that are searched for a file.
+_MAX_CGROUPS = 40
+#: Maximum depth of this search.
+_MAX_DEPTH = 3
 
 
 class Located(NamedTuple):
-    """A knob's file in a cgroup; it need not exist."""
+    """A knob's file in a cgroup. The file may be missing.
+
+    Attributes:
+        scope: the same file in the scope, if `path` is in the cgroup that crun creates below the scope, or "".
+    """
 
     place: Place
     folder: str
     path: str
+    scope: str = ""
+
+    def in_unit(self) -> Located:
+        """The file in the systemd unit's cgroup: the scope's file, or this file."""
+        folder, mark, _ = self.scope.rpartition("/")
+        return Located(self.place, folder, self.scope) if mark else self
 
 
 def locate(hierarchies: Hierarchies, row: Knob, cgroup: str) -> Located | Unsupported:
-    """Find the file of a knob in a cgroup: the first existing one, else the last possible one.
+    """Find the file of a knob in a cgroup: the first existing file, else the last possible file.
 
     Raises:
         ValueError: the path of the cgroup leads out of the hierarchy.
@@ -33,26 +45,28 @@ def locate(hierarchies: Hierarchies, row: Knob, cgroup: str) -> Located | Unsupp
     candidates = []
     for place in places:
         folder = hierarchies.folder(place.controller, cgroup)
-        assert folder is not None  # `_places` has only those that are mounted
-        candidates.append(Located(place, folder, f"{folder}/{place.file}"))
+        outer = hierarchies.folder(place.controller, cgroup, inner=False)
+        assert folder is not None  # `_places` returns only mounted hierarchies
+        scope = f"{outer}/{place.file}" if outer != folder else ""
+        candidates.append(Located(place, folder, f"{folder}/{place.file}", scope))
         if hierarchies.files.exists(candidates[-1].path):
             return candidates[-1]
     return candidates[-1]
 
 
 def probe(hierarchies: Hierarchies, name: str, cgroup: str | None = None) -> Located | Unsupported:
-    """Find the file of a knob in a cgroup, or in any cgroup without one. Raises KeyError for an unknown knob."""
+    """Find the file of a knob in `cgroup`, or in any cgroup if it is None. Raises KeyError if the knob is unknown."""
     row = knob(name)
     for candidate in _candidates(hierarchies, row) if cgroup is None else (cgroup,):
         located = locate(hierarchies, row, candidate)
         if isinstance(located, Unsupported) or hierarchies.files.exists(located.path):
             return located
-    where = "no cgroup here" if cgroup is None else f"/{cgroup.strip('/')}"
+    where = "no cgroup" if cgroup is None else f"/{cgroup.strip('/')}"
     return Unsupported(missing_file(hierarchies, row, where))
 
 
 def survey(hierarchies: Hierarchies) -> dict[str, Located | Unsupported]:
-    """Every knob of the table, except that of huge pages, with its file or the reason why it does not work."""
+    """Every knob except huge pages, with its file or the reason why it does not work."""
     return {name: probe(hierarchies, name) for name in KNOBS if "SIZE" not in name}
 
 
@@ -72,7 +86,7 @@ def missing_file(hierarchies: Hierarchies, row: Knob, where: str) -> str:
 
 
 def _places(hierarchies: Hierarchies, row: Knob) -> tuple[Version | None, tuple[Place, ...]]:
-    """The version that a knob's controller is on, and the places there."""
+    """The cgroup version of a knob's controller, and the knob's files in this version."""
     version: Version | None = None
     for candidate in (*row.v1, *row.v2):
         mounted = hierarchies.of(candidate.controller)
@@ -96,7 +110,7 @@ def _hint(row: Knob, mark: str) -> str:
 
 
 def _candidates(hierarchies: Hierarchies, row: Knob) -> Iterator[str]:
-    """The root cgroup and the first ones below it, level by level."""
+    """The root cgroup and the first cgroups below it, level by level."""
     _, places = _places(hierarchies, row)
     controller = places[0].controller if places else ""
     level, looks = [""], 0

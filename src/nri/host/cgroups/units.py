@@ -1,7 +1,7 @@
 """Convert values of knobs to the text of cgroup files, and back.
 
 -1 means "no limit" on both cgroup versions. As in the CRI and the OCI spec, processor weights are in shares, and block
-I/O weights are 10 to 1000. A value for a device is keyed by the device's number, `8:0`.
+I/O weights are 10 to 1000. The key of a device's value is the device's number, `8:0`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 from nri.api import cpuset
 
-#: A number, a set of CPUs or memory nodes, or a number or some words for each device.
+#: A number, a set of CPUs or memory nodes, or a number or a text for each device.
 Value = int | frozenset[int] | Mapping[str, int] | Mapping[str, str]
 
 UNLIMITED = -1
-#: A limit of this size is none: the largest page-aligned number, as cgroup v1 writes "no limit".
+#: A value of this size means "no limit": cgroup v1 writes the largest page-aligned number.
 _NO_LIMIT_V1 = 1 << 62
 _DEFAULT_PERIOD = "100000"
 _SHARES, _WEIGHTS = (2, 262144), (1, 10000)
@@ -25,10 +25,10 @@ _BLKIO = (10, 1000)
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """Both directions of one unit.
+    """The conversion of a unit in both directions.
 
     Attributes:
-        encode: the texts to write, one call each, for a value and the file's present text.
+        encode: returns the texts to write, each with one call, for a value and the file's current text.
         decode: parse a file's text; raises ValueError if it is invalid.
         by_device: whether a value is a mapping from devices.
     """
@@ -40,7 +40,7 @@ class Codec:
     def holds(self, text: str, value: Value) -> bool:
         """Whether a file with this text has this value, as far as the unit can tell values apart.
 
-        For devices: each that the value names; one that the text does not name has no limit.
+        For devices, only the devices in the value are compared. A device that is missing in the text has no limit.
         """
         try:
             present = self.decode(text)
@@ -55,34 +55,34 @@ class Codec:
 def shares_to_weight(shares: int) -> int:
     """CPU shares of cgroup v1 (2 to 262144) as a weight of v2 (1 to 10000), as Kubernetes and the OCI spec convert.
 
-    Shares outside of the range count as its ends, as the kernel takes them.
+    Shares outside of the range count as the nearest bound, as in the kernel.
     """
     low, high = _SHARES
     return _WEIGHTS[0] + (min(max(shares, low), high) - low) * (_WEIGHTS[1] - _WEIGHTS[0]) // (high - low)
 
 
 def weight_to_shares(weight: int) -> int:
-    """The least CPU shares that become this weight. Raises ValueError outside of 1 to 10000."""
+    """The least CPU shares that convert to this weight. Raises ValueError if it is not between 1 and 10000."""
     _within(weight, _WEIGHTS, "weight")
     low, high = _SHARES
     return low - (-(weight - 1) * (high - low) // (_WEIGHTS[1] - 1))
 
 
 def blkio_to_io_weight(weight: int) -> int:
-    """A block I/O weight of cgroup v1 (10 to 1000) as one of v2 (1 to 10000). Raises ValueError for another."""
+    """Convert a block I/O weight of v1 (10 to 1000) to v2 (1 to 10000). Raises ValueError if it is out of range."""
     _within(weight, _BLKIO, "block I/O weight")
     return 1 + (weight - _BLKIO[0]) * 9999 // (_BLKIO[1] - _BLKIO[0])
 
 
 def io_to_blkio_weight(weight: int) -> int:
-    """The least block I/O weight of v1 that becomes this weight of v2, or a smaller one where none does."""
+    """The least block I/O weight of v1 that converts to this weight of v2, or else to a smaller weight."""
     _within(weight, _WEIGHTS, "weight")
     return _BLKIO[0] + -(-(weight - 1) * (_BLKIO[1] - _BLKIO[0]) // 9999)
 
 
 def _within(number: int, bounds: tuple[int, int], what: str) -> None:
     if not bounds[0] <= number <= bounds[1]:
-        raise ValueError(f"{number} is no {what}: it is not between {bounds[0]} and {bounds[1]}")
+        raise ValueError(f"{number} is not a {what}: it must be between {bounds[0]} and {bounds[1]}")
 
 
 def _number(text: str) -> int:
@@ -119,35 +119,35 @@ def _encode_period(value: int, text: str) -> tuple[str, ...]:
 
 
 def _encode_cpus(value: frozenset[int], _text: str) -> tuple[str, ...]:
-    """The kernel does not see a write of nothing, so an empty set is an empty line."""
+    """Encode a set. The kernel ignores an empty write, so an empty set is an empty line."""
     return (cpuset.to_text(value) or "\n",)
 
 
 NUMBER = Codec(lambda value, _: (str(value),), _number)
 LIMIT_V1 = Codec(lambda value, _: (str(max(value, UNLIMITED)),), _limit_v1)
 LIMIT_V2 = Codec(lambda value, _: (_to_limit_v2(value),), _limit_v2)
-#: Shares, as `cpu.weight` has them.
+#: Shares in the unit of `cpu.weight`.
 WEIGHT = Codec(lambda value, _: (str(shares_to_weight(value)),), lambda text: weight_to_shares(_number(text)))
 #: The first word of `cpu.max`; the kernel keeps the second if only one is written.
 QUOTA_V2 = Codec(lambda value, _: (_to_limit_v2(value),), lambda text: _limit_v2(_word(text, 0)))
-#: The second word of `cpu.max`, written with the first as it is.
+#: The second word of `cpu.max`, written with the unchanged first word.
 PERIOD_V2 = Codec(_encode_period, lambda text: _number(_word(f"{text} {_DEFAULT_PERIOD}", 1)))
 CPUS = Codec(_encode_cpus, cpuset.parse)
 
 
 def _by_device(text: str) -> dict[str, str]:
-    """Lines of `8:0 words`."""
+    """Parse lines of `8:0 words`."""
     rows = (line.strip().partition(" ") for line in text.splitlines())
     return {device: words.strip() for device, _, words in rows if ":" in device}
 
 
-#: Words for each device, as in `io.cost.model`.
+#: A text for each device, as in `io.cost.model`.
 WORDS_BY_DEVICE = Codec(
     lambda value, _: tuple(f"{device} {words}" for device, words in value.items()), _by_device, by_device=True
 )
 
 
-#: A weight for each device, -1 for that of the whole cgroup; a first line without a device is the latter.
+#: A weight for each device, or -1 for the weight of the whole cgroup, which is the first line, without a device.
 DEVICE_WEIGHT = Codec(
     lambda value, _: tuple(
         f"{device} {'default' if weight == UNLIMITED else weight}" for device, weight in value.items()
@@ -158,7 +158,7 @@ DEVICE_WEIGHT = Codec(
 
 
 def throttle() -> Codec:
-    """Limits by device, as files of `blkio.throttle` have them: lines of `8:0 1048576`, where 0 takes one away."""
+    """Limits by device in files of `blkio.throttle`: lines of `8:0 1048576`. Writing 0 removes a limit."""
     return Codec(
         lambda value, _: tuple(f"{device} {max(limit, 0)}" for device, limit in value.items()),
         lambda text: {device: _number(words) or UNLIMITED for device, words in _by_device(text).items()},
@@ -167,7 +167,7 @@ def throttle() -> Codec:
 
 
 def io_max(key: str) -> Codec:
-    """One of the four limits by device of `io.max`: `rbps`, `wbps`, `riops`, `wiops`."""
+    """A limit by device in `io.max`, with the key `rbps`, `wbps`, `riops` or `wiops`."""
 
     def decode(text: str) -> dict[str, int]:
         rows = {device: dict(_pairs(words)) for device, words in _by_device(text).items()}
@@ -192,8 +192,9 @@ def _default_weight(text: str) -> int:
     return _number(first.removeprefix("default "))
 
 
-#: A block I/O weight of 10 to 1000, as `io.weight` has it; and the same without conversion, as BFQ takes it.
+#: A block I/O weight of 10 to 1000, converted to the unit of `io.weight`.
 IO_WEIGHT = Codec(
     lambda value, _: (f"default {blkio_to_io_weight(value)}",), lambda text: io_to_blkio_weight(_default_weight(text))
 )
+#: A block I/O weight of 10 to 1000 without conversion, for BFQ.
 BFQ_WEIGHT = Codec(lambda value, _: (str(value),), _default_weight)

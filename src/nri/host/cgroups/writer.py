@@ -13,7 +13,7 @@ from nri.host.cgroups.batch import Write, order
 from nri.host.cgroups.hierarchies import Hierarchies
 from nri.host.cgroups.knobs import knob
 from nri.host.cgroups.support import Located
-from nri.host.cgroups.systemd import DEFAULT_PERIOD_US, SystemdUnits
+from nri.host.cgroups.systemd import BFQ_WEIGHT_FILE, DEFAULT_PERIOD_US, SystemdUnits
 from nri.host.cgroups.units import Value
 from nri.host.outcome import Outcome, Result, Unsupported
 from nri.host.root import Identity
@@ -31,9 +31,9 @@ class Writer:
     """Write knobs of cgroups. Thread-safe; calls wait for each other.
 
     Args:
-        refresh_s: seconds in which a written value is not checked again; 0 to check always.
+        refresh_s: a written value is not checked again for this number of seconds; 0 always checks.
         now: the clock, in seconds.
-        units: keeps values of cgroups that belong to systemd; None where nothing else writes cgroups.
+        units: makes systemd keep values of its cgroups; None if no other program writes cgroups.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Writer:
         units: SystemdUnits | None = None,
     ) -> None:
         self._hierarchies, self._refresh_s, self._now = hierarchies, refresh_s, now
-        # systemd's properties are those of cgroup v2.
+        # systemd's properties are for cgroup v2.
         self._units = units if hierarchies.mode == "v2" else None
         self._written: dict[str, dict[str, _Written]] = {}  # by the path of the cgroup, and by the knob
         self._swept = now()
@@ -59,25 +59,25 @@ class Writer:
         """The value of a knob, from its file.
 
         Raises:
-            KeyError: unknown knob.
-            FileNotFoundError: there is no such cgroup.
-            ValueError: the file's text cannot be understood, or the path leads out of the hierarchy.
+            KeyError: the knob is unknown.
+            FileNotFoundError: the cgroup does not exist.
+            ValueError: the file is invalid, or the path leads out of the hierarchy.
         """
         return knob_file.read(self._hierarchies, cgroup, name)
 
     def write(self, write: Write, *, force: bool = False) -> Result:
-        """Write one value. Raises KeyError for an unknown knob."""
+        """Write a value. Raises KeyError if the knob is unknown."""
         return self.write_all([write], force=force)[0]
 
     def write_all(self, writes: Sequence[Write], *, force: bool = False) -> list[Result]:
-        """Write a batch, level by level; one result for each, in the order of `writes`.
+        """Write a batch, level by level. Returns the results in the order of `writes`.
 
         Args:
-            writes: of several for the same knob of the same cgroup the last counts, and the others are refused.
+            writes: the writes. Of several writes to the same knob of a cgroup, the last counts; the others are refused.
             force: check files even if their result is cached.
 
         Raises:
-            KeyError: unknown knob; nothing is written then.
+            KeyError: a knob is unknown. Then nothing is written.
         """
         for write in writes:
             knob(write.name)
@@ -89,20 +89,22 @@ class Writer:
             return [results[number] for number in range(len(writes))]
 
     def forget(self, cgroup: str) -> None:
-        """Drop cached results of a removed cgroup, and of those below it."""
+        """Drop cached results of a removed cgroup and of cgroups below it, and systemd's properties for it."""
         path = cgroup.strip("/")
+        if self._units is not None:
+            self._units.forget(path)
         with self._lock:
             self._written.pop(path, None)
             for below in [other for other in self._written if other.startswith(f"{path}/")]:
                 del self._written[below]
 
     def _settle(self, writes: Sequence[Write], force: bool, results: dict[int, Result]) -> dict[int, Located]:
-        """Set the results of writes that are not needed or not possible; returns the files of the others."""
+        """Set the results of writes that are not needed or not possible. Returns the files of the remaining writes."""
         last = {_key(write): number for number, write in enumerate(writes)}
         located: dict[int, Located] = {}
         for number, write in enumerate(writes):
             if last[_key(write)] != number:
-                reason = "a later write of the same batch sets it as well"
+                reason = "a later write of the same batch replaces the value"
                 results[number] = Result(write.cgroup, write.name, write.value, Outcome.REFUSED, reason)
                 continue
             file = knob_file.find(self._hierarchies, write, knob(write.name))
@@ -120,8 +122,7 @@ class Writer:
         chosen = [writes[number] for number in numbers]
         first = [knob_file.present(self._hierarchies, located[number]) for number in numbers]
         if self._units is not None:
-            pairs = zip(chosen, first, strict=True)
-            self._keep(self._units, [write for write, value in pairs if value not in (None, write.value)])
+            self._keep(self._units, [(write, located[number]) for write, number in zip(chosen, numbers, strict=True)])
         for step in order(chosen, first):
             write, file = chosen[step.number], located[numbers[step.number]]
             row = knob(write.name)
@@ -134,18 +135,22 @@ class Writer:
                 results[numbers[step.number]] = result
                 self._remember(write, file, result)
 
-    def _keep(self, units: SystemdUnits, writes: Sequence[Write]) -> None:
-        """Have systemd keep the values that are about to change in its cgroups; it also writes their files then."""
+    def _keep(self, units: SystemdUnits, writes: Sequence[tuple[Write, Located]]) -> None:
+        """Make systemd keep the new values of its cgroups. systemd then also writes their files."""
         by_cgroup: dict[str, dict[str, Value]] = {}
-        for write in writes:
+        for write, file in writes:
             if units.owns(write.cgroup):
-                by_cgroup.setdefault(write.cgroup, {})[write.name] = write.value
+                value = knob_file.unit_value(self._hierarchies, knob(write.name), file, write.value)
+                if value is not None:
+                    is_bfq = write.name == "io.weight" and file.place.file == BFQ_WEIGHT_FILE
+                    name = BFQ_WEIGHT_FILE if is_bfq else write.name
+                    by_cgroup.setdefault(write.cgroup, {})[name] = value
         for cgroup, values in by_cgroup.items():
             period = self.read(cgroup, "cpu.cfs_period") if "cpu.cfs_quota" in values else None
             units.keep(cgroup, values, period if isinstance(period, int) else DEFAULT_PERIOD_US)
 
     def _cached_result(self, write: Write, file: Located) -> Result | None:
-        """The result of an earlier write of the same value, if it is recent and the file is the same."""
+        """The result of a recent write of the same value to the same file, or None."""
         cgroup, name = _key(write)
         earlier = self._written.get(cgroup, {}).get(name)
         if earlier is None or earlier.result.wanted != write.value or self._now() - earlier.at >= self._refresh_s:
@@ -156,7 +161,7 @@ class Writer:
         return replace(earlier.result, target=write.cgroup, outcome=outcome, before=earlier.result.after)
 
     def _remember(self, write: Write, file: Located, result: Result) -> None:
-        """Cache a result; a refused write is tried again next time."""
+        """Cache a result. A refused write is not cached, so that it is tried again."""
         cgroup, name = _key(write)
         self._drop(cgroup, name)
         if self._refresh_s > 0 and (result.in_force or result.outcome is Outcome.CLAMPED):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from nri.config.root import inside
+from nri.config.root import resolve_below
 from nri.config.watch import fingerprint
 from nri.errors import ConfigError, SpecError
 from nri.oci.cdi.edits import apply
@@ -59,6 +59,17 @@ class CdiDevices:
         """Files that cannot be used, and devices that several files of the same rank describe."""
         return self._current().problems
 
+    def annotations(self, devices: Sequence[str], key: str) -> dict[str, str]:
+        """Return the values of an annotation of devices, by qualified name; devices without it are left out."""
+        content = self._current()
+        values = {}
+        for name in devices:
+            file = content.devices.get(name)
+            annotations = {} if file is None else file.annotations.get(name.partition("=")[2], {})
+            if key in annotations:
+                values[name] = annotations[key]
+        return values
+
     def inject(self, spec: Spec, devices: Sequence[str]) -> Spec:
         """Return a copy of a spec with devices injected, given by their qualified names.
 
@@ -104,7 +115,7 @@ class CdiDevices:
         return content
 
     def _files(self, folder: str) -> list[str]:
-        path = inside(self._root, folder)
+        path = resolve_below(self._root, folder)
         try:
             entries = sorted(os.scandir(path), key=lambda entry: entry.name)
         except OSError:

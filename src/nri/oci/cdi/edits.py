@@ -6,7 +6,7 @@ import os
 import stat
 from typing import NamedTuple
 
-from nri.config.root import inside
+from nri.config.root import resolve_below
 from nri.errors import SpecError
 from nri.oci import linux, mounts
 from nri.oci.cdi.file import NO_PERMISSIONS
@@ -148,7 +148,7 @@ def complete(node: DeviceNode, root: str = "/") -> dict[str, object]:
     host_path = node.hostPath or node.path
     mode = node.fileMode
     try:
-        host = _host_node(inside(root, host_path))
+        host = _host_node(resolve_below(root, host_path))
     except OSError as error:
         if not is_complete:
             raise SpecError("", f'CDI device node "{host_path}": {error.strerror or error}') from None

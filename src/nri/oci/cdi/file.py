@@ -6,7 +6,7 @@ import re
 from typing import Annotated, NamedTuple
 
 from nri.config import Between, read, read_file
-from nri.config.place import Path, at, show
+from nri.config.key_path import Path, location, path_text
 from nri.config.syntax import line_of
 from nri.errors import ConfigError
 from nri.oci.process import HOOKS
@@ -221,7 +221,16 @@ _OCTAL = re.compile(r"0o?[0-7]{1,7}")
 
 
 class DeviceFile(NamedTuple):
-    """A valid file: its devices by unqualified name, and the edits that apply once for all of them."""
+    """A valid file.
+
+    Attributes:
+        path: of the file.
+        priority: the rank of its folder.
+        vendor, kind: the two parts of the kind of its devices.
+        devices: the edits of each device, by unqualified name.
+        edits: the edits that apply once for all devices.
+        annotations: the annotations of each device that has any, with those of the file, by unqualified name.
+    """
 
     path: str
     priority: int
@@ -229,6 +238,7 @@ class DeviceFile(NamedTuple):
     kind: str
     devices: dict[str, Edits]
     edits: Edits
+    annotations: dict[str, dict[str, str]]
 
     def qualified(self, name: str) -> str:
         """The qualified name of a device of this file."""
@@ -252,12 +262,17 @@ def read_device_file(path: str, priority: int = 0) -> DeviceFile:
         raise ConfigError(first.source, first.key, first.reason, first.suggestion, errors[1:])
     vendor, kind = check_kind(document.kind)
     devices = {device.name: device.containerEdits or Edits() for device in document.devices or ()}
-    return DeviceFile(path, priority, vendor, kind, devices, document.containerEdits or Edits())
+    annotations = {
+        device.name: {**(document.annotations or {}), **(device.annotations or {})}
+        for device in document.devices or ()
+        if document.annotations or device.annotations
+    }
+    return DeviceFile(path, priority, vendor, kind, devices, document.containerEdits or Edits(), annotations)
 
 
 def _error(source: Source, problem: _Problem) -> ConfigError:
     return ConfigError(
-        at(source, line_of(source, problem.path)), show(problem.path), problem.reason, problem.suggestion
+        location(source, line_of(source, problem.path)), path_text(problem.path), problem.reason, problem.suggestion
     )
 
 

@@ -7,6 +7,7 @@
           ThrottleReadBps: 50M
           Weight: 50
 
+Keys may be in any letter case, and a class may be empty, as in goresctrl's sample.
 Devices are looked up whenever a class is resolved, so that hot-plugged ones count.
 """
 
@@ -18,10 +19,10 @@ import os
 import stat
 
 from nri.config import Source, read, read_file
-from nri.config.complaint import together
-from nri.config.place import at, show
+from nri.config.complaint import combined_error
+from nri.config.key_path import location, path_text
 from nri.config.quantity import parse
-from nri.config.root import inside
+from nri.config.root import resolve_below
 from nri.config.syntax import line_of
 from nri.errors import ConfigError, SpecError
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
-    from nri.config.place import Path
+    from nri.config.key_path import Path
 
 _Quantity = int | float | str
 
@@ -38,6 +39,7 @@ _Quantity = int | float | str
 class _Item:
     """Settings for the devices that match some patterns, or for all other devices."""
 
+    _any_case = True
     Devices: list[str] | None = None
     Weight: _Quantity | None = None
     ThrottleReadBps: _Quantity | None = None
@@ -47,7 +49,8 @@ class _Item:
 
 
 class _File:
-    Classes: dict[str, list[_Item]]
+    _any_case = True
+    Classes: dict[str, list[_Item | None] | None] | None = None
 
 
 #: Key of the format, key of the spec.
@@ -75,11 +78,11 @@ class BlockIoClasses:
     def __init__(self, config: Source, *, find: Callable[[str], Sequence[str]] | None = None, root: str = "/") -> None:
         self._root = root
         self.find = find or self._glob
-        classes = read(_File, [config]).Classes if config.text.strip() else {}
+        classes = (read(_File, [config]).Classes if config.text.strip() else None) or {}
         problems: list[ConfigError] = []
         self._classes = {name: _settings(config, name, items, problems) for name, items in classes.items()}
         if problems:
-            raise together(problems)
+            raise combined_error(problems)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, root: str = "/") -> BlockIoClasses:
@@ -128,15 +131,17 @@ class BlockIoClasses:
         if self._root == "/":
             return sorted(glob.glob(pattern))
         inner = sorted(glob.glob(pattern.lstrip("/"), root_dir=self._root))
-        return [inside(self._root, f"/{path}") for path in inner]
+        return [resolve_below(self._root, f"/{path}") for path in inner]
 
 
 def _settings(
-    source: Source, name: str, items: list[_Item], problems: list[ConfigError]
+    source: Source, name: str, items: list[_Item | None] | None, problems: list[ConfigError]
 ) -> list[tuple[list[str] | None, dict[str, int]]]:
     """Patterns and values of a class's items. Problems are appended to `problems`."""
     settings = []
-    for place, item in enumerate(items):
+    for place, item in enumerate(items or ()):
+        if item is None:
+            continue
         item_path: Path = ("Classes", name, place)
         values: dict[str, int] = {}
         for key in ("Weight", *_THROTTLES):
@@ -148,8 +153,8 @@ def _settings(
                 if key != "Weight" and item.Devices is None:
                     raise ValueError("a throttle requires Devices: list the devices that it applies to")
             except ValueError as error:
-                location = at(source, line_of(source, (*item_path, key)))
-                problems.append(ConfigError(location, show((*item_path, key)), str(error)))
+                where = location(source, line_of(source, (*item_path, key)))
+                problems.append(ConfigError(where, path_text((*item_path, key)), str(error)))
         settings.append((item.Devices, values))
     return settings
 
@@ -159,6 +164,6 @@ def _number(key: str, quantity: _Quantity) -> int:
     number = math.ceil(parse(quantity))
     if key == "Weight" and number not in _WEIGHTS:
         raise ValueError(f"{quantity} must be between {_WEIGHTS[0]} and {_WEIGHTS[-1]}")
-    if not 0 <= number < 1 << 63:
-        raise ValueError(f"{quantity} is out of bounds")
-    return number
+    if number < 0:
+        raise ValueError(f"{quantity} must not be negative")
+    return min(number, (1 << 63) - 1)  # as Kubernetes' quantities

@@ -8,7 +8,8 @@
 
 Without a configuration each class name is the name of a group, as in containerd. Of goresctrl's own format only the
 class names are used (``partitions: {NAME: {classes: ...}}``), because a tool that configures resctrl from it creates
-groups with these names.
+groups with these names. Keys may be in any letter case there, and the class ``system/default`` or ``""`` is the root
+group.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import re
 from typing import Any
 
 from nri.config import Source, read, read_file
-from nri.config.complaint import together
-from nri.config.place import at, show
+from nri.config.complaint import combined_error
+from nri.config.key_path import location, path_text
 from nri.config.syntax import line_of
 from nri.errors import ConfigError, SpecError
 from nri.oci.cdi.file import is_clos_id
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
 
-    from nri.config.place import Path
+    from nri.config.key_path import Path
 
 #: goresctrl's name of the root group, and the spec's.
 _ROOT_CLASS, _ROOT_GROUP = "system/default", "/"
@@ -37,6 +38,7 @@ _SCHEMA = re.compile(r"[A-Z0-9]{1,16}:\d{1,6}=[0-9a-fA-F]{1,64}(;\d{1,6}=[0-9a-f
 
 
 class _Class:
+    _any_case = True
     closID: str = ""  # noqa: N815  (the spec's keys, here and below)
     schemata: list[str] | None = None
     enableMonitoring: bool = False  # noqa: N815
@@ -45,6 +47,7 @@ class _Class:
 class _Partition:
     """A cache partition in goresctrl's format; only the names of its classes are used."""
 
+    _any_case = True
     l2Allocation: Any = None  # noqa: N815
     l3Allocation: Any = None  # noqa: N815
     mbAllocation: Any = None  # noqa: N815
@@ -52,9 +55,10 @@ class _Partition:
 
 
 class _File:
+    _any_case = True
     options: Any = None
     classes: dict[str, _Class | None] | None = None
-    partitions: dict[str, _Partition] | None = None
+    partitions: dict[str, _Partition | None] | None = None
 
 
 class RdtClasses:
@@ -79,12 +83,15 @@ class RdtClasses:
             problem for name, rdt_class in self._classes.items() for problem in _problems(config, name, rdt_class)
         ]
         for place, partition in (file.partitions or {}).items():
-            for name in partition.classes or ():
-                self._classes[name] = _Class()
+            for name in (partition.classes if partition else None) or ():
+                path: Path = ("partitions", place, "classes", name)
                 if not _is_group(name):
-                    problems.append(_invalid_name(config, ("partitions", place, "classes", name), name))
+                    problems.append(_invalid_name(config, path, name))
+                if (name or _ROOT_CLASS) in self._classes:
+                    problems.append(_error(config, path, "two classes have this name"))
+                self._classes[name or _ROOT_CLASS] = _Class()
         if problems:
-            raise together(problems)
+            raise combined_error(problems)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, prefix: str = "") -> RdtClasses:
@@ -98,6 +105,7 @@ class RdtClasses:
 
     def resolve(self, name: str) -> dict[str, Any]:
         """The spec's ``linux.intelRdt`` of a class. SpecError if it is unknown, or its name cannot name a group."""
+        name = name or _ROOT_CLASS
         rdt_class = _Class() if self._classes is None else self._classes.get(name)
         if rdt_class is None:
             raise SpecError("", f'no RDT class "{name}"; known: {", ".join(self.names) or "none"}')
@@ -133,4 +141,4 @@ def _invalid_name(source: Source, path: Path, group: str) -> ConfigError:
 
 
 def _error(source: Source, path: Path, reason: str) -> ConfigError:
-    return ConfigError(at(source, line_of(source, path)), show(path), reason)
+    return ConfigError(location(source, line_of(source, path)), path_text(path), reason)

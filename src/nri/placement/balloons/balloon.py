@@ -22,16 +22,16 @@ class Balloon:
 
     Attributes:
         tree: allocates its CPUs; None for a composite, which has `components`.
-        loaded: the devices that it puts load on.
+        loaded: the devices (cores or caches) that the balloon puts load on.
         cpus: the mask of its CPUs.
         idle: the mask of CPUs outside of all balloons that its containers may use as well.
         pods: the containers of each pod.
         count: the number of containers.
-        retries: containers that are tried again when memory was allocated or released.
+        retries: containers to pin again when memory was allocated or released.
         groups: the number of containers by value of `groupBy`.
         namespaces: the number of containers by namespace.
         requested_m: the sum of the containers' requests.
-        short: whether there was not enough memory for one of them.
+        short: whether there was not enough memory for one of the containers.
     """
 
     type: BalloonType
@@ -108,8 +108,8 @@ class Balloon:
 
         Args:
             free: the number of free CPUs.
-            limited: always respect `maxCPUs`, and that the components of a composite have equal sizes. The original
-                respects `maxCPUs` only if there are as many free CPUs.
+            limited: always respect `maxCPUs` and the equal sizes of a composite's components. nri-plugins respects
+                `maxCPUs` only if there are as many free CPUs.
         """
         limit, size = self.type.maxCPUs, self.cpus.bit_count() + free
         if self.components and limited:
@@ -120,7 +120,7 @@ class Balloon:
         return 1000 * (min(limit, size) if limit and (limited or limit <= free) else size)
 
     def missing_cpus(self, size_m: int) -> int:
-        """The number of CPUs that the balloon, with components of equal size, lacks to have this size."""
+        """The number of CPUs to add for this size; the components of a composite have equal sizes."""
         if self.components:
             part_m = -(-size_m // len(self.components))
             return sum(component.missing_cpus(part_m) for component in self.components)
@@ -138,7 +138,7 @@ class Balloon:
         self.pods, self.groups, self.namespaces, self._ranks, self.retries = lists
 
     def written(self) -> BalloonState:
-        """The balloon's state for the state file; the same object as long as its CPUs do not change."""
+        """The balloon's state for the state file. Returns the same object as long as the CPUs do not change."""
         now = (self.idle, self.cpus, *([part.cpus for part in self.parts()[1:]] if self.components else ()))
         if self._written[0] != now:
             parts = self.parts()

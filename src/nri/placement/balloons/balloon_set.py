@@ -78,14 +78,14 @@ class BalloonSet:
         _count_group(balloon, container, 1)
 
     def dismiss(self, container: Container, balloon: Balloon, requests: Requests | None = None) -> None:
-        """Take a container out of its balloon, and replace its requests if others are given."""
+        """Take a container out of its balloon. `requests` replace the container's requests if they are not None."""
         self.pins.zones.release(container.id)
         balloon.remove(container.pod.id, container.id)
         balloon.requested_m -= container.requests.cpu_m
         container.requests = requests or container.requests
         del self.members[container.id]
         _count_group(balloon, container, -1)
-        with suppress(ValueError):  # on failure it keeps its size
+        with suppress(ValueError):  # on failure the balloon keeps its size
             self.resize(balloon, max(1, balloon.requested_m) if balloon.pods else 0)
         if not balloon.pods and len(self.of_type(balloon.type)) > balloon.type.minBalloons:
             self.balloons.remove(balloon)
@@ -129,7 +129,7 @@ class BalloonSet:
         return balloon
 
     def _new_components(self, kind: BalloonType) -> list[Balloon]:
-        """Create a balloon for each component; with `balance-balloons` only one, of the type with fewest balloons."""
+        """Create a balloon for each component; with `balance-balloons` only for the type with the fewest balloons."""
         names = [component.balloonType for component in kind.components]
         if kind.componentCreation == "balance-balloons":
             names = [min(names, key=self._count_with_components)]
@@ -209,7 +209,7 @@ class BalloonSet:
             self.pins.repin(self.share_idle(cpus, 0))
 
     def share_idle(self, idle: int, removed: int) -> list[Balloon]:
-        """Let balloons use idle CPUs near theirs, and stop using taken ones. Returns the changed balloons."""
+        """Let balloons use idle CPUs near their own CPUs, but not removed CPUs. Returns the changed balloons."""
         changed, places = [], dict[str, list[int]]()
         idle &= ~self._machine.isolated
         for balloon in self.balloons:
@@ -228,7 +228,7 @@ class BalloonSet:
     # -- undo ---------------------------------------------------------------------------------------------------------
 
     def saved(self) -> tuple[Any, ...]:
-        """Everything that a decision changes, for `restore`."""
+        """Copies of all state that a decision changes, for `restore`."""
         parts = [(part, part.saved()) for balloon in self.balloons for part in balloon.parts()]
         pins = dict(self.pins.containers), self.pins.zones.saved(), self.pins.changes.saved()
         return list(self.balloons), self.free, dict(self.members), parts, *pins

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal
 
 from nri.config.complaint import WrongValue
-from nri.config.place import Path
+from nri.config.key_path import Path
 from nri.placement.amounts import Amounts
 from nri.placement.containers import SUFFIX, Container, Pod
 from nri.placement.expressions import Expression, expand
@@ -23,9 +23,9 @@ ANNOTATIONS: Final[Mapping[str, str]] = {
     f"{key}{SUFFIX}": meaning
     for key, meaning in {
         "balloon.balloons": "the type of its balloon",
-        "memory-type": "dram, pmem, hbm or mixed; several with commas",
-        "hide-hyperthreads": "true: one thread of each core",
-        "scheduling-class": "one of schedulingClasses: how its processes are scheduled",
+        "memory-type": "types of memory, separated by commas: dram, pmem, hbm or mixed",
+        "hide-hyperthreads": "true: the container uses one thread of each core",
+        "scheduling-class": "a name in schedulingClasses: how its processes are scheduled",
         "cpu.preserve": "true: its CPUs are not changed; it is not in a balloon",
         "memory.preserve": "true: its memory nodes are not changed",
     }.items()
@@ -40,13 +40,13 @@ UNREAD_ANNOTATIONS: Final[Mapping[str, str]] = {
     "irq-affinity": "irqClaim and irqMode of a type set the interrupts of its balloons",
 }
 """Annotations of other policies that have no effect on balloons, with the reason."""
-#: Levels of composites in composites.
+#: Maximum number of levels of composites in composites.
 _MAX_LEVELS = 16
-#: Balloons in one composite. A machine has no CPUs for more, and each level multiplies them.
+#: Maximum number of balloons in one composite. A machine has no CPUs for more, and each level multiplies the number.
 _MAX_PARTS = 4096
 #: More CPUs or balloons than any machine has.
 _MAX_NUMBER = 1 << 31
-#: Balloons of a type that are created at the start. A machine has no CPUs for more.
+#: Maximum number of balloons of a type that are created at the start. A machine has no CPUs for more.
 _MAX_BALLOONS = 4096
 
 Level = Literal["", "system", "package", "die", "numa", "l2cache", "core", "thread"]
@@ -69,12 +69,12 @@ class Component:
 
 @dataclass(frozen=True)
 class LoadClass:
-    """A load that a type of balloons puts on cores or caches, and that others avoid.
+    """A load that a type of balloons puts on cores or caches, and that other types avoid.
 
     Attributes:
         name: the name for ``loads`` of types.
         level: the level on which balloons with this load avoid each other.
-        overloadsLevelInBalloon: whether CPUs in one balloon avoid each other, too.
+        overloadsLevelInBalloon: whether CPUs in the same balloon avoid each other, too.
     """
 
     name: str
@@ -97,7 +97,7 @@ class BalloonType:
         name: the name for annotations.
         componentCreation: whether a composite balloon has all components, or only the type with fewest balloons.
         namespaces: namespaces whose containers belong to it, with patterns.
-        groupBy: a text with ``${key}``; containers with the same result share a balloon.
+        groupBy: a template with ``${key}``; containers with the same result share a balloon.
         minCPUs: minimum CPUs of one balloon.
         maxCPUs: maximum CPUs of one balloon; 0 for no limit.
         minBalloons: number of balloons created at the start.
@@ -108,8 +108,8 @@ class BalloonType:
         preferSpreadOnPhysicalCores: take one thread of each core first; default: the value for all types.
         hideHyperthreads: whether containers use only one thread of each core.
         allocatorTopologyBalancing: take CPUs where most are free; default: the value for all types.
-        cpuClass: one of cpuClasses, for its CPUs.
-        loads: names of loadClasses that it puts on its CPUs.
+        cpuClass: the class of its CPUs, a name in cpuClasses.
+        loads: the loads that it puts on its CPUs, names in loadClasses.
         preferSpreadingPods: whether to put containers of a pod into different balloons, if possible.
         preferPerNamespaceBalloon: whether to give each namespace a separate balloon, if possible.
         preferNewBalloons: whether to create a new balloon as long as there are CPUs for it.
@@ -117,10 +117,10 @@ class BalloonType:
         preferCloseToDevices: paths of devices that its CPUs should be near to.
         preferIsolCpus: take CPUs that the kernel isolates first.
         preferCoreType: which cores of a hybrid processor it prefers.
-        schedulingClass: one of schedulingClasses, for its containers.
+        schedulingClass: the scheduling class of its containers, a name in schedulingClasses.
         showContainersInNrt: whether each container has a zone; default: the value for all types.
         irqClaim: patterns of interrupts that its CPUs handle.
-        irqMode: isolate: its CPUs handle no other interrupts; sink: they handle those that nobody claims.
+        irqMode: isolate: its CPUs handle no other interrupts; sink: its CPUs handle unclaimed interrupts.
     """
 
     name: str = ""
@@ -167,8 +167,8 @@ class BalloonType:
             if high and low > high:
                 raise WrongValue(low_key, f"{low} is above {high_key} ({high})", "lower it")
         if self.minBalloons > _MAX_BALLOONS:
-            reason = f"{self.minBalloons} is above {_MAX_BALLOONS}"
-            raise WrongValue("minBalloons", reason, "they are all created at the start; lower it")
+            reason = f"{self.minBalloons} balloons, which are all created at the start, exceed {_MAX_BALLOONS}"
+            raise WrongValue("minBalloons", reason, "lower the number")
         for place, memory_type in enumerate(self.memoryTypes):
             try:
                 parse_kinds([memory_type])
@@ -184,11 +184,11 @@ class BalloonType:
         misplaced = next((key for key in _NOT_COMPOSITE if getattr(self, key) not in ("", [], None, False)), None)
         if self.components and misplaced:
             reason = "a composite balloon takes its CPUs from its components"
-            raise WrongValue(misplaced, reason, "move it to one of them")
+            raise WrongValue(misplaced, reason, "move the key to a component")
 
     @property
     def priority(self) -> Priority:
-        """The priority of the CPUs that it prefers, and of the creation of its first balloons."""
+        """The priority of the CPUs that the type prefers, and of the creation of its first balloons."""
         return Priority.named(self.allocatorPriority)
 
 
@@ -220,7 +220,7 @@ class Options:
         showContainersInNrt: whether each container has a zone in the node's NodeResourceTopology.
         turboDomain: the level on which turboPriority of CPU classes is compared.
         controllableInterrupts: patterns of the interrupts that may be moved.
-        control: CPU classes in their older place, control.cpu.classes, are read; other keys have no effect.
+        control: CPU classes under their older key, control.cpu.classes, are read; other keys have no effect.
         agent, instrumentation, log: accepted, but without effect.
     """
 
@@ -266,7 +266,7 @@ class Options:
         self.cpuClasses = [*self.cpuClasses, *self.control.added_classes(self.cpuClasses)]
 
     def unread_keys(self, cpus: int) -> Iterator[WrongValue]:
-        """Keys specific to balloons that have no effect on a machine with this number of CPUs, with the reason."""
+        """Keys of balloons that have no effect on a machine with this number of CPUs, with the reason."""
         for name in self.control.overridden_classes(self.cpuClasses):
             yield without_effect(f"cpuClasses also has a class {name}", "control", "cpu", "classes", name)
         for place, kind in enumerate(self.balloonTypes):
@@ -283,7 +283,7 @@ class Options:
                     yield without_effect(POD_RESOURCES, *path, "preferCloseToDevices", number)
 
     def undefined_cpu_classes(self) -> Iterator[tuple[Path, str]]:
-        """The paths of keys that name an undefined class of CPUs, with the name."""
+        """The paths of keys whose value is an undefined class of CPUs, with the class's name."""
         names = {"", *(cpu_class.name for cpu_class in self.cpuClasses)}
         if self.idleCPUClass not in names:
             yield ("idleCPUClass",), self.idleCPUClass
@@ -301,11 +301,11 @@ class Options:
                     next_level[component.balloonType] += count
             level, parts = next_level, parts + next_level.total()
             if top.name in level:
-                raise WrongValue(path, f"{top.name!r} is a component of itself", "remove it")
+                raise WrongValue(path, f"{top.name!r} is a component of itself", "remove this component")
             if parts > _MAX_PARTS:
-                raise WrongValue(path, f"{top.name!r} has more than {_MAX_PARTS} components", "nest fewer")
+                raise WrongValue(path, f"{top.name!r} has more than {_MAX_PARTS} components", "remove some components")
         if top.components and level:
-            raise WrongValue(path, "components are nested too deeply, or in a circle", "nest fewer")
+            raise WrongValue(path, "components are nested too deeply, or in a circle", "nest fewer levels")
 
 
 @dataclass

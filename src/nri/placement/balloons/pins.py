@@ -33,7 +33,7 @@ class BalloonPins:
         self.zones = MemoryZones(machine.topology.nodes, choices.trials_leave_no_zone)
         self.changes = Changes()
         self._set = self.changes.follow if choices.balloons_follow_resizes else self.changes.set
-        #: Requests that failed for lack of memory, and the version of the zones for which that is true.
+        #: Requests that failed for lack of memory, with the version of the zones at that time.
         self._failed: set[MemoryRequest] = set()
         self._failed_version = -1
 
@@ -44,7 +44,7 @@ class BalloonPins:
             self._pin_all(balloon, [self.containers[name] for name in balloon.containers])
 
     def repin_for(self, container: Container, balloon: Balloon) -> None:
-        """Pin a container, and those containers in its balloon that may get memory now."""
+        """Pin a container, and the containers in its balloon that may get memory now."""
         if not (self._choices.balloons_follow_resizes and self._choices.memory_follows_cpus):
             self.repin([balloon])
             return
@@ -58,7 +58,7 @@ class BalloonPins:
             balloon.short = balloon.retries.short()
 
     def _retry(self, balloon: Balloon, begin: Turn, end: Turn | None) -> None:
-        """Pin the queued containers between two turns, in the order in which all would be pinned."""
+        """Pin the queued containers between two turns, in the order of the queue."""
         turn = balloon.retries.next(begin, end, self._is_hopeless)
         while turn is not None:
             self._pin_all(balloon, [self.containers[turn[2]]])
@@ -98,7 +98,7 @@ class BalloonPins:
         return masks.text(zone)
 
     def adopt_zone(self, container: Container, balloon: Balloon, zone: str) -> None:
-        """Give a container its earlier memory nodes; on failure it gets others when it is pinned."""
+        """Give a container its earlier memory nodes. If that fails, it gets other nodes when it is pinned."""
         nodes = self._machine.nodes_of(balloon.cpus | balloon.idle)
         with suppress(NoMemory):
             self.zones.adopt(self._memory_of(container, balloon, nodes), masks.parse(zone))
@@ -115,7 +115,7 @@ class BalloonPins:
         return MemoryRequest(container.id, limit, nodes, kinds, priority)
 
     def _zone(self, request: MemoryRequest, balloon: Balloon) -> int:
-        """Allocate the memory nodes of a container; without enough memory, return the nodes near its CPUs."""
+        """Allocate the memory nodes of a container. Without enough memory, return the nodes near its CPUs."""
         moved: dict[str, int] = {}
         zones, name, nodes, kinds = self.zones, request.user, request.nodes, request.kinds
         follows = self._choices.memory_follows_cpus

@@ -21,7 +21,7 @@ from nri.placement.balloons.options import ANNOTATIONS, UNREAD_ANNOTATIONS, Ball
 from nri.placement.balloons.pins import BalloonPins
 from nri.placement.balloons.types import BalloonTypes, group_of
 from nri.placement.choices import Choices
-from nri.placement.containers import Container, NoPlace, Pins, always
+from nri.placement.containers import Container, NoPlace, Pins, no_deadline
 from nri.placement.machine import Machine
 from nri.placement.policy import MAX_CANDIDATES, NO_DEVICES, Devices, Explanation, Gauge, Place
 from nri.placement.scheduling import SchedulingClass, scheduling_class_of
@@ -64,9 +64,9 @@ class Balloons(PersistentPolicy):
         self._set = BalloonSet(machine, options, choices, self.types, self._pins)
         self.zones, self.containers, self._changes = self._pins.zones, self._pins.containers, self._pins.changes
         self.unmet = self.types.unmet
-        self.in_time: Callable[[], None] = always
+        self.in_time: Callable[[], None] = no_deadline
         self._decisions: dict[str, view.Decision] = {}
-        #: The state before the current decision, once it has changed anything and may still be refused.
+        #: The state before the current decision; None until the decision has changed something.
         self._before: tuple[Any, ...] | None = None
         self._deciding = False
         self._free_at_start = restart.start(self._set, state or PlacementState(self.name), containers)
@@ -125,7 +125,7 @@ class Balloons(PersistentPolicy):
         if not self.choices.balloons_follow_resizes:
             if not container.resizes(before, requests, self.choices):
                 self._changes.repeat(container_id, container.shares)
-        elif balloon is None:  # it is not placed, but may be after a change of the configuration
+        elif balloon is None:  # not placed, but may be placed after a change of the configuration
             container.requests = requests
         elif before == requests:
             self._changes.repeat(container_id)
@@ -172,7 +172,7 @@ class Balloons(PersistentPolicy):
             self._before = self._set.saved()
 
     def scheduling(self, container: Container) -> SchedulingClass | None:
-        """The scheduling class of a container: of its annotation, else of its type; None outside of balloons."""
+        """The scheduling class in a container's annotation, else of its type. Returns None outside of balloons."""
         balloon = self._set.of_container(container)
         if balloon is None:
             return None
@@ -244,7 +244,7 @@ class Balloons(PersistentPolicy):
         return [balloon for balloon in self.balloons if balloon.namespaces.get(namespace, 0) > 0]
 
     def _new_for(self, kind: BalloonType, container: Container) -> list[Balloon]:
-        """An empty or new balloon of a type; an empty list if the type allows no more or it cannot grow enough."""
+        """Find or create an empty balloon. Returns an empty list if there are too many, or if it cannot grow enough."""
         wanted_m = container.requests.cpu_m if self.choices.balloons_keep_their_limit else 0
         for balloon in self._set.of_type(kind):
             if not balloon.pods and self._set.max_m(balloon) >= wanted_m:
@@ -311,11 +311,11 @@ class Balloons(PersistentPolicy):
             return self._free_at_start
 
     def gauges(self) -> Iterator[Gauge]:
-        """A measurement for each balloon, with the original's name."""
+        """A measurement for each balloon, with the metric names of nri-plugins."""
         return view.gauges(self.balloons, self.places(), self.machine, self.containers)
 
     def explain(self, container_id: str) -> Explanation:
-        """Explain a container's place. Raises KeyError for an unknown container."""
+        """Explain the choice of a container's balloon. Raises KeyError if the container is unknown."""
         container = self.containers[container_id]
         balloon = self._set.of_container(container)
         if balloon is None:

@@ -13,7 +13,7 @@ from nri.placement.state import BalloonState, ContainerState, Entries, PartState
 
 
 def entries(balloon_set: BalloonSet, names: Iterable[str]) -> Entries:
-    """The state entries of these containers, None for released ones, and of all balloons."""
+    """The state entries of these containers and of all balloons. The entry of a released container is None."""
     containers, zones, members = balloon_set.pins.containers, balloon_set.pins.zones.zones, balloon_set.members
     return {
         "containers": {name: ContainerState.of(containers[name]) if name in containers else None for name in names},
@@ -26,8 +26,8 @@ def entries(balloon_set: BalloonSet, names: Iterable[str]) -> Entries:
 def start(balloon_set: BalloonSet, state: PlacementState, containers: Mapping[str, Container]) -> int:
     """Restore earlier balloons with these containers, and add the balloons that each type always has.
 
-    Returns the CPUs that were free before the earlier balloons were resized for their containers. Raises ValueError for
-    types whose minimum CPUs the machine does not have.
+    Returns the CPUs that were free before the earlier balloons were resized for their containers. Raises ValueError if
+    the machine has too few CPUs for a type's minimum.
     """
     for name, balloon_state in state.balloons.items():
         members = [container for id_, container in containers.items() if state.members.get(id_) == name]
@@ -48,14 +48,14 @@ def start(balloon_set: BalloonSet, state: PlacementState, containers: Mapping[st
         try:
             balloon_set.resize(balloon, max(1 if balloon.pods else 0, balloon.requested_m))
         except ValueError:
-            continue  # it keeps its size
+            continue  # the balloon keeps its size
     balloon_set.pins.repin(balloon_set.share_idle(balloon_set.free, 0))
     balloon_set.pins.repin(balloon_set.balloons)
     return free_at_start
 
 
 def _adopt(balloon_set: BalloonSet, state: BalloonState, members: list[Container]) -> None:
-    """Restore a balloon with those containers that still belong to it, if that is possible."""
+    """Restore a balloon with the containers that still belong to it, if that is possible."""
     free = balloon_set.free
     balloon = _rebuilt(balloon_set, state.parts)
     if balloon is None or 0 < balloon.type.maxBalloons <= len(balloon_set.of_type(balloon.type)):
@@ -81,7 +81,7 @@ def _belongs(balloon_set: BalloonSet, container: Container, balloon: Balloon) ->
 
 
 def _rebuilt(balloon_set: BalloonSet, parts: Iterable[PartState]) -> Balloon | None:
-    """Make a balloon from its saved parts, and take their CPUs; None if one of them cannot be restored."""
+    """Make a balloon from its saved parts, and take their CPUs. Returns None if a part cannot be restored."""
     stack: list[tuple[Balloon, int]] = []  # composites, with the number of their components that still follow
     top = None
     for part in parts:

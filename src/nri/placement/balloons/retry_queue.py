@@ -43,7 +43,7 @@ class RetryQueue:
             self.put(turn, self._entries[turn[2]][0])
 
     def next(self, begin: Turn, end: Turn | None, hopeless: Callable[[Request | None], bool]) -> Turn | None:
-        """The first turn between `begin` and `end` whose request is not hopeless, or None."""
+        """The first turn between `begin` and `end` whose request may succeed. Returns None without such a turn."""
         first = end
         for request, line in self._lines.items():
             place = bisect_right(line, begin)

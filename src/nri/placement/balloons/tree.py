@@ -1,7 +1,7 @@
 """The tree from which balloons take CPUs: system, packages, dies, memory nodes, L2 caches, cores, threads.
 
 `TreeAllocator.resize` narrows the candidates step by step: devices to be near to or far from, one CPU at a time where
-the order matters, and finally the deepest place in the tree that has enough. The CPU allocator decides between equal
+the order matters, and finally the deepest node of the tree with enough CPUs. The CPU allocator decides between equal
 candidates.
 """
 
@@ -14,14 +14,14 @@ from nri.host.topology import Cache
 from nri.placement import masks
 from nri.placement.machine import Machine
 
-#: Up to this number of places the first of several equal ones wins, otherwise the last: Go's sort, which the original
-#: uses, is stable only up to this length.
+#: Up to this number of nodes the first of several equal nodes wins, otherwise the last: nri-plugins uses Go's sort,
+#: which is stable only up to this length.
 _MAX_STABLE_SORT = 12
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A place in the tree; `path` are the nodes from below the root to it. Its name decides between equal places."""
+    """A node of the tree. `path` has the nodes from below the root to this node; names decide between equal nodes."""
 
     name: str
     level: str
@@ -37,7 +37,7 @@ class Node:
         return child
 
     def walk(self) -> Iterator[Node]:
-        """This place and all places below it, depth first."""
+        """This node and all nodes below it, depth first."""
         stack = [self]
         while stack:
             node = stack.pop()
@@ -49,8 +49,8 @@ def build(machine: Machine, exact: bool = True) -> Node:
     """Make the tree of a machine.
 
     Args:
-        exact: whether packages and dies have only their CPUs; otherwise, as in the original, they have all CPUs of each
-            memory node that they have a part of.
+        exact: whether packages and dies have only their CPUs. Otherwise, as in nri-plugins, a package or die has all
+            CPUs of each memory node that it shares.
     """
     root = Node("system", "system", machine.online)
     cpus = machine.topology.cpus
@@ -70,7 +70,7 @@ def build(machine: Machine, exact: bool = True) -> Node:
 
 
 def _add_caches(machine: Machine, node: Node) -> None:
-    """Add the L2 caches of a memory node with their cores; CPUs without one get a common place."""
+    """Add the L2 caches of a memory node with their cores; CPUs without an L2 cache get a common node."""
     cpus_by_cache: dict[Cache, int] = {}
     remaining = node.cpus
     for number in masks.members(node.cpus):
@@ -92,7 +92,7 @@ def _add_caches(machine: Machine, node: Node) -> None:
 
 
 def by_thread(root: Node) -> Node:
-    """Copy a tree so that the first threads of all cores of a memory node come before the second ones."""
+    """Copy a tree so that the first threads of all cores of a memory node come before the second threads."""
     place = {
         masks.first(thread.cpus): index
         for core in root.walk()
@@ -123,7 +123,8 @@ class Preferences:
     Attributes:
         balancing: take CPUs where most are free, not where fewest are.
         spread: take one thread of each core first.
-        close, avoided: names of devices to be near to, and far from; the most important first.
+        close: names of devices to be near to, the most important first.
+        avoided: names of devices to be far from, the most important first.
         devices: the sets of CPUs near a device, by its name.
         loads: functions from the balloon's CPUs to the CPUs of a load, by the load's device.
     """
@@ -146,7 +147,7 @@ class TreeAllocator:
     def resize(self, current: int, free: int, delta: int) -> tuple[int, int]:
         """Return the CPUs of `free` to take from, and the CPUs of `current` to release if `delta` is negative.
 
-        Raises ValueError if there are too few.
+        Raises ValueError if there are too few CPUs.
         """
         source = free if delta > 0 else current
         if source.bit_count() < abs(delta):
@@ -156,7 +157,7 @@ class TreeAllocator:
         return self._with_loads(current, free, delta)
 
     def _with_loads(self, current: int, free: int, delta: int) -> tuple[int, int]:
-        """Take CPUs one by one where each one changes the CPUs of a load."""
+        """Take CPUs one by one if each of these CPUs changes the CPUs of a load."""
         if not self.preferences.loads:
             return self._with_devices(current, free, delta)
         self._load(current)
@@ -194,7 +195,7 @@ class TreeAllocator:
         return self._release_farthest(sets, current, free, delta)
 
     def _release_farthest(self, sets: list[list[int]], current: int, free: int, delta: int) -> tuple[int, int]:
-        """Release the CPUs near the fewest devices, and as many as needed of equal ones."""
+        """Release the CPUs near the fewest devices; of a set of equal CPUs release as many as needed."""
         weights = dict.fromkeys(masks.members(current), 0)
         for place, alternatives in enumerate(sets):
             for cpus in alternatives:
@@ -234,7 +235,7 @@ class TreeAllocator:
         return added
 
     def _local(self, current: int, free: int, delta: int) -> tuple[int, int]:
-        """The deepest place with enough CPUs: the one with most of `current` to grow, with fewest to shrink."""
+        """The deepest node with enough CPUs: to grow, the node with most CPUs of `current`; to shrink, with fewest."""
         source, number = (free, delta) if delta > 0 else (current, -delta)
         places: list[Node] = []
         nodes, visited = [self._root], 0
@@ -243,16 +244,16 @@ class TreeAllocator:
             visited += len(places)
             nodes = [child for place in places for child in place.children]
         if not places:
-            raise ValueError("no place in the machine has enough CPUs")
-        places = _narrowed(places, current, maximize=delta > 0)
-        places = _narrowed(places, free, maximize=delta > 0 and self.preferences.balancing)
+            raise ValueError("no part of the machine has enough CPUs")
+        places = _narrow(places, current, maximize=delta > 0)
+        places = _narrow(places, free, maximize=delta > 0 and self.preferences.balancing)
         if visited > _MAX_STABLE_SORT:
             places.reverse()
         best = (min if delta > 0 else max)(places, key=lambda place: place.name)
         return best.cpus & free, best.cpus & current
 
 
-def _narrowed(places: list[Node], cpus: int, maximize: bool) -> list[Node]:
+def _narrow(places: list[Node], cpus: int, maximize: bool) -> list[Node]:
     """Select places of equal depth by the number of `cpus` in each node of their path, from the root down."""
     for depth in range(len(places[0].path)) if cpus else ():
         if len(places) == 1:

@@ -1,4 +1,4 @@
-"""The types of balloons: which type a container belongs to, and which CPUs balloons of a type prefer."""
+"""The types of balloons: the type that a container belongs to, and the CPUs that balloons of a type prefer."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _RESERVED_CPUS, _ISOLATED_CPUS, _EFFICIENT, _PERFORMANCE = (
 
 
 class BalloonTypes:
-    """All types, in the order in which they are tried. Raises ValueError for CPUs that the machine does not have.
+    """All types, in the order in which they are tried. Raises ValueError if the machine lacks configured CPUs.
 
     Attributes:
         allowed: the mask of all CPUs for balloons.
         reserved: the mask of CPUs that the configuration lists for the system.
         tree: the tree from which balloons take CPUs.
-        unmet: why a running container is not in the type that its annotation names, by container.
+        unmet: the reason why a running container is not in its annotation's type, by container id.
     """
 
     def __init__(self, machine: Machine, options: Options, choices: Choices, devices: Devices) -> None:
@@ -106,7 +106,7 @@ class BalloonTypes:
         )
 
     def type_of(self, container: Container) -> tuple[BalloonType, str]:
-        """The type of a container, and a text with the reason.
+        """The type of a container, and the reason for it.
 
         Raises NoPlace if its annotation names a missing type, unless the container is running: then it belongs to the
         reserved or default type, and `unmet` has the reason.
@@ -138,7 +138,7 @@ class BalloonTypes:
         return self.allowed
 
     def empty_balloon(self, kind: BalloonType, instance: int) -> Balloon:
-        """A balloon without CPUs, and without components if it is a composite."""
+        """A new balloon without CPUs; a composite has no components yet."""
         if kind.components:
             return Balloon(kind, instance)
         loaded = frozenset(load_device(load) for load in self.loads_of(kind))
@@ -172,7 +172,7 @@ class BalloonTypes:
             if name not in preferences.devices and name.startswith("/"):
                 preferences.devices[name] = self._devices.cpus_near(name)
         loads = self.loads_of(kind)
-        if any(load.overloadsLevelInBalloon for load in loads):  # then all loads count, as in the original
+        if any(load.overloadsLevelInBalloon for load in loads):  # then all loads count, as in nri-plugins
             preferences.loads = {load_device(load): self.spread_of(load) for load in loads}
         return preferences
 
@@ -183,7 +183,7 @@ def load_device(load: LoadClass) -> str:
 
 
 def group_of(kind: BalloonType, container: Container) -> tuple[str, bool]:
-    """The group of a container, and whether all its keys have a value; false for an invalid `groupBy`."""
+    """The group of a container, and whether all its keys have a value, which is false if `groupBy` is invalid."""
     try:
         return expand(kind.groupBy, container, container.pod)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Reports of balloons: places, zones of the node, explanations, CPU classes and the original's measurements."""
+"""Reports of balloons: places, zones of the node, explanations, CPU classes and the metrics of nri-plugins."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _balloon_zone(
 
 
 def _component_cpusets(top: Balloon) -> str:
-    """The CPUs of a balloon's components, nested as they are: `{{0-1}, {{2}, {3}}}`."""
+    """The CPUs of a balloon's components, nested like the components: `{{0-1}, {{2}, {3}}}`."""
     texts: dict[Balloon, str] = {}
     for balloon in reversed(top.parts()):  # components before their composite
         components = [texts[part] for part in balloon.components]
@@ -130,7 +130,8 @@ def _component_cpusets(top: Balloon) -> str:
 def _container_zone(container: Container, balloon: Balloon, pins: Pins, machine: Machine) -> dict[str, Any]:
     """The zone of a container in the node's NodeResourceTopology.
 
-    Its capacity is its CPU limit, or the number of its CPUs if that is smaller. Nothing of it is available to others.
+    The zone's capacity is the container's CPU limit, or the number of its CPUs if that is smaller. Nothing of the
+    capacity is available to others.
     """
     requests = container.requests
     allowed_m = 1000 * (masks.parse(pins.cpus) if pins.cpus else machine.online).bit_count()
@@ -143,7 +144,7 @@ def _container_zone(container: Container, balloon: Balloon, pins: Pins, machine:
 def explanation(
     container: Container, place: str, decision: Decision | None, types: Iterable[BalloonType], kind: BalloonType
 ) -> Explanation:
-    """Explain why a container is in its balloon; only by types if an earlier policy made the decision."""
+    """Explain why a container is in its balloon. For an earlier policy's decision only the types are explained."""
     candidates = []
     request = f"{container.qos}, {container.requests.cpu_m}m CPU"
     if decision is None:

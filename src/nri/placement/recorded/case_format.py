@@ -22,7 +22,7 @@ _NUMBERS = ("cpu_request_m", "cpu_limit_m", "mem_request", "mem_limit")
 
 
 def problem_of(case: Mapping[str, Any]) -> str:
-    """Why a sequence cannot be replayed, with the position of the mistake; "" if it can."""
+    """Why a sequence cannot be replayed, with the position of the mistake. Returns "" if it can be replayed."""
     try:
         _check_keys(case, _CASE_KEYS, "the case")
         for key in ("topology_overrides", "expected"):

@@ -1,7 +1,7 @@
-"""Run a file of placement cases: each one passes, fails, or differs on purpose.
+"""Run a file of placement cases: each case passes, fails, or differs on purpose.
 
-`placement.json` holds sequences, and cases of single components. `placement-sequences.jsonl` holds only sequences; its
-machines are described in the other file next to it. A case that differs, but passes in reference mode, differs on
+`placement.json` has sequences, and cases of single components. `placement-sequences.jsonl` has only sequences; their
+machines are described in `placement.json` next to it. A case that differs, but passes in reference mode, differs on
 purpose: the outcome names the attributes of :class:`~nri.placement.choices.Choices` that make the difference.
 """
 
@@ -32,7 +32,7 @@ class Outcome(NamedTuple):
 
     Attributes:
         differences: a line for each difference.
-        choices: the choices that cause the differences, if they are on purpose.
+        choices: the choices that cause the differences, if the case differs on purpose.
     """
 
     case: str
@@ -44,7 +44,7 @@ class Outcome(NamedTuple):
 
 
 def run_file(path: str | Path, reference: bool = False) -> Iterator[Outcome]:
-    """Run each case of a file. Raises ConfigError if the file, or a file that it needs, cannot be read."""
+    """Run each case of a file. Raises ConfigError if the file, or the file of its machines, cannot be read."""
     path = Path(path)
     documents = list(read_json_lines(path, lambda case: "" if isinstance(case, dict) else "not an object"))
     complete = documents[0] if documents and "placement_cases" in documents[0] else None
@@ -72,7 +72,7 @@ def run_file(path: str | Path, reference: bool = False) -> Iterator[Outcome]:
 
 @contextmanager
 def _case_errors_located(path: Path, name: str) -> Iterator[None]:
-    """Turn errors in a case into ConfigError with file and case; errors of the tested code stay as they are."""
+    """Convert errors in a case to ConfigError with file and case. Errors of the tested code stay as they are."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, StopIteration) as error:
@@ -88,7 +88,7 @@ def _name(case: Any, default: str) -> str:
 
 
 def _is_error_of_case(error: BaseException) -> bool:
-    """Whether a case caused an error: the code that reads cases raised it, or a text in the case is invalid."""
+    """Whether a case caused an error: the code that reads cases raised it, or a string in the case is invalid."""
     frame = error.__traceback__
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next
@@ -102,12 +102,12 @@ def _difference_list(run: Runner, case: Mapping[str, Any], machines: Machines, c
 
 def _outcome(name: str, run: Callable[[Choices], list[str]], reference: bool) -> Outcome:
     lines = run(Choices.REFERENCE if reference else Choices.DEFAULT)
-    unmet = any(line.startswith(UNMET) for line in lines)  # assertions of the original's tests hold in both modes
+    unmet = any(line.startswith(UNMET) for line in lines)  # assertions of nri-plugins' tests hold in both modes
     if not lines or reference or unmet or run(Choices.REFERENCE):
         return Outcome(name, lines)
     choices = [choice.name for choice in fields(Choices)]
     causes = [choice for choice in choices if run(replace(Choices.DEFAULT, **{choice: False})) != lines]
-    # If two choices make the same difference, disabling one changes nothing: find those that make it alone.
+    # If two choices cause the same difference, disabling one changes nothing: find choices that suffice alone.
     causes = causes or [choice for choice in choices if run(replace(Choices.REFERENCE, **{choice: True}))]
     return Outcome(name, lines, tuple(causes) or ("several",))
 
@@ -117,7 +117,7 @@ def _machine_description(path: Path) -> Mapping[str, Any]:
         if (path.parent / name).exists():
             file = path.parent / name
             return next(read_json_lines(file, lambda case: "" if isinstance(case, dict) else "not an object"))
-    raise ConfigError(str(path), "", f"{_MACHINE_FILES[0]}, which describes its machines, not found next to it")
+    raise ConfigError(str(path), "", f"{_MACHINE_FILES[0]}, which describes the machines, not found next to this file")
 
 
 def _without_defaults(case: dict[str, Any]) -> dict[str, Any]:

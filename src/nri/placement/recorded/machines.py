@@ -20,8 +20,10 @@ from nri.placement.simulate import policy_of
 from nri.placement.snapshot import read_archive
 
 _KIB = 1024
-#: Default distances on a guest: of a node to itself, and to another node.
-_SELF_DISTANCE, _DISTANCE = 10, 21
+#: Default distance of a node of a guest to itself.
+_SELF_DISTANCE = 10
+#: Default distance between two nodes of a guest.
+_DISTANCE = 21
 
 
 class Machines:
@@ -101,7 +103,7 @@ def _node(number: int, kind: str, kib: int, node_cpus: Mapping[int, set[int]], d
 
 
 def with_overrides(topology: Topology, overrides: Mapping[str, Any]) -> Topology:
-    """Replace the kinds of cores, or the caches, of a machine by those of a case."""
+    """Replace the kinds of cores, or the caches, of a machine by the values of a case."""
     cpus = dict(topology.cpus)
     kinds: dict[CpuKind, str] = {"performance": "performance_cores", "efficient": "efficient_cores"}
     for kind, key in kinds.items():
@@ -126,7 +128,7 @@ def with_overrides(topology: Topology, overrides: Mapping[str, Any]) -> Topology
 
 
 def make_policy(name: str, machine: Machine, spec: Mapping[str, Any], choices: Choices) -> Policy:
-    """Make a policy. Raises ValueError for a configuration that it refuses."""
+    """Make a policy. Raises ValueError if it refuses the configuration."""
     row = POLICIES.get(name)
     if row is None:
         raise ValueError(f"unknown policy {name!r}")

@@ -28,7 +28,7 @@ _SCORES = {"Guaranteed": -997, "BestEffort": 1000}
 
 @dataclass(slots=True)
 class _PlayedContainer:
-    """A container with the values that a kubelet gives to the runtime."""
+    """A container with the resources that a kubelet passes to the runtime."""
 
     pod: str
     qos: str
@@ -163,7 +163,7 @@ def play(case: Mapping[str, Any], topology: Topology, choices: Choices) -> Seque
 
 
 def differences(case: Mapping[str, Any], topology: Topology, choices: Choices) -> list[str]:
-    """The differences from the recording, a line each."""
+    """The differences from the recording, each as a line."""
     expected_setup = case.get("expected", {}).get("setup")
     try:
         run = play(case, topology, choices)
@@ -202,7 +202,7 @@ class _State(NamedTuple):
 
 
 def _is_met(assertion: Mapping[str, Any], run: SequenceRun) -> bool:
-    """Whether an assertion holds after its step; false if one of its containers does not exist then."""
+    """Whether an assertion holds after its step. Returns False if a container of the assertion does not exist then."""
     pins, refused = run.history[assertion["after_step"]]
     cpus = {name: cpuset.parse(container_pins.cpus or "") for name, container_pins in pins.items()}
     nodes = {name: frozenset(run.topology.cpus[n].node for n in numbers) for name, numbers in cpus.items()}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal
 
 from nri.config.complaint import WrongValue
-from nri.config.place import Path
+from nri.config.key_path import Path
 from nri.placement.amounts import Amounts
 from nri.placement.containers import SUFFIX
 from nri.placement.ignored_keys import without_effect
@@ -20,18 +20,18 @@ ANNOTATIONS: Final[Mapping[str, str]] = {
         "prefer-shared-cpus": "true: no exclusive CPUs; false: exclusive CPUs even if the request has a fraction",
         "prefer-isolated-cpus": "whether exclusive CPUs should be CPUs that the kernel isolates",
         "require-isolated-cpus": "true: the container is refused if there are no isolated CPUs",
-        "prefer-reserved-cpus": "true: the CPUs of the system",
-        "prefer-cpu-priority": "high, normal, low or none",
-        "memory-type": "dram, pmem, hbm or mixed; several with commas",
-        "cold-start": "{duration: 60s}: without DRAM for this time, on machines with PMEM or CXL memory",
-        "hide-hyperthreads": "true: one thread of each core",
-        "unlimited-burstable": "system, package, die, numa or l3cache: where containers without a limit are",
-        "topologyhints": "mounts, devices, all or none: what is a hint for its place",
-        "allow.topologyhints": "{type: prefix or glob, paths}: paths that are hints although they are denied",
+        "prefer-reserved-cpus": "true: the container uses the system's CPUs",
+        "prefer-cpu-priority": "the priority of its CPUs: high, normal, low or none",
+        "memory-type": "types of memory, separated by commas: dram, pmem, hbm or mixed",
+        "cold-start": "{duration: 60s}: the container gets DRAM after this time, on machines with PMEM or CXL memory",
+        "hide-hyperthreads": "true: the container uses one thread of each core",
+        "unlimited-burstable": "the pool level of containers without a limit: system, package, die, numa or l3cache",
+        "topologyhints": "the sources of hints for its location: mounts, devices, all or none",
+        "allow.topologyhints": "{type: prefix or glob, paths}: paths that are hints even if they are denied",
         "deny.topologyhints": "{type: prefix or glob, paths}: paths that are not hints",
         "strict.topologyhints": "true: the container is refused if its place does not meet its hints",
-        "scheduling-class": "one of schedulingClasses: how its processes are scheduled",
-        "cpu-class": "one of cpuClasses: the class of its exclusive CPUs",
+        "scheduling-class": "a name in schedulingClasses: how its processes are scheduled",
+        "cpu-class": "a name in cpuClasses: the class of its exclusive CPUs",
         "irq-affinity": "{claim, mask, mode}: interrupts that its exclusive CPUs handle, or avoid",
         "cpu.preserve": "true: its CPUs are not changed",
         "memory.preserve": "true: its memory nodes are not changed",
@@ -112,21 +112,21 @@ class Options:
         check_names("cpuClasses", [definition.name for definition in self.cpuClasses], names)
         if self.cpuClasses and not self.sharedPoolCPUClass:
             reason = "required with cpuClasses, as the class of CPUs that containers release"
-            raise WrongValue("sharedPoolCPUClass", reason, "name one of cpuClasses")
+            raise WrongValue("sharedPoolCPUClass", reason, "write a name in cpuClasses")
 
     def unread_keys(self, _cpus: int) -> Iterator[WrongValue]:
-        """Keys specific to topology-aware that have no effect, with the reason."""
+        """Keys of topology-aware that have no effect, with the reason."""
         if self.control.cpu.classes:
             yield without_effect("classes of CPUs are read from cpuClasses", "control", "cpu")
 
     def undefined_cpu_classes(self) -> Iterator[tuple[Path, str]]:
-        """The paths of keys that name an undefined class of CPUs, with the name."""
+        """The paths of keys whose value is an undefined class of CPUs, with the class's name."""
         for key in _CLASS_KEYS if not self.cpuClasses else ():
             if name := getattr(self, key):
                 yield (key,), name
 
     def scheduling_class(self, namespace: str, qos: str) -> str:
-        """The name of the default scheduling class of a container, or ""."""
+        """The name of a container's default scheduling class, or "" without such a class."""
         by_qos = {name.lower(): class_name for name, class_name in self.podQoSSchedulingClasses.items()}
         return self.namespaceSchedulingClasses.get(namespace) or by_qos.get(qos.lower(), "")
 

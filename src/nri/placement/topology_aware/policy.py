@@ -1,4 +1,4 @@
-"""The policy topology-aware: choose a grant for each container, and the pins of all containers that share with it."""
+"""The policy topology-aware: choose a grant for each container, and the pins of all containers that share its CPUs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nri.placement import masks
 from nri.placement.affinity import Affinity, affinities
 from nri.placement.allocator import CpuAllocator
 from nri.placement.choices import Choices
-from nri.placement.containers import Changes, Container, Hint, NoPlace, Pins, always, quoted
+from nri.placement.containers import Changes, Container, Hint, NoPlace, Pins, no_deadline, quoted
 from nri.placement.machine import Machine, Priority
 from nri.placement.policy import MAX_CANDIDATES, NO_DEVICES, Devices, Explanation, Gauge, Place
 from nri.placement.scheduling import SchedulingClass, scheduling_class_of
@@ -40,7 +40,7 @@ class Grant:
         exclusive: the mask of its exclusive CPUs.
         portion_m: its share of the pool's CPUs, in thousandths of CPUs.
         zone: the mask of its memory nodes.
-        idle: whether it was promised no CPU.
+        idle: whether it was not promised any CPU.
         preserved: whether its memory nodes are not changed.
         cold: whether it gets DRAM later, at the end of its cold start.
     """
@@ -57,7 +57,7 @@ class Grant:
 
     @property
     def shares(self) -> bool:
-        """Whether its CPUs change with those of its pool."""
+        """Whether its CPUs change with the CPUs of its pool."""
         return self.kind is CpuKind.NORMAL and (self.portion_m > 0 or not self.exclusive)
 
     def written(self) -> GrantState:
@@ -67,7 +67,7 @@ class Grant:
 
 
 class TopologyAware(PersistentPolicy):
-    """The policy topology-aware. Raises ValueError for options that do not fit the machine.
+    """The policy topology-aware. Raises ValueError if the options do not fit the machine.
 
     Args:
         state: the placements of an earlier policy, restored for these containers where possible, the oldest first.
@@ -108,10 +108,10 @@ class TopologyAware(PersistentPolicy):
         #: The cold start of other containers in seconds, cached because it is read every second.
         self._cold_s: dict[str, float] = {}
         self._changes = Changes()
-        self.in_time: Callable[[], None] = always
+        self.in_time: Callable[[], None] = no_deadline
         grants = {} if state is None else state.grants
         restorable = [(container, grants[name]) for name, container in containers.items() if name in grants]
-        # Containers without promised CPU come last, because they use what the others leave.
+        # Containers without promised CPU come last, because they use the CPUs that other containers leave.
         for container, saved in sorted(restorable, key=lambda pair: not (pair[1].exclusive or pair[1].portion_m)):
             self._adopt(container, saved)
         self.containers = {name: container for name, container in containers.items() if name in self.containers}
@@ -150,7 +150,7 @@ class TopologyAware(PersistentPolicy):
         }
 
     def _adopt(self, container: Container, state: GrantState) -> None:
-        """Restore a container's grant, if its pool exists and has enough left."""
+        """Restore a container's grant, if its pool exists and has enough free resources."""
         pool, kind = self.pools.by_name.get(state.pool), CpuKind(state.kind)
         exclusive, zone = masks.parse(state.exclusive), masks.parse(state.zone)
         if pool is None or exclusive & ~(pool.free_isolated | pool.free_sharable):
@@ -183,7 +183,7 @@ class TopologyAware(PersistentPolicy):
     # -- events -------------------------------------------------------------------------------------------------------
 
     def create(self, container: Container) -> dict[str, Pins]:
-        """Place a container. Returns the pins of all containers that change. Raises NoPlace."""
+        """Place a container. Returns the pins of all containers that change. Raises NoPlace if no pool fits."""
         if not self.choices.pod_class_is_known:
             container.hide_class()
         self._changes.touched[container.id] = None
@@ -214,7 +214,7 @@ class TopologyAware(PersistentPolicy):
         return self._changes.take()
 
     def resize(self, container_id: str, requests: Requests) -> dict[str, Pins]:
-        """Place a container again with other requests, in its pool if possible. Raises NoPlace."""
+        """Place a container again with other requests, in its pool if possible. Raises NoPlace if no pool fits."""
         container = self.containers.get(container_id)
         if container is None:
             return self._changes.take()
@@ -237,13 +237,13 @@ class TopologyAware(PersistentPolicy):
         return self._changes.take()
 
     def cold_starts(self) -> dict[str, float]:
-        """The duration of the cold start in seconds, by container that started without DRAM."""
+        """The duration in seconds of the cold start of each container that started without DRAM."""
         cold = {name: grant.container for name, grant in self.grants.items() if grant.cold}
         for name, container in cold.items():
             if name not in self._cold_s:
                 try:
                     self._cold_s[name] = cold_start_s(container)
-                except NoPlace as error:  # the annotation has changed since
+                except NoPlace as error:  # the annotation has changed since the placement
                     container.doubt("cold-start", error.reason)
                     self._cold_s[name] = 0.0
         return {name: self._cold_s[name] for name in cold}
@@ -261,7 +261,7 @@ class TopologyAware(PersistentPolicy):
         return self._changes.take()
 
     def scheduling(self, container: Container) -> SchedulingClass | None:
-        """The scheduling class of a container: of its annotation, else of its namespace, else of its QoS class."""
+        """The scheduling class in a container's annotation, else of its namespace, else of its QoS class."""
         default = self.options.scheduling_class(container.pod.namespace, container.qos)
         return scheduling_class_of(container, self.options.schedulingClasses, default)
 
@@ -290,7 +290,7 @@ class TopologyAware(PersistentPolicy):
     # -- placing ------------------------------------------------------------------------------------------------------
 
     def _place(self, container: Container, hinted: str, lenient: bool = False) -> None:
-        """Give a container a grant. Raises NoPlace.
+        """Give a container a grant. Raises NoPlace if no pool fits.
 
         Args:
             hinted: the name of the preferred pool, or "".
@@ -341,7 +341,7 @@ class TopologyAware(PersistentPolicy):
         return [*first, *others] if self.choices.resize_can_move else first
 
     def _unmet(self, container: Container, has_exclusive: bool) -> str:
-        """Why an annotation about exclusive CPUs cannot be satisfied, or ""."""
+        """Why an annotation about exclusive CPUs cannot be satisfied. Returns "" if all annotations can be."""
         try:
             check_annotations(container, has_exclusive, self.options.cpuClasses, self._unmovable)
         except NoPlace as error:
@@ -366,7 +366,7 @@ class TopologyAware(PersistentPolicy):
         raise NoPlace(str(request.container), "; ".join(lacks) or "no pool found")
 
     def _offer(self, score: Score, request: Request) -> None:
-        """Store an offer of a pool's memory in its score; of the root's memory for a container that is not pinned."""
+        """Store an offer of the pool's memory in a score, or of the root's memory for an unpinned container."""
         kinds = request.memory_kinds
         if kinds is None:
             nodes = self.pools.root.memory_of(ALL_KINDS)
@@ -413,7 +413,7 @@ class TopologyAware(PersistentPolicy):
         _account(grant, 1)
 
     def _pick(self, pool: Pool, request: Request, count: int) -> int:
-        """Choose exclusive CPUs of a pool: isolated ones if preferred and enough, else some of the shared ones."""
+        """Choose exclusive CPUs of a pool: isolated CPUs if preferred and enough, else shared CPUs."""
         if request.isolated and pool.free_isolated.bit_count() >= count:
             return self._allocator.allocate(pool.free_isolated, count, request.priority)
         if not count and self.choices.idle_containers_fit:
@@ -426,7 +426,7 @@ class TopologyAware(PersistentPolicy):
         return self._allocator.allocate(sliceable, count, request.priority) if count else 0
 
     def _unmet_strictness(self, grant: Grant, request: Request) -> str:
-        """What a grant lacks for strict hints or required isolated CPUs, or ""."""
+        """The CPUs that a grant lacks for strict hints or required isolated CPUs. Returns "" if it lacks none."""
         strict = request.container.asks_flag("strict.topologyhints")
         for hint in request.container.hints.values() if strict is not None and strict[1] else ():
             cpus = grant.exclusive
@@ -456,7 +456,7 @@ class TopologyAware(PersistentPolicy):
         return [(cpus, nodes) for cpus, nodes in pairs if cpus]
 
     def _commit(self, grant: Grant, offer: Offer) -> None:
-        """Allocate memory, and move other containers. Those with preserved memory have all nodes and never move."""
+        """Allocate memory, and move other containers. Containers with preserved memory have all nodes and stay."""
         offer = self.zones.commit(offer)
         grant.zone = offer.zone
         self._move(offer.moved)
@@ -531,18 +531,18 @@ class TopologyAware(PersistentPolicy):
         return view.places(self.pools, self.zones, self.grants)
 
     def node_zones(self) -> list[dict[str, Any]]:
-        """One zone of the node's NodeResourceTopology for each pool; containers have none, as in the original."""
+        """A zone of the node's NodeResourceTopology for each pool. As in nri-plugins, containers have no zones."""
         return view.node_zones(self.pools, self.zones)
 
     def gauges(self) -> Iterator[Gauge]:
-        """The measurements of all pools, with the original's names."""
+        """The measurements of all pools, with the metric names of nri-plugins."""
         shared = {name for name, grant in self.grants.items() if grant.portion_m}
         return view.gauges(self.pools, self.zones, self.places(), shared)
 
     def explain(self, container_id: str) -> Explanation:
-        """Explain a container's place. Raises KeyError for an unknown container.
+        """Explain the choice of a container's pool. Raises KeyError if the container is unknown.
 
-        For a container that an earlier policy has placed, the pools are compared as of now.
+        If an earlier policy has placed the container, the pools are compared now.
         """
         container, grant = self.containers[container_id], self.grants[container_id]
         saved = self._decisions.get(container_id)

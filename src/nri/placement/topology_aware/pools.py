@@ -1,7 +1,8 @@
 """The tree of pools: machine, packages, dies, memory nodes and caches, each with its CPUs and its free CPUs.
 
-A level is omitted where it adds nothing: a single package, a single die, dies that are clusters, a single node, nodes
-without memory. Exclusive CPUs are removed from every pool that contains them; promised shares are summed up the tree.
+A level is omitted if it does not divide the level above: a single package, a single die, dies that are clusters, a
+single node, nodes without memory. Exclusive CPUs are removed from every pool that contains them; promised shares count
+in the pool and in all pools above it.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ class Pool:
     """A pool.
 
     Attributes:
-        id: its number, counted from the leaves up; the lower one of two otherwise equal pools wins.
+        id: its number, counted from the leaves up; of two otherwise equal pools the lower number wins.
         depth: its distance from the root.
-        cpus: all its CPUs; `isolated`, `reserved` and `sharable` are those for containers.
+        cpus: all its CPUs; `isolated`, `reserved` and `sharable` are the CPUs that containers may use.
         hinted: the CPUs with which the CPUs of a hint are compared.
-        free_isolated, free_sharable: CPUs that are not exclusive to a container.
-        shared_m, reserved_m: thousandths of CPUs granted in this pool and below.
-        idlers: the number of containers in this pool and below that were promised no CPU but need some.
+        free_isolated: isolated CPUs that are not exclusive to a container.
+        free_sharable: sharable CPUs that are not exclusive to a container.
+        shared_m: thousandths of shared CPUs granted in this pool and below.
+        reserved_m: thousandths of reserved CPUs granted in this pool and below.
+        idlers: the number of containers in this pool and below without promised CPU that use shared CPUs.
         tenants: the number of containers in this pool by the kind of their CPUs.
         memory: the nodes of each kind of memory, by the kind's bit in `zones`.
     """
@@ -78,13 +81,13 @@ class Pool:
     # -- free CPUs ----------------------------------------------------------------------------------------------------
 
     def free_reserved_m(self) -> int:
-        """Thousandths of reserved CPUs that are free in this pool and all above; -1 without reserved CPUs."""
+        """Thousandths of reserved CPUs that are free in this pool and all above. Returns -1 without reserved CPUs."""
         if not self.reserved:
             return -1
         return min(pool.own_reserved_m() for pool in (self, *self.above()))
 
     def free_shared_m(self) -> int:
-        """Thousandths of shared CPUs that are free in this pool and all above; one less if it has idlers."""
+        """Thousandths of shared CPUs that are free in this pool and all above, minus 1 if the pool has idlers."""
         return min(pool.own_shared_m() for pool in (self, *self.above())) - bool(self.idlers)
 
     def own_reserved_m(self) -> int:
@@ -96,16 +99,16 @@ class Pool:
         return 1000 * self.free_sharable.bit_count() - self.shared_m
 
     def is_overpromised(self) -> bool:
-        """Whether this pool, or one above or below, has promised more than it has, or starves idlers."""
+        """Whether this pool, or a pool above or below, has promised more CPU than it has, or starves idlers."""
         pools = (*self.above(), *self.below())
         return self.starves() or any(pool.own_shared_m() < 0 or pool.own_reserved_m() < 0 for pool in pools)
 
     def starves(self) -> bool:
-        """Whether this pool, or one above or below, has idlers but no shared CPU."""
+        """Whether this pool, or a pool above or below, has idlers but no shared CPU."""
         return any(pool.idlers and not pool.free_sharable for pool in (*self.above(), *self.below()))
 
     def sliceable(self, allocator: CpuAllocator) -> int:
-        """The CPUs that may become exclusive: from each pool, at most as many as it has not promised as shares."""
+        """The CPUs that may become exclusive: from each pool at most the CPUs that are not promised as shares."""
         if not self.children:
             return self._whole_free_of(self.free_sharable, allocator)
         sliceable_cpus = 0
@@ -115,7 +118,7 @@ class Pool:
         return sliceable_cpus
 
     def sliceable_by_each(self, allocator: CpuAllocator) -> int:
-        """The CPUs that may become exclusive in the original, which ignores promises of the pools in between."""
+        """The CPUs that may become exclusive in nri-plugins, which ignores promises of the pools in between."""
         sliceable_cpus = 0
         for pool in self.below():
             if pool is not self or not self.children:
@@ -123,14 +126,14 @@ class Pool:
         return sliceable_cpus
 
     def _whole_free_of(self, cpus: int, allocator: CpuAllocator) -> int:
-        """As many of these CPUs as the pool has not promised as shares."""
+        """Entire CPUs of the set `cpus` that the pool has not promised as shares."""
         count = max(self.free_shared_m() // 1000, 0)
         return allocator.allocate(cpus, min(count, cpus.bit_count()), Priority.NONE)
 
     # -- accounts -----------------------------------------------------------------------------------------------------
 
     def promise(self, shared_m: int, reserved_m: int, idlers: int) -> None:
-        """Add to the grants of this pool and all above; negative numbers subtract."""
+        """Add to the promises of this pool and all pools above. Negative numbers subtract."""
         for pool in (self, *self.above()):
             pool.shared_m += shared_m
             pool.reserved_m += reserved_m
@@ -151,7 +154,7 @@ class Pool:
     # -- hints --------------------------------------------------------------------------------------------------------
 
     def hint_score(self, hint: Hint) -> float:
-        """The part of a hint's resources that the pool has, from 0 to 1; reduced for a pool larger than the hint."""
+        """The share of a hint's resources that the pool has, from 0 to 1, less if the pool is larger than the hint."""
         try:
             if hint.cpus:
                 hinted_cpus = masks.parse(hint.cpus)
@@ -278,7 +281,7 @@ class Pools:
         return masks.of(other for other, distance in distances.items() if distance == least)
 
     def existing_level(self, level: str) -> str:
-        """This level if it has pools, else the nearest level above that has. Raises ValueError for an unknown level."""
+        """This level if it has pools, else the nearest level above with pools. Raises ValueError if it is unknown."""
         rank = LEVELS.index(level)
         for pool in self.by_id:
             if LEVELS.index(pool.level) <= rank:

@@ -19,7 +19,7 @@ _MAX_COLD_START_S = 3600.0
 
 
 class CpuKind(Enum):
-    """The kind of a container's CPUs: general CPUs, the system's CPUs, or those that the container already has."""
+    """The kind of a container's CPUs: general CPUs, the system's CPUs, or the CPUs that the container already has."""
 
     NORMAL = "normal"
     RESERVED = "reserved"
@@ -35,9 +35,9 @@ class Request:
         shared_m: thousandths of shared CPUs.
         limit_m: the CPU limit of a Burstable container, or None.
         isolated: whether exclusive CPUs should be isolated by the kernel.
-        only_isolated: whether they must be.
-        memory_kinds: the mask of memory kinds; None if its memory nodes are not changed.
-        cold: whether it gets DRAM only later; the kinds are without DRAM then.
+        only_isolated: whether exclusive CPUs must be isolated.
+        memory_kinds: the mask of memory kinds, or None if its memory nodes are not changed.
+        cold: whether the container gets DRAM only later; `memory_kinds` is then without DRAM.
     """
 
     container: Container
@@ -58,7 +58,7 @@ class Request:
 
 
 def request_of(container: Container, options: Options, choices: Choices, zones: MemoryZones) -> Request:
-    """The request of a container. Raises NoPlace for invalid annotations."""
+    """The request of a container. Raises NoPlace if an annotation is invalid."""
     request = _cpu_request(container, options, choices)
     kinds = request.memory_kinds = _memory_kinds(container, zones)
     if kinds is not None and not zones.nodes_of_kinds(PMEM) & ~zones.normal and cold_start_s(container):
@@ -114,7 +114,7 @@ def _in_reserved_namespace(container: Container, options: Options) -> bool:
 def _isolation(container: Container, options: Options, choices: Choices) -> tuple[bool, bool, bool]:
     """Whether isolated CPUs are preferred, whether that comes from an annotation, and whether they are required.
 
-    If both annotations exist, the one with the narrower scope counts; with equal scopes the requirement does.
+    If both annotations exist, the narrower scope counts; with equal scopes the requirement counts.
     """
     required, preferred = container.asks("require-isolated-cpus"), container.asks("prefer-isolated-cpus")
     if required is None and preferred is None:
@@ -139,11 +139,11 @@ def _priority(container: Container, default: Priority) -> Priority:
 
 
 def cold_start_s(container: Container) -> float:
-    """The duration of a container's cold start in seconds; 0 without one. Raises NoPlace for an invalid annotation."""
+    """The duration of a container's cold start in seconds, or 0. Raises NoPlace if the annotation is invalid."""
     try:
         duration = container.table("cold-start", "duration").get("duration", "0s")
         if not isinstance(duration, str):
-            raise ValueError(f"duration: {json.dumps(duration)} is not a text such as 60s")  # noqa: TRY004 - caught below
+            raise ValueError(f"duration: {json.dumps(duration)} is not a string such as 60s")  # noqa: TRY004 - caught below
         seconds = parse_duration(duration)
         if not 0 <= seconds <= _MAX_COLD_START_S:
             raise ValueError(f"duration: {duration} must be from 0s to 1h")

@@ -1,4 +1,4 @@
-"""Rank pools for a request by a chain of comparisons; the first one that finds a difference decides."""
+"""Rank pools for a request by a chain of comparisons. The first comparison with a difference decides."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ _STEP_FACTOR = 0.75
 
 @dataclass(slots=True)
 class Score:
-    """What a pool would have left after a request, and how well it fits.
+    """The resources that a pool would have left after a request, and how well the pool fits.
 
     Attributes:
         isolated: the number of isolated CPUs left; negative if there are too few.
-        reserved_m, shared_m: thousandths of reserved and shared CPUs left; negative if there are too few.
+        reserved_m: thousandths of reserved CPUs left; negative if there are too few.
+        shared_m: thousandths of shared CPUs left; negative if there are too few.
         free_m: thousandths of shared CPUs before the request.
         at_priority: thousandths of CPUs left by priority.
         tenants: the number of containers with CPUs of the same kind.
@@ -69,7 +70,7 @@ class Score:
         return score
 
     def lacks(self, request: Request) -> str:
-        """A text with the resources that the pool lacks for a request, or ""."""
+        """The resources that the pool lacks for a request, in words. Returns "" if the pool has enough."""
         if request.kind is CpuKind.RESERVED:
             if self.reserved_m < 0:
                 return f"{-self.reserved_m}m reserved CPU"
@@ -80,7 +81,8 @@ class Score:
         return self.lack or ("" if self.offer else "memory")
 
 
-#: Returns a positive number if the first pool is better, a negative one if the second is, 0 if the next one decides.
+#: A comparison returns a positive number if the first pool is better, a negative number if the second pool is better,
+#: and 0 if the next comparison decides.
 Comparison = Callable[[Score, Score], int]
 
 
@@ -103,7 +105,7 @@ class Scoring:
         self._chain = list(self._comparisons())
 
     def sort(self, scores: list[Score]) -> list[Score]:
-        """Sort scores, the best pool first, by insertion, because the original compares short lists in this order."""
+        """Sort scores, the best pool first, by insertion, because nri-plugins compares short lists in this order."""
         ranked: list[Score] = []
         for score in scores:
             place = len(ranked)
@@ -113,7 +115,7 @@ class Scoring:
         return ranked
 
     def compare(self, one: Score, other: Score) -> tuple[int, str]:
-        """A positive number if `one` is better, a negative one if it is worse; and the decisive comparison."""
+        """The name of the decisive comparison, and its result: positive if `one` is better, negative if `other` is."""
         for name, comparison in self._chain:
             result = comparison(one, other)
             if result:
@@ -196,7 +198,7 @@ class Scoring:
         elif not result:
             result = _only(one_level > self._level, other_level > self._level)
             if result < 0 and not self._one_order:
-                return 1  # the original prefers the first pool in either order
+                return 1  # nri-plugins prefers the first pool in either order
         return result or _more(other.pool.id, one.pool.id)
 
     def _fewer_nodes(self, one: Score, other: Score) -> int:
@@ -224,7 +226,7 @@ class Scoring:
 
 
 def _combined(scores: tuple[float, ...]) -> tuple[float, float]:
-    """The product of all scores, and of those above 0; (0, 0) without scores."""
+    """The product of all scores, and the product of the scores above 0. Returns (0, 0) without scores."""
     product, hit = 1.0, 0.0
     for score in scores:
         product *= score

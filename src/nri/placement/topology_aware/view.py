@@ -1,4 +1,4 @@
-"""Reports of topology-aware: pools as places, explanations, zones of the node, and the original's measurements."""
+"""Reports of topology-aware: pools as places, explanations, zones of the node, and the metrics of nri-plugins."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Decision:
 
 
 class Granted(Protocol):
-    """A grant, as far as this module reads it."""
+    """The attributes of a grant that this module reads."""
 
     pool: Pool
 
@@ -62,7 +62,7 @@ def places(pools: Pools, zones: MemoryZones, grants: Mapping[str, Granted]) -> l
 
 
 def node_zones(pools: Pools, zones: MemoryZones) -> list[dict[str, Any]]:
-    """The zones of all pools, leaves first as in the original.
+    """The zones of all pools, leaves first as in nri-plugins.
 
     Isolated CPUs are not part of the capacity, because only exclusive requests can have them.
     """
@@ -89,7 +89,7 @@ def explanation(container: Container, pool: Pool, decision: Decision, scoring: S
     """Explain why a container is in its pool.
 
     Args:
-        then: whether the decision is the original one; otherwise pools are compared as of now.
+        then: whether `decision` is the decision of the placement; otherwise pools are compared now.
     """
     request = decision.request
     chosen = next((score for score in decision.candidates if score.pool is pool), decision.candidates[0])
@@ -128,7 +128,7 @@ def _request_text(request: Request, some_are_isolated: bool) -> str:
 
 
 def _summary(score: Score, request: Request) -> str:
-    """A text with the numbers of a score that matter for a request."""
+    """The numbers of a score that matter for a request, in words."""
     if request.kind is CpuKind.RESERVED:
         parts = [f"{score.reserved_m}m reserved left"]
     else:
@@ -154,12 +154,12 @@ def _free(_: Score, chosen: Score, request: Request) -> str:
 
 
 def _missing(score: Score, request: Request) -> str:
-    if request.kind is CpuKind.NORMAL and score.shared_m >= 0:  # it lost because of isolated CPUs
+    if request.kind is CpuKind.NORMAL and score.shared_m >= 0:  # the pool lost because of isolated CPUs
         return count(-score.isolated, "isolated CPU")
     return score.lacks(request)
 
 
-#: What would have to change for a place to win, by the comparison that it lost.
+#: The change after which a place would win, by the comparison that it lost.
 _CHANGES: Mapping[str, Callable[[Score, Score, Request], str]] = {
     "enough CPU": lambda score, _, request: f"{_missing(score, request)} more, or a smaller request",
     "affinity": lambda score, chosen, _: f"an affinity above {chosen.affinity:g} for it; it has {score.affinity:g}",
@@ -182,7 +182,7 @@ def gauges(pools: Pools, zones: MemoryZones, pool_places: list[Place], shared: s
     """The measurements of all pools.
 
     Args:
-        shared: the containers that share CPUs, also reserved ones.
+        shared: the containers that share CPUs, including reserved CPUs.
     """
     for place in pool_places:
         pool = pools.by_name[place.name]

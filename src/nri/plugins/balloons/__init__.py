@@ -1,1 +1,1 @@
-"""`balloons`: containers in sets of CPUs that grow and shrink with what they request."""
+"""`balloons`: pin containers to sets of CPUs that grow and shrink with the containers' requests."""

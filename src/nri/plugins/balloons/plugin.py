@@ -1,6 +1,6 @@
 """`balloons`: pin containers to shared sets of CPUs that grow and shrink with the requests of their containers.
 
-The policy is in `nri.placement.balloons`. Options and annotations are those of nri-plugins' plugin of this name.
+The policy is in `nri.placement.balloons`. The plugin `balloons` of nri-plugins has the same options and annotations.
 """
 
 from __future__ import annotations

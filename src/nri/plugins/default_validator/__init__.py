@@ -1,1 +1,1 @@
-"""The default validator as a plugin, for runtimes that do not have it built in."""
+"""The default validator as a plugin, for runtimes without a built-in validator."""

@@ -1,6 +1,7 @@
 """`default-validator`: refuse containers because of changes by plugins, or because a required plugin is missing.
 
-For runtimes without a built-in validator, or with one that cannot be configured. Here `enable` is true by default.
+It is for runtimes without a built-in validator, or with a validator that cannot be configured. The default of `enable`
+is true.
 """
 
 from __future__ import annotations
@@ -53,14 +54,17 @@ class DefaultValidatorPlugin(nri.Plugin):
 
 
 def read(text: str) -> ValidatorConfig:
-    """Read the configuration, as YAML, JSON or TOML, with the keys of any of its dialects. Raises ConfigError."""
+    """Read the configuration, as YAML, JSON or TOML, with keys of any dialect. Raises ConfigError if invalid."""
     source = Source("default validator", text, "toml" if TOML.match(text) else "auto")
     tree = parse_text(source)
     if tree is None:
         tree = {}
     if not isinstance(tree, dict):
         raise ConfigError(
-            source.name, "", "expected keys with values", "write, for example, 'rejectSysctlAdjustment: true'"
+            source.name,
+            "",
+            "expected a mapping of keys",
+            "write, for example, 'rejectSysctlAdjustment: true'",
         )
     config = ValidatorConfig.from_dict(tree, source.name)
     return config if any(KEYS[key] == "enable" for key in tree) else replace(config, enable=True)

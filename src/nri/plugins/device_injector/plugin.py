@@ -22,7 +22,7 @@ __all__ = ["KINDS", "DeviceInjector", "Kind"]
 
 
 class Device(NamedTuple):
-    """A device node; the runtime chooses mode, uid or gid where they are 0."""
+    """A device node. If mode, uid or gid is 0, the runtime chooses it."""
 
     path: str
     type: str
@@ -50,7 +50,7 @@ class IoPriority(NamedTuple):
 
 
 class Scheduler(NamedTuple):
-    """Attributes of the CPU scheduler; times in nanoseconds."""
+    """Attributes of the CPU scheduler, with times in nanoseconds."""
 
     policy: str
     nice: int = 0
@@ -78,35 +78,37 @@ class MemoryPolicy(NamedTuple):
 
 def _devices(annotation: Annotation, adjustment: Adjustment) -> list[str]:
     devices = annotation.rows(Device, "path")
-    for place, device in enumerate(devices):
+    for index, device in enumerate(devices):
         path, type_, major, minor, *numbers = device
         for key, number in (("major", major), ("minor", minor)):
             if number < 0:
-                raise annotation.refusal(f"[{place}].{key}", f"must not be negative: {number}")
+                raise annotation.refusal(f"[{index}].{key}", f"must not be negative: {number}")
         if not 0 <= device.file_mode <= _MAX_FILE_MODE:
             raise annotation.refusal(
-                f"[{place}].file_mode", f"{device.file_mode} is not a file mode", "write, for example, 0660"
+                f"[{index}].file_mode", f"{device.file_mode} is not a file mode", "write, for example, 0660"
             )
         if device.file_mode > _MAX_PERMISSIONS:
             shown = f"{device.file_mode} is 0o{device.file_mode:o}, which has more than permission bits"
-            annotation.warn(f"[{place}].file_mode: {shown} (octal has a leading 0, as in 0660)")
+            annotation.warn(f"[{index}].file_mode: {shown} (octal has a leading 0, as in 0660)")
         mode, uid, gid = (number or None for number in numbers)
-        with annotation.at(f"[{place}]", device="path"):
+        with annotation.at(f"[{index}]", device="path"):
             adjustment.add_device(path, type_, major, minor, uid=uid, gid=gid)
         optional.put(adjustment.message.linux.devices[-1], "file_mode", mode)  # more than permissions pass, as in Go
         if type_ != "p" and not major:
-            raise annotation.refusal(f"[{place}]", "major is missing or 0", "add 'major: ...'")
+            raise annotation.refusal(f"[{index}]", "major is missing or 0", "add 'major: ...'")
     return [device.path for device in devices]
 
 
-#: The greatest file mode with file type, and the greatest with permissions only.
-_MAX_FILE_MODE, _MAX_PERMISSIONS = 0o177777, 0o777
+#: The greatest file mode with file type.
+_MAX_FILE_MODE = 0o177777
+#: The greatest file mode with permissions only.
+_MAX_PERMISSIONS = 0o777
 
 
 def _cdi_devices(annotation: Annotation, adjustment: Adjustment) -> list[str]:
     names = annotation.texts()
-    for place, name in enumerate(names):
-        with annotation.at(f"[{place}]", device=""):
+    for index, name in enumerate(names):
+        with annotation.at(f"[{index}]", device=""):
             adjustment.add_cdi_device(name)
     return names
 
@@ -117,12 +119,12 @@ BIND = {"bind", "rbind"}
 
 def _mounts(annotation: Annotation, adjustment: Adjustment) -> list[str]:
     mounts = annotation.rows(Mount, "destination")
-    for place, mount in enumerate(mounts):
-        with annotation.at(f"[{place}]", mount=""):
+    for index, mount in enumerate(mounts):
+        with annotation.at(f"[{index}]", mount=""):
             adjustment.add_mount(messages.Mount(**mount._asdict()))
         if not mount.source and (mount.type in ("", "bind") or not BIND.isdisjoint(mount.options)):
             raise annotation.refusal(
-                f"[{place}]", "source is missing", "add 'source: ...', or the type of a file system"
+                f"[{index}]", "source is missing", "add 'source: ...', or the type of a file system"
             )
     return [f"{mount.source or mount.type} -> {mount.destination}" for mount in mounts]
 
@@ -161,15 +163,15 @@ _MAX_NET_DEVICE_BYTES = 15
 
 def _net_devices(annotation: Annotation, adjustment: Adjustment) -> list[str]:
     devices = annotation.rows(NetDevice, "hostIf")
-    named = [(f"[{place}].name", device.name) for place, device in enumerate(devices) if device.name]
+    named = [(f"[{index}].name", device.name) for index, device in enumerate(devices) if device.name]
     annotation.refuse_duplicates(named)
-    for place, device in enumerate(devices):
+    for index, device in enumerate(devices):
         for key, name in (("hostIf", device.hostIf), ("name", device.name or device.hostIf)):
             if not _NET_DEVICE.fullmatch(name) or len(name.encode()) > _MAX_NET_DEVICE_BYTES:
                 reason = f"{name!r} is not the name of a network device"
                 step = f"write 1 to {_MAX_NET_DEVICE_BYTES} characters, no blank, / or :"
-                raise annotation.refusal(f"[{place}].{key}", reason, step)
-        with annotation.at(f"[{place}]", host_device="hostIf", device="name"):
+                raise annotation.refusal(f"[{index}].{key}", reason, step)
+        with annotation.at(f"[{index}]", host_device="hostIf", device="name"):
             adjustment.add_net_device(device.hostIf, device.name)
     return [f"{device.hostIf} -> {device.name or device.hostIf}" for device in devices]
 
@@ -192,13 +194,13 @@ def _memory_policy(annotation: Annotation, adjustment: Adjustment) -> list[str]:
 
 
 class Kind(NamedTuple):
-    """One kind of change that an annotation can request.
+    """A kind of change that an annotation can request.
 
     Attributes:
-        name: for the log.
-        keys: its annotations, of the current domain and of the old one.
-        inject: adds an annotation's values to an adjustment; returns them as text for the log.
-        help: the form of the value, and its effect.
+        name: the name in the log.
+        keys: its annotations, in the current and in the old domain.
+        inject: the function that adds an annotation's values to an adjustment, and returns them for the log.
+        help: the format of the value, and its effect.
     """
 
     name: str
@@ -225,7 +227,7 @@ KINDS = (
         "{policy, nice, priority, flags, runtime, deadline, period}: CPU scheduler",
     ),
     Kind("network devices", _domain_keys("network-devices"), _net_devices, "list of {hostIf, name}: network devices"),
-    Kind("sysctls", ("sysctl.noderesource.dev",), _sysctls, "table of names and values: kernel parameters"),
+    Kind("sysctls", ("sysctl.noderesource.dev",), _sysctls, "mapping of names to values: kernel parameters"),
     Kind("memory policy", _domain_keys("memory-policy"), _memory_policy, "{mode, nodes, flags}: NUMA memory policy"),
 )
 

@@ -31,7 +31,7 @@ _CONTEXT_LINES = 3
 
 
 class Difference(NamedTuple):
-    """One field that differs: create, update or delete, its path, and both values; None for a missing one."""
+    """A field that differs: create, update or delete, its path, and both values. A missing value is None."""
 
     kind: str
     path: str
@@ -62,14 +62,14 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[Difference]
 
 
 def _table(name: str, items: list[Any]) -> dict[str, Any]:
-    """The entries of a list by their key; by position, or by their own text, without one."""
+    """The entries of a list by their key. Entries without a key are listed by position, or by their text."""
     table: dict[str, Any] = {}
-    for place, item in enumerate(items):
+    for position, item in enumerate(items):
         if isinstance(item, dict):
-            key = str(item.get(_KEY_FIELDS.get(name, ""), place))
+            key = str(item.get(_KEY_FIELDS.get(name, ""), position))
         else:
             key = str(item).partition("=")[0] if name == "env" else str(item)
-        table[f"{key}, {place}" if key in table else key] = item
+        table[f"{key}, {position}" if key in table else key] = item
     return table
 
 
@@ -83,7 +83,7 @@ def _one_line(value: Any) -> str:
 
 
 def yaml_differences(before: Any, after: Any) -> list[str]:
-    """The lines of YAML that differ, with context: `+` for added ones, `-` for removed ones."""
+    """The lines of YAML that differ, with context: `+` for added lines, `-` for removed lines."""
     import difflib
 
     lines = difflib.unified_diff(yaml_lines(before), yaml_lines(after), lineterm="", n=_CONTEXT_LINES)

@@ -1,6 +1,6 @@
 """`differ`: show what other plugins change, by connecting at several indices from one process.
 
-Each connection keeps the messages of an event for the next one, which logs the difference.
+Each connection keeps the messages of an event for the next connection, which logs the difference.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ class DifferConfig:
     """The indices at which it connects, and how much it logs.
 
     Attributes:
-        indices: at least two, 0 to 99; from flags or `--config FILE`, because it is needed before the runtime connects.
+        indices: at least two indices from 0 to 99. They come from flags or `--config FILE`, because they are needed
+            before the runtime connects.
         logFile: a file to append to instead of the program's log.
-        verboseLevel: 0 changes only; 1 also the messages of the first index; 2 also each message before and after; 3
-            also the messages of Synchronize.
-        yaml: differences as lines of YAML instead of fields.
+        verboseLevel: 0 logs changes only; 1 also the messages of the first index; 2 also each message before and after
+            a change; 3 also the messages of Synchronize.
+        yaml: log differences as lines of YAML instead of fields.
     """
 
     indices: tuple[int, ...] = (0, 99)
@@ -48,58 +49,58 @@ class DifferConfig:
         if wrong:
             raise ValueError(f"indices: {wrong[0]} is not an index from 0 to 99")
         if len(set(self.indices)) < max(2, len(self.indices)):
-            raise ValueError("indices: at least two different ones are required; write, for example, 0,99")
+            raise ValueError("indices: at least two different indices are required; write, for example, 0,99")
 
 
 FLAGS = {
     "indices": Flag("indices", "LIST", "connect at these indices, at least two (default 0,99)"),
-    "verbose-level": Flag("verboseLevel", "N", "0 changes, 1 and the first data, 2 and all data, 3 and Synchronize"),
+    "verbose-level": Flag("verboseLevel", "N", "log 0: changes, 1: first messages, 2: all messages, 3: Synchronize"),
     "yaml": Flag("yaml", "", "print differences as lines of YAML"),
 }
 
 
-#: Keep at most this many events for the next index; older ones never reached it.
+#: Keep at most this many events for the next index; older events never reached that index.
 MAX_KEPT_EVENTS = 512
 
 
 class _Messages:
-    """The messages that connections keep for the next one: by position of the connection, then by event."""
+    """The messages that connections keep for the next connection: by position of the connection, then by event."""
 
     def __init__(self) -> None:
         self._lock = allocate_lock()
-        self.by_place: dict[int, dict[tuple[str, ...], Mapping[str, Any]]] = {}
+        self.by_position: dict[int, dict[tuple[str, ...], Mapping[str, Any]]] = {}
 
-    def keep(self, place: int, event: tuple[str, ...], messages: Mapping[str, Any]) -> None:
+    def keep(self, position: int, event: tuple[str, ...], messages: Mapping[str, Any]) -> None:
         """Keep an event's messages for the next connection."""
         with self._lock:
-            messages_by_event = self.by_place.setdefault(place, {})
+            messages_by_event = self.by_position.setdefault(position, {})
             messages_by_event.pop(event, None)
             messages_by_event[event] = messages
             if len(messages_by_event) > MAX_KEPT_EVENTS:
                 del messages_by_event[next(iter(messages_by_event))]
 
-    def take(self, place: int, event: tuple[str, ...]) -> Mapping[str, Any] | None:
-        """Remove and return the messages of an event; None if that connection did not get the event."""
+    def take(self, position: int, event: tuple[str, ...]) -> Mapping[str, Any] | None:
+        """Remove and return the messages of an event. Returns None if that connection did not get the event."""
         with self._lock:
-            return self.by_place.get(place, {}).pop(event, None)
+            return self.by_position.get(position, {}).pop(event, None)
 
 
 class Differ(nri.Plugin):
-    """Show what the plugins between its indices change in pods and containers; it changes nothing itself."""
+    """Show the changes of pods and containers by the plugins between its indices, without own changes."""
 
     name = "differ"
     flags = FLAGS
     Config = DifferConfig
     config: DifferConfig
 
-    def __init__(self, row: Sequence[int] = (0,), place: int = 0, messages: _Messages | None = None) -> None:
-        """Create one connection; `row` has the indices of all in ascending order, `place` is its position in `row`."""
-        self._index, self._place, self._last = row[place], place, len(row) - 1
+    def __init__(self, row: Sequence[int] = (0,), position: int = 0, messages: _Messages | None = None) -> None:
+        """Create a connection. `row` has the indices of all connections in ascending order, `position` is its own."""
+        self._index, self._position, self._last = row[position], position, len(row) - 1
         self.messages = messages or _Messages()
 
     @classmethod
     def main(cls, argv: Sequence[str] | None = None) -> None:
-        """Run the plugin as a program; --idx is not used, because `--indices` replaces it."""
+        """Run the plugin as a program. --idx is not used, because `--indices` replaces it."""
         super().main(["--idx", "00", *(sys.argv[1:] if argv is None else argv)])
 
     @classmethod
@@ -113,10 +114,10 @@ class Differ(nri.Plugin):
         """Create the connections for these indices, each with its options."""
         ascending, messages = sorted(indices), _Messages()
         connections: list[tuple[PluginBase, Any]] = []
-        for place, index in enumerate(ascending):
+        for position, index in enumerate(ascending):
             connection_options = copy.copy(options)
             connection_options.index = f"{index:02d}"
-            connections.append((cls(ascending, place, messages), connection_options))
+            connections.append((cls(ascending, position, messages), connection_options))
         return connections
 
     def configure(self) -> None:
@@ -169,18 +170,18 @@ class Differ(nri.Plugin):
     # -- comparing ----------------------------------------------------------------------------------------------------
 
     def _compare(self, event: str, **messages: Any) -> None:
-        """Log what has changed since the previous index, and keep the messages for the next one."""
+        """Log the changes since the previous index, and keep the messages for the next index."""
         event_key = (event, messages["pod"].id, messages["container"].id if "container" in messages else "")
-        if self._place == 0:
+        if self._position == 0:
             if self.config.verboseLevel > 0:
                 for tag, message in messages.items():
                     self._write(f"{event}: {tag}", yaml_lines(tree_of(message)))
         else:
-            before = self.messages.take(self._place - 1, event_key)
+            before = self.messages.take(self._position - 1, event_key)
             for tag, message in messages.items() if before is not None else ():
                 self._log_differences(event, tag, before[tag], message)  # type: ignore[index]
-        if self._place < self._last:
-            self.messages.keep(self._place, event_key, messages)
+        if self._position < self._last:
+            self.messages.keep(self._position, event_key, messages)
 
     def _log_differences(self, event: str, tag: str, before: Any, after: Any) -> None:
         if before == after:

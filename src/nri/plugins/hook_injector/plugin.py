@@ -6,10 +6,10 @@ At the start a broken file is an error; later the previous hooks stay in force.
 from __future__ import annotations
 
 import nri
-from nri.config.complaint import apart
-from nri.plugins.hook_injector import pattern
-from nri.plugins.hook_injector.conditions import ConditionError, Facts
-from nri.plugins.hook_injector.directories import HookDirectories
+from nri.config.complaint import single_errors
+from nri.config.hooks import pattern
+from nri.config.hooks.conditions import ConditionError, Facts
+from nri.config.hooks.directories import HookDirectories
 from nri.stub.program.options import Flag
 
 TYPE_CHECKING = False
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import ClassVar
 
-    from nri.plugins.hook_injector.directories import HooksChange
+    from nri.config.hooks.directories import HooksChange
 
 __all__ = ["DIRECTORIES", "HookInjector"]
 
-#: The default directories of podman and CRI-O: of packages, and of the administrator, whose files take precedence.
+#: The default directories of podman and CRI-O: for packages, and for the administrator, whose files take precedence.
 DIRECTORIES = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
 
 #: Check directories this often while no container is created.
 WATCH_S = 1.0
 
-#: The list of hooks in an adjustment by stage. `prestart` is deprecated; its hooks run at the same moment as those of
-#: `createRuntime`.
+#: The list of hooks in an adjustment by stage. `prestart` is deprecated; its hooks run at the same moment as the hooks
+#: of `createRuntime`.
 HOOK_LISTS = {
     "prestart": "create_runtime",
     "createRuntime": "create_runtime",
@@ -48,7 +48,7 @@ class HookInjector(nri.Plugin):
         "hooks-dirs": Flag(
             "hooks_dirs",
             "DIR,DIR",
-            f"directories of hooks, the last one takes precedence (default {','.join(DIRECTORIES)})",
+            f"directories of hooks; the last directory takes precedence (default {','.join(DIRECTORIES)})",
         ),
         "disableWatch": Flag("disable_watch", "", "read the directories only once, and ignore later changes"),
     }
@@ -73,7 +73,7 @@ class HookInjector(nri.Plugin):
             return
         hook_directories = HookDirectories(directories)
         change = hook_directories.refresh()
-        assert change is not None  # the first refresh always finds a change
+        assert change is not None  # the first refresh always has a change
         if change.error is not None:
             raise change.error
         self._directories = hook_directories
@@ -115,7 +115,7 @@ class HookInjector(nri.Plugin):
     def _log_change(self, change: HooksChange) -> None:
         """Log a change, but the same errors only once."""
         assert self._directories is not None
-        errors = [] if change.error is None else apart(change.error)
+        errors = [] if change.error is None else single_errors(change.error)
         text = "\n".join(str(message) for message in (*errors, *change.warnings))
         if errors and text == self._logged:
             return

@@ -1,1 +1,1 @@
-"""The plugin that logs each request with all its content."""
+"""A plugin that logs the entire content of each request."""

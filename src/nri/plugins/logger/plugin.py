@@ -22,15 +22,16 @@ __all__ = ["FLAGS", "Logger", "LoggerConfig"]
 
 
 class LoggerConfig:
-    """The events to log, the file for them, and the marks that containers get.
+    """The events to log, the log file, and the marks that containers get.
 
     Attributes:
         logFile: a file to append to instead of the program's log.
-        events: subscribe only to these: all, pod, container, or names such as CreateContainer. Validation only by its
-            own name, ValidateContainerAdjustment: runtimes fail creations that a validator does not answer.
-        addAnnotation: annotation that containers get; conflicts with other plugins that set it.
-        setAnnotation: annotation that containers get, in place of one that an earlier plugin has set.
-        addEnv, setEnv: the same for an environment variable.
+        events: the events to subscribe to: all, pod, container, or names such as CreateContainer. Validation requires
+            its own name, ValidateContainerAdjustment: runtimes fail creations that a validator does not answer.
+        addAnnotation: an annotation to add to containers; conflicts with other plugins that set it.
+        setAnnotation: an annotation to set on containers; replaces the value of an earlier plugin.
+        addEnv: an environment variable to add to containers; conflicts with other plugins that set it.
+        setEnv: an environment variable to set in containers; replaces the value of an earlier plugin.
     """
 
     logFile: str = ""
@@ -43,15 +44,15 @@ class LoggerConfig:
 
 FLAGS = {
     "add-annotation": Flag("addAnnotation", "KEY", "add this annotation to containers"),
-    "set-annotation": Flag("setAnnotation", "KEY", "the same, replacing the value of other plugins"),
+    "set-annotation": Flag("setAnnotation", "KEY", "set this annotation of containers, even if other plugins set it"),
     "add-env": Flag("addEnv", "NAME", "add this environment variable to containers"),
-    "set-env": Flag("setEnv", "NAME", "the same, replacing the value of other plugins"),
+    "set-env": Flag("setEnv", "NAME", "set this environment variable, also if other plugins have set it"),
 }
 
 
 _VALIDATION = EventMask.of("ValidateContainerAdjustment")
 _MADE = nri.Adjustment
-#: By key of the configuration: the builder that removes other plugins' mark, or None, and the one that adds the mark.
+#: By key of the configuration: the builders that remove other plugins' mark, or None, and that add the mark.
 MARKS = {
     "addAnnotation": (None, _MADE.add_annotation),
     "setAnnotation": (_MADE.remove_annotation, _MADE.add_annotation),
@@ -61,7 +62,7 @@ MARKS = {
 
 
 class Logger(nri.Plugin):
-    """Log every request with all its content, and mark containers if configured."""
+    """Log the entire content of every request, and mark containers if configured."""
 
     name = "logger"
     flags = FLAGS
@@ -87,7 +88,7 @@ class Logger(nri.Plugin):
     def _events(self) -> nri.EventMask:
         """The configured events; validation only if the configuration or the command line names it.
 
-        Runtimes may fail each creation that a validator does not answer, so a logger is not one by default.
+        Runtimes may fail each creation that a validator does not answer, so a logger is not a validator by default.
         """
         masks = self.config.events or (ALL,)
         mask = nri.EventMask(sum({spec.bit for mask in masks for spec in mask}))
@@ -147,7 +148,7 @@ class Logger(nri.Plugin):
         self._dump("ValidateContainerAdjustment", request=request.message)
 
     def _marks(self, *keys: str) -> nri.Adjustment:
-        """The marks for these keys of the configuration. ValueError for an invalid name."""
+        """The marks for these keys of the configuration. Raises ValueError if a name is invalid."""
         mark, adjustment = f"logger-pid-{os.getpid()}", nri.Adjustment()
         for key in keys:
             name = getattr(self.config, key)
@@ -169,13 +170,13 @@ class Logger(nri.Plugin):
         self._write(lines)
 
     def _dump_list(self, event: str, tag: str, messages: Iterable[Any]) -> None:
-        """Log messages one by one, because all of them together may be many megabytes of text."""
+        """Log messages one by one, because all messages together may be many megabytes of text."""
         self._write([f"{event}: {tag}:"])
         for message in messages:
             self._write([f"{event}:    {line}" for line in yaml_lines([tree_of(message)])])
 
     def _write(self, lines: list[str]) -> None:
-        # One record for all lines: a record for each line costs more than everything else here.
+        # One record for all lines: a record for each line would cost more than the rest of the plugin.
         self.log.logger.info("%s", "\n".join(lines), extra=logs.EACH_LINE)
 
 

@@ -1,6 +1,6 @@
 """`memory-policy`: give containers a NUMA memory policy, by classes of the configuration and by annotations.
 
-The policy is set by NRI, which few runtimes support yet, or, with `injectMpolset`, by the program `mpolset`, which then
+The policy is set by NRI, which few runtimes support yet. With `injectMpolset` the program `mpolset` sets the policy and
 starts the container's own program. Use a high index, after the plugins that pin CPUs and memory.
 """
 
@@ -35,20 +35,21 @@ DOMAIN = "memory-policy.nri.io"
 #: The folder of the program, on the node and in containers.
 INJECTED = "/mnt/nri-memory-policy-mpolset"
 PROGRAM = "mpolset"
-#: A static program takes less than a megabyte.
+#: Maximum size of the program; a static program has less than a megabyte.
 MAX_PROGRAM_BYTES = 16 << 20
 #: Modes that take no nodes.
 WITHOUT_NODES = ("MPOL_DEFAULT", "MPOL_LOCAL")
 #: Keywords for nodes; "" means no nodes.
 NODE_KEYWORDS = ("", "all", "allowed-mems", "cpu-packages", "cpu-nodes")
-#: Flags that exclude each other, and a flag that only some modes accept. Source: set_mempolicy(2).
+#: Flags that exclude each other. Source: set_mempolicy(2).
 EXCLUSIVE_FLAGS = ("MPOL_F_STATIC_NODES", "MPOL_F_RELATIVE_NODES")
+#: A flag, and the modes that accept it. Source: set_mempolicy(2).
 BALANCING, BALANCED = "MPOL_F_NUMA_BALANCING", ("MPOL_BIND", "MPOL_PREFERRED_MANY")
 NODES_HELP = "all, allowed-mems, cpu-packages, cpu-nodes, max-dist:20, or a list such as 0-1"
 
 
 class Policy(NamedTuple):
-    """A policy as an annotation or a class defines it."""
+    """A memory policy of an annotation or a class."""
 
     mode: str
     nodes: str = ""
@@ -59,9 +60,9 @@ class PolicyKeys:
     """The policy of a class in the configuration.
 
     Attributes:
-        mode: of set_mempolicy, such as MPOL_INTERLEAVE.
+        mode: a mode of set_mempolicy, such as MPOL_INTERLEAVE.
         nodes: all, allowed-mems, cpu-packages, cpu-nodes, max-dist:20, or a list such as 0-1.
-        flags: of set_mempolicy, such as MPOL_F_STATIC_NODES.
+        flags: flags of set_mempolicy, such as MPOL_F_STATIC_NODES.
     """
 
     mode: str
@@ -73,7 +74,7 @@ class PolicyClass:
     """A named policy of the configuration.
 
     Attributes:
-        name: used by annotations.
+        name: the name for annotations.
     """
 
     name: str
@@ -91,7 +92,7 @@ class MemoryPolicyPlugin(nri.Plugin):
     name = "memory-policy"
     sets = ("linux.memory_policy", "args", "mounts")
     annotations: ClassVar[Mapping[str, str]] = {
-        f"class.{DOMAIN}": "name of a class of the configuration; empty: none",
+        f"class.{DOMAIN}": "name of a class of the configuration; empty: no class",
         f"policy.{DOMAIN}": f"{{mode, nodes, flags}}; nodes: {NODES_HELP}",
     }
     flags: ClassVar[Mapping[str, Flag]] = {
@@ -103,7 +104,8 @@ class MemoryPolicyPlugin(nri.Plugin):
         """Keys of the configuration.
 
         Attributes:
-            injectMpolset: set the policy by a program that starts the container's own, for runtimes without support.
+            injectMpolset: set the policy by a program that then starts the container's program. It is for runtimes that
+            cannot set the policy.
         """
 
         injectMpolset: bool = False
@@ -132,7 +134,7 @@ class MemoryPolicyPlugin(nri.Plugin):
             check(policy)
             nodes = resolve(policy.nodes, self.topology, cpuset.parse(cpu.cpus), cpuset.parse(cpu.mems))
             if not nodes and policy.mode not in WITHOUT_NODES:
-                raise ValueError(f"nodes must not be empty: {quote(cut(policy.nodes, 40))} selects none here")
+                raise ValueError(f"nodes must not be empty: {quote(cut(policy.nodes, 40))} selects no existing node")
             adjustment = self._adjustment(policy, cpuset.to_text(nodes), container)
         allowed = cpuset.parse(cpu.mems) or frozenset(self.topology.nodes)
         if not nodes <= allowed:
@@ -151,7 +153,7 @@ class MemoryPolicyPlugin(nri.Plugin):
         return adjustment.set_args([*program, "--", *container.args])
 
     def _requested_policy(self, pod: nri.PodSandbox, container: nri.Container) -> tuple[Annotation, Policy] | None:
-        """The annotation that applies, and its policy; None without one, or with an empty value."""
+        """The annotation that applies, and its policy. Returns None without an annotation, or if its value is empty."""
         scope = f"/container.{container.name}"
         annotations = by_prefix(pod, container.name, DOMAIN, "/container.")
         candidates = [annotations.pop(prefix) for prefix in ("policy", "class") if prefix in annotations]
@@ -177,7 +179,7 @@ class MemoryPolicyPlugin(nri.Plugin):
             if class_.name == annotation.text:
                 return Policy(class_.policy.mode, class_.policy.nodes, class_.policy.flags)
         names = ", ".join(class_.name for class_ in self.config.classes) or "none"
-        raise annotation.refusal("", f"class {quote(annotation.text[:64])} not found", f"classes: {names}")
+        raise annotation.refusal("", f"class {quote(annotation.text[:64])} not found", f"existing classes: {names}")
 
     def _install_program(self) -> None:
         """Copy the program to the folder that containers mount."""
@@ -206,7 +208,7 @@ class MemoryPolicyPlugin(nri.Plugin):
 
 
 def check(policy: Policy) -> None:
-    """Raise ValueError for invalid mode, flags or nodes. As in builders, the text begins with the key."""
+    """Raise ValueError if mode, flags or nodes are invalid. As in builders, the message begins with the key."""
     if policy.mode not in MpolMode.keys():  # noqa: SIM118 - iterating a protobuf enum gives no names
         raise ValueError(f"mode must be one of {', '.join(MpolMode.keys())}, not {quote(cut(policy.mode, 40))}")
     for flag in policy.flags:
@@ -228,10 +230,10 @@ def check(policy: Policy) -> None:
 
 
 def read_nodes(nodes: str) -> str | int | frozenset[int]:
-    """Parse a text of nodes: a keyword, the distance of `max-dist:`, or a list.
+    """Parse a value of `nodes`: a keyword, the distance of `max-dist:`, or a list.
 
     Raises:
-        ValueError: the text is invalid; the message begins with `nodes`.
+        ValueError: the value is invalid; the message begins with `nodes`.
     """
     if nodes in NODE_KEYWORDS:
         return nodes
@@ -249,10 +251,10 @@ def read_nodes(nodes: str) -> str | int | frozenset[int]:
 
 
 def resolve(nodes: str, topology: Topology, cpus: frozenset[int], mems: frozenset[int]) -> frozenset[int]:
-    """The nodes that a text selects for a container with these CPUs and memory nodes; empty sets mean all.
+    """The nodes that `nodes` selects for a container with these CPUs and memory nodes. Empty sets mean all.
 
     Raises:
-        ValueError: the text is invalid; the message begins with `nodes`.
+        ValueError: `nodes` is invalid; the message begins with `nodes`.
     """
     selection, machine_nodes = read_nodes(nodes), frozenset(topology.nodes)
     cpus = cpus or topology.online
@@ -279,7 +281,7 @@ def resolve(nodes: str, topology: Topology, cpus: frozenset[int], mems: frozense
 
 
 def _package(topology: Topology, node: int) -> int:
-    """The package of a memory node; of a node without CPUs, that of the nearest node with CPUs."""
+    """The package of a memory node. A node without CPUs has the package of the nearest node with CPUs."""
     distances = topology.nodes[node].distances
     local = min(
         (other for other in topology.nodes.values() if other.cpus), key=lambda candidate: distances[candidate.number]

@@ -27,11 +27,11 @@ SECOND_VERSION = "/sys/fs/cgroup/cgroup.controllers"
 
 
 class QosClass:
-    """A class: the part of its memory limit that a container may have to keep in swap.
+    """A class: the share of a container's memory limit that may go to swap.
 
     Attributes:
-        name: used by annotations.
-        swaplimitratio: from 0 to 1; memory.high becomes limit * (1 - swaplimitratio); 0 changes nothing.
+        name: the name for annotations.
+        swaplimitratio: from 0 to 1. memory.high becomes limit * (1 - swaplimitratio); 0 changes nothing.
     """
 
     name: str
@@ -50,9 +50,9 @@ class MemoryQos(nri.Plugin):
     name = "memory-qos"
     sets = ("linux.resources.unified",)
     annotations: ClassVar[Mapping[str, str]] = {
-        f"class.{DOMAIN}": "name of a class of the configuration; empty: none",
+        f"class.{DOMAIN}": "name of a class of the configuration; empty: no class",
         f"FILE.{DOMAIN}": "value of a file of cgroup v2 in unifiedannotations, such as memory.high",
-        f"class.{DOMAIN}/NAME": "the same for one container of the pod; likewise for FILE",
+        f"class.{DOMAIN}/NAME": "the class of one container of the pod; FILE has the same form",
     }
 
     class Config:
@@ -79,7 +79,7 @@ class MemoryQos(nri.Plugin):
         if not self.config.classes and not self.config.unifiedannotations:
             self.log.warning("classes and unifiedannotations are empty: each container with an annotation is refused")
         if not os.path.exists(SECOND_VERSION):
-            self.log.warning("this node has cgroup v1, without these files: containers may be refused")
+            self.log.warning("this node has cgroup v1, which does not have these files: containers may be refused")
 
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
         annotations = by_prefix(pod, container.name, DOMAIN, "/")
@@ -110,7 +110,7 @@ class MemoryQos(nri.Plugin):
         qos_class = next((class_ for class_ in self.config.classes if class_.name == annotation.text), None)
         if qos_class is None:
             names = ", ".join(class_.name for class_ in self.config.classes) or "none"
-            raise annotation.refusal("", f"class {quote(annotation.text[:64])} not found", f"classes: {names}")
+            raise annotation.refusal("", f"class {quote(annotation.text[:64])} not found", f"existing classes: {names}")
         if not qos_class.swaplimitratio:
             return {}
         limit = container.linux.resources.memory.limit.value
@@ -123,7 +123,7 @@ class MemoryQos(nri.Plugin):
 
 
 def high_bytes(limit_bytes: int, swap_ratio: float) -> int:
-    """The value of memory.high: the limit without the part in swap, rounded as by the Go plugin."""
+    """The value of memory.high: the limit without the share for swap, rounded as in the Go plugin."""
     return int(_single(_single(limit_bytes) * _single(1.0 - _single(swap_ratio))))
 
 

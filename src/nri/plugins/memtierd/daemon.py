@@ -28,8 +28,10 @@ __all__ = ["PROGRAM", "Daemon", "Owner", "existing_folders", "present"]
 PROGRAM = "memtierd"
 CONFIG, OUTPUT, PID, STATS = "memtierd.config.yaml", "memtierd.output", "memtierd.pid", "memtierd.stats"
 #: The kernel must end a killed process, or start a program, within this time.
-KILL_TIMEOUT_S, POLL_INTERVAL_S = 5.0, 0.005
-#: A configuration has a few lines.
+KILL_TIMEOUT_S = 5.0
+#: Interval of the checks during that time.
+POLL_INTERVAL_S = 0.005
+#: Maximum size of a configuration; a configuration has a few lines.
 MAX_CONFIG_BYTES = 1 << 20
 #: Longer output is discarded at the next check.
 MAX_OUTPUT_BYTES = 4 << 20
@@ -39,19 +41,19 @@ Owner = tuple[str, str, str]
 
 
 class Daemon:
-    """A memtierd, which may have ended by itself, or the folder of an earlier one (`pid` 0)."""
+    """A memtierd process, which may have ended by itself, or the folder of an earlier process (`pid` 0)."""
 
     def __init__(self, folder: str, pid: int = 0) -> None:
         self.folder = folder
         self._pid = pid
-        #: The id of the last container it was started for; a restarted container has the same folder.
+        #: The id of the last container that it was started for; a restarted container has the same folder.
         self.container = ""
         #: Whether its end was logged.
         self.is_end_logged = False
 
     @classmethod
     def start(cls, run_dir: str, owner: Owner, template: str, cgroup: str) -> Self:
-        """Create the folder and start the process. Raises Reject."""
+        """Create the folder and start the process. Raises Reject if that fails."""
         folder = os.path.join(run_dir, *owner)
         try:
             _make_folder(run_dir, owner)
@@ -82,7 +84,7 @@ class Daemon:
 
     @classmethod
     def adopt(cls, folder: str) -> Self | None:
-        """The process that an earlier plugin has started for this folder, or None if it has ended."""
+        """The process that an earlier plugin has started for this folder. Returns None if the process has ended."""
         try:
             pid = int(read_regular(os.path.join(folder, PID), 64, follow=False))
         except (OSError, ValueError):
@@ -104,7 +106,7 @@ class Daemon:
         return text == configuration(template, cgroup, self.folder)
 
     def last_line(self) -> str:
-        """The last line of the output, or ""."""
+        """The last line of the output. Returns "" without output."""
         try:
             with open(os.path.join(self.folder, OUTPUT), "rb", opener=open_regular) as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - 512))
@@ -124,7 +126,7 @@ class Daemon:
                 os.close(output)
 
     def stop(self) -> None:
-        """Kill the process and remove its folder. Raises OSError."""
+        """Kill the process and remove its folder. Raises OSError if that fails."""
         with suppress(ProcessLookupError), ExitStack() as stack:
             if self._pid:
                 descriptor = os.pidfd_open(self._pid)
@@ -138,7 +140,7 @@ class Daemon:
                 os.rmdir(above)  # fails unless empty
 
     def _reap(self, timeout_s: float = 0.0) -> None:
-        """Collect the exit status if the process has ended; it may be the child of an earlier plugin."""
+        """Collect the exit status if the process has ended. It may be the child of an earlier plugin."""
         end = monotonic() + timeout_s
         with suppress(ChildProcessError):
             while self._pid and os.waitpid(self._pid, os.WNOHANG)[0] == 0 and monotonic() < end:
@@ -186,7 +188,7 @@ def _is_running(folder: str, pid: int) -> bool:
 
 
 def _make_folder(run_dir: str, parts: Sequence[str]) -> None:
-    """Create a folder below `run_dir`. OSError for a link in its path; ValueError for an invalid name."""
+    """Create a folder below `run_dir`. Raises OSError if its path has a link, ValueError if a name is invalid."""
     path = run_dir
     os.makedirs(run_dir, 0o700, exist_ok=True)
     for part in parts:

@@ -40,9 +40,9 @@ class QosClass:
     """A class: whether its containers may swap, and the configuration of memtierd.
 
     Attributes:
-        name: used by annotations.
+        name: the name for annotations.
         allowswap: whether its containers may swap; unchanged by default.
-        memtierdconfig: the configuration of memtierd for each container; without it none is started.
+        memtierdconfig: the configuration of memtierd for each container; without it memtierd is not started.
     """
 
     name: str
@@ -60,13 +60,13 @@ class Memtierd(nri.Plugin):
     name = "memtierd"
     sets = ("linux.resources.unified.memory.*",)
     annotations: ClassVar[Mapping[str, str]] = {
-        f"class.{DOMAIN}": "name of a class of the configuration; empty: none",
+        f"class.{DOMAIN}": "name of a class of the configuration; empty: no class",
         **{f"{file}.{DOMAIN}": "value of this file of cgroup v2" for file in FILES},
-        f"class.{DOMAIN}/NAME": "the same for one container of the pod; likewise for the others",
+        f"class.{DOMAIN}/NAME": "the class of one container of the pod; the other annotations have the same form",
     }
     flags: ClassVar[Mapping[str, Flag]] = {
         "cgroups-dir": Flag("cgroupsDir", "DIR", "the mount of cgroup v2 (default: from the mount table)"),
-        "run-dir": Flag("runDir", "DIR", "folder for processes (default /var/run/nri-memtierd)"),
+        "run-dir": Flag("runDir", "DIR", "folder of the processes' files (default /var/run/nri-memtierd)"),
     }
 
     class Config:
@@ -153,7 +153,7 @@ class Memtierd(nri.Plugin):
                 self.log.warning("%s of %s has ended: %s", PROGRAM, plain("/".join(owner)), plain(line) or "no output")
 
     def _class_of(self, pod: nri.PodSandbox, container: nri.Container) -> QosClass | None:
-        """The class of a container, or None."""
+        """The class of a container. Returns None if its annotations do not name a class."""
         annotation: Annotation | None = by_prefix(pod, container.name, DOMAIN, "/").get("class")
         if annotation is None or not annotation.text:
             return None
@@ -161,10 +161,10 @@ class Memtierd(nri.Plugin):
             if class_.name == annotation.text:
                 return class_
         names = ", ".join(class_.name for class_ in self.config.classes) or "none"
-        raise annotation.refusal("", f"class {quote(annotation.text[:64])} not found", f"classes: {names}")
+        raise annotation.refusal("", f"class {quote(annotation.text[:64])} not found", f"existing classes: {names}")
 
     def _begin(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        """Start the process of a container's class, unless it runs. Raises Reject."""
+        """Start the process of a container's class, unless it runs. Raises Reject if it cannot be started."""
         owner, qos_class = _owner(pod, container), self._class_of(pod, container)
         if qos_class is None or not qos_class.memtierdconfig:
             return

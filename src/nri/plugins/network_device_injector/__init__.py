@@ -1,1 +1,1 @@
-"""Network devices of the host for pods that ask for them."""
+"""Move network devices of the host to pods that request them."""

@@ -14,17 +14,20 @@ if TYPE_CHECKING:
 
 __all__ = ["KEYS", "NetworkDevice", "wanted_devices"]
 
-#: The annotation's keys, the preferred one first: of the reference's code, of its documentation, and the old key.
+#: The annotation's keys, the preferred key first: the key in the Go plugin's code, the key in its documentation, and
+#: the old key.
 KEYS = ("netdevice.noderesource.dev", "netdevices.noderesource.dev", "netdevices.nri.containerd.io")
 
-#: One pod may request this many devices.
+#: Maximum number of devices that a pod may request.
 MAX_DEVICES = 64
 #: The kernel accepts a name of at most 15 bytes without blanks, `/` and `:`. It would replace `%d` by a number, so that
 #: the device could not be found by its name.
 _NAME = re.compile(r"(?!\.{1,2}\Z)[^\s/:%\0]+")
 _MAX_NAME_BYTES = 15
-#: The smallest and the greatest MTU of IP; a device may have narrower limits.
-_MIN_MTU, _MAX_MTU = 68, 2**31 - 1
+#: The smallest MTU of IP; a device may have a narrower limit.
+_MIN_MTU = 68
+#: The greatest MTU that a request can contain; a device may have a narrower limit.
+_MAX_MTU = 2**31 - 1
 
 
 class NetworkDevice(NamedTuple):
@@ -32,10 +35,10 @@ class NetworkDevice(NamedTuple):
 
     Attributes:
         name: its name on the host.
-        new_name: its name in the pod; "" for the same name.
-        address: its IPv4 or IPv6 address in the pod; "" for none.
-        prefix: length of the network prefix in bits; 0 for all bits.
-        mtu: in bytes; 0 for the present one.
+        new_name: its name in the pod, or "" for the same name.
+        address: its IPv4 or IPv6 address in the pod, or "" for no address.
+        prefix: the length of the network prefix in bits, or 0 for all bits.
+        mtu: the MTU in bytes, or 0 for the current MTU.
     """
 
     name: str
@@ -46,18 +49,18 @@ class NetworkDevice(NamedTuple):
 
     @property
     def packed(self) -> bytes:
-        """The address as 4 or 16 bytes; empty without one."""
+        """The address as 4 or 16 bytes, or b"" without an address."""
         return _parse(self.address) if self.address else b""
 
 
 def wanted_devices(pod: PodSandbox) -> tuple[list[NetworkDevice], list[str]]:
-    """Return the devices that a pod requests, and warnings. Raises Reject for an invalid annotation."""
+    """Return the devices that a pod requests, and warnings. Raises Reject if the annotation is invalid."""
     annotation = find(pod, "", *KEYS)
     if annotation is None:
         return [], []
     rows = annotation.rows(NetworkDevice, "name")
     if len(rows) > MAX_DEVICES:
-        raise annotation.refusal("", f"it requests {len(rows)} devices", f"request at most {MAX_DEVICES}")
+        raise annotation.refusal("", f"the pod requests {len(rows)} devices", f"request at most {MAX_DEVICES}")
     devices = [_checked_device(annotation, f"[{place}]", device) for place, device in enumerate(rows)]
     annotation.refuse_duplicates((f"[{place}].new_name", device.new_name) for place, device in enumerate(devices))
     return devices, annotation.warnings
@@ -74,15 +77,15 @@ def _checked_device(annotation: Annotation, place: str, device: NetworkDevice) -
             )
     if device.mtu and not _MIN_MTU <= device.mtu <= _MAX_MTU:
         reason = f"{device.mtu} is not from {_MIN_MTU} to {_MAX_MTU}"
-        raise annotation.refusal(f"{place}.mtu", reason, "leave it out to keep the device's MTU")
+        raise annotation.refusal(f"{place}.mtu", reason, "remove mtu to keep the device's MTU")
     return device._replace(new_name=new_name, prefix=_prefix(annotation, place, device))
 
 
 def _prefix(annotation: Annotation, place: str, device: NetworkDevice) -> int:
-    """The prefix length of the address; all bits by default."""
+    """The prefix length of the address. The default is all bits."""
     if not device.address:
         if device.prefix:
-            raise annotation.refusal(f"{place}.prefix", "it requires an address", "add 'address: ...'")
+            raise annotation.refusal(f"{place}.prefix", "a prefix requires an address", "add 'address: ...'")
         return 0
     try:
         bits = 8 * len(_parse(device.address))
@@ -100,7 +103,7 @@ def _prefix(annotation: Annotation, place: str, device: NetworkDevice) -> int:
 
 
 def _parse(address: str) -> bytes:
-    """An address as bytes; a mapped address such as ::ffff:192.0.2.7 as IPv4."""
+    """An address as bytes. A mapped address such as ::ffff:192.0.2.7 becomes IPv4."""
     import ipaddress  # noqa: PLC0415 - only for pods that give a device an address
 
     if "%" in address:

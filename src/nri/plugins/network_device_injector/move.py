@@ -1,7 +1,7 @@
 """Move network devices from the host to a pod and back.
 
-A device is renamed only while it is down, and moved under the unique name `temp_<index>`. Its name, MTU and alias on
-the host are stored in its alias, because the plugin may be restarted before the pod ends.
+A device is renamed only while it is down, and has the unique name `temp_<index>` while it is moved. The device's name,
+MTU and alias on the host are stored in its alias, because the plugin may be restarted before the pod ends.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Origin(NamedTuple):
 
     @classmethod
     def read(cls, alias: str) -> Origin | None:
-        """Parse an alias; None if it is not an origin, because a pod with CAP_NET_ADMIN may write anything."""
+        """Parse an alias. Returns None if it is not an origin: a pod with CAP_NET_ADMIN may write anything."""
         match = _ORIGIN.fullmatch(alias)
         if match is None or int(match[2]) > _MAX_MTU:
             return None
@@ -56,10 +56,10 @@ class Origin(NamedTuple):
 
 
 class Sides:
-    """Open sockets in the host's network and in that of a pod.
+    """Open sockets in the host's network and in a pod's network.
 
     Args:
-        pod_path: file of the pod's network namespace.
+        pod_path: the file of the pod's network namespace.
 
     Raises:
         OSError: the file does not exist, or the namespace cannot be entered.
@@ -85,8 +85,8 @@ class Sides:
         """Move devices to the pod: all of them, or none.
 
         Raises:
-            MoveError: one could not be moved, and all steps were undone, addresses and routes included, except for
-                those in `__notes__`.
+            MoveError: a device could not be moved. All steps were undone, addresses and routes included, except for
+                the steps in `__notes__`.
         """
         undo: list[tuple[str, Callable[[], None]]] = []
         device = None
@@ -120,7 +120,8 @@ class Sides:
         host.set_up(device.number, False)
         host.rename(device.number, temporary)
         push_undo("name", lambda: host.rename(_index(host, temporary), device.name))
-        # Undone on the host only: a device that cannot be moved back keeps its origin for `settle_strays`.
+        # These steps are undone on the host only: a device that cannot be moved back keeps its origin for
+        # `settle_strays`.
         push_undo("alias", lambda: host.set_alias(_index(host, temporary), device.alias))
         host.move(device.number, self._pod_file)
         push_undo("move back", lambda: pod.move(_index(pod, temporary), self._host_file))
@@ -148,12 +149,12 @@ class Sides:
     # -- back to the host ---------------------------------------------------------------------------------------------
 
     def move_out(self, request: NetworkDevice, *, is_from_host: bool = False) -> bool:
-        """Move a device back to the host, where it stays down; False if the pod does not have it.
+        """Move a device back to the host, where it stays down. Returns False if the pod does not have the device.
 
         Args:
             request: the device in the pod's annotation.
-            is_from_host: the device came from the host for certain. Otherwise its alias must show that: a pod whose
-                request was refused may have its own device of that name, such as eth0.
+            is_from_host: the device certainly came from the host. Otherwise the device's alias must prove that: a pod
+                with a refused request may have its own device of that name, such as eth0.
 
         Raises:
             OSError: a step failed; the device is still in the pod, or on the host under a temporary name.
@@ -188,7 +189,7 @@ def settle_strays(host: Netlink) -> tuple[list[str], list[str]]:
     """Restore devices that the kernel has moved to the host because their pod's network has ended.
 
     Returns:
-        their names on the host, and a reason for each device that could not be restored.
+        The names of the restored devices on the host, and a reason for each device that could not be restored.
     """
     settled: list[str] = []
     failed: list[str] = []
@@ -206,7 +207,7 @@ def settle_strays(host: Netlink) -> tuple[list[str], list[str]]:
 
 
 def _index(side: Netlink, name: str) -> int:
-    """The number of a device. OSError if it does not exist."""
+    """The number of a device. Raises OSError if it does not exist."""
     device = side.device(name)
     if device is None:
         raise OSError(19, f"device {name} does not exist any more")

@@ -23,12 +23,13 @@ T = TypeVar("T")
 
 
 def enter(path: str, action: Callable[[], T]) -> T:
-    """Call `action` in the network namespace of the file `path`; returns its result.
+    """Call `action` in the network namespace of the file `path`, and return its result.
 
-    It runs on a separate thread, which then ends, so that no other code of this process runs in the namespace.
+    `action` runs on a separate thread, which then ends, so that no other code of this process runs in the namespace.
+    Exceptions of `action` are raised again.
 
     Raises:
-        OSError: the file cannot be opened, is not a network namespace, or cannot be entered; and errors of `action`.
+        OSError: the file cannot be opened, is not a network namespace, or cannot be entered.
     """
     descriptor = open_regular(path)
     results: list[T] = []
@@ -45,12 +46,12 @@ def enter(path: str, action: Callable[[], T]) -> T:
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two files are the same namespace."""
+    """Whether two files refer to the same namespace."""
     return os.path.samestat(os.stat(one), os.stat(other))
 
 
 def _setns(descriptor: int) -> None:
-    """`os.setns`, which Python has from 3.12."""
+    """Call setns(2), which the module `os` has in Python 3.12 or newer."""
     if hasattr(os, "setns"):
         os.setns(descriptor, _CLONE_NEWNET)
         return

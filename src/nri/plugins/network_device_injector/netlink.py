@@ -40,10 +40,11 @@ _HAS_WORDS, _WORDS = 0x200, 1
 _HEADER = struct.Struct("=IHHII")
 _LINK = struct.Struct("=BxHiII")
 _ADDRESS_OF = struct.Struct("=BBBBi")
-#: The length of the fixed part of a route, and the position of the byte with its creator.
-_ROUTE_BYTES, _ROUTE_PROTOCOL = 12, 5
-
-#: The kernel must answer within this time. It takes microseconds, except for devices that are slow to go down.
+#: The length of a route's fixed fields in bytes.
+_ROUTE_BYTES = 12
+#: The index of the byte with a route's creator.
+_ROUTE_PROTOCOL = 5
+#: The kernel must answer within this time. An answer takes microseconds, except for devices that are slow to go down.
 ANSWER_TIMEOUT_S = 5.0
 
 
@@ -54,8 +55,8 @@ class Device(NamedTuple):
         number: its index in its namespace.
         name: its name in its namespace.
         up: whether it is up.
-        mtu: in bytes.
-        alias: a text that it keeps when it is moved.
+        mtu: its MTU in bytes.
+        alias: its alias, which it keeps when it is moved.
     """
 
     number: int
@@ -73,7 +74,7 @@ class Record(NamedTuple):
 
 
 class Netlink:
-    """A socket to the kernel, in the namespace of the file `path`, or in that of the calling thread.
+    """A socket to the kernel, in the namespace of the file `path` or of the calling thread.
 
     A socket stays in the namespace in which it was created. Each answer has a deadline.
 
@@ -98,7 +99,7 @@ class Netlink:
     # -- devices ------------------------------------------------------------------------------------------------------
 
     def device(self, name: str) -> Device | None:
-        """Return the device of this name, or None."""
+        """Return the device of this name, or None if it does not exist."""
         attributes = _attribute(_NAME, name.encode() + b"\0") + _attribute(_EXT_MASK, _SKIP_STATISTICS)
         try:
             messages = self._request(_GET_LINK, 0, _LINK.pack(0, 0, 0, 0, 0) + attributes)
@@ -131,7 +132,7 @@ class Netlink:
         self._change(index, _attribute(_MTU, struct.pack("=I", mtu)))
 
     def move(self, index: int, namespace: int) -> None:
-        """Move a device to the namespace of this open file. It keeps its name if that is free there."""
+        """Move a device to the namespace of this open file. The device keeps its name if the name is free there."""
         self._change(index, _attribute(_NAMESPACE_FD, struct.pack("=i", namespace)))
 
     def _change(self, index: int, attributes: bytes, up: bool | None = None) -> None:
@@ -148,7 +149,7 @@ class Netlink:
         self._request(_NEW_ADDRESS, _ACK | _CREATE | _REPLACE, head + attributes)
 
     def records(self, index: int) -> list[Record]:
-        """List what a device loses when it is moved: its addresses, then its routes except those of an address."""
+        """List the records that a device loses when it is moved: addresses, then routes that no address adds."""
         addresses = self._request(_GET_ADDRESS, _DUMP, _ADDRESS_OF.pack(0, 0, 0, 0, 0))
         records = [
             Record(kind, payload)
@@ -171,7 +172,10 @@ class Netlink:
     # -- the wire -----------------------------------------------------------------------------------------------------
 
     def _request(self, kind: int, flags: int, payload: bytes) -> list[tuple[int, bytes]]:
-        """Send one request; returns the messages of the answer as pairs of kind and body. Raises OSError."""
+        """Send a request. Returns the messages of the answer as pairs of kind and body.
+
+        Raises OSError if the kernel refuses the request, or does not answer in time.
+        """
         self._sequence += 1
         self._socket.send(
             _HEADER.pack(_HEADER.size + len(payload), kind, flags | _REQUEST, self._sequence, 0) + payload
@@ -200,7 +204,7 @@ def open_socket() -> socket.socket:
 
 
 def _raise_error(flags: int, body: bytes) -> None:
-    """Raise the error of an answer, if it is one, with the kernel's message if present."""
+    """Raise OSError if an answer is an error, with the kernel's message if there is one."""
     number = -struct.unpack_from("=i", body)[0] if len(body) >= 4 else 0
     if number:
         words = dict(_attributes(body, 4 + _HEADER.size)).get(_WORDS, b"") if flags & _HAS_WORDS else b""
@@ -223,7 +227,7 @@ def _attribute(kind: int, value: bytes) -> bytes:
 
 
 def _attributes(payload: bytes, at: int) -> Iterator[tuple[int, bytes]]:
-    """The attributes after a fixed part of `at` bytes."""
+    """The attributes after fixed fields of `at` bytes."""
     while at + 4 <= len(payload):
         length, kind = struct.unpack_from("=HH", payload, at)
         if length < 4:

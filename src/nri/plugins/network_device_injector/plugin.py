@@ -1,7 +1,7 @@
 """`network-device-injector`: move network devices of the host to pods, and back when the pods end.
 
-A pod gets all its devices or does not start. A failure at its end is only logged. The plugin runs in the host's network
-namespace with CAP_NET_ADMIN and CAP_SYS_ADMIN, and must see the files of the pods' namespaces.
+A pod gets all its devices or does not start. A failure at the pod's end is only logged. The plugin runs in the host's
+network namespace with CAP_NET_ADMIN and CAP_SYS_ADMIN, and needs access to the files of the pods' namespaces.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class NetworkDeviceInjector(nri.Plugin):
     def __init__(self) -> None:
         #: Ids of pods that got devices from this process; for other pods the devices' aliases decide.
         self._pods_with_devices: set[str] = set()
-        #: A runtime may report the end of a pod while its start, which timed out, still moves devices.
+        #: The lock is needed because a runtime may report a pod's end while its start, which timed out, moves devices.
         self._moving = allocate_lock()
 
     def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
@@ -52,7 +52,7 @@ class NetworkDeviceInjector(nri.Plugin):
             return
         path = _network(pod)
         if not path:
-            raise nri.Reject("a pod on the host's network must not request network devices: it already has all of them")
+            raise nri.Reject("a pod on the host's network must not request network devices: it already has all devices")
         try:
             with self._moving, Sides(path) as sides:
                 sides.move_in(devices)
@@ -117,7 +117,7 @@ class NetworkDeviceInjector(nri.Plugin):
 
 
 def _network(pod: nri.PodSandbox) -> str:
-    """The file of the pod's network namespace; "" for the host's network."""
+    """The file of the pod's network namespace. Returns "" for the host's network."""
     path = next((namespace.path for namespace in pod.linux.namespaces if namespace.type == "network"), "")
     try:
         return "" if path and same(path, OWN) else path

@@ -1,1 +1,1 @@
-"""A line in the log for each pod's network."""
+"""A plugin that logs each pod's network."""

@@ -6,7 +6,7 @@ import nri
 
 __all__ = ["NetworkLogger"]
 
-#: Shown for a pod on the host's network.
+#: The namespace in the log for a pod on the host's network.
 HOST_NETWORK = "<host-network>"
 
 
@@ -17,7 +17,7 @@ class NetworkLogger(nri.Plugin):
     sets = ()
 
     def __init__(self) -> None:
-        #: The network namespace of each pod: events of stopped and removed pods may lack it.
+        #: The network namespace of each pod, because events of stopped and removed pods may lack it.
         self.namespaces: dict[str, str] = {}
 
     def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:

@@ -1,1 +1,1 @@
-"""Create a project for a new plugin: `scaffold` writes its files, `wheel` packs this nri for it."""
+"""Create a project for a new plugin: `scaffold` writes the files, `wheel` packs this nri for the project."""

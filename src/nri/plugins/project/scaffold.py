@@ -36,7 +36,7 @@ IMPORTED_MODULES = frozenset(("click", "google", "nri", "pytest", "yaml"))
 
 
 def names_of(name: str, idx: str) -> dict[str, str]:
-    """Return the values of the markers in the templates. ConfigError for an invalid name or index."""
+    """Return the values of the markers in the templates. Raises ConfigError if the name or the index is invalid."""
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise ConfigError(
             "command line",
@@ -61,10 +61,10 @@ def names_of(name: str, idx: str) -> dict[str, str]:
 
 
 def scaffold(folder: Path, name: str, idx: str) -> list[str]:
-    """Write all files; returns their paths. NriError if the folder is not empty."""
+    """Write all files, and return their paths. Raises NriError if the folder is not empty."""
     names = names_of(name, idx)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise NriError(f"{folder}: not an empty folder. Choose another --folder, or empty this one")
+        raise NriError(f"{folder}: not an empty folder. Choose another --folder, or remove the files in this folder")
     wheel = own_wheel(folder / "wheels")
     names |= {"nri_version": wheel.version, "nri_wheel": wheel.path.name, "nri_sha256": wheel.sha256}
     paths = [str(wheel.path)]
@@ -77,5 +77,5 @@ def scaffold(folder: Path, name: str, idx: str) -> list[str]:
 
 
 def fill(text: str, names: dict[str, str]) -> str:
-    """Replace the markers of a text; unknown ones stay."""
+    """Replace the markers in a template. Unknown markers stay."""
     return re.sub(r"@(\w+)@", lambda match: names.get(match[1], match[0]), text)

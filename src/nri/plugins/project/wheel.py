@@ -1,8 +1,8 @@
 """Pack this installation of nri as a wheel, for projects that cannot get it from a package index.
 
-Needs no build tool and no network; the same files always give the same wheel. Its version has a local label with a hash
-of the content, such as ``0.1.0+local.s1a2b3c4d``. A package index accepts no local labels, so a project that requires
-this version never gets another package named nri.
+This needs no build tool and no network. The same files always give the same wheel. The wheel's version has a local
+label with a hash of the content, such as ``0.1.0+local.s1a2b3c4d``. A package index does not accept local labels, so a
+project that requires this version never gets another package named nri.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["Wheel", "own_wheel"]
 
 _WHEEL = "Wheel-Version: 1.0\nGenerator: nri new\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-#: Stands for the version until the content is hashed.
+#: Placeholder for the version until the content is hashed.
 _VERSION = b"Version: (open)\n"
-#: The earliest time of a zip archive, for all files: the wheel depends on content alone.
+#: The time of all files, the earliest time in a zip archive, so that the wheel depends on content alone.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -45,7 +45,7 @@ class Wheel(NamedTuple):
 
 
 def own_wheel(folder: Path) -> Wheel:
-    """Write the wheel of this nri into a folder. NriError if nri is not installed as a distribution."""
+    """Write the wheel of this nri into a folder. Raises NriError if nri is not installed as a distribution."""
     try:
         distribution = metadata.distribution("nri")
     except metadata.PackageNotFoundError:
@@ -91,7 +91,7 @@ def _metadata(distribution: metadata.Distribution) -> dict[str, bytes]:
 
 
 def labelled(version: str, content: Mapping[str, bytes]) -> str:
-    """Return the version with a label of the content, in place of an earlier one of this kind."""
+    """Return the version with a label of the content, which replaces an earlier label of this kind."""
     version = re.sub(r"[+.]local\.s[0-9a-f]{8}$", "", version)
     digest = hashlib.sha256()
     for name, data in content.items():

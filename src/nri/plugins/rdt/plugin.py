@@ -45,14 +45,14 @@ def _schemata(annotation: Annotation, adjustment: nri.Adjustment) -> None:
 
 def _monitoring(annotation: Annotation, adjustment: nri.Adjustment) -> None:
     if annotation.text not in BOOLEANS:
-        raise annotation.refusal("", f"{quote(annotation.text[:64])} is neither true nor false", "write one of the two")
+        raise annotation.refusal("", f"{quote(annotation.text[:64])} is neither true nor false", "write true or false")
     adjustment.set_rdt_enable_monitoring(BOOLEANS[annotation.text])
 
 
 #: By annotation without domain and container: the function that sets its field, and a description of its value.
 FIELDS: dict[str, tuple[Callable[[Annotation, nri.Adjustment], None], str]] = {
-    "closid": (_class, "name of a class of service, a directory of resctrl"),
-    "schemata": (_schemata, "lines of schemata, between commas"),
+    "closid": (_class, "name of a class of service, a directory in resctrl"),
+    "schemata": (_schemata, "lines of schemata, separated by commas"),
     "enablemonitoring": (_monitoring, "true or false: a monitoring group for the container"),
 }
 

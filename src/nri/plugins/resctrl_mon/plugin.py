@@ -1,7 +1,7 @@
 """`resctrl-mon`: create a monitoring group of resctrl for each pod, to measure its cache and memory bandwidth.
 
 The group is created with the pod's first container, inside the group of that container's RDT class. It is removed with
-the pod, so that a restarted container keeps its counters. A failure here never fails a container.
+the pod, so that a restarted container keeps its counters. A failure of this plugin never fails a container.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["ResctrlMon", "group_of"]
 
 #: Search this often for groups without a pod.
 ORPHAN_CHECK_INTERVAL_S = 30
-#: Older versions send no process ids over NRI.
+#: Older versions of CRI-O do not send process ids over NRI.
 MIN_CRIO_VERSION = (1, 36)
 _UID = re.compile("[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
 
@@ -39,8 +39,8 @@ class ResctrlMon(nri.Plugin):
 
         Attributes:
             resctrlPath: the mount of resctrl.
-            namespaces: monitor only pods of these; all if empty.
-            labelSelector: monitor only pods with all of these labels.
+            namespaces: monitor only pods in these namespaces, or all pods if the list is empty.
+        labelSelector: monitor only pods with all of these labels.
         """
 
         resctrlPath: str = "/sys/fs/resctrl"
@@ -55,7 +55,7 @@ class ResctrlMon(nri.Plugin):
 
     def __init__(self) -> None:
         self._lock = allocate_lock()
-        #: By monitoring group of a pod, the RDT class that contains it.
+        #: The RDT class that contains a pod's monitoring group, by group.
         self._pods: dict[str, str] = {}
         self._synchronized = False
 
@@ -99,7 +99,7 @@ class ResctrlMon(nri.Plugin):
 
     @nri.every(ORPHAN_CHECK_INTERVAL_S)
     def remove_orphans(self) -> None:
-        """Remove groups that are named like a pod's, but have no pod: a plugin was killed, or a removal failed."""
+        """Remove groups with the name of a pod that does not exist: a plugin was killed, or a removal failed."""
         with self._lock:
             if not self._synchronized:
                 return
@@ -111,7 +111,7 @@ class ResctrlMon(nri.Plugin):
                     self._log_result(self.resctrl.remove_monitor(name, group))
 
     def _ensure(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        """Create the group of a pod if it is selected and has none yet."""
+        """Create the group of a pod if the pod is selected and has no group yet."""
         if not self._is_selected(pod):
             return
         name, group = group_of(pod.uid), container.linux.resources.rdt_class.value
@@ -155,7 +155,7 @@ class ResctrlMon(nri.Plugin):
 
 
 def group_of(uid: str) -> str:
-    """The name of a pod's group: its uid with hyphens, in lower case; "" if it is not a UUID."""
+    """The name of a pod's group: the pod's uid with hyphens, in lower case. Returns "" if the uid is not a UUID."""
     if _UID.fullmatch(uid) is None:
         return ""
     digits = uid.replace("-", "").lower()

@@ -1,7 +1,7 @@
 """Answer admission reviews of pods: add a pod's resources as an annotation for `nri.kube.requests` on the node.
 
-No pod is refused: an invalid pod is admitted unchanged, with a warning. Every client of the cluster can send a review,
-so its values are counted before it is parsed, and only the needed fields are decoded.
+Pods are never refused: an invalid pod is admitted unchanged, with a warning. Every client of the cluster can send a
+review, so the values of a review are counted before it is parsed, and only the needed fields are decoded.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _VERSION = "admission.k8s.io/v1"
 _ANNOTATIONS_POINTER = "/metadata/annotations"
 #: Limit of an API server for all annotations of an object, keys and values together.
 _MAX_ANNOTATIONS_BYTES = 256 << 10
-#: Texts, commas, and beginnings of lists and tables of a review. A pod of 1,000 containers has some 150,000; an update
-#: sends two pods.
+#: Maximum number of strings, commas, and beginnings of lists and objects in a review. A pod of 1,000 containers has
+#: some 150,000; an update sends two pods.
 MAX_TOKENS = 1 << 19
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[,\[{]', re.DOTALL)
 
@@ -71,16 +71,16 @@ _POD_RESOURCE = {"group": "", "version": "v1", "resource": "pods"}
 
 
 class AdmissionAnswer(NamedTuple):
-    """The review to send back, and a warning for the log, or ""."""
+    """The review to send back, and a warning for the log or ""."""
 
     review: dict[str, Any]
     warning: str = ""
 
 
 def answer(body: bytes) -> AdmissionAnswer:
-    """Answer a request. Raises ValueError for a body that is not an AdmissionReview, or has too many values."""
+    """Answer a request. Raises ValueError if the body is not an AdmissionReview, or has too many values."""
     if _has_too_many_values(body):
-        raise ValueError(f"the request has more than {MAX_TOKENS} texts, lists, tables and commas")
+        raise ValueError(f"the request has more than {MAX_TOKENS} strings, lists, objects and commas")
     try:
         request = _REVIEW.decode(body).request
     except ValidationError as error:
@@ -107,7 +107,7 @@ def answer(body: bytes) -> AdmissionAnswer:
 
 
 def _operations(pod: _Pod) -> list[dict[str, Any]]:
-    """The JSON patch that annotates a pod; empty if the annotation is right already."""
+    """The JSON patch that annotates a pod. Returns an empty list if the annotation is already correct."""
     present = (pod.metadata or _Metadata()).annotations
     annotations = present or {}
     value = _annotation(pod.spec or _Spec())
@@ -116,7 +116,7 @@ def _operations(pod: _Pod) -> list[dict[str, Any]]:
     size = sum(len(f"{key}{text}".encode()) for key, text in {**annotations, ANNOTATION: value}.items())
     pointer = f"{_ANNOTATIONS_POINTER}/{ANNOTATION.replace('/', '~1')}"
     if size > _MAX_ANNOTATIONS_BYTES:
-        if ANNOTATION in annotations:  # a value that a user wrote would be believed on the node
+        if ANNOTATION in annotations:  # the node would trust a value that a user wrote
             return [{"op": "remove", "path": pointer}]
         raise ValueError(f"its annotations would have {size} bytes; the limit is {_MAX_ANNOTATIONS_BYTES}")
     parent = [{"op": "add", "path": _ANNOTATIONS_POINTER, "value": {}}] if present is None else []
@@ -124,7 +124,7 @@ def _operations(pod: _Pod) -> list[dict[str, Any]]:
 
 
 def _annotation(spec: _Spec) -> str:
-    """The value of the annotation, as the original writes it: keys in order, empty parts left out."""
+    """The value of the annotation in the format of nri-plugins: sorted keys, without empty objects."""
     value: dict[str, Any] = {}
     if spec.initContainers:
         value["initContainers"] = _resources_by_name(spec.initContainers)
@@ -146,5 +146,5 @@ def _resources_by_name(containers: list[_Container]) -> dict[str, Any]:
 def _has_too_many_values(body: bytes) -> bool:
     if sum(map(body.count, (b",", b"[", b"{", b'"'))) <= MAX_TOKENS:
         return False
-    # Texts may contain these characters. Stop at the limit: a list of all tokens would need as much memory as a parse.
+    # Strings may contain commas and brackets. Stop at the limit: a list of all tokens needs as much memory as a parse.
     return next(islice(_TOKEN.finditer(body), MAX_TOKENS, None), None) is not None

@@ -1,6 +1,7 @@
 """Serve admission reviews over HTTPS, limited in number, length and time, with a certificate that may be replaced.
 
-A certificate that an API server would refuse is logged and served all the same, because it may be replaced.
+If an API server would refuse the certificate, a warning is logged and the server still starts, because the certificate
+may be replaced.
 """
 
 from __future__ import annotations
@@ -29,20 +30,21 @@ if TYPE_CHECKING:
 __all__ = ["MAX_BODY_BYTES", "Webhook"]
 
 _log = logging.getLogger("nri.resource-annotator")
-#: What clients cause, which any pod of the cluster can do at any rate.
+#: The log of messages that clients cause, because any pod of the cluster can cause them at any rate.
 _client_log = logging.getLogger("nri.resource-annotator.clients")
 
-#: An API server accepts objects of 3 MiB at most, and sends two of them with an update.
+#: Maximum size of a request. An API server accepts objects of 3 MiB, and sends two objects with an update.
 MAX_BODY_BYTES = 8 << 20
 MAX_REQUESTS = 32
-#: Connections that have sent nothing yet. Each costs a file descriptor; the oldest gives way to a new one.
+#: Maximum number of connections that have not sent a request yet. Each needs a file descriptor; a new connection
+#: replaces the oldest.
 MAX_SILENT = 4096
-#: For a request and its answer; an API server waits 10 s.
+#: Maximum duration of a request and its answer; an API server waits 10 s.
 DEADLINE_S = 10.0
 _MAX_PEM_BYTES = 1 << 20
 _ALL_ADDRESSES = "[::]" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104 - a service of the cluster
 MAX_CLIENT_MESSAGES_PER_MINUTE = 60
-#: Larger blocks of memory go back to the system when they are freed, as bodies of requests do.
+#: Larger blocks of memory, such as bodies of requests, return to the system when they are freed.
 _MMAP_THRESHOLD_BYTES = 256 << 10
 _M_MMAP_THRESHOLD = -3
 _REVIEW, _PROBE = "application/json", "application/liveness-probe"
@@ -51,11 +53,12 @@ _ALIVE = {"response": {"uid": "", "allowed": False, "status": _STATUS}}
 
 
 class Webhook:
-    """Serves from its construction to `stop`.
+    """An HTTPS server that runs from its construction to `stop`.
 
     Args:
-        port: 0 takes a free one; the server listens on all addresses.
-        certificate, key: PEM files; read again when they change.
+        port: the port on all addresses; 0 chooses a free port.
+        certificate: PEM file of the certificate; it is read again when it changes.
+        key: PEM file of the private key; it is read again when it changes.
 
     Raises:
         ConfigError: the files cannot be used.
@@ -100,7 +103,7 @@ class Webhook:
             return ()
 
     def _load(self) -> ssl.SSLContext:
-        """Read certificate and key into a new TLS context; one in use is not changed, because it would lose its key."""
+        """Read certificate and key into a new TLS context. A context in use would lose its key if it were changed."""
         certificate, key = self._files
         flags = {"--cert-file": (certificate, "certificate"), "--key-file": (key, "private key")}
         for flag, (path, what) in flags.items():
@@ -111,7 +114,7 @@ class Webhook:
             if f"{what.upper()}-----" not in text:
                 raise ConfigError("command line", flag, f"{path} does not contain a {what} in PEM")
             if "ENCRYPTED" in text:
-                step = f"write it without: openssl pkey -in {path} -out FILE"
+                step = f"remove the pass phrase: openssl pkey -in {path} -out FILE"
                 raise ConfigError("command line", flag, f"{path} is protected by a pass phrase", step)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -128,7 +131,7 @@ class Webhook:
         return context
 
     def _reload(self) -> None:
-        """Read the certificate again if its file changed; if it cannot be used, keep the previous one."""
+        """Read the certificate again if its file changed. If it cannot be used, keep the previous certificate."""
         now = self._stamp()
         if now != self._seen:
             self._seen = now
@@ -167,16 +170,16 @@ def _refusal(status: int, reason: str) -> Answer:
 
 
 def log_tls_error(address: str, error: OSError) -> None:
-    """Log a failed TLS handshake with a client, and what to check if the client refused the certificate."""
+    """Log a failed TLS handshake with a client, and checks to make if the client refused the certificate."""
     if isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or ""):
-        step = "is it for the service's name, and does the webhook's configuration have the caBundle that signed it?"
+        step = "check that it is for the service's name, and that the caBundle in the webhook's configuration signed it"
         _client_log.warning("%s refuses the certificate (%s): %s", address, error.reason, step)
     else:
         _client_log.info("TLS handshake with %s failed: %s", address, plain(str(error)))
 
 
 class _MessageLimit(logging.Filter):
-    """Drops messages above a number per minute, and adds to the first one of the next minute how many there were."""
+    """Drops messages above a number per minute, and adds the number of dropped messages to the next message."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -194,18 +197,18 @@ class _MessageLimit(logging.Filter):
             self._count += 1
             count = self._count
         if dropped > 0:
-            record.msg, record.args = f"{record.getMessage()} ({dropped} messages about clients were left out)", ()
+            record.msg, record.args = f"{record.getMessage()} ({dropped} messages about clients were dropped)", ()
         return count <= MAX_CLIENT_MESSAGES_PER_MINUTE
 
 
 def _return_large_blocks() -> None:
-    """Keep glibc from holding freed bodies in a separate pool for each thread; other C libraries have no `mallopt`."""
+    """Keep glibc from holding freed bodies in a pool per thread. Other C libraries have no `mallopt`."""
     with suppress(AttributeError):
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)
 
 
 def _max_silent() -> int:
-    """Allow this process as many file descriptors as it may have; return how many silent connections that permits."""
+    """Raise this process's limit of file descriptors. Returns the number of silent connections that it permits."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):  # a soft limit may be all that is allowed
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -223,11 +226,11 @@ def _doubts(context: ssl.SSLContext, certificate: str, key: str) -> Iterator[str
         yield f"{certificate}: API servers will refuse it: {getattr(error, 'verify_message', error)}; renew it"
     else:
         if not names:
-            yield f"{certificate} has no subjectAltName, the only name that API servers check: create it with one"
+            yield f"{certificate} has no subjectAltName, the only name that API servers check; create it again with one"
 
 
 def _names(context: ssl.SSLContext, certificate: str) -> Any:
-    """The names of a certificate that is valid today. Raises SSLError for one that a client would refuse."""
+    """The names of a certificate that is valid today. Raises SSLError if a client would refuse the certificate."""
     client_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client_context.check_hostname = False
     client_context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN

@@ -57,7 +57,7 @@ class SgxEpc(nri.Plugin):
 
 
 def has_sgx(cpuinfo: str) -> bool:
-    """Whether the text of `/proc/cpuinfo` lists the flag `sgx`."""
+    """Whether the content of `/proc/cpuinfo` lists the flag `sgx`."""
     match = re.search(r"^flags\s*:(.*)", cpuinfo, re.MULTILINE)
     return match is not None and "sgx" in match[1].split()
 

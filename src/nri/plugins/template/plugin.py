@@ -1,6 +1,6 @@
 """`template`: a plugin to copy, with a handler for every pod and container event that logs a line.
 
-Comments say what a handler may return. `nri new` writes a whole project.
+Comments describe the return values of handlers. `nri new` creates a complete project.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Template"]
 
 
 class Template(nri.Plugin):
-    """Log a line for each event and change nothing: a plugin to copy."""
+    """Log a line for each event, without changes: a plugin to copy."""
 
     name = "template"
     flags: ClassVar[Mapping[str, Flag]] = {"cfg-param1": Flag("cfgParam1", "TEXT", "a parameter; it is logged")}

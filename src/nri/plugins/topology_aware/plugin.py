@@ -1,6 +1,7 @@
 """`topology-aware`: pin each container to CPUs and memory close to each other, by a tree of the machine.
 
-The policy is in `nri.placement.topology_aware`. Options and annotations are those of nri-plugins' plugin of this name.
+The policy is in `nri.placement.topology_aware`. The plugin `topology-aware` of nri-plugins has the same options and
+annotations.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class TopologyAwarePlugin(PlacementPlugin):
-    """Pin containers to CPUs and memory nodes close to each other, to exclusive ones for Guaranteed pods."""
+    """Pin containers to CPUs and memory nodes close to each other; Guaranteed pods get exclusive CPUs."""
 
     name = "topology-aware"
     policy_type = TopologyAware
@@ -32,7 +33,7 @@ class TopologyAwarePlugin(PlacementPlugin):
 
     def __init__(self) -> None:
         super().__init__()
-        #: By container that started without DRAM, the time at which it gets DRAM.
+        #: The time at which a container that started without DRAM gets DRAM, by container.
         self._warm_at: dict[str, float] = {}
 
     @nri.every(1.0)

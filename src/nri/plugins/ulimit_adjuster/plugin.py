@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = ["UlimitAdjuster"]
 
-#: The annotations, of the current domain and of the old one.
+#: The annotations, in the current and in the old domain.
 KEYS = ("ulimits.noderesource.dev", "ulimits.nri.containerd.io")
 PREFIX = "RLIMIT_"
-#: The kernel's number for no limit.
+#: The kernel's value for no limit.
 NO_LIMIT = 2**64 - 1
 
 
 class Ulimit(NamedTuple):
-    """One resource limit of an annotation."""
+    """A resource limit of an annotation."""
 
     type: str
     hard: int = 0
@@ -63,7 +63,7 @@ class UlimitAdjuster(nri.Plugin):
 
 
 def read(annotation: Annotation) -> list[Ulimit]:
-    """Read the limits of an annotation, with types such as `RLIMIT_NOFILE`. Raises Reject."""
+    """Read the limits of an annotation, with types such as `RLIMIT_NOFILE`. Raises Reject if a limit is invalid."""
     limits = []
     for place, (kind, hard, soft) in enumerate(annotation.rows(Ulimit)):
         for key, limit in (("hard", hard), ("soft", soft)):

@@ -1,7 +1,7 @@
-"""Run the programs that a file names, one after the other; each one gets the results of the programs before it.
+"""Run the programs that a file names, one after the other. Each program gets the results of the programs before it.
 
-As in the reference, the first error ends the chain. The file is read again when it changes; while it is invalid, the
-last valid one stays in force.
+As in the Go adapter, the first error ends the chain. The file is read again when it changes. While the file is invalid,
+its last valid content stays in force.
 """
 
 from __future__ import annotations
@@ -26,30 +26,31 @@ if TYPE_CHECKING:
 
 __all__ = ["VERSION", "ChainError", "Listing", "ProgramChain", "ProgramEntry", "read_listing"]
 
-#: The protocol's version, for a missing file.
+#: The protocol's version if the file is missing.
 VERSION = "0.1"
-#: The keys of the file, and the number of unknown ones that are reported.
+#: The keys of the file.
 KEYS = ("version", "plugins")
+#: Report at most this many unknown keys.
 MAX_UNKNOWN_KEYS = 10
-#: The file may have this many bytes.
+#: Maximum size of the file.
 MAX_FILE_BYTES = 1 << 20
-#: All programs together may use this part of the runtime's timeout, so that the answer arrives in time.
+#: All programs together may use this share of the runtime's timeout, so that the answer arrives in time.
 TIME_SHARE = 0.9
 
 
 class ChainError(Exception):
-    """A program refused or failed; the text begins with its name."""
+    """A program refused or failed. The message begins with the program's name."""
 
 
 class ProgramEntry(NamedTuple):
-    """A program and its configuration; `conf` is a table with the key `conf`, or empty."""
+    """A program and its configuration. `conf` is a dict with the key `conf`, or empty."""
 
     type: str
     conf: dict[str, Any]
 
 
 class Listing(NamedTuple):
-    """The content of the file; `unknown` has a warning for each unknown key."""
+    """The content of the file. `unknown` has a warning for each unknown key."""
 
     version: str
     plugins: tuple[ProgramEntry, ...]
@@ -60,7 +61,7 @@ NOTHING = Listing(VERSION, ())
 
 
 def read_listing(path: str) -> Listing:
-    """Read the programs that a file names; a missing file names none. Raises ConfigError."""
+    """Read the programs that a file names. A missing file has none. Raises ConfigError if the file is invalid."""
     try:
         with open(path, "rb", opener=open_regular) as file:  # opening a pipe would block
             data = file.read(MAX_FILE_BYTES + 1)
@@ -78,12 +79,12 @@ def read_listing(path: str) -> Listing:
         raise ConfigError(path, "", 'expected an object, such as {"version": "0.1", "plugins": []}')
     version, plugins = document.get("version") or "", document.get("plugins", [])
     if not isinstance(version, str):
-        raise ConfigError(path, "version", f'{version!r} is not text; write "{VERSION}"')
+        raise ConfigError(path, "version", f'{version!r} is not a string; write "{VERSION}"')
     if plugins is None:
         plugins = []
     if not isinstance(plugins, list):
         raise ConfigError(path, "plugins", "expected a list")
-    unknown = [f"{name}: unknown key, left out ({suggest(name, KEYS)})" for name in document if name not in KEYS]
+    unknown = [f"{name}: unknown key, ignored ({suggest(name, KEYS)})" for name in document if name not in KEYS]
     listed = tuple(_entry(path, place, row) for place, row in enumerate(plugins))
     return Listing(version, listed, tuple(unknown[:MAX_UNKNOWN_KEYS]))
 
@@ -104,10 +105,10 @@ class ProgramChain:
     """The programs that a file names.
 
     Args:
-        path: of the file.
-        folder: searched for programs after PATH.
-        timeout_s: limit for one program in seconds.
-        max_bytes: limit for one program's output.
+        path: the path of the file.
+        folder: the folder that is searched for programs after PATH.
+        timeout_s: the limit for each program in seconds.
+        max_bytes: the limit for each program's output.
         tell: called with a line for the log.
     """
 
@@ -120,7 +121,7 @@ class ProgramChain:
         self._stamp: object = None
 
     def load(self) -> Listing:
-        """Read the file if it has changed. ConfigError if it is invalid; then the last valid one stays in force."""
+        """Read the file if it has changed. Raises ConfigError if it is invalid; the last valid content stays valid."""
         stamp = fingerprint(self._path)
         if stamp != self._stamp or self._stamp is None:
             self._stamp = stamp
@@ -143,11 +144,11 @@ class ProgramChain:
         return ":".join(_folders(os.environ.get("PATH", ""), self._folder))
 
     def pass_through(self, event: dict[str, Any], time_left_s: float | None) -> list[dict[str, Any]]:
-        """Run all programs on an event; returns their results. Raises ChainError for the first error."""
+        """Run all programs on an event, and return their results. Raises ChainError if a program fails."""
         try:
             listing = self.load()
         except ConfigError as error:
-            self._tell(f"{error}; the last valid one stays in force")
+            self._tell(f"{error}; the last valid content stays in force")
             listing = self._listing
         deadline = None if time_left_s is None else monotonic() + TIME_SHARE * time_left_s
         results: list[dict[str, Any]] = []
@@ -186,5 +187,5 @@ class ProgramChain:
 
 
 def _folders(path: str, last: str) -> Sequence[str]:
-    """The folders of PATH and one more, without empty ones, which would mean the working directory."""
+    """The folders of PATH and `last`, without empty entries, which would mean the working directory."""
     return [folder for folder in (*path.split(":"), last) if folder]

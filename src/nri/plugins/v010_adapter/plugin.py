@@ -1,7 +1,7 @@
-"""`v010-adapter`: run plugins of the protocol 0.1.0 under today's NRI.
+"""`v010-adapter`: run plugins of the protocol 0.1.0 under the current NRI.
 
 Such a plugin is a program that is started for each event, reads a request as JSON and writes a result. An error refuses
-the start of a pod or container; at its stop, the error is only logged.
+the start of a pod or container. An error at the stop is only logged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["V010Adapter"]
 
 
 class V010Adapter(nri.Plugin):
-    """Run plugins of the protocol 0.1.0, which are programs that read JSON on stdin, for starts and stops."""
+    """Run plugins of the protocol 0.1.0 (programs that read JSON on stdin) at starts and stops."""
 
     name = "v010-adapter"
     flags: ClassVar[Mapping[str, Flag]] = {

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcome", "RunError", "find", "run"]
 
-#: Keep this many bytes of stderr, and read this many at once.
+#: Keep this many bytes of stderr.
 MAX_STDERR_BYTES = 4096
+#: Read this many bytes at once.
 CHUNK_BYTES = 65536
 #: Wait this long for pipes to close after the program has ended: a child may keep them open.
 PIPE_CLOSE_TIMEOUT_S = 0.2
@@ -42,11 +43,11 @@ class Outcome(NamedTuple):
 
 
 class RunError(Exception):
-    """A program could not be started, or did not end well."""
+    """A program could not be started, or failed."""
 
 
 def find(name: str, path: str) -> str:
-    """Find a program by name in a list of folders, or by absolute path. RunError if it is not found."""
+    """Find a program by name in a list of folders, or by absolute path. Raises RunError if it is not found."""
     path_ = shutil.which(name, path=path) if name else None
     if path_ is None:
         raise RunError(f'exec: "{name}": executable file not found in $PATH ({path})')
@@ -54,7 +55,7 @@ def find(name: str, path: str) -> str:
 
 
 def run(program: str, request: bytes, *, timeout_s: float, max_bytes: int, environment: Mapping[str, str]) -> Outcome:
-    """Run a program on a request, which it reads from stdin. Raises RunError."""
+    """Run a program on a request, which it reads from stdin. Raises RunError if it fails."""
     try:
         with selectors.DefaultSelector() as selector:
             return _run(program, request, timeout_s, max_bytes, environment, selector)
@@ -111,7 +112,7 @@ class _Run:
         self._end = -1
 
     def watch(self) -> None:
-        """Register the pipes and the program's end with the selector. OSError if descriptors run out."""
+        """Register the pipes and the program's end with the selector. Raises OSError if descriptors run out."""
         self._end = os.pidfd_open(self._process.pid)
         for pipe in (self._stdin, self._stdout, self._stderr):
             os.set_blocking(pipe.fileno(), False)
@@ -124,13 +125,13 @@ class _Run:
         return self._stderr_bytes.decode(errors="replace").strip()
 
     def serve(self, deadline: float, max_bytes: int) -> str:
-        """Serve the pipes until the program has ended and they are closed; returns "" or a reason to kill it."""
+        """Serve the pipes until the program has ended and they are closed. Returns "" or a reason to kill it."""
         ended = False
         while any(key.fileobj is not self._stdin for key in self._selector.get_map().values()):
             left_s = deadline - monotonic()
             ready = self._selector.select(max(0.0, left_s))
             if not ready:
-                return "" if ended else "it did not end within {seconds} s"
+                return "" if ended else "the program did not end within {seconds} s"
             for key, _ in ready:
                 if key.fileobj is self._stdin:
                     self._write()
@@ -142,7 +143,7 @@ class _Run:
                 else:
                     self._read(key.fileobj)
             if len(self.output) > max_bytes:
-                return "its output has more than {bytes} bytes"
+                return "the output has more than {bytes} bytes"
         return ""
 
     def _write(self) -> None:

@@ -1,6 +1,6 @@
 """Requests and results of the protocol 0.1.0 as JSON objects.
 
-As in the reference, empty fields are left out, except for `spec.resources`, which is null for a container without
+As in the Go adapter, empty fields are omitted, except for `spec.resources`, which is null for a container without
 resources. Results are parsed as in Go: keys in any case, unknown keys ignored, null for an empty value.
 """
 
@@ -28,7 +28,7 @@ MAX_SHOWN_BYTES = 512
 
 
 class AnswerError(ValueError):
-    """The output of a program is not a result; the text contains the output."""
+    """The output of a program is not a result. The message contains the output."""
 
 
 class _InvalidResult(ValueError):
@@ -67,7 +67,7 @@ def _without_empty(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _resources(resources: Any) -> dict[str, Any]:
-    """The `linux.resources` of an OCI spec; memory and cpu are present even without values."""
+    """The `linux.resources` of an OCI spec. The keys memory and cpu exist even without values."""
     fields: dict[str, Any] = {"devices": [_device(device) for device in resources.devices]}
     fields["hugepageLimits"] = [{"pageSize": one.page_size, "limit": one.limit} for one in resources.hugepage_limits]
     fields["unified"] = dict(resources.unified)
@@ -92,7 +92,7 @@ def _device(device: Any) -> dict[str, Any]:
 
 
 def read_result(output: bytes, code: int) -> dict[str, Any]:
-    """Parse a program's result: plugin, version, error, and metadata if present. Raises AnswerError."""
+    """Parse a program's result: plugin, version, error, and metadata if present. Raises AnswerError if invalid."""
     try:
         answer = parse_json(output)
         if answer is not None and not isinstance(answer, dict):
@@ -116,5 +116,5 @@ def _text(table: dict[str, Any], key: str, prefix: str = "") -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise _InvalidResult(f"{prefix}{plain(key, 80)}: a text was expected, not {plain(json.dumps(value), 80)}")
+        raise _InvalidResult(f"{prefix}{plain(key, 80)}: a string was expected, not {plain(json.dumps(value), 80)}")
     return value

@@ -8,8 +8,8 @@
 
     run(note)
 
-The file's name is the plugin's type; it is started for each event with the request on stdin. Use `nri.Plugin` for new
-plugins that need not run under old runtimes.
+The file's name is the plugin's type. The file is started for each event with the request on stdin. Use `nri.Plugin` for
+new plugins that do not need to run under old runtimes.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ __all__ = ["Request", "Result", "Spec", "answer", "run"]
 
 
 class Spec:
-    """The container's part of its OCI spec.
+    """The fields of a container's OCI spec.
 
     Attributes:
         resources: `linux.resources`, or None.
-        namespaces: path by type, such as `network`; "" for a new one.
+        namespaces: path by type, such as `network`, or "" for a new namespace.
         cgroups_path: its cgroup, below the mount of each controller.
         annotations: its annotations.
     """
@@ -51,10 +51,10 @@ class Result:
     """The result of a plugin.
 
     Attributes:
-        plugin: its type.
-        version: of the protocol.
+        plugin: the plugin's type.
+        version: the version of the protocol.
         error: the reason of a refusal, or "".
-        metadata: texts for the plugins after it.
+        metadata: strings for the plugins after it.
     """
 
     __slots__ = ("error", "metadata", "plugin", "version")
@@ -75,15 +75,15 @@ class Request:
     """The request to a plugin.
 
     Attributes:
-        conf: its part of the node's file, or None.
-        version: of the protocol, "0.1".
+        conf: the plugin's configuration in the node's file, or None.
+        version: the version of the protocol, "0.1".
         state: "create" or "delete"; the protocol has "update", "pause" and "resume" as well.
-        id: of the container, or of the pod's sandbox.
-        sandbox_id: of the sandbox; "" for a container without one.
-        pid: of its process; 0 before it is started.
+        id: the id of the container, or of the pod's sandbox.
+        sandbox_id: the id of the sandbox, or "" for a container without a sandbox.
+        pid: the id of its process, or 0 before it is started.
         spec: the container.
-        labels: of the pod.
-        results: of the plugins before it.
+        labels: the labels of the pod.
+        results: the results of the plugins before it.
     """
 
     __slots__ = ("conf", "id", "labels", "pid", "results", "sandbox_id", "spec", "state", "version")
@@ -114,12 +114,12 @@ class Request:
 
 
 if TYPE_CHECKING:
-    #: A plugin: returns nothing, metadata, or a whole result; an exception refuses, with its text.
+    #: A plugin. It returns nothing, metadata, or a complete result. Its exceptions refuse with their message.
     Handler = Callable[[Request], Result | Mapping[str, str] | None]
 
 
 def answer(handler: Handler, arguments: Sequence[str], fields: Mapping[str, Any], plugin: str) -> Result:
-    """Call a plugin's handler with a request; returns its result. `plugin` is its type."""
+    """Call a plugin's handler with a request, and return its result. `plugin` is the plugin's type."""
     request = Request(fields)
     if list(arguments[:1]) != ["invoke"]:
         return Result(plugin, request.version, f"invalid arg {''.join(arguments[:1])}")
@@ -137,7 +137,7 @@ def answer(handler: Handler, arguments: Sequence[str], fields: Mapping[str, Any]
 def run(handler: Handler, stdin: TextIO | None = None, stdout: TextIO | None = None) -> NoReturn:
     """Read the request, call the plugin, write its result, and end the program.
 
-    The exit code is 0 with a result, also if it refuses, and 1 for an invalid request.
+    The exit code is 0 with a result, even if the result is a refusal, and 1 if the request is invalid.
     """
     try:
         fields = parse_json((stdin or sys.stdin).read())

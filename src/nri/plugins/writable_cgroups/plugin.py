@@ -1,7 +1,7 @@
 """`writable-cgroups`: make a container's control group writable to it, by an annotation.
 
-Only if the host mounts cgroup v2 with `nsdelegate`: then the kernel lets a container create groups below its own, and
-not change its own limits.
+It requires that the host mounts cgroup v2 with `nsdelegate`: then the kernel lets a container create groups below its
+own group, but not change its own limits.
 """
 
 from __future__ import annotations
@@ -19,19 +19,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import ClassVar
 
-__all__ = ["WritableCgroups", "is_delegated", "made_writable"]
+__all__ = ["WritableCgroups", "is_delegated", "writable_options"]
 
 KEY = "writable-cgroups.noderesource.dev"
 #: The mount of the control group in a container.
 CGROUPS = "/sys/fs/cgroup"
-#: Where hosts mount cgroup v2: alone, or next to v1.
+#: The paths where hosts mount cgroup v2: alone, or next to v1.
 HOST_CGROUPS = (CGROUPS, f"{CGROUPS}/unified")
-#: The host's mounts in a pod with the host's /proc, and on the host itself.
-HOST_MOUNTS, OWN_MOUNTS = "/host/proc/1/mountinfo", mountinfo.OWN
+#: The host's mounts in a pod with the host's /proc.
+HOST_MOUNTS = "/host/proc/1/mountinfo"
+#: The host's mounts on the host itself.
+OWN_MOUNTS = mountinfo.OWN
 
 
 class WritableCgroups(nri.Plugin):
-    """Make the control group of a container writable to it, by an annotation, where the host delegates safely."""
+    """Make the control group of a container writable to it, by an annotation, if the host delegates safely."""
 
     name = "writable-cgroups"
     sets = ("mounts./sys/fs/cgroup",)
@@ -75,21 +77,19 @@ class WritableCgroups(nri.Plugin):
                 "", f"{quote(annotation.text[:64])} is neither true nor false", 'write "true" or "false"'
             )
         if not self.delegated:
-            self.log.warning(
-                "annotation %s has no effect: the host has no cgroup v2 is mounted with nsdelegate", annotation.key
-            )
+            self.log.warning("annotation %s has no effect: no cgroup v2 is mounted with nsdelegate", annotation.key)
             return None
         mount = next((row for row in container.mounts if row.destination == CGROUPS), None)
         if mount is None:
-            raise annotation.refusal("", f"the container has no mount at {CGROUPS}", "leave the annotation out")
-        options = made_writable(mount.options)
+            raise annotation.refusal("", f"the container has no mount at {CGROUPS}", "remove the annotation")
+        options = writable_options(mount.options)
         if options == list(mount.options):
             return None
         self.log.info("%s is writable", CGROUPS)
         return nri.Adjustment().remove_mount(CGROUPS).add_mount(CGROUPS, mount.source, mount.type, options)
 
 
-def made_writable(options: Sequence[str]) -> list[str]:
+def writable_options(options: Sequence[str]) -> list[str]:
     """The mount options with `rw` in place of `ro`."""
     others = [option for option in options if option != "ro"]
     return others if "rw" in others else [*others, "rw"]

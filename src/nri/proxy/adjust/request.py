@@ -1,6 +1,6 @@
 """Put an adjustment into a CreateContainer request, and list what the CRI cannot express.
 
-A plugin may set thousands of entries, so look-ups must not scan lists.
+A plugin may set thousands of entries, so look-ups must not search lists.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nri.text import plain
 
 
 class ByPath:
-    """A repeated field whose entries have a `container_path`; `apply` writes the changes into it."""
+    """A repeated field whose entries have a `container_path`. `apply` writes the changes into the field."""
 
     def __init__(self, field: Any) -> None:
         self._field = field
@@ -37,13 +37,13 @@ class ByPath:
         return path in self._places
 
     def add(self, entry: Any) -> None:
-        """Add an entry as the last one."""
+        """Append an entry."""
         self._entries[self._next] = entry
         self._places.setdefault(entry.container_path, []).append(self._next)
         self._next += 1
 
     def drop(self, path: str) -> None:
-        """Drop all entries of a path."""
+        """Drop all entries with a path."""
         for place in self._places.pop(path, ()):
             del self._entries[place]
 
@@ -63,13 +63,16 @@ _PROPAGATION = {
     "rshared": pb.PROPAGATION_BIDIRECTIONAL,
 }
 _KNOWN_OPTIONS = {"bind", "rbind", "rw", "ro", "rro", *_PROPAGATION}
-_NO_OPTIONS = "the CRI's mounts have no such options"
-_NO_TYPE = "the CRI has bind mounts only"
-_NOT_THERE = "it is not in the request: the runtime adds it, and the CRI cannot remove it"
+_NO_OPTIONS = "the CRI's mounts do not have such options"
+_NO_TYPE = "the CRI only has bind mounts"
+_NOT_THERE = "the request does not contain it: the runtime adds it, and the CRI cannot remove it"
 
 
 def put_mounts(config: pb.ContainerConfig, entry: Entry) -> list[tuple[str, object, str]]:
-    """Put mounts into a container's configuration, in the plugins' order. Returns unsupported parts."""
+    """Put mounts into a container's configuration, in the plugins' order.
+
+    Returns values that the CRI cannot express.
+    """
     dropped: list[tuple[str, object, str]] = []
     set_again, mounts = set(entry.sets), ByPath(config.mounts)
     for mount in entry.value:
@@ -82,7 +85,7 @@ def put_mounts(config: pb.ContainerConfig, entry: Entry) -> list[tuple[str, obje
         mounts.drop(destination)
         if removed:
             continue
-        mounts.add(_bind(mount))
+        mounts.add(_bind_mount(mount))
         if unsupported := [option for option in mount.options if option not in _KNOWN_OPTIONS]:
             dropped.append((destination, ",".join(unsupported), _NO_OPTIONS))
     mounts.apply()
@@ -93,9 +96,9 @@ def _is_bind(mount: m.Mount) -> bool:
     return mount.type in ("bind", "rbind") or bool({"bind", "rbind"} & set(mount.options))
 
 
-def _bind(mount: m.Mount) -> pb.Mount:
+def _bind_mount(mount: m.Mount) -> pb.Mount:
     cri_mount = pb.Mount(container_path=mount.destination, host_path=mount.source)
-    for option in mount.options:  # the last one of a kind counts
+    for option in mount.options:  # the last option of a kind counts
         if option in _PROPAGATION:
             cri_mount.propagation = _PROPAGATION[option]
         elif option in ("ro", "rro", "rw"):
@@ -105,12 +108,15 @@ def _bind(mount: m.Mount) -> pb.Mount:
 
 _FOLDERS = {"b": "block", "c": "char", "u": "char"}
 _ALL = "rwm"
-_NO_NODE = "the host has no node of this device"
-_OF_THE_NODE = "the CRI takes mode and owner of the host's node"
+_NO_NODE = "the host has no node for this device"
+_OF_THE_NODE = "the CRI uses the mode and owner of the host's node"
 
 
 def put_devices(config: pb.ContainerConfig, entry: Entry) -> list[tuple[str, object, str]]:
-    """Put devices into a container's configuration, in the plugins' order. Returns unsupported parts."""
+    """Put devices into a container's configuration, in the plugins' order.
+
+    Returns values that the CRI cannot express.
+    """
     dropped: list[tuple[str, object, str]] = []
     set_again, devices = set(entry.sets), ByPath(config.devices)
     for device in entry.value:
@@ -124,7 +130,7 @@ def put_devices(config: pb.ContainerConfig, entry: Entry) -> list[tuple[str, obj
         devices.drop(path)
         if not removed:
             devices.add(pb.Device(container_path=path, host_path=node, permissions=_ALL))
-            if difference := _differs(device, node):
+            if difference := _node_differences(device, node):
                 dropped.append((path, difference, _OF_THE_NODE))
     devices.apply()
     return dropped
@@ -157,8 +163,8 @@ def _is_node(root: Path, path: str, device: m.LinuxDevice) -> bool:
     return kind is not None and kind(status.st_mode) and numbers == (device.major, device.minor)
 
 
-def _differs(device: m.LinuxDevice, node: str) -> str:
-    """The requested mode and owner of a device that differ from the host's node, as text."""
+def _node_differences(device: m.LinuxDevice, node: str) -> str:
+    """The requested mode and owner of a device if they differ from the host's node, as text."""
     status = os.stat(node)
     rows = (
         ("file_mode", stat.S_IMODE(status.st_mode), "o"),
@@ -174,18 +180,18 @@ def _differs(device: m.LinuxDevice, node: str) -> str:
 
 
 _MAX_SHOWN_LENGTH = 120  # characters of a value
-#: The annotation by which a plugin removes the CPUs that the kubelet requests; NRI has no field for that.
+#: The annotation by which a plugin removes the CPUs that the kubelet requests, because NRI has no field for that.
 CLEAR_CPUS = "nri.proxy/clear-cpus"
-#: Why a 0 is not put into a request.
-ZERO = '0 says "not set" in the CRI'
+#: The reason why a 0 is not put into a request.
+ZERO = '0 means "not set" in the CRI'
 
 
 class Unsupported(NamedTuple):
-    """An entry of an adjustment, or a part of one, that the CRI cannot express.
+    """An entry of an adjustment, or a value of an entry, that the CRI cannot express.
 
     Attributes:
-        field: the field's path in the adjustment, with the key of its entry in brackets.
-        value: its value, shortened.
+        field: the field's path in the adjustment, with the key of the entry in brackets.
+        value: the requested value, shortened.
         reason: why the CRI cannot express it.
         plugin: ``NN-name`` of the plugin that requested it, or "".
     """
@@ -208,24 +214,24 @@ class Owners:
         self._entries: dict[int, dict[str, str]] = {}
 
     def of(self, row: Row, key: str = "") -> str:
-        """The plugin of a field, or of one of its entries, or ""."""
+        """The plugin that set a field, or an entry of a field, or ""."""
         if not row.claim:
             return ""
-        if row.claim not in self._entries:  # one copy for each field, not for each of its thousands of entries
+        if row.claim not in self._entries:  # copied once for each field, not for each of its thousands of entries
             self._entries[row.claim] = entry_owners(self._owners, self._id, row.claim)
         plugin = self._entries[row.claim].get(key) if key else None
         return (plugin or owner(self._owners, self._id, row.claim) or "").lstrip("-")
 
 
 def wishes(adjustment: m.ContainerAdjustment) -> list[Entry]:
-    """The entries of an adjustment, without empty hooks, which an adjustment without hooks has."""
+    """The entries of an adjustment. Empty hooks, which every adjustment without hooks has, are left out."""
     return [
         entry for entry in read(adjustment, TREE) if entry.row.kind is not Kind.ACCUMULATED or entry.value.ByteSize()
     ]
 
 
 def adjust(config: pb.ContainerConfig, adjustment: m.ContainerAdjustment, owners: Owners) -> list[Unsupported]:
-    """Put an adjustment into a container's configuration. Returns what the CRI cannot express."""
+    """Put an adjustment into a container's configuration. Returns the values that the CRI cannot express."""
     unsaid: list[Unsupported] = []
     for entry in wishes(adjustment):
         row = entry.row
@@ -233,7 +239,7 @@ def adjust(config: pb.ContainerConfig, adjustment: m.ContainerAdjustment, owners
         if write is not None:
             dropped = write(config, entry)
         elif TABLE[row.path].how:
-            continue  # resources, below
+            continue  # resources are handled below
         else:
             dropped = [(key, _value(entry, key), TABLE[row.path].limits) for key in _keys(entry) or [""]]
         unsaid += [_unsupported(row, key, value, reason, owners) for key, value, reason in dropped]
@@ -250,17 +256,17 @@ def _value(entry: Entry, key: str) -> str:
     value: Any = entry.value
     if key:
         value = (entry.sets | entry.removed).get(key.removeprefix("-"), value)
-    return plain(str(value), _MAX_SHOWN_LENGTH) or "set, and empty"
+    return plain(str(value), _MAX_SHOWN_LENGTH) or "set, but empty"
 
 
 def _unsupported(row: Row, key: str, value: object, reason: str, owners: Owners) -> Unsupported:
     name = f"{row.path}[{plain(key, _MAX_SHOWN_LENGTH)}]" if key else row.path
     return Unsupported(
-        name, plain(str(value), _MAX_SHOWN_LENGTH) or "set, and empty", reason, owners.of(row, key.removeprefix("-"))
+        name, plain(str(value), _MAX_SHOWN_LENGTH) or "set, but empty", reason, owners.of(row, key.removeprefix("-"))
     )
 
 
-# --- one function for each field that is not a resource; it returns unsupported parts as key, value and reason ---
+# --- one function for each field that is not a resource; it returns dropped values as key, value and reason ---
 
 Dropped = list[tuple[str, object, str]]
 
@@ -280,7 +286,7 @@ def _annotations(config: pb.ContainerConfig, entry: Entry) -> Dropped:
 def _env(config: pb.ContainerConfig, entry: Entry) -> Dropped:
     keys = {variable.key for variable in config.envs}
     dropped: Dropped = [
-        (key, "removed", "it is not in the request: the image may set it, and the CRI cannot remove that")
+        (key, "removed", "the request does not contain it: the image may set it, and the CRI cannot remove it")
         for key in entry.unpaired
         if key not in keys
     ]
@@ -323,7 +329,7 @@ _WRITERS: dict[str, Callable[[pb.ContainerConfig, Entry], Dropped]] = {
 
 
 def zeros(resources: m.LinuxResources) -> list[str]:
-    """The fields of resources whose value is 0, which means "not set" in the CRI; named as in results of updates."""
+    """The fields of resources whose value is 0, which means "not set" in the CRI, named as in results of updates."""
     names = []
     for entry in read(resources, RESOURCES_TREE):
         row = entry.row
@@ -335,7 +341,7 @@ def zeros(resources: m.LinuxResources) -> list[str]:
 def _resources(
     config: pb.ContainerConfig, resources: m.LinuxResources, owners: Owners, unsaid: list[Unsupported]
 ) -> None:
-    """Put resources over those of the request; values that the CRI cannot express are added to `unsaid`."""
+    """Put resources over the request's resources. Values that the CRI cannot express are added to `unsaid`."""
     converted = convert.to_cri(resources, config.linux.resources)
     config.linux.resources.CopyFrom(converted.value)
     nothing = {f"linux.resources.{name}" for name in zeros(resources)}

@@ -1,4 +1,4 @@
-"""The calls that plugins are involved in, and the updates that plugins request for other containers."""
+"""The calls in which plugins are involved, and the updates that plugins request for other containers."""
 
 from nri.proxy.events.adoption import Adoption, Reconciler
 from nri.proxy.events.call_context import CallContext

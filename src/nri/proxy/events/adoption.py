@@ -1,8 +1,8 @@
-"""Adopt pods and containers of the runtime that the proxy has no record of: after a restart, or found late.
+"""Adopt pods and containers of the runtime of which the proxy has no record: after a restart, or found late.
 
-The runtime's state is authoritative: records without a counterpart are ended, and pods and containers without a record
-get one. This happens after each connection to the runtime and once a minute. Connected plugins receive late events for
-what they have not seen.
+The runtime's state is authoritative: the proxy ends records whose pod or container no longer exists, and creates
+records for pods and containers without a record. This happens after each connection to the runtime and once a minute.
+Connected plugins receive late events for pods and containers that they have not seen.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def is_skipped(settings: ProxySettings, config: pb.PodSandboxConfig) -> bool:
 
 
 class Adoption:
-    """Make records of pods and containers of the runtime.
+    """Creates records of pods and containers of the runtime.
 
-    With `late`, connected plugins receive events about them, and no plugin joins meanwhile.
+    With `late`, connected plugins receive events about them, and no plugin joins in the meantime.
     """
 
     def __init__(self, settings: ProxySettings, store: Store, queries: RuntimeQueries, domain: Domain) -> None:
@@ -68,10 +68,10 @@ class Adoption:
             container_ids = {
                 container.id
                 for container in self._store.containers()
-                if container.runtime_id or not self._in_making(container)
+                if container.runtime_id or not self._is_being_created(container)
             }
             pods, containers = self._queries.lists()
-            with self._none_joins(late):
+            with self._keep_joiners_out(late):
                 self._end_missing(
                     known_pods - {pod.id for pod in pods}, container_ids, {container.id for container in containers}
                 )
@@ -84,13 +84,13 @@ class Adoption:
                 in_making = container_key(container.pod_sandbox_id, container.metadata) in self._store.making
                 if self._store.container(container.id) is None and not in_making:
                     self._adopt_logged(container.id, partial(self._adopt_once, container, late), deadline)
-            for record in self._store.containers():  # they were being created, but do not exist
+            for record in self._store.containers():  # records of containers that were being created, but do not exist
                 if not record.runtime_id and record.id in container_ids:
                     self._store.drop(record)
 
     def pod(self, pod_id: str, *, late: bool = True) -> PodRecord:
         """Adopt a pod. Raises RpcError, RuntimeUnavailable."""
-        with self._adopting, self._none_joins(late):
+        with self._adopting, self._keep_joiners_out(late):
             return self._store.pod(pod_id) or self._pod(pod_id, late)
 
     def container(self, runtime_id: str, *, late: bool = True) -> ContainerRecord:
@@ -106,8 +106,8 @@ class Adoption:
 
     # --- inside ---
 
-    def _none_joins(self, late: bool) -> AbstractContextManager[object]:
-        """Keep plugins from joining between a record and its event: they would get it from neither."""
+    def _keep_joiners_out(self, late: bool) -> AbstractContextManager[object]:
+        """Keep plugins from joining between a record and its event, because they would get neither."""
         return self._domain.block() if late else nullcontext()
 
     def _pod(self, pod_id: str, late: bool) -> PodRecord:
@@ -130,14 +130,14 @@ class Adoption:
         return record
 
     def _adopt_once(self, container: pb.Container, late: bool) -> ContainerRecord:
-        with self._adopting, self._none_joins(late):
+        with self._adopting, self._keep_joiners_out(late):
             return self._store.container(container.id) or self._adopt(container, late)
 
     def _adopt(self, container: pb.Container, late: bool) -> ContainerRecord:
         facts = self._queries.container(container.id)
         if self._store.pod(container.pod_sandbox_id) is None:
             self._pod(container.pod_sandbox_id, late)
-        record = self._awaited(container)
+        record = self._unfinished_record(container)
         was_known = record is not None
         if record is None:
             record = ContainerRecord(id=container.id, pod_id=container.pod_sandbox_id, config=facts.config)
@@ -158,7 +158,7 @@ class Adoption:
                 self._domain.post_start(record)
         return record
 
-    def _awaited(self, container: pb.Container) -> ContainerRecord | None:
+    def _unfinished_record(self, container: pb.Container) -> ContainerRecord | None:
         """The record of a container that an earlier proxy was creating when it ended."""
         for record in self._store.containers(container.pod_sandbox_id):
             key = container_key(record.pod_id, record.config.metadata)
@@ -166,7 +166,7 @@ class Adoption:
                 return record
         return None
 
-    def _in_making(self, record: ContainerRecord) -> bool:
+    def _is_being_created(self, record: ContainerRecord) -> bool:
         return container_key(record.pod_id, record.config.metadata) in self._store.making
 
     def _end_missing(self, pods: set[str], recorded: set[str], present: set[str]) -> None:
@@ -179,7 +179,7 @@ class Adoption:
                 self._domain.remove_pod(pod)
 
     def _adopt_logged(self, name: str, step: Callable[[], object], deadline: float | None) -> None:
-        """Run one adoption step. Errors other than RuntimeUnavailable are logged once and do not stop the others."""
+        """Run an adoption step. Errors other than RuntimeUnavailable are logged once and do not stop other steps."""
         if deadline is not None and monotonic() >= deadline:
             raise DeadlineExceeded("adoption of the runtime's pods and containers")
         try:
@@ -188,21 +188,21 @@ class Adoption:
             raise
         except Exception as error:  # noqa: BLE001  one bad answer must not stop the others
             if isinstance(error, RpcError) and error.code == NOT_FOUND:
-                return  # it was removed meanwhile
+                return  # it was removed in the meantime
             if self._failed.get(name) != str(error):
                 is_expected = isinstance(error, NriError)
                 _log.warning("cannot adopt %s from the runtime: %s", name, error, exc_info=not is_expected)
             self._failed[name] = str(error)
 
 
-#: Seconds between two synchronizations with the runtime.
+#: The time between two synchronizations with the runtime, in seconds.
 INTERVAL_S = 60.0
-#: Seconds until a retry after a failure; doubled each time, up to the maximum.
+#: A failed synchronization is tried again after this time in seconds, which doubles each time up to the maximum.
 _RETRY_S, _MAX_RETRY_S = 0.5, 30.0
 
 
 class Reconciler:
-    """A thread that calls `Adoption.everything`."""
+    """A thread that calls `Adoption.everything` again and again."""
 
     def __init__(self, adoption: Adoption) -> None:
         self._adoption = adoption
@@ -210,7 +210,7 @@ class Reconciler:
         self._thread = threading.Thread(target=self._run, name="nri-proxy-reconcile", daemon=True)
 
     def wake(self) -> None:
-        """Synchronize now. May be called from any thread, also before `start`."""
+        """Synchronize now. May be called from any thread, even before `start`."""
         self._wake.set()
 
     def start(self) -> None:
@@ -218,12 +218,12 @@ class Reconciler:
         self._thread.start()
 
     def give_up(self) -> None:
-        """Start no further synchronization, and log no more failures: the connection to the runtime is being closed."""
+        """Start no further synchronization, and log no more failures, because the connection is closing."""
         self._stopping.set()
         self._wake.set()
 
     def stop(self) -> None:
-        """End the thread. Close the connection to the runtime before, so that it does not wait for an answer."""
+        """End the thread. Close the connection to the runtime first, so that the thread does not wait for an answer."""
         self.give_up()
         if self._thread.is_alive():
             self._thread.join()

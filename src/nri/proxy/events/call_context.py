@@ -1,7 +1,7 @@
 """The objects that all calls use, and look-ups of pods and containers.
 
-An unknown pod or container is looked up at the runtime; if the runtime does not know it either, the call is passed on.
-If the runtime cannot be queried, a call that creates or changes something fails, because it would bypass plugins, and a
+An unknown pod or container is looked up at the runtime. If the runtime does not know it either, the call is passed on.
+If the runtime cannot be queried, a call that creates or changes something fails, because it would bypass plugins; a
 call that ends something is passed on.
 """
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 R = TypeVar("R")
-#: Seconds of the caller's time that are kept for returning the answer.
+#: This much of the caller's time is kept for returning the answer, in seconds.
 _ANSWER_S = 0.1
 
 _log = logging.getLogger("nri.proxy")
 
 
 def time_for(deadline: float | None) -> float | None:
-    """The timeout of a query to the runtime inside a call with this deadline; None for the default timeout."""
+    """The timeout of a query to the runtime inside a call with this deadline. Returns None for the default timeout."""
     if deadline is None:
         return None
     return min(max(deadline - monotonic() - _ANSWER_S, 0.001), CALL_TIMEOUT_S)
@@ -64,7 +64,7 @@ class CallContext:
         return self._look_up(self.adoption.pod, pod_id, ends) if record is None and pod_id else record
 
     def container(self, runtime_id: str, *, ends: bool = False) -> tuple[ContainerRecord | None, PodRecord | None]:
-        """A container by the runtime's id, and its pod; both None if plugins are not notified of it. See `pod`."""
+        """A container by the runtime's id, and its pod. Both are None if plugins are not notified of it. See `pod`."""
         record = self.store.container(runtime_id)
         if record is None and runtime_id:
             record = self._look_up(self.adoption.container, runtime_id, ends)
@@ -84,7 +84,10 @@ class CallContext:
             return None
 
     def facts(self, record: ContainerRecord, deadline: float | None = None) -> ContainerFacts | None:
-        """The runtime's information about a container; None if it cannot be queried by the caller's deadline."""
+        """The runtime's information about a container.
+
+        Returns None if it cannot be queried by the caller's deadline.
+        """
         try:
             return self.queries.container(record.runtime_id, time_for(deadline))
         except NriError as error:

@@ -1,7 +1,7 @@
 """The calls on containers: ask plugins, change the request, pass it to the runtime, and report the result.
 
-The runtime assigns a container's id, so plugins know the container by an id that is generated here. The record is saved
-before the runtime is called: a proxy that was killed in between finds the container by its name in the pod.
+The runtime assigns a container's id, so plugins know the container by an id that the proxy generates. The record is
+saved before the runtime is called: a proxy that was killed in between finds the container by its name in the pod.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from nri.proxy.state import CREATED, CREATING, ContainerRecord, PodRecord
 _log = logging.getLogger("nri.proxy")
 #: Statuses after which the runtime may have executed the request, or may still do so.
 _UNCLEAR = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE)
-#: Log lines about one creation; an adjustment may have thousands of entries.
+#: A creation writes at most this many lines to the log; an adjustment may have thousands of entries.
 MAX_LOGGED_ENTRIES = 20
 
 
@@ -49,7 +49,7 @@ class ContainerCalls:
             return call.forward(data)
         data = context.before("CreateContainer", data, request, Subject(pod), call.deadline)
         record = ContainerRecord(id=secrets.token_hex(32), pod_id=pod.id, config=request.config, reported=CREATING)
-        with context.store.being_made(*container_key(pod.id, request.config.metadata)):
+        with context.store.creation_in_progress(*container_key(pod.id, request.config.metadata)):
             answer = self._create(data, request, pod, record, call)
         response = decode_answer(pb.CreateContainerResponse, answer)
         context.after("CreateContainer", request, response, Subject(pod, record), call.deadline)
@@ -64,7 +64,7 @@ class ContainerCalls:
         with context.domain.block(deadline=call.deadline):
             reply = context.domain.create(pod, record, call.deadline)
             try:
-                data = self._adjusted(data, request, record, reply)
+                data = self._adjusted_request(data, request, record, reply)
                 record.resources.CopyFrom(request.config.linux.resources)
                 context.store.put(record)
                 answer = call.forward(data)
@@ -73,7 +73,7 @@ class ContainerCalls:
                 context.domain.undo_create(record, call.deadline)
                 raise
             record.runtime_id = decode_answer(pb.CreateContainerResponse, answer).container_id
-            _log.info("container %s is %s to plugins", record.runtime_id, record.id)
+            _log.info("container %s has the id %s for plugins", record.runtime_id, record.id)
             record.shown = created_container(record, context.facts(record, call.deadline))
             context.store.note(record, reported=CREATED)
             update = m.ContainerUpdate(container_id=record.id)
@@ -84,10 +84,10 @@ class ContainerCalls:
             context.domain.post_create(record)
         return answer
 
-    def _adjusted(
+    def _adjusted_request(
         self, data: bytes, request: pb.CreateContainerRequest, record: ContainerRecord, reply: CreateReply
     ) -> bytes:
-        """The request with adjustments. Raises RequestError for unsupported ones if the settings refuse them."""
+        """The request with adjustments. Raises RequestError for unsupported adjustments if the settings refuse them."""
         if not wishes(reply.adjust):
             return data
         unsaid = adjust(request.config, reply.adjust, Owners(reply.owners, record.id))
@@ -102,12 +102,12 @@ class ContainerCalls:
         if record is None:
             return call.forward(data)
         data = context.before("StartContainer", data, request, Subject(pod, record), call.deadline)
-        with context.domain.block(deadline=call.deadline), context.store.being_made(*start_key(record)):
+        with context.domain.block(deadline=call.deadline), context.store.creation_in_progress(*start_key(record)):
             context.domain.start(record, call.deadline)
             try:
                 answer = call.forward(data)
             except BaseException as error:
-                self._not_started(record, error, call.deadline)
+                self._report_failed_start(record, error, call.deadline)
                 raise
             context.store.note(record, shown=created_container(record, context.facts(record, call.deadline)))
             context.domain.post_start(record)
@@ -115,8 +115,8 @@ class ContainerCalls:
         context.after("StartContainer", request, response, Subject(pod, record), call.deadline)
         return answer
 
-    def _not_started(self, record: ContainerRecord, error: BaseException, deadline: float | None) -> None:
-        """Report the state of a container whose start has failed, or was not answered, to plugins."""
+    def _report_failed_start(self, record: ContainerRecord, error: BaseException, deadline: float | None) -> None:
+        """Report the state of a container to plugins whose start has failed or was not answered."""
         if not (isinstance(error, RuntimeFailed) and error.code in _UNCLEAR):
             self._context.domain.stop(record, deadline)
             return
@@ -128,7 +128,8 @@ class ContainerCalls:
             self._context.domain.post_start(record)
         elif state == pb.CONTAINER_EXITED:
             self.ended(record, deadline)
-        # Otherwise it may still start; its end is reported when it is found, or when it is removed.
+        # Otherwise the container may still start. Its end is reported when it is found in a list, or when it is
+        # removed.
 
     def update_container_resources(self, data: bytes, call: Call) -> bytes:
         """Update the resources of a container with the changes of plugins."""
@@ -166,7 +167,7 @@ class ContainerCalls:
                 result, numbers = UpdateResult(update), reply.numbers
                 newest = order.newest(reply.resources, numbers, result)
                 if reply.changed or newest is not reply.resources:
-                    data = self._changed(request, reply.resources, newest, record)
+                    data = self._changed_request(request, reply.resources, newest, record)
                 answer = call.forward(data)
                 is_sent = True
                 if record.requested.ByteSize():
@@ -181,14 +182,14 @@ class ContainerCalls:
             raise
         return answer
 
-    def _changed(
+    def _changed_request(
         self,
         request: pb.UpdateContainerResourcesRequest,
         complete: m.LinuxResources,
         newest: m.LinuxResources,
         record: ContainerRecord,
     ) -> bytes:
-        """The request with the resources that plugins want in it: those of the whole that no later answer has set."""
+        """The request with all resources that plugins set, except those that a later answer has set."""
         if newest is not complete:
             cri_newest = convert.to_cri(newest).value
             linux: Any = request.linux
@@ -236,14 +237,14 @@ class ContainerCalls:
 
 
 def _report(refuse: bool, request: pb.CreateContainerRequest, unsaid: list[Unsupported]) -> None:
-    """Log unsupported parts of an adjustment. Raises RequestError if `refuse` is true."""
+    """Log values of an adjustment that the CRI cannot express. Raises RequestError if `refuse` is true."""
     if not unsaid:
         return
     if refuse:
-        raise RequestError(unsaid[0].field, unsaid[0].value, f"cannot be said in the CRI: {unsaid[0]}")
+        raise RequestError(unsaid[0].field, unsaid[0].value, f"cannot be expressed in the CRI: {unsaid[0]}")
     name = request.config.metadata.name
     for entry in unsaid[:MAX_LOGGED_ENTRIES]:
         _log.warning("container %s of pod %s: an adjustment is left out: %s", name, request.pod_sandbox_id, entry)
     if len(unsaid) > MAX_LOGGED_ENTRIES:
         more = len(unsaid) - MAX_LOGGED_ENTRIES
-        _log.warning("container %s of pod %s: and %d more are left out", name, request.pod_sandbox_id, more)
+        _log.warning("container %s of pod %s: %d more are left out", name, request.pod_sandbox_id, more)

@@ -1,7 +1,7 @@
 """Report the life of pods and containers to plugins, and evict containers that plugins want removed.
 
-Events before a change raise the error of the request; errors of events after a change are only logged. Stop and remove
-are reported once, also over restarts, because the record has the last reported state.
+An event before a change raises the error of the request. An error of an event after a change is only logged. Stop and
+remove are reported once, even over restarts, because the record has the last reported state.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from nri.metrics import Observer
 
 
-#: Grace period of an evicted container in seconds.
+#: The grace period of an evicted container, in seconds.
 EVICTION_S = 10
 #: Fields of a pod's resources in the CRI; in NRI they have the prefix ``pod_``.
 _RESOURCES: Final = ("overhead", "resources")
@@ -79,12 +79,12 @@ class Domain:
         )
 
     def close(self) -> None:
-        """Wait for evictions, and stop plugins. Close the runtime's connection before, so that evictions end."""
+        """Wait for evictions, and stop plugins. Close the runtime's connection first, so that evictions end."""
         self._evictions.wait()
         self.adaptation.stop()
 
     def block(self, *, urgent: bool = False, deadline: float | None = None) -> AbstractContextManager[object]:
-        """Keep plugins from joining during a request; `urgent` for requests that stop or remove."""
+        """Keep plugins from joining during a request. `urgent` is for requests that stop or remove."""
         return self.adaptation.block_sync(urgent=urgent, deadline=deadline)
 
     # --- pods ---
@@ -99,7 +99,7 @@ class Domain:
         parts = [
             convert.to_nri(getattr(request, name)).value if request.HasField(name) else None for name in _RESOURCES
         ]
-        self.adaptation.update_pod_sandbox(_present(pod.shown), *parts, deadline=deadline)
+        self.adaptation.update_pod_sandbox(_without_missing_namespaces(pod.shown), *parts, deadline=deadline)
 
     def post_update_pod(self, pod: PodRecord, request: pb.UpdatePodSandboxResourcesRequest) -> None:
         """Record new resources of a pod, and report them."""
@@ -111,7 +111,7 @@ class Domain:
                 getattr(config.linux, name).CopyFrom(getattr(request, name))
                 getattr(shown.linux, f"pod_{name}").CopyFrom(convert.to_nri(getattr(request, name)).value)
         self._store.note(pod, shown=shown, config=config)
-        self._logged("post_update_pod_sandbox", _present(pod.shown))
+        self._send_logging_errors("post_update_pod_sandbox", _without_missing_namespaces(pod.shown))
 
     def stop_pod(self, pod: PodRecord, deadline: float | None = None) -> None:
         """Report once that a pod has stopped, after the end of its containers."""
@@ -119,7 +119,7 @@ class Domain:
             self.stop(container, deadline)
         with self._turn(pod):
             if self._store.advance(pod, STOPPED, (CREATED,)):
-                self._logged("stop_pod_sandbox", _present(pod.shown))
+                self._send_logging_errors("stop_pod_sandbox", _without_missing_namespaces(pod.shown))
 
     def remove_pod(self, pod: PodRecord, deadline: float | None = None) -> None:
         """Report once that a pod and its containers are removed, and drop their records."""
@@ -128,14 +128,16 @@ class Domain:
         self.stop_pod(pod, deadline)
         with self._turn(pod):
             if self._store.advance(pod, REMOVED, (STOPPED,)):
-                self._logged("remove_pod_sandbox", _present(pod.shown))
+                self._send_logging_errors("remove_pod_sandbox", _without_missing_namespaces(pod.shown))
             self._store.drop(pod)
 
     # --- containers ---
 
     def create(self, pod: PodRecord, container: ContainerRecord, deadline: float | None) -> CreateReply:
         """Ask plugins about a new container. Raises the error of the request."""
-        return self.adaptation.create_container(_present(pod.shown), container.shown, deadline=deadline)
+        return self.adaptation.create_container(
+            _without_missing_namespaces(pod.shown), container.shown, deadline=deadline
+        )
 
     def undo_create(self, container: ContainerRecord, deadline: float | None = None) -> None:
         """Report that the creation of a container has failed, and drop its record."""
@@ -184,17 +186,17 @@ class Domain:
     # --- other containers ---
 
     def follow(self, reply: CreateReply | UpdateReply | StopReply, deadline: float | None = None) -> None:
-        """Apply the updates and evictions of other containers in a reply; failed updates are reported to plugins.
+        """Apply the updates and evictions of other containers in a reply. Failed updates are reported to plugins.
 
         Args:
-            deadline: the caller's deadline in monotonic seconds; later updates fail.
+            deadline: the caller's deadline in monotonic seconds; updates that begin later fail.
         """
         results = self.updates.apply(reply.updates, reply, deadline)
         reply.commit([result for result in results if result.failed])
         self.evict(list(getattr(reply, "evictions", ())))
 
     def evict(self, evictions: Iterable[m.ContainerEviction]) -> None:
-        """Start evictions, and return without waiting; a container that is already being stopped is skipped."""
+        """Start evictions, and return without waiting. A container that is already being stopped is skipped."""
         missing = list[str]()
         for eviction in evictions:
             record = self._store.named(eviction.container_id)
@@ -209,8 +211,12 @@ class Domain:
     # --- for plugins that join ---
 
     def snapshot(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
-        """All pods and containers whose creation, but not whose end, was reported to plugins."""
-        pods = [_present(pod.shown) for pod in self._store.pods() if pod.reported == CREATED and not pod.skipped]
+        """All pods and containers whose creation was reported to plugins, but not their end."""
+        pods = [
+            _without_missing_namespaces(pod.shown)
+            for pod in self._store.pods()
+            if pod.reported == CREATED and not pod.skipped
+        ]
         shown = {pod.id for pod in pods}
         containers = [
             record.shown for record in self._store.containers() if record.reported == CREATED and record.pod_id in shown
@@ -247,12 +253,12 @@ class Domain:
 
     def _pod_of(self, container: ContainerRecord) -> m.PodSandbox:
         pod = self._store.pod(container.pod_id)
-        return _present(pod.shown) if pod is not None else m.PodSandbox(id=container.pod_id)
+        return _without_missing_namespaces(pod.shown) if pod is not None else m.PodSandbox(id=container.pod_id)
 
     def _send_for_container(self, event: str, container: ContainerRecord) -> Any:
-        return self._logged(event, self._pod_of(container), container.shown)
+        return self._send_logging_errors(event, self._pod_of(container), container.shown)
 
-    def _logged(self, event: str, *messages: Any) -> Any:
+    def _send_logging_errors(self, event: str, *messages: Any) -> Any:
         """Send an event whose failure is only logged."""
         try:
             return getattr(self.adaptation, event)(*messages)
@@ -271,8 +277,8 @@ class _Turn:
         self.users = 0
 
 
-def _present(pod: m.PodSandbox) -> m.PodSandbox:
-    """A pod without namespaces whose path no longer exists."""
+def _without_missing_namespaces(pod: m.PodSandbox) -> m.PodSandbox:
+    """The pod without namespaces whose path no longer exists."""
     if all(not namespace.path or os.path.exists(namespace.path) for namespace in pod.linux.namespaces):
         return pod
     copy = m.PodSandbox()

@@ -1,8 +1,8 @@
 """Find containers that have ended by themselves in lists of containers, and report them to plugins.
 
-The kubelet lists all containers about once a second, and the proxy reads the list along; if the kubelet does not, the
-proxy requests a list. It does not use the runtime's event stream, because some runtimes give each event to only one
-listener.
+The kubelet lists all containers about once a second, and the proxy reads these lists. If the kubelet does not list
+containers, the proxy requests a list. It does not use the runtime's event stream, because some runtimes send each event
+to only one listener.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from nri.proxy.events.containers import ContainerCalls
 from nri.proxy.passing import Call
 from nri.proxy.state import CREATED, ContainerRecord
 
-#: Seconds until a failed report is retried; doubled each time, up to the maximum.
+#: A failed report is tried again after this time in seconds, which doubles each time up to the maximum.
 _RETRY_S, _MAX_RETRY_S = 1.0, 300.0
 
 _log = logging.getLogger("nri.proxy")
 
 
 class Exits:
-    """Find containers that have ended, and report them to plugins.
+    """Finds containers that have ended, and reports them to plugins.
 
     Attributes:
         asked_at: when the kubelet or the proxy last listed all containers, in monotonic seconds.
-        retries: reports that have failed, by the container's id for plugins.
+        retries: the reports that have failed, by the container's id for plugins.
     """
 
     def __init__(self, context: CallContext, containers: ContainerCalls) -> None:
@@ -92,7 +92,7 @@ class Exits:
         return max(at - monotonic(), 0.0)
 
     def look(self, response: pb.ListContainersResponse) -> None:
-        """Report the containers in a list that have ended."""
+        """Report the containers of a list that have ended."""
         for container in response.containers:
             if container.state != pb.CONTAINER_EXITED:
                 continue
@@ -107,7 +107,7 @@ class Exits:
             del self.retries[name]
 
     def _report(self, record: ContainerRecord) -> None:
-        """Report one end; a failure is retried later and does not affect others."""
+        """Report the end of a container. A failure is tried again later and does not affect other containers."""
         try:
             with self.context.domain.block(urgent=True):
                 self._containers.ended(record)
@@ -144,7 +144,7 @@ class _Retry:
 
 
 def _is_of_all(data: bytes) -> bool:
-    """Whether a request for a list wants all containers: the kubelet sends a filter with nothing in it."""
+    """Whether a request lists all containers: the kubelet sends an empty filter."""
     try:
         return not pb.ListContainersRequest.FromString(data).filter.ByteSize()
     except DecodeError:

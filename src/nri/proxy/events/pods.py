@@ -1,7 +1,7 @@
 """The calls on pods: pass them on, and report them to hook servers and plugins.
 
-Plugins receive a pod after the runtime has created it, because it has no id before. If they refuse it, it is stopped
-and removed again.
+Plugins receive a pod after the runtime has created it, because it has no id before. If plugins refuse the pod, it is
+stopped and removed again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _log = logging.getLogger("nri.proxy")
 
 
 class PodCalls:
-    """Handlers of the calls on pods; each receives the request's bytes and the call."""
+    """Handlers of the calls on pods. Each receives the request's bytes and the call."""
 
     def __init__(self, context: CallContext) -> None:
         self._context = context
@@ -39,7 +39,7 @@ class PodCalls:
             context.store.put(skipped)
             return answer
         data = context.before("RunPodSandbox", data, request, Subject(), call.deadline)
-        with context.store.being_made(*pod_key(request.config.metadata)):
+        with context.store.creation_in_progress(*pod_key(request.config.metadata)):
             answer = call.forward(data)
             response = decode_answer(pb.RunPodSandboxResponse, answer)
             record = PodRecord(response.pod_sandbox_id, request.config, request.runtime_handler)
@@ -48,7 +48,7 @@ class PodCalls:
         return answer
 
     def _report(self, record: PodRecord, call: Call) -> None:
-        """Report a pod to plugins; if they refuse it, remove it and raise their error."""
+        """Report a pod to plugins. If they refuse the pod, remove it and raise their error."""
         context = self._context
         try:
             facts = context.queries.pod(record.id, time_for(call.deadline))
@@ -70,7 +70,7 @@ class PodCalls:
         context.domain.remove_pod(record)
 
     def stop_pod_sandbox(self, data: bytes, call: Call) -> bytes:
-        """Stop a pod, and report that and the end of its containers to plugins."""
+        """Stop a pod, and report its end and the end of its containers to plugins."""
         context = self._context
         request = pb.StopPodSandboxRequest.FromString(data)
         pod = context.pod(request.pod_sandbox_id, ends=True)
@@ -86,7 +86,7 @@ class PodCalls:
         return answer
 
     def remove_pod_sandbox(self, data: bytes, call: Call) -> bytes:
-        """Remove a pod, and report that and the removal of its containers to plugins."""
+        """Remove a pod, and report its removal and the removal of its containers to plugins."""
         context = self._context
         pod = context.pod(pb.RemovePodSandboxRequest.FromString(data).pod_sandbox_id, ends=True)
         answer = call.forward(data)

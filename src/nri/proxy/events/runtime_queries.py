@@ -1,7 +1,7 @@
 """Query the runtime about a pod or container.
 
 Verbose answers of containerd, CRI-O and our engine contain the configuration and the OCI spec; otherwise only the
-status is used. The form of an answer is never trusted.
+status is used. Answers are untrusted: every type is checked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ M = TypeVar("M", bound=Message)
 
 
 class PodFacts(NamedTuple):
-    """The runtime's information about a pod. `config` may be made from the status; `spec` may be empty."""
+    """The runtime's information about a pod. `config` may be derived from the status; `spec` may be empty."""
 
     status: pb.PodSandboxStatus
     config: pb.PodSandboxConfig
@@ -29,7 +29,7 @@ class PodFacts(NamedTuple):
 
 
 class ContainerFacts(NamedTuple):
-    """The runtime's information about a container. `config` may be made from the status; `spec` may be empty."""
+    """The runtime's information about a container. `config` may be derived from the status; `spec` may be empty."""
 
     status: pb.ContainerStatus
     config: pb.ContainerConfig
@@ -39,7 +39,7 @@ class ContainerFacts(NamedTuple):
 
 
 class RuntimeQueries:
-    """Queries to the runtime, with the default timeout or `timeout_s`. Raise RpcError, RuntimeUnavailable."""
+    """Queries to the runtime, with the default timeout or `timeout_s`. They raise RpcError or RuntimeUnavailable."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -61,7 +61,7 @@ class RuntimeQueries:
             if path := info.get("cgroupPath"):
                 config.linux.cgroup_parent = str(path)
         spec = _table(info.get("runtimeSpec"))
-        if not spec and isinstance(info.get("namespaces"), Mapping):  # our engine's pods have no spec of their own
+        if not spec and isinstance(info.get("namespaces"), Mapping):  # our engine's pods do not have a spec
             named = [{"type": str(kind), "path": str(path)} for kind, path in info["namespaces"].items()]
             spec = {"linux": {"namespaces": named, "cgroupsPath": str(info.get("cgroupPath") or "")}}
         return PodFacts(status, config, spec, _number(info.get("pid")))
@@ -94,7 +94,7 @@ def _number(value: Any) -> int:
 
 
 def _message(value: Any, empty: M) -> M:
-    """Parse a message from JSON with names of Go's or protobuf's JSON; returns `empty` on failure."""
+    """Parse a message from JSON with names of Go's or protobuf's JSON. Returns `empty` if this fails."""
     if isinstance(value, dict):
         message = type(empty)()
         try:

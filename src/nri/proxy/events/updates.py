@@ -1,7 +1,7 @@
 """Apply updates that plugins request for existing containers, by UpdateContainerResources.
 
-Of two answers the later one counts, whichever is applied first. Each field of an update is reported as applied,
-unsupported or stale. Only fields that plugins set are sent, so that values of others are not overwritten.
+Of two answers the later answer wins, whichever is applied first. Each field of an update is reported as applied,
+unsupported or stale. Only fields that plugins set are sent, so that values of other fields are not overwritten.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Any
 
-from nri.adaptation import CreateReply, FieldOrder, Numbers, OrderedUpdates, StopReply, UpdateReply, UpdateResult
+from nri.adaptation import (
+    CreateReply,
+    FieldOrder,
+    OrderedUpdates,
+    SequenceNumbers,
+    StopReply,
+    UpdateReply,
+    UpdateResult,
+)
 from nri.api import messages as m
 from nri.api.owners import owners_of
 from nri.cri import convert
@@ -26,19 +34,19 @@ from nri.proxy.state import CREATED, CREATING, ContainerRecord, Store
 #: gRPC's numbers of DEADLINE_EXCEEDED and NOT_FOUND.
 _LATE, _NOT_FOUND = 4, 5
 UPDATE_S = 30.0
-#: Seconds of the caller's time that are kept for returning the answer.
+#: This much of the caller's time is kept for returning the answer, in seconds.
 _ANSWER_S = 0.2
-#: Number of turns of removed containers that may be kept.
+#: The locks of at most this many removed containers are stored.
 _MAX_STALE_TURNS = 64
 
-#: Why a container cannot be updated, by its last reported step; "" is an unknown container.
-_STALE_REASONS = {"": "there is no such container", CREATING: "the container is not made yet"}
+#: The reason why a container cannot be updated, by its last reported step; "" is an unknown container.
+_STALE_REASONS = {"": "the container does not exist", CREATING: "the container has not been created yet"}
 
 _log = logging.getLogger("nri.proxy")
 
 
 class Updates:
-    """Apply updates that plugins request."""
+    """Applies updates that plugins request."""
 
     def __init__(self, store: Store, backend: Backend) -> None:
         self._store, self._backend = store, backend
@@ -51,7 +59,10 @@ class Updates:
         reply: CreateReply | UpdateReply | StopReply | None = None,
         deadline: float | None = None,
     ) -> list[UpdateResult]:
-        """Apply updates; one result for each, never an error. `reply` is the reply with the updates."""
+        """Apply updates.
+
+        Returns a result for each, and never raises. `reply` is the reply that contains the updates.
+        """
         results = []
         until = None if deadline is None else deadline - _ANSWER_S
         for update in updates:
@@ -72,7 +83,7 @@ class Updates:
 
     @contextmanager
     def turn(self, record: ContainerRecord, deadline: float | None = None) -> Iterator[FieldOrder]:
-        """Serialize updates of a container; yields the order of the answers that have set its fields.
+        """Serialize updates of a container. Yields the order of the answers that have set its fields.
 
         Raises DeadlineExceeded if another update takes longer.
         """
@@ -89,7 +100,9 @@ class Updates:
         finally:
             turn.lock.release()
 
-    def _apply(self, update: m.ContainerUpdate, result: UpdateResult, numbers: Numbers, until: float | None) -> None:
+    def _apply(
+        self, update: m.ContainerUpdate, result: UpdateResult, numbers: SequenceNumbers, until: float | None
+    ) -> None:
         record = self._store.named(update.container_id)
         if record is None or record.reported != CREATED:
             result.mark_stale(_STALE_REASONS.get("" if record is None else record.reported, "the container has ended"))
@@ -128,7 +141,7 @@ class _Turn:
 
 
 def merged(before: pb.LinuxContainerResources, newer: pb.LinuxContainerResources) -> pb.LinuxContainerResources:
-    """Merge newer resources over others; huge page limits are merged by page size."""
+    """Merge newer resources over older resources. Huge page limits are merged by page size."""
     resources = pb.LinuxContainerResources()
     resources.CopyFrom(before)
     pages = {limits.page_size: limits.limit for limits in [*before.hugepage_limits, *newer.hugepage_limits]}
@@ -159,7 +172,7 @@ def in_force(
 
 def _fail(result: UpdateResult, error: NriError) -> None:
     if isinstance(error, RpcError) and error.code == _NOT_FOUND:
-        result.mark_stale("the runtime has no such container")
+        result.mark_stale("the runtime does not know the container")
         return
     reason = error.message if isinstance(error, RpcError) else str(error)
     if isinstance(error, RpcError) and error.code == _LATE:

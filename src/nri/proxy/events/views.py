@@ -1,6 +1,6 @@
-"""Messages about pods and containers for plugins, made from requests and the runtime's answers.
+"""Messages about pods and containers for plugins, built from requests and the runtime's answers.
 
-Plugins know a container by the id of their first event about it; the annotation `RUNTIME_ID` has the runtime's id.
+Plugins know a container by the id of its first event. The annotation `RUNTIME_ID` has the runtime's id.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from nri.errors import RequestError
 from nri.proxy.events.runtime_queries import ContainerFacts, PodFacts
 from nri.proxy.state import ContainerRecord
 
-#: The annotation with the runtime's id of a container whose id for plugins differs.
+#: The annotation with the runtime's id of a container, if its id for plugins differs.
 RUNTIME_ID = "nri.proxy/runtime-id"
 
 
@@ -38,19 +38,19 @@ def requested_container(record: ContainerRecord) -> m.Container:
 
 
 def created_container(record: ContainerRecord, facts: ContainerFacts | None) -> m.Container:
-    """An existing container as plugins see it; `facts` are None if the runtime could not be queried."""
+    """An existing container as plugins see it. `facts` is None if the runtime could not be queried."""
     if facts is None:
         shown = requested_container(record)
         shown.state = m.ContainerState.CONTAINER_CREATED
     else:
-        shown = _of(record, facts)
+        shown = _container_from_spec(record, facts)
     shown.annotations.pop(RUNTIME_ID, None)  # only the proxy sets it
     if record.runtime_id != record.id:
         shown.annotations[RUNTIME_ID] = record.runtime_id
     return shown
 
 
-def _of(record: ContainerRecord, facts: ContainerFacts) -> m.Container:
+def _container_from_spec(record: ContainerRecord, facts: ContainerFacts) -> m.Container:
     status = pb.ContainerStatus()
     status.CopyFrom(facts.status)
     status.id = record.id
@@ -67,7 +67,7 @@ def _of(record: ContainerRecord, facts: ContainerFacts) -> m.Container:
 
 
 def _resources_for_plugins(shown: m.Container, resources: pb.LinuxContainerResources) -> None:
-    """Set the resources in force, or requested ones, because a spec may be older than an update."""
+    """Set the resources in force, or the requested resources, because a spec may be older than an update."""
     converted: Any = convert.to_nri(resources).value
     for part in ("cpu", "memory"):
         for field, value in getattr(converted, part).ListFields():

@@ -1,4 +1,4 @@
-"""Choose the hook server for a request: the first one that lists the stage."""
+"""Choose the hook server for a request: the first that lists the stage."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 PRE, POST = "PreHook", "PostHook"
 
-#: The call of the CRI that each stage belongs to; removal of a pod is never dispatched by the original.
+#: The CRI call of each stage. As in Koordinator's proxy, no hook server is called for the removal of a pod.
 STAGES: Final = {
     "PreRunPodSandbox": "RunPodSandbox",
     "PostStopPodSandbox": "StopPodSandbox",
@@ -20,7 +20,7 @@ STAGES: Final = {
 
 
 class HookServer(NamedTuple):
-    """A registered server. `failure_policy` is "Fail", "Ignore" or "", which counts as "Ignore"."""
+    """A registered server. `failure_policy` is "Fail", "Ignore", or "", which counts as "Ignore"."""
 
     endpoint: str
     stages: tuple[str, ...]
@@ -30,7 +30,10 @@ class HookServer(NamedTuple):
 def chosen(
     servers: Iterable[HookServer], call: str, moment: str = PRE, unreachable: Sequence[str] = ()
 ) -> tuple[HookServer, str] | None:
-    """Return the server to ask, and the stage; None if no server listens. One that cannot be reached is passed over."""
+    """Return the server to call, and the stage.
+
+    Returns None if no server lists it. `unreachable` servers are skipped.
+    """
     for server in servers:
         for stage in server.stages:
             if STAGES.get(stage) != call or not stage.startswith(moment.removesuffix("Hook")):

@@ -1,6 +1,6 @@
 """Apply a hook server's response to a CRI request, by the rules of Koordinator's proxy.
 
-All values are dicts with the protocol's field names; 0 and "" mean "not set", except that "" as CPUs of a response
+All values are dicts with the protocol's field names. 0 and "" mean "not set", except that "" as CPUs in a response
 clears them.
 """
 
@@ -16,15 +16,15 @@ Fields = Mapping[str, Any]
 
 
 def merged_map(first: Mapping[str, str] | None, second: Mapping[str, str] | None) -> dict[str, str]:
-    """Return both maps in one; of one key the second value counts."""
+    """Merge two maps. The second map's values override the first map's."""
     return {**(first or {}), **(second or {})}
 
 
 def resources_after_response(stored: Fields | None, response: Fields | None) -> dict[str, Any] | None:
-    """Return resources after a hook server's word on them; nothing changes if either side has none."""
+    """Return resources after a hook server's response. They do not change if either side has no resources."""
     if stored is None or response is None:
         return None if stored is None else dict(stored)
-    merged = _merged(stored, response)
+    merged = _with_changes(stored, response)
     if -1000 <= response.get("oom_score_adj", 0) <= 1000:
         merged["oom_score_adj"] = response.get("oom_score_adj", 0)
     merged.update({name: response.get(name, "") for name in _CPUS})
@@ -32,16 +32,16 @@ def resources_after_response(stored: Fields | None, response: Fields | None) -> 
 
 
 def resources_after_update(stored: Fields | None, update: Fields | None) -> dict[str, Any] | None:
-    """Return stored resources after an update of the CRI: CPUs count if they are set, the oom score never."""
+    """Return stored resources after an update over the CRI. CPUs are updated if they are set, the OOM score never."""
     if stored is None or update is None:
         return None if stored is None else dict(stored)
-    merged = _merged(stored, update)
+    merged = _with_changes(stored, update)
     merged.update({name: update[name] for name in _CPUS if update.get(name)})
     return merged
 
 
 def pod_after_response(pod: Fields, response: Fields) -> dict[str, Any]:
-    """Return a pod's stored request after a hook server's response: what the CRI request then says."""
+    """Return a pod's stored request after a hook server's response, which becomes the CRI request."""
     after = dict(pod)
     for name in ("annotations", "labels"):
         after[name] = merged_map(pod.get(name), response.get(name))
@@ -51,7 +51,10 @@ def pod_after_response(pod: Fields, response: Fields) -> dict[str, Any]:
 
 
 def container_after_response(container: Fields, response: Fields) -> dict[str, Any]:
-    """Return a container's stored request after a hook server's response; its environment replaces the whole one."""
+    """Return a container's stored request after a hook server's response.
+
+    A returned environment replaces the stored one.
+    """
     after = dict(container)
     after["container_annotations"] = merged_map(
         container.get("container_annotations"), response.get("container_annotations")
@@ -66,7 +69,7 @@ def container_after_response(container: Fields, response: Fields) -> dict[str, A
     return after
 
 
-def _merged(stored: Fields, changes: Fields) -> dict[str, Any]:
+def _with_changes(stored: Fields, changes: Fields) -> dict[str, Any]:
     merged = dict(stored)
     merged.update({name: changes[name] for name in _POSITIVE if changes.get(name, 0) > 0})
     if changes.get("cpu_quota"):  # -1 is a value

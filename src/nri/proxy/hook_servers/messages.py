@@ -18,7 +18,7 @@ SERVICE: Final[str] = _SERVICE.full_name
 
 
 class Method(NamedTuple):
-    """A call of the service: its name, and the classes of its request and its response."""
+    """A method of the service: its name, and the classes of its request and its response."""
 
     name: str
     request: type[Message]
@@ -30,26 +30,26 @@ def _method(name: str) -> Method:
     return Method(name, GetMessageClass(descriptor.input_type), GetMessageClass(descriptor.output_type))
 
 
-#: The calls by stage.
+#: The methods by stage.
 METHODS: Final[Mapping[str, Method]] = {stage: _method(f"{stage}Hook") for stage in STAGES}
 
 
 def fields_of(message: Message) -> dict[str, Any]:
-    """All that is set in a message, and in the messages in it; bytes stay bytes."""
-    return {field.name: _plain(value) for field, value in message.ListFields()}
+    """All fields that are set in a message, and in its inner messages. Bytes stay bytes."""
+    return {field.name: _plain_value(value) for field, value in message.ListFields()}
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     if isinstance(value, Message):
         return fields_of(value)
     if isinstance(value, (str, bytes, int, float)):
         return value
     if hasattr(value, "items"):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value]
+        return {key: _plain_value(item) for key, item in value.items()}
+    return [_plain_value(item) for item in value]
 
 
-#: Fields of resources that have one name in both protocols, and one value each.
+#: Fields of resources that have the same name in both protocols, and a single value.
 _SINGLE = (
     "cpu_period",
     "cpu_quota",
@@ -65,7 +65,7 @@ Fields = Mapping[str, Any]
 
 
 def change_pod(request: cri.RunPodSandboxRequest, before: Fields, after: Fields) -> None:
-    """Change a RunPodSandbox request by what a pod's hook request has become."""
+    """Apply the changes of a pod's hook request to a RunPodSandbox request."""
     for name in ("annotations", "labels"):
         _merge(getattr(request.config, name), before.get(name), after.get(name))
     parent = after.get("cgroup_parent")
@@ -74,22 +74,22 @@ def change_pod(request: cri.RunPodSandboxRequest, before: Fields, after: Fields)
 
 
 def change_container(request: cri.CreateContainerRequest, before: Fields, after: Fields) -> None:
-    """Change a CreateContainer request by what a container's hook request has become."""
+    """Apply the changes of a container's hook request to a CreateContainer request."""
     _merge(request.config.annotations, before.get("container_annotations"), after.get("container_annotations"))
     parent = after.get("pod_cgroup_parent")
     if parent and parent != before.get("pod_cgroup_parent"):
         request.sandbox_config.linux.cgroup_parent = parent
     old, new = before.get("container_resources") or {}, after.get("container_resources") or {}
-    if _differ(old, new):
+    if _field_differs(old, new):
         _set(request.config.linux.resources, old, new)
     _set_env(request.config, before.get("container_envs") or {}, after.get("container_envs") or {})
 
 
 def change_update(request: cri.UpdateContainerResourcesRequest, before: Fields, after: Fields) -> None:
-    """Change an UpdateContainerResources request by what a container's hook request has become.
+    """Apply the changes of a container's hook request to an UpdateContainerResources request.
 
-    The stored fields of the container go along, as with the original: an update that names only CPUs would else take
-    away what a hook has set before.
+    The stored fields of the container are sent as well, as Koordinator's proxy does: otherwise an update with only CPUs
+    would remove values that a hook server has set before.
     """
     _merge(request.annotations, before.get("container_annotations"), after.get("container_annotations"))
     resources = after.get("container_resources")
@@ -103,7 +103,7 @@ def _merge(target: Any, before: Fields | None, after: Fields | None) -> None:
             target[key] = value
 
 
-def _differ(old: Fields, new: Fields) -> bool:
+def _field_differs(old: Fields, new: Fields) -> bool:
     return any((old.get(name) or 0) != (new.get(name) or 0) for name in (*_SINGLE, "unified"))
 
 

@@ -1,4 +1,4 @@
-"""The folder in which hook servers register with a JSON file each; it is checked before every request.
+"""The folder in which hook servers register, each with a JSON file. The folder is checked before every request.
 
     {"remote-endpoint": "/run/koordlet.sock", "failure-policy": "Ignore", "runtime-hooks": ["PreRunPodSandbox"]}
 
@@ -55,7 +55,7 @@ class Registrations:
         self._folder_problem = ""
 
     def servers(self) -> list[HookServer]:
-        """All that are registered now, in the order of their files' names."""
+        """All registered servers, in the order of their files' names."""
         with self._lock:
             self._refresh()
             return [self._good[name] for name in sorted(self._good)]
@@ -68,7 +68,7 @@ class Registrations:
             what = "not found: no hook server is called until one registers in it"
             if not absent:
                 what = f"cannot be read; the last registrations stay in force: {error}"
-            if self._folder_problem != what:  # said once, not at every request
+            if self._folder_problem != what:  # logged once, not at every request
                 _log.warning("%s %s", self.folder, what)
             self._folder_problem = what
             if not absent:
@@ -96,7 +96,7 @@ class Registrations:
                 *fingerprint_of(status),
                 status.st_mode,
                 status.st_uid,
-            )  # a file may be bad by its owner or mode alone
+            )  # a file may be invalid only because of its owner or mode
             if self._fingerprints.get(name) == fingerprint:
                 return
             self._fingerprints[name] = fingerprint
@@ -117,11 +117,11 @@ class Registrations:
 
 
 def _text(path: Path) -> str:
-    descriptor = open_regular(path)  # opened first, so that the checked file is the one that is read
+    descriptor = open_regular(path)  # opened first, so that the checked file is the file that is read
     try:
         status = os.fstat(descriptor)
         if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or status.st_uid not in (0, os.geteuid()):
-            raise ValueError(f"other users can write it (mode {status.st_mode & 0o7777:04o}, user {status.st_uid})")
+            raise ValueError(f"other users can write to it (mode {status.st_mode & 0o7777:04o}, user {status.st_uid})")
         raw = os.read(descriptor, MAX_BYTES + 1)
     finally:
         os.close(descriptor)

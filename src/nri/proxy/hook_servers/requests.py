@@ -1,4 +1,4 @@
-"""Make hook requests from CRI requests and stored requests; all values are dicts with the protocol's field names."""
+"""Create hook requests from CRI requests and stored requests. All values are dicts with the protocol's field names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from nri.proxy.hook_servers.merge import resources_after_update
 
-#: Pods with this label are never shown to hook servers, lest one blocks itself.
+#: Pods with this label are never passed to hook servers, because a hook server could block its own pod.
 SKIP_LABEL = ("runtimeproxy.koordinator.sh/skip-hookserver", "true")
 
 Fields = Mapping[str, Any]
@@ -44,7 +44,7 @@ def container_of_update(request: Fields, stored: Fields) -> dict[str, Any]:
 
 
 def skipped(labels: Mapping[str, str] | None, label: tuple[str, str] = SKIP_LABEL) -> bool:
-    """Whether a pod is not to be shown to hook servers."""
+    """Whether a pod is not passed to hook servers."""
     return (labels or {}).get(label[0]) == label[1]
 
 

@@ -1,4 +1,4 @@
-"""Call registered hook servers at the calls of the CRI, apply their answers, and handle their failures."""
+"""Call registered hook servers for calls of the CRI, apply their answers, and handle their failures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nri.proxy.settings import ProxySettings
 
 
-#: Number of open connections, as in the original.
+#: The number of open connections, as in Koordinator's proxy.
 MAX_CONNECTIONS = 10
 _OPTIONS = [
     ("grpc.enable_http_proxy", 0),
@@ -40,7 +40,7 @@ class HookServerError(NriError):
     """A hook server did not answer.
 
     Attributes:
-        absent: no program listens at its socket.
+        absent: no program listens on the server's socket.
     """
 
     def __init__(self, endpoint: str, reason: str, absent: bool) -> None:
@@ -49,7 +49,7 @@ class HookServerError(NriError):
 
 
 class Clients:
-    """Connections by endpoint; the least recently used one is closed first. Thread-safe."""
+    """Connections by endpoint. The least recently used connection is closed first. Thread-safe."""
 
     def __init__(self, max_connections: int = MAX_CONNECTIONS) -> None:
         self._max_connections = max_connections
@@ -57,7 +57,7 @@ class Clients:
         self.channels: OrderedDict[str, grpc.Channel] = OrderedDict()
 
     def __len__(self) -> int:
-        """The number of connections that are kept."""
+        """The number of open connections."""
         return len(self.channels)
 
     def ask(self, endpoint: str, stage: str, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
@@ -77,9 +77,9 @@ class Clients:
             if absent:
                 self._forget(endpoint, channel)
             late = code is grpc.StatusCode.DEADLINE_EXCEEDED
-            reason = f"no answer to {method.name} in {timeout_s:.3g} s" if late else error.details() or code.name
+            reason = f"no answer to {method.name} within {timeout_s:.3g} s" if late else error.details() or code.name
             raise HookServerError(endpoint, plain(reason), absent) from None
-        except ValueError as error:  # the channel was closed by another thread: evicted, or forgotten
+        except ValueError as error:  # another thread has closed the channel
             raise HookServerError(endpoint, plain(str(error)), absent=True) from None
 
     def close(self) -> None:
@@ -108,7 +108,7 @@ class Clients:
         channel.close()
 
 
-#: Seconds of the caller's time that are kept for the runtime, and the minimum timeout of a hook server.
+#: The time that is kept for the runtime, and the minimum timeout of a hook server, in seconds.
 _RUNTIME_SHARE_S, _MIN_TIMEOUT_S = 0.5, 0.01
 
 _log = logging.getLogger("nri.proxy.hook_servers")
@@ -121,15 +121,15 @@ class HookServersFailed(NriError):
 
 
 class RegisteredServers:
-    """All registered hook servers as one: the proxy's `HookServers`. Thread-safe.
+    """All registered hook servers behind the proxy's interface `HookServers`. Thread-safe.
 
     The first server that lists the stage is called. If it fails, the request fails only under its failure policy
-    "Fail"; under "Ignore", an absent server's turn goes to the next one.
+    "Fail"; under "Ignore", the next server is called if the server is absent.
 
     Args:
         folder: the folder of registrations.
-        timeout_s: the timeout of one server.
-        every: call all servers that list a stage in order, each with the changes of the previous ones.
+        timeout_s: the timeout of a server, in seconds.
+        every: call all servers that list a stage in order, each with the changes of the previous servers.
         skip: pods with this label are not passed to hook servers.
     """
 
@@ -147,7 +147,7 @@ class RegisteredServers:
 
     @classmethod
     def of(cls, settings: ProxySettings) -> RegisteredServers | None:
-        """The hook servers of a proxy's settings; None if they are disabled."""
+        """The hook servers of a proxy's settings. Returns None if they are disabled."""
         hook_settings = settings.hook_servers
         skip = (settings.skip_label_key, settings.skip_label_value)
         return (
@@ -161,7 +161,7 @@ class RegisteredServers:
         self.registrations.servers()
 
     def stop(self) -> None:
-        """Close all connections; a later call opens new ones."""
+        """Close all connections. A later call opens new connections."""
         self._clients.close()
 
     def before(self, method: str, request: Message, subject: Subject, deadline: float | None) -> None:
@@ -178,7 +178,7 @@ class RegisteredServers:
             _CHANGE[method](request, original, fields)
 
     def after(self, method: str, request: Message, response: Message, subject: Subject, deadline: float | None) -> None:  # noqa: ARG002
-        """Call hook servers after a successful response; their answers are ignored. Raises nothing."""
+        """Call hook servers after a successful response. Their answers are ignored. Never raises."""
         fields = self._notify(request, subject)
         if fields is None:
             return
@@ -187,7 +187,7 @@ class RegisteredServers:
             pass
 
     def _notify(self, request: Message, subject: Subject) -> Fields | None:
-        """The fields of a request for hook servers; None if its pod is unknown or has the skip label."""
+        """The fields of a request for hook servers. Returns None if its pod is unknown or has the skip label."""
         if isinstance(request, cri.RunPodSandboxRequest):
             fields = requests.pod_of_run(fields_of(request))
             return None if requests.skipped(fields.get("labels"), self._skip) else fields
@@ -214,7 +214,7 @@ class RegisteredServers:
     def _answer(
         self, method: str, moment: str, fields: Fields, deadline: float | None, passed: list[str]
     ) -> Fields | None:
-        """The answer of the next hook server, or None. Called servers are added to `passed`."""
+        """The answer of the next hook server, or None. Servers that were called are added to `passed`."""
         servers = self.registrations.servers()
         while choice := chosen(servers, method, moment, passed):
             server, stage = choice
@@ -250,7 +250,7 @@ def _stored(subject: Subject, pod: Fields) -> Fields:
     }
 
 
-#: Functions that apply an answer by call: to the hook request, and to the CRI request. Other calls are not changed.
+#: Functions that apply an answer to the hook request, by call. Answers for other calls are not applied.
 _MERGED: Final[Mapping[str, Callable[[Fields, Mapping[str, Any]], Fields]]] = {
     "RunPodSandbox": merge.pod_after_response,
     "CreateContainer": merge.container_after_response,

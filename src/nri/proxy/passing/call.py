@@ -17,9 +17,9 @@ from nri.cri.server import READS
 from nri.errors import NriError
 from nri.proxy.passing.backend import Backend
 
-#: A deadline further away means none; grpcio has no other way to express that.
+#: A deadline further away means that there is no deadline; grpcio has no other way to express that.
 _MAX_DEADLINE_S = 10 * 365 * 86400.0
-#: Metadata of a connection, not of a call; gRPC sets its own.
+#: Metadata of a connection, not of a call. gRPC sets its own metadata.
 _CONNECTION_METADATA = (
     "user-agent",
     "content-type",
@@ -87,7 +87,7 @@ class Call:
         def until_gone() -> Iterator[bytes]:
             try:
                 yield from requests
-            except grpc.RpcError:  # the client has gone; gRPC's own thread would log it with a traceback
+            except grpc.RpcError:  # the client has disconnected; gRPC's own thread would log it with a traceback
                 for call in calls:
                     call.cancel()
 
@@ -97,7 +97,7 @@ class Call:
     def abort(self, code: grpc.StatusCode, details: str, trailing: Any = ()) -> NoReturn:
         """End the call with an error, by raising gRPC's exception."""
         if trailing:
-            self.context.set_trailing_metadata(_passed(trailing))
+            self.context.set_trailing_metadata(_call_metadata(trailing))
         self.context.abort(code, details)
         raise AssertionError("abort always raises")
 
@@ -109,7 +109,10 @@ class Call:
 
     @property
     def _is_quick(self) -> bool:
-        """Whether it only reads, with a deadline; then it is made in this thread, and cancelling need not end it."""
+        """Whether the call only reads and has a deadline.
+
+        Such a call is made in this thread, and cancelling does not end it.
+        """
         return self.deadline is not None and self.method.endswith(READS)
 
     def _forward_through(self, request: bytes) -> bytes:
@@ -125,27 +128,27 @@ class Call:
     def _answers(self, call: _Stream) -> Iterator[bytes]:
         self._ends_with_client(call)
         try:
-            if first := _passed(call.initial_metadata()):
+            if first := _call_metadata(call.initial_metadata()):
                 self.context.send_initial_metadata(first)
             yield from call
         except grpc.RpcError:
             raise _failure(call) from None
         finally:
             call.cancel()
-        self.context.set_trailing_metadata(_passed(call.trailing_metadata()))
+        self.context.set_trailing_metadata(_call_metadata(call.trailing_metadata()))
 
     def _ends_with_client(self, call: Any) -> None:
         if not self.context.add_callback(call.cancel):
-            call.cancel()  # the client has gone already
+            call.cancel()  # the client has already disconnected
 
     def _metadata(self) -> tuple[tuple[str, str | bytes], ...]:
-        return _passed(self.context.invocation_metadata())
+        return _call_metadata(self.context.invocation_metadata())
 
     def _send_along(self, call: Any) -> None:
-        if first := _passed(call.initial_metadata()):
-            with suppress(grpc.RpcError):  # the client has gone; the runtime has done it all the same
+        if first := _call_metadata(call.initial_metadata()):
+            with suppress(grpc.RpcError):  # the client has disconnected, but the runtime has executed the call
                 self.context.send_initial_metadata(first)
-        if last := _passed(call.trailing_metadata()):
+        if last := _call_metadata(call.trailing_metadata()):
             self.context.set_trailing_metadata(last)
 
 
@@ -153,8 +156,8 @@ def _failure(call: Any) -> RuntimeFailed:
     return RuntimeFailed(call.code(), call.details() or "", tuple(call.trailing_metadata() or ()))
 
 
-def _passed(metadata: Any) -> tuple[tuple[str, str | bytes], ...]:
-    """Metadata without those of the connection."""
+def _call_metadata(metadata: Any) -> tuple[tuple[str, str | bytes], ...]:
+    """Metadata without the metadata of the connection."""
     return tuple(
         (key, value) for key, value in metadata or () if key not in _CONNECTION_METADATA and not key.startswith(":")
     )

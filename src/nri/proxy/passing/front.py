@@ -1,7 +1,7 @@
-"""The server that the kubelet connects to. It serves any method of any service, and passes most of them on unchanged.
+"""The server to which the kubelet connects. It serves any method of any service, and passes most on unchanged.
 
-The kinds of the CRI's methods are known from its descriptors. All others are passed on as bidirectional streams, which
-every kind of call is on the wire.
+The kinds of the CRI's methods are known from its descriptors. All other methods are passed on as bidirectional streams,
+because every kind of call is such a stream on the wire.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from nri.proxy.passing.backend import Backend
 from nri.proxy.passing.call import Call, RuntimeFailed
 from nri.thread_pool import ThreadPool
 
-#: Concurrent calls. Further ones are refused at once (RESOURCE_EXHAUSTED). Threads are started on demand.
+#: At most this many calls run at the same time. Further calls are refused at once (RESOURCE_EXHAUSTED). Threads are
+#: started on demand.
 CALLS = 1024
-#: Concurrent calls of one connection, so that one client cannot use up all.
+#: At most this many calls of a connection run at the same time, so that a client cannot use up all calls.
 CALLS_OF_ONE = 896
 Answer = Callable[[bytes, Call], bytes]
 _CODES = (
     Row(RuntimeUnavailable, grpc.StatusCode.UNAVAILABLE),
     Row(DeadlineExceeded, grpc.StatusCode.DEADLINE_EXCEEDED),
-    Row(DecodeError, grpc.StatusCode.INVALID_ARGUMENT),  # of the client's request
+    Row(DecodeError, grpc.StatusCode.INVALID_ARGUMENT),  # the error of decoding the client's request
     *ROWS,
 )
 
@@ -57,7 +58,7 @@ class Front(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no type
         }
 
     def start(self) -> None:
-        """Listen. Raises OSError if another process listens there, or other users can write there."""
+        """Listen. Raises OSError if another process listens on the socket, or other users can write to its folder."""
         try:
             server = bind(
                 self.path, self._pool, [self], folder_mode=0o755, max_calls=CALLS, max_calls_per_connection=CALLS_OF_ONE
@@ -73,7 +74,7 @@ class Front(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no type
         return self._server is not None
 
     def stop(self, grace_s: float = 2.0) -> None:
-        """Accept no more calls, wait at most `grace_s` for active ones, and remove the socket."""
+        """Accept no more calls, wait at most `grace_s` seconds for active calls, and remove the socket."""
         server, self._server = self._server, None
         if server is not None:
             server.stop(grace_s).wait()
@@ -87,13 +88,13 @@ class Front(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no type
 
     def _cri_handler(self, name: str, method: Any, answers: Mapping[str, Answer]) -> Any:
         if method.server_streaming:
-            return grpc.unary_stream_rpc_method_handler(self._streaming(name, Call.forward_stream))
-        return grpc.unary_unary_rpc_method_handler(self._answering(name, answers.get(name)))
+            return grpc.unary_stream_rpc_method_handler(self._stream_behaviour(name, Call.forward_stream))
+        return grpc.unary_unary_rpc_method_handler(self._unary_behaviour(name, answers.get(name)))
 
     def _stream_handler(self, name: str) -> Any:
-        return grpc.stream_stream_rpc_method_handler(self._streaming(name, Call.forward_streams))
+        return grpc.stream_stream_rpc_method_handler(self._stream_behaviour(name, Call.forward_streams))
 
-    def _answering(self, name: str, answer: Answer | None) -> Callable[[bytes, Any], bytes]:
+    def _unary_behaviour(self, name: str, answer: Answer | None) -> Callable[[bytes, Any], bytes]:
         def behave(request: bytes, context: Any) -> bytes:
             call = Call(name, context, self._backend)
             try:
@@ -103,7 +104,7 @@ class Front(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no type
 
         return behave
 
-    def _streaming(self, name: str, forward: Callable[[Call, Any], Iterator[bytes]]) -> Callable[..., Any]:
+    def _stream_behaviour(self, name: str, forward: Callable[[Call, Any], Iterator[bytes]]) -> Callable[..., Any]:
         def behave(request: Any, context: Any) -> Iterator[bytes]:
             call = Call(name, context, self._backend)
             try:

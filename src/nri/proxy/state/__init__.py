@@ -1,4 +1,4 @@
-"""The proxy's records of pods and containers, which it keeps over its restarts."""
+"""The proxy's records of pods and containers, which are stored over its restarts."""
 
 from nri.proxy.state.checkpoint import Checkpoint
 from nri.proxy.state.records import CREATED, CREATING, REMOVED, STOPPED, ContainerRecord, PodRecord

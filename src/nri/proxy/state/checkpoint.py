@@ -26,17 +26,18 @@ from nri.proxy.state.records import ContainerRecord, PodRecord
 
 __all__ = ["MAX_BYTES", "MAX_FILES", "VERSION", "Checkpoint"]
 
-#: Version of the file format. A file of a higher version is not read.
+#: The version of the file format. A file of a higher version is not read.
 VERSION = 1
-#: Attributes with a different key on disk, for records of earlier proxies.
+#: Attributes that have a different key on disk, as in records of earlier proxies.
 _KEYS = {"reported": "told", "requested": "asked"}
-#: Limits of files; further records stay only in memory.
+#: A record with a larger file is stored only in memory.
 MAX_BYTES = 1 << 20
+#: The folder has at most this many files; further records are stored only in memory.
 MAX_FILES = 20_000
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _COMPLAIN_S = 60.0
 _KINDS: dict[str, Any] = {"pod": PodRecord, "container": ContainerRecord}
-#: Fields that are messages; others are texts and flags.
+#: The fields that are messages; the others are strings and flags.
 _MESSAGES: dict[str, dict[str, Any]] = {
     "pod": {"config": pb.PodSandboxConfig, "shown": m.PodSandbox},
     "container": {
@@ -50,7 +51,7 @@ _log = logging.getLogger("nri.proxy")
 
 
 class Checkpoint:
-    """The records of a proxy in a folder, which is locked from `open` to `close`."""
+    """The records of a proxy in a folder, which is locked between `open` and `close`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -59,7 +60,7 @@ class Checkpoint:
         self._names: set[str] = set()
 
     def open(self) -> None:
-        """Lock the folder. Raises OSError if it cannot be created, has another owner, or another proxy uses it."""
+        """Lock the folder. Raises OSError if it cannot be created, has another owner, or is used by another proxy."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         owner = self.folder.stat().st_uid
         if owner != os.geteuid():  # records contain environments of containers, which the owner could read
@@ -76,7 +77,7 @@ class Checkpoint:
             self._lock.close()
 
     def load(self) -> list[Record]:
-        """Load all records; unreadable ones are moved below ``broken`` and logged."""
+        """Load all records. Unreadable records are moved below ``broken`` and logged."""
         records, unreadable = self._records.load(_read)
         self._names.update(map(_name, records))
         for row in unreadable:
@@ -130,7 +131,7 @@ def _row(record: Record) -> dict[str, Any]:
 
 
 def _read(name: str, row: dict[str, Any]) -> Record:
-    """Make a record from a row. Raises ValueError for an invalid row."""
+    """Create a record from a row. Raises ValueError for an invalid row."""
     if row.get("kind") not in _KINDS:
         raise ValueError("not a record of a pod or container")
     kind = str(row["kind"])
@@ -148,5 +149,5 @@ def _read(name: str, row: dict[str, Any]) -> Record:
             values[key] = value
     record: Record = _KINDS[kind](**values)
     if _name(record) != name:
-        raise ValueError(f"it is the record of {record.id}")
+        raise ValueError(f"the file has the record of {record.id}")
     return record

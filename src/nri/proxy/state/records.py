@@ -13,7 +13,7 @@ from nri.cri.pb import api_pb2 as pb
 
 __all__ = ["CREATED", "CREATING", "REMOVED", "STOPPED", "ContainerRecord", "PodRecord"]
 
-#: The last step of a pod or container that was reported to plugins. A container is `CREATING` while they are asked.
+#: The last step of a pod or container that was reported to plugins. A container is `CREATING` while plugins are asked.
 CREATING, CREATED, STOPPED, REMOVED = "creating", "created", "stopped", "removed"
 
 
@@ -22,11 +22,11 @@ class PodRecord:
     """A pod sandbox.
 
     Attributes:
-        id: its id, the same for the runtime and for plugins.
+        id: the pod's id, the same for the runtime and for plugins.
         config: the configuration that the runtime received.
         runtime_handler: the handler that the kubelet requested.
         reported: the last step that was reported to plugins.
-        skipped: whether it has the skip label, so that plugins are not notified of it or its containers.
+        skipped: whether the pod has the skip label, so that plugins are not notified of it or its containers.
         shown: the pod as plugins see it.
     """
 
@@ -43,9 +43,9 @@ class ContainerRecord:
     """A container.
 
     Attributes:
-        id: its id for plugins.
-        runtime_id: the runtime's id; empty while it is being created.
-        pod_id: the id of its pod.
+        id: the container's id for plugins.
+        runtime_id: the runtime's id; empty while the container is being created.
+        pod_id: the id of the container's pod.
         config: the configuration that the runtime received, with the changes of plugins.
         requested: the resources that the kubelet requests, before changes of plugins; empty if not known.
         resources: the resources in force, as far as they were set through the proxy.

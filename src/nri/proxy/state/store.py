@@ -1,6 +1,6 @@
 """The store of all pods and containers that the proxy knows, in memory and on disk.
 
-A record changes only through `note`, so that memory and disk are the same.
+A record changes only through `note`, so that memory and disk are always equal.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ class Store:
     def load(self) -> None:
         """Load the records of an earlier proxy."""
         for record in self._checkpoint.load():
-            self._take(record)
+            self._add(record)
 
     # --- finding ---
 
     def pod(self, pod_id: str) -> PodRecord | None:
-        """A pod by its id, or by a unique beginning of it."""
+        """A pod by its id, or by a unique beginning of its id."""
         with self._lock:
-            return self._pods.get(pod_id) or _only(self._pods, pod_id)
+            return self._pods.get(pod_id) or _unique_match(self._pods, pod_id)
 
     def container(self, runtime_id: str) -> ContainerRecord | None:
-        """A container by the runtime's id, or by a unique beginning of it."""
+        """A container by the runtime's id, or by a unique beginning of this id."""
         with self._lock:
-            return self._by_runtime.get(runtime_id) or _only(self._by_runtime, runtime_id)
+            return self._by_runtime.get(runtime_id) or _unique_match(self._by_runtime, runtime_id)
 
     def named(self, container_id: str) -> ContainerRecord | None:
         """A container by its id for plugins."""
@@ -55,7 +55,7 @@ class Store:
             return list(self._pods.values())
 
     def containers(self, pod_id: str = "") -> list[ContainerRecord]:
-        """All containers, or those of one pod."""
+        """All containers, or the containers of a pod."""
         with self._lock:
             return [each for each in self._containers.values() if not pod_id or each.pod_id == pod_id]
 
@@ -66,9 +66,9 @@ class Store:
     @overload
     def put(self, record: ContainerRecord) -> ContainerRecord: ...
     def put(self, record: Record) -> Record:
-        """Take in a record, in memory and on disk."""
+        """Add a record, in memory and on disk."""
         with self._lock:
-            self._take(record)
+            self._add(record)
             self._checkpoint.put(record)
         return record
 
@@ -77,12 +77,15 @@ class Store:
         with self._lock:
             for name, value in values.items():
                 setattr(record, name, value)
-            if self._has(record):
-                self._take(record)
+            if self._is_current(record):
+                self._add(record)
                 self._checkpoint.put(record)
 
     def advance(self, record: Record, step: str, before: Iterable[str]) -> bool:
-        """Note that plugins get to know the next step; False if they knew it already, or know nothing at all."""
+        """Record that the next step is reported to plugins.
+
+        Returns False if it was already, or if no step was reported.
+        """
         with self._lock:
             if record.reported not in before:
                 return False
@@ -100,8 +103,8 @@ class Store:
             self._checkpoint.delete(record)
 
     @contextmanager
-    def being_made(self, *name: str) -> Iterator[None]:
-        """While the block lasts a pod, container or start of this name is asked for: a list may have it before us."""
+    def creation_in_progress(self, *name: str) -> Iterator[None]:
+        """Record for the length of the block that a pod or container of this name is being created or started."""
         with self._lock:
             self.making[name] = self.making.get(name, 0) + 1
         try:
@@ -114,11 +117,11 @@ class Store:
 
     # --- inside ---
 
-    def _has(self, record: Record) -> bool:
+    def _is_current(self, record: Record) -> bool:
         where: Any = self._pods if isinstance(record, PodRecord) else self._containers
         return record.id in where
 
-    def _take(self, record: Record) -> None:
+    def _add(self, record: Record) -> None:
         if isinstance(record, PodRecord):
             self._pods[record.id] = record
             return
@@ -127,7 +130,7 @@ class Store:
             self._by_runtime[record.runtime_id] = record
 
 
-def _only(records: dict[str, Any], prefix: str) -> Any:
+def _unique_match(records: dict[str, Any], prefix: str) -> Any:
     if not prefix:
         return None
     matches = [record for key, record in records.items() if key.startswith(prefix)]

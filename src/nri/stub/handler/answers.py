@@ -73,6 +73,8 @@ def encode_answer(event: str, result: Any, call: Call, runtime: RuntimeHandle) -
             message = adjustment.message if isinstance(adjustment, Adjustment) else adjustment
             if sets_check is not None:
                 sets_check.check_part(message)
+            if runtime.profile is not None:
+                message = runtime.profile.adjustment(message, call.container)
             if message.HasField("linux"):
                 message.linux.resources.SetInParent()  # iSulad reads it without checking that it exists
             out = bytes_field(adjust_number, message.SerializeToString())
@@ -96,6 +98,9 @@ def _changes(event: str, result: Any, call: Call, runtime: RuntimeHandle) -> Ite
             if event == "CreateContainer" and _is_own(message, call) and not message.ignore_failure:
                 reason = "an Update of the container that is being created: return an Adjustment instead"
                 raise TypeError(f"create_container returned {reason}")
+            if runtime.profile is not None:
+                runtime.profile.leave_out("an update of a container", may_refuse=event != "Synchronize")
+                continue
             if sets_check is not None:
                 sets_check.check_part(message)
             yield bytes_field(update_number, message.SerializeToString())

@@ -79,7 +79,9 @@ def build(
     return table
 
 
-def _server(plugin: Any, spec: EventSpec, handler: Callable[..., Any] | None, mirror: Mirror | None) -> Serve:
+def _server(  # noqa: C901 - called for every event, so it calls nothing that it can do itself
+    plugin: Any, spec: EventSpec, handler: Callable[..., Any] | None, mirror: Mirror | None
+) -> Serve:
     event, kind = spec.rpc, spec.kind
     parse = getattr(m, spec.request).FromString
     further = _FIELDS.get(event, ())[1 if kind == "pod" else 2 :]
@@ -97,6 +99,8 @@ def _server(plugin: Any, spec: EventSpec, handler: Callable[..., Any] | None, mi
         if kind == "container":
             call.container = request.container
             arguments = (pod, request.container)
+        if plugin.runtime.profile is not None:
+            plugin.runtime.profile.complete(pod, call.container)
         if mirror is not None:
             mirror.apply_event(event, pod, call.container)
             if handler is None:

@@ -41,6 +41,11 @@ FLAGS: dict[str, Flag] = {
     "socket-path": Flag("socket", "PATH", f"the runtime's socket (default {naming.DEFAULT_SOCKET}; env NRI_SOCKET)"),
     "config": Flag("config", "FILE", "configuration file; watched: a change calls configure() again"),
     "events": Flag("events", "LIST", "subscribe only to these events: all, pod, container, or names, comma-separated"),
+    "unsupported": Flag(
+        "unsupported",
+        "leave-out|refuse",
+        "changes that Docker or iSulad cannot apply are left out (default), or fail the creation (env NRI_UNSUPPORTED)",
+    ),
     "no-reconnect": Flag("no_reconnect", "", "exit if the runtime does not answer or stops"),
     "log-level": Flag("log_level", "LEVEL", "debug, info, warning or error (default info)"),
     "log-format": Flag("log_format", "FORM", "text or json (default text)"),
@@ -61,11 +66,11 @@ class Options:
     __slots__ = (
         "check_messages", "config", "events", "health_addr", "help", "index", "log_file", "log_format", "log_level",
         "metrics_addr", "name", "named_events", "no_reconnect", "no_wait", "own", "registration_timeout_s", "socket",
-        "socket_fd", "spare_names", "verbose", "version",
+        "socket_fd", "spare_names", "unsupported", "verbose", "version",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.index = self.name = self.socket = ""
+        self.index = self.name = self.socket = self.unsupported = ""
         #: Whether a handler that changes the message of its request fails.
         self.check_messages = False
         self.config: str | None = None
@@ -175,6 +180,8 @@ def _value(flag: str, value: str) -> object:
             raise ConfigError("command line", "--events", str(error)) from None
     if flag == "log-level" and value.lower() not in _LEVELS:
         raise ConfigError("command line", "--log-level", f"{value!r} is not a level", f"one of {', '.join(_LEVELS)}")
+    if flag == "unsupported":
+        _check_unsupported("command line", "--unsupported", value)
     if flag == "log-format" and value not in ("text", "json"):
         raise ConfigError("command line", "--log-format", f"{value!r} is not a format", "text or json")
     port = value.rpartition(":")[2]
@@ -184,9 +191,18 @@ def _value(flag: str, value: str) -> object:
     return value.lower() if flag == "log-level" else value
 
 
+def _check_unsupported(source: str, key: str, value: str) -> None:
+    if value not in ("leave-out", "refuse"):
+        raise ConfigError(source, key, f"{value!r} is not a choice", "leave-out or refuse")
+
+
 def _read_environment(options: Options, environment: Mapping[str, str]) -> None:
     options.socket = options.socket or environment.get("NRI_SOCKET", "") or naming.DEFAULT_SOCKET
     options.check_messages = environment.get(naming.ENV_CHECK_MESSAGES, "0") not in ("", "0")
+    variable = environment.get("NRI_UNSUPPORTED", "")
+    if variable and not options.unsupported:
+        _check_unsupported("environment", "NRI_UNSUPPORTED", variable)
+        options.unsupported = variable
     text = environment.get(naming.ENV_SOCKET)
     if text is not None:
         if not text.isdigit():

@@ -200,6 +200,7 @@ class Program:
             on_ready=self._on_ready,
             reporter=self._reporter,
             check_messages=options.check_messages,
+            refuse_unsupported=options.unsupported == "refuse",
             wake_fd=wake_fd(),
         )
         if self.stop:
@@ -276,7 +277,8 @@ class Program:
 
     def _on_ready(self) -> None:
         runtime, label = self.plugin.runtime, self.label
-        self.plugin.log.info("registered with %s %s as %s", runtime.name, runtime.version, label)
+        title = f" ({runtime.profile.title})" if runtime.profile is not None else ""
+        self.plugin.log.info("registered with %s %s%s as %s", runtime.name, runtime.version, title, label)
         self._remove_note()
         self._background.start()
         self._notify("READY=1")

@@ -246,6 +246,8 @@ class PluginService:
         reply = b""
         if needs_state:
             pods, containers = self._parts.take()
+            if self._plugin.runtime.profile is not None:
+                self._plugin.runtime.profile.complete(*pods, *containers)
             if self._mirror is not None:
                 self._mirror.replace(pods, containers)
             handler = self._plugin.synchronize

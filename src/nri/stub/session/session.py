@@ -57,6 +57,7 @@ class Session:
         reporter: is called with every step of every request (`nri.interfaces.Reporter`).
         check_messages: a handler fails if it changes the message of its request (`nri.stub.support.handler_mistakes`),
             or sets fields that its class does not declare (`nri.stub.support.sets_check`).
+        refuse_unsupported: what the runtime cannot apply is an error (`nri.stub.support.runtime_profile`).
         wake_fd: readable after a signal (`nri.signals.wake_fd`); -1 if another thread handles signals.
     """
 
@@ -74,6 +75,7 @@ class Session:
         interceptors: Sequence[Interceptor] = (),
         reporter: Reporter | None = None,
         check_messages: bool = False,
+        refuse_unsupported: bool = False,
         wake_fd: int = -1,
     ) -> None:
         self.plugin = plugin
@@ -109,7 +111,7 @@ class Session:
         )
         service.endpoint = endpoint
         self._service, self._endpoint = service, endpoint
-        plugin.runtime = RuntimeHandle(endpoint, sets_check)
+        plugin.runtime = RuntimeHandle(endpoint, sets_check, label, refuse_unsupported)
         if mirror is not None:
             plugin.state = mirror
 

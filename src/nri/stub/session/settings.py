@@ -81,9 +81,9 @@ def apply(
     if config_class is None:
         plugin.config = ConfigText(sources[-1].text)
     elif plugin_flags:
-        from nri.config.layers import layer_of, merge
+        from nri.config.layers import merge, parse_layer
 
-        layers = [layer_of(source) for source in sources]
+        layers = [parse_layer(source) for source in sources]
         plugin.config = merge(config_class, [*layers, *_flag_layers(config_class, plugin.flags, plugin_flags)]).value
     else:
         plugin.config = read(config_class, sources)

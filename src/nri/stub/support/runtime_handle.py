@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any, TypeAlias
 
+    from nri.stub.support.runtime_profile import RuntimeProfile
     from nri.ttrpc.endpoint import Endpoint
     from nri.ttrpc.envelope import Response
 
@@ -32,6 +33,8 @@ __all__ = ["RuntimeHandle"]
 
 #: Runtimes that ignore evictions without an error: those on the Go library.
 RUNTIMES_WITHOUT_EVICTION = ("containerd", "cri-o")
+#: Runtimes with a part of NRI, by the names with which they introduce themselves -> their profile.
+_PROFILE_NAMES = {"docker": "docker", "v2": "isulad", "isulad": "isulad"}
 #: The largest number of updates that wait for an answer.
 MAX_PENDING = 256
 # An answer contains the updates that failed. It is refused if it is longer than this multiple of the request's size,
@@ -62,24 +65,37 @@ class RuntimeHandle:
         nri_version: the NRI release that it uses, as reported or inferred from its version; "" if unknown.
         registration_timeout_s, request_timeout_s: its timeouts, in seconds; the defaults if not reported.
         connected: whether updates can be sent now.
+        profile: for the session: shapes answers for a runtime with a part of NRI (`nri.stub.support.runtime_profile`);
+            None for other runtimes.
         sets_check: for the session: checks requests (`nri.stub.support.sets_check`); None without a check.
     """
 
     __slots__ = (
         "_endpoint",
+        "_is_strict",
+        "_label",
         "_outstanding",
         "_warned",
         "connected",
         "name",
         "nri_version",
+        "profile",
         "registration_timeout_s",
         "request_timeout_s",
         "sets_check",
         "version",
     )
 
-    def __init__(self, endpoint: Endpoint | None = None, sets_check: Any = None) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint | None = None,
+        sets_check: Any = None,
+        label: str = "",
+        refuse_unsupported: bool = False,
+    ) -> None:
         self._endpoint, self.sets_check = endpoint, sets_check
+        self._label, self._is_strict = label, refuse_unsupported
+        self.profile: RuntimeProfile | None = None
         self._outstanding: set[Pending] = set()
         self._warned = False
         self.connected = False
@@ -96,6 +112,11 @@ class RuntimeHandle:
         """Store what the runtime reports about itself in Configure. For the session."""
         self.name, self.version = plain(request.runtime_name, 128), plain(request.runtime_version, 128)
         self.nri_version = versions.infer_nri_version(self.name, self.version, request.NRI_version)
+        profile_name = _PROFILE_NAMES.get(self.name.lower())
+        if profile_name is not None:
+            from nri.stub.support.runtime_profile import RuntimeProfile
+
+            self.profile = RuntimeProfile(profile_name, self._label, is_strict=self._is_strict)
         if request.registration_timeout:
             self.registration_timeout_s = request.registration_timeout / 1000
         if request.request_timeout:
@@ -117,6 +138,11 @@ class RuntimeHandle:
         if not request.update:
             pending = Pending(False)
             pending.finish([])
+            return pending
+        if self.profile is not None:
+            self.profile.leave_out("a requested update of a container", may_refuse=False)
+            pending = Pending(False)
+            pending.finish([], RpcError(Code.UNIMPLEMENTED, f"{self.profile.title} does not support updates"))
             return pending
         return self._ask(request)
 
@@ -150,8 +176,8 @@ class RuntimeHandle:
         return self._ask(request)
 
     def ignores_evictions(self) -> bool:
-        """Whether the runtime is known to ignore evictions; the first time, a warning is logged."""
-        ignores = self.name in RUNTIMES_WITHOUT_EVICTION
+        """Whether the runtime is known to ignore or refuse evictions; the first time, a warning is logged."""
+        ignores = self.profile is not None or self.name in RUNTIMES_WITHOUT_EVICTION
         if ignores and not self._warned:
             self._warned = True
             from nri.stub.support import logs

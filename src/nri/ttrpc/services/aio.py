@@ -5,9 +5,9 @@
         async for event in client.stream("my.Events", "Watch", request, Event, streaming="server"):
             ...
 
-Not safe for other threads. A separate task reads the connection; it stops while a stream has too many unread
-messages, so the peer's writes wait meanwhile. As in `nri.ttrpc.services.streams`, every wait has a deadline. One task
-may send while another one receives.
+Not safe for other threads. A separate task reads the connection. It stops while a stream has too many unread messages,
+so the peer's writes wait meanwhile. As in `nri.ttrpc.services.streams`, every wait has a deadline. One task may send
+while another receives.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _READ_BYTES: Final = 65536
 
 
 class Receiver(Protocol):
-    """The part of a stream that its connection needs."""
+    """The methods of a stream that its connection needs."""
 
     def arrived(self, item: Response | Data) -> None:
-        """Process what was read."""
+        """Process a message that was read."""
 
     def wake(self) -> None:
         """Notice the end of the connection."""
@@ -61,7 +61,7 @@ class AsyncConnection:
 
     Attributes:
         side: the state of the streams.
-        calls, streams: waiting calls and open streams by stream id; a stream that is garbage disappears.
+        calls, streams: waiting calls and open streams by stream id; a stream disappears when it is garbage-collected.
         closed: the reason why the connection is closed, or None while it is open.
     """
 
@@ -91,7 +91,7 @@ class AsyncConnection:
             self._fail(reason)
 
     def _take(self, item: Response | Data) -> None:
-        """Pass on what was read."""
+        """Pass on a message that was read."""
         call = self.calls.pop(item.stream_id, None)
         if call is None:
             stream = self.streams.get(item.stream_id)
@@ -101,7 +101,7 @@ class AsyncConnection:
             call.set_result(item)
 
     def hold(self, stream_id: int) -> None:
-        """Stop reading, because this stream is full."""
+        """Stop reading, because the stream with this id is full."""
         self._full.add(stream_id)
         self.room.clear()
 
@@ -118,7 +118,7 @@ class AsyncConnection:
         self.go_on(stream_id)
 
     def check(self) -> None:
-        """Raise ConnectionClosed if it is closed."""
+        """Raise ConnectionClosed if the connection is closed."""
         if self.closed is not None:
             raise ConnectionClosed(self.closed)
 
@@ -148,7 +148,7 @@ class AsyncConnection:
             stream.wake()
 
     async def close(self) -> None:
-        """Close; waiting calls and streams fail with ConnectionClosed."""
+        """Close the connection. Waiting calls and streams fail with ConnectionClosed."""
         self._fail("closed")
         self._task.cancel()
         await asyncio.gather(self._task, self._writer.wait_closed(), return_exceptions=True)
@@ -156,12 +156,12 @@ class AsyncConnection:
 
 M = TypeVar("M")
 
-#: As a timeout: the stream's own.
+#: As a timeout: the timeout of the stream.
 _ITS_OWN: Final = -1.0
 
 
 class AsyncClientStream(Generic[M]):
-    """A call with many messages. A context manager, whose end gives up the rest of the stream."""
+    """A call with many messages. A context manager that gives up the rest of the stream at its end."""
 
     def __init__(
         self, connection: AsyncConnection, call: Request, reply_type: Any, streaming: Streaming, wait_s: float | None
@@ -178,7 +178,7 @@ class AsyncClientStream(Generic[M]):
         self.messages: deque[bytes] = deque()
         self.size_bytes = 0
         self._news = asyncio.Event()
-        self._over = True  # until it is open
+        self._over = True  # until the stream is open
         self._error: RpcError | None = None
         self._id, frame = self._side.open(call, sends=streaming != "server", receives=not self._single)
         self._over = False
@@ -186,7 +186,7 @@ class AsyncClientStream(Generic[M]):
         connection.write(b"".join(frame))
 
     def arrived(self, item: Response | Data) -> None:
-        """Process what was read."""
+        """Process a message that was read."""
         message = item.payload
         if isinstance(item, Response):
             if item.code:
@@ -212,7 +212,7 @@ class AsyncClientStream(Generic[M]):
         self.connection.go_on(self._id)
 
     async def receive(self, timeout_s: float | None = _ITS_OWN) -> M | None:
-        """Wait for the next message; None after the last one. Arguments and errors are those of `ClientStream`."""
+        """Wait for the next message. Returns None after the last. Arguments and errors are those of `ClientStream`."""
         try:
             async with self._limit(timeout_s):
                 while not (self.messages or self._over):
@@ -233,12 +233,12 @@ class AsyncClientStream(Generic[M]):
         return message
 
     async def __aiter__(self) -> AsyncIterator[M]:
-        """Yield the messages up to the last one, waiting as `receive`."""
+        """Yield the messages up to the last, waiting as `receive`."""
         while (message := await self.receive()) is not None:
             yield message
 
     def _limit(self, timeout_s: float | None) -> asyncio.Timeout:
-        """The deadline of a wait: its own, or that of the whole stream."""
+        """The deadline of a wait: its own, or the deadline of the whole stream."""
         seconds = self._wait_s if timeout_s == _ITS_OWN else timeout_s
         if seconds is None:
             return asyncio.timeout_at(self._deadline)
@@ -246,7 +246,7 @@ class AsyncClientStream(Generic[M]):
         return asyncio.timeout_at(until if self._deadline is None else min(until, self._deadline))
 
     async def send(self, message: Any, timeout_s: float | None = _ITS_OWN) -> None:
-        """Send a message, and wait until the server has read enough; as `ClientStream.send`."""
+        """Send a message, and wait until the server has read enough. See `ClientStream.send`."""
         self.connection.check()
         try:
             frame = self._side.streams.data(self._id, encoded(message))
@@ -273,7 +273,7 @@ class AsyncClientStream(Generic[M]):
         await self.close_send()
         reply = await self.receive(timeout_s)
         if reply is None:
-            raise LocalProtocolError(f"{self.name}: no reply, or it was received already")
+            raise LocalProtocolError(f"{self.name}: there is no reply, or it was already received")
         return reply
 
     def close(self) -> None:
@@ -400,7 +400,7 @@ class AsyncClient:
         return ServiceClient(self, descriptor)
 
     async def close(self) -> None:
-        """Close; pending and later calls fail with ConnectionClosed."""
+        """Close the connection. Pending and later calls fail with ConnectionClosed."""
         await self.connection.close()
 
     async def __aenter__(self) -> Self:

@@ -94,7 +94,7 @@ class Client:
             timeout_s: seconds, which are sent to the server. None waits for ever.
             metadata: (key, value) pairs; keys are sent in lower case.
 
-        Raises: as `Endpoint.call`; RpcError(13) for a reply of another class.
+        Raises: as `Endpoint.call`; also RpcError(13) for a reply of another class.
         """
         deadline = None if timeout_s is None else monotonic() + timeout_s
         pairs = [(key.lower(), value) for key, value in metadata]
@@ -144,11 +144,12 @@ class Client:
         """Open a stream: a call with many messages. Interceptors do not see it.
 
         Args:
-            request: the only message of a client that does not stream; else the first one, or None for no message yet.
+            request: the only message of a client that does not stream; else the first message, or None to send it
+                later.
             reply_type: the class of the server's messages; None returns bytes.
             streaming: the sender of many messages in the .proto: "client", "server" or "both".
             timeout_s: the limit of the whole stream in seconds, which is sent to the server. None: no limit.
-            wait_s: the limit for sending or receiving one message, in seconds; None waits for ever.
+            wait_s: the limit for sending or receiving a message, in seconds; None waits for ever.
             metadata: (key, value) pairs; keys are sent in lower case.
 
         Raises: OversizedMessage, DeadlineExceeded, ConnectionClosed. Errors of the server come with the first message.
@@ -160,15 +161,15 @@ class Client:
     def service(self, descriptor: Any) -> Any:
         """The methods of a generated service: `client.service(greeter_pb2.DESCRIPTOR.services_by_name["Greeter"])`.
 
-        Each takes the request, and the options of `call` or `stream`. One that streams returns the stream; where the
-        client streams, the request may be left out.
+        Each method takes the request, and the options of `call` or `stream`. A streaming method returns the stream; if
+        the client streams, the request may be left out.
         """
         from nri.ttrpc.services.descriptors import ServiceClient
 
         return ServiceClient(self, descriptor)
 
     def close(self) -> None:
-        """Close; pending and later calls fail with ConnectionClosed."""
+        """Close the connection. Pending and later calls fail with ConnectionClosed."""
         self.endpoint.close()
         self.endpoint.release(monotonic() + 1.0)
 

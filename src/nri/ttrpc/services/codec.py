@@ -18,7 +18,7 @@ __all__ = ["DEFAULT_TIMEOUT_S", "WAIT_S", "check_streaming", "decoded", "encoded
 
 #: The default timeout of a call, in seconds.
 DEFAULT_TIMEOUT_S = 10.0
-#: The default time for sending or receiving one message of a stream, in seconds.
+#: The default time for sending or receiving a message of a stream, in seconds.
 WAIT_S = 10.0
 
 
@@ -36,7 +36,7 @@ def check_streaming(streaming: object) -> None:
 
 
 def encoded(message: Any) -> bytes:
-    """Encode a message; bytes are returned unchanged. TypeError for anything else."""
+    """Encode a message. Bytes are returned unchanged. Raises TypeError for any other type."""
     if isinstance(message, bytes):
         return message
     serialize = getattr(message, "SerializeToString", None)
@@ -48,7 +48,7 @@ def encoded(message: Any) -> bytes:
 
 
 def decoded(kind: Any, payload: bytes) -> Any:
-    """Decode a message of a class; bytes are returned for the class None. RpcError(13) for an invalid message."""
+    """Decode a message of a class. With the class None, return the bytes. Raises RpcError(13) if it is invalid."""
     if kind is None:
         return payload
     try:
@@ -60,7 +60,7 @@ def decoded(kind: Any, payload: bytes) -> Any:
 def request_of(
     service: str, method: str, message: Any, timeout_s: float | None, metadata: Iterable[tuple[str, str]]
 ) -> Request:
-    """Create a client's request; `message` None is an empty payload. Keys are sent in lower case."""
+    """Create a client's request. `message` None is an empty payload. Keys of metadata are sent in lower case."""
     payload = b"" if message is None else encoded(message)
     timeout_ns = 0 if timeout_s is None else max(1, int(timeout_s * 1e9))
     return Request(service, method, payload, timeout_ns, [(key.lower(), value) for key, value in metadata])

@@ -21,7 +21,7 @@ __all__ = ["Row", "ServiceClient", "rows"]
 
 
 class Row(NamedTuple):
-    """One method: its name in the .proto and in Python, its message classes, and the streaming side."""
+    """A method: its name in the .proto and in Python, its message classes, and the side that streams."""
 
     name: str
     python_name: str
@@ -56,10 +56,10 @@ def snake(name: str) -> str:
 
 
 class ServiceClient:
-    """The methods of one service, callable by their names in the .proto or in Python.
+    """The methods of a service, callable by their names in the .proto or in Python.
 
-    One request and one reply: `client.SayHello(request, timeout_s=5)` returns the reply. One that streams:
-    `client.Watch(request)` returns the stream; where the client streams, the request may be left out.
+    With one request and one reply, `client.SayHello(request, timeout_s=5)` returns the reply. With a stream,
+    `client.Watch(request)` returns the stream; if the client streams, the request may be left out.
     """
 
     def __init__(self, client: Any, descriptor: ServiceDescriptor) -> None:

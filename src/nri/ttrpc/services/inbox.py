@@ -1,9 +1,9 @@
-"""The received messages of a stream that its user has not taken yet: bounded, filled by the reading thread.
+"""The received messages of a stream that its user has not yet taken: bounded, filled by the reading thread.
 
-Flow control: ttRPC has no message for it except not reading. So a full inbox stops the reading of its whole connection,
-until half of it is taken; the peer's writes wait meanwhile, as with the reference's libraries. What was read at one
-time is always stored, so an inbox may exceed its bounds by up to one message of 4 MiB. A thread that takes from an
-empty inbox reads the connection itself, if no other thread does.
+Flow control: the only means that ttRPC has is not reading. So a full inbox stops the reading of its whole connection,
+until half of the inbox is taken; the peer's writes wait meanwhile, as with Go's libraries. All messages of one read are
+always stored, so an inbox may exceed its bounds by up to one message of 4 MiB. A thread that takes from an empty inbox
+reads the connection itself, if no other thread does.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_INBOX_BYTES", "MAX_INBOX_MESSAGES", "Inbox"]
 
-#: At this many messages, or bytes of them, an inbox is full and stops the reading of its connection.
+#: With this many messages, an inbox is full and stops the reading of its connection.
 MAX_INBOX_MESSAGES = 256
+#: With messages of this many bytes, an inbox is full.
 MAX_INBOX_BYTES = 1 << 20
 
 
 class Inbox:
-    """The messages of one stream.
+    """The messages of a stream.
 
     Attributes:
         over: whether the peer's half has ended; stored messages can still be taken.
@@ -52,7 +53,7 @@ class Inbox:
     )  # fmt: skip
 
     def __init__(self, link: Link, answerer: Answerer, *, single: bool = False) -> None:
-        """`single`: the peer sends one message, its response; else an empty response only ends the stream."""
+        """With `single`, the peer sends one message, its response; otherwise an empty response only ends the stream."""
         self._link = link
         self._answerer = answerer
         self._single = single
@@ -70,7 +71,7 @@ class Inbox:
 
     @property
     def response(self) -> Response | None:
-        """The response that ends the stream, with the same name as in other waiters."""
+        """The response that ends the stream; other waiters have the same attribute."""
         return None
 
     @response.setter
@@ -110,19 +111,19 @@ class Inbox:
         self.nudge()
 
     def nudge(self) -> bool:
-        """Wake the waiting thread, which becomes the reader if there is none. False if no thread waits."""
+        """Wake the waiting thread, which becomes the reader if there is no reader. Returns False if no thread waits."""
         if not self._waiting:
             return False
         try:
             self._latch.release()
         except RuntimeError:
-            pass  # woken already
+            pass  # already woken
         return True
 
     # -- for the stream's user -----------------------------------------------------------------------------------------
 
     def take(self, deadline: float | None) -> bytes | None:
-        """Return the next message, or wait for it; None at the end of the peer's half.
+        """Return the next message, or wait for it. Returns None at the end of the peer's half.
 
         Raises RpcError if the stream has failed, DeadlineExceeded, ConnectionClosed.
         """
@@ -154,9 +155,9 @@ class Inbox:
         self._link.make_room(self)
 
     def _wait(self, deadline: float | None) -> None:
-        """Read the connection, or wait while another thread does, until there is a message."""
+        """Read the connection, or wait while another thread reads, until there is a message."""
         link = self._link
-        self._waiting = True  # before the first check: a nudge from now on counts
+        self._waiting = True  # set before the first check, so that no later nudge is lost
         try:
             while not (self.messages or self.over):
                 if link.closed is not None:
@@ -171,7 +172,7 @@ class Inbox:
         finally:
             self._waiting = False
             if link.waiters and not link.reader.locked():
-                link.hand_over()  # a wake-up of the thread that now leaves must not be lost
+                link.hand_over()  # the thread that now leaves may have been woken
 
     def _read(self, deadline: float | None) -> None:
         """Read as the reader, and give up that role."""

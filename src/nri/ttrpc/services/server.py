@@ -1,13 +1,13 @@
-"""A ttRPC server for a unix socket: a thread per connection reads, a bounded pool answers. Thread-safe.
+"""A ttRPC server for a unix socket: a thread per connection reads, a bounded pool of threads answers. Thread-safe.
 
     server = Server("/run/my.sock", [Service("my.Echo", {"Echo": Method(echo, EchoRequest, EchoReply)})])
     with server:
         ...
 
-Requests of one connection are answered concurrently, as ttRPC requires, by at most `workers` threads for the whole
-server; `backlog` more may wait, and further ones are answered ResourceExhausted. Each open stream has its own thread,
-and there are at most `streams` of them. A plugin does not use this: its loop answers inline
-(`nri.stub.session.service`).
+Requests of a connection are answered concurrently, as ttRPC requires, by at most `workers` threads for the whole
+server. `backlog` more requests may wait; further requests are answered ResourceExhausted. Each open stream has its own
+thread, and there are at most `streams` of them. A plugin does not use this server: its loop answers in the thread that
+reads (`nri.stub.session.service`).
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ class Server:
     """Serve `services` on a unix socket until `stop`.
 
     Args:
-        path: the socket, with mode 0600. An existing one is replaced if no process listens on it; else the start
-            fails.
+        path: the socket, with mode 0600. An existing socket is replaced if no process listens on it; otherwise the
+            start fails.
         services: the services.
-        workers: the most threads that answer.
-        backlog: the most requests that wait for a thread.
-        streams: the most open streams; further ones are answered ResourceExhausted.
-        max_connections: the most connections; further ones are closed at once.
+        workers: the limit of threads that answer.
+        backlog: the limit of requests that wait for a thread.
+        streams: the limit of open streams; further streams are answered ResourceExhausted.
+        max_connections: the limit of connections; further connections are closed at once.
         interceptors: see `nri.ttrpc.interceptors`.
-        admit: called for a connection before anything is read from it; False closes it at once.
+        admit: called for a connection before any byte is read from it; False closes the connection.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Server:
         self._stopping = False
 
     def start(self) -> None:
-        """Listen, and serve in the background. OSError if the socket cannot be created."""
+        """Listen, and serve in the background. Raises OSError if the socket cannot be created."""
         self._listener = UnixListener(self.path, backlog=64)
         listening = self._listener.socket
         self._accepting = threading.Thread(target=self._accept, args=(listening,), name="ttrpc-accept", daemon=True)
@@ -97,7 +97,7 @@ class Server:
                 sock, _ = listening.accept()
             except OSError:
                 if not self._stopping:
-                    threading.Event().wait(0.1)  # probably out of descriptors, for the moment
+                    threading.Event().wait(0.1)  # probably there are no descriptors left at the moment
                 continue
             try:
                 with self._lock:
@@ -106,7 +106,7 @@ class Server:
                     sock.close()
                     continue
                 threading.Thread(target=self._serve, args=(sock,), name="ttrpc-connection", daemon=True).start()
-            except (OSError, RuntimeError):  # the peer's user is unknown, or no thread is available
+            except (OSError, RuntimeError):  # the peer's user is unknown, or no thread could be started
                 sock.close()
 
     def _serve(self, sock: socket.socket) -> None:
@@ -130,7 +130,7 @@ class Server:
         with self._lock:
             self._connections.add(endpoint)
             late = self._stopping
-        if late:  # `stop` may have closed the connections already
+        if late:  # `stop` may already have closed the other connections
             endpoint.close("server closed")
         try:
             endpoint.serve()
@@ -176,7 +176,9 @@ class Server:
             else:
                 endpoint.reply(request, reply)
         except Exception as error:  # noqa: BLE001 - the caller must get an answer
-            if endpoint.closed is None or not isinstance(error, ConnectionClosed):  # otherwise the client has gone
+            if endpoint.closed is None or not isinstance(
+                error, ConnectionClosed
+            ):  # otherwise the client has disconnected
                 _fail(endpoint, request, error)
         finally:
             stream.forget()
@@ -186,7 +188,7 @@ class Server:
     def stop(self, timeout_s: float = 5.0) -> None:
         """Stop listening, let running requests end for up to `timeout_s`, close all connections, remove the socket.
 
-        Streams have as much time; those that continue are ended with their connections.
+        Streams have the same time; streams that continue are ended with their connections.
         """
         self._stopping = True
         deadline = monotonic() + timeout_s
@@ -198,7 +200,7 @@ class Server:
         try:
             drain.start()
             drain.join(timeout_s)
-        except RuntimeError:  # no thread available: running requests end with their connections
+        except RuntimeError:  # no thread could be started: running requests end with their connections
             self._pool.shutdown(wait=False)
         with self._lock:
             streams = list(self.streams)
@@ -220,7 +222,7 @@ class Server:
 
 
 def _fail(endpoint: Endpoint, request: Request, error: Exception) -> None:
-    """Answer with the status of a method's exception; unexpected ones are logged."""
+    """Answer with the status of a method's exception. Unexpected exceptions are logged."""
     if not isinstance(error, (RpcError, DeadlineExceeded)):  # the client knows its own deadline
         log.error("%s/%s failed", request.service, request.method, exc_info=error)
     endpoint.reply_error(request, *status_of(error))

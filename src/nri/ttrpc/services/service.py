@@ -1,10 +1,10 @@
-"""Services as data: method name -> (request type, reply type, function).
+"""Services as data: request type, reply type and function by the name of the method.
 
-Messages are any protobuf messages (anything with `FromString` and `SerializeToString`), or bytes with the type None. A
-function gets the decoded request and returns the reply message; an exception becomes a status: RpcError unchanged, the
-exceptions of `nri.ttrpc.codes.code_of`, and Unknown with the error's text for the rest, as in the reference. If the
-client streams, the function gets a `nri.ttrpc.ServerStream`, which iterates over its messages; if the server streams,
-the function returns or yields the messages.
+Messages are any protobuf messages (any class with `FromString` and `SerializeToString`), or bytes with the type None. A
+function gets the decoded request and returns the reply message. An exception becomes a status: RpcError unchanged, the
+exceptions of `nri.ttrpc.codes.code_of` with their codes, and all others as Unknown with the error's text, as in the Go
+library. If the client streams, the function gets a `nri.ttrpc.ServerStream`, which iterates over its messages; if the
+server streams, the function returns or yields the messages.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Method", "Service", "Services"]
 
 
 class Method:
-    """One method: `function(message)`; with `wants_request`, `function(message, request)`: deadline, metadata.
+    """A method: `function(message)`, or with `wants_request`, `function(message, request)` for deadline and metadata.
 
     Args:
         function: answers requests.
@@ -56,7 +56,7 @@ class Method:
         self.streaming = streaming
 
     def answer(self, request: Request) -> bytes:
-        """Decode, run, encode. RpcError(13) for an invalid payload, as in the reference."""
+        """Decode, run, encode. Raises RpcError(13) for an invalid payload, as the Go library does."""
         return self._encoded(self._run(decoded(self.request_type, request.payload), request), request)
 
     def stream(self, stream: ServerStream[Any]) -> bytes | None:
@@ -66,7 +66,7 @@ class Method:
         replies = self._run(message, request)
         if self.streaming == "client":
             return self._encoded(replies, request)
-        if replies is not None:  # otherwise it has sent them itself
+        if replies is not None:  # if None, the function has sent the messages itself
             try:
                 for reply in _iterable(replies, request):
                     stream.send(self._encoded(reply, request))
@@ -116,10 +116,10 @@ class Service:
         """The service of a generated descriptor: `greeter_pb2.DESCRIPTOR.services_by_name["Greeter"]`.
 
         Args:
-            implementation: its methods have names of the .proto (`SayHello`) or of Python (`say_hello`);
-                missing ones are answered Unimplemented.
+            implementation: its methods have names of the .proto (`SayHello`) or of Python (`say_hello`). Calls of
+                missing methods are answered Unimplemented.
 
-        LocalProtocolError if it has none of them.
+            Raises LocalProtocolError if the implementation has none of the methods.
         """
         from nri.ttrpc.services.descriptors import rows
 
@@ -136,7 +136,7 @@ class Service:
 
 
 class Services:
-    """The services of one server, by name. LocalProtocolError for a repeated name."""
+    """The services of a server, by name. Raises LocalProtocolError for a repeated name."""
 
     __slots__ = ("_services",)
 
@@ -152,7 +152,7 @@ class Services:
             self._services[service.name] = service
 
     def find(self, request: Request) -> Method:
-        """The method of a request. RpcError(12) if it does not exist, or is called in the wrong way."""
+        """The method of a request. Raises RpcError(12) if it does not exist, or is called in the wrong way."""
         service = self._services.get(request.service)
         if service is None:
             raise RpcError(Code.UNIMPLEMENTED, f"service {request.service}: {_instead(self._services)}")
@@ -160,9 +160,9 @@ class Services:
         if method is None:
             raise RpcError(Code.UNIMPLEMENTED, f"method {request.method}: {_instead(service.methods)}")
         if method.streaming is None and request.flags & REMOTE_OPEN:
-            raise RpcError(Code.UNIMPLEMENTED, f"method {request.method} takes one message and no stream")
+            raise RpcError(Code.UNIMPLEMENTED, f"method {request.method} takes a single message, not a stream")
         if method.streaming is not None and not request.flags & (REMOTE_OPEN | REMOTE_CLOSED):
-            raise RpcError(Code.UNIMPLEMENTED, f"method {request.method} is a stream: call it as one")
+            raise RpcError(Code.UNIMPLEMENTED, f"method {request.method} is a stream: call it as a stream")
         return method
 
 

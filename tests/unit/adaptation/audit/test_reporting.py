@@ -241,7 +241,7 @@ def test_what_is_left_out_is_told_again_only_after_a_minute(
         clock[0] = moment
         created.left_out("10-a", "CreateContainer", "gone")
     line = 'plugin 10-a requested in CreateContainer an update of container "gone", which does not exist: ignored'
-    assert [record.getMessage() for record in caplog.records] == [line, f"{line}, and 1 like it in the last minute"]
+    assert [record.getMessage() for record in caplog.records] == [line, f"{line}, and 1 more in the last minute"]
 
 
 def test_only_an_answer_to_a_creation_has_an_adjustment() -> None:

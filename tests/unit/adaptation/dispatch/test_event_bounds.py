@@ -294,5 +294,5 @@ def test_of_many_updates_that_are_left_out_the_first_are_named_and_the_others_co
     rows = left_out_outcomes("own", [*ignored, Ignored("10-p", "c", "memory", "clamped")])
     assert len(rows) == 21
     assert rows[0] == ("own", 'update of container "c0" by 10-p', "left out", UNKNOWN_CONTAINER)
-    assert rows[-1] == ("own", "3 more updates", "left out", "as those before them")
+    assert rows[-1] == ("own", "3 more updates", "left out", "for reasons as above")
     assert len(left_out_outcomes("own", ignored[:2])) == 2

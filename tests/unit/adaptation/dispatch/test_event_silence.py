@@ -152,7 +152,7 @@ def test_the_silence_at_a_creation_counts_when_it_is_validated(mode: Mode) -> No
         requests = [event for _, event in reporter.asked if event != "Synchronize"]
         assert requests == ["CreateContainer", "ValidateContainerAdjustment"]
         row = runtime.health("10-raw")
-        assert (row.missed, "other events' waiting" in row.last_error) == (
+        assert (row.missed, "spent on earlier events" in row.last_error) == (
             (1, True) if mode == "default" else (2, False)
         )
         raw.close()

@@ -159,7 +159,7 @@ SCENARIOS: dict[Callable[[Rules], Any], tuple[Any, Any]] = {
         (
             "",
             ["known"],
-            [("", "it names no container"), ("gone", "the runtime knows no such container")],
+            [("", "it does not name a container"), ("gone", "the runtime does not know the container")],
             ["coming"],
         ),
     ),

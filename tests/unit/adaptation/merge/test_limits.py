@@ -75,7 +75,7 @@ def test_what_is_too_much_is_told_in_words() -> None:
     reply = big.adjustment(big.rows()["args"], big.names("k", 20)).SerializeToString()
     assert excess(m.CreateContainerResponse, reply, 20) == ""
     assert excess(m.CreateContainerResponse, reply, 19) == "has more than 19 entries"
-    assert excess(m.CreateContainerResponse, reply, 20, 100) == f"has {len(reply)} bytes, at most 100 are taken"
+    assert excess(m.CreateContainerResponse, reply, 20, 100) == f"has {len(reply)} bytes, at most 100 are accepted"
 
 
 def test_a_node_with_many_containers_has_more() -> None:

@@ -97,7 +97,7 @@ def test_all_events_are_those_that_it_has_functions_for() -> None:
 def test_an_event_that_it_subscribes_to_without_a_function_is_named() -> None:
     functions = Functions(frozenset(("plugin_configure",)))
     functions.answer = m.ConfigureResponse(events=EventMask.of("UpdatePodSandbox")).SerializeToString()
-    with pytest.raises(RemoteProtocolError, match="to UpdatePodSandbox, but exports no plugin_update_pod_sandbox"):
+    with pytest.raises(RemoteProtocolError, match="to UpdatePodSandbox, but does not export plugin_update_pod_sandbox"):
         peer(functions).command("Configure", b"", 0.0)
 
 

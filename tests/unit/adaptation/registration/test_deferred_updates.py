@@ -134,7 +134,7 @@ def test_an_update_without_an_id_is_left_out_and_the_request_goes_on(node: Node)
     reply = node.adaptation.update_container(POD, make_container(id="a", pod=POD), m.LinuxResources())
     assert reply.updates == []
     assert [(row.plugin, row.container_id, row.reason) for row in reply.ignored] == [
-        ("10-p", "", "it names no container")
+        ("10-p", "", "it does not name a container")
     ]
 
 
@@ -144,7 +144,7 @@ def test_an_update_of_an_unknown_container_is_left_out_at_every_event(node: Node
     stopped = node.adaptation.stop_container(POD, make_container(id="a", pod=POD))
     for reply in (node.create("b"), stopped):
         assert reply.updates == []
-        assert [row.reason for row in reply.ignored] == ["the runtime knows no such container"]
+        assert [row.reason for row in reply.ignored] == ["the runtime does not know the container"]
 
 
 def test_a_refused_creation_is_forgotten_so_that_later_updates_of_it_fail_nothing(node: Node) -> None:
@@ -338,7 +338,7 @@ def test_what_is_left_out_is_counted_and_logged_once_a_minute_for_each_plugin(
     line = "plugin 10-p requested in UpdateContainer an update of a container without an id: ignored"
     assert [record.getMessage() for record in caplog.records] == [
         line,
-        f"{line}, and 2 like it in the last minute",
+        f"{line}, and 2 more in the last minute",
     ]
 
 
@@ -350,7 +350,7 @@ def test_what_is_left_out_stands_in_the_history_of_the_events_container(node: No
     explanation = provenance.explain("b")
     assert explanation is not None
     assert [text for _, text in explanation.notes] == [
-        'CreateContainer: update of container "gone" by 10-p left out: the runtime knows no such container'
+        'CreateContainer: update of container "gone" by 10-p left out: the runtime does not know the container'
     ]
     assert ids(provenance, "gone") == [], "a name that a plugin made up has no history"
 

@@ -25,9 +25,9 @@ def test_a_pod_that_cannot_be_counted_is_told_and_a_counter_that_is_gone_is_none
 ) -> None:
     counted = Counted({Event.CYCLES: 2, Event.INSTRUCTIONS: 1})
     world = make_world(tmp_path, counted, monkeypatch)
-    counted.error = OSError(errno.ENOENT, "there is no such cgroup")
+    counted.error = OSError(errno.ENOENT, "the cgroup does not exist")
     world.loop()
-    assert counted.open == 0 and sum("there is no such cgroup" in error for error in world.loops.errors) == 2
+    assert counted.open == 0 and sum("the cgroup does not exist" in error for error in world.loops.errors) == 2
     counted.error = None
     world.loop(1, 60)
     world.loop(1, 10)

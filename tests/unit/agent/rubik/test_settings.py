@@ -18,15 +18,15 @@ from nri.agent.rules.store import RuleStore
 from nri.agent.settings import AGENT_SETTINGS, AgentSettings
 from nri.agent.settings.values import RuleSettings
 from nri.config import Source
-from nri.config.complaint import WrongValue, apart
-from nri.config.layers import layer_of
+from nri.config.complaint import WrongValue, single_errors
+from nri.config.layers import parse_layer
 from nri.config.settings import Loaded
 from nri.errors import ConfigError
 
 
 def load(source: Source) -> File:
     """A file as it is read where the agent starts."""
-    return READER.read(layer_of(source).tree, source)
+    return READER.read(parse_layer(source).tree, source)
 
 
 def _read(**blocks: object) -> dict[str, object]:
@@ -218,7 +218,7 @@ def test_every_mistake_is_named_at_once_with_file_key_value_and_range(tmp_path: 
     )
     with pytest.raises(ConfigError) as caught:
         loaded(tmp_path, content)
-    actual = list(map(str, apart(caught.value)))
+    actual = list(map(str, single_errors(caught.value)))
     for words in (
         "agent.logSize: 3 MB is not from 10 to 1048576", "quotaTurbo.highWaterMark: 90 is not less than",
         "psi.interval: expected a whole number from 10 to 30, not 100", '"nump" is no service',

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nri.agent.settings import AGENT_SETTINGS, load_each, socket_of
-from nri.config.complaint import apart
+from nri.config.complaint import single_errors
 from nri.errors import ConfigError
 
 
@@ -39,7 +39,7 @@ def test_all_mistakes_of_all_sources_are_told_with_place_key_value_and_what_was_
     )
     with pytest.raises(ConfigError) as caught:
         AGENT_SETTINGS.load(path, tmp_path / "missing.toml", environment={"NRI_AGENT_LOG_LEVEL": "loud"})
-    lines = [str(entry) for entry in apart(caught.value)]
+    lines = [str(entry) for entry in single_errors(caught.value)]
     assert len(lines) == 8
     for line, words in zip(
         lines,

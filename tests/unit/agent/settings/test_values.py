@@ -35,11 +35,11 @@ def test_every_key_has_a_meaning_and_can_be_written_with_its_default() -> None:
 @pytest.mark.parametrize(
     ("values", "socket"),
     [
-        ({}, "/run/containerd/containerd.sock"),
-        ({"modes": ("standalone",)}, "/run/containerd/containerd.sock"),
+        ({}, ""),
+        ({"modes": ("standalone",)}, ""),
         ({"modes": ("proxy", "standalone")}, "/run/crio/crio.sock"),
         ({"modes": ("proxy",), "pods": PodSettings(cri="/run/own.sock")}, "/run/own.sock"),
-        ({"modes": ("proxy",), "proxy": ProxySettings(runtime_endpoint="")}, "/run/containerd/containerd.sock"),
+        ({"modes": ("proxy",), "proxy": ProxySettings(runtime_endpoint="")}, ""),
     ],
 )
 def test_in_mode_proxy_pods_come_from_the_runtime_behind_the_proxy_unless_a_socket_is_given(

@@ -46,7 +46,7 @@ def test_what_is_not_there_is_gone_and_does_not_wait(tmp_path: Path) -> None:
     for root in (v1(tmp_path / "1"), v2(tmp_path / "2")):
         executor = agents.parts(root).executor
         (result,) = clear_cpus(executor, f"{POD}/c")
-        assert (result.outcome, result.reason) == (Outcome.GONE, "the cgroup above: there is no such cgroup")
+        assert (result.outcome, result.reason) == (Outcome.GONE, "the cgroup above: the cgroup does not exist")
         assert executor.counts()["waiting writes"] == 0
 
 

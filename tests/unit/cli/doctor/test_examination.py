@@ -29,8 +29,11 @@ def test_remarks_on_the_files_come_first(put) -> None:
     root = put({CONFIG: "version = 3\nimports = 1\n", "/etc/crio/crio.conf": "[crio]\n"})
     findings = lines(examine(Settings(), root))
     effect = "containerd does not start with it"
-    assert findings[0] == f"problem: {CONFIG}:2: imports: must be a list of texts, not 1: {effect}"
-    assert "note: /etc/crio/crio.conf: enable_nri is not set: on by default today, off in old releases" in findings
+    assert findings[0] == f"problem: {CONFIG}:2: imports: must be a list of strings, not 1: {effect}"
+    assert (
+        "note: /etc/crio/crio.conf: enable_nri is not set: NRI is enabled by default, but disabled in old releases"
+        in findings
+    )
 
 
 def test_a_folder_that_two_runtimes_share_is_looked_at_once(put) -> None:

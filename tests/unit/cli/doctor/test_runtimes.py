@@ -56,7 +56,7 @@ CRIO = "/etc/crio/crio.conf"
 DAEMON = "/etc/isulad/daemon.json"
 IN_TABLE = f'{CONFIG}:3: plugins."io.containerd.nri.v1.nri"'
 VERSION = (
-    "write version = 2 (containerd 1.x) or version = 3 at the top; `containerd config migrate` prints a whole file"
+    "write version = 2 (containerd 1.x) or version = 3 at the top; `containerd config migrate` prints a complete file"
 )
 
 
@@ -112,13 +112,13 @@ def first(findings: list[Finding]) -> tuple[str, str, str, str]:
         ),
         (
             f"version = 3\n{NRI_TABLE}plugin_request_timeout = 5.5",
-            "must be text in quotes, not 5.5: containerd does not start with it",
+            "must be a quoted string, not 5.5: containerd does not start with it",
             f"{IN_TABLE}.plugin_request_timeout",
             "",
         ),
         (
             "version = 3\nimports = 1",
-            "must be a list of texts, not 1: containerd does not start with it",
+            "must be a list of strings, not 1: containerd does not start with it",
             f"{CONFIG}:2: imports",
             "",
         ),
@@ -132,13 +132,13 @@ def first(findings: list[Finding]) -> tuple[str, str, str, str]:
             "version = 3\nx = ",
             "not valid TOML: invalid value",
             f"{CONFIG}:2",
-            "the runtime will not start with it",
+            "correct it: the runtime does not start with it",
         ),
         (
             'version = 3\nimports = ["/etc/containerd/gone.toml"]',
             'the imported file "/etc/containerd/gone.toml" does not exist',
             f"{CONFIG}:2: imports",
-            "make the file, or take it out of the list: containerd does not start like this",
+            "create the file, or remove it from the list: containerd does not start without it",
         ),
     ],
 )
@@ -151,7 +151,7 @@ def test_a_drop_in_that_nothing_imports_is_a_problem(put) -> None:
     stray = "/etc/containerd/conf.d/nri.toml"
     reading = containerd.read(put({CONFIG: "version = 3\n", stray: f"version = 3\n{NRI_TABLE}disable = false\n"}))
     step = 'add imports = ["/etc/containerd/conf.d/*.toml"] to /etc/containerd/config.toml'
-    assert first(findings_of(reading)) == ("problem", "it configures NRI, but nothing imports it", stray, step)
+    assert first(findings_of(reading)) == ("problem", "the file configures NRI, but is not imported", stray, step)
 
 
 def test_a_table_that_replaces_another_is_a_problem_in_1_7(put) -> None:
@@ -160,9 +160,9 @@ def test_a_table_that_replaces_another_is_a_problem_in_1_7(put) -> None:
     reading = containerd.read(put({CONFIG: main, imported: f"version = 2\n{NRI_TABLE}disable = false\n"}), "1.7.24")
     assert first(findings_of(reading)) == (
         "problem",
-        f"containerd 1.x lets this table replace the one in {CONFIG}: plugin_path go back to their defaults",
+        f"in containerd 1.x this table replaces the table in {CONFIG}: plugin_path revert to their defaults",
         f'{imported}:2: plugins."io.containerd.nri.v1.nri"',
-        "keep the whole NRI table in one file",
+        "keep the entire NRI table in one file",
     )
 
 
@@ -176,15 +176,15 @@ def test_a_file_that_leaves_it_to_the_release_is_worth_a_warning_or_a_note(put) 
     root = put({CONFIG: "version = 2\n", CRIO: "[crio]\n"})
     assert first(findings_of(containerd.read(root))) == (
         "warning",
-        "NRI is off with this file in containerd 1.7, and on in 2.0 and newer",
+        "with this file NRI is disabled in containerd 1.7, and enabled in 2.0 and newer",
         CONFIG,
         f"name the release with --release; or write version = 2 and in {NRI_TABLE.strip()} disable = false",
     )
     assert first(findings_of(crio.read(root))) == (
         "note",
-        "enable_nri is not set: on by default today, off in old releases",
+        "enable_nri is not set: NRI is enabled by default, but disabled in old releases",
         CRIO,
-        "say it: enable_nri = true in [crio.nri]",
+        "write enable_nri = true in [crio.nri]",
     )
 
 
@@ -193,7 +193,7 @@ def test_a_file_that_leaves_it_to_the_release_is_worth_a_warning_or_a_note(put) 
     [
         (
             '[crio.nri]\nsocket_path = "/s"',
-            '"socket_path" is containerd\'s name, and CRI-O does not know it',
+            '"socket_path" is a key of containerd that CRI-O does not have',
             "write nri_listen",
         ),
         (
@@ -217,22 +217,22 @@ def test_what_crio_would_ignore_or_refuse_is_a_problem(put, text: str, what: str
         (
             '{\n  # allow connections\n  "nri-support": true\n}',
             "problem",
-            "a comment, which JSON does not have",
+            "JSON does not allow comments",
             f"{DAEMON}:2",
-            "take the comment out",
+            "remove the comment",
         ),
         (
             '{\n "nri-support": true\n "plugin-path": "/p"\n}',
             "problem",
             "not valid JSON: expecting ',' delimiter in column 2",
             f"{DAEMON}:3",
-            "look at the end of the line before: is a comma missing?",
+            "check the end of the previous line for a missing comma",
         ),
         ('{"a": }', "problem", "not valid JSON: expecting value in column 7", f"{DAEMON}:1", ""),
         (
             '{"nri_support": true}',
             "warning",
-            "an old spelling of the key",
+            "the key has an old spelling",
             f"{DAEMON}:1: nri_support",
             'write "nri-support"',
         ),
@@ -246,9 +246,9 @@ def test_what_crio_would_ignore_or_refuse_is_a_problem(put, text: str, what: str
         (
             '{"socket_path": "/s"}',
             "problem",
-            "iSulad takes no other socket path",
+            "iSulad does not support another socket path",
             f"{DAEMON}:1: socket_path",
-            "take it out; the socket is /var/run/nri/nri.sock",
+            "remove the key; the socket is /var/run/nri/nri.sock",
         ),
         (
             '{"nri-suport": true}',

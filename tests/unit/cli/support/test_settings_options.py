@@ -82,7 +82,7 @@ def test_set_overrides_flags_these_the_environment_and_this_the_files(
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_mistake_in_set_is_refused_with_an_example_of_that_program(program: str) -> None:
-    with pytest.raises(ConfigError, match=r"--set: conmon: not KEY=VALUE \(such as --set nri\.\w+=\w+\)"):
+    with pytest.raises(ConfigError, match=r"--set: conmon: not KEY=VALUE \(write, for example, --set nri\.\w+=\w+\)"):
         loaded(program, "--set", "conmon")
     with pytest.raises(ConfigError, match=r"--set: nri.indx: unknown key"):
         loaded(program, "--set", "nri.indx=1")

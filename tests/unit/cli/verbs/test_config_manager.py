@@ -28,7 +28,7 @@ def test_a_file_is_one_of_containerd(nri, folder: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert "disable = false" in (folder / "own.toml").read_text()
     other = nri(*words, "--runtime", "crio", "--dry-run")
-    assert (other.returncode, "--file is only for containerd" in other.stderr) == (2, True), other.stdout
+    assert (other.returncode, "--file is not for CRI-O" in other.stderr) == (2, True), other.stdout
 
 
 def test_what_is_wrong_ends_with_2_and_its_place(nri, folder: Path) -> None:

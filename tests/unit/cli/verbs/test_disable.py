@@ -66,7 +66,7 @@ def test_it_names_what_there_is_when_the_name_is_wrong_or_not_enough(nri, places
     assert "The folder is empty" in nri("disable", "a", *places).stderr
     for name in ("10-a", "20-a", "30-b"):
         (tmp_path / "plugins" / name).touch()
-    assert "plugin c not found. Plugins there: 10-a, 20-a, 30-b" in nri("disable", "c", *places).stderr
+    assert "plugin c not found. Plugins in the folder: 10-a, 20-a, 30-b" in nri("disable", "c", *places).stderr
     assert "several plugins are named a: 10-a, 20-a. Give the index as well" in nri("disable", "a", *places).stderr
 
 
@@ -74,7 +74,7 @@ def test_a_misspelt_name_is_told_with_what_was_meant(nri, plugin: Path, places) 
     assert nri("enable", str(plugin), "--idx", "10", *places).returncode == 0
     result = nri("disable", "pod-nmae", *places)
     assert result.returncode == 1
-    assert "plugin pod-nmae not found. Did you mean pod-name? Plugins there: 10-pod-name" in result.stderr
+    assert "plugin pod-nmae not found. Did you mean pod-name? Plugins in the folder: 10-pod-name" in result.stderr
 
 
 def test_a_shell_offers_what_is_in_the_folder_with_and_without_the_index(tmp_path: Path) -> None:

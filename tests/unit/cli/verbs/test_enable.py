@@ -104,7 +104,7 @@ def test_a_python_file_that_never_starts_its_plugin_is_refused(nri, plugin: Path
     plugin.write_text("x = 1\n")
     result = nri("enable", str(plugin), "--idx", "10", *places)
     assert result.returncode == 2
-    assert "it never calls main(), so it would exit at once. Add at its end: MyPlugin.main()" in result.stderr
+    assert "the file never calls main(), so it would exit at once. Add at its end: MyPlugin.main()" in result.stderr
 
 
 def test_a_second_plugin_of_an_index_is_told(nri, plugin: Path, places) -> None:

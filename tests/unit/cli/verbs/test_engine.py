@@ -175,8 +175,11 @@ def test_without_its_packages_it_says_which_to_install(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "complaint"),
     [
-        ("nri.plugin_request_timeout=-5s", "nri: plugin_request_timeout -5 s is not a time to wait; say 1ms or more"),
-        ("runtimes.runc.timeout=0", "runtimes.runc: timeout 0 s is not a time to wait; say 1ms or more"),
+        (
+            "nri.plugin_request_timeout=-5s",
+            "nri: plugin_request_timeout -5 s is too short for a timeout; write 1ms or more",
+        ),
+        ("runtimes.runc.timeout=0", "runtimes.runc: timeout 0 s is too short for a timeout; write 1ms or more"),
         ("streaming.port=99999", "streaming: port 99999 must be 0, for any free port, or 1 to 65535"),
         ("cgroups.parent=../x", 'cgroups: parent "../x" must not contain ".."'),
         ("containers.pids_limit=-5", "containers: pids_limit -5 must not be negative; 0 means no limit"),
@@ -247,7 +250,7 @@ def test_notes_on_another_runtimes_file_go_to_standard_error(nri, tmp_path: Path
     file.write_text('{"nri_support": true}')
     result = nri("engine", "config", "show", "--config", str(file))
     assert f"{file}:1" in result.stdout
-    assert 'an old spelling of the key (write "nri-support")' in result.stderr
+    assert 'the key has an old spelling (write "nri-support")' in result.stderr
 
 
 def test_keys_are_explained_and_a_wrong_beginning_is_an_error(nri) -> None:

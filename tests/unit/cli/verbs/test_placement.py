@@ -196,7 +196,7 @@ spec:
         for message in (lines, shown, explained):
             assert [entry for entry in message if entry.startswith(words)], words
     refused = simulate(nri, machine, "kind: TopologyAwarePolicy\nspec: {reservedResources: {cpu: '1'}}\n")
-    assert "annotation cold-start.resource-policy.nri.io: expected a table of keys" in refused.stdout
+    assert "annotation cold-start.resource-policy.nri.io: expected a mapping of keys" in refused.stdout
 
 
 @pytest.fixture
@@ -297,5 +297,5 @@ def test_cpu_classes_and_interrupts_are_shown_on_paper_and_of_a_plugin(nri, mach
         plugin = started(runtime, short, BalloonsPlugin(), balloonTypes=types, **idle)
         plugin.tune()
         output = nri("placement", "show", "--state-dir", str(short / "state")).stdout
-    assert "*eth*, unclaimed ones" in output
+    assert "*eth*, unclaimed interrupts" in output
     assert "not set: cpu0, cpu1, cpu2 and 1" in output

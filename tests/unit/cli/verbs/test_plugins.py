@@ -17,7 +17,7 @@ def test_the_list_is_a_table_with_what_each_does_and_its_annotations(nri) -> Non
     assert lines[0].split("  ")[0] == "NAME"
     assert "ANNOTATIONS" in lines[0]
     assert [line.split()[0] for line in lines[1:]] == BUNDLED
-    assert "Log a line for each event and change nothing" in next(line for line in lines if line.startswith("template"))
+    assert "Log a line for each event, without changes" in next(line for line in lines if line.startswith("template"))
 
 
 def test_the_names_alone_are_for_programs(nri) -> None:

@@ -156,7 +156,7 @@ def test_no_socket_without_reconnect_is_code_3(nri, plugin: Path) -> None:
             "did you mean create_container",
         ),
         ("x = 1\n", "no class that inherits from nri.Plugin"),
-        (PLUGIN + PLUGIN.replace("PodName", "Other"), "several plugin classes: PodName, Other. Name one: "),
+        (PLUGIN + PLUGIN.replace("PodName", "Other"), "several plugin classes: PodName, Other. Choose a class: "),
     ],
 )
 def test_the_authors_mistake_is_one_line_with_its_place(nri, tmp_path: Path, text: str, line: str) -> None:

@@ -131,10 +131,10 @@ def test_what_is_wrong_with_specs_is_told_by_file(nri, files) -> None:
     result = nri("spec", "validate", good)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "1 valid\n")
     result = nri("spec", "validate", good, bad)
-    assert (result.returncode, result.stdout) == (1, f"{bad}: hostname: expected text, not 5\n")
+    assert (result.returncode, result.stdout) == (1, f"{bad}: hostname: expected a string, not 5\n")
     assert nri("spec", "validate", "-q", good, bad).stdout == f"{bad}\n"
     result = nri("spec", "validate", "-o", "json", stdin=json.dumps({**SPEC, "hostname": 5}))
-    assert json.loads(result.stdout) == [{"file": "-", "path": "hostname", "reason": "expected text, not 5"}]
+    assert json.loads(result.stdout) == [{"file": "-", "path": "hostname", "reason": "expected a string, not 5"}]
     result = nri("spec", "validate", stdin="[]")
     assert (result.returncode, result.stdout) == (1, "standard input: expected an object, not []\n")
 

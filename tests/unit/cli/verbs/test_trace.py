@@ -223,7 +223,10 @@ def test_a_time_that_is_none_is_refused_with_how_to_write_it(nri, folder: Path) 
 
 def test_what_is_missing_and_filters_that_nothing_fits_are_named_with_the_next_step(nri, folder, tmp_path):
     result = nri("trace", "show", str(tmp_path / "none"))
-    assert f"{tmp_path}/none: No such file or directory (name what --record DIR has written)" in result.stderr
+    assert (
+        f"{tmp_path}/none: No such file or directory (name a file or folder that --record DIR has written)"
+        in result.stderr
+    )
     result = nri("trace", "cut", str(folder), str(tmp_path / "out"), "--pod", "nope", "--until", "2030-01-01")
     assert "matches --pod nope --until 2030-01-01T00:00:00.000000Z (list all events: nri trace show" in result.stderr
     assert (result.returncode, (tmp_path / "out").exists()) == (2, False)

@@ -276,3 +276,10 @@ def test_what_the_pod_does_not_limit_is_unset_before_and_a_zero_of_the_plugin_is
     lines = [line.strip() for line in result.stdout.splitlines()]
     assert lines[lines.index("10-other") + 1 :][:2] == ["- MemLimit unset", "+ MemLimit 4096"]
     assert lines[-1] == "+ OomScoreAdj 0"
+
+
+def test_unknown_keys_of_the_manifest_are_named(nri, place):
+    (place / "pod.yaml").write_text(POD.replace("{name: app,", "{name: app, odd: [],"))
+    result = nri("try", "inject.py", "--pod", "pod.yaml", cwd=place)
+    assert result.returncode == 0
+    assert "note: pod.yaml:6: spec.containers[0].odd is left out: unknown key" in result.stderr

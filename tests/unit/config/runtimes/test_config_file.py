@@ -71,7 +71,7 @@ def test_settings_that_are_not_there_leave_the_earlier_ones() -> None:
     settings = (Setting("socket_path", "socket", config_file.text), Setting("enabled", "on", config_file.switch))
     draft = Draft("containerd")
     for text in ('[a]\nsocket = "/s"\non = false\n', "[a]\non = true\n"):
-        config_file.take(draft, file_of(text), ("a",), settings, [])
+        config_file.apply_settings(draft, file_of(text), ("a",), settings, [])
     nri = draft.finish()
     assert (nri.socket_path, nri.enabled) == ("/s", True)
     assert nri.origin == {"socket": f"{PATH}:2: a.socket", "on": f"{PATH}:2: a.on"}

@@ -6,6 +6,7 @@ import pytest
 
 from nri.config.runtimes import isulad
 from nri.config.runtimes.reading import Kind, Remark, RuntimeNri
+from nri.config.runtimes.remark_texts import texts_of
 from nri.config.source import Source
 from nri.errors import ConfigError
 
@@ -20,7 +21,7 @@ def read(root: str) -> tuple[RuntimeNri, list[Remark]]:
 
 
 def test_isulad_settings_are_read(put) -> None:
-    text = '{"nri-support": true, "plugin-path": "/p", "plugin-request-timeout": 3, "disable-connections": false}'
+    text = '{"enable-cri-v1": true, "nri-support": true, "plugin-path": "/p", "plugin-request-timeout": 3}'
     nri, findings = read(put({DAEMON: text}))
     assert (nri.enabled, nri.connections, nri.plugin_path, nri.request_timeout_s) == (True, True, "/p", 3)
     assert findings == []
@@ -32,8 +33,15 @@ def test_isulad_is_off_unless_told_otherwise_and_zero_timeouts_are_defaults(put)
 
 
 def test_an_isulad_file_with_comments_is_still_understood(put) -> None:
-    nri, findings = read(put({DAEMON: '{\n# on\n"nri-support": true}'}))
+    nri, findings = read(put({DAEMON: '{\n# on\n"nri-support": true, "enable-cri-v1": true}'}))
     assert (nri.enabled, findings) == (True, [(Kind.COMMENT, f"{DAEMON}:2", {})])
+
+
+@pytest.mark.parametrize("text", ['{"nri-support": true}', '{"nri-support": true, "enable-cri-v1": false}'])
+def test_nri_without_cri_v1_is_a_problem_because_no_event_ever_comes(put, text) -> None:
+    reading = isulad.read(put({DAEMON: text}))
+    assert reading.obstacle is not None
+    assert '"enable-cri-v1" is' in texts_of("isulad", reading.obstacle).what
 
 
 def test_without_a_file_there_is_no_isulad(put) -> None:

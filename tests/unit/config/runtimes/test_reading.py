@@ -39,4 +39,4 @@ def test_a_remark_is_one_line_for_a_log() -> None:
     remark = Remark(Kind.UNKNOWN_KEY, "/etc/x.toml:3: a.kay", {"key": "kay", "suggestion": 'did you mean "key"?'})
     expected = '/etc/x.toml:3: a.kay: the runtime does not know the key (key kay, suggestion did you mean "key"?)'
     assert str(remark) == expected
-    assert str(Remark(Kind.NOT_IMPORTED, "/etc/y.toml")) == "/etc/y.toml: nothing imports the file"
+    assert str(Remark(Kind.NOT_IMPORTED, "/etc/y.toml")) == "/etc/y.toml: the file is not imported"

@@ -29,7 +29,7 @@ def test_only_a_ready_pod_is_ready(state: PodState) -> None:
 def test_a_pod_in_a_list_has_its_metadata_labels_and_time() -> None:
     item = pod_item(record())
     assert item.metadata == pb.PodSandboxMetadata(name="web", uid="uid", namespace="ns", attempt=2)
-    assert (item.id, item.created_at, item.runtime_handler) == ("p1", 5, "runc")
+    assert (item.id, item.created_at, item.runtime_handler) == ("p1", 5, "")
     assert (item.labels, item.annotations) == ({"a": "b"}, {"c": "d"})
 
 

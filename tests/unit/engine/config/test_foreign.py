@@ -2,7 +2,7 @@
 
 import pytest
 
-from nri.config.complaint import apart
+from nri.config.complaint import single_errors
 from nri.engine.config import ENGINE_SETTINGS
 from nri.errors import ConfigError
 
@@ -54,7 +54,7 @@ def test_isulads_keys_are_taken_in_both_spellings_in_seconds_or_with_a_unit(writ
     assert (nri.plugin_registration_timeout, nri.plugin_request_timeout) == (7.0, 4.0)
     assert loaded.origins["nri.plugin_request_timeout"] == "daemon.json:6"
     assert (
-        'daemon.json:4: disable_connections: an old spelling of the key (write "disable-connections")' in loaded.notes
+        'daemon.json:4: disable_connections: the key has an old spelling (write "disable-connections")' in loaded.notes
     )
     assert "daemon.json:7: socket_path: iSulad itself does not support another socket path" in loaded.notes
 
@@ -66,10 +66,10 @@ def test_isulads_nri_is_off_until_it_is_switched_on(write) -> None:
 def test_every_mistake_of_a_published_sample_is_named_with_its_line(write) -> None:
     with pytest.raises(ConfigError) as caught:
         ENGINE_SETTINGS.load(write("daemon.json", SAMPLE), environment={})
-    join = "\n".join(map(str, apart(caught.value)))
+    join = "\n".join(map(str, single_errors(caught.value)))
     assert "daemon.json:4: not valid JSON: expecting ',' delimiter" in join
-    assert "look at the end of the line before: is a comma missing?" in join
+    assert "check the end of the previous line for a missing comma" in join
     assert "daemon.json:4: not valid JSON: expecting ':' delimiter in column 27 (write a colon instead" in join
     assert 'daemon.json:5: plugin-reqest-timeout: unknown key "plugin-reqest-timeout"; iSulad ignores it ' in join
     assert 'did you mean "plugin-request-timeout"?' in join
-    assert len(apart(caught.value)) == 3
+    assert len(single_errors(caught.value)) == 3

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.config.complaint import apart
+from nri.config.complaint import single_errors
 from nri.engine.config import ENGINE_SETTINGS
 from nri.errors import ConfigError
 
@@ -43,7 +43,7 @@ def test_every_mistake_of_every_source_is_told_with_place_and_suggestion(write) 
     name = write("e.toml", f'sockt = "/s"\n{TABLE}plugin_request_timeout = "5s "\n[images]\nsnapshots = "overlayfs"\n')
     with pytest.raises(ConfigError) as caught:
         ENGINE_SETTINGS.load(name, "none.toml", environment={}, flags={"nri.disabel": ("--set", True)})
-    assert sorted(str(entry) for entry in apart(caught.value)) == [
+    assert sorted(str(entry) for entry in single_errors(caught.value)) == [
         '--set: nri.disabel: unknown key (did you mean "disable"?)',
         'e.toml:1: sockt: unknown key (did you mean "socket"?)',
         TIMEOUT,
@@ -65,7 +65,7 @@ def test_containerds_table_may_be_pasted_into_our_own_file(write) -> None:
 
 def test_a_key_in_both_tables_is_given_twice(write) -> None:
     name = write("e.toml", f"{TABLE}disable = true\n[nri]\ndisable = false\n")
-    with pytest.raises(ConfigError, match=r"e.toml:4: nri.disable: the key is given twice \(keep one\)"):
+    with pytest.raises(ConfigError, match=r"e.toml:4: nri.disable: duplicate key \(keep one\)"):
         ENGINE_SETTINGS.load(name, environment={})
 
 

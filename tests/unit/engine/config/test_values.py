@@ -59,6 +59,42 @@ def test_a_further_domain_that_cannot_be_is_refused(text: str, problem: str):
         read(text)
 
 
+@pytest.mark.parametrize("pattern", ["", "a*b", "*a", "a**"])
+def test_a_pattern_of_pinned_images_that_has_no_meaning_is_refused(pattern: str):
+    with pytest.raises(ConfigError, match=r"pinned_images .* must be a name"):
+        read(f'[images]\npinned_images = ["{pattern}"]')
+
+
+@pytest.mark.parametrize("value", [-1, 1, 8191])
+def test_a_limit_of_logs_below_conmons_buffer_is_refused(value: int):
+    with pytest.raises(ConfigError, match=f"log_size_max {value} must"):
+        read(f"[containers]\nlog_size_max = {value}")
+
+
 def test_settings_cannot_be_changed():
     with pytest.raises(dataclasses.FrozenInstanceError):
         EngineConfig().dry = True
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('default_sysctls = ["net.ipv4.ip_forward"]', 'default_sysctls "net.ipv4.ip_forward" must be NAME=VALUE'),
+        ('default_sysctls = ["vm.swappiness=1"]', 'default_sysctls vm.swappiness: "1": is not a sysctl of a pod'),
+        ('default_sysctls = ["net.x=a\\nb"]', "must be one line"),
+        ('default_ulimits = ["nofile"]', 'default_ulimits "nofile" must be NAME=SOFT:HARD'),
+        ('default_ulimits = ["files=1"]', 'default_ulimits "files=1" must be .*; names: .*core, '),
+        ('default_ulimits = ["nofile=2:1"]', "the soft limit 2 exceeds the hard limit 1"),
+        ('default_ulimits = ["nofile=-2"]', "must be NAME=SOFT:HARD"),
+        ('default_env = ["A"]', 'default_env "A" must be NAME=VALUE'),
+        ('default_env = ["=b"]', 'default_env "=b" must be NAME=VALUE'),
+        ('default_capabilities = ["FLY"]', 'default_capabilities "FLY" is not a capability'),
+        ('default_mounts = ["/a"]', 'default_mounts "/a" must be /HOST:/CONTAINER'),
+        ('default_mounts = ["/a:/b:rw"]', 'default_mounts "/a:/b:rw" must be /HOST:/CONTAINER'),
+        ('additional_devices = ["fuse"]', 'additional_devices "fuse" must be /dev/HOST'),
+        ('additional_devices = ["/dev/fuse:/dev/x:q"]', "must be /dev/HOST"),
+    ],
+)
+def test_a_default_of_containers_that_cannot_be_is_refused_with_its_key(text: str, problem: str):
+    with pytest.raises(ConfigError, match=problem):
+        read(f"[containers]\n{text}")

@@ -24,6 +24,29 @@ def test_what_is_given_out_is_a_copy() -> None:
     assert (image.cmd, image.env, image.labels, image.user) == (["sh"], ["A=1"], {"a": "b"}, "1:2")
 
 
+@pytest.mark.parametrize(
+    ("requested", "name"),
+    [
+        (("sha256:" + "a" * 64,), "docker.io/library/web:1"),
+        (("", "web:2"), "docker.io/library/web:2"),
+        (("nginx", "sha256:a"), "docker.io/library/web:1"),
+        (("web@sha256:" + "b" * 64,), "docker.io/library/web@sha256:" + "b" * 64),
+        (("not a name",), "docker.io/library/web:1"),
+    ],
+)
+def test_a_status_names_an_image_by_a_requested_name_that_it_has_or_its_first_tag(
+    requested: tuple[str, ...], name: str
+) -> None:
+    tags = ("docker.io/library/web:1", "docker.io/library/web:2")
+    image = Image("sha256:" + "a" * 64, tags, ("docker.io/library/web@sha256:" + "b" * 64,))
+    assert image.reported_name(*requested) == name
+
+
+def test_an_image_without_tags_is_named_by_its_digest_or_its_id() -> None:
+    assert Image("sha256:a", (), ("r/w@sha256:b",)).reported_name("w") == "r/w@sha256:b"
+    assert Image("sha256:a").reported_name("w") == "sha256:a"
+
+
 def test_a_link_out_of_an_image_shows_nothing_of_the_host(tmp_path: Path) -> None:
     root = tmp_path / "root"
     (root / "etc").mkdir(parents=True)

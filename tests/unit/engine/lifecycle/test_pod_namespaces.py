@@ -11,8 +11,8 @@ import pytest
 
 from nri.engine.lifecycle import pod_namespaces
 from nri.engine.lifecycle.pod_namespaces import PodNamespaces, mapped_process
-from nri.engine.spec import Sysctl
 from nri.engine.support.errors import EngineError, MissingTool
+from nri.engine.support.sysctls import Sysctl
 from nri.errors import RequestError
 
 SYSCTL = Sysctl(("net", "conf", "eth0.1", "forwarding"), "1", "linux.sysctls[x]")

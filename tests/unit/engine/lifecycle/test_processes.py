@@ -17,6 +17,7 @@ from nri.engine.lifecycle.cgroups import Cgroups
 from nri.engine.lifecycle.processes import Processes
 from nri.engine.state import ContainerState
 from nri.engine.support.errors import CommandTimeout, EngineError
+from nri.host.cgroups import SystemdUnits
 from tests.support.no_threads import no_threads
 from tests.support.waiting import wait_for
 
@@ -133,9 +134,7 @@ def test_conmons_cgroup_is_below_the_pods_or_below_one_of_all(
 ) -> None:
     dry.engine.machinery.config = replace(dry.config, cgroups=CgroupConfig(conmon=where))
     processes_.cgroups = Cgroups(v2=True, root=tmp_path / "cgroups")
-    place = processes_.place("/pods/p1", "c1")
-    assert place is not None
-    place(42)
+    processes_.place("/pods/p1", "c1")(42)
     file = tmp_path / "cgroups" / folder / "cgroup.procs"
     assert file.read_text() == "42"
     file.unlink()  # a real one's files go with it
@@ -143,10 +142,25 @@ def test_conmons_cgroup_is_below_the_pods_or_below_one_of_all(
     assert not file.parent.exists()
 
 
-def test_systemd_makes_conmons_cgroup_itself(dry: Any, processes_: Processes) -> None:
-    dry.engine.machinery.config = replace(dry.config, cgroups=CgroupConfig(driver="systemd"))
-    assert processes_.place("p.slice", "c1") is None
-    processes_.cgroups = None  # type: ignore[assignment]  # nor is any of its cgroups ours to take away
+class RecordedUnits(SystemdUnits):
+    """A systemd that records the scopes that it is told to start."""
+
+    def __init__(self) -> None:
+        self.scopes: list[tuple[str, str, int]] = []
+
+    def start_scope(self, name: str, parent: str, pid: int) -> None:
+        self.scopes.append((name, parent, pid))
+
+
+@pytest.mark.parametrize(("setting", "parent"), [("pod", "kubepods-podu1.slice"), ("system.slice", "system.slice")])
+def test_with_systemd_conmon_gets_a_scope_in_the_pods_slice_or_in_the_one_of_the_settings(
+    dry: Any, processes_: Processes, setting: str, parent: str
+) -> None:
+    dry.engine.machinery.config = replace(dry.config, cgroups=CgroupConfig(driver="systemd", conmon=setting))
+    processes_.units = RecordedUnits()
+    processes_.place("kubepods-podu1.slice", "c1")(42)
+    assert processes_.units.scopes == [("conmon-c1.scope", parent, 42)]
+    processes_.cgroups = None  # type: ignore[assignment]  # systemd removes its cgroups
     processes_.clear("c1", "runc", "p.slice", "p.slice:nri:c1")
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import nri
 from nri.adaptation import OrderedUpdates
+from nri.engine.lifecycle.inventory import read_spec
 from nri.engine.lifecycle.resources import Resources, in_force, merged
 
 
@@ -33,6 +35,7 @@ def test_what_the_spec_says_counts_and_what_only_the_request_knows_stays() -> No
         "oom_score_adj": "5",
     }
     assert in_force({}, requested) == requested
+    assert in_force({"process": {"oomScoreAdj": 900}}, requested)["oom_score_adj"] == "900"
 
 
 @pytest.mark.parametrize(("limited", "after"), [(True, {"limit": 4096, "swap": 4096}), (False, {"limit": 4096})])
@@ -48,3 +51,19 @@ def test_a_limit_of_memory_is_one_of_swap_where_swap_is_limited(
     (result,) = resources.apply(OrderedUpdates([nri.Update(container_id).set_memory_limit(4096).message]))
     assert not result.failed
     assert [entry["memory"] for entry in messages] == [after]
+
+
+@pytest.mark.parametrize("before", [None, {"closID": "gold"}])
+def test_a_class_that_no_runtime_applies_in_an_update_is_not_written(dry: Any, before: dict[str, Any] | None) -> None:
+    container = dry.engine.inventory.container(dry.run(dry.pod()))
+    if before:
+        container.spec["linux"]["intelRdt"] = before
+    resources = Resources(
+        dry.engine.inventory, dry.engine.machinery.machine, dry.engine.machinery.runtime, dry.engine.machinery.generator
+    )
+    update = nri.Update(container.id).set_memory_limit(4096).set_rdt_class("silver").message
+    (result,) = resources.apply(OrderedUpdates([update]))
+    spec = read_spec(Path(container.record.bundle))
+    assert spec["linux"].get("intelRdt") == container.spec["linux"].get("intelRdt") == before
+    assert spec["linux"]["resources"]["memory"]["limit"] == 4096
+    assert {row.field: bool(row.reason) for row in result.fields} == {"memory.limit": False, "rdt_class": True}

@@ -6,7 +6,16 @@ import pytest
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.calls.container_creation import log_path
-from nri.engine.lifecycle.inventory import STATES, ContainerEntry, PodEntry, container_status, pod_status, progress
+from nri.engine.lifecycle.inventory import (
+    STATES,
+    ContainerEntry,
+    PodEntry,
+    container_status,
+    pod_progress,
+    pod_status,
+    progress,
+)
+from nri.engine.spec import ImageConfig, stop_signal
 from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState
 
 METADATA = {"name": "web", "namespace": "n", "uid": "u"}
@@ -29,6 +38,35 @@ def test_a_pod_has_its_first_address_and_the_others_beside() -> None:
     assert [row.ip for row in status.network.additional_ips] == ["fd00::1"]
     assert status.metadata.name == "web"
     assert pod_status(PodEntry(PodRecord("p1"))).network.ip == ""
+
+
+@pytest.mark.parametrize("state", [PodState.STOPPED, PodState.REMOVING])
+def test_a_stopped_pod_has_no_address_for_clients_and_keeps_it_for_plugins(state: PodState) -> None:
+    entry = PodEntry(PodRecord("p1", ips=["10.0.0.1"], state=state))
+    assert (pod_status(entry).network.ip, pod_progress(entry).network.ip) == ("", "10.0.0.1")
+
+
+@pytest.mark.parametrize("requested", ["", "runc"])
+def test_a_pod_has_the_handler_that_was_requested_for_clients(requested: str) -> None:
+    entry = PodEntry(PodRecord("p1", runtime_handler="runc", requested_handler=requested))
+    assert (pod_status(entry).runtime_handler, pod_progress(entry).runtime_handler) == (requested, "runc")
+
+
+def test_every_signal_of_the_cri_is_reported_as_it_was_requested() -> None:
+    signals = [pb.Signal.Value(name) for name in pb.Signal.keys()][1:]  # noqa: SIM118  not a mapping
+    reported = []
+    for signal in signals:
+        entry = container(stop_signal=str(stop_signal(pb.ContainerConfig(stop_signal=signal), ImageConfig())))
+        entry.config.stop_signal = signal
+        reported.append(container_status(entry).stop_signal)
+    assert reported == signals
+
+
+@pytest.mark.parametrize(("image", "signal"), [("", "SIGTERM"), ("SIGQUIT", "SIGQUIT"), ("37", "SIGRTMINPLUS3")])
+def test_without_a_request_the_images_stop_signal_or_the_default_is_reported(image: str, signal: str) -> None:
+    number = stop_signal(pb.ContainerConfig(), ImageConfig(stop_signal=image))
+    status = container_status(container(stop_signal=str(number)))
+    assert pb.Signal.Name(status.stop_signal) == f"SIGNAL_{signal}"
 
 
 def test_every_state_of_a_container_has_its_word() -> None:

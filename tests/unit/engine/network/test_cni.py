@@ -36,7 +36,7 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.folder, self.log = folder, folder / "log"
         self.namespace = folder / "netns"
-        self.namespace.touch()
+        self.namespace.symlink_to("/proc/self/ns/net")
         (folder / "bin").mkdir()
         for name in ("first", "second"):
             text = PLUGIN.replace("$LOG", str(self.log)).replace("$FAIL", str(folder / "fail"))

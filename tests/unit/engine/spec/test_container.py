@@ -6,7 +6,7 @@ import pytest
 
 from nri.cri.convert import container
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.spec import Account, ImageConfig, Machine, Options, Pod, container_spec
+from nri.engine.spec import Account, Base, ImageConfig, Machine, Options, Pod, container_spec
 from nri.errors import RequestError
 
 POD = Pod(
@@ -35,7 +35,7 @@ def config() -> pb.ContainerConfig:
 
 
 def test_all_parts_come_together() -> None:
-    options = Options("c1", "/rootfs", Account(1, 2), pids_limit=7, annotations={"mine": "1"})
+    options = Options("c1", "/rootfs", Account(1, 2), pids_limit=7, base=Base(annotations={"mine": "1"}))
     spec, notes = container_spec(POD, config(), IMAGE, options)
     assert spec["root"] == {"path": "/rootfs", "readonly": False}
     assert (spec["process"]["args"], spec["process"]["terminal"]) == (["/app"], True)

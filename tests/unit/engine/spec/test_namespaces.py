@@ -43,6 +43,20 @@ def test_a_container_that_says_nothing_is_as_its_pod() -> None:
     assert rows == [{"type": "mount"}]
 
 
+@pytest.mark.parametrize("mode", [pb.POD, pb.CONTAINER, pb.TARGET])
+def test_every_mode_of_network_and_ipc_but_the_nodes_means_the_pods(mode: pb.NamespaceMode) -> None:
+    paths = joined(pb.NamespaceOption(network=mode, ipc=mode, pid=pb.NODE))
+    assert paths == {"network": "/run/network", "ipc": "/run/ipc", "uts": "/run/uts", "mount": None}
+
+
+def test_a_container_joins_the_nodes_namespaces_if_its_pod_shares_them() -> None:
+    pod = pb.PodSandboxConfig()
+    pod.linux.security_context.namespace_options.CopyFrom(pb.NamespaceOption(network=pb.NODE, ipc=pb.NODE, pid=pb.NODE))
+    config = pb.ContainerConfig()
+    config.linux.security_context.namespace_options.CopyFrom(pb.NamespaceOption())
+    assert namespaces(config, Pod("p1", pod), Options("c1", "/", machine=V1)) == [{"type": "mount"}]
+
+
 def test_the_pods_and_a_targets_processes_are_shared() -> None:
     assert joined(pb.NamespaceOption(pid=pb.POD))["pid"] == "/run/pid"
     target = pb.NamespaceOption(pid=pb.TARGET, target_id="c2")
@@ -58,9 +72,8 @@ def test_on_cgroup_v2_a_container_sees_only_its_own() -> None:
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        (pb.NamespaceOption(network=pb.CONTAINER), r'network: "CONTAINER"'),
-        (pb.NamespaceOption(ipc=pb.TARGET), r'ipc: "TARGET"'),
-        (pb.NamespaceOption(pid=9), r"pid: \"9\""),
+        (pb.NamespaceOption(network=9), r"network: 9: is not a mode of namespaces"),
+        (pb.NamespaceOption(pid=9), r"pid: 9: is not a mode of namespaces"),
         (pb.NamespaceOption(userns_options=pb.UserNamespace(mode=pb.CONTAINER)), r"userns_options\.mode"),
     ],
 )
@@ -81,9 +94,6 @@ def test_what_holds_a_pod_makes_what_is_shared() -> None:
     ]
     namespace_options.network, namespace_options.pid = pb.NODE, pb.CONTAINER
     assert [pod_namespace["type"] for pod_namespace in pod_namespaces(config, V1)] == ["ipc", "pid", "mount"]
-    namespace_options.pid = pb.TARGET
-    with pytest.raises(RequestError, match="is only allowed for containers"):
-        pod_namespaces(config, V1)
 
 
 def test_ids_are_mapped_in_a_user_namespace_and_only_there() -> None:

@@ -44,6 +44,11 @@ def test_the_requests_variables_win_over_the_images_where_they_stand() -> None:
     assert environment(config, IMAGE, "web") == ["PATH=/image", "TERM=xterm", "HOSTNAME=web", "A=1", "B=9", "C="]
 
 
+def test_a_key_with_an_equals_sign_sets_the_variable_before_it() -> None:
+    config = pb.ContainerConfig(envs=[pb.KeyValue(key="A=x", value=b"y")])
+    assert environment(config, IMAGE) == ["PATH=/image", "A=x=y", "B=2"]
+
+
 def test_there_is_always_a_path() -> None:
     assert environment(pb.ContainerConfig(), ImageConfig()) == [f"PATH={PATH}"]
 
@@ -52,7 +57,7 @@ def test_there_is_always_a_path() -> None:
     ("key", "value", "problem"),
     [
         ("", b"", r'envs\[0\]\.key: "": is not a valid name'),
-        ("A=B", b"", r"is not a valid name"),
+        ("=B", b"", r"is not a valid name"),
         ("A", b"\xff", r"envs\[0\]\.value: .* is not UTF-8"),
         ("A", b"\0", r"zero byte"),
     ],
@@ -66,8 +71,8 @@ def test_the_working_directory_is_the_requests_the_images_or_the_root() -> None:
     assert cwd(pb.ContainerConfig(working_dir="/mine"), IMAGE) == "/mine"
     assert cwd(pb.ContainerConfig(), IMAGE) == "/work"
     assert cwd(pb.ContainerConfig(), ImageConfig()) == "/"
-    with pytest.raises(RequestError, match=r'^working_dir: "mine": must be an absolute path$'):
-        cwd(pb.ContainerConfig(working_dir="mine"), IMAGE)
+    assert cwd(pb.ContainerConfig(working_dir="mine"), IMAGE) == "/mine"
+    assert cwd(pb.ContainerConfig(), ImageConfig(working_dir="srv/web")) == "/srv/web"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 
 from nri.engine.spec.capabilities import DEFAULT, KNOWN
-from nri.engine.spec.seccomp import ALLOWED, BY_CAPABILITY, REFUSED, default_profile
+from nri.engine.spec.seccomp import ALLOWED, BY_CAPABILITY, REFUSED, default_profile, host_profile
 
 
 def action(profile: dict, name: str) -> list[tuple[str, object, bool]]:
@@ -93,3 +93,58 @@ def test_names_are_those_of_calls_and_capabilities_those_of_the_kernel() -> None
 
 def test_what_has_led_out_of_containers_is_refused_by_name() -> None:
     assert {"keyctl", "add_key", "io_uring_setup", "userfaultfd", "kexec_load"} <= set(TABLES["refused"])
+
+
+DOCKERS = {
+    "defaultAction": "SCMP_ACT_ERRNO",
+    "defaultErrnoRet": 1,
+    "archMap": [
+        {"architecture": "SCMP_ARCH_X86_64", "subArchitectures": ["SCMP_ARCH_X86", "SCMP_ARCH_X32"]},
+        {"architecture": "SCMP_ARCH_AARCH64", "subArchitectures": None},
+    ],
+    "syscalls": [
+        {"name": "read", "action": "SCMP_ACT_ALLOW", "args": None, "comment": "old"},
+        {"names": ["mount"], "action": "SCMP_ACT_ALLOW", "includes": {"caps": ["CAP_SYS_ADMIN"]}, "excludes": {}},
+        {"names": ["clone"], "action": "SCMP_ACT_ERRNO", "errnoRet": 38, "excludes": {"caps": ["CAP_SYS_ADMIN"]}},
+        {"names": ["arch_prctl"], "action": "SCMP_ACT_ALLOW", "includes": {"arches": ["amd64", "x32"]}},
+        {"names": ["sync"], "action": "SCMP_ACT_ALLOW", "excludes": {"arches": ["amd64"]}},
+    ],
+}
+
+
+def test_a_profile_in_dockers_form_becomes_that_of_the_spec() -> None:
+    assert host_profile(DOCKERS, "x86_64", {"CAP_SYS_ADMIN"}) == {
+        "defaultAction": "SCMP_ACT_ERRNO",
+        "defaultErrnoRet": 1,
+        "architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"],
+        "syscalls": [
+            {"names": ["read"], "action": "SCMP_ACT_ALLOW"},
+            {"names": ["mount"], "action": "SCMP_ACT_ALLOW"},
+            {"names": ["arch_prctl"], "action": "SCMP_ACT_ALLOW"},
+        ],
+    }
+    elsewhere = host_profile(DOCKERS, "aarch64", ())
+    assert elsewhere["architectures"] == ["SCMP_ARCH_AARCH64"]
+    assert [rule["names"] for rule in elsewhere["syscalls"]] == [["read"], ["clone"], ["sync"]]
+    assert elsewhere["syscalls"][1]["errnoRet"] == 38
+
+
+def test_a_profile_of_the_spec_stays_as_it_is() -> None:
+    rule = {"names": ["read"], "action": "SCMP_ACT_ALLOW", "args": [{"index": 0, "value": 1, "op": "SCMP_CMP_EQ"}]}
+    profile = {"defaultAction": "SCMP_ACT_LOG", "flags": [], "architectures": ["SCMP_ARCH_X86_64"], "syscalls": [rule]}
+    assert host_profile(profile, "x86_64", ()) == profile
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"archMap": [{}], "architectures": ["SCMP_ARCH_X86"]}, "architectures and archMap exclude each other"),
+        ({"syscalls": {"names": ["read"]}}, "syscalls must be a list of objects"),
+        ({"syscalls": [{"name": "read", "names": ["write"]}]}, "the rule of read has both name and names"),
+        ({"syscalls": [{"names": ["read"], "includes": ["CAP_KILL"]}]}, "includes and excludes must be objects"),
+        ({"defaultAction": None}, "defaultAction is missing"),
+    ],
+)
+def test_a_profile_that_no_program_accepts_is_an_error(more: dict[str, object], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        host_profile({"defaultAction": "SCMP_ACT_LOG", **more}, "x86_64", ())

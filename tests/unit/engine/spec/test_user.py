@@ -136,11 +136,16 @@ def test_more_groups_than_a_process_can_have_are_an_error() -> None:
     with pytest.raises(RequestError, match="at most 65536 groups"):
         find_account(RequestedUser("me", None, "user"), PASSWD, groups)
     with pytest.raises(RequestError, match=r"supplemental_groups: 65537: a process can have at most 65536 groups"):
-        user(config(supplemental_groups=range(65_537)), Account())
+        user(config(supplemental_groups=range(65_537)), ImageConfig(), Account())
 
 
 def test_groups_are_the_primary_one_the_requests_and_with_merge_the_accounts() -> None:
     account = Account(1000, 5, (7, 9))
-    assert user(config(supplemental_groups=[7, 8]), account)["additionalGids"] == [5, 7, 8, 9]
+    assert user(config(supplemental_groups=[7, 8]), ImageConfig(), account)["additionalGids"] == [5, 7, 8, 9]
     strict = config(supplemental_groups=[7, 8], supplemental_groups_policy=pb.Strict)
-    assert user(strict, account) == {"uid": 1000, "gid": 5, "additionalGids": [5, 7, 8]}
+    assert user(strict, ImageConfig(user="me"), account) == {"uid": 1000, "gid": 5, "additionalGids": [5, 7, 8]}
+
+
+def test_a_strict_container_without_a_user_has_only_the_requested_groups() -> None:
+    strict = config(supplemental_groups=[7, 8], supplemental_groups_policy=pb.Strict)
+    assert user(strict, ImageConfig(), Account())["additionalGids"] == [7, 8]

@@ -51,7 +51,7 @@ def test_a_key_of_a_newer_version_is_written_again(store: Store) -> None:
     [
         ("", "Expecting value"),
         ('{"version": 1, "id": "p2"', "Expecting"),
-        ("[]", "not a table"),
+        ("[]", "not a mapping"),
         ("[" * 100_000, "recursion"),
         ('{"version": 1}', "'id' is missing"),
         ('{"version": 2, "id": "p2"}', "version 2"),

@@ -92,7 +92,7 @@ def test_processes_and_threads_of_a_cgroup_are_listed(tmp_path: Path, tree: obje
     assert hierarchies.below("pod") == hierarchies.below("pod", "memory") == ["a", "b"]
     assert hierarchies.below("pod/a") == []
     assert hierarchies.exists("pod/b") and not hierarchies.exists("pod/c")
-    with pytest.raises(FileNotFoundError, match="no hierarchy has this cgroup"):
+    with pytest.raises(FileNotFoundError, match="the cgroup does not exist in any hierarchy"):
         hierarchies.processes("pod/c")
 
 

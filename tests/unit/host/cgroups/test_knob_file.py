@@ -36,7 +36,11 @@ def test_what_the_kernel_rounds_is_clamped() -> None:
     kernel = FakeKernel()
     kernel.add("pod")
     result = put(kernel.hierarchies(), "pod", "memory.limit", 10 * PAGE + 5)
-    assert (result.outcome, result.after, result.reason) == (Outcome.CLAMPED, 10 * PAGE, "it reads back as '40960'")
+    assert (result.outcome, result.after, result.reason) == (
+        Outcome.CLAMPED,
+        10 * PAGE,
+        "the value reads back as '40960'",
+    )
     assert put(kernel.hierarchies(), "pod", "cpu.shares", 1 << 20).after == 262144
 
 
@@ -44,7 +48,7 @@ def test_a_set_of_which_less_is_in_force_is_clamped(tmp_path: Path) -> None:
     hierarchies = detect(host_trees.v2(tmp_path, "pod"))
     result = put(hierarchies, "pod", "cpuset.cpus", frozenset({2, 3, 4, 5}))
     assert (result.outcome, result.after) == (Outcome.CLAMPED, frozenset({0, 1, 2, 3}))
-    assert result.reason == "in force is '0-3': the cgroup above has no more, or the rest is offline"
+    assert result.reason == "'0-3' is in force: the parent cgroup has no more, or the rest is offline"
     assert put(hierarchies, "pod", "cpuset.cpus", frozenset({0, 1, 2, 3})).outcome is Outcome.APPLIED
     assert put(hierarchies, "pod", "cpuset.cpus", frozenset()).outcome is Outcome.APPLIED, (
         "a set of none is the parent's"
@@ -76,7 +80,7 @@ def test_what_the_kernel_refuses_has_its_reason_and_changes_nothing(name: str, v
     before = kernel.value("top/pod", name)
     result = put(kernel.hierarchies(), "top/pod", name, value)
     assert result.outcome is Outcome.REFUSED
-    assert result.reason == reason or (reason == "EBUSY" and result.reason.startswith("a cgroup below uses"))
+    assert result.reason == reason or (reason == "EBUSY" and result.reason.startswith("a child cgroup uses"))
     assert (result.before, result.after) == (before, before)
     assert kernel.value("top/pod", name) == before
 
@@ -151,7 +155,7 @@ def test_errors_of_each_step_are_told(tmp_path: Path, number: int, outcome: Outc
 def test_a_set_is_refused_in_the_words_of_cgroups(tmp_path: Path) -> None:
     path = host_trees.v1(tmp_path, "pod").path
     for number, words in (
-        (errno.EACCES, "the parent cgroup does not have all of these"),
+        (errno.EACCES, "the parent cgroup does not have all members"),
         (errno.ENOSPC, "would have no CPU"),
     ):
         broken = Hierarchies(Broken(path, number, 1, writes=False), detect(Root(path)).rows)
@@ -177,7 +181,7 @@ def test_values_are_read_by_their_neutral_name(tmp_path: Path) -> None:
         "cgroup v2 has no cpu.qos_level: use cpu.idle"
     )
     assert isinstance(knob_file.read(hierarchies, "pod", "memory.high"), Unsupported)
-    with pytest.raises(FileNotFoundError, match="no such cgroup"):
+    with pytest.raises(FileNotFoundError, match="the cgroup does not exist"):
         knob_file.read(hierarchies, "other", "cpu.idle")
     (tmp_path / "sys/fs/cgroup/pod/cpu.idle").write_text("x")
     with pytest.raises(ValueError, match="not a number"):

@@ -22,12 +22,12 @@ def reason(actual: Located | Unsupported) -> str:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("memory.low", f"no cgroup here has memory.low: on cgroup v1 {ANOLIS}"),
+        ("memory.low", f"no cgroup has memory.low: on cgroup v1 {ANOLIS}"),
         ("memory.swap_limit", "cgroup v1 has no memory.swap_limit: use memory.and_swap_limit"),
-        ("cpu.idle", "no cgroup here has cpu.idle: the kernel is older than Linux 5.15, or built without it"),
-        ("cpu.bvt", f"no cgroup here has cpu.bvt_warp_ns: on cgroup v1 {ANOLIS}; use cpu.idle or cpu.shares"),
+        ("cpu.idle", "no cgroup has cpu.idle: the kernel is older than Linux 5.15, or built without it"),
+        ("cpu.bvt", f"no cgroup has cpu.bvt_warp_ns: on cgroup v1 {ANOLIS}; use cpu.idle or cpu.shares"),
         ("hugetlb.2MB.limit", "the controller hugetlb is not mounted"),
-        ("memory.swappiness", "no cgroup here has memory.swappiness"),
+        ("memory.swappiness", "no cgroup has memory.swappiness"),
     ],
 )
 def test_on_version_1_the_reason_is_told(tmp_path: Path, name: str, text: str) -> None:
@@ -39,7 +39,7 @@ def test_on_version_1_the_reason_is_told(tmp_path: Path, name: str, text: str) -
     [
         ("net_cls.classid", "cgroup v2 has no net_cls.classid: use a filter by the path of the cgroup"),
         ("cpu.qos_level", "cgroup v2 has no cpu.qos_level: use cpu.idle"),
-        ("memory.high", f"no cgroup here has memory.high: {DISABLED}"),
+        ("memory.high", f"no cgroup has memory.high: {DISABLED}"),
         ("hugetlb.1GB.limit", "the controller hugetlb is not mounted"),
     ],
 )

@@ -121,6 +121,8 @@ def test_a_unit_is_the_last_folder_of_a_path_of_slices(cgroup: str, unit: str) -
         ("memory.high", -1, "MemoryHigh", ("t", NO_LIMIT)),
         ("pids.limit", -1, "TasksMax", ("t", NO_LIMIT)),
         ("io.weight", 505, "IOWeight", ("t", 5000)),
+        ("io.bfq.weight", 60, "IOWeight", ("t", 60)),
+        ("io.bfq.weight", 1000, "IOWeight", ("t", 10_000)),
     ],
 )
 def test_each_setting_is_a_property_of_its_unit(name: str, value: Any, key: str, property_: tuple[str, Any]) -> None:
@@ -191,7 +193,7 @@ def _remove_jeepney(monkeypatch: pytest.MonkeyPatch) -> None:
     ("prepare", "reason"),
     [
         (lambda _: None, "/run/dbus/system_bus_socket: [Errno 2] No such file or directory"),
-        (_remove_jeepney, "install nri[agent], which can set its units"),
+        (_remove_jeepney, "the Python package jeepney is not installed; install the extra nri[cri]"),
     ],
     ids=["no bus", "no jeepney"],
 )
@@ -223,3 +225,51 @@ def test_a_bus_that_never_replies_delays_one_write_a_minute(root: Path, caplog: 
         with pytest.raises(BlockingIOError):
             silent.accept()
     assert len(caplog.messages) == 1
+
+
+POD_SLICE = "kubepods.slice/kubepods-podu_1.slice"
+OVERRIDES = "run/systemd/system.control"
+
+
+def test_properties_of_a_removed_pod_are_removed_if_systemd_would_keep_them(root: Path, bus: FakeBus) -> None:
+    units = SystemdUnits(Root(root))
+    cgroups = (POD_SLICE, "kubepods.slice", f"{POD_SLICE}/nri-1.scope")
+    units.forget(POD_SLICE)  # systemd keeps nothing
+    for cgroup in cgroups:
+        (root / OVERRIDES / f"{cgroup.rpartition('/')[2]}.d").mkdir(parents=True)
+    for cgroup in cgroups:
+        units.forget(cgroup)
+    assert bus.calls == [("org.freedesktop.systemd1.Manager", "RevertUnitFiles", (["kubepods-podu_1.slice"],))]
+
+
+def test_a_process_is_in_its_scope_when_the_call_returns(root: Path, bus: FakeBus) -> None:
+    file = root / "proc/7/cgroup"
+    file.parent.mkdir(parents=True)
+    file.write_text("0::/system.slice/nri-engine.service\n")
+    timer = threading.Timer(0.2, file.write_text, ("0::/a.slice/conmon-1.scope\n",))
+    timer.start()
+    SystemdUnits(Root(root)).start_scope("conmon-1.scope", "a.slice", 7)
+    assert file.read_text() == "0::/a.slice/conmon-1.scope\n"
+    ((_, method, (name, mode, properties, _)),) = bus.calls
+    assert (method, name, mode) == ("StartTransientUnit", "conmon-1.scope", "fail")
+    assert dict(properties) == {
+        "Slice": ("s", "a.slice"),
+        "PIDs": ("au", [7]),
+        "DefaultDependencies": ("b", False),
+        "CollectMode": ("s", "inactive-or-failed"),
+    }
+
+
+def test_without_systemd_no_unit_is_started_or_stopped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    units = SystemdUnits(Root(tmp_path))
+    units.start_scope("conmon-1.scope", "a.slice", 7)
+    units.stop("a.slice")
+    units.forget(POD_SLICE)
+    assert caplog.messages == []
+
+
+def test_a_scope_that_does_not_start_is_logged(root: Path, bus: FakeBus, caplog: pytest.LogCaptureFixture) -> None:
+    bus.error = "Unit exists."
+    SystemdUnits(Root(root)).start_scope("conmon-1.scope", "a.slice", 7)
+    problem = "processes stay in the cgroup of the program that starts them"
+    assert caplog.messages == [f"{problem}: conmon-1.scope: Unit exists."]

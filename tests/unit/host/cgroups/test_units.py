@@ -28,7 +28,7 @@ def test_weights_become_shares() -> None:
 )  # fmt: skip
 def test_a_weight_out_of_range_is_refused(convert: object, number: int) -> None:
     assert callable(convert)
-    with pytest.raises(ValueError, match=r"is not between"):
+    with pytest.raises(ValueError, match=r"must be between"):
         convert(number)
 
 

@@ -126,7 +126,7 @@ def test_one_bad_write_stops_no_other(kernel: FakeKernel, writer: Writer) -> Non
 
 def test_of_two_writes_of_the_same_the_last_counts_and_the_other_is_told(kernel: FakeKernel, writer: Writer) -> None:
     first, second = writer.write_all([Write("/pod/", "cpu.shares", 9), SHARES])
-    assert (first.outcome, first.reason) == (Outcome.REFUSED, "a later write of the same batch sets it as well")
+    assert (first.outcome, first.reason) == (Outcome.REFUSED, "a later write of the same batch replaces the value")
     assert (second.outcome, kernel.value("pod", "cpu.shares")) == (Outcome.APPLIED, 512)
 
 
@@ -230,3 +230,59 @@ def test_systemd_gets_no_values_of_cgroup_v1(kernel: FakeKernel, tmp_path: Path)
     kernel.add("a.slice")
     assert Writer(kernel.hierarchies(), units=units).write(Write("a.slice", "memory.limit", PAGE)).in_force
     assert units.calls == []
+
+
+SCOPE, CRUN = "a.slice/b.scope", "a.slice/b.scope/container"
+
+
+@pytest.fixture
+def crun(tmp_path: Path) -> tuple[FakeKernel, RecordedUnits, Writer]:
+    """A scope of systemd in which crun has created a container's cgroup, as it does on cgroup v2."""
+    kernel, units = FakeKernel(version=2), RecordedUnits(tmp_path)
+    for cgroup in ("a.slice", SCOPE, CRUN):
+        kernel.add(cgroup)
+    kernel.files[f"/sys/fs/cgroup/{SCOPE}/cgroup.procs"] = ""
+    return kernel, units, Writer(kernel.hierarchies(), refresh_s=0, units=units)
+
+
+def test_a_limit_of_a_scope_is_that_of_the_cgroup_that_crun_created_in_it(
+    crun: tuple[FakeKernel, RecordedUnits, Writer],
+) -> None:
+    kernel, units, writer = crun
+    assert writer.write(Write(SCOPE, "memory.limit", 4 * PAGE)).outcome is Outcome.APPLIED
+    assert (kernel.value(CRUN, "memory.limit"), kernel.value(SCOPE, "memory.limit")) == (4 * PAGE, -1)
+    assert writer.read(SCOPE, "memory.limit") == 4 * PAGE
+    assert units.calls == []
+
+
+def test_a_scope_around_the_cgroup_of_crun_is_never_narrower(crun: tuple[FakeKernel, RecordedUnits, Writer]) -> None:
+    kernel, units, writer = crun
+    kernel.add("a.slice", {"cpuset.cpus": frozenset({0, 1})})
+    for cgroup in (SCOPE, CRUN):
+        kernel.add(cgroup, {"memory.limit": 2 * PAGE, "cpuset.cpus": frozenset({0}), "pids.limit": 5})
+    writes = [Write(SCOPE, "memory.limit", 4 * PAGE), Write(SCOPE, "cpuset.cpus", frozenset({1}))]
+    assert [result.outcome for result in writer.write_all(writes)] == [Outcome.APPLIED] * 2
+    assert (kernel.value(CRUN, "memory.limit"), kernel.value(SCOPE, "memory.limit")) == (4 * PAGE, 4 * PAGE)
+    assert (kernel.value(CRUN, "cpuset.cpus"), kernel.value(SCOPE, "cpuset.cpus")) == ({1}, {0, 1})
+    assert units.calls == [(SCOPE, {"memory.limit": 4 * PAGE, "cpuset.cpus": {0, 1}}, 100_000)]
+
+
+def test_a_weight_counts_for_the_scope_as_well(crun: tuple[FakeKernel, RecordedUnits, Writer]) -> None:
+    kernel, _, writer = crun
+    assert writer.write(Write(SCOPE, "cpu.idle", 1)).outcome is Outcome.APPLIED
+    assert [kernel.value(cgroup, "cpu.idle") for cgroup in (SCOPE, CRUN)] == [1, 1]
+    kernel.files[f"/sys/fs/cgroup/{SCOPE}/cpu.idle"] = "0"
+    assert writer.write(Write(SCOPE, "cpu.idle", 1)).outcome is Outcome.APPLIED, "the scope had another value"
+
+
+@pytest.mark.parametrize("case", ["a process in the scope", "another cgroup in the scope"])
+def test_a_cgroup_that_a_container_created_is_not_that_of_crun(
+    crun: tuple[FakeKernel, RecordedUnits, Writer], case: str
+) -> None:
+    kernel, _, writer = crun
+    if case == "a process in the scope":
+        kernel.files[f"/sys/fs/cgroup/{SCOPE}/cgroup.procs"] = "7"
+    else:
+        kernel.add(f"{SCOPE}/other")
+    writer.write(Write(SCOPE, "memory.limit", 4 * PAGE))
+    assert (kernel.value(CRUN, "memory.limit"), kernel.value(SCOPE, "memory.limit")) == (-1, 4 * PAGE)

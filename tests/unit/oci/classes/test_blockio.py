@@ -87,10 +87,9 @@ def test_a_class_that_is_not_there_is_named_with_those_that_are() -> None:
         (
             "Classes: {a: [{Devices: [/x], ThrottleReadBps: -1}]}",
             "Classes.a[0].ThrottleReadBps",
-            "-1 is out of bounds",
+            "-1 must not be negative",
         ),
-        ("Classes: {a: [{weight: 5}]}", "Classes.a[0].weight", "unknown key"),
-        ("classes: {}", "classes", "unknown key"),
+        ("Classes: {a: [{Wight: 5}]}", "Classes.a[0].Wight", "unknown key"),
     ],
 )
 def test_what_cannot_be_used_is_named(text: str, key: str, reason: str) -> None:
@@ -118,3 +117,16 @@ def test_the_machines_files_are_searched(tmp_path: Path) -> None:
     (tmp_path / "dev/null1").write_text("")
     classes = BlockIoClasses.read(file, root=str(tmp_path))
     assert classes.find("/dev/null*") == [f"{tmp_path}/dev/null1"]
+
+
+def test_keys_are_read_in_any_letter_case_and_empty_classes_change_nothing() -> None:
+    text = "classes:\n  low:\n  - weight: 40\n  - null\n  mixed: [{wEIGHT: '50'}]\n  none:\n"
+    classes = BlockIoClasses(Source("b.yaml", text))
+    assert [classes.resolve(name) for name in classes.names] == [{"weight": 40}, {"weight": 50}, {}]
+    assert BlockIoClasses(Source("b.yaml", "{}")).names == []
+
+
+def test_a_mistake_in_another_letter_case_has_its_line() -> None:
+    with pytest.raises(ConfigError) as caught:
+        BlockIoClasses(Source("b.yaml", "classes:\n  low:\n  - weight: 5\n"))
+    assert caught.value.source == "b.yaml:3"

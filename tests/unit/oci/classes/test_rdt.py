@@ -71,6 +71,11 @@ def test_an_empty_configuration_has_no_class() -> None:
         ("classes: {a: {schemata: [L3]}}", "classes.a.schemata[0]", '"L3" is not a schemata line such as'),
         ("classes: {a: {schemata: ['L3:0=f\\nMB:0=1']}}", "classes.a.schemata[0]", "is not a schemata line such as"),
         ("classes: {a: {clos: x}}", "classes.a.clos", "unknown key"),
+        (
+            "partitions: {p: {classes: {a: {}}}, q: {classes: {a: {}}}}",
+            "partitions.q.classes.a",
+            "two classes have this",
+        ),
         ("partitions: {p: {classes: {a/b: {}}}}", 'partitions.p.classes."a/b"', '"a/b" is not a valid folder name'),
     ],
 )
@@ -80,3 +85,10 @@ def test_what_cannot_be_used_is_named(text: str, key: str, reason: str) -> None:
     assert caught.value.key == key
     assert caught.value.source.startswith("r.yaml")
     assert reason in caught.value.reason
+
+
+def test_goresctrls_root_class_may_be_nameless_and_its_keys_are_read_in_any_letter_case() -> None:
+    text = "Partitions:\n  empty:\n  one: {Classes: {'': {}, <class-name>: {l3allocation: 50%}}}\n"
+    classes = RdtClasses(Source("r", text))
+    assert classes.names == ["<class-name>", "system/default"]
+    assert classes.resolve("") == classes.resolve("system/default") == {"closID": "/"}

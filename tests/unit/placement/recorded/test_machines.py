@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 
 from nri.config import Source
-from nri.config.complaint import apart
+from nri.config.complaint import single_errors
 from nri.config.typed import fields_of, is_plain
 from nri.errors import ConfigError
 from nri.placement.balloons.options import Options as BalloonsOptions
@@ -191,13 +191,13 @@ def test_a_value_of_another_type_and_a_key_given_twice_are_told_with_file_line_a
     name: str, path: tuple[str, ...], kind: Any
 ) -> None:
     lines, line = at(path, wrong(kind))
-    message = [str(row) for row in apart(refusal(name, *lines))]
+    message = [str(row) for row in single_errors(refusal(name, *lines))]
     matching = [row for row in message if f" {shown(path)}" in row]
     assert matching
     assert all(row.startswith(f"policy.yaml:{line}: {shown(path)}") and "expected" in row for row in matching), message
     indent = " " * lines[-1].index(path[-1])
     twice = str(refusal(name, *lines, f"{indent}{path[-1]}: 1"))
-    assert twice.startswith(f"policy.yaml:{line + 1}: spec.{shown(path)}: the key is given twice"), twice
+    assert twice.startswith(f"policy.yaml:{line + 1}: spec.{shown(path)}: duplicate key"), twice
 
 
 TYPES = [*RESERVED, "  balloonTypes:", "  - name: one", "  - name: two"]
@@ -247,7 +247,7 @@ SCHEDULING = [*RESERVED, "  schedulingClasses:", "  - name: one", "  - name: two
             ("maxCPUs", "1" + "0" * 20, ": 1" + "0" * 20 + " is out of range"),
             ("minCPUs", ".nan", ": expected a whole number"),
             ("minCPUs", "5", ": 5 is above maxCPUs", "    maxCPUs: 3"),
-            ("minBalloons", "5000", ": 5000 is above 4096"), ("minBalloons", "3", ": 3 is above", "    maxBalloons: 1"),
+            ("minBalloons", "5000", ": 5000 balloons, "), ("minBalloons", "3", ": 3 is above", "    maxBalloons: 1"),
             ("minBalloons", "9", ": cannot create 9 balloons two with minCPUs 4", "    minCPUs: 4"),
             ("memoryTypes", "[dram, dramm]", "[1]: 'dramm' is not a type of memory (write"),
             ("componentCreation", "all", ": all has no effect (add components)"),

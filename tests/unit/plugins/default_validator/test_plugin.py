@@ -63,8 +63,8 @@ def test_it_is_off_where_its_configuration_says_so(nri_runtime: FakeRuntime, con
     [
         ("rejectSysctl: true", r'rejectSysctl: unknown key \(did you mean "rejectSysctlAdjustment"\?\)'),
         ("requiredPlugins: x", "requiredPlugins: expected a list, not"),
-        ("[a]", "expected keys with values"),
-        ("just words", "expected keys with values"),
+        ("[a]", "expected a mapping of keys"),
+        ("just words", "expected a mapping of keys"),
         ("required_plugins = x", "not valid TOML"),
         ("a: [", "not valid YAML"),
     ],

@@ -120,7 +120,7 @@ WRONG = [
     (
         "mounts",
         "[{source: /a, destination: -/b}]",
-        "[0].destination: must not start with '-', which requests a removal: '-/b'; leave the '-' out: annotations",
+        "[0].destination: must not start with '-', which requests a removal: '-/b'; remove the '-': annotations",
     ),
     ("io_priority", "{priority: 1}", "class is missing; add 'class: ...'"),
     ("io_priority", "{class: FAST}", "class: must be one of NONE, RT, BE, IDLE, not 'FAST'"),
@@ -133,7 +133,7 @@ WRONG = [
     ("scheduling_policy", "{nice: 1}", "policy is missing; add 'policy: ...'"),
     ("scheduling_policy", "{policy: OTHER, nice: 20}", "nice: must be between -20 and 19, not 20"),
     ("scheduling_policy", "{policy: RR, runtime: -1}", "runtime: must be between 0 and 18446744073709551615, not -1"),
-    ("network_devices", "[~]", "[0]: expected keys with values, not nothing; write 'key: value'"),
+    ("network_devices", "[~]", "[0]: expected a mapping of keys, not nothing; write 'key: value'"),
     (
         "network_devices",
         "[{hostIf: a/b}]",
@@ -150,11 +150,11 @@ WRONG = [
         "[{hostIf: a, name: eth0}, {hostIf: b, name: eth0}]",
         '[1].name: "eth0" is already at [0].name; remove one of them',
     ),
-    ("sysctl", "{net.core.somaxconn: }", "net.core.somaxconn: it has no value; write one, or leave the key out"),
+    ("sysctl", "{net.core.somaxconn: }", "net.core.somaxconn: the value is missing; write a value, or remove the key"),
     (
         "sysctl",
         "{-a.b: c}",
-        "-a.b: must not start with '-', which requests a removal: '-a.b'; leave the '-' out: annotations only add",
+        "-a.b: must not start with '-', which requests a removal: '-a.b'; remove the '-': annotations only add",
     ),
     ("memory_policy", "{mode: MPOL_NEAR}", None),
     ("memory_policy", "{nodes: '0'}", "mode is missing; add 'mode: ...'"),
@@ -207,7 +207,7 @@ def test_what_it_does_and_what_it_reads_past_is_in_the_log(
     assert [(level, line.partition(" [pod")[0]) for level, line in lines] == [
         (
             "WARNING",
-            'annotation mounts.noderesource.dev: [0].option: unknown key, left out (did you mean "options"?)',
+            'annotation mounts.noderesource.dev: [0].option: unknown key, ignored (did you mean "options"?)',
         ),
         ("INFO", "mounts: /a -> /b"),
     ]

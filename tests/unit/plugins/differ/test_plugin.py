@@ -29,8 +29,8 @@ def test_they_are_numbers_between_commas() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("5", "at least two different ones are required"),
-        ("5,5,6", "at least two different ones are required"),
+        ("5", "at least two different indices are required"),
+        ("5,5,6", "at least two different indices are required"),
         ("0,100", "100 is not an index from 0 to 99"),
         ("0,x", r'--indices: indices\[1\]: expected a whole number, not "x"'),
     ],
@@ -145,7 +145,7 @@ def test_messages_of_events_that_never_come_to_the_next_index_are_bounded(monkey
     (first, _), _ = Differ.row([0, 1], Options())
     for number in range(10):
         first.run_pod_sandbox(make_pod(id=str(number)))
-    assert [event[1] for event in first.messages.by_place[0]] == ["7", "8", "9"]
+    assert [event[1] for event in first.messages.by_position[0]] == ["7", "8", "9"]
 
 
 def test_its_program_connects_at_each_index(tmp_path: Path) -> None:

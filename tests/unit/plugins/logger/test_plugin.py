@@ -138,11 +138,11 @@ def test_add_puts_a_mark_and_set_puts_it_over_that_of_others(nri_runtime: FakeRu
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        ("addEnv: true", r"addEnv: expected text, not true \(write it in quotes"),
-        ("addEnv: 1e3", "addEnv: expected text, not 1000.0"),
-        ("addEnv:", "addEnv: expected text, not null"),
+        ("addEnv: true", r"addEnv: expected a string, not true \(write it in quotes"),
+        ("addEnv: 1e3", "addEnv: expected a string, not 1000.0"),
+        ("addEnv:", "addEnv: expected a string, not null"),
         ("ADDENV: X", r'ADDENV: unknown key \(did you mean "addEnv"'),
-        ("addEnv: X\naddEnv: Y", ":2: addEnv: the key is given twice"),
+        ("addEnv: X\naddEnv: Y", ":2: addEnv: duplicate key"),
         ("addEnv: X\n---\naddEnv: Y", "there is a second document"),
         ("addEnv: -X", "addEnv: must not start with '-'"),
     ],

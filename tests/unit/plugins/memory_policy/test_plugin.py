@@ -73,7 +73,7 @@ def test_without_injection_the_policy_is_that_of_nri(nri_runtime: FakeRuntime, t
         ({"policy@": "{mode: MPOL_DEFAULT, nodes: 0}"}, "annotation policy@: nodes: must be empty for MPOL_DEF"),
         ({"policy@": "{nodes: all}"}, "annotation policy@: mode is missing"),
         ({"policy@": "{mode: MPOL_LOCAL}", "class@": "x"}, "annotation policy@: class@ is set as well"),
-        ({"class@": "x"}, 'annotation class@: class "x" not found; classes: none'),
+        ({"class@": "x"}, 'annotation class@: class "x" not found; existing classes: none'),
         ({"nodes@": "x"}, "annotation nodes@: unknown annotation; write policy@ or class@"),
     ],
 )

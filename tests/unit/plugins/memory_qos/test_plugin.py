@@ -30,7 +30,7 @@ def test_a_value_of_its_own_beats_the_class(nri_runtime: FakeRuntime) -> None:
 @pytest.mark.parametrize(
     ("annotations", "message"),
     [
-        ({"class@/c0": "gold"}, 'annotation class@/c0: class "gold" not found; classes: silver'),
+        ({"class@/c0": "gold"}, 'annotation class@/c0: class "gold" not found; existing classes: silver'),
         ({"class@": "silver"}, "annotation class@: container c0 has no memory limit, which the class requires"),
         ({"memory.low@": "1"}, 'annotation memory.low@: "memory.low" is not allowed (allowed: memory.high)'),
         ({"../x@": "1"}, 'annotation ../x@: "../x" is not allowed'),
@@ -68,7 +68,7 @@ def test_without_a_configuration_it_says_that_all_are_refused(
 ) -> None:
     nri_runtime.add(MemoryQos(), idx="10")
     assert "classes and unifiedannotations are empty" in caplog.text
-    with pytest.raises(nri.PluginRejected, match=r"classes: none"):
+    with pytest.raises(nri.PluginRejected, match=r"existing classes: none"):
         create(nri_runtime, {"class@": "silver"})
 
 

@@ -204,7 +204,7 @@ def test_a_process_that_ends_by_itself_is_told_once_with_its_last_words(
 @pytest.mark.parametrize(
     ("annotation", "fields", "message"),
     [
-        ("gold", {}, 'class "gold" not found; classes: track, plain'),
+        ("gold", {}, 'class "gold" not found; existing classes: track, plain'),
         ("track", {"id": "ctr-9"}, "no cgroup below .* has the id of container app"),
         ("track", {"name": ".."}, "'..' is not the name of a folder"),
         ("track", {"name": "a/b"}, "'a/b' is not the name of a folder"),

@@ -73,10 +73,10 @@ def test_an_unknown_key_is_read_past_with_a_warning() -> None:
         ("[{name: a, address: 192.0.2.7, prefix: 33}]", "[0].prefix: 33 is not from 0 to 32"),
         ("[{name: a, address: 192.0.2.7, prefix: -1}]", "[0].prefix: -1 is not from 0 to 32"),
         ("[{name: a, address: '2001:db8::7', prefix: 129}]", "[0].prefix: 129 is not from 0 to 128"),
-        ("[{name: a, prefix: 24}]", "[0].prefix: it requires an address; add 'address: ...'"),
+        ("[{name: a, prefix: 24}]", "[0].prefix: a prefix requires an address; add 'address: ...'"),
         ("[{name: a, mtu: 67}]", "[0].mtu: 67 is not from 68 to 2147483647"),
         ("[{name: a, mtu: big}]", '[0].mtu: "big" is not a number'),
-        ("[" + ",".join(f"{{name: d{place}}}" for place in range(65)) + "]", "it requests 65 devices"),
+        ("[" + ",".join(f"{{name: d{place}}}" for place in range(65)) + "]", "the pod requests 65 devices"),
         ("[{", "not valid YAML"),
     ],
 )

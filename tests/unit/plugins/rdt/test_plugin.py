@@ -48,8 +48,8 @@ def test_monitoring_takes_gos_words(nri_runtime: FakeRuntime, text: str, value: 
         ("schemata", "L3:0=ff,", '[1]: "" is not a line of schemata'),
         ("schemata", "L3", '[0]: "L3" is not a line of schemata'),
         ("schemata", "L3:0=ff;1", '[0]: "L3:0=ff;1" is not a line of schemata'),
-        ("enablemonitoring", "yes", '"yes" is neither true nor false; write one of the two'),
-        ("enablemonitoring", "", '"" is neither true nor false; write one of the two'),
+        ("enablemonitoring", "yes", '"yes" is neither true nor false; write true or false'),
+        ("enablemonitoring", "", '"" is neither true nor false; write true or false'),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_annotation(

@@ -127,7 +127,7 @@ def test_the_process_id_of_a_container_that_has_ended_is_not_counted(resctrl: Pa
     ("uid", "group", "message"),
     [
         ("../../etc", "", 'uid "../../etc" is not a UUID'),
-        (UID, "silver", f"monitoring group of {UID}: there is no such group"),
+        (UID, "silver", f"monitoring group of {UID}: the group does not exist"),
         (UID, "../x", "cannot be the name of a group"),
     ],
 )

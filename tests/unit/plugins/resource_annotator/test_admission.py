@@ -120,5 +120,5 @@ def test_values_are_counted_before_the_parse_and_texts_are_skipped() -> None:
     one_text = review({"spec": {"containers": [{"name": "a", "args": ['\\",[{' * MAX_TOKENS]}]}})
     assert "patch" in answer(body).review["response"]
     assert "patch" in answer(one_text).review["response"]
-    with pytest.raises(ValueError, match=f"the request has more than {MAX_TOKENS} texts"):
+    with pytest.raises(ValueError, match=f"the request has more than {MAX_TOKENS} strings"):
         answer(many)

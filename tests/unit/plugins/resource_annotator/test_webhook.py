@@ -288,4 +288,4 @@ def test_messages_about_clients_are_limited_per_minute(
             webhook.log_tls_error("10.0.0.7", OSError("a reason"))
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == webhook.MAX_CLIENT_MESSAGES_PER_MINUTE + 1
-    assert messages[-1].endswith("a reason (10 messages about clients were left out)")
+    assert messages[-1].endswith("a reason (10 messages about clients were dropped)")

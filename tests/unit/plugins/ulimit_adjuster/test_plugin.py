@@ -74,7 +74,7 @@ def test_an_annotation_for_the_whole_pod_is_logged_as_without_effect(
             "[0].hard: must not be negative: -1; write 18446744073709551615 for no limit",
         ),
         ("[{type: cpu}, {type: RLIMIT_CPU}]", '[1].type: "RLIMIT_CPU" is already at [0].type; remove one of them'),
-        ("{type: cpu}", "expected a list, not a table of keys; begin each of its items with '- '"),
+        ("{type: cpu}", "expected a list, not a mapping of keys; begin each of its items with '- '"),
     ],
 )
 @pytest.mark.parametrize("key", [NEW, OLD])
@@ -91,6 +91,6 @@ def test_what_it_does_is_in_the_log(nri_runtime: FakeRuntime, caplog: pytest.Log
     create(nri_runtime, {NEW: "[{type: cpu, hard: 2, sotf: 1}]"})
     lines = [one.getMessage().partition(" [pod")[0] for one in caplog.records if one.name.startswith("nri.plugin")]
     assert lines == [
-        f'annotation {NEW}: [0].sotf: unknown key, left out (did you mean "soft"?)',
+        f'annotation {NEW}: [0].sotf: unknown key, ignored (did you mean "soft"?)',
         "limits: CPU 0:2",
     ]

@@ -43,7 +43,7 @@ def test_without_a_file_there_are_no_programs(node: Node) -> None:
     [
         ("{", r"conf\.json: not JSON: "),
         ("[]", r"conf\.json: expected an object"),
-        ('{"version": 1}', r"conf\.json: version: 1 is not text"),
+        ('{"version": 1}', r"conf\.json: version: 1 is not a string"),
         ('{"plugins": {}}', r"conf\.json: plugins: expected a list"),
         ('{"plugins": ["a"]}', r"conf\.json: plugins\[0\]: expected an object"),
         ('{"plugins": [{"type": "a"}, {"conf": 1}]}', r"plugins\[1\]\.type: expected the name of a program"),
@@ -100,7 +100,7 @@ def test_a_file_that_breaks_leaves_the_last_good_one_in_force_and_is_told(node: 
     running.pass_through(ABOUT, None)
     node.write("{")
     assert len(running.pass_through(ABOUT, None)) == 1
-    assert ["not JSON" in line and "the last valid one stays in force" in line for line in lines] == [True]
+    assert ["not JSON" in line and "the last valid content stays in force" in line for line in lines] == [True]
     node.name("recorder", "recorder")
     assert len(running.pass_through(ABOUT, None)) == 2
 
@@ -133,7 +133,7 @@ def test_an_empty_path_is_not_the_working_directory(
 def test_all_of_a_chain_has_the_time_that_the_runtime_gives(node: Node) -> None:
     node.program("slow", "sleep 600")
     node.name("recorder", "slow")
-    with pytest.raises(ChainError, match=r"plugin: slow: it did not end within [\d.]+ s"):
+    with pytest.raises(ChainError, match=r"plugin: slow: the program did not end within [\d.]+ s"):
         chain(node).pass_through(ABOUT, 2.0)
     with pytest.raises(ChainError, match=r"plugin: recorder: no time left"):
         chain(node).pass_through(ABOUT, 0.0)

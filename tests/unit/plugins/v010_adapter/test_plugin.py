@@ -67,7 +67,7 @@ def test_a_program_that_never_ends_is_killed_before_the_runtime_gives_up(node: N
     with FakeRuntime(request_timeout_s=3.0) as runtime:
         runtime.add(V010Adapter(), config=node.config)
         began = time.monotonic()
-        with pytest.raises(PluginError, match=r"plugin: slow: it did not end within [12]\.?\d* s"):
+        with pytest.raises(PluginError, match=r"plugin: slow: the program did not end within [12]\.?\d* s"):
             runtime.start_container(make_pod(), make_container())
         assert time.monotonic() - began < 30
         assert runtime.health("10-v010-adapter").state == "active"
@@ -104,7 +104,7 @@ def test_missing_programs_and_unknown_keys_are_logged_at_the_start(
     conf.write_text('{"version": "0.1", "plugin": [], "plugins": [{"type": "no-such-program"}]}')
     nri_runtime.add(V010Adapter(), config=f"conf: {conf}\nbin_dir: {tmp_path}")
     lines = "\n".join(record.getMessage() for record in caplog.records if record.levelno == logging.WARNING)
-    assert f'{conf}: plugin: unknown key, left out (did you mean "plugins"?)' in lines
+    assert f'{conf}: plugin: unknown key, ignored (did you mean "plugins"?)' in lines
     assert f'{conf}: exec: "no-such-program": executable file not found' in lines
 
 

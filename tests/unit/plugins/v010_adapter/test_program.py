@@ -44,14 +44,14 @@ def test_one_that_does_not_read_its_request_is_no_error(tmp_path: Path) -> None:
 def test_at_the_deadline_it_and_all_that_it_started_is_killed(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     program = script(tmp_path, "p", f"echo I wait >&2; sleep 600 & echo $! > {pids}; echo $$ >> {pids}; wait")
-    with pytest.raises(RunError, match=r"it did not end within 2 s; its last line: I wait"):
+    with pytest.raises(RunError, match=r"the program did not end within 2 s; its last line: I wait"):
         start(program, timeout_s=2.0)
     assert all(is_gone(int(pid)) for pid in pids.read_text().split())
 
 
 def test_too_much_output_ends_it(tmp_path: Path) -> None:
     began = time.monotonic()
-    with pytest.raises(RunError, match="its output has more than 4096 bytes"):
+    with pytest.raises(RunError, match="the output has more than 4096 bytes"):
         start(script(tmp_path, "p", "exec yes"), max_bytes=4096)
     assert time.monotonic() - began < 10
 

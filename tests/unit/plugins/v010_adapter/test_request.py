@@ -37,9 +37,9 @@ def test_a_request_is_json() -> None:
         (b"", r"output: <empty>: "),
         (b"\xff", r"output: .*: "),
         (b"7", r'output: "7": an object was expected, not int'),
-        (b'{"error": 7}', r"error: a text was expected, not 7"),
+        (b'{"error": 7}', r"error: a string was expected, not 7"),
         (b'{"metadata": []}', r"metadata: an object was expected, not \[\]"),
-        (b'{"metadata": {"k": {}}}', r"metadata\.k: a text was expected, not \{\}"),
+        (b'{"metadata": {"k": {}}}', r"metadata\.k: a string was expected, not \{\}"),
         (b"[" * 100_000, r"\.\.\.: "),
     ],
 )

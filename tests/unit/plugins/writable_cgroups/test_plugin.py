@@ -8,7 +8,7 @@ import pytest
 
 import nri
 from nri.api import messages as m
-from nri.plugins.writable_cgroups.plugin import KEY, WritableCgroups, is_delegated, made_writable
+from nri.plugins.writable_cgroups.plugin import KEY, WritableCgroups, is_delegated, writable_options
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.pruned import pruned
 
@@ -112,5 +112,5 @@ def test_the_first_mount_of_cgroup_v2_says_whether_the_host_delegates(lines: lis
 
 
 def test_options_are_made_writable_in_place() -> None:
-    assert made_writable(["rw", "ro", "x"]) == ["rw", "x"]
-    assert made_writable([]) == ["rw"]
+    assert writable_options(["rw", "ro", "x"]) == ["rw", "x"]
+    assert writable_options([]) == ["rw"]

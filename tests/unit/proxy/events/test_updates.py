@@ -53,7 +53,7 @@ def test_a_container_that_the_runtime_has_lost_is_told_as_failed(
 ) -> None:
     asker.world.direct.call("RemoveContainer", container_id=asker.container)
     assert asker.failed(asker.update().set_cpu_shares(5)) == [asker.ids["c"]]
-    assert "the runtime has no such container" in caplog.text
+    assert "the runtime does not know the container" in caplog.text
 
 
 def test_a_container_that_has_ended_is_told_as_failed(asker: Asker) -> None:
@@ -211,7 +211,7 @@ def test_a_container_that_is_being_made_is_not_one_that_has_ended(asker: Asker) 
     update = m.ContainerUpdate(container_id="new")
     update.linux.resources.cpu.shares.value = 7
     (result,) = asker.world.proxy.domain.updates.apply(OrderedUpdates([update]))
-    assert result.fields[0].reason == "the container is not made yet"
+    assert result.fields[0].reason == "the container has not been created yet"
 
 
 def test_a_kubelets_update_that_the_runtime_refuses_changes_nothing_that_is_known(asker: Asker) -> None:

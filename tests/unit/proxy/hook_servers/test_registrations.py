@@ -121,7 +121,7 @@ def test_a_file_that_others_may_write_is_passed_over(tmp_path: Path, caplog: pyt
     (tmp_path / "b.json").mkdir()
     registrations = Registrations(tmp_path)
     assert endpoints(registrations) == []
-    assert f"{tmp_path}/a.json: other users can write it (mode 0666" in caplog.text
+    assert f"{tmp_path}/a.json: other users can write to it (mode 0666" in caplog.text
     assert f"{tmp_path}/b.json: Is a directory; the file is ignored" in caplog.text
 
 

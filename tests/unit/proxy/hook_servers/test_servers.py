@@ -44,7 +44,7 @@ def test_a_server_that_is_late_or_refuses_is_no_absent_one(tmp_path: Path) -> No
             clients.ask(str(server.path), STAGE, {}, 2.0)
         assert not caught.value.absent
         server.delay_s = 0.5
-        with pytest.raises(HookServerError, match=r"no answer to PreRunPodSandboxHook in 0\.05 s") as caught:
+        with pytest.raises(HookServerError, match=r"no answer to PreRunPodSandboxHook within 0\.05 s") as caught:
             clients.ask(str(server.path), STAGE, {}, 0.05)
         assert not caught.value.absent
     clients.close()
@@ -275,10 +275,10 @@ def test_a_silent_server_is_waited_for_no_longer_than_its_time_and_the_callers(s
     server = servers.add("a", policy="Fail")
     server.delay_s = 5.0
     impatient, patient = servers.proxy(timeout_s=0.1), servers.proxy(timeout_s=60.0)
-    with pytest.raises(HookServersFailed, match=r"no answer to PreRunPodSandboxHook in 0\.1 s"):
+    with pytest.raises(HookServersFailed, match=r"no answer to PreRunPodSandboxHook within 0\.1 s"):
         impatient.before("RunPodSandbox", run_request(), Subject(), None)
     deadline = time.monotonic() + 0.6
-    with pytest.raises(HookServersFailed, match=r"no answer to PreRunPodSandboxHook in 0\.0\d+ s"):
+    with pytest.raises(HookServersFailed, match=r"no answer to PreRunPodSandboxHook within 0\.0\d+ s"):
         patient.before("RunPodSandbox", run_request(), Subject(), deadline)
 
 
@@ -327,5 +327,5 @@ def test_a_proxys_settings_say_where_they_register_and_how_they_are_asked(server
     registered.before("RunPodSandbox", run_request(skip="me"), Subject(), None)
     registered.before("RunPodSandbox", run_request(), Subject(), None)
     assert (len(first.asked), len(second.asked)) == (1, 1)
-    with pytest.raises(ValueError, match="timeout 0 s is not a time to wait"):
+    with pytest.raises(ValueError, match="timeout 0 s is too short for a timeout"):
         HookServerSettings(timeout=0)

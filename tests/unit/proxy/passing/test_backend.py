@@ -21,7 +21,7 @@ from tests.support.raw_grpc import RawServer
 def test_a_runtime_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
     backend = Backend(f"unix://{tmp_path}/r.sock")
     begin = time.monotonic()
-    with pytest.raises(RuntimeUnavailable, match=r"r\.sock: no such file or directory\. It is waited for$"):
+    with pytest.raises(RuntimeUnavailable, match=r"r\.sock: no such file or directory\. The proxy connects as soon as"):
         backend.call("Version", pb.VersionRequest())
     assert time.monotonic() - begin < 20, "it does not wait for one"
     assert not backend.connected
@@ -159,7 +159,7 @@ def test_calls_and_a_channel_that_nothing_ends_hold_up_nobody_for_ever(
     backend, stuck = Backend(str(tmp_path / "r.sock")), Stuck()
     backend.stop()
     backend.channel = stuck  # type: ignore[assignment]
-    with pytest.raises(RpcError, match="Version: gRPC has ended the call neither in time nor after it"):
+    with pytest.raises(RpcError, match="Version: gRPC did not end the call at its deadline"):
         backend.call("Version", pb.VersionRequest(), 0.05)
     backend.stop()
     stuck.go.set()

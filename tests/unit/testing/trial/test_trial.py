@@ -13,7 +13,7 @@ import pytest
 
 from nri.adaptation.audit.shadow import ShadowReport
 from nri.config import Source
-from nri.config.complaint import apart
+from nri.config.complaint import single_errors
 from nri.errors import ConfigError, DeadlineExceeded, NriError, RpcError
 from nri.kube.manifest import read_manifests
 from nri.testing import FakeRuntime
@@ -122,7 +122,7 @@ CONFIG = "    class Config:\n        level: int = 3\n    config: Config\n    def
 def test_a_bad_configuration_is_told_with_its_own_file_and_line(attempt: Try) -> None:
     with pytest.raises(ConfigError) as caught:
         attempt(CONFIG, config=Source("my/c.yaml", "\nlevle: 1\nlevel: x\n"))
-    lines = [str(entry) for entry in apart(caught.value)]
+    lines = [str(entry) for entry in single_errors(caught.value)]
     assert sorted(line.partition(": ")[0] for line in lines) == ["my/c.yaml:2", "my/c.yaml:3"]
 
 

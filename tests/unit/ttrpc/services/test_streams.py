@@ -153,7 +153,7 @@ def test_a_server_that_has_enough_ends_the_stream_for_the_client_too(path: str) 
         with client.stream("s", "M", streaming="client") as stream:
             stream.send(b"one")
             wait_for(lambda: stream.inbox.over or client.endpoint.poll() is None, "the reply comes")
-            with pytest.raises(LocalProtocolError, match=r"^s/M: nothing can be sent any more: the stream is over$"):
+            with pytest.raises(LocalProtocolError, match=r"^s/M: cannot send: the stream is over$"):
                 stream.send(b"two")
             assert stream.result() == b"one"
 
@@ -242,7 +242,7 @@ def test_a_client_that_closes_its_half_can_send_no_more(client: Client) -> None:
     with client.stream(NAME, "Relay", None, Item) as stream:
         stream.close_send()
         stream.close_send()
-        with pytest.raises(LocalProtocolError, match=r"Relay: nothing can be sent any more"):
+        with pytest.raises(LocalProtocolError, match=r"Relay: cannot send"):
             stream.send(Item())
 
 
@@ -290,7 +290,7 @@ def test_a_reply_that_was_received_already_is_no_result(path: str) -> None:
     with serving(path, "client", lambda stream: b"done"), Client.connect(path) as client:
         with client.stream("s", "M", streaming="client") as stream:
             assert stream.result() == b"done"
-            with pytest.raises(LocalProtocolError, match="s/M: no reply, or it was received already"):
+            with pytest.raises(LocalProtocolError, match="s/M: there is no reply, or it was already received"):
                 stream.result()
 
 

@@ -1,9 +1,9 @@
 """The functions that WebAssembly can call: the host's ``log``, and WASI preview 1 without access to the machine.
 
-WASI is wasmtime's own, with no folder, argument, variable or socket; stdout is dropped, stderr goes to a file. Two
+WASI is wasmtime's own, without a folder, argument, variable or socket; stdout is dropped, stderr goes to a file. Two
 functions are ours. ``poll_oneoff``, with which a plugin sleeps, ends at the call's deadline, because wasmtime's own
-sleep cannot be interrupted. ``log`` is the host function of NRI. None of them raises: wasmtime's Python package stores
-one exception for all threads, so it could be raised in the call of another plugin.
+sleep cannot be interrupted. ``log`` is the host function of NRI. Neither raises an exception: wasmtime's Python package
+stores one exception for all threads, so it could be raised in the call of another plugin.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ log = logging.getLogger("nri.adaptation")
 
 _WASI, _ENV = "wasi_snapshot_preview1", "env"
 _BADF, _FAULT, _INVAL, _NOTSUP = 8, 21, 28, 58
-#: Sizes of a subscription and of an event, in bytes, and the most of them in one call.
+#: The size of a subscription in bytes, the size of an event in bytes, and the limit of subscriptions in a call.
 _SUBSCRIPTION_BYTES, _EVENT_BYTES, _MAX_SUBSCRIPTIONS = 48, 32, 4096
 _REALTIME, _MONOTONIC = 0, 1
 
-#: The longest message of `log` in bytes, and the most messages of a plugin in a second.
+#: A message of `log` has at most this many bytes.
 MAX_LOG_BYTES = 64 << 10
+#: A plugin may log this many messages in a second.
 MAX_LOG_LINES_PER_S = 200
 
 _LEVELS = {
@@ -44,7 +45,7 @@ _LEVELS = {
 
 
 class Guest(Protocol):
-    """The run of a plugin that calls the host."""
+    """The run of a plugin that calls functions of the host."""
 
     @property
     def label(self) -> str:
@@ -78,7 +79,7 @@ class _NullGuest:
 
 
 def unsupported_imports(module: Any, engine: Any) -> list[str]:
-    """The imports of a module that the host does not have, as ``module.name``, with the type if that is the reason."""
+    """The imports of a module that the host does not have, as ``module.name``, with the type if the type is wrong."""
     unsupported = []
     store = wasmtime.Store(engine)
     host_functions = linker(engine, store, _NullGuest())
@@ -104,7 +105,7 @@ def signature(kind: Any) -> str:
 
 
 def linker(engine: Any, store: Any, guest: Guest) -> Any:
-    """Create the host's functions for one run. Keeps `guest` alive until it is closed. Raises WasmtimeError."""
+    """Create the host's functions for a run. Keeps `guest` alive until it is closed. Raises WasmtimeError."""
     wasi = wasmtime.WasiConfig()
     wasi.stderr_file = guest.stderr_path  # never `stderr_custom`, see `stderr`
     store.set_wasi(wasi)
@@ -134,7 +135,7 @@ def _without_exceptions(name: str, function: Callable[..., int], guest: Guest, o
 
 
 class _Memory:
-    """The plugin's memory during a call of the host. IndexError outside of it."""
+    """The plugin's memory during a call of the host. Raises IndexError for addresses outside of it."""
 
     def __init__(self, memory: Any, caller: Any) -> None:
         self._memory, self._caller = memory, caller
@@ -142,7 +143,7 @@ class _Memory:
 
     def read(self, place: int, size: int) -> bytes:
         if place + size > self._size:
-            raise IndexError(f"{size} bytes at {place} are outside of its memory")
+            raise IndexError(f"{size} bytes at {place} are outside of the plugin's memory")
         return bytes(self._memory.read(self._caller, place, place + size))
 
     def write(self, place: int, data: bytes) -> None:
@@ -171,7 +172,10 @@ class _Log:
 
 
 def _poll(guest: Guest, memory: _Memory, subscriptions: int, results: int, count: int, result_count: int) -> int:
-    """Wait for the first of some points in time. Waiting for anything else is an error: a plugin has no files."""
+    """Wait for the first of some points in time.
+
+    Waiting for anything else is an error, because a plugin has no files.
+    """
     if not 0 < count <= _MAX_SUBSCRIPTIONS:
         return _INVAL
     events: list[tuple[int, int, int]] = []

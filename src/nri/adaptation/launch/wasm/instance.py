@@ -1,8 +1,8 @@
-"""One run of a plugin in WebAssembly: its functions are called one at a time, with deadlines, until one fails.
+"""A run of a plugin in WebAssembly: its functions are called one at a time, with deadlines, until a function fails.
 
 The supervisor's thread (`Instance.wait`) enforces deadlines: it increments the engine's epoch, and the function traps
 at its next branch. An unfinished function (a deadline, a trap, an exit) ends the run, because its memory may be in any
-state; an error that it returned does not.
+state. An error that a function returned does not end the run.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _ERROR = 1 << 31
 _MASK = 0xFFFFFFFF
 _FOREVER_S = 3600.0
 
-#: Runs with resources of wasmtime.
+#: The runs that have resources of wasmtime.
 _open: weakref.WeakSet[Instance] = weakref.WeakSet()
-#: Set when this process ends and no run may start; and the lock of both.
+#: `ended` is set when this process ends and no run may start; `_guard` protects it and `_open`.
 ended, _guard = threading.Event(), threading.Lock()
-#: How long the end of this process waits for runs, in seconds.
+#: The end of this process waits this many seconds for runs.
 EXIT_S = 5.0
 
 
@@ -50,7 +50,7 @@ EXIT_S = 5.0
 def end_all() -> None:
     """End all runs before the interpreter ends.
 
-    A thread that returns from WebAssembly to Python after that is ended below frames of Rust, which aborts.
+    Otherwise a thread that returns from WebAssembly to Python would be ended below frames of Rust, which aborts.
     """
     with _guard:
         ended.set()
@@ -63,13 +63,13 @@ def end_all() -> None:
 
 
 class Instance:
-    """One run of a plugin.
+    """A run of a plugin.
 
     Attributes:
-        label: for logs, as `nri.adaptation.peers.peer.Peer.qualified`.
-        status: how it ended, as text; "" while it runs.
-        failed: whether it ended for another reason than `end` or `kill`.
-        closed: set as soon as its resources are freed.
+        label: the name for logs, as `nri.adaptation.peers.peer.Peer.qualified`.
+        status: how the run ended, as text; "" while it runs.
+        failed: whether the run ended for another reason than `end` or `kill`.
+        closed: set as soon as the resources of the run are freed.
     """
 
     def __init__(self, label: str, program: Program) -> None:
@@ -81,7 +81,7 @@ class Instance:
         self._stderr_tail = StderrTail()
         self.calling = threading.Lock()  # held while a function runs
         self._changed = threading.Condition()  # guards the following attributes
-        self._deadline = 0.0  # of the running function; 0.0 if none runs
+        self._deadline = 0.0  # the running function's deadline; 0.0 if no function runs
         self._interrupted = self._nudged = False
         self._ending = ""
         self._wakes_at = 0.0
@@ -98,7 +98,7 @@ class Instance:
 
     @property
     def last_words(self) -> str:
-        """The last lines that it wrote to stderr, each of them plain (`nri.text`)."""
+        """The last lines that the plugin wrote to stderr, made printable (`nri.text.plain`)."""
         return self._stderr_tail.text
 
     # -- for the supervisor's thread ----------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ class Instance:
     def wait(self, look: Callable[[], float]) -> None:
         """Enforce the deadlines until the run has ended, and free its resources.
 
-        `look` is called at once, after every `nudge`, and when as many seconds have passed as it returned.
+        `look` is called at once, after every `nudge`, and when the number of seconds that it returned has passed.
         """
         while not self.status:
             wakes_at = monotonic() + look()
@@ -130,17 +130,17 @@ class Instance:
             self.closed.set()
 
     def nudge(self) -> None:
-        """Have `wait` call its `look` again."""
+        """Make `wait` call its `look` again."""
         with self._changed:
             self._nudged = True
             self._changed.notify_all()
 
     def kill(self) -> None:
-        """End the run; harmless if it has ended."""
+        """End the run. Harmless if it has ended."""
         self.end("ended by the runtime")
 
     def end(self, reason: str) -> None:
-        """End the run: at once, or as soon as the running function is interrupted."""
+        """End the run at once, or as soon as the running function is interrupted."""
         with self._changed:
             if self.status or self._ending:
                 return
@@ -163,13 +163,13 @@ class Instance:
     # -- for callers --------------------------------------------------------------------------------------------------
 
     def call(self, function: str, payload: bytes, deadline: float) -> bytes:
-        """Run a function on a request; returns the reply's bytes.
+        """Run a function on a request. Returns the reply's bytes.
 
         Raises:
-            DeadlineExceeded: it was not finished at the deadline, in monotonic seconds; that ends the run.
-            ConnectionClosed: the run has ended, or it trapped; that ends it.
-            RemoteProtocolError: its reply is outside of its memory, or too long; that ends the run.
-            RpcError: it returned an error.
+            DeadlineExceeded: the function was not finished at the deadline, in monotonic seconds; this ends the run.
+            ConnectionClosed: the run has ended, or the function trapped, which ends the run.
+            RemoteProtocolError: the reply is outside of the plugin's memory, or too long; this ends the run.
+            RpcError: the function returned an error.
         """
         if not self.calling.acquire(timeout=max(0.0, deadline - monotonic())):
             raise DeadlineExceeded(function)
@@ -183,7 +183,7 @@ class Instance:
                 raise
             except Exception as error:  # noqa: BLE001 - after any error the plugin's memory may be in any state
                 failure = self._fail(function, error)
-            except BaseException as error:  # a signal has come
+            except BaseException as error:  # for example the exception of a signal handler
                 self._fail(function, error)
                 raise
             finally:
@@ -217,7 +217,7 @@ class Instance:
         with self._changed:
             store.set_epoch_deadline(
                 0 if self._interrupted else 1
-            )  # an epoch that has passed already does not interrupt
+            )  # an epoch that has already passed does not interrupt
         self._stderr = StderrPipe(self._stderr_tail.add)
         try:
             self._linker = host.linker(program.engine, store, self)
@@ -244,7 +244,7 @@ class Instance:
         packed = exports[function](store, place, len(payload))
         at, size = packed >> 32 & _MASK, packed & _MASK & ~_ERROR
         if at + size > self._memory.data_len(store):
-            raise RemoteProtocolError(f"the reply of {function} is outside of its memory")
+            raise RemoteProtocolError(f"the reply of {function} is outside of the plugin's memory")
         if size > MAX_DATA:
             raise RemoteProtocolError(f"the reply of {function} has {size} bytes; at most {MAX_DATA} are allowed")
         reply = bytes(self._memory.read(store, at, at + size))
@@ -256,7 +256,7 @@ class Instance:
         return reply
 
     def _fail(self, function: str, error: BaseException) -> Exception:
-        """End the run because of an error; returns the call's exception."""
+        """End the run because of an error. Returns the call's exception."""
         if self._stderr is not None:
             self._stderr.drain()
         what, late = failure_text(error), False
@@ -272,7 +272,7 @@ class Instance:
         return error if isinstance(error, RemoteProtocolError) else ConnectionClosed(status)
 
     def _fullness(self) -> str:
-        """The size of its memory as text, if it was close to the limit, else ""."""
+        """The size of the plugin's memory as text if it was close to the limit, else ""."""
         size = 0 if self._memory is None else self._memory.data_len(self._store)
         return f", with {size >> 20} of {MEMORY_BYTES >> 20} MiB of memory" if size > MEMORY_BYTES * 0.9 else ""
 
@@ -294,41 +294,43 @@ class Instance:
                 self._interrupt()  # the supervisor's thread may be late
 
     def write(self, data: bytes) -> None:
-        """Keep a piece of what the host has to say on stderr."""
+        """Add a message of the host to the stored stderr."""
         if self._stderr is not None:
             self._stderr.drain()  # the plugin's own output came first
         self._stderr_tail.add(data)
 
     @property
     def stderr_path(self) -> str:
-        """The file that the plugin's stderr is written to."""
+        """The file to which the plugin's stderr is written."""
         assert self._stderr is not None  # created before the linker
         return self._stderr.path
 
 
-#: The most functions of a trap that are named, innermost first.
+#: At most this many functions of a trap are named, the innermost first.
 _FRAMES = 8
 
 
 def failure_text(error: BaseException) -> str:
-    """A text about how a function ended."""
+    """A text that describes how a function ended."""
     if isinstance(error, wasmtime.ExitTrap):
         return f"exit code {error.code}"
     if isinstance(error, wasmtime.Trap):
         code = error.trap_code
-        return f"trapped ({code.name.lower().replace('_', ' ')})" if code is not None else f"trapped ({_last(error)})"
-    return plain(_last(error))
+        return (
+            f"trapped ({code.name.lower().replace('_', ' ')})" if code is not None else f"trapped ({_last_line(error)})"
+        )
+    return plain(_last_line(error))
 
 
-def _last(error: BaseException) -> str:
-    """The cause of an error, which wasmtime writes last."""
+def _last_line(error: BaseException) -> str:
+    """The cause of an error, which is the last line of wasmtime's text."""
     return next(
         (line.strip() for line in reversed(str(error).split("\n")) if line.strip()), "an error without a message"
     )
 
 
 def frames(error: BaseException) -> list[str]:
-    """The names of the functions in which a trap happened, innermost first."""
+    """The names of the functions in which a trap happened, the innermost first."""
     if not isinstance(error, wasmtime.Trap):
         return []
     return [plain(frame.func_name or f"function {frame.func_index}", 200) for frame in error.frames[:_FRAMES]]

@@ -1,13 +1,13 @@
-"""One compiled WebAssembly file, with checks of its imports and exports.
+"""A compiled WebAssembly file, with checks of its imports and exports.
 
-The ABI is that of go-plugin, which the reference uses: a function ``plugin_<method>`` for each method gets the address
-and length of a request in the plugin's memory and returns those of the reply; ``malloc`` and ``free`` manage the
-memory. A plugin may import WASI preview 1 and the function ``log`` of module ``env``. Each program has its own engine,
-because an interrupt affects all functions of an engine.
+The ABI comes from go-plugin, which NRI's Go library uses. For each method there is a function ``plugin_<method>`` that
+gets the address and length of a request in the plugin's memory and returns the address and length of the reply;
+``malloc`` and ``free`` manage the memory. A plugin may import WASI preview 1 and the function ``log`` of module
+``env``. Each program has its own engine, because an interrupt affects all functions of an engine.
 
-Compiled code is stored on disk, because compiling takes seconds. It runs in this process, so it is only read from files
-and folders that only root and the runtime's user can change (`nri.adaptation.launch.trusted`). A file is named after
-the program's content; wasmtime refuses code of another release or processor, and then it is compiled again.
+Compiled code is stored on disk, because compiling takes seconds. The code runs in this process, so it is only read from
+files and folders that only root and the runtime's user can change (`nri.adaptation.launch.trusted`). A file is named
+after the program's content. Wasmtime refuses code of another release or processor; the program is then compiled again.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ __all__ = ["MEMORY_BYTES", "TABLES", "TABLE_ELEMENTS", "Program", "digest_of"]
 
 log = logging.getLogger("nri.adaptation")
 
-#: The most memory of a plugin, in bytes.
+#: The limit of a plugin's memory, in bytes.
 MEMORY_BYTES = 256 << 20
-#: The most tables, and functions or references in each (8 bytes); the Go compiler creates one of about 10,000.
+#: The limit of tables, and of functions or references (8 bytes) in each; the Go compiler creates a table of about
+#: 10,000.
 TABLES, TABLE_ELEMENTS = 8, 1 << 20
 
 _METHODS = ("synchronize", "shutdown", "state_change", *(spec.method for spec in EVENTS))
@@ -50,17 +51,17 @@ _SIGNATURES = {
     **{f"plugin_{method}": "i32 i32 -> i64" for method in ("configure", *_METHODS)},
     "_initialize": "->",
 }
-#: Those that a plugin for an older or smaller API may lack; the reference requires all but `_initialize`.
+#: Functions that a plugin for an older or smaller API may lack; the Go library requires all but `_initialize`.
 _OPTIONAL = frozenset(f"plugin_{method}" for method in _METHODS)
 #: Features of WebAssembly that a plugin cannot use; see `_config`.
 _REFUSED = ("stack_switching", "exceptions", "gc", "function_references")
 #: Codes in a file: the section of types, a function type, and i32 to f64, funcref and externref.
 _TYPE_SECTION, _FUNCTION_TYPE, _PLAIN_TYPES = 1, 0x60, b"\x7f\x7e\x7d\x7c\x70\x6f"
-#: The most compiled programs in the cache; the least recently used ones are deleted.
+#: The limit of compiled programs in the cache; the least recently used are deleted.
 MAX_CACHED = 16
 #: The names of compiled programs.
 _CACHED_NAME = re.compile(r"[0-9a-f]{64}\.cwasm")
-#: The most names of missing imports or exports in one message.
+#: A message names at most this many missing imports or exports.
 _MAX_NAMES = 8
 
 
@@ -68,7 +69,7 @@ class Program:
     """A compiled file.
 
     Attributes:
-        digest: digest of the file's content.
+        digest: the digest of the file's content.
         engine, module: wasmtime's objects.
         names: the exported names.
     """
@@ -77,12 +78,12 @@ class Program:
         """Compile a file. Takes seconds for a plugin in Go; other threads run meanwhile.
 
         Args:
-            path: for errors.
-            cache: the folder for compiled code; None for no cache.
-            all_events: it must have the functions of all events, as the reference requires.
+            path: the file's path, for errors.
+            cache: the folder for compiled code; None disables the cache.
+            all_events: the file must have the functions of all events, as the Go library requires.
 
         Raises:
-            ConfigError: it is not WebAssembly, imports something unknown, or lacks an export.
+            ConfigError: the file is not WebAssembly, has an unknown import, or lacks an export.
         """
         self.digest = digest_of(data)
         self.engine = wasmtime.Engine(_config())
@@ -95,7 +96,7 @@ class Program:
         self.names = frozenset(export.name for export in self.module.exports)
         unsupported = host.unsupported_imports(self.module, self.engine)
         if unsupported:
-            raise ConfigError(path, "", f"it imports {_named(unsupported)}, which this runtime does not provide")
+            raise ConfigError(path, "", f"it imports {_name_list(unsupported)}, which this runtime does not provide")
         self._check_exports(path, all_events=all_events)
 
     def _check_exports(self, path: str, *, all_events: bool) -> None:
@@ -104,7 +105,7 @@ class Program:
         required.remove("_initialize")
         missing = [name for name in required if name not in exports and (all_events or name not in _OPTIONAL)]
         if missing:
-            raise ConfigError(path, "", f"it is not an NRI plugin: it does not export {_named(missing)}")
+            raise ConfigError(path, "", f"it is not an NRI plugin: it does not export {_name_list(missing)}")
         for name, signature in _SIGNATURES.items():
             if name in exports and host.signature(exports[name]) != signature:
                 reason = f"it exports {name} as {host.signature(exports[name])}; a plugin must export it as {signature}"
@@ -114,7 +115,7 @@ class Program:
 
 
 def _config() -> Any:
-    """The compiler's settings: interruptible, and without references of the newer kinds; see `has_plain_types`."""
+    """The compiler's settings: interruptible, and without newer kinds of references; see `has_plain_types`."""
     config = wasmtime.Config()
     config.epoch_interruption = True
     config.wasm_threads = False  # no thread runs during a call
@@ -131,7 +132,7 @@ def digest_of(data: bytes) -> bytes:
 def has_plain_types(data: bytes) -> bool:
     """Whether all functions of a valid file take and return only plain numbers and references.
 
-    Wasmtime's C interface aborts the process when the type of another function is read.
+    Wasmtime's C interface aborts the process when the type of any other function is read.
     """
     at = len(MAGIC)
     while at < len(data):
@@ -154,7 +155,7 @@ def has_plain_types(data: bytes) -> bool:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """A number in LEB128, and the position behind it."""
+    """A number in LEB128, and the position after it."""
     number = shift = 0
     while True:
         byte = data[at]
@@ -164,7 +165,7 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
             return number, at
 
 
-def _named(names: Iterable[str]) -> str:
+def _name_list(names: Iterable[str]) -> str:
     names = list(dict.fromkeys(names))
     more = len(names) - _MAX_NAMES
     return ", ".join(plain(name, 80) for name in names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
@@ -177,13 +178,13 @@ def _first_line(error: Exception) -> str:
 
 
 def _compiled(engine: Any, data: bytes, digest: bytes, folder: str | None) -> Any:
-    """The module of a program, from the cache folder or compiled and stored there. Raises WasmtimeError."""
+    """The module of a program, from the cache folder, or compiled and stored in it. Raises WasmtimeError."""
     if folder is None:
         return wasmtime.Module(engine, data)
     path = os.path.join(folder, f"{digest.hex()}.cwasm")
     try:
         with TrustedFile(path) as file:
-            with suppress(OSError):  # another user's file, or a read-only disk
+            with suppress(OSError):  # a file of another user, or a read-only disk
                 os.utime(path)
             return wasmtime.Module.deserialize_file(engine, file.executable)
     except FileNotFoundError:
@@ -204,7 +205,9 @@ def _compiled(engine: Any, data: bytes, digest: bytes, folder: str | None) -> An
 def _write_cache(path: str, code: bytes) -> None:
     folder = os.path.dirname(path)
     os.makedirs(folder, 0o700, exist_ok=True)
-    write_whole(path, code)  # synced: the format has no checksum, so wasmtime would run a partly written file
+    write_whole(
+        path, code
+    )  # written with fsync: the format has no checksum, so wasmtime would run a partly written file
     cached = [
         entry for entry in os.scandir(folder) if _CACHED_NAME.fullmatch(entry.name)
     ]  # the folder may have other files

@@ -1,6 +1,6 @@
-"""The stderr of a plugin in WebAssembly: a pipe that wasmtime writes to and a thread here reads.
+"""The stderr of a plugin in WebAssembly: a pipe to which wasmtime writes and from which a thread of this module reads.
 
-Wasmtime could also call a function, but it does that on its own threads, and one that returned to Python after the
+Wasmtime could also call a function for each piece, but from its own threads. A thread that returned to Python after the
 interpreter had ended aborted the process.
 """
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 __all__ = ["StderrPipe"]
 
 _CHUNK_BYTES = 1 << 16
-#: How long `close` waits for the thread, which ends when wasmtime has closed the pipe, in seconds.
+#: `close` waits this many seconds for the thread, which ends when wasmtime has closed the pipe.
 _CLOSE_S = 2.0
 
 
 class StderrPipe:
-    """A pipe whose content is passed to `write`, on any thread, until `close`. Raises OSError, RuntimeError.
+    """A pipe whose content is passed to `write`, on any thread, until `close`. Raises OSError or RuntimeError.
 
     Attributes:
         path: the path that wasmtime opens; valid until `opened`.
@@ -44,11 +44,11 @@ class StderrPipe:
             raise
 
     def opened(self) -> None:
-        """Close the descriptor behind `path`: wasmtime has its own by now, or will not open it."""
+        """Close the descriptor behind `path`: wasmtime has opened the pipe by now, or will not open it."""
         os.close(self._write_end)
 
     def drain(self) -> bool:
-        """Pass on everything written so far; False once the other end is closed, or after `close`."""
+        """Pass on all bytes written so far. Returns False once the other end is closed, or after `close`."""
         with self._reading:
             while self._read_end >= 0:
                 try:
@@ -61,7 +61,10 @@ class StderrPipe:
         return False
 
     def close(self) -> None:
-        """Pass on the rest, and wait for the end of the thread. Call it after the plugin's store is closed."""
+        """Pass on the remaining bytes, and wait for the end of the thread.
+
+        Call it after the plugin's store is closed.
+        """
         self._thread.join(_CLOSE_S)
         with self._reading:
             os.close(self._read_end)

@@ -84,7 +84,8 @@ def command(
     with SignalStop() as stop, support.connect(settings, cri_socket) as cri:
         folder = os.path.abspath(pods_dir or lifecycle.state_folder())
         memory_bytes = parse_memory(Root().find("/proc/meminfo") or "").get("MemTotal", 0)
-        node = Node(socket.gethostname(), folder, cgroup_root, lifecycle.driver_of(cri), memory_bytes)
+        driver, seccomp_root = lifecycle.driver_of(cri), lifecycle.seccomp_root(cri)
+        node = Node(socket.gethostname(), folder, cgroup_root, driver, memory_bytes, seccomp_root)
         requests = [pod for file in files for pod in read_pods(read_source(file), node)]
         notes = [note for pod in requests for note in pod.notes]
         if notes and strict:

@@ -1,4 +1,4 @@
-"""containerd's configuration, judged as each series of its releases judges it.
+"""containerd's configuration, evaluated by the rules of each series of its releases.
 
     reading = containerd.read("/", "2.1.9")
     verdict = judge(DiskTree("/"), rules_of("2.1.9"))

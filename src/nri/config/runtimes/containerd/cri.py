@@ -1,4 +1,4 @@
-"""Reasons for which containerd's CRI plugin does not load: the daemon runs, and NRI is never asked."""
+"""Reasons why containerd's CRI plugin does not load: the daemon then runs, but never calls NRI."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SNAPSHOTTERS = {"overlayfs", "native", "btrfs", "zfs", "aufs", "erofs"}
 
 
 class Obstacle(NamedTuple):
-    """What keeps the CRI plugin from loading: a plugin, a key in its table, and the reason; or a disabled plugin."""
+    """Why the CRI plugin does not load: a plugin, a key in its table, and the reason; or a disabled plugin."""
 
     plugin: str
     path: KeyPath
@@ -32,15 +32,15 @@ class Obstacle(NamedTuple):
 
 
 class CriSettings(NamedTuple):
-    """What decides whether the CRI plugin loads.
+    """The settings that decide whether the CRI plugin loads.
 
     Attributes:
-        plugins: all plugins' tables, merged and brought to today's version.
+        plugins: the tables of all plugins, merged and migrated to the current version.
         disabled: the full or short names in `disabled_plugins`.
-        by_short_name: plugins go by the short names of version 1.
-        proxies: the snapshotters that are other programs.
-        differs: the differs that are other programs.
-        has_content_proxy: another program is a content store.
+        by_short_name: whether plugins have the short names of version 1.
+        proxies: the snapshotters that are separate programs.
+        differs: the differs that are separate programs.
+        has_content_proxy: whether the content store is a separate program.
     """
 
     plugins: Mapping[str, Any]
@@ -52,7 +52,7 @@ class CriSettings(NamedTuple):
 
 
 def find_obstacle(settings: CriSettings, rules: Rules, tree: FileTree) -> Obstacle | None:
-    """Find the first reason for which the CRI plugin does not load."""
+    """Find the first reason why the CRI plugin does not load."""
     for plugin in sorted(needed_by_cri(rules)):
         name = short_name(plugin) if settings.by_short_name else plugin
         if name in settings.disabled:
@@ -96,7 +96,7 @@ def _name(settings: CriSettings, plugin: str) -> str:
 
 
 def _check_1(settings: CriSettings, rules: Rules, tree: FileTree) -> Iterator[Obstacle]:
-    """Check the one CRI plugin of 1.7, in the order of its own validation."""
+    """Check the CRI plugin of 1.7, in the order of containerd's validation."""
     plugin = _name(settings, CRI)
     table = settings.plugins.get(plugin, {})
     default, runtimes = _runtimes_1(table, rules)
@@ -130,7 +130,7 @@ def _configured(table: Any, rules: Rules) -> dict[str, Any] | None:
 
 
 def _runtimes_1(table: Any, rules: Rules) -> tuple[str, dict[str, Any]]:
-    """Return the default runtime's name and the runtimes of 1.7: a configured table replaces runc."""
+    """Return the name of the default runtime, and the runtimes of 1.7, where a configured table replaces runc."""
     runtimes = _configured(table, rules)
     if runtimes is None:
         runtimes = {"runc": {"runtime_type": "io.containerd.runc.v2"}}
@@ -144,7 +144,7 @@ def _runtimes_1(table: Any, rules: Rules) -> tuple[str, dict[str, Any]]:
 
 
 def _shim_options(plugin: str, table: Any, kind: str | None, rules: Rules) -> Iterator[Obstacle]:
-    """Check the options that the first generation of shims had."""
+    """Check the options of the first generation of shims."""
     for path in (("systemd_cgroup",), ("containerd", "no_pivot")):
         if value_at(table, path, rules) and kind != _SHIM_1:
             yield Obstacle(plugin, path, f"{path[-1]} works with the runtime type {_SHIM_1} only")
@@ -234,7 +234,7 @@ def _streaming(plugin: str, table: Any, rules: Rules) -> Iterator[Obstacle]:
 def _snapshotter(
     plugin: str, path: KeyPath, name: str | None, settings: CriSettings, rules: Rules
 ) -> Iterator[Obstacle]:
-    """Check the snapshotter; btrfs and others that depend on the machine are taken to work."""
+    """Check the snapshotter. Snapshotters that depend on the machine, such as btrfs, are assumed to work."""
     name = "overlayfs" if name is None else name
     uri = f"{PREFIX}snapshotter.v1.{name}"
     tables = settings.plugins

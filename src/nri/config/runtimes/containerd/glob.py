@@ -1,4 +1,4 @@
-"""Go's `filepath.Glob`, with which containerd finds imported files: `[^a]` negates, `[!a]` does not, `**` is `*`."""
+"""Go's `filepath.Glob`, which finds containerd's imported files: `[^a]` negates, `[!a]` does not, `**` is `*`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class BadPattern(ValueError):
 
 
 def clean(path: str) -> str:
-    """Shorten a path as Go's `filepath.Clean` does: "" is "."."""
+    """Shorten a path like Go's `filepath.Clean`. An empty path becomes "."."""
     path = posixpath.normpath(path)
     return path[1:] if path.startswith("//") else path  # POSIX keeps two leading slashes, Go does not
 
@@ -39,7 +39,7 @@ def _has_wildcard(path: str) -> bool:
 
 
 def _has_name(tree: FileTree, path: str) -> bool:
-    """Tell whether a folder has the name: a link to nothing counts as well."""
+    """Whether a folder has the name, even if it is a broken link."""
     folder, name = posixpath.split(path)
     try:
         return name in tree.names(folder)
@@ -83,7 +83,7 @@ def _expression(pattern: str) -> re.Pattern[str]:
 
 
 def _class(pattern: str, at: int) -> tuple[str, int]:
-    """Translate a class of characters that begins behind its bracket; returns where the text behind it begins."""
+    """Translate a character class that begins after its bracket. Returns it with the index after its end."""
     negated = pattern[at : at + 1] == "^"
     at += negated
     ranges: list[str] = []
@@ -105,7 +105,7 @@ def _class(pattern: str, at: int) -> tuple[str, int]:
 
 
 def _class_letter(pattern: str, at: int) -> tuple[str, int]:
-    """Read one character of a class."""
+    """Read a character of a character class. Returns it with the index after it."""
     if at >= len(pattern) or pattern[at] in "-]":
         raise BadPattern(pattern)
     if pattern[at] == "\\":

@@ -1,4 +1,4 @@
-"""Where distributions of Kubernetes keep containerd's configuration, its program, and the file that may be changed."""
+"""Paths of containerd's configuration and program in distributions of Kubernetes, and the file that may be changed."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from nri.config.runtimes.containerd.judgement import PATH
 
 
 class Installation(NamedTuple):
-    """One way to install containerd.
+    """A distribution's installation of containerd.
 
     Attributes:
-        name: as people know it.
+        name: its usual name.
         path: the file that containerd reads.
-        programs: where its program may be.
-        units: systemd units that run it, the first one that is active counts.
-        templates: files out of which `path` is made at each start, by the configuration's version; a change in `path`
-            itself would be lost.
+        programs: the possible paths of its program.
+        units: systemd units that run it; the first active unit counts.
+        templates: the templates of `path`, by the configuration's version. `path` is generated at each start, so that a
+            change in `path` would be lost.
         drop_in: a file that `path` imports, and that may be changed instead.
     """
 
@@ -34,7 +34,7 @@ def _rancher(name: str, units: tuple[str, ...], *programs: str) -> Installation:
     return Installation(name, f"{folder}/config.toml", programs, units, templates)
 
 
-#: The usual place first. nerdctl's own packages use it as well.
+#: The usual installation comes first. nerdctl's packages use it, too.
 INSTALLATIONS: tuple[Installation, ...] = (
     Installation(
         "containerd",
@@ -68,7 +68,7 @@ INSTALLATIONS: tuple[Installation, ...] = (
 
 
 def installation_at(path: str) -> Installation | None:
-    """Find the installation whose file, template or drop-in this is; None for a file that is none of them."""
+    """Find the installation whose file, template or drop-in has this path. Returns None for another file."""
     return next(
         (row for row in INSTALLATIONS if path in (row.path, row.drop_in, *row.templates.values())),
         None,

@@ -1,4 +1,4 @@
-"""containerd's verdict on its configuration: all files together, by the rules of one series of releases."""
+"""Evaluate containerd's configuration: all files together, by the rules of a series of releases."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ __all__ = ["Judgement", "judge"]
 NAME = "containerd"
 PATH = "/etc/containerd/config.toml"
 
-#: Characters of a socket's path: the kernel's address has 108 bytes with the zero at its end.
+#: Maximum length of a socket's path: the kernel's address has 108 bytes, including the final NUL.
 MAX_SOCKET_BYTES = 107
-#: Of the daemon's own sockets, which it compares itself.
+#: Maximum length of the paths of the daemon's own sockets, which containerd checks itself.
 _MAX_DAEMON_SOCKET_BYTES = 104
 _LOG_LEVELS = {"trace", "debug", "info", "warn", "warning", "error", "fatal", "panic"}
 _LOG_FORMATS = {"", "text", "json"}
@@ -45,7 +45,7 @@ _PROXY_TYPES = {
 _PYTHON_TYPES = {
     "bool": bool, "str": str, "int": int, "float": float, "texts": list, "table": dict, "duration": str,
 }  # fmt: skip
-#: Fields of `RuntimeNri` by NRI's keys. An empty text and a zero timeout mean the default, which NRI's library has.
+#: Fields of `RuntimeNri` by NRI's keys. An empty string and a zero timeout mean the default of NRI's library.
 SETTINGS = {
     "disable": "enabled",
     "disable_connections": "connections",
@@ -59,18 +59,18 @@ SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What one series of releases does with the files.
+    """The effect of the files in a series of releases.
 
     Attributes:
         rules: the releases.
-        files: those that were read, in the order in which they count.
-        nri: NRI's settings in force; the release's defaults if the daemon does not start.
+        files: the files that were read, in the order of precedence.
+        nri: NRI's settings in force, or the release's defaults if the daemon does not start.
         failure: why the daemon does not start, or None.
-        cri_obstacle: why the CRI plugin does not load, or None: without it nothing asks NRI.
-        disabled_plugins: all files' lists together.
-        required_plugins: all files' lists together.
-        table: NRI's table, all files merged.
-        table_name: the name under which NRI's table counts.
+        cri_obstacle: why the CRI plugin does not load, or None. Without the CRI plugin nothing calls NRI.
+        disabled_plugins: the lists of all files together.
+        required_plugins: the lists of all files together.
+        table: NRI's table, merged from all files.
+        table_name: the name of NRI's table in this series.
     """
 
     rules: Rules
@@ -85,19 +85,20 @@ class Judgement:
 
     @property
     def obstacle(self) -> Remark | None:
-        """Return why NRI is on and never runs, or None."""
+        """Return why NRI is enabled but never runs, or None."""
         return self.cri_obstacle if self.nri.enabled else None
 
     @property
     def nri_runs(self) -> bool:
-        """Tell whether plugins are asked."""
+        """Whether NRI runs and calls plugins."""
         return bool(self.nri.enabled) and self.failure is None and self.obstacle is None
 
 
 def judge(tree: FileTree, rules: Rules, path: str = PATH, *, is_named: bool = False) -> Judgement:
-    """Judge the main file at `path` and all that it imports.
+    """Evaluate the main file at `path` and all files that it imports.
 
-    `is_named`: the daemon is started with this path on its command line, so that a missing file is an error.
+    Args:
+        is_named: whether the path is on the daemon's command line, so that a missing file is an error.
     """
     config = _Config(tree, rules)
     try:
@@ -120,7 +121,7 @@ def judge(tree: FileTree, rules: Rules, path: str = PATH, *, is_named: bool = Fa
 
 
 class _Failure(Exception):
-    """The daemon does not start. `is_after_merge`: the files could be merged, so that NRI's settings are known."""
+    """The daemon does not start. With `is_after_merge` the files could be merged, and NRI's settings are known."""
 
     def __init__(self, kind: Kind, where: str, *, is_after_merge: bool = False, **details: Any) -> None:
         self.remark = Remark(kind, where, details)
@@ -128,14 +129,14 @@ class _Failure(Exception):
 
 
 class _Import(NamedTuple):
-    """A file to be read, and the place of the list that names it; "" for the main file."""
+    """A file to read, and the location of the list that names it, or "" for the main file."""
 
     path: str
     where: str
 
 
 class _Config:
-    """All files merged as far as they have been read."""
+    """All files read so far, merged."""
 
     def __init__(self, tree: FileTree, rules: Rules) -> None:
         self.tree = tree
@@ -167,7 +168,7 @@ class _Config:
             pending += self._imports(file)
 
     def _read(self, entry: _Import, *, is_required: bool) -> ConfigFile | None:
-        """Read and parse a file; None for a main file that may be missing."""
+        """Read and parse a file. Returns None if it is the main file, which may be missing."""
         where, path = entry.where or entry.path, entry.path
         try:
             data = self.tree.read(path)
@@ -188,7 +189,7 @@ class _Config:
         return ConfigFile(path, source, content or {})
 
     def _check_file(self, file: ConfigFile) -> None:
-        """Check the types of what is outside of the plugins' tables, which each file must have right by itself."""
+        """Check the types of keys outside of the plugins' tables. Each file must be correct by itself."""
         wrong = first_wrong(file.tree, top_types(self.rules.first), self.rules)
         if wrong is None and self.rules.is_1:
             plugins = spelling(file.tree, "plugins", self.rules)
@@ -199,7 +200,7 @@ class _Config:
             raise _Failure(Kind.WRONG_TYPE, file.where(*wrong.path), type=kind, value=wrong.value)
 
     def _plugins_of(self, file: ConfigFile) -> dict[str, Any]:
-        """Copy the plugins' tables of a file: in 2.x those under all spellings of the key."""
+        """Copy the plugins' tables of a file: in 2.x the tables under all spellings of the key."""
         if self.rules.is_1:
             return copy.deepcopy(self._get(file, "plugins", {}))
         tables: dict[str, Any] = {}
@@ -218,7 +219,7 @@ class _Config:
         return file.where(key) if key else file.path
 
     def _merge(self, file: ConfigFile) -> None:
-        """Add a file to what has been read before it."""
+        """Merge a file into the files before it."""
         version = self._get(file, "version", 0)
         plugins = self._plugins_of(file)
         disabled, required = (list(self._get(file, f"{word}_plugins", [])) for word in ("disabled", "required"))
@@ -231,7 +232,7 @@ class _Config:
         else:
             plugins, disabled, required, version = self._translate(file, version, plugins, disabled, required)
             if version > 3 and self.rules.newest_version > 3 and self._get(file, "version", 0) > 3:
-                top["metrics"] = None  # version 4 has them in a plugin's table
+                top["metrics"] = None  # version 4 has metrics in a plugin's table
             self.version = version or self.version
             _merge_tables(self.plugins, plugins)
             self.disabled += [name for name in dict.fromkeys(disabled) if name not in self.disabled]
@@ -263,10 +264,12 @@ class _Config:
         try:
             migration.move_cri_settings(plugins)
         except migration.Panic:
-            raise _Failure(Kind.START, where, reason="containerd crashes, since the CRI plugin has no table") from None
+            raise _Failure(
+                Kind.START, where, reason="containerd crashes, because the CRI plugin has no table"
+            ) from None
 
     def _merge_top(self, top: dict[str, Any]) -> None:
-        """Merge what is outside of the plugins' tables; an empty value changes nothing."""
+        """Merge the keys outside of the plugins' tables. An empty value has no effect."""
         for name, value in top.items():
             if name in ("timeouts", "proxy_plugins"):
                 self.top.setdefault(name, {}).update(value or {})
@@ -297,11 +300,11 @@ class _Config:
 
     @property
     def has_short_names(self) -> bool:
-        """Tell whether plugins go by the short names of version 1."""
+        """Whether plugins have the short names of version 1."""
         return self.rules.is_1 and self.version in (0, 1)
 
     def plugin_name(self, uri: str) -> str:
-        """Return the name under which a plugin's table counts."""
+        """Return the name of a plugin's table in this series."""
         return short_name(uri) if self.has_short_names else uri
 
     def check_lists(self) -> None:
@@ -341,12 +344,12 @@ class _Config:
         return _Failure(Kind.WRONG_TYPE, where, type=_PYTHON_TYPES[kind], value=value)
 
     def check_start(self, path: str) -> None:
-        """Check what `containerd config dump` does not look at."""
+        """Check the settings that `containerd config dump` does not check."""
         for place, reason in self._start_problems():
             raise _Failure(Kind.START, self._last_where(place) or path, is_after_merge=True, reason=reason)
 
     def _start_problems(self) -> Iterator[tuple[str, str]]:
-        """Generate the reasons for which the daemon stops later, each with the key of the top level."""
+        """Generate the reasons why the daemon stops later, each with its top-level key."""
         debug = self.top.get("debug", {})
         level, form = debug.get("level", ""), debug.get("format", "")
         if level and level.lower() not in _LOG_LEVELS:
@@ -371,7 +374,7 @@ class _Config:
             yield "metrics", f'the metrics address "{address}" is not HOST:PORT'
 
     def _address_problems(self) -> Iterator[tuple[str, str]]:
-        """Generate the reasons for which the daemon cannot listen for its own clients."""
+        """Generate the reasons why the daemon cannot listen for its own clients."""
         grpc, debug = self.top.get("grpc", {}), self.top.get("debug", {})
         paths = [("grpc", grpc.get("address", "")), ("ttrpc", self.top.get("ttrpc", {}).get("address", ""))]
         paths += [
@@ -380,7 +383,7 @@ class _Config:
         ]
         for name, path in paths:
             if path and is_blocked(self.tree, posixpath.dirname(path)):
-                yield name, f"no socket can be made at {path}"
+                yield name, f"a socket cannot be created at {path}"
             if len(path.encode()) > _MAX_DAEMON_SOCKET_BYTES:
                 yield name, f"the socket's path {path} is longer than {_MAX_DAEMON_SOCKET_BYTES} bytes"
         if self.rules.newest_version > 3:
@@ -391,7 +394,7 @@ class _Config:
             yield "grpc", f"the certificate {grpc['tcp_tls_cert']} does not exist"
 
     def _proxy_problems(self) -> Iterator[tuple[str, str]]:
-        """Generate the reasons for which the daemon crashes at a plugin that is another program."""
+        """Generate the reasons why the daemon crashes at a plugin that is a separate program."""
         for name, proxy in self.top.get("proxy_plugins", {}).items():
             kind = value_at(proxy, ("type",), self.rules) or ""
             full = _PROXY_TYPES.get(kind) or next((k for k in _PROXY_TYPES.values() if kind == PREFIX + k), "")
@@ -400,10 +403,10 @@ class _Config:
             elif f"{PREFIX}{full}.{name}" in existing(self.rules):
                 yield "proxy_plugins", f'the proxy plugin "{name}" has the name of a plugin of containerd'
 
-    # --- the verdict --------------------------------------------------------------------------------------------------
+    # --- the judgement ------------------------------------------------------------------------------------------------
 
     def judgement(self) -> Judgement:
-        """Judge a configuration with which the daemon comes as far as loading its plugins."""
+        """Evaluate a configuration with which the daemon starts to load its plugins."""
         nri = self.settings()
         obstacle = self._cri_obstacle()
         self._check_required(obstacle)
@@ -423,9 +426,9 @@ class _Config:
         )
 
     def settings(self) -> RuntimeNri:
-        """Read NRI's settings out of the merged table, each with the place that set it."""
+        """Read NRI's settings from the merged table, each with the location that set it."""
         name = self.plugin_name(NRI)
-        if name in self.disabled:  # then the table is not even read
+        if name in self.disabled:  # containerd does not read the table then
             where = self._where_listed("disabled_plugins", name)
             return RuntimeNri(NAME, enabled=False, origin={"disable": where})
         table = self.plugins.get(name, {})
@@ -451,7 +454,7 @@ class _Config:
         return RuntimeNri(NAME, validator=validator, origin=origin, **values)
 
     def _validator(self, table: Any, name: str, origin: dict[str, str]) -> dict[str, Any]:
-        """Read the keys of the default validator, and note their places."""
+        """Read the keys of the default validator, and store their locations."""
         validator = value_at(table, ("default_validator",), self.rules)
         values = {key: value_at(validator, (key,), self.rules) for key in sorted(VALIDATOR_KEYS)}
         values = {key: value for key, value in values.items() if value is not None}
@@ -477,13 +480,11 @@ class _Config:
             where = self._last_where(obstacle.path[0])
         else:
             where = self._where_listed("disabled_plugins", obstacle.disabled)
-        fix = (
-            f'take "{self._listed(obstacle.disabled)}" out of disabled_plugins' if obstacle.disabled else "change that"
-        )
+        fix = f'remove "{self._listed(obstacle.disabled)}" from disabled_plugins' if obstacle.disabled else "fix it"
         return Remark(Kind.NEVER_RUNS, where, {"reason": obstacle.reason, "fix": fix})
 
     def _proxies(self, *kinds: str) -> set[str]:
-        """Name the plugins of a type that are other programs."""
+        """The names of the plugins of these types that are separate programs."""
         types = {*kinds, *(PREFIX + kind for kind in kinds)}
         proxies = self.top.get("proxy_plugins", {})
         return {name for name, proxy in proxies.items() if value_at(proxy, ("type",), self.rules) in types}
@@ -497,9 +498,9 @@ class _Config:
             if name not in names:
                 reason = "containerd has no such plugin"
             elif name in self.disabled:
-                reason = "it is disabled"
+                reason = "the plugin is disabled"
             elif names[name] == CRI and obstacle is not None:
-                reason = f"it does not load: {obstacle.details['reason']}"
+                reason = f"the plugin does not load: {obstacle.details['reason']}"
             elif names[name] in OPTIONAL and name not in self.plugins:
                 reason = "containerd skips it on this machine"
             else:
@@ -508,7 +509,7 @@ class _Config:
             raise _Failure(Kind.REQUIRED, where, is_after_merge=True, name=name, reason=reason)
 
     def _check_stream_port(self) -> None:
-        """Check the port of the CRI's streams, at which the daemon stops."""
+        """Check the port of the CRI's streams. With an invalid port the daemon stops."""
         plugin = self.plugin_name(CRI)
         port = value_at(self.plugins.get(plugin, {}), ("stream_server_port",), self.rules)
         if port is not None and not _is_port(port):
@@ -516,37 +517,37 @@ class _Config:
             raise _Failure(Kind.START, where, is_after_merge=True, reason=f'the stream_server_port "{port}" is unknown')
 
     def _check_paths(self, nri: RuntimeNri) -> None:
-        """Check the paths at which NRI stops the daemon."""
+        """Check NRI's paths. With an invalid path the daemon stops."""
         if is_blocked(self.tree, nri.plugin_path):
             self._refuse(nri, "plugin_path", f"{nri.plugin_path} is not a folder")
         if not nri.connections:
             return
         path = nri.socket_path
         if len(path.encode()) > MAX_SOCKET_BYTES:
-            reason = f"the socket's path has {len(path.encode())} bytes, and the kernel takes {MAX_SOCKET_BYTES}"
+            reason = f"the socket's path has {len(path.encode())} bytes; the kernel accepts {MAX_SOCKET_BYTES}"
             self._refuse(nri, "socket_path", reason)
         if path.endswith("/") or is_blocked(self.tree, posixpath.dirname(path)) or self._is_full_folder(path):
-            self._refuse(nri, "socket_path", f"no socket can be made at {path}")
+            self._refuse(nri, "socket_path", f"a socket cannot be created at {path}")
 
     def _is_full_folder(self, path: str) -> bool:
-        """Tell whether a folder with something in it is in the place of the socket."""
+        """Whether the path of the socket is a folder that is not empty."""
         absolute = posixpath.join("/", path)
         return self.tree.is_folder(absolute) and bool(self.tree.names(absolute))
 
     def _refuse(self, nri: RuntimeNri, key: str, reason: str) -> None:
         raise _Failure(Kind.START, nri.origin.get(key, f"{PATH}: {key}"), is_after_merge=True, reason=reason)
 
-    # --- places -------------------------------------------------------------------------------------------------------
+    # --- locations ----------------------------------------------------------------------------------------------------
 
     def _last_where(self, name: str) -> str:
-        """Return the place of a key of the top level in the last file that has it; "" without one."""
+        """Return the location of a top-level key in the last file that has it. Returns "" if no file has it."""
         for file in reversed(self.files):
             if _top_spelling(file.tree, name, self.rules):
                 return self._where(file, name)
         return ""
 
     def _where_listed(self, key: str, name: str) -> str:
-        """Return the place of a list with this plugin, in the last file that has it."""
+        """Return the location of a list with this plugin, in the last file that has it."""
         for file in reversed(self.files):
             names = self._get(file, key, [])
             if name in names or name in map(migration.full_name, names):
@@ -554,7 +555,7 @@ class _Config:
         return self._last_where(key)
 
     def _listed(self, name: str) -> str:
-        """Return a disabled plugin's name as a file spells it."""
+        """Return a disabled plugin's name in the file's spelling."""
         names = [entry for file in self.files for entry in self._get(file, "disabled_plugins", [])]
         return next((entry for entry in names if name in (entry, migration.full_name(entry))), name)
 
@@ -562,7 +563,7 @@ class _Config:
         return self._where_key(name, ())
 
     def _where_key(self, plugin: str, path: KeyPath) -> str:
-        """Return the place of a plugin's key in the last file that has it, or of the innermost table around it."""
+        """Return the location of a plugin's key in the last file with it, else of the table around it."""
         path = self._merged_spelling(plugin, path)
         for end in range(len(path), -1, -1):
             for file in reversed(self.files):
@@ -571,7 +572,7 @@ class _Config:
         return self.files[0].path if self.files else PATH
 
     def _merged_spelling(self, plugin: str, path: KeyPath) -> KeyPath:
-        """Return a key as the file spells it whose value counts, where the merged table has it."""
+        """Return a key of the merged table in the spelling of the file whose value counts."""
         table: Any = self.plugins.get(plugin)
         keys = list(path)
         for number, name in enumerate(path):
@@ -582,7 +583,7 @@ class _Config:
         return tuple(keys)
 
     def _keys_in(self, file: ConfigFile, plugin: str, path: KeyPath) -> KeyPath:
-        """Return the keys as the file spells them; () if it does not have them."""
+        """Return the keys in the file's spelling. Returns () if the file does not have them."""
         top = _top_spelling(file.tree, "plugins", self.rules)
         tables: dict[str, Any] = file.tree[top] if top else {}
         names = (plugin,) if self.rules.is_1 else (plugin, *_old_names(tables, plugin))
@@ -612,14 +613,14 @@ def _old_names(tables: Mapping[str, Any], plugin: str) -> list[str]:
 
 
 def _top_spelling(tree: Mapping[str, Any], name: str, rules: Rules) -> str | None:
-    """Find a key of the top level; of several spellings in 2.x the last one counts."""
+    """Find a top-level key. Of several spellings in 2.x the last spelling counts."""
     if rules.is_1:
         return spelling(tree, name, rules)
     return next((key for key in reversed(list(tree)) if key.lower() == name), None)
 
 
 def _merge_tables(tables: dict[str, Any], later: Mapping[str, Any]) -> None:
-    """Merge key by key: a later value wins, also when it is empty."""
+    """Merge key by key. A later value wins, even if it is empty."""
     for key, value in later.items():
         earlier = tables.get(key)
         if isinstance(earlier, dict) and isinstance(value, dict):
@@ -629,16 +630,16 @@ def _merge_tables(tables: dict[str, Any], later: Mapping[str, Any]) -> None:
 
 
 def _is_uri(name: str) -> bool:
-    """Tell whether 1.7 takes a text for a plugin's full name."""
+    """Whether containerd 1.7 accepts a string as a plugin's full name."""
     return name.startswith(PREFIX) and name.count(".") >= 3
 
 
 def _is_tcp_address(text: str) -> bool:
-    """Tell whether a text has the form of an address to listen on."""
+    """Whether a string has the form of an address to listen on."""
     _, colon, port = text.rpartition(":")
     return bool(colon) and _is_port(port)
 
 
 def _is_port(text: str) -> bool:
-    """Tell whether Go knows a port: a number, or the name of a service."""
+    """Whether Go knows a port: a number, or the name of a service."""
     return text in ("", "http", "https") or (text.isdecimal() and text.isascii() and int(text) < 1 << 16)

@@ -1,7 +1,6 @@
 """The types of containerd's keys: with a value of another type the daemon does not start.
 
-Read from containerd 1.7.24, 2.1.9, 2.3.4 and 2.4.2. A plugin's key that is not here is unknown to the daemon, which
-ignores it.
+Source: containerd 1.7.24, 2.1.9, 2.3.4 and 2.4.2. The daemon does not know other keys of plugins, and ignores them.
 """
 
 from __future__ import annotations
@@ -69,14 +68,14 @@ image_pull_with_sync_fs:bool stats_collect_period:int
 
 
 class _Keys(NamedTuple):
-    """Keys, the first series of releases that has them, and the first later one that does not; "" for no bound."""
+    """Keys, the first series of releases that has them, and the first later series without them, or ""."""
 
     keys: str
     since: str = ""
     until: str = ""
 
     def holds_in(self, series: str) -> bool:
-        """Tell whether a series of releases has the keys."""
+        """Whether a series of releases has the keys."""
         return self.since <= series and (not self.until or series < self.until)
 
 
@@ -222,14 +221,14 @@ NRI_KEYS = frozenset(key.partition(":")[0] for key in _NRI.split())
 
 @cache
 def top_types(first: str) -> Types:
-    """Build the types of the keys outside of the plugins' tables, in the series that begins with this release."""
+    """The types of the keys outside of the plugins' tables, in the series that begins with this release."""
     series = first.rpartition(".")[0]
     return _tree(" ".join(keys.keys for keys in _TOP if keys.holds_in(series)))
 
 
 @cache
 def plugin_types(first: str) -> Mapping[str, Types]:
-    """Build the types of all plugins' keys in the series of releases that begins with this one ("2.3.0")."""
+    """The types of all plugins' keys, in the series that begins with this release ("2.3.0")."""
     series = first.rpartition(".")[0]
     keys: dict[str, str] = {}
     for name, plugin in _PLUGINS:

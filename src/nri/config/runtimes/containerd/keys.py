@@ -1,4 +1,4 @@
-"""Keys as containerd looks them up, and values checked against their types and the files."""
+"""Look up keys as containerd does, and check values against their types and against files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KeyPath = tuple[str, ...]
 
 
 def spelling(table: Any, name: str, rules: Rules) -> str | None:
-    """Find the key that counts for a name: 1.7 knows lower case and capitals, 2.x any case; None without one."""
+    """Find the key that counts for a name, or None. 1.7 accepts lower case and capitals, 2.x any case."""
     if not isinstance(table, dict):
         return None
     if name in table:
@@ -25,7 +25,7 @@ def spelling(table: Any, name: str, rules: Rules) -> str | None:
 
 
 def value_at(table: Any, path: KeyPath, rules: Rules) -> Any:
-    """Look up a value; None if it does not exist."""
+    """Look up a value. Returns None if it does not exist."""
     for name in path:
         key = spelling(table, name, rules)
         if key is None:
@@ -35,7 +35,7 @@ def value_at(table: Any, path: KeyPath, rules: Rules) -> Any:
 
 
 class WrongType(NamedTuple):
-    """A value that the daemon refuses: where, the type that it needs, and the value."""
+    """A value that the daemon refuses: its path, the required type, and the value."""
 
     path: KeyPath
     type: str
@@ -43,7 +43,7 @@ class WrongType(NamedTuple):
 
 
 def first_wrong(tree: Any, types: Mapping[str, Any], rules: Rules, path: KeyPath = ()) -> WrongType | None:
-    """Find the first value of a wrong type; keys that are not in `types` may have any."""
+    """Find the first value of a wrong type. Keys that are not in `types` may have any type."""
     if not isinstance(tree, dict):
         return WrongType(path, "table", tree)
     for key in sorted(tree):
@@ -64,7 +64,7 @@ def first_wrong(tree: Any, types: Mapping[str, Any], rules: Rules, path: KeyPath
 
 
 def _fits(value: Any, kind: str, rules: Rules) -> bool:
-    """Tell whether a value has a type."""
+    """Whether a value has a type."""
     if kind == "texts":
         return isinstance(value, list) and all(type(text) is str for text in value)
     if kind == "table":
@@ -79,7 +79,7 @@ def _fits(value: Any, kind: str, rules: Rules) -> bool:
 
 
 def is_duration(text: str) -> bool:
-    """Tell whether Go can parse a text as a duration."""
+    """Whether Go can parse a string as a duration."""
     try:
         parse_duration(text)
     except ValueError:
@@ -88,12 +88,12 @@ def is_duration(text: str) -> bool:
 
 
 def seconds(value: Any) -> float:
-    """Convert a duration, text or nanoseconds, to seconds."""
+    """Convert a duration (a string or nanoseconds) to seconds."""
     return value / 1e9 if isinstance(value, int) else parse_duration(value)
 
 
 def is_blocked(tree: FileTree, path: str) -> bool:
-    """Tell whether a folder cannot exist at a path, since something else is there or on the way."""
+    """Whether a folder cannot exist at a path, because the path or a parent is something else."""
     path = posixpath.join("/", path)
     while path != "/":
         if tree.exists(path):

@@ -1,4 +1,4 @@
-"""Configuration of older versions brought to the version that containerd 2.x uses inside."""
+"""Migrate configuration of older versions to the version that containerd 2.x uses internally."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from nri.config.runtimes.containerd.key_types import CRI, CRI_IMAGES, CRI_RUNTIME
 
-#: Plugins that version 1 names otherwise than io.containerd.grpc.v1.NAME.
+#: Plugins whose full name is not io.containerd.grpc.v1.NAME, by their name in version 1.
 _FULL_NAMES = {
     "cgroups": "io.containerd.monitor.v1.cgroups",
     "linux": "io.containerd.runtime.v1.linux",
@@ -34,11 +34,11 @@ _SNAPSHOT_KEYS = frozenset({"snapshotter", "disable_snapshot_annotations", "disc
 
 
 class Panic(Exception):
-    """containerd crashes here, since a value is not the table that it takes for granted."""
+    """containerd crashes, because a value is not a table."""
 
 
 def full_name(plugin: str) -> str:
-    """Translate a plugin's name of version 1: NRI's becomes one that is not NRI's."""
+    """Translate a plugin's name of version 1. The result for NRI is not the name of NRI's plugin."""
     if "." in plugin:
         return plugin
     if plugin.endswith("-service"):
@@ -47,7 +47,7 @@ def full_name(plugin: str) -> str:
 
 
 def move_cri_settings(plugins: dict[str, Any]) -> None:
-    """Move the settings of the one CRI plugin of version 2 to the plugins of version 3. Raises Panic."""
+    """Move the CRI plugin's settings of version 2 to the plugins of version 3. Raises Panic if containerd crashes."""
     if CRI not in plugins:
         return
     old = _table(plugins[CRI])
@@ -64,7 +64,7 @@ def move_cri_settings(plugins: dict[str, Any]) -> None:
 
 
 def _move_runtime_keys(old: dict[str, Any], runtime: dict[str, Any]) -> dict[str, Any] | None:
-    """Move what the runtime plugin takes; returns the old table `containerd`."""
+    """Move the keys of the runtime plugin. Returns the old table `containerd`."""
     for key, value in old.items():
         if key not in _SERVER_KEYS | _IMAGE_KEYS | {"cni", "containerd", "sandbox_image"}:
             runtime.setdefault(key, value)
@@ -85,7 +85,7 @@ def _move_runtime_keys(old: dict[str, Any], runtime: dict[str, Any]) -> dict[str
 
 
 def _move_image_keys(old: dict[str, Any], containers: dict[str, Any] | None, images: dict[str, Any]) -> None:
-    """Move what the images plugin takes; without a table of runtimes containerd forgets the snapshotter."""
+    """Move the keys of the images plugin. Without a table of runtimes containerd forgets the snapshotter."""
     if "sandbox_image" in old:
         images["pinned_images"] = {**_table(images.get("pinned_images", {})), "sandbox": old["sandbox_image"]}
     images |= {key: value for key, value in old.items() if key in _IMAGE_KEYS}

@@ -1,4 +1,4 @@
-"""containerd's NRI settings for people: the verdict on its files, and what in them has no effect."""
+"""containerd's NRI settings with remarks for users: mistakes that stop containerd, and keys without effect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TABLE: KeyPath = ("plugins", NRI)
 #: The table's name in 1.7, if no file has a version.
 OLD_TABLE: KeyPath = ("plugins", "nri")
 
-#: Keys that no other plugin of containerd has: elsewhere, they were meant for NRI.
+#: Keys that only NRI's table has: in other tables they are misplaced.
 _DISTINCTIVE_KEYS = {
     "disable_connections",
     "plugin_path",
@@ -40,8 +40,11 @@ _DROP_INS = "/etc/containerd/conf.d/*.toml"
 def read(root: str = "/", release: str = "", path: str = "") -> Reading:
     """Read containerd's configuration below `root`.
 
-    `release` is containerd's own ("1.7.24", "v2.1.5-k3s1"), or "" if it is not known: then the remarks say what holds
-    for all releases, and where they differ. `path` is the main file, if the daemon is started with another one.
+    Args:
+        root: the root folder.
+        release: containerd's release ("1.7.24", "v2.1.5-k3s1"), or "" if it is not known. Then the remarks apply to all
+            releases, or name the releases.
+        path: the main file, or "" for the default.
     """
     return read_tree(DiskTree(root), release, path)
 
@@ -60,11 +63,11 @@ def read_tree(tree: FileTree, release: str = "", path: str = "") -> Reading:
 
 
 class _Verdict(NamedTuple):
-    """The verdict of the releases that may be the right one.
+    """The combined judgement of several possible releases.
 
     Attributes:
-        base: the judgement of the newest release that starts, or of the newest.
-        nri: its settings; whether NRI is on is None if releases differ.
+        base: the judgement of the newest release that starts, else of the newest release.
+        nri: the settings of `base`; `enabled` is None if releases differ.
         remarks: why daemons do not start, or NRI never runs.
     """
 
@@ -74,7 +77,7 @@ class _Verdict(NamedTuple):
 
 
 def _combine(judgements: Sequence[Judgement], path: str) -> _Verdict:
-    """Combine the verdicts of all releases that the daemon may be: one that does not start is probably not it."""
+    """Combine the judgements of all possible releases. A release that does not start is probably not the node's."""
     starting = [judgement for judgement in judgements if judgement.failure is None]
     base = (starting or judgements)[-1]
     remarks: list[Remark] = []
@@ -100,7 +103,7 @@ def _combine(judgements: Sequence[Judgement], path: str) -> _Verdict:
 
 
 def _names(judgements: Sequence[Judgement]) -> str:
-    """Name the releases of several judgements: "2.0 and newer", or one by one."""
+    """The releases of several judgements in words: "2.0 and newer", or a list."""
     series = [judgement.rules for judgement in judgements]
     if len(series) > 1 and tuple(series) == SERIES[-len(series) :]:
         return f"{series[0].first.removesuffix('.0')} and newer"
@@ -108,7 +111,7 @@ def _names(judgements: Sequence[Judgement]) -> str:
 
 
 def _hints(tree: FileTree, judgement: Judgement, path: str) -> list[Remark]:
-    """Remark on what containerd ignores: misspelt keys, other tables, files that nothing imports."""
+    """Remark on keys that containerd ignores: misspelt keys, other tables, files that are not imported."""
     remarks: list[Remark] = []
     for file in judgement.files:
         _find_ignored(file, judgement, remarks)
@@ -172,7 +175,7 @@ def _find_unknown(
 
 
 def _find_replaced(judgement: Judgement, remarks: list[Remark]) -> None:
-    """Remark on the settings that are lost when a later file's NRI table replaces an earlier one whole, as in 1.7."""
+    """Remark on settings that are lost because a later file's NRI table replaces an earlier table, as in 1.7."""
     table = ("plugins", judgement.table_name)
     first: ConfigFile | None = None
     keys: set[str] = set()
@@ -188,7 +191,7 @@ def _find_replaced(judgement: Judgement, remarks: list[Remark]) -> None:
 
 
 def _find_stray_drop_ins(tree: FileTree, judgement: Judgement, remarks: list[Remark]) -> None:
-    """Remark on drop-ins that configure NRI while nothing imports them: they look right and have no effect."""
+    """Remark on drop-ins that configure NRI but are not imported: they look right and have no effect."""
     read_paths = {file.path for file in judgement.files}
     for path in glob.glob(tree, _DROP_INS):
         if posixpath.normpath(path) in read_paths:

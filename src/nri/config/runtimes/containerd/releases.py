@@ -1,4 +1,4 @@
-"""containerd's releases by the rules for their configuration, and how a release is found in a version's text."""
+"""containerd's series of releases with the rules for their configuration, and the parser of version outputs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Rules(NamedTuple):
 
     Attributes:
         first: the first release of the series.
-        name: the releases, for people.
+        name: the releases, for messages.
         newest_version: the newest configuration version that it reads.
         toml: the dialect of TOML.
-        has_validator: NRI's default validator exists.
-        translates: when settings of older versions become those of today: never, for all files merged, for each file.
-        refuses_newer_drop_in: a drop-in must not have a higher version than the main file.
+        has_validator: whether NRI's default validator exists.
+        translates: whether settings of older versions are migrated: never, for all files merged, or for each file.
+        refuses_newer_drop_in: whether a drop-in must not have a higher version than the main file.
     """
 
     first: str
@@ -34,11 +34,11 @@ class Rules(NamedTuple):
 
     @property
     def is_1(self) -> bool:
-        """Tell whether these are the rules of containerd 1.7."""
+        """Whether these are the rules of containerd 1.7."""
         return self.newest_version == 2
 
 
-#: Ascending. The TOML library depends on the build: Debian's 2.1 has a newer one than containerd's own.
+#: All series, ascending. The TOML library depends on the build: Debian's 2.1 has a newer library than containerd's own.
 SERIES: tuple[Rules, ...] = (
     Rules("1.7.0", "1.7", 2, "0.5", has_validator=False, translates="never"),
     Rules("2.0.0", "2.0 and 2.1", 3, "1.1", has_validator=False, translates="merged"),
@@ -51,7 +51,10 @@ NEWEST_RELEASE = SERIES[-1].first
 
 
 def rules_of(release: str) -> Rules | None:
-    """Find the rules of a release ("1.7.24", "v2.1.5-k3s1"). A newer release has those of the newest; None for ""."""
+    """Find the rules of a release ("1.7.24", "v2.1.5-k3s1"). Unknown newer releases have the newest rules.
+
+    Returns None if the release is "".
+    """
     if not release:
         return None
     series = [rules for rules in SERIES if version_at_least(release, rules.first)]
@@ -59,6 +62,9 @@ def rules_of(release: str) -> Rules | None:
 
 
 def parse_release(output: str) -> str:
-    """Find the release in the output of ``containerd --version``, with a distribution's suffix; "" if there is none."""
+    """Find the release in the output of ``containerd --version``, with a distribution's suffix.
+
+    Returns "" if the output has no release.
+    """
     match = re.search(r"(?:^|\s)v?(\d+\.\d+\.\d+\S*)", output)
     return match[1] if match else ""

@@ -14,7 +14,7 @@ from nri.errors import ConfigError
 
 
 def _managed_table(tree: Any, release: str, path: str) -> KeyPath:
-    """Return NRI's table in a file that config-manager changes. Raises ConfigError if it cannot be known."""
+    """Return NRI's table in a file that config-manager changes. Raises ConfigError if the table is not known."""
     version = tree.get("version", 0) if isinstance(tree, dict) else 0
     if type(version) is not int:
         raise ConfigError(path, "version", f"must be a whole number, not {version!r}", "write version = 2")
@@ -22,8 +22,8 @@ def _managed_table(tree: Any, release: str, path: str) -> KeyPath:
     if version > 1 or (rules is not None and not rules.is_1):
         return TABLE
     if rules is None:
-        reason = "is missing, and the release of containerd, which decides what the file means then, is not known"
-        raise ConfigError(path, "version", reason, "name the release with --release, such as --release 2.1.9")
+        reason = "is missing, and the release of containerd, which decides the default version, is not known"
+        raise ConfigError(path, "version", reason, "name the release, such as --release 2.1.9")
     return OLD_TABLE
 
 

@@ -1,4 +1,4 @@
-"""TOML as containerd's releases parse it: go-toml 0.x and 1.x (TOML 0.5), 2.0 to 2.3 (TOML 1.0), 2.4 (TOML 1.1)."""
+"""TOML in the dialects of containerd: go-toml 0.x and 1.x (TOML 0.5), 2.0 to 2.3 (TOML 1.0), 2.4 (TOML 1.1)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nri.errors import ConfigError
 
 Dialect = Literal["0.5", "1.0", "1.1"]
 
-#: Text over several lines, text on one line, a comment, a bare word, white space, anything else.
+#: A multi-line string, a string on one line, a comment, a bare word, white space, or another character.
 _PIECE = re.compile(
     r'''"""(?:[^"\\]|\\.|"(?!""))*+(?:"{3,5})?|\'{3}(?:[^']|'(?!\'{2}))*+(?:\'{3,5})?'''
     r"""|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?|#[^\n]*+|[A-Za-z0-9_-]++|[ \t]++|.""",
@@ -19,9 +19,9 @@ _PIECE = re.compile(
 )
 _LEADING_ZEROS = re.compile(r"(-?)0+(\d[\d_]*)")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-#: Hours at the end of a piece, and minutes at the beginning of the next one, without seconds behind them.
+#: Hours at the end of a piece, and minutes at the beginning of the next piece, without seconds.
 _HOURS, _MINUTES = re.compile(r"(?:.*[Tt])?\d\d"), re.compile(r"(\d\d)([Zz]|-.*)?")
-#: Half of a character, which go-toml 1.x takes and Python does not, and an escape that means a plain slash.
+#: A surrogate, which go-toml 1.x accepts and Python does not, and the escape of a slash.
 _ODD_ESCAPE = re.compile(r"\\(?:u[dD][89a-fA-F][0-9a-fA-F]{2}|/|.)", re.DOTALL)
 #: Escapes of TOML 1.1.
 _NEW_ESCAPE = re.compile(r"\\(?:e|x([0-9a-fA-F]{2})|.)", re.DOTALL)
@@ -29,7 +29,7 @@ _MAX_INTEGER = 2**63
 
 
 def parse(path: str, data: bytes, dialect: Dialect) -> tuple[Source, Any]:
-    """Parse a file; returns its text and its keys. Raises ConfigError with the file and line of the mistake."""
+    """Parse a file. Returns its text and its keys. Raises ConfigError with file and line if it is invalid."""
     if dialect == "0.5":
         text = _line_ends(data.decode(errors="replace").removeprefix("\ufeff"))
     else:
@@ -47,7 +47,7 @@ def parse(path: str, data: bytes, dialect: Dialect) -> tuple[Source, Any]:
 
 
 def _check_integers(path: str, value: Any) -> None:
-    """Raise ConfigError for an integer that does not fit into 64 bits."""
+    """Raise ConfigError if an integer does not fit into 64 bits."""
     if isinstance(value, (dict, list)):
         for inner in value.values() if isinstance(value, dict) else value:
             _check_integers(path, inner)
@@ -56,7 +56,7 @@ def _check_integers(path: str, value: Any) -> None:
 
 
 def _line_ends(text: str) -> str:
-    """Replace carriage returns, which end lines in TOML 0.5 even alone."""
+    """Replace carriage returns, which end lines in TOML 0.5 even without a line feed."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -72,7 +72,7 @@ def _strict_text(path: str, data: bytes) -> str:
 
 
 class _Translation:
-    """Rewrite a text as TOML 1.0, line by line, where only its dialect accepts it."""
+    """Rewrite TOML of another dialect as TOML 1.0, line by line."""
 
     def __init__(self, path: str, text: str, dialect: Dialect) -> None:
         self._path = path
@@ -82,10 +82,10 @@ class _Translation:
         self._brackets: list[str] = []
         self._parts: list[str] = []
         self._joined_lines = 0
-        self._before = ["\n"] * 3  # the last pieces that are not white space
+        self._before = ["\n"] * 3  # the last three pieces that are not white space
 
     def text(self) -> str:
-        """Rewrite the text. Raises ConfigError for what the dialect refuses, and TOML 1.0 does not."""
+        """Rewrite the text. Raises ConfigError if the dialect refuses a piece that TOML 1.0 accepts."""
         for number, piece in enumerate(self._pieces):
             later = self._pieces[number + 1] if number + 1 < len(self._pieces) else ""
             new = self._piece(piece, later)
@@ -95,7 +95,7 @@ class _Translation:
         return "".join(self._parts)
 
     def _piece(self, piece: str, later: str) -> str:
-        """Rewrite a piece; `later` is the one behind it."""
+        """Rewrite a piece; `later` is the next piece."""
         is_in_braces = self._brackets[-1:] == ["{"]
         if piece in ("[", "{"):
             self._brackets.append(piece)
@@ -118,23 +118,23 @@ class _Translation:
         return piece
 
     def _close(self, bracket: str) -> None:
-        """Close a bracket; TOML 1.1 takes a comma before a brace, behind a value."""
+        """Close a bracket. TOML 1.1 accepts a comma after the last value before a brace."""
         self._brackets.pop()
         if bracket == "}" and self._before[-1] == "," and self._before[-2] != "{" and self._dialect == "1.1":
             self._parts[len(self._parts) - 1 - self._parts[::-1].index(",")] = " "
 
     def _string(self, piece: str) -> str:
-        """Rewrite a text in quotes."""
+        """Rewrite a quoted string."""
         if self._dialect == "1.1":
             return piece if piece[0] == "'" else _NEW_ESCAPE.sub(_old_escape, piece)
         if piece[0] == '"' and "".join(self._parts[-1:]).endswith('"""'):
-            raise self._refusal("a quote before the three that end a text, which containerd 1.7 cannot read")
+            raise self._refusal("a quote before the three quotes that end a string, which containerd 1.7 cannot read")
         if piece[0] == "'":
             return re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", "\ufffd", piece)
         return _ODD_ESCAPE.sub(_plain_escape, piece.replace("\x7f", "\ufffd"))
 
     def _with_seconds(self, piece: str, later: str) -> str:
-        """Add the seconds to a time that ends in minutes, as TOML 1.1 lets it."""
+        """Add the seconds to a time without seconds, which TOML 1.1 allows."""
         minutes = _MINUTES.fullmatch(piece)
         is_time = self._before[-1] == ":" and self._before[-3] != ":" and _HOURS.fullmatch(self._before[-2])
         has_seconds = later == ":" and minutes and not minutes[2]
@@ -154,12 +154,12 @@ class _Translation:
 
 
 def _old_escape(escape: re.Match[str]) -> str:
-    """Write an escape of TOML 1.1 as in 1.0."""
+    """Rewrite an escape of TOML 1.1 as an escape of TOML 1.0."""
     return "\\u001b" if escape[0] == "\\e" else f"\\u00{escape[1]}" if escape[1] else escape[0]
 
 
 def _plain_escape(escape: re.Match[str]) -> str:
-    """Write an escape that only go-toml 1.x takes as one of TOML 1.0."""
+    """Rewrite an escape that only go-toml 1.x accepts as an escape of TOML 1.0."""
     return "/" if escape[0] == "\\/" else "\\ufffd" if len(escape[0]) > 2 else escape[0]
 
 
@@ -167,13 +167,13 @@ _IN_BRACES = re.compile(r"(?m)^[ \t]*([^=#\[\n]+?)[ \t]*=[ \t]*\{")
 
 
 class _Conflict(Exception):
-    """Two tables that go-toml 1.x does not merge either."""
+    """Two tables that go-toml 1.x does not merge."""
 
 
 def _tables_one_by_one(source: Source) -> dict[str, Any] | None:
-    """Parse each table by itself and merge them: go-toml 1.x lets a header follow dotted keys of the same table.
+    """Parse each table separately and merge the tables: go-toml 1.x accepts a header after dotted keys of its table.
 
-    None if the file has another mistake.
+    Returns None if the file has another mistake.
     """
     chunks = re.split(r"(?m)^(?=[ \t]*\[)", source.text)
     tree: dict[str, Any] = {}

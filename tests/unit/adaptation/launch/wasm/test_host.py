@@ -110,7 +110,7 @@ def test_a_message_that_is_outside_of_its_memory_or_none_harms_nobody() -> None:
     assert guest.call("say", 1 << 30, 10) == 0
     guest.put(64, b"\xff\xff")
     assert guest.call("say", 64, 2) == 0
-    assert b"outside of its memory" in guest.written
+    assert b"outside of the plugin's memory" in guest.written
     assert guest.written.count(b"the host function log failed") == 2
 
 

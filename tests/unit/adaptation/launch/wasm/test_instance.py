@@ -122,8 +122,8 @@ def test_an_exit_ends_the_run_with_its_code(start: Start) -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("(i64.const 0x7fffff0000000010)", "outside of its memory"),
-        (f"(i64.const {5 << 20})", "outside of its memory"),
+        ("(i64.const 0x7fffff0000000010)", "outside of the plugin's memory"),
+        (f"(i64.const {5 << 20})", "outside of the plugin's memory"),
         (f"(drop (memory.grow (i32.const 100))) (i64.const {5 << 20})", "at most 4194304"),
     ],
     ids=["far away", "too long for it", "too long for us"],

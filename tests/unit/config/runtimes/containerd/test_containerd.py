@@ -57,7 +57,7 @@ def test_the_kept_root_reads_from_disk(put) -> None:
         (f"{NRI}disable = false\n", None, Kind.RELEASE_DECIDES, {"off": "1.7", "on": "2.0 and newer"}),
         ("version = 3\n", True, Kind.RELEASES_REFUSE, {"releases": "1.7"}),
         (f"version = 4\n{NRI}disable = true\n", False, Kind.RELEASES_REFUSE, {"releases": "1.7, 2.0 and 2.1, 2.2"}),
-        ('disabled_plugins = ["cri"]\n', None, Kind.NEVER_RUNS, {"fix": 'take "cri" out of disabled_plugins'}),
+        ('disabled_plugins = ["cri"]\n', None, Kind.NEVER_RUNS, {"fix": 'remove "cri" from disabled_plugins'}),
         ("version = 5\n", None, Kind.UNKNOWN_VERSION, {"version": 5, "newest": 4}),
         (f'version = 2\n{NRI}disable = "false"\n', None, Kind.WRONG_TYPE, {"type": bool, "value": "false"}),
     ],

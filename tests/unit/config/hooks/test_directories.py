@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from nri.config.complaint import apart
-from nri.plugins.hook_injector import directories as module
-from nri.plugins.hook_injector.directories import HookDirectories, HooksChange
+from nri.config.complaint import single_errors
+from nri.config.hooks import directories as module
+from nri.config.hooks.directories import HookDirectories, HooksChange
 
 
 def text_of(argument: str, path: str = "/bin/sh") -> str:
@@ -115,7 +115,7 @@ def test_a_hook_comes_when_its_program_comes_and_goes_with_it(tmp_path: Path) ->
     (tmp_path / "d" / "b.json").write_text(text_of("b"))
     (warning,) = change_after(directories).warnings
     assert str(warning) == (
-        f"{tmp_path}/d/a.json: hook.path: {program} does not exist (the hook is left out until the program exists)"
+        f"{tmp_path}/d/a.json: hook.path: {program} does not exist (the hook is ignored until the program exists)"
     )
     assert arguments(directories) == ["b"]
     assert directories.refresh() is None
@@ -197,5 +197,5 @@ def test_a_pipe_or_device_among_the_files_is_an_error_without_waiting(tmp_path: 
     thread.join(5)
     assert news and news[0] is not None and news[0].error is not None, "it waits for a writer"
     texts = [f"{tmp_path}/{name}: cannot read it: not a regular file" for name in ("b.json", "c.json")]
-    assert [str(error) for error in apart(news[0].error)] == texts
+    assert [str(error) for error in single_errors(news[0].error)] == texts
     assert arguments(directories) == ["a"]

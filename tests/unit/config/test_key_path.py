@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nri.config import Source
-from nri.config.place import at, first_line, show, uncapital
+from nri.config.key_path import first_line, location, path_text, uncapital
 
 
 @pytest.mark.parametrize(
@@ -19,12 +19,12 @@ from nri.config.place import at, first_line, show, uncapital
     ],
 )
 def test_a_path_is_written_as_people_write_it(path: tuple[str | int, ...], text: str) -> None:
-    assert show(path) == text
+    assert path_text(path) == text
 
 
 def test_a_line_stands_behind_the_name_if_it_is_known() -> None:
     source = Source("10-pin.conf", "")
-    assert (at(source, 3), at(source, None)) == ("10-pin.conf:3", "10-pin.conf")
+    assert (location(source, 3), location(source, None)) == ("10-pin.conf:3", "10-pin.conf")
 
 
 def test_a_parsers_words_become_the_middle_of_a_sentence() -> None:

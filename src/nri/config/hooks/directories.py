@@ -1,8 +1,8 @@
 """Read the hooks of several directories, and read them again after a change.
 
-Of files with the same name the one in the last directory counts. A missing directory counts as empty. Changes are found
-by one `stat` of each file and program: inotify would need a watch on each folder above a missing one, has limits that
-other programs use up, and reports nothing on some network and overlay file systems.
+Of files with the same name the file in the last directory counts. A missing directory counts as empty. A `stat` of each
+file and program finds changes. inotify would need a watch on each folder above a missing folder, has limits that other
+programs use up, and reports nothing on some network and overlay file systems.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import os
 from _thread import allocate_lock
 from typing import NamedTuple
 
-from nri.config.complaint import together
+from nri.config.complaint import combined_error
+from nri.config.hooks.hook_file import Hook, parse_hook
 from nri.config.source import read_file
 from nri.config.watch import fingerprint
 from nri.errors import ConfigError
-from nri.plugins.hook_injector.hook_file import Hook, parse_hook
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class HooksChange(NamedTuple):
     """The outcome of a refresh after a change.
 
     Attributes:
-        error: why the previous hooks stay in force, with further errors in `others`; None if all could be read.
+        error: why the previous hooks stay in force, with further errors in `others`, or None.
         warnings: problems of files that could be read.
     """
 
@@ -59,10 +59,10 @@ class HookDirectories:
     """Directories of hooks.
 
     Args:
-        directories: in the order of precedence, the strongest one last.
+        directories: their paths in the order of precedence, the strongest directory last.
 
     Attributes:
-        directories: likewise.
+        directories: their paths, in the same order.
         hooks: all hooks, in the order in which they run.
     """
 
@@ -75,7 +75,7 @@ class HookDirectories:
         self._lock = allocate_lock()
 
     def refresh(self) -> HooksChange | None:
-        """Read all files again if anything has changed; None if nothing has. Thread-safe.
+        """Read all files again if a file has changed. Returns None if no file has changed. Thread-safe.
 
         While one file is broken, all previous hooks stay in force: a container must not miss a hook because somebody
         edits its file.
@@ -90,7 +90,7 @@ class HookDirectories:
             return self._read(files, errors)
 
     def _list(self) -> tuple[dict[str, Fingerprint], list[ConfigError]]:
-        """The fingerprint of each file, in order of precedence; and errors."""
+        """The fingerprint of each file in order of precedence, and errors."""
         files: dict[str, Fingerprint] = {}
         errors: list[ConfigError] = []
         for directory in self.directories:
@@ -107,7 +107,7 @@ class HookDirectories:
             for name in names:
                 path = os.path.join(directory, name)
                 stamp = fingerprint(path)
-                if stamp is not None:  # a broken link, as while a ConfigMap is exchanged, does not count
+                if stamp is not None:  # a broken link does not count: links break while a ConfigMap is replaced
                     files[path] = stamp
         return files, errors
 
@@ -127,11 +127,11 @@ class HookDirectories:
             if programs[hook.path]:
                 hooks[name] = hook
             else:
-                step = "the hook is left out until the program exists"
+                step = "the hook is ignored until the program exists"
                 warnings.append(ConfigError(path, "hook.path", f"{hook.path} does not exist", step))
         failed = tuple(str(error) for error in errors if error.source in self.directories)
         self._snapshot = _Snapshot(files, failed, programs)
         if errors:
-            return HooksChange(together(errors), ())
+            return HooksChange(combined_error(errors), ())
         self.hooks = tuple(sorted(hooks.values(), key=lambda hook: (hook.name.lower(), hook.name)))
         return HooksChange(None, warnings)

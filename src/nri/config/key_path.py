@@ -1,4 +1,4 @@
-"""Places in configuration: the path of a key in a tree, and the line of a text, as errors show them."""
+"""Paths of keys and locations (source and line) in configuration, as error messages show them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 Path = tuple["str | int", ...]
 
 
-def at(source: Source, line: int | None) -> str:
-    """The source's name with a line, as errors show it."""
+def location(source: Source, line: int | None) -> str:
+    """The source's name with a line, for errors."""
     return f"{source.name}:{line}" if line else source.name
 
 
-def show(path: Path) -> str:
-    """A path as people write it: ``pools[2].cpus``; keys that hold dots are quoted."""
+def path_text(path: Path) -> str:
+    """A path in the form ``pools[2].cpus``. Keys that contain dots are quoted."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -30,7 +30,7 @@ def show(path: Path) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of a parser's complaint about input that it cannot digest, as too many digits."""
+    """Return the first line of a parser's error about input that it cannot parse, for example too many digits."""
     text = str(error).splitlines()[0] if str(error) else type(error).__name__
     return uncapital(text.partition(";")[0])
 

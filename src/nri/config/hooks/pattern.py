@@ -1,4 +1,4 @@
-"""Regular expressions of hooks.d files, by google-re2, which has Go's syntax and no exponential searches.
+"""Regular expressions of hooks.d files: google-re2 has Go's syntax and no exponential searches.
 
 Python's `re` backtracks: a pattern such as `(a+)+$` takes hours for 40 characters, and nothing can interrupt it.
 """
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_STEPS", "Budget", "Pattern", "TooCostly", "load"]
 
-#: All searches of one budget may take this many bytes of text times instructions of patterns: two seconds at worst, and
-#: usually a thousandth of that.
+#: Maximum number of steps of all searches of a budget: bytes of text times instructions of patterns. They take two
+#: seconds at worst, and usually a thousandth of that.
 MAX_STEPS = 1 << 29
-#: RE2 itself bounds the size of the program that it compiles from a pattern.
+#: Maximum length of a pattern. RE2 bounds the size of the compiled pattern.
 MAX_CHARACTERS = 10_000
-#: A quoted part, an escaped character, or `\C`, which is any byte in RE2 and an error in Go.
+#: A quoted section, an escaped character, or `\C`, which is any byte in RE2 and an error in Go.
 _ESCAPES = re.compile(r"\\Q.*?(?:\\E|\Z)|\\(C)|\\.", re.DOTALL)
 
 
@@ -74,7 +74,7 @@ class Pattern:
     def __repr__(self) -> str:
         return f"Pattern({self.text!r})"
 
-    def found_in(self, text: str, budget: Budget) -> bool:
+    def matches(self, text: str, budget: Budget) -> bool:
         """Whether any part of the text matches the pattern. Raises TooCostly if the budget is used up."""
         encoded = _encoded(text)
         budget.spend(len(encoded) * self._compiled.programsize)
@@ -82,9 +82,9 @@ class Pattern:
 
 
 def load() -> Any:
-    """Import and return google-re2, which is an extra. Raises ConfigError if that fails."""
+    """Import and return google-re2, an optional dependency. Raises ConfigError if it cannot be imported."""
     try:
-        import re2  # noqa: PLC0415 - an extra
+        import re2
     except ImportError as error:
         reason = f"google-re2 is required for patterns of hooks and cannot be imported: {error}"
         raise ConfigError("hook-injector", "", reason, "pip install '.[hook-injector]', in a checkout of nri") from None
@@ -92,5 +92,5 @@ def load() -> Any:
 
 
 def _encoded(text: str) -> bytes:
-    """The text in UTF-8; a lone surrogate, which JSON can contain, becomes bytes that match themselves."""
+    """The text in UTF-8. A lone surrogate, which JSON can contain, becomes bytes that match themselves."""
     return text.encode(errors="surrogatepass")

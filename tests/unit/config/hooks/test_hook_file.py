@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from nri.config import Source
+from nri.config.hooks.conditions import When
+from nri.config.hooks.hook_file import Hook, parse_hook
 from nri.errors import ConfigError
-from nri.plugins.hook_injector.conditions import When
-from nri.plugins.hook_injector.hook_file import Hook, parse_hook
 
 GOOD: dict[str, Any] = {
     "version": "1.0.0",
@@ -57,12 +57,12 @@ OLD = {"hook": "/bin/sh", "stages": ["prestart"], "cmds": ["a"]}
 @pytest.mark.parametrize(
     ("tree", "text"),
     [
-        ([], "/d/a.json: expected a table of keys, not []"),
+        ([], "/d/a.json: expected a mapping of keys, not []"),
         (with_key(GOOD, "version", "2"), '/d/a.json:2: version: unrecognized hook version: "2"'),
         (with_key(GOOD, "version", 1), "/d/a.json:2: version: unrecognized hook version: 1"),
         (with_key(GOOD, "hook.path", ""), "hook.path: is empty"),
         (with_key(GOOD, "hook.path", "bin/sh"), '/d/a.json:4: hook.path: "bin/sh" must be an absolute path'),
-        (with_key(GOOD, "hook.path", 1), "hook.path: expected text, not 1"),
+        (with_key(GOOD, "hook.path", 1), "hook.path: expected a string, not 1"),
         (with_key(GOOD, "hook.args", "sh"), "hook.args: expected a list"),
         (with_key(GOOD, "hook.args", ["sh", "a\0"]), "hook.args[1]: contains NUL"),
         (with_key(GOOD, "hook.env", ["A=\0"]), "hook.env[0]: contains NUL"),
@@ -70,8 +70,8 @@ OLD = {"hook": "/bin/sh", "stages": ["prestart"], "cmds": ["a"]}
         (with_key(GOOD, "hook.timeout", -1), "hook.timeout: -1 must be a positive number of seconds"),
         (with_key(GOOD, "hook.timeout", 2**63), "hook.timeout: 9223372036854775808 must be a positive number"),
         (with_key(GOOD, "hook.timeout", "5"), "hook.timeout: expected a whole number"),
-        (with_key(GOOD, "hook", None), "hook.path: missing, and it has no default"),
-        (with_key(GOOD, "stages", None), "stages: missing, and it has no default"),
+        (with_key(GOOD, "hook", None), "hook.path: missing, and the key has no default"),
+        (with_key(GOOD, "stages", None), "stages: missing, and the key has no default"),
         (with_key(GOOD, "stages", ["prestart", "poststopp"]), "stages[1]: expected one of prestart, createRuntime"),
         (with_key(GOOD, "when.always", "yes"), "when.always: expected true or false"),
         (with_key(GOOD, "when.commands", ["a", "("]), 'when.commands[1]: "(" is not a regular expression: missing )'),
@@ -80,11 +80,11 @@ OLD = {"hook": "/bin/sh", "stages": ["prestart"], "cmds": ["a"]}
             with_key(GOOD, "when.annotations", {"a": "(?=b)"}),
             'the value "(?=b)" is not a regular expression: invalid perl operator',
         ),
-        (with_key(GOOD, "STAGES", ["poststop"]), "STAGES: the key is given twice"),
+        (with_key(GOOD, "STAGES", ["poststop"]), "STAGES: duplicate key"),
         (with_key(OLD, "hook", "sh"), 'hook: "sh" must be an absolute path'),
         (with_key(OLD, "arguments", ["\0"]), "arguments[0]: contains NUL"),
-        (with_key(OLD, "hook", {"path": "/bin/sh"}), "hook: expected text"),
-        (with_key(OLD, "stage", ["poststop"]), 'stage: means the same as "stages" (keep one of them)'),
+        (with_key(OLD, "hook", {"path": "/bin/sh"}), "hook: expected a string"),
+        (with_key(OLD, "stage", ["poststop"]), 'stage: means the same as "stages" (keep one of the two keys)'),
         (with_key(OLD, "cmd", ["b"]), 'cmd: means the same as "cmds"'),
         ({**OLD, "annotation": ["a"], "annotations": ["b"]}, 'annotation: means the same as "annotations"'),
         (with_key(OLD, "stages", None), "stages: is required"),
@@ -118,8 +118,8 @@ def test_a_text_that_is_no_table_is_refused(text: str) -> None:
 def test_keys_match_in_any_case_and_unknown_ones_are_warned_of() -> None:
     hook, warnings = parse({**with_key(GOOD, "hook.argz", []), "Stage": ["poststop"]})
     assert hook.stages == ("prestart", "poststop")
-    assert any('hook.argz: unknown key, left out (did you mean "args"?)' in text for text in warnings)
-    assert any('Stage: unknown key, left out (did you mean "stages"?)' in text for text in warnings)
+    assert any('hook.argz: unknown key, ignored (did you mean "args"?)' in text for text in warnings)
+    assert any('Stage: unknown key, ignored (did you mean "stages"?)' in text for text in warnings)
 
 
 @pytest.mark.parametrize("when", [{}, {"hasBindMounts": False}, {"annotations": {}}, {"commands": []}])

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from nri.config.hooks.pattern import MAX_STEPS, Budget, Pattern, TooCostly, load
 from nri.errors import ConfigError
-from nri.plugins.hook_injector.pattern import MAX_STEPS, Budget, Pattern, TooCostly, load
 from nri.plugins.hook_injector.plugin import HookInjector
 
 FACTS = Path(__file__).parents[3] / "data" / "plugins" / "go-regexp.jsonl"
@@ -30,16 +30,16 @@ def test_what_go_finds_is_found_and_what_it_refuses_is_refused() -> None:
             continue
         compiled = Pattern(text)
         for rows in case["found"]:
-            assert compiled.found_in(rows, Budget()), (text, rows)
+            assert compiled.matches(rows, Budget()), (text, rows)
         for other in case["not_found"]:
-            assert not compiled.found_in(other, Budget()), (text, other)
+            assert not compiled.matches(other, Budget()), (text, other)
     assert len(cases) > 400
     assert sum(case.get("refused", False) for case in cases) > 40
 
 
 @pytest.mark.parametrize("text", [r"(a+)+$", r"(a|aa)+$", r"(a*)*b", r"^(a?){50}a{50}$", r"(.*)*x", r"((a|a)+)+b"])
 def test_a_pattern_that_takes_python_s_own_engine_hours_is_searched(text: str) -> None:
-    assert not Pattern(text).found_in("a" * 40_000 + "!", Budget())
+    assert not Pattern(text).matches("a" * 40_000 + "!", Budget())
 
 
 @pytest.mark.parametrize(
@@ -53,17 +53,17 @@ def test_what_is_no_pattern_or_too_large_is_refused_with_the_reason(text: str, r
 
 
 def test_a_c_that_is_quoted_is_one() -> None:
-    assert Pattern(r"\Q\C\E").found_in(r"\C", Budget())
-    assert Pattern(r"\\C").found_in(r"\C", Budget())
+    assert Pattern(r"\Q\C\E").matches(r"\C", Budget())
+    assert Pattern(r"\\C").matches(r"\C", Budget())
 
 
 def test_searches_share_a_budget_of_text_times_pattern() -> None:
     budget, compiled = Budget(), Pattern("(?:a?b?c?d?){1000}x")
     with pytest.raises(TooCostly, match=f"more than {MAX_STEPS} steps"):
-        compiled.found_in("abcd" * 20_000, budget)
+        compiled.matches("abcd" * 20_000, budget)
     with pytest.raises(TooCostly):
-        compiled.found_in("x", budget)
-    assert compiled.found_in("x", Budget())
+        compiled.matches("x", budget)
+    assert compiled.matches("x", Budget())
 
 
 def test_it_shows_its_text() -> None:

@@ -1,7 +1,7 @@
 """The conditions of a hooks.d file, which decide whether a hook applies to a container.
 
-As in podman and CRI-O, all conditions of the current schema must hold, and any of the old one; `commands`, if present,
-decides; a hook without conditions applies to no container.
+As in podman and CRI-O, all conditions of the current schema must hold, but only one condition of the old schema.
+`commands`, if present, decides alone. A hook without conditions does not apply to any container.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nri.config.complaint import shorten
-from nri.plugins.hook_injector.pattern import Budget, Pattern, TooCostly
+from nri.config.hooks.pattern import Budget, Pattern, TooCostly
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ class When(NamedTuple):
     """The conditions of one file.
 
     Attributes:
-        always: holds if true; None without this condition.
-        has_bind_mounts: holds if true and the container has a mount; None without this condition.
+        always: holds if true. None without this condition.
+        has_bind_mounts: holds if true and the container has a mount. None without this condition.
         annotations: pairs of patterns for a key and its value; one annotation must match both.
         commands: patterns for the first argument.
         any_of: the old schema, in which one condition is enough and `always` does not exist.
@@ -91,7 +91,7 @@ def _has_annotation(key: Pattern, value: Pattern, facts: Facts) -> bool:
 
 def _is_match(what: str, pattern: Pattern, text: str, budget: Budget) -> bool:
     try:
-        return pattern.found_in(text, budget)
+        return pattern.matches(text, budget)
     except TooCostly as error:
         searched = f"a search for {shorten(pattern.text)} in {len(text)} characters"
         raise ConditionError(f"{what}: {searched} and the searches before it take {error}") from None

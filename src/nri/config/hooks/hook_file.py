@@ -1,4 +1,4 @@
-"""Parse a hooks.d file into a `Hook`: schema 1.0.0, and the old one, which is 0.1.0 or has no version.
+"""Parse a hooks.d file into a `Hook`: schema 1.0.0, and the old schema, which is 0.1.0 or has no version.
 
 As in Go, keys match in any case, and null counts as missing. Unknown keys are warnings, because podman and CRI-O, which
 read the same files, ignore them.
@@ -9,19 +9,19 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple, NoReturn
 
 from nri.config import typed
-from nri.config.complaint import Problem, shorten, suggest, together
-from nri.config.layers import located
+from nri.config.complaint import Problem, combined_error, shorten, suggest
+from nri.config.hooks.conditions import When
+from nri.config.hooks.pattern import Pattern
+from nri.config.layers import located_errors
 from nri.config.source import Source
 from nri.config.syntax import parse_text
 from nri.errors import ConfigError
-from nri.plugins.hook_injector.conditions import When
-from nri.plugins.hook_injector.pattern import Pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nri.config.place import Path
+    from nri.config.key_path import Path
 
 __all__ = ["Hook", "parse_hook"]
 
@@ -35,11 +35,11 @@ class Hook(NamedTuple):
     """A hook and its conditions.
 
     Attributes:
-        name: of its file.
-        path: of its program, absolute.
+        name: the name of its file.
+        path: the absolute path of its program.
         args: its command line, the program's name first.
         env: its environment, `NAME=value`.
-        timeout_s: in seconds; None for no limit.
+        timeout_s: its timeout in seconds, or None without a limit.
         stages: the stages of a container's life at which it runs.
         when: the containers that it is for.
     """
@@ -88,18 +88,18 @@ class _Version010:
 
 
 def parse_hook(name: str, source: Source) -> tuple[Hook, list[ConfigError]]:
-    """Parse a file's text; returns the hook and warnings.
+    """Parse the text of a file. Returns the hook and warnings.
 
     Args:
-        name: of the file, without its directory.
+        name: the name of the file, without its directory.
         source: the text, with the name that errors show.
 
     Raises:
-        ConfigError: the text is not a valid hook; further errors in `others`.
+        ConfigError: the text is not a valid hook; further errors are in `others`.
     """
     tree = parse_text(Source(source.name, source.text, "json"))
     if not isinstance(tree, dict):
-        raise ConfigError(source.name, "", f"expected a table of keys, not {shorten(tree)}")
+        raise ConfigError(source.name, "", f"expected a mapping of keys, not {shorten(tree)}")
     version = next((value for key, value in tree.items() if key.lower() == "version" and value is not None), "")
     if version not in ("1.0.0", "0.1.0", ""):
         _refuse(source, [Problem(("version",), f"unrecognized hook version: {shorten(version)}", 'write "1.0.0"')])
@@ -122,12 +122,12 @@ class _Reader:
         if self._problems:
             _refuse(self._source, self._problems)
         if not hook.when.commands and not self._may_match(hook.when):
-            self._warnings.append(Problem(("when",), "is never true, so the hook applies to no container"))
-        return hook, located(self._source, self._warnings)
+            self._warnings.append(Problem(("when",), "is never true, so the hook does not apply to any container"))
+        return hook, located_errors(self._source, self._warnings)
 
     @staticmethod
     def _may_match(when: When) -> bool:
-        """Whether any container can meet the conditions, `commands` aside; `always: false` is intended."""
+        """Whether a container can meet the conditions except `commands`; `always: false` counts as intended."""
         if when.always is False:
             return True
         return when.has_bind_mounts is True or bool(when.annotations) or bool(when.always)
@@ -142,16 +142,16 @@ class _Reader:
         return document
 
     def _in_schema(self, schema: type, tree: dict[str, Any], path: Path) -> dict[str, Any]:
-        """The tree with the schema's spelling of keys, without nulls and unknown keys."""
+        """The mapping with the schema's spelling of keys, without nulls and unknown keys."""
         types = typed.fields_of(schema)
         names = {name.lower(): name for name in types}
         declared: dict[str, Any] = {}
         for key, value in tree.items():
             name = names.get(key.lower())
             if name is None:
-                self._warnings.append(Problem((*path, key), "unknown key, left out", suggest(key, types)))
+                self._warnings.append(Problem((*path, key), "unknown key, ignored", suggest(key, types)))
             elif name in declared:
-                self._problems.append(Problem((*path, key), "the key is given twice", "keep one of them"))
+                self._problems.append(Problem((*path, key), "duplicate key", "remove one of the two"))
             elif value is not None:
                 inner = types[name]
                 nested = isinstance(value, dict) and typed.is_plain(inner)
@@ -186,7 +186,7 @@ class _Reader:
         self._check_strings(document.arguments or (), ("arguments",))
         stages = self._single("stages", document.stages, "stage", document.stage)
         if stages is None:
-            self._problems.append(Problem(("stages",), "is required", "add it"))
+            self._problems.append(Problem(("stages",), "is required", "add the key stages"))
         commands = self._single("cmds", document.cmds, "cmd", document.cmd) or []
         values = self._single("annotations", document.annotations, "annotation", document.annotation)
         key = "annotations" if document.annotations is not None else "annotation"
@@ -201,7 +201,7 @@ class _Reader:
     ) -> list[Any] | None:
         """The value of a key that has two spellings."""
         if values is not None and other_values is not None:
-            self._problems.append(Problem((other_name,), f'means the same as "{name}"', "keep one of them"))
+            self._problems.append(Problem((other_name,), f'means the same as "{name}"', "keep one of the two keys"))
         return other_values if values is None else values
 
     # -- values -------------------------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ class _Reader:
             self._problems.append(Problem(place, f"{shorten(path)} must be an absolute path"))
 
     def _check_strings(self, strings: Sequence[str], place: Path) -> None:
-        """Refuse strings that no program can get, now rather than at each container."""
+        """Refuse strings that cannot be passed to a program, now rather than at each container."""
         self._problems += [Problem((*place, at), "contains NUL") for at, string in enumerate(strings) if "\0" in string]
 
     def _pattern(self, text: str, place: Path, what: str = "") -> Pattern:
@@ -226,4 +226,4 @@ class _Reader:
 
 
 def _refuse(source: Source, problems: list[Problem]) -> NoReturn:
-    raise together(located(source, problems))
+    raise combined_error(located_errors(source, problems))

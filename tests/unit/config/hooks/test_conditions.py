@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nri.plugins.hook_injector.conditions import ConditionError, Facts, When
-from nri.plugins.hook_injector.pattern import Budget, Pattern
+from nri.config.hooks.conditions import ConditionError, Facts, When
+from nri.config.hooks.pattern import Budget, Pattern
 
 NOTHING = Facts([], {}, False, Budget())
 

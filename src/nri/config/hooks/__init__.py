@@ -1,0 +1,1 @@
+"""hooks.d directories, as podman and CRI-O read them: which OCI hooks a container gets."""

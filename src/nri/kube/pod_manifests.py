@@ -1,0 +1,282 @@
+"""Read the pods of manifests: Pods, and the pod templates of other objects. Every command reads manifests here.
+
+Keys and types are checked as Kubernetes does: a value of a wrong type is an error, and an unknown key is a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nri.config.key_path import path_text
+from nri.errors import ConfigError
+from nri.kube import kubelet, quantity
+from nri.kube.api_fields import fields
+from nri.kube.document import objects
+from nri.text import cut, plain
+
+if TYPE_CHECKING:
+    from nri.config.key_path import Path
+    from nri.config.source import Source
+    from nri.kube.document import Document
+
+__all__ = ["PodManifest", "localhost_seccomp", "pod_manifest", "pod_name", "read_pod_manifests"]
+
+#: Limit for the pods of one file.
+_MAX_PODS = 5000
+#: Limit for the containers of one pod.
+_MAX_CONTAINERS = 250
+#: Report at most this many unknown keys of one object.
+_MAX_UNKNOWN_KEYS = 100
+#: Kinds with a pod template: their API groups, and the path to the template.
+_TEMPLATES = {
+    **dict.fromkeys(("Deployment", "DaemonSet", "StatefulSet", "ReplicaSet"), (("apps", "extensions"), ("spec",))),
+    "Job": (("batch",), ("spec",)),
+    "CronJob": (("batch",), ("spec", "jobTemplate", "spec")),
+    "ReplicationController": (("",), ("spec",)),
+    "PodTemplate": (("",), ()),
+}
+#: Where custom resources have the pod template that is like a Deployment's or a CronJob's.
+_CUSTOM_TEMPLATES = (("spec",), ("spec", "jobTemplate", "spec"))
+
+
+class PodManifest(NamedTuple):
+    """A pod of a file.
+
+    Attributes:
+        document: the document that contains it.
+        pod: its `metadata` and `spec`; of a template with the name and namespace of the object that contains it.
+        unknown: a line for each key that Kubernetes does not know, or that is given twice.
+        unknown_keys: the paths of these keys.
+    """
+
+    document: Document
+    pod: dict[str, Any]
+    unknown: list[str]
+    unknown_keys: frozenset[str]
+
+
+def read_pod_manifests(
+    source: Source, wrap: Callable[[Any], Any] = lambda root: root
+) -> tuple[list[tuple[PodManifest, dict[str, Any]]], list[str]]:
+    """Return the pods of a file, each with the object that contains it, and a line for each object without a pod.
+
+    `wrap` replaces the tree of each document. Raises ConfigError, also for a file without pods.
+    """
+    pods, left_out = [], []
+    for document, tree in objects(source, wrap, lenient=True):
+        if not tree.get("kind"):
+            raise document.error("expected an object with a kind", "kind", tree)
+        pod = pod_manifest(document, tree)
+        if pod is None:
+            kind = plain(str(tree["kind"]), 80)
+            left_out.append(f"{document.place(tree)}: kind {kind}: left out, because it contains no pod")
+            continue
+        _check_containers(document, document.table(pod.pod, "spec"))
+        pods.append((pod, tree))
+        if len(pods) > _MAX_PODS:
+            raise ConfigError(source.name, "", f"contains more than {_MAX_PODS} pods")
+    if not pods:
+        raise ConfigError(source.name, "", "contains neither a Pod nor an object with a pod template", "kind: Pod")
+    return pods, left_out
+
+
+def pod_manifest(document: Document, tree: dict[str, Any]) -> PodManifest | None:
+    """Return the pod of an object, or its pod template as a pod; None if it has neither.
+
+    Raises ConfigError for a field of a wrong type.
+    """
+    kind, group = tree.get("kind"), str(tree.get("apiVersion") or "").rpartition("/")[0]
+    groups, holder = _TEMPLATES.get(kind, ((), None)) if isinstance(kind, str) else ((), None)
+    if kind == "Pod":
+        check, pod = _Check(document, "Pod", tree, ()), tree
+    elif holder is not None and (group in groups or not tree.get("apiVersion")):
+        if _below(tree, (*holder, "template")) is None:
+            return None
+        check = _Check(document, str(kind), tree, ())
+        pod = _from_template(document, tree, holder)
+    else:
+        custom_holder = next((path for path in _CUSTOM_TEMPLATES if _has_containers(tree, path)), None)
+        if custom_holder is None:
+            return None
+        template = _below(tree, (*custom_holder, "template"))
+        check = _Check(document, "PodTemplateSpec", template, (*custom_holder, "template"))
+        pod = _from_template(document, tree, custom_holder)
+    check.run()
+    lines = [*document.repeated_keys(), *check.lines()]
+    return PodManifest(document, pod, lines, frozenset(path_text(path) for _, _, path, _ in check.unknown))
+
+
+def _check_containers(document: Document, spec: dict[str, Any]) -> None:
+    """Refuse a pod without containers, and one with too many."""
+    containers = document.tables(spec, "containers", "spec.")
+    if not containers:
+        raise document.error("a pod requires at least one container", "spec.containers", spec or None)
+    if len(containers) + len(document.tables(spec, "initContainers", "spec.")) > _MAX_CONTAINERS:
+        raise document.error(f"more than {_MAX_CONTAINERS} containers", "spec.containers", spec)
+
+
+def _below(tree: Any, path: Path) -> Any:
+    for key in path:
+        tree = tree.get(key) if isinstance(tree, dict) else None
+    return tree
+
+
+def _has_containers(tree: dict[str, Any], holder: Path) -> bool:
+    return isinstance(_below(tree, (*holder, "template", "spec", "containers")), list)
+
+
+def _from_template(document: Document, tree: dict[str, Any], holder: Path) -> dict[str, Any]:
+    """Return the pod that a controller makes of a template: named like the owner, with the volumes of its claims."""
+    owner, where = document.table(tree, "metadata"), tree
+    for depth, key in enumerate(holder):
+        where = document.table(where, str(key), "".join(f"{name}." for name in holder[:depth]))
+    template = document.table(where, "template", "".join(f"{name}." for name in holder))
+    metadata, spec = document.table(template, "metadata"), document.table(template, "spec")
+    names = {key: owner.get(key) for key in ("name", "generateName", "namespace") if owner.get(key)}
+    renamed = {"name", "generateName"} if names.keys() - {"namespace"} else set()
+    own = {key: metadata.get(key) for key in metadata if key not in renamed}
+    claims = [
+        {"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{names.get('name', '')}-0"}}
+        for claim in document.tables(where, "volumeClaimTemplates", "spec.")
+        if (name := document.text(document.table(claim, "metadata"), "name"))
+    ]
+    if claims:
+        spec["volumes"] = [*document.tables(spec, "volumes", "spec."), *claims]
+    return {"metadata": {**own, **names}, "spec": spec}
+
+
+def pod_name(document: Document, metadata: dict[str, Any]) -> str:
+    """Return the name of a pod; "" without one. A generated name ends in five characters, as the API server's do."""
+    name, prefix = (document.text(metadata, key, "metadata.") for key in ("name", "generateName"))
+    return name or (prefix and f"{prefix}{kubelet.make_id(prefix)[:5]}")
+
+
+def localhost_seccomp(document: Document, profile: dict[str, Any], where: str, root: str = kubelet.SECCOMP_ROOT) -> str:
+    """Return the path of a seccomp profile's file; "" for a type other than Localhost. Raises ConfigError.
+
+    A manifest names the file below the kubelet's folder `root`.
+    """
+    key, place = "localhostProfile", f"{where}seccompProfile.localhostProfile"
+    name = document.text(profile, key, place)
+    if profile.get("type") != "Localhost":
+        if name:
+            raise document.error("only the type Localhost has a file", place, profile, key, "leave it out")
+        return ""
+    if not name or name.startswith("/") or ".." in name.split("/") or "\0" in name:
+        reason = "expected the path of a file below the kubelet's folder of profiles, without .."
+        raise document.error(reason, place, profile, key)
+    return f"{root}/{name}"
+
+
+class _Check:
+    """Compares an object with the fields of the API.
+
+    Attributes:
+        unknown: table, key, path and nearest name of each unknown key.
+    """
+
+    def __init__(self, document: Document, kind: str, tree: dict[str, Any], path: Path) -> None:
+        self._document = document
+        self._root = kind, tree, path
+        self.unknown: list[tuple[Any, str, Path, str]] = []
+
+    def run(self) -> None:
+        """Walk the object. Raises ConfigError for a value of a wrong type."""
+        kind, tree, path = self._root
+        waiting: list[tuple[str, Any, Path]] = [(kind, tree, path)]
+        visited: set[tuple[str, int]] = set()
+        while waiting:
+            kind, value, path = waiting.pop()
+            if value is None or kind == "any" or (kind, id(value)) in visited:
+                continue
+            visited.add((kind, id(value)))
+            if kind[0] == "[":
+                waiting += reversed([(kind[1:-1], item, (*path, place)) for place, item in enumerate(value)])
+                for place, item in enumerate(value):
+                    self._check_type(kind[1:-1], item, value, place, path)
+                continue
+            known = None if kind[0] == "{" else fields(kind)
+            if kind[0] != "{" and known is None:
+                continue
+            below = []
+            for key, item in dict.items(value):
+                item_kind = kind[1:-1] if known is None else known.get(key, "")
+                if not item_kind:
+                    self._note(value, str(key), (*path, str(key)), known or {})
+                    continue
+                self._check_type(item_kind, item, value, key, path)
+                below.append((item_kind, item, (*path, str(key))))
+            waiting += reversed(below)
+
+    def lines(self) -> list[str]:
+        """Return a line for each unknown key."""
+        lines = [
+            f"{self._document.place(table, key)}: {plain(path_text(path), 200)} is left out: "
+            + (f"did you mean {nearest}?" if nearest else "unknown key")
+            for table, key, path, nearest in self.unknown[:_MAX_UNKNOWN_KEYS]
+        ]
+        more = len(self.unknown) - _MAX_UNKNOWN_KEYS
+        return [*lines, f"{self._document.place(self._root[1])}: {more} more unknown keys"] if more > 0 else lines
+
+    def _note(self, table: Any, key: str, path: Path, known: Mapping[str, str]) -> None:
+        nearest = get_close_matches(key[:80], known, 1, 0.75) if len(self.unknown) < _MAX_UNKNOWN_KEYS else []
+        self.unknown.append((table, key, path, nearest[0] if nearest else ""))
+
+    def _check_type(self, kind: str, value: Any, table: Any, key: Any, path: Path) -> None:
+        if value is None or kind == "any":
+            return
+        expected = _expected(kind, value)
+        if expected:
+            place = (*path, key if isinstance(key, int) else str(key))
+            shown = "" if isinstance(value, (dict, list)) else f", not {_shown(value)}"
+            advice = "put the value in quotes" if kind == "str" and shown else ""
+            raise self._document.error(f"expected {expected}{shown}", path_text(place), table, key, advice)
+
+
+def _shown(value: Any) -> str:
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return f'"{cut(text, 60)}"' if isinstance(value, str) else cut(text, 60)
+
+
+def _expected(kind: str, value: Any) -> str:
+    """Return the name of the type that a value should have; "" if it fits."""
+    if kind[0] == "[":
+        return "" if isinstance(value, list) else "a list"
+    if kind[0] == "{" or fields(kind) is not None:
+        return "" if isinstance(value, dict) else "a mapping of keys"
+    if isinstance(value, (dict, list)):
+        return _SCALARS.get(kind, "a string")
+    if kind == "bool":
+        return "" if isinstance(value, bool) else "true or false"
+    if kind in _INTEGERS:
+        whole = value.is_integer() if isinstance(value, float) else type(value) is int
+        return "" if whole and -_INTEGERS[kind] <= value < _INTEGERS[kind] else "a whole number"
+    if kind == "intstr":
+        return "" if isinstance(value, (int, str)) and not isinstance(value, bool) else _SCALARS[kind]
+    if kind == "quantity":
+        return "" if _is_quantity(value) else _SCALARS[kind]
+    return "" if isinstance(value, str) else "a string"
+
+
+#: What fields of a scalar type contain.
+_SCALARS = {
+    "bool": "true or false",
+    "int32": "a whole number",
+    "int64": "a whole number",
+    "intstr": "a whole number or a string",
+    "quantity": "a quantity such as 500m or 1Gi",
+}
+#: The limits of whole numbers.
+_INTEGERS = {"int32": 2**31, "int64": 2**63}
+
+
+def _is_quantity(value: Any) -> bool:
+    if isinstance(value, bool) or (isinstance(value, str) and not value):
+        return False
+    try:
+        quantity.parse(value)
+    except ValueError:
+        return False
+    return True
