@@ -334,7 +334,7 @@ class _Writer:
         except OSError as error:
             if error.errno not in _NO_ROOM:
                 raise
-            self._failed(error)
+            self._log_failure(error)
 
     def add(self, step: tuple[Any, ...]) -> None:
         """Add a step to the current block."""
@@ -450,7 +450,7 @@ class _Writer:
             self._write(blocks.pack(raw, records, self._first_ns, self._last_ns))
         except OSError as error:
             self.lost += steps
-            self._failed(error)
+            self._log_failure(error)
             return
         if self._failing:
             log.warning("the recorder writes to %s again; at least %s lost", self._folder, count(self.lost, "step"))
@@ -459,7 +459,7 @@ class _Writer:
         if self._file_bytes >= limits.file_bytes or monotonic() - self._file_begun >= limits.file_s:
             self._end_file()
 
-    def _failed(self, error: OSError) -> None:
+    def _log_failure(self, error: OSError) -> None:
         """Log a write error."""
         self._requests.clear()
         if error.errno not in _NO_ROOM:

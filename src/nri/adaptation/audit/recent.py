@@ -110,7 +110,7 @@ class Recent:
         rows: list[dict[str, Any]] = []
         size = 0
         for row in unread:
-            table = self._named(row)
+            table = self._row_with_names(row)
             size += 300 + sum(len(value) for value in table.values() if isinstance(value, str))
             size += sum(150 + len(step["error"]) + len(step["refused"]) for step in table.get("steps", ()))
             if rows and size > self._bounds.read_bytes:
@@ -119,7 +119,7 @@ class Recent:
         end = begin + len(rows)
         return {"run": self._run, "rows": rows, "next": end, "more": end < self._newest, "missed": missed}
 
-    def _named(self, row: _Row) -> dict[str, Any]:
+    def _row_with_names(self, row: _Row) -> dict[str, Any]:
         """A row's table with the names of its pod and container, which are parsed only once."""
         request = row.request
         if request:

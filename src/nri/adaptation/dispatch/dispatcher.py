@@ -206,7 +206,7 @@ class Dispatcher:
                 self._ask_all_at_once(event, invoker, peers, deadline)
             else:
                 self._ask_in_turn(event, invoker, peers, deadline)
-        # Look validators up again: an event that did not wait for a joining plugin may have reached a new one.
+        # Look validators up again: an event that did not wait for a joining plugin may have reached a new validator.
         if (expected or chain.validators) and isinstance(event, CreateEvent):
             pod = event.request.pod
             validators = dict.fromkeys([*expected, *present(chain.validators, pod)])

@@ -159,16 +159,16 @@ class Invoker:
             if silence is not None and self._silence_counts:
                 budget_s = silence.remaining_s(peer, peer.breaker.silence_s, budget_s)
                 if not budget_s:
-                    self._not_asked(peer, policy, event, insist)
+                    self._skip_plugin(peer, policy, event, insist)
                     return None
         try:
             if sent is not None:
                 reply = peer.collect(event.request, sent.exchange, sent.deadline)
             else:
                 reply = self._exchange(peer, event, answer_deadline(began, budget_s, caller_deadline))
-        except Exception as error:  # noqa: BLE001 - `_failed` decides what it means
+        except Exception as error:  # noqa: BLE001 - `_handle_failure` decides what it means
             self.plugin_failed(peer, event, error, monotonic() - began)
-            self._failed(peer, policy, event, error, budget_s, caller_deadline, insist)
+            self._handle_failure(peer, policy, event, error, budget_s, caller_deadline, insist)
             return None
         except BaseException:
             peer.breaker.abandoned()
@@ -253,7 +253,7 @@ class Invoker:
             raise PluginUnavailable(peer.label, f"required for {event.rpc}, but {_unavailable_text(peer)}")
         return False
 
-    def _failed(
+    def _handle_failure(
         self,
         peer: Peer,
         policy: EventPolicy,
@@ -298,7 +298,7 @@ class Invoker:
         finally:
             del error  # the error refers to this frame: break the reference cycle
 
-    def _not_asked(self, peer: Peer, policy: EventPolicy, event: Event, insist: bool) -> None:
+    def _skip_plugin(self, peer: Peer, policy: EventPolicy, event: Event, insist: bool) -> None:
         """Handle a plugin for which the event has no time left: the request continues or fails as for a late answer."""
         fails_request = insist or self._refuses(peer, policy, event)
         peer.breaker.abandoned()
@@ -388,7 +388,7 @@ def _unavailable_text(peer: Peer) -> str:
 
 
 def _refuse(peer: Peer, event: Event, cause: NriError) -> NoReturn:
-    """Raise the request's error for a missing answer. The text is that of the Go library."""
+    """Raise the request's error for a missing answer. The text is the Go library's."""
     kind = PluginTimeout if isinstance(cause, DeadlineExceeded) else PluginClosed
     error = kind(peer.label, f"failed to handle {event.rpc} request: {cause}")
     error.args = (f"plugin {peer.label} failed to handle {event.rpc} request: {cause}",)

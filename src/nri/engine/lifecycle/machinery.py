@@ -64,7 +64,7 @@ class Machinery:
         transport = Transport(config.images.skopeo, registries, stall_s=config.images.stall_timeout)
         driver, limits = config.images.snapshots, Limits(config.images.size_limit, config.images.entries_limit)
         self.images = ImageStore(places.images, transport, umoci=config.images.umoci, driver=driver, limits=limits)
-        self.conmon = Conmon(config.conmon)
+        self.conmon = Conmon(config.conmon, log_size_max=config.containers.log_size_max)
         network = config.network
         self.cni = Cni(network.plugin_dirs, places.networks, timeout_s=network.timeout)
         self.network_namespaces = NetworkNamespaces(places.namespaces)
