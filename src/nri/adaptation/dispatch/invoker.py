@@ -216,7 +216,7 @@ class Invoker:
         finally:
             del error  # the error refers to this frame: break the reference cycle
 
-    def take_answer(self, peer: Peer, policy: EventPolicy, event: Event, reply: bytes) -> None:
+    def take_answer(self, peer: Peer, policy: EventPolicy, event: AnsweredEvent, reply: bytes) -> None:
         """Merge an answer. The answer of a shadow is only compared. The peer's lock is not needed.
 
         Raises PluginError, ConflictError or UpdateError if the answer fails the event; then nothing of it was merged.
