@@ -77,7 +77,9 @@ def test_without_a_network_the_engine_is_ready_and_its_network_is_not(config: En
         assert engine.conditions[1].holds
 
 
-def test_an_event_has_the_statuses_of_its_pod_and_containers_and_none_once_that_is_gone(config: EngineConfig) -> None:
+def test_an_event_has_the_statuses_of_its_pod_and_containers_and_a_removal_has_the_pods_last(
+    config: EngineConfig,
+) -> None:
     with Engine(replace(config)) as engine:
         metadata = pb.PodSandboxMetadata(name="web", namespace="n", uid="u")
         pod = engine.pod_creation.run(pb.PodSandboxConfig(metadata=metadata))
@@ -93,4 +95,5 @@ def test_an_event_has_the_statuses_of_its_pod_and_containers_and_none_once_that_
             while event.container_id != pod or event.container_event_type != pb.CONTAINER_DELETED_EVENT:
                 event = listener.get(20)
                 assert event is not None, "the pod's end was not told"
-            assert not event.HasField("pod_sandbox_status") and not event.containers_statuses
+            assert event.pod_sandbox_status.metadata.uid == "u" and not event.containers_statuses
+            assert event.pod_sandbox_status.state == pb.SANDBOX_NOTREADY

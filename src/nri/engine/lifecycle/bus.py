@@ -95,18 +95,22 @@ class EventBus:
         if not listeners:
             return
         event = pb.ContainerEventResponse(container_id=entry.id, container_event_type=kind, created_at=time.time_ns())
-        self._describe(event, entry.id if isinstance(entry, PodEntry) else entry.record.pod_id)
+        self._describe(event, entry)
         size = event.ByteSize()
         for listener in listeners:
             listener.put(event, size)
 
-    def _describe(self, event: pb.ContainerEventResponse, pod_id: str) -> None:
-        """Add the statuses of a pod and its containers to an event."""
+    def _describe(self, event: pb.ContainerEventResponse, entry: PodEntry | ContainerEntry) -> None:
+        """Add the statuses of a pod and its containers to an event.
+
+        The removal of a pod has the pod's last status, too: a kubelet skips an event without one.
+        """
         try:
-            event.pod_sandbox_status.CopyFrom(pod_status(self._inventory.pod(pod_id)))
+            pod = entry if isinstance(entry, PodEntry) else self._inventory.pod(entry.record.pod_id)
         except NotFound:
-            return  # it was removed
-        event.containers_statuses.extend(map(container_status, self._inventory.containers(pod_id)))
+            return  # the pod's record was lost
+        event.pod_sandbox_status.CopyFrom(pod_status(pod))
+        event.containers_statuses.extend(map(container_status, self._inventory.containers(pod.id)))
 
     def close(self) -> None:
         """End all subscriptions."""
