@@ -213,11 +213,11 @@ def test_a_copy_that_a_killed_engine_left_running_is_ended_and_removed(node: Nod
     pod = node.pod()
 
     def create(engine: Engine) -> None:
-        def copy(_source: str, target: Any, _action: str) -> None:
-            start(["sh", "-c", 'while :; do mkdir -p "$0/x"; sleep 0.01; done', str(target)])
+        def copy(argv: Sequence[str], **_: object) -> None:
+            start(["sh", "-c", 'while :; do mkdir -p "$0/x"; sleep 0.01; done', argv[-1]])
             die()
 
-        snapshots._run_copy = copy
+        snapshots.run = copy  # in the process that is killed
         engine.container_creation.create(pod, configuration(node))
 
     killed_while(node, create)
