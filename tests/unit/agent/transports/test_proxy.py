@@ -181,7 +181,7 @@ def test_a_start_of_what_runs_does_nothing_and_a_mistake_leaves_nothing(world: P
     transport = make_transport(world)
     Path(world.settings.listen).parent.mkdir()
     Path(world.settings.listen).write_text("no socket")
-    with pytest.raises(NriError, match=r"mode proxy: .*it is not a socket"):
+    with pytest.raises(NriError, match=r"mode proxy: .*is not a socket"):
         transport.start()
     assert transport.health() == (False, "not started")
     Path(world.settings.listen).unlink()
