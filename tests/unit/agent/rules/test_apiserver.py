@@ -83,7 +83,7 @@ def test_all_kinds_of_this_node_reach_the_store(cluster: Cluster, store: RuleSto
     cluster.items["nodeslos"] = [thing("n1", spec={"systemStrategy": {}})]
     cluster.items["noderesourcetopologies"] = [thing("n1")]
     assert rules.health()[0] is False
-    assert rules.health()[1].endswith("waits for NodeSLO, NodeResourceTopology, Node")
+    assert rules.health()[1].endswith("waiting for NodeSLO, NodeResourceTopology, Node")
     rules.start()
     wait_for(lambda: rules.health()[0])
     wait_for(lambda: all(store.document(kind) for kind in ("Node", "NodeSLO", "NodeResourceTopology")))
@@ -104,7 +104,7 @@ def test_a_kind_that_the_cluster_does_not_have_is_its_own_problem_and_stops_no_o
     (problem,) = store.problems()
     assert problem.kind == "NodeResourceTopology"
     assert "CustomResourceDefinition" in problem.error
-    assert rules.health()[1].endswith("no news of NodeResourceTopology")
+    assert rules.health()[1].endswith("cannot read NodeResourceTopology")
     cluster.absent = set()
     wait_for(lambda: not store.problems())
 

@@ -206,11 +206,11 @@ def test_the_log_follows_a_rule_from_its_first_document_to_its_last(caplog: pyte
         take(RuleStore(Node(), KINDS))
         assert [message.partition(": ")[0] for message in caplog.messages] == [
             "NodeSLO of a.yaml is in force",
-            "NodeSLO of a.yaml is not used; the last good one stays",
-            "NodeSLO of a.yaml is mended, and in force",
+            "NodeSLO of a.yaml is not used; the last good version stays",
+            "NodeSLO of a.yaml is fixed, and in force",
             "NodeSLO of a.yaml was removed",
-            "a document of a.yaml is not used; the last good one stays",
-            "what was wrong with a document of a.yaml is over",
+            "a document of a.yaml is not used; the last good version stays",
+            "the problem of a document of a.yaml is fixed",
         ]
         caplog.clear()
         take(RuleStore(Node(), KINDS, log=False))

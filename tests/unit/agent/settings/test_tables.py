@@ -32,7 +32,7 @@ from nri.service.settings import HttpSettings
         (
             PodSettings,
             {"kubelet": "localhost"},
-            'kubelet "localhost" is not an address; such as "https://127.0.0.1:10250"',
+            'kubelet "localhost" is not an address; for example "https://127.0.0.1:10250"',
         ),
         (HttpSettings, {"address": "9316"}, "not HOST:PORT"),
         (HttpSettings, {"address": "127.0.0.1:70000"}, "not HOST:PORT"),
