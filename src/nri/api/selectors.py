@@ -1,7 +1,7 @@
 """Selectors that choose pods by namespace, label and annotation, for the operator and for handlers.
 
 The operator's filters (`policy.toml`) and `nri.when` on a plugin's handlers use the same syntax. Only the pod counts,
-never the container, so that a plugin sees all events of a pod or none.
+not the container, so that a plugin sees all events of a pod or no event.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_PATTERN", "Filters", "Parsed", "Pattern", "Selector", "check_pattern", "matches"]
 
-#: The most characters of a pattern with wildcards: compiling takes quadratic time.
+#: A pattern with wildcards has at most this many characters, because compiling takes quadratic time.
 MAX_PATTERN = 1024
 
 
 def check_pattern(pattern: str) -> str:
-    """Return a pattern with wildcards; ValueError if it is too long."""
+    """Return a pattern with wildcards. Raises ValueError if it is too long."""
     if len(pattern) > MAX_PATTERN:
         raise ValueError(
             f'pattern "{pattern[:32]}..." has {len(pattern)} characters; at most {MAX_PATTERN} are allowed'
@@ -32,9 +32,9 @@ def check_pattern(pattern: str) -> str:
 
 
 class Parsed:
-    """The base of values that are parsed from one text; equal if the texts are equal."""
+    """The base of values that are parsed from a text. They are equal if their texts are equal."""
 
-    # Not a dataclass: the reader of configurations treats those as tables of keys.
+    # Not a dataclass, because the reader of configurations treats dataclasses as tables of keys.
     __slots__ = ("text",)
 
     def __init__(self, text: str) -> None:
@@ -54,7 +54,7 @@ class Parsed:
 
 
 class Pattern(Parsed):
-    """A namespace: exact (``prod``), with wildcards (``prod-*``, ``[ab]?``), or excluded (``!kube-system``)."""
+    """A namespace pattern: exact (``prod``), with wildcards (``prod-*``, ``[ab]?``), or excluded (``!kube-system``)."""
 
     __slots__ = ("_regex", "excluded")
 
@@ -65,7 +65,7 @@ class Pattern(Parsed):
 
     @classmethod
     def parse(cls, text: str) -> Pattern:
-        """Compile one pattern; ValueError for an invalid one."""
+        """Compile a pattern. Raises ValueError for an invalid pattern."""
         body = text.removeprefix("!")
         if not body or body.split() != [body]:
             raise ValueError(f'"{text}" is not a namespace; write for example prod, prod-* or !prod')
@@ -77,9 +77,9 @@ class Pattern(Parsed):
 
 
 def matches(patterns: Iterable[Pattern], name: str) -> bool:
-    """Whether a name is selected: no exclusion fits, and one of the other patterns does, if there are any.
+    """Whether a name is selected: no exclusion fits, and one of the other patterns fits, if there are any.
 
-    Without patterns, everything is selected.
+    Without patterns, every name is selected.
     """
     has_inclusion = is_included = False
     for pattern in patterns:
@@ -92,12 +92,12 @@ def matches(patterns: Iterable[Pattern], name: str) -> bool:
     return is_included or not has_inclusion
 
 
-#: ``key``, ``!key``, ``key=value``, ``key!=value``. Kubernetes keys have no ``=`` and no ``!``.
+#: ``key``, ``!key``, ``key=value``, ``key!=value``. Kubernetes keys do not contain ``=`` or ``!``.
 _SELECTOR = re.compile(r"(?P<absent>!?)(?P<key>[^\s=!]+)(?:(?P<operator>!?=)(?P<value>.*))?", re.DOTALL)
 
 
 class Selector(Parsed):
-    """One condition on labels or annotations: ``key`` (present), ``!key``, ``key=value``, ``key!=value`` (or absent).
+    """A condition on labels or annotations: ``key`` (present), ``!key``, ``key=value``, ``key!=value`` (or absent).
 
     A value may contain the wildcards ``*``, ``?`` and ``[...]``.
     """
@@ -112,7 +112,7 @@ class Selector(Parsed):
 
     @classmethod
     def parse(cls, text: str) -> Selector:
-        """Compile one selector; ValueError for an invalid one."""
+        """Compile a selector. Raises ValueError for an invalid selector."""
         match = _SELECTOR.fullmatch(text)
         if match is None or (match["absent"] and match["operator"]):
             raise ValueError(f'"{text}" is not a selector; write key, !key, key=value or key!=value')
@@ -169,6 +169,6 @@ class Filters:
     def select(
         self, pods: Iterable[PodSandbox], containers: Iterable[Container]
     ) -> tuple[list[PodSandbox], list[Container]]:
-        """The part of a runtime's state that the plugin sees: without the pods whose events it does not see."""
+        """The pods and containers that the plugin sees: without the pods whose events it does not see."""
         visible = {pod.id: pod for pod in pods if self.admits(pod)}
         return list(visible.values()), [container for container in containers if container.pod_sandbox_id in visible]

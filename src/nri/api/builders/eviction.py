@@ -1,6 +1,6 @@
 """`Eviction`: a plugin's request that the runtime stop a container.
 
-The reference's runtimes ignore evictions; ours passes them to the engine.
+Runtimes with the Go library ignore evictions. Runtimes built on this package pass them to their engine.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ __all__ = ["Eviction"]
 
 
 class Eviction(Builder):
-    """Request to stop one container.
+    """A request to stop a container.
 
-    A handler returns it, alone or among updates: `create_container`, `update_container`, `stop_container` and
-    `synchronize` may. At any other time use `self.runtime.evict`. Runtimes with the Go library, for example containerd
-    and CRI-O, ignore evictions; the plugin logs that once.
+    A handler of `create_container`, `update_container`, `stop_container` or `synchronize` may return it, alone or among
+    updates. At any other time use `self.runtime.evict`. Runtimes with the Go library, for example containerd and CRI-O,
+    ignore evictions; the plugin logs that once.
 
     Args:
-        container: its id, or the container itself.
+        container: the container's id, or the container itself.
         reason: a reason for people.
 
     Attributes:
         message: the `ContainerEviction` that is sent.
 
     Raises:
-        TypeError: `container` is not an id or a container, or `reason` is not a text.
+        TypeError: `container` is not an id or a container, or `reason` is not a string.
         ValueError: the id is empty.
     """
 
@@ -47,7 +47,7 @@ class Eviction(Builder):
 
     @property
     def container_id(self) -> str:
-        """The container to stop."""
+        """The id of the container to stop."""
         return self.message.container_id
 
     @property

@@ -35,8 +35,8 @@ def when(
     containers.
 
     Raises:
-        TypeError: there is no selector, or it is not a text.
-        ValueError: a text is not a valid selector or namespace.
+        TypeError: there is no selector, or a selector is not a string.
+        ValueError: a string is not a valid selector or namespace.
     """
     for name in unknown:
         suggestion = next((word for word in ("namespaces", "labels", "annotations") if word[:2] == name[:2]), "")
@@ -58,7 +58,7 @@ def when(
 
 
 def _as_texts(name: str, selectors: Any) -> Any:
-    """Convert the selectors of a dict to texts."""
+    """Convert the selectors of a dict to strings."""
     if not hasattr(selectors, "items"):
         return selectors
     texts = []
