@@ -3,8 +3,8 @@
 | event | reaction |
 |---|---|
 | the runtime refuses the registration, and has never configured the plugin | exit 1 |
-| the configuration is invalid, or there is no event to subscribe to | exit 1 |
-| the command line or the environment is invalid | exit 2 |
+| there is no event to subscribe to | exit 1 |
+| the configuration, the command line or the environment is invalid | exit 2, which systemd's units do not restart |
 | `configure` or `synchronize` raises | log and reconnect; with `--no-reconnect`, or pre-installed: exit 1 |
 | the connection ends | reconnect, see `nri.stub.program.reconnect`; with `--no-reconnect`: exit 3 |
 | pre-installed, and the connection ends | exit 0, because there is no socket to connect to |
@@ -43,8 +43,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Program", "make_log_if_due", "notify_systemd"]
 
-#: The exit code of a plugin that cannot work without a correction.
+#: The exit code of a plugin that cannot work until the plugin or the runtime is corrected.
 CANNOT_WORK = 1
+#: The exit code of a plugin that cannot work until its configuration is corrected.
+BAD_CONFIGURATION = 2
 _NAME_TAKEN = "its name is taken"
 #: A probe waits this long for a running handler before it reports the plugin as not ready, in seconds.
 HANG_S = 1.0
@@ -118,7 +120,7 @@ class Program:
         except GiveUp as error:
             return self.give_up(error.code, error.text)
         except ConfigError as error:
-            return self.give_up(2, str(error))
+            return self.give_up(BAD_CONFIGURATION, str(error))
         finally:
             stop_loop()
 
@@ -170,7 +172,7 @@ class Program:
             settings.apply(self.plugin, "", file, self.options.own)
         except ConfigError as error:
             self._write_note(str(error))
-            raise GiveUp(CANNOT_WORK, str(error)) from None
+            raise GiveUp(BAD_CONFIGURATION, str(error)) from None
 
     def _serve_inherited(self, fd: int) -> None:
         """Serve the connection that the runtime passed to this process, for one session."""
@@ -215,7 +217,8 @@ class Program:
                 self._write_note(str(error))
             elif self._was_configured:
                 return self._ended(session, str(error))
-            raise GiveUp(CANNOT_WORK, str(error)) from None
+            code = BAD_CONFIGURATION if isinstance(error, ConfigError) else CANNOT_WORK
+            raise GiveUp(code, str(error)) from None
         except (ConnectionClosed, DeadlineExceeded) as error:
             reason = str(error)
         except Exception as error:
