@@ -114,6 +114,7 @@ class Requests:
             )
             time.sleep(0.1)
             self.answers["log"] = sorted(line.split(" ", 3)[3] for line in log.read_text().splitlines())
+        self.call("ExecSync", **identity, cmd=["true"])  # a program that is not loaded yet ends by another code
         self.call("StopContainer", **identity, timeout=1)
         self.call("UpdateContainerResources", **identity, linux=pb.LinuxContainerResources(cpu_shares=300))
         self.call("ContainerStatus", "ContainerStatus after StopContainer", **identity)
