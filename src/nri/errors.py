@@ -68,6 +68,7 @@ __all__ = [
     "SpecError",
     "UpdateError",
     "ValidationRejected",
+    "failure_text",
 ]
 
 #: Names of the status codes, as Go prints them in ``rpc error: code = <name> desc = <text>``.
@@ -135,8 +136,12 @@ class RpcError(NriError):
     @property
     def whole_text(self) -> str:
         """The message in Go's format, which the kubelet shows to users."""
-        name = CODE_NAMES[self.code] if 0 <= self.code < len(CODE_NAMES) else f"Code({self.code})"
-        return f"rpc error: code = {name} desc = {self.message}"
+        return f"rpc error: code = {self.code_name} desc = {self.message}"
+
+    @property
+    def code_name(self) -> str:
+        """The name of the status code in Go."""
+        return CODE_NAMES[self.code] if 0 <= self.code < len(CODE_NAMES) else f"Code({self.code})"
 
 
 class OversizedMessage(RpcError):
@@ -253,6 +258,23 @@ class PluginError(NriError):
         self.reason = reason
         self.code = self.CODE if code is None else code
         self.message = reason if message is None else message
+
+
+def failure_text(error: BaseException, plugin: str = "") -> str:
+    """Describe the error of a plugin by the plugin's own text, without its name and without `rpc error: ...`.
+
+    Returns for example `ValueError: cpus must not be empty`, `refused: not here`, or, for a status other than Unknown,
+    `NotFound: no such zone`. Errors that are not a plugin's answer have their own text.
+    """
+    if not isinstance(error, RpcError):
+        return str(error)
+    message = error.message
+    for beginning in (f"plugin {plugin}: ", f"plugin {plugin} refused: ") if plugin else ():
+        message = message.removeprefix(beginning)
+    if error.code == PluginRejected.CODE:
+        return _plain(f"refused: {message}" if plugin else message, TEXT_LENGTH)
+    has_no_status = error.code == PluginError.CODE and message
+    return _plain(message if has_no_status else f"{error.code_name}: {message}", TEXT_LENGTH)
 
 
 class PluginRejected(PluginError):

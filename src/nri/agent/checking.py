@@ -23,7 +23,7 @@ __all__ = ["Checked", "Finding", "check"]
 
 
 class Finding(NamedTuple):
-    """A mistake: `where` is a file and line, `what` a key or a pod, `next` the suggested fix, "" if unknown."""
+    """A mistake: `where` is a file and line, `what` a key or a pod, `next` the suggested fix ("" if unknown)."""
 
     where: str
     what: str
@@ -36,7 +36,7 @@ class Checked(NamedTuple):
 
     Attributes:
         findings: the mistakes.
-        looked_at: a description of what was checked.
+        looked_at: a description of the checked objects.
         notes: further remarks for the author.
         wrong_settings: whether a finding is about the settings, not only about rules or pods.
     """
@@ -53,10 +53,10 @@ def check(
     """Check settings, rules and pods.
 
     Args:
-        loaded: the settings of each profile, or the error of reading them.
-        default: the settings to check rules and pods with if `loaded` is an error.
+        loaded: the settings of each profile, or the error if they cannot be read.
+        default: the settings to use for rules and pods if `loaded` is an error.
         rules: whether to check rules even if the settings do not read them from files.
-        pods: a file or folder of pods; empty for none.
+        pods: a file or folder of pods; "" if no pods are to be checked.
     """
     if isinstance(loaded, ConfigError):
         outcome = _files(default, rules, pods)
@@ -74,7 +74,7 @@ def check(
 
 
 def _conflicts(all_settings: Sequence[AgentSettings]) -> list[Finding]:
-    """The first two hooks or strategies that set one knob, of one profile or of two."""
+    """Return a finding on the first two hooks or strategies that set the same knob, of one profile or of two."""
     tables = [profile_of(settings.profile).owners_on(settings.gates) for settings in all_settings]
     try:
         for table in tables:
@@ -86,7 +86,7 @@ def _conflicts(all_settings: Sequence[AgentSettings]) -> list[Finding]:
 
 
 def _one(loaded: Loaded[AgentSettings], rules: bool, pods: str) -> Checked:
-    """Check what the settings of one profile name."""
+    """Check the rules and pods that the settings of one profile name."""
     outcome = _files(loaded.settings, rules or loaded.settings.rules.source == "files", pods)
     missing = missing_rules(loaded)
     wrong = [_of(missing)] if missing else []
@@ -95,15 +95,16 @@ def _one(loaded: Loaded[AgentSettings], rules: bool, pods: str) -> Checked:
 
 
 def _nothing_on(settings: AgentSettings) -> list[str]:
-    """A line if the settings switch nothing on: an agent without work is hardly what was meant."""
+    """Return a note if the settings enable no hook and no strategy."""
     profile = profile_of(settings.profile)
     if profile.hooks_on(settings.gates) or profile.strategies_on(settings.gates):
         return []
-    return [f"{profile.on}: nothing is switched on, so the agent would do nothing; use {', '.join(profile.gates)}"]
+    gates = ", ".join(profile.gates)
+    return [f"{profile.on}: no hook or strategy is enabled, so the agent would do nothing; choose from {gates}"]
 
 
 def _files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
-    """Check rules and pods by settings that can be read."""
+    """Check rules and pods with settings that could be read."""
     wrong: list[Finding] = []
     words, notes = ["settings"], list[str]()
     node, wrong_settings = None, False
@@ -140,7 +141,7 @@ def _files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
 
 
 def _gates_off(store: RuleStore, kind: str, profile: Profile, settings: AgentSettings) -> list[str]:
-    """Notes on features that a document requests and the settings leave switched off."""
+    """Return notes on features that a document requests and the settings leave switched off."""
     on = profile.hooks_on(settings.gates) | profile.strategies_on(settings.gates)
     why = "without effect, because {0} is off (gates.{0} = true switches it on)".format
     return [
@@ -151,10 +152,10 @@ def _gates_off(store: RuleStore, kind: str, profile: Profile, settings: AgentSet
 
 
 def _of_settings(error: ConfigError) -> list[Finding]:
-    """Each mistake; of an object of Kubernetes, which is no settings, that alone."""
+    """Return each mistake. A file that is a Kubernetes object instead of settings gets only one finding."""
     findings = [_of(finding) for finding in single_errors(error)]
     objects = {finding.where.rpartition(":")[0] for finding in findings if finding.what == "kind"}
-    reason = "this is a Kubernetes object, not the agent's settings"
+    reason = "this is a Kubernetes object, not settings of the agent"
     advice = "use --rules for a file of rules, --pods for a file of pods"
     return [
         finding._replace(problem=reason, next=advice) if finding.what == "kind" else finding

@@ -282,7 +282,7 @@ class Annotation:
             match = re.match(r"(\w+)(\S*) (.*)", str(error), re.DOTALL)
             if match is None:
                 raise self.refusal(field, str(error)) from None
-            key = names.get(match[1], match[1]) + match[2]
+            key = (names.get(match[1], match[1]) + match[2]).lstrip(".")
             reason, _, step = match[3].partition("; use remove_")
             if step:  # the author of an annotation cannot call a method
                 step = "remove the '-': annotations only add"

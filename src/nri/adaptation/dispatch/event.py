@@ -100,17 +100,6 @@ class Event:
         """The error if a big answer exceeds the limits of a plugin's answer, else None."""
         return None
 
-    def read(self, peer: Peer, policy: EventPolicy, reply: bytes) -> Decoded | None:  # noqa: ARG002 - as above
-        """Record a plugin's answer and decode it. Returns None if there is nothing to merge."""
-        return None
-
-    def merge_answer(self, plugin: str, policy: EventPolicy, reply: bytes, decoded: Decoded) -> None:
-        """Merge an answer. Raises PluginError, ConflictError or UpdateError if nothing of the answer is merged."""
-
-    def compare(self, peer: Peer, reply: bytes) -> ShadowReport | None:  # noqa: ARG002 - as above
-        """Record the answer of a shadow plugin. Returns the changes that it would have made, or None for no changes."""
-        return None
-
     def note_missing_answer(self, plugin: str, reason: str) -> None:
         """Record that the event continues without the answer of a plugin."""
 

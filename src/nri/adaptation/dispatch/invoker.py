@@ -40,6 +40,7 @@ from nri.errors import (
     PluginUnavailable,
     ProtocolError,
     RpcError,
+    failure_text,
 )
 from nri.text import count
 from nri.ttrpc.codes import Code
@@ -215,7 +216,7 @@ class Invoker:
         finally:
             del error  # the error refers to this frame: break the reference cycle
 
-    def take_answer(self, peer: Peer, policy: EventPolicy, event: Event, reply: bytes) -> None:
+    def take_answer(self, peer: Peer, policy: EventPolicy, event: AnsweredEvent, reply: bytes) -> None:
         """Merge an answer. The answer of a shadow is only compared. The peer's lock is not needed.
 
         Raises PluginError, ConflictError or UpdateError if the answer fails the event; then nothing of it was merged.
@@ -275,12 +276,10 @@ class Invoker:
                 peer.breaker.abandoned()
                 raise error
             if not isinstance(error, _SILENT):
-                peer.last_error = str(error)
+                peer.last_error = text = failure_text(error, peer.label)
                 _reset(peer)
                 if policy.policy.shadow:
-                    self._reporting.shadow_answered(
-                        shadow.failure(peer.label, event.rpc, event.request.pod, str(error))
-                    )
+                    self._reporting.shadow_answered(shadow.failure(peer.label, event.rpc, event.request.pod, text))
                     return
                 raise self._plugin_error(peer, error, error)
             fails_request = insist or self._refuses(peer, policy, event)
@@ -328,6 +327,10 @@ class Invoker:
             return policy.policy.requires(policy.number, event.request.pod.namespace)
         return policy.must_answer(event.request.pod)
 
+    def failure_text(self, peer: Peer, error: BaseException) -> str:
+        """The text of a failure for the request's error: without the status, unless errors are those of Go."""
+        return failure_text(error, peer.label) if self._name_plugins else str(error)
+
     def _plugin_error(self, peer: Peer, error: NriError, cause: Exception) -> NriError:
         plugin_error = with_plugin_name(peer.label, error) if self._name_plugins else error
         if plugin_error is not cause:
@@ -368,7 +371,7 @@ def with_plugin_name(label: str, error: NriError) -> PluginError:
         return PluginError(label, error.whole_text)
     if error.code == Code.PERMISSION_DENIED:
         return PluginRejected(label, error.message)
-    return PluginError(label, error.whole_text, code=error.code, message=error.message)
+    return PluginError(label, failure_text(error), code=error.code, message=error.message)
 
 
 def without_plugin_name(label: str, error: RpcError) -> RpcError:

@@ -40,7 +40,7 @@ def test_each_field_has_the_number_of_the_plugin_that_set_it(nri_runtime: FakeRu
     """Else a field by B in an answer of A and B counts as older than what B has said between the two."""
     nri_runtime.create_container(make_pod(), make_container(id="other"))
     nri_runtime.add(plugin("a", stop_container=lambda *_: nri.Update("other").set_cpu_shares(5)), "10")
-    nri_runtime.add(plugin("b", stop_container=lambda *_: nri.Update("other").set_cpu_quota(6)), "20")
+    nri_runtime.add(plugin("b", stop_container=lambda *_: nri.Update("other").set_cpu_quota(6000)), "20")
     reply = nri_runtime.adaptation.stop_container(make_pod(), make_container(id="c"))
     assert 0 < number(reply, "other", "cpu.shares") < number(reply, "other", "cpu.quota")
 
@@ -48,8 +48,8 @@ def test_each_field_has_the_number_of_the_plugin_that_set_it(nri_runtime: FakeRu
 def test_what_the_runtime_itself_asked_for_is_no_later_than_the_first_answer(nri_runtime: FakeRuntime) -> None:
     for index in ("10", "20"):
         nri_runtime.add(plugin("a", update_container=lambda *_: None), index)
-    resources = nri.Update("c").set_cpu_shares(5).set_cpu_quota(6).resources
-    nri_runtime.add(plugin("b", update_container=lambda *_: nri.Update("c").set_cpu_quota(7)), "30")
+    resources = nri.Update("c").set_cpu_shares(5).set_cpu_quota(6000).resources
+    nri_runtime.add(plugin("b", update_container=lambda *_: nri.Update("c").set_cpu_quota(7000)), "30")
     reply = nri_runtime.adaptation.update_container(make_pod(), make_container(id="c"), resources)
     assert 0 < reply.numbers.number("cpu.shares") < reply.numbers.number("cpu.quota")
 

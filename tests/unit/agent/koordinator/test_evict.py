@@ -83,12 +83,12 @@ def test_below_the_threshold_or_switched_off_nobody_goes(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("who", "why"),
     [
-        ({"annotations": {"kubernetes.io/config.source": "file"}}, "it is a static pod"),
-        ({"annotations": {"kubernetes.io/config.mirror": "x"}}, "it is a static pod"),
-        ({"priority": 2_000_001_000}, "it is critical to the system"),
-        ({"priorityClassName": "system-node-critical"}, "it is critical to the system"),
-        ({"priority": None}, "its priority is unknown"),
-        ({"annotations": {"koordinator.sh/eviction-policy": "[]"}}, "its annotation koordinator.sh/eviction-policy"),
+        ({"annotations": {"kubernetes.io/config.source": "file"}}, "the pod is static"),
+        ({"annotations": {"kubernetes.io/config.mirror": "x"}}, "the pod is static"),
+        ({"priority": 2_000_001_000}, "the pod is critical to the system"),
+        ({"priorityClassName": "system-node-critical"}, "the pod is critical to the system"),
+        ({"priority": None}, "the priority is unknown"),
+        ({"annotations": {"koordinator.sh/eviction-policy": "[]"}}, "annotation koordinator.sh/eviction-policy"),
     ],
     ids=["static", "mirror", "critical", "critical by name", "unknown", "its own word"],
 )
@@ -414,13 +414,13 @@ def test_pods_whose_label_allows_it_go_for_cpu_up_to_the_priority_that_counts(
             "CPUEvict",
             None,
             {"cpuEvictThresholdPercent": 70},
-            "nothing is evicted without evictEnabledPriorityThreshold",
+            "no pod is evicted without evictEnabledPriorityThreshold",
         ),
         (
             "CPUAllocatableEvict",
             None,
             {**ASKED, "cpuAllocatableEvictLowerPercent": None},
-            "nothing is evicted without cpuAllocatableEvictLowerPercent",
+            "no pod is evicted without cpuAllocatableEvictLowerPercent",
         ),
         (
             "CPUAllocatableEvict",
@@ -428,7 +428,7 @@ def test_pods_whose_label_allows_it_go_for_cpu_up_to_the_priority_that_counts(
             {**ASKED, "allocatableEvictPriorityThreshold": 8000},
             "allocatableEvictPriorityThreshold 8000 is above 7999",
         ),
-        ("CPUAllocatableEvict", None, ASKED, "no Node with allocatable resources is known"),
+        ("CPUAllocatableEvict", None, ASKED, "the Node document has no allocatable resources"),
         ("CPUAllocatableEvict", {n.BATCH_CPU: "many"}, ASKED, "CPUAllocatableEvict: allocatable of the Node: "),
     ],
     ids=["no priority", "no lower end", "production", "no Node", "no number"],

@@ -179,7 +179,7 @@ def test_a_pod_without_a_class_is_left_alone_and_told_if_it_asks_for_a_limit(tmp
     assert "10.1.0." not in chain(world)
     (error,) = (world.history.of("asking") or {})["errors"]
     assert error["reason"] == (
-        "annotation koordinator.sh/networkQOS is for pods with a class (label koordinator.sh/qosClass): it has none"
+        "annotation koordinator.sh/networkQOS requires a class (label koordinator.sh/qosClass), which the pod lacks"
     )
     world.source.replace([at(pod("asking", "LS", annotations=asks), "10.1.0.2")])
     world.round()

@@ -58,7 +58,7 @@ def test_keys_of_others_are_left_alone(key: str) -> None:
             "containers.a.limts: nothing reads it; did you mean limits?",
         ),
         ("koordinator.sh/cpuBurst", {"polcy": "auto"}, "polcy: nothing reads it; did you mean policy?"),
-        ("koordinator.sh/memoryQOS", {"policy": None}, "policy: it is null, which removes it"),
+        ("koordinator.sh/memoryQOS", {"policy": None}, "policy: the value is null, so the default applies"),
         ("koordinator.sh/blkioQOS", {"blocks": [{"nam": "x"}]}, "blocks[0].nam: nothing reads it; did you mean name?"),
     ],
 )
@@ -84,9 +84,9 @@ STATUS = "scheduling.koordinator.sh/resource-status"
             '"prod" has no effect: write koord-prod, koord-mid, koord-batch,',
         ),
         ("koordinator.sh/eviction-enabled", "yes", '"yes" has no effect: write true, false'),
-        ("koordinator.sh/priority", "high", '"high" is not a whole number of 64 bits, so it is none'),
+        ("koordinator.sh/priority", "high", '"high" is not a whole number of 64 bits, so it is ignored'),
         ("koordinator.sh/eviction-priority", "9999999999", '"9999999999" is not a whole number of 32 bits'),
-        ("koordinator.sh/eviction-policy", "CPUEvict", "not a list of features, so none evicts the pod"),
+        ("koordinator.sh/eviction-policy", "CPUEvict", "not a list of features, so no feature evicts the pod"),
         (
             "koordinator.sh/eviction-policy",
             '["CPUEvikt", "CPUEvict"]',

@@ -130,7 +130,7 @@ def test_pods_of_kube_system_static_pods_and_mirrors_never_go(tmp_path: Path) ->
     world.memory(100 * GIB, 0, 0)
     world.loop(3)
     assert world.asked.pods == []
-    assert "the use of no offline pod is known" in world.loops.health()[1]
+    assert "the usage of all offline pods is unknown" in world.loops.health()[1]
 
 
 def test_a_source_annotation_of_a_user_does_not_protect_a_pod_that_an_apiserver_lists(tmp_path: Path) -> None:
@@ -161,14 +161,14 @@ def test_the_log_has_once_what_could_not_be_done_however_its_numbers_change(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def logged_messages() -> list[str]:
-        return [record.message for record in caplog.records if "no offline pod" in record.message]
+        return [record.message for record in caplog.records if "offline pods" in record.message]
 
     world = RubikWorld(tmp_path, **MEMORY)
     for free in (30, 20, 10):
         world.memory(100 * GIB, 0, free * GIB)
         world.loop()
     (first,) = logged_messages()
-    assert first.startswith("memoryevict: 70 % of the node's memory is in use; eviction starts at 60 %, but the use")
+    assert first.startswith("memoryevict: 70 % of the node's memory is in use; eviction starts at 60 %, but the usage")
     world.memory(100 * GIB, 0, 90 * GIB)
     world.loop()
     world.memory(100 * GIB, 0, 10 * GIB)

@@ -30,7 +30,7 @@ def test_a_container_has_the_burst_that_its_pod_asks_for_and_the_pod_the_sum(tmp
 
 
 @pytest.mark.parametrize(
-    ("cpu", "burst", "words"), [("1", "100001", "less than the burst"), ("8", "1", "that of all 8 CPUs")]
+    ("cpu", "burst", "words"), [("1", "100001", "less than the burst"), ("8", "1", "already covers all 8 CPUs")]
 )
 def test_a_burst_that_the_kernel_or_the_node_has_no_room_for_is_told(
     tmp_path: Path, cpu: str, burst: str, words: str
@@ -125,7 +125,7 @@ def test_with_quota_turbo_a_burst_is_measured_by_the_limit_so_that_a_raised_quot
     world.run(pod("a", cpu="1", quota_turbo="true", quota_burst_time="110000"))
     world.loop()
     assert bursts(world, a) == ("0", "0")
-    assert "its quota 100000 is less than the burst 110000" in world.loops.health()[1]
+    assert "the quota 100000 is less than the burst 110000" in world.loops.health()[1]
     world.run(pod("a", cpu="1", quota_turbo="true", quota_burst_time="100000"))
     world.loop()
     assert bursts(world, a) == ("100000", "100000")

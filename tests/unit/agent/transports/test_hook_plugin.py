@@ -117,7 +117,7 @@ def test_a_conversion_that_fails_never_fails_the_container(
         assert not runtime.create_container(pod, container).owners.owners
         updated = runtime.update_container(pod, container, m.LinuxResources())
     assert not updated.changed
-    assert writes(parts)["all of it"]["reason"] == "it cannot be converted for the runtime: out of range"
+    assert writes(parts)["all values"]["reason"] == "the decision cannot be converted to a message: out of range"
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_without_configuration_all_events_of_use_are_subscribed_to(tmp_path: Pat
     ("text", "words"),
     [
         ("events: [RunPodSandboxx]", r"events.*RunPodSandboxx"),
-        ("events: [ValidateContainerAdjustment]", r"no hook decides at any of these"),
+        ("events: [ValidateContainerAdjustment]", r"no hook uses these events"),
         ("events: 7", r"events"),
         ("{error: error}", r"error"),
         ("events: [", r"configuration"),

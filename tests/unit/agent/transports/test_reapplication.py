@@ -248,7 +248,7 @@ def test_what_the_runtime_could_not_do_is_told_and_tried_again(tmp_path: Path) -
         runtime.refuse_updates.add(CONTAINER_ID)
         assert not run(plugin)
         row = writes(parts)["cpuset.cpus"]
-        assert (row["outcome"], row["reason"]) == ("refused", "the runtime could not update it")
+        assert (row["outcome"], row["reason"]) == ("refused", "the runtime could not update the container")
         runtime.refuse_updates.clear()
         assert plugin.reapply.run(plugin.runtime)
         assert [update.cpuset_cpus for update in runtime.updates] == ["3"]

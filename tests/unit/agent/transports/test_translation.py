@@ -96,7 +96,7 @@ def test_what_a_runtime_has_otherwise_or_not_is_told() -> None:
     assert results == {
         "cpu.shares": "the runtime has 3",
         "oom_score_adj": "the runtime has 8",
-        "env.A": "the runtime does not have it",
+        "env.A": "the runtime lacks this value",
     }
 
 

@@ -260,4 +260,4 @@ def test_a_pod_that_breaks_off_each_round_is_one_entry_of_the_log(
     for _ in range(5):
         world.round()
     assert world.standalone.last.errors
-    assert caplog.text.count("a pod could not be decided") == 1
+    assert caplog.text.count("decision for a pod failed") == 1
