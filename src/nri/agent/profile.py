@@ -55,6 +55,10 @@ class Kind(NamedTuple):
         into: returns the rules of the node with the rule of this kind replaced.
         unread: returns the keys of a document that have no effect.
         key: a key by which a document without the field `kind` is recognized; "" if there is no such key.
+        object_name: the name of the object if it is not that of the node.
+        namespace: of that object.
+        derived_from: kinds from which a document is computed while no source has one.
+        derive: computes it from the documents of these kinds. Raises ValueError.
     """
 
     parse: Callable[[Document], Any]
@@ -63,11 +67,24 @@ class Kind(NamedTuple):
     into: Callable[[Any, Any], Any]
     unread: Callable[[Document], Sequence[UnreadKey]]
     key: str = ""
+    object_name: str = ""
+    namespace: str = ""
+    derived_from: tuple[str, ...] = ()
+    derive: Callable[..., Document | None] | None = None
 
     def read(self, document: Document) -> Any:
         """Return the rule of a document. Raises ValueError if the document has any mistake."""
+        return self._guarded(self.parse, document)
+
+    def compute(self, documents: Iterable[Document | None]) -> Document | None:
+        """Compute the document from the documents of `derived_from`. Raises ValueError as `read` does."""
+        result: Document | None = self._guarded(self.derive, *documents)
+        return result
+
+    @staticmethod
+    def _guarded(function: Any, *arguments: Any) -> Any:
         try:
-            return self.parse(document)
+            return function(*arguments)
         except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
             raise ValueError(f"cannot be read: {type(error).__name__}: {error}") from None
 

@@ -115,12 +115,13 @@ class _NodeStatus(TypedDict, total=False):
 
 
 class Document(TypedDict, total=False):
-    """The used fields of other objects: those of a node, and the whole spec of objects with rules."""
+    """The used fields of other objects: those of a node, and the whole spec or data of objects with rules."""
 
     apiVersion: str
     kind: str
     metadata: Required[_Metadata]
     spec: Any
+    data: _Texts
     status: _NodeStatus | None
 
 

@@ -69,10 +69,10 @@ def of_node(config: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any
         config: the JSON of the ConfigMap's key `colocation-config`.
         node: the Node with labels and annotations; unreadable values are ignored.
     """
-    labels = _texts(node, "labels")
+    labels = node_texts(node, "labels")
     strategy = {key: value for key, value in config.items() if key != "nodeConfigs"}
     for node_config in config.get("nodeConfigs") or ():
-        if _selects(node_config.get("nodeSelector"), labels):
+        if is_selected(node_config.get("nodeSelector"), labels):
             strategy = over(
                 strategy, {key: value for key, value in node_config.items() if key not in ("name", "nodeSelector")}
             )
@@ -85,7 +85,7 @@ def of_node(config: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any
 def left_out(node: Mapping[str, Any]) -> Iterator[Unread]:
     """Yield the labels and annotations of a node that the manager ignores or refuses."""
     for label in RATIOS:
-        text = _texts(node, "labels").get(label)
+        text = node_texts(node, "labels").get(label)
         if text is not None and _percent(text) is None:
             yield Unread(
                 f"label {label}",
@@ -100,13 +100,13 @@ def left_out(node: Mapping[str, Any]) -> Iterator[Unread]:
 def _node_strategy(node: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the strategy in a node's annotation, or None if it is not a JSON object."""
     try:
-        strategy = parse_json(_texts(node, "annotations").get(ANNOTATION_STRATEGY, "{}"))
+        strategy = parse_json(node_texts(node, "annotations").get(ANNOTATION_STRATEGY, "{}"))
     except ValueError:
         return None
     return strategy if isinstance(strategy, dict) else None
 
 
-def _texts(node: Mapping[str, Any], part: str) -> dict[str, str]:
+def node_texts(node: Mapping[str, Any], part: str) -> dict[str, str]:
     meta = node.get("metadata")
     entries = meta.get(part) if isinstance(meta, Mapping) else None
     if not isinstance(entries, Mapping):
@@ -122,8 +122,8 @@ def _percent(text: str) -> int | None:
     return int(value) if math.isfinite(value) and value >= 0 else None
 
 
-def _selects(selector: Any, labels: Mapping[str, str]) -> bool:
-    """Return whether a label selector matches. An absent selector, or an unknown operator, does not match."""
+def is_selected(selector: Any, labels: Mapping[str, str]) -> bool:
+    """Return whether a label selector matches. An absent selector, or one that Kubernetes refuses, does not match."""
     if not isinstance(selector, Mapping):
         return False
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
@@ -135,8 +135,8 @@ def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     present, values = labels.get(expression.get("key", "")), expression.get("values") or ()
     verdicts = {
         "In": present in values,
-        "NotIn": present not in values,
-        "Exists": present is not None,
-        "DoesNotExist": present is None,
+        "NotIn": bool(values) and present not in values,
+        "Exists": not values and present is not None,
+        "DoesNotExist": not values and present is None,
     }
     return verdicts.get(expression.get("operator", ""), False)

@@ -27,6 +27,7 @@ from nri.agent.koordinator import (
     oom_score_adj,
     rdma,
     resctrl,
+    slo_controller,
     system_config,
     tc,
     terway,
@@ -143,7 +144,24 @@ def _ratio_into(rules: Node, ratio: float | None) -> Node:
 
 #: The kinds of documents. Without a NodeSLO the defaults apply: all features are off, and their values are reset.
 KINDS: Final = {
-    SLO: Kind(_slo, _slo({}), None, _slo_into, unread),
+    SLO: Kind(
+        _slo,
+        _slo({}),
+        None,
+        _slo_into,
+        unread,
+        derived_from=(slo_controller.CONFIG_MAP, NODE),
+        derive=slo_controller.node_slo,
+    ),
+    slo_controller.CONFIG_MAP: Kind(
+        slo_controller.read,
+        None,
+        None,
+        lambda rules, _: rules,
+        slo_controller.unread,
+        object_name=slo_controller.NAME,
+        namespace=slo_controller.NAMESPACE,
+    ),
     TOPOLOGY: Kind(
         lambda document: cpuset.rule_of(_checked(document)),
         None,

@@ -41,12 +41,12 @@ class ApiserverRules:
         self._followers = {
             name: Follower(
                 self._api,
-                KINDS[name],
+                KINDS[name].in_one_namespace(row.namespace),
                 self._taker(name),
-                fields=f"metadata.name={self._node}",
+                fields=f"metadata.name={row.object_name or self._node}",
                 on_problem=self._teller(name),
             )
-            for name in store.kinds
+            for name, row in store.kinds.items()
         }
 
     def start(self) -> None:
@@ -63,13 +63,18 @@ class ApiserverRules:
         self._api.close()
 
     def health(self) -> tuple[bool, str]:
-        """Return True once every kind was listed.
+        """Return True once every kind of the node's own objects was listed.
 
         Later interruptions do not change that, because the rules stay in force.
 
         The store reports the details of problems.
         """
-        waiting = [name for name, follower in self._followers.items() if not (follower.synced or follower.absent)]
+        optional = {name for name, row in self._store.kinds.items() if row.object_name}
+        waiting = [
+            name
+            for name, follower in self._followers.items()
+            if not (follower.synced or follower.absent or name in optional)
+        ]
         troubled = [name for name, follower in self._followers.items() if follower.problem]
         words = (
             f"waiting for {', '.join(waiting)}" if waiting else f"cannot read {', '.join(troubled)}" if troubled else ""
@@ -77,8 +82,12 @@ class ApiserverRules:
         return not waiting, f"rules of {self._node} at {self._api.address}" + (f": {words}" if words else "")
 
     def _taker(self, name: str) -> Callable[[Mapping[Key, Object]], None]:
+        row = self._store.kinds[name]
+        object_name = row.object_name or self._node
+
         def take(objects: Mapping[Key, Object]) -> None:
-            self._store.put(name, objects.get(("", self._node)), f"{name} {self._node} of {self._api.address}")
+            document = objects.get((row.namespace, object_name))
+            self._store.put(name, document, f"{name} {object_name} of {self._api.address}")
 
         return take
 

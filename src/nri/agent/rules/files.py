@@ -83,12 +83,12 @@ class FileRules:
         foreign_files: dict[str, dict[str, str]] = {}
         odd: list[str] = []  # remarks on objects with a missing or misspelt kind
         for name, documents in self._folder.files.items():
-            for document, thing in documents:
+            for document, thing in filter(self._may_have_rules, documents):
                 kind = self._kind(thing)
                 if kind not in self._store.kinds:
                     odd += _odd(kind, self._store.kinds, document.place(thing, "kind"))
                     continue
-                if owner := self._owner(thing):
+                if owner := self._owner(kind, thing):
                     foreign_files.setdefault(kind, {})[owner] = name
                     continue
                 if kind in file_by_kind:
@@ -105,8 +105,11 @@ class FileRules:
         self._said, self._refused = file_by_kind, refused
         lines = [*odd[:_MAX_ODD], *self._foreign(foreign_files, file_by_kind)]
         if self._folder.files and not (file_by_kind or refused or lines):
-            named = (f'object with "{kind.key}"' if kind.key else name for name, kind in self._store.kinds.items())
-            lines = [f"{self._path}: no rules found; expected {', '.join(named)}"]
+            named = (
+                f'object with "{kind.key}"' if kind.key else f"{name} {kind.object_name}".rstrip()
+                for name, kind in self._store.kinds.items()
+            )
+            lines = [f"{self._path}: no rules found: it has no {', no '.join(named)}"]
         self._store.remark(str(self._path), lines)
 
     def _kind(self, thing: Mapping[str, Any]) -> str:
@@ -114,10 +117,14 @@ class FileRules:
         by_key = (name for name, kind in self._store.kinds.items() if kind.key and kind.key in thing)
         return str(thing.get("kind", "")) or next(by_key, "")
 
-    def _owner(self, thing: dict[str, Any]) -> str:
-        """Return the other node that an object belongs to; "" if it belongs to this node or to no node."""
-        meta = thing.get("metadata")
-        name = meta.get("name") if isinstance(meta, dict) else None
+    def _may_have_rules(self, entry: tuple[Document, dict[str, Any]]) -> bool:
+        """Whether an object may contain rules: of some kinds only one object does."""
+        row = self._store.kinds.get(self._kind(entry[1]))
+        return row is None or row.object_name in ("", _name(entry[1]))
+
+    def _owner(self, kind: str, thing: dict[str, Any]) -> str:
+        """The other node that an object belongs to; "" for this node's, or without a node."""
+        name = "" if self._store.kinds[kind].object_name else _name(thing)
         return "" if name in (None, "", self._node) else plain(str(name), _MAX_NAME)
 
     def _foreign(self, files_by_kind: Mapping[str, Mapping[str, str]], own_kinds: Collection[str]) -> Iterator[str]:
@@ -126,6 +133,12 @@ class FileRules:
                 (owner, name), *more = files.items()
                 named = f"{owner} and of {len(more)} more" if more else owner
                 yield f"{name}: {kind} belongs to node {named}, but this node is {self._node} (rules.node_name)"
+
+
+def _name(thing: dict[str, Any]) -> Any:
+    """The name of an object; None without one."""
+    meta = thing.get("metadata")
+    return meta.get("name") if isinstance(meta, dict) else None
 
 
 def _odd(kind: str, kinds: Iterable[str], place: str) -> list[str]:

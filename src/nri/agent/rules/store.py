@@ -52,13 +52,14 @@ class Problem:
 class _Entry:
     """The document and rule in force of one kind."""
 
-    __slots__ = ("document", "kept", "place", "source")
+    __slots__ = ("document", "is_derived", "kept", "place", "source")
 
     def __init__(self) -> None:
         self.kept: LastGood[Any] = LastGood(None)
         self.document: Mapping[str, Any] | None = None
         self.source = ""
         self.place: Callable[[str], str] | None = None
+        self.is_derived = False
 
 
 class RuleStore:
@@ -104,12 +105,13 @@ class RuleStore:
                 tell.
         """
         with self._lock:
-            changed = self._take(kind, document, source, place)
+            changed = {kind} if self._take(kind, document, source, place) else set()
+            changed |= {name for name in self.kinds if self._derive(name, kind)}
             listeners = list(self._listeners) if changed else []
         for listener in listeners:
             try:
-                listener(frozenset({kind}))
-            except Exception:  # noqa: BLE001  an error of a listener must not stop the source
+                listener(frozenset(changed))
+            except Exception:  # noqa: BLE001  a listener's error is not the source's, which has more to tell
                 _log.exception("a changed %s could not be applied", kind)
 
     def refuse(self, kind: str, source: str, error: str, where: str = "") -> None:
@@ -196,12 +198,32 @@ class RuleStore:
                 self._tell("%s of %s is fixed, and in force", kind, source)
             elif changed or entry.source != source:
                 self._tell("%s of %s is in force", kind, source)
-            entry.document, entry.source, entry.place = document, source, place
+            entry.document, entry.source, entry.place, entry.is_derived = document, source, place, False
             self._look(kind, source, list(row.unread(document)))
         if changed:
             self._node = self._base
             for name, other in self._entries.items():
                 self._node = self.kinds[name].into(self._node, other.kept.rule)
+        return changed
+
+    def _derive(self, kind: str, cause: str) -> bool:
+        """Compute the document of a kind after one of its causes has changed; return whether the rule changed."""
+        entry, row = self._entries[kind], self.kinds[kind]
+        if row.derive is None or cause not in (kind, *row.derived_from):
+            return False
+        if entry.document is not None and not entry.is_derived:
+            return False  # a source has the document
+        causes = [self._entries[name] for name in row.derived_from]
+        source = causes[0].source or entry.source
+        try:
+            document = row.compute(one.document for one in causes)
+        except ValueError as error:
+            self._note(kind, source, source, str(error))
+            return False
+        if document == entry.document:
+            return False
+        changed = self._take(kind, document, source if document is not None else entry.source, None)
+        entry.is_derived = document is not None
         return changed
 
     def _look(self, kind: str, source: str, unread: list[UnreadKey]) -> None:

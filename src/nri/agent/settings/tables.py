@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -34,11 +35,11 @@ _MAX_ROUNDS = 1000
 
 
 def check_sockets(table: object, *names: str) -> None:
-    """Raise ValueError if a path is relative or too long for a unix socket."""
+    """Make the paths of sockets absolute. Raises ValueError for a path that no unix socket can have."""
     for name in names:
-        path = str(getattr(table, name))
-        if path and not path.startswith("/"):
-            raise ValueError(f'{name} "{path}" must be an absolute path')
+        value = getattr(table, name)
+        path = str(value) and os.path.abspath(value)
+        object.__setattr__(table, name, type(value)(path))  # the table is frozen for all others
         if len(path.encode()) > _MAX_PATH:
             raise ValueError(f'{name} "{path}" is longer than the {_MAX_PATH} bytes of a socket path')
 

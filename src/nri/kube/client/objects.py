@@ -61,6 +61,10 @@ class Kind(NamedTuple):
         """The URL path of all objects of the kind in all namespaces, without a leading slash."""
         return "/".join([*(("apis", self.group) if self.group else ("api",)), self.version, self.plural])
 
+    def in_one_namespace(self, namespace: str) -> Kind:
+        """The kind, limited to the objects of a namespace; the kind itself for ""."""
+        return self._replace(plural=f"namespaces/{quote(namespace, safe='')}/{self.plural}") if namespace else self
+
     def in_namespace(self, namespace: str, name: str, part: str = "") -> str:
         """The URL path of one object, or of a subresource such as `eviction`."""
         head, _, plural = self.path.rpartition("/")
@@ -81,8 +85,9 @@ NODE_SLOS = Kind("NodeSLO", "slo.koordinator.sh", "v1alpha1", "nodeslos")
 NODE_TOPOLOGIES = Kind("NodeResourceTopology", "topology.node.k8s.io", "v1alpha1", "noderesourcetopologies")
 #: The resource that placement plugins write, with another version than Koordinator's.
 NODE_ZONES = NODE_TOPOLOGIES._replace(version="v1alpha2")
+CONFIG_MAPS = Kind("ConfigMap", "", "v1", "configmaps")
 #: The kinds that the agent can follow, by name.
-KINDS = {kind.name: kind for kind in (PODS, NODES, NODE_SLOS, NODE_TOPOLOGIES)}
+KINDS = {kind.name: kind for kind in (PODS, NODES, NODE_SLOS, NODE_TOPOLOGIES, CONFIG_MAPS)}
 
 
 Object = dict[str, Any]
