@@ -36,7 +36,9 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryProce
 def cri(machine: Machine, registry: RegistryProcess) -> Iterator[CriClient]:
     need_tool("umoci")
     transport = Transport(need_tool("skopeo"), [Registry(registry.host, insecure=True)])
-    server = Server(machine.folder / "cri.sock", [ImageCalls(ImageStore(machine.folder / "images", transport))])
+    server = Server(
+        machine.folder / "cri.sock", [ImageCalls(ImageStore(machine.folder / "images", transport), ("*team/app*",))]
+    )
     server.start()
     try:
         with CriClient(machine.folder / "cri.sock") as client:
@@ -61,7 +63,8 @@ def test_an_image_is_pulled_listed_told_and_removed(cri: CriClient, registry: Re
     assert ref.startswith("sha256:")
     response = cri.call("ImageStatus", image=spec(name), verbose=True)
     image = response.image
-    assert (image.id, image.repo_tags, image.size > 500_000) == (ref, [name], True)
+    assert (image.id, image.repo_tags, image.size > 500_000, image.pinned) == (ref, [name], True, True)
+    assert [entry.pinned for entry in cri.call("ListImages").images] == [True]
     assert image.repo_digests[0].startswith(f"{registry.host}/team/app@sha256:")
     assert json.loads(response.info["info"])["imageSpec"]["config"]["Env"] == ["PATH=/bin"]
     assert not cri.call("ImageStatus", image=spec(ref)).info

@@ -277,3 +277,26 @@ def test_hooks_of_a_base_spec_run_first(node: Node) -> None:
     node.start(replace(node.config, runtimes={**node.config.runtimes, "runc": runc}, containers=containers))
     node.create(node.pod())
     assert [name for name, _ in ran(node)][:2] == ["base", "admin-a"]
+
+
+# --- logs ---
+
+
+def test_a_log_that_exceeds_its_limit_is_emptied_and_continues(node: Node) -> None:
+    settings(node, "log_size_max = 20000")
+    text = "i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done; echo last; sleep 1000"
+    node.run(node.pod(), command=("sh", "-c", text))
+    log = node.folder / "logs/pod/c.log"
+    node.wait_for(lambda: log.read_text().endswith(" last\n"), "the last line")
+    assert log.stat().st_size <= 20_000
+    assert "line 1999" in log.read_text() and "line 0\n" not in log.read_text()
+
+
+def test_a_long_line_is_split_into_marked_parts(node: Node) -> None:
+    node.run(node.pod(), command=("sh", "-c", "head -c 20000 /dev/zero | tr '\\0' x; echo; sleep 1000"))
+    log = node.folder / "logs/pod/c.log"
+    node.wait_for(lambda: " F " in log.read_text(), "the end of the line")
+    parts = [line.split(" ", 3) for line in log.read_text().splitlines()]
+    assert "".join(part[3] for part in parts) == "x" * 20_000
+    assert max(len(part[3]) for part in parts) <= 8192
+    assert [part[2] for part in parts] == ["P"] * (len(parts) - 1) + ["F"]

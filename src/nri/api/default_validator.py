@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from nri.api.annotations import BOOLEANS, REQUIRED_PLUGINS, effective_annotation
-from nri.api.messages import Field, FieldOwners, PluginInstance, SecurityProfile, ValidateContainerAdjustmentRequest
+from nri.api.messages import Field, FieldOwners, SecurityProfile, ValidateContainerAdjustmentRequest
 from nri.api.naming import is_full_name
 from nri.config import Source, parse_text
 from nri.config.complaint import MAX_PROBLEMS, Problem, combined_error, shorten, suggest
@@ -23,7 +23,8 @@ from nri.errors import ConfigError
 from nri.rules import Rules
 from nri.text import cut, quote
 
-__all__ = ["INDEX", "KEYS", "NAME", "DefaultValidator", "ValidatorConfig", "failure", "plugin_map"]
+__all__ = ["INDEX", "KEYS", "NAME", "DefaultValidator", "ValidatorConfig", "failure", "missing_plugins",
+           "required_names"]  # fmt: skip
 
 #: The validator takes part as a built-in plugin of this index and name.
 INDEX, NAME = "00", "default-validator"
@@ -118,14 +119,18 @@ def _dialect(tree: Mapping[str, Any]) -> list[str]:
     return _NAMES if snake else [_yaml_name(name) for name in _NAMES]
 
 
-def plugin_map(plugins: Iterable[PluginInstance], *, exact: bool = True) -> set[str]:
-    """The names by which the plugins that took part can be required: ``name`` and ``NN-name`` of each.
+def missing_plugins(required: Iterable[str], labels: Iterable[str], *, exact: bool = True) -> list[str]:
+    """The required plugins, as ``name`` or ``NN-name``, that are not among the labels, ``NN-name``.
 
     `exact`: a name that reads like ``NN-name`` does not count by itself; ``99-10-guard`` would pass for ``10-guard``.
     """
-    names = {f"{one.index}-{one.name}" for one in plugins}
-    names.update(one.name for one in plugins if not (exact and is_full_name(one.name)))
-    return names
+    present = set()
+    for label in labels:
+        present.add(label)
+        name = label[3:]
+        if not (exact and is_full_name(name)):
+            present.add(name)
+    return [name for name in required if name not in present]
 
 
 class DefaultValidator:
@@ -216,8 +221,8 @@ def _required(
         if wrong:
             return f"invalid {REQUIRED_PLUGINS} annotation {quote(cut(annotated))}: {wrong}"
         required += names
-    present = plugin_map(request.plugins, exact=exact)
-    missing = [name for name in required if name not in present]
+    labels = [f"{plugin.index}-{plugin.name}" for plugin in request.plugins]
+    missing = missing_plugins(required, labels, exact=exact)
     if not missing:
         return None
     plural = "s" if len(missing) > 1 else ""

@@ -200,7 +200,7 @@ class Output:
         full_widths = [max(map(_width, column)) for column in zip(*table, strict=True)]
         places = _shown_columns(columns, full_widths, self.width) if self.width else range(len(columns))
         shown_widths = [full_widths[place] for place in places]
-        widths = _shrunk(shown_widths, self.width - 2 * (len(shown_widths) - 1)) if self.width else shown_widths
+        widths = _narrowed(shown_widths, self.width - 2 * (len(shown_widths) - 1)) if self.width else shown_widths
         for number, line in enumerate(table):
             cells = [padded(_cut(line[place], width), width) for place, width in zip(places, widths, strict=True)]
             text = "  ".join(cells).rstrip()
@@ -255,7 +255,7 @@ def _shown_columns(columns: Sequence[Column], widths: Sequence[int], width: int)
     return shown
 
 
-def _shrunk(widths: Sequence[int], total_width: int) -> list[int]:
+def _narrowed(widths: Sequence[int], total_width: int) -> list[int]:
     """The widths after cutting the widest columns until all fit; no column is cut below `_MIN_COLUMN_WIDTH`.
 
     The first column, which identifies the row, is cut only if cutting the others is not enough.

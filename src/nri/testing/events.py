@@ -18,7 +18,7 @@ from nri.testing.replies import CreateReply, StopReply, UpdateReply
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from nri.adaptation import Adaptation, Block, Numbers, OrderedUpdates
+    from nri.adaptation import Adaptation, Block, OrderedUpdates, SequenceNumbers
     from nri.api.events import EventSpec
 
 __all__ = ["ContainerEvent", "Contents", "Events", "PodEvent"]
@@ -80,7 +80,7 @@ class Contents:
                 self.updates.append(Update.of(update))
         return failed
 
-    def _put(self, container: m.Container, update: m.ContainerUpdate, numbers: Numbers) -> UpdateResult:
+    def _put(self, container: m.Container, update: m.ContainerUpdate, numbers: SequenceNumbers) -> UpdateResult:
         """Apply the resources of an update, except fields that a later answer has set. The caller holds the lock."""
         result, order = UpdateResult(update), self._orders.setdefault(container.id, FieldOrder())
         container.linux.resources.MergeFrom(order.newest(update.linux.resources, numbers, result))

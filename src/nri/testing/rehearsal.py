@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from nri.adaptation.launch import config_text
 from nri.api.naming import DEFAULT_SOCKET, REGISTRATION_TIMEOUT_S, split_file_name
 from nri.config.source import MAX_BYTES
-from nri.errors import NriError
+from nri.errors import NriError, failure_text
 from nri.files import read_regular
 from nri.host.process import numbers, read_stat
 from nri.host.root import MACHINE
@@ -160,7 +160,7 @@ def _start(plugins: Path, configs: Path, file_name: str, timeout_s: float, file:
         finally:
             runtime.close()
     if synchronization.error is not None:
-        return f"synchronize: {synchronization.error}"
+        return f"synchronize: {failure_text(synchronization.error, file_name)}"
     return reason_of(cut_off, runtime.health(file_name), timeout_s, file)
 
 

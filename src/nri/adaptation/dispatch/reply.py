@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from nri.adaptation.audit.reporting import Reporting
     from nri.adaptation.audit.trail import AuditTrail
-    from nri.adaptation.containers.answer_order import Numbers
+    from nri.adaptation.containers.answer_order import SequenceNumbers
     from nri.adaptation.containers.inventory import CreationAnswers
     from nri.adaptation.containers.restoration import Restoration
     from nri.adaptation.containers.update_result import UpdateResult
@@ -74,12 +74,12 @@ class EventReply:
         return owners
 
     @property
-    def numbers(self) -> Numbers:
+    def numbers(self) -> SequenceNumbers:
         """The sequence numbers of the event's own container's resources, for its `FieldOrder`.
 
         Values from the runtime's own request count as older than all answers to the request.
         """
-        return EventOrder(self._merge.ledger, self._numbers).of(self._container_id)
+        return EventOrder(self._merge.ledger, self._numbers).container_numbers(self._container_id)
 
     def commit(self, results: Sequence[UpdateResult] = ()) -> None:
         """Confirm that the runtime's request succeeded: its side updates are final.
@@ -116,7 +116,7 @@ class CreateReply(EventReply):
         ignored: what plugins asked for and did not get, with reasons.
     """
 
-    __slots__ = ("_deferred_updates", "_waiting", "adjust")
+    __slots__ = ("_answering_peers", "_deferred_updates", "_waiting", "adjust")
 
     _event = "CreateContainer"
 
@@ -132,6 +132,7 @@ class CreateReply(EventReply):
         """With `waiting`, updates of other containers that are being created wait for `commit`."""
         super().__init__(event, trail, updates)
         self.adjust: m.ContainerAdjustment = event.merge.adjust
+        self._answering_peers = event.answering_peers
         self._deferred_updates = deferred_updates
         self._waiting = waiting
 
@@ -166,6 +167,11 @@ class CreateReply(EventReply):
             self._trail.dropped(self._event, self._merge.side.deferred, self._numbers)
         self._trail.not_created(self._container_id, reason)
         return super().abort(restore)
+
+    @property
+    def plugins(self) -> tuple[str, ...]:
+        """The plugins that answered, as NN-name, also those that changed nothing."""
+        return tuple(peer.label for peer in self._answering_peers)
 
     @property
     def evictions(self) -> list[m.ContainerEviction]:

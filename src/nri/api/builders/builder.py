@@ -4,14 +4,27 @@
 
 from __future__ import annotations
 
+from _contextvars import ContextVar
+from _weakref import ref
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any, Self
+    from typing import Any, Protocol, Self
 
     from google.protobuf.message import Message
 
-__all__ = ["Builder", "describe"]
+    class NewAnswers(Protocol):
+        """What notes each new answer: a list or a deque."""
+
+        def append(self, entry: tuple[ref[Answer], Any], /) -> object:
+            """Note an answer that may have been dropped since, and its message."""
+
+
+__all__ = ["Answer", "Builder", "describe", "new_answers"]
+
+#: Where new answers are noted while a handler runs that is checked (`nri.stub.support.handler_mistakes`); else None.
+new_answers: ContextVar[NewAnswers | None] = ContextVar("nri_new_answers", default=None)
 
 
 class Builder:
@@ -41,7 +54,8 @@ class Builder:
             method = _nearest(type(self), name) if verb.startswith(("set", "add", "remove", "update")) else ""
             class_name = type(self).__name__
             step = f"did you mean {method}()?" if method else f"help({class_name}) lists its methods"
-            raise AttributeError(f"{class_name} has no {name}: {step}")
+            # Without name and obj, Python does not append a suggestion to this one.
+            raise AttributeError(f"{class_name} has no {name}: {step}", name=None, obj=None)
 
     @classmethod
     def of(cls, message: Any) -> Self:
@@ -95,6 +109,18 @@ class Builder:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(describe(self.message))})"
+
+
+class Answer(Builder):
+    """A builder of what a handler returns."""
+
+    __slots__ = ("__weakref__",)
+
+    def __init__(self, message: Any) -> None:
+        self.message = message
+        noted = new_answers.get()
+        if noted is not None:
+            noted.append((ref(self), message))
 
 
 def _refusal(name: str) -> Callable[[Any, Any], None]:

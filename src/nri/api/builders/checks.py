@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "I64",
     "LIMIT",
+    "MAX_CFS_PERIOD_US",
     "RLIMITS",
     "SHARES",
     "SWAPPINESS",
@@ -23,19 +24,28 @@ __all__ = [
     "U64",
     "absolute_path",
     "cdi_device",
+    "cfs_time",
+    "cgroups_path",
+    "device_name",
     "enum_number",
     "enum_numbers",
+    "file_mode",
     "flag",
+    "folder_name",
     "integer",
     "mapping_text",
+    "memory_limit",
     "new_key",
     "new_path",
     "number_list",
     "one_of",
+    "page_size",
     "rlimit",
+    "sysctl_name",
     "text",
     "texts",
     "unified_key",
+    "warn_of_blank",
 ]
 
 #: Ranges of the wire's integer types.
@@ -47,11 +57,34 @@ LIMIT = (-1, (1 << 63) - 1)
 SHARES = (2, 262144)
 SWAPPINESS = (0, 100)
 
+#: Bounds of the kernel's CPU bandwidth control in microseconds; 0 leaves a value unset, as in runtimes.
+MIN_CFS_US = 1000
+MAX_CFS_PERIOD_US = 1_000_000
+#: A page: smaller limits of memory leave no page to the container.
+_PAGE_BYTES = 4096
+#: The longest name of a network device.
+_MAX_DEVICE_NAME = 15
+
 #: The process resource limits of Linux, each as `RLIMIT_` and its name.
 RLIMITS = (
     "AS", "CORE", "CPU", "DATA", "FSIZE", "LOCKS", "MEMLOCK", "MSGQUEUE", "NICE", "NOFILE", "NPROC", "RSS", "RTPRIO",
     "RTTIME", "SIGPENDING", "STACK",
 )  # fmt: skip
+
+
+#: Doubts that were logged, at most so many.
+_doubts: set[str] = set()
+_MAX_DOUBTS = 100
+
+
+def doubt(text: str) -> None:
+    """Log, once per text, a value that is probably a mistake, but that some runtime or kernel accepts."""
+    if text in _doubts or len(_doubts) >= _MAX_DOUBTS:
+        return
+    _doubts.add(text)
+    import logging  # noqa: PLC0415 - a plugin's start must not import it
+
+    logging.getLogger("nri.api").warning("%s", text)
 
 
 def integer(name: str, value: Any, bounds: tuple[int, int]) -> int:
@@ -195,7 +228,156 @@ def unified_key(name: str, value: Any) -> str:
     key = text(name, value, empty=False)
     if "/" in key:
         raise ValueError(f"{name} must be the name of a file without '/', for example memory.high, not {value!r}")
+    if key not in _UNIFIED_FILES and not key.startswith("hugetlb."):
+        _check_unknown_file(name, key)
     return key
+
+
+#: The files of cgroup v2 that accept a value, and those that only report.
+_UNIFIED_FILES = frozenset((
+    "cgroup.freeze", "cgroup.max.depth", "cgroup.max.descendants", "cgroup.pressure", "cgroup.subtree_control",
+    "cgroup.type", "cpu.idle", "cpu.max", "cpu.max.burst", "cpu.pressure", "cpu.uclamp.max", "cpu.uclamp.min",
+    "cpu.weight", "cpu.weight.nice", "cpuset.cpus", "cpuset.cpus.exclusive", "cpuset.cpus.partition", "cpuset.mems",
+    "dmem.low", "dmem.max", "dmem.min", "io.bfq.weight", "io.cost.model", "io.cost.qos", "io.latency", "io.max",
+    "io.pressure", "io.prio.class", "io.weight", "memory.high", "memory.low", "memory.max", "memory.min",
+    "memory.oom.group", "memory.peak", "memory.pressure", "memory.reclaim", "memory.swap.high", "memory.swap.max",
+    "memory.swap.peak", "memory.zswap.max", "memory.zswap.writeback", "misc.max", "pids.max", "rdma.max",
+))  # fmt: skip
+_READ_ONLY_FILES = frozenset((
+    "cgroup.controllers", "cgroup.events", "cgroup.stat", "cpu.stat", "cpuset.cpus.effective", "cpuset.mems.effective",
+    "io.stat", "memory.current", "memory.events", "memory.numa_stat", "memory.stat", "memory.swap.current",
+    "misc.current", "pids.current", "pids.events", "rdma.current",
+))  # fmt: skip
+
+
+def _check_unknown_file(name: str, key: str) -> None:
+    """Refuse a file that only reports, and a misspelt one; log a doubt about others, which some kernel may have."""
+    import difflib  # noqa: PLC0415 - only for a key that is probably a mistake
+
+    if key in _READ_ONLY_FILES:
+        raise ValueError(f"{name} must be a file that accepts a value: {key!r} only reports")
+    matches = difflib.get_close_matches(key, _UNIFIED_FILES, 1, 0.85)
+    is_own = any(key.startswith((f"{match}.", f"{match}_")) for match in matches)
+    if matches and not is_own:
+        raise ValueError(f"{name} must be a file of cgroup v2: {key!r} does not exist; did you mean {matches[0]}?")
+    doubt(f"cgroup v2 of mainline Linux has no file {key!r}: runtimes fail to write it on other kernels")
+
+
+def memory_limit(name: str, value: Any) -> int:
+    """Check a limit of memory; a limit below a page is logged as a doubt."""
+    number = integer(name, value, LIMIT)
+    if 0 < number < _PAGE_BYTES:
+        doubt(
+            f"{name} is {number}: the kernel rounds it down to no memory at all; the unit is bytes, 64 MiB is 64 << 20"
+        )
+    return number
+
+
+def cfs_time(name: str, value: Any, bounds: tuple[int, int], most: int) -> int:
+    """Check a period or quota of CPU time in microseconds.
+
+    Raises:
+        ValueError: the kernel refuses the value.
+    """
+    number = integer(name, value, bounds)
+    if 0 < number < MIN_CFS_US or number > most:
+        limits = f"between {MIN_CFS_US} and {most}" if most < U64[1] else f"{MIN_CFS_US} or more"
+        raise ValueError(f"{name} must be {limits} microseconds, not {number}")
+    return number
+
+
+def page_size(name: str, value: Any) -> str:
+    """Check the size of a huge page.
+
+    Raises:
+        ValueError: not a size as the kernel writes it.
+    """
+    size = text(name, value, empty=False)
+    number = size[:-2]
+    if size[-2:] not in ("KB", "MB", "GB") or not number.isdecimal() or not number.isascii() or number[0] == "0":
+        raise ValueError(f"{name} must be a size as the kernel writes it, for example 2MB or 1GB, not {value!r}")
+    return size
+
+
+def file_mode(name: str, value: Any) -> int:
+    """Check the permission bits of a device node.
+
+    Raises:
+        ValueError: more bits than those of permissions, for example of octal digits that were written as a decimal.
+    """
+    mode = integer(name, value, U32)
+    if mode > 0o777:
+        digits = str(mode)
+        is_octal = len(digits) == 3 and not set(digits) - set("01234567")
+        hint = f"; write 0o{digits}" if is_octal else ""
+        raise ValueError(f"{name} must have only permission bits, at most 0o777, not {mode} ({mode:#o}){hint}")
+    return mode
+
+
+def folder_name(name: str, value: Any) -> str:
+    """Check the name of a class that is a folder of resctrl; empty is allowed.
+
+    Raises:
+        ValueError: a path instead of a name.
+    """
+    word = text(name, value)
+    if "/" in word or word in {".", ".."}:
+        raise ValueError(f"{name} must be a name without '/', not {value!r}")
+    return word
+
+
+def device_name(name: str, value: Any) -> str:
+    """Check the name of a network device; empty is allowed.
+
+    Raises:
+        ValueError: the kernel has no such name.
+    """
+    word = text(name, value)
+    if len(word.encode()) > _MAX_DEVICE_NAME or "/" in word or word in {".", ".."} or word.split() not in ([word], []):
+        raise ValueError(f"{name} must have at most {_MAX_DEVICE_NAME} bytes, without '/' and blanks, not {value!r}")
+    return word
+
+
+def sysctl_name(name: str, value: Any) -> str:
+    """Check the name of a kernel parameter in its form with dots, in which a slash stands for a dot in a name.
+
+    Raises:
+        ValueError: the form with slashes.
+    """
+    dot, slash = value.find("."), value.find("/")
+    if slash >= 0 and not 0 <= dot < slash:
+        dotted = value.translate({ord("/"): ".", ord("."): "/"})
+        raise ValueError(f"{name} must be written with dots, {dotted}, not {value!r}")
+    if not value.startswith(_NAMESPACED_SYSCTLS):
+        doubt(f"the kernel parameter {value} belongs to no namespace of a container: runc and crun refuse it")
+    return str(value)
+
+
+#: How names of kernel parameters begin that namespaces of a container have.
+_NAMESPACED_SYSCTLS = (
+    "net.", "kernel.msg", "kernel.sem", "kernel.shm", "kernel.auto_msgmni", "kernel.hostname", "kernel.domainname",
+    "fs.mqueue.", "user.",
+)  # fmt: skip
+
+
+def warn_of_blank(what: str, key: str) -> None:
+    """Log a doubt about a key with blanks."""
+    if key.split() != [key]:
+        doubt(f"{what} {key!r} contains a blank: no program will look for it")
+
+
+def cgroups_path(name: str, value: Any) -> str:
+    """Check the control group of a container: absolute, or `slice:prefix:name` for systemd.
+
+    Raises:
+        ValueError: empty, or it leaves its parent.
+    """
+    path = text(name, value, empty=False)
+    if ".." in path.split("/"):
+        raise ValueError(f"{name} must not contain '..': {value!r}")
+    if not path.startswith("/") and path.count(":") != 2:
+        doubt(f"the cgroup path {path!r} is relative: the result depends on the runtime; begin it with '/'")
+    return path
 
 
 def texts(name: str, values: Any) -> list[str]:

@@ -5,14 +5,33 @@ The reference's runtimes ignore evictions; ours passes them to the engine.
 
 from __future__ import annotations
 
-from nri.api.builders.builder import Builder
+from nri.api.builders.builder import Answer
 from nri.api.builders.checks import text
 from nri.api.messages import Container, ContainerEviction
 
-__all__ = ["Eviction"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["Eviction", "id_of"]
 
 
-class Eviction(Builder):
+def id_of(container: Any) -> str:
+    """The id of a container, given as the container or as its id. TypeError for anything else."""
+    if isinstance(container, Container):
+        return container.id
+    if not isinstance(container, str):
+        raise TypeError(f"container must be a Container or its id, not {_kind(container)}")
+    return container
+
+
+def _kind(value: object) -> str:
+    if hasattr(value, "DESCRIPTOR"):  # the text of a message has many lines
+        return f"a {type(value).__name__}"
+    return repr(value)
+
+
+class Eviction(Answer):
     """Request to stop one container.
 
     A handler returns it, alone or among updates: `create_container`, `update_container`, `stop_container` and
@@ -36,9 +55,11 @@ class Eviction(Builder):
     message: ContainerEviction
 
     def __init__(self, container: str | Container, reason: str = "") -> None:
-        container_id = container.id if isinstance(container, Container) else container
-        self.message = ContainerEviction(
-            container_id=text("container_id", container_id, empty=False), reason=text("reason", reason)
+        container_id = id_of(container)
+        super().__init__(
+            ContainerEviction(
+                container_id=text("container_id", container_id, empty=False), reason=text("reason", reason)
+            )
         )
 
     @classmethod

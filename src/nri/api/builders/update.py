@@ -7,6 +7,7 @@ the stub checks `has_resources` before it sends one.
 from __future__ import annotations
 
 from nri.api.builders.checks import flag, text
+from nri.api.builders.eviction import id_of
 from nri.api.builders.resources import Resources
 from nri.api.messages import Container, ContainerUpdate
 
@@ -35,8 +36,8 @@ class Update(Resources):
     message: ContainerUpdate
 
     def __init__(self, container: str | Container) -> None:
-        self.message = ContainerUpdate()
-        self.set_container_id(container.id if isinstance(container, Container) else container)
+        super().__init__(ContainerUpdate())
+        self.set_container_id(id_of(container))
 
     @classmethod
     def _message_class(cls) -> type[ContainerUpdate]:

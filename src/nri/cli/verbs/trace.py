@@ -173,7 +173,7 @@ def _nanoseconds(_: click.Context, __: click.Parameter, value: str | None) -> in
 
 @trace.command(
     cls=Verb,
-    short_help="copy some events of a recording to a new one",
+    short_help="copy some events to a new recording",
     examples=[
         "nri trace cut traces web.nritrace --pod shop/web",
         "nri trace cut traces hour.nritrace --since 2026-01-31T08:00:00Z --until 2026-01-31T09:00:00Z",
@@ -221,7 +221,7 @@ def cut(settings: Settings, path: str, part: str, pod: str | None, since: int | 
 
 
 def _report_problems(out: Output, recording: Trace) -> int:
-    """Report unreadable records on standard error; returns the exit code."""
+    """Report unreadable records on standard error. Returns the exit code."""
     for line in recording.problems:
         out.note(line)
     if recording.unlisted_problems:

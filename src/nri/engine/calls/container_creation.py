@@ -108,6 +108,10 @@ class ContainerCreation:
         reply = undo.step(
             "NRI", lambda: self._domain.create(container, messages), lambda: self._domain.undo_create(container)
         )
+        devices = [device.name for device in container.config.CDI_devices]
+        if reply is not None:
+            devices += [device.name for device in reply.adjust.CDI_devices]
+        self._machinery.check_required_plugins(devices, () if reply is None else reply.plugins)
         left_out: list[str] = []
         if reply is not None:
             undo.step("answer", lambda: None, lambda: reply.abort(reason=undo.reason))

@@ -12,6 +12,7 @@ from nri.cri.client import ARCHIVE_KEY
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.calls.call import Call, chunks
 from nri.engine.images import Credentials, Image, ImageStore, parse_reference
+from nri.engine.images.pinned import is_pinned
 from nri.engine.spec import parse_id
 from nri.engine.support.errors import CommandFailed, EngineError, NotFound
 from nri.errors import RequestError
@@ -23,10 +24,10 @@ _UNREACHABLE = re.compile(r"connection refused|no such host|i/o timeout|no route
 
 
 class ImageCalls:
-    """The calls on the images of one store."""
+    """The calls on the images of one store. `pinned` are the patterns of `is_pinned`."""
 
-    def __init__(self, store: ImageStore) -> None:
-        self._store = store
+    def __init__(self, store: ImageStore, pinned: Sequence[str] = ()) -> None:
+        self._store, self._pinned = store, pinned
 
     def list_images(self, request: pb.ListImagesRequest, call: Call) -> pb.ListImagesResponse:
         """All images, or the filter's image."""
@@ -44,7 +45,7 @@ class ImageCalls:
         except NotFound:
             return pb.ImageStatusResponse()
         info = {"info": json.dumps({"imageSpec": {"config": image.config}})} if request.verbose else {}
-        return pb.ImageStatusResponse(image=image_message(image), info=info)
+        return pb.ImageStatusResponse(image=image_message(image, self._pinned), info=info)
 
     def pull_image(self, request: pb.PullImageRequest, call: Call) -> pb.PullImageResponse:
         """Pull an image; the answer is its id, by which CreateContainer may name it.
@@ -79,15 +80,15 @@ class ImageCalls:
 
     def _list(self, filter_: pb.ImageFilter) -> Sequence[pb.Image]:
         if not filter_.image.image:
-            return [image_message(image) for image in self._store.list()]
+            return [image_message(image, self._pinned) for image in self._store.list()]
         try:
-            return [image_message(self._store.get(filter_.image.image))]
+            return [image_message(self._store.get(filter_.image.image), self._pinned)]
         except NotFound:
             return []
 
 
-def image_message(image: Image) -> pb.Image:
-    """The CRI's message for an image."""
+def image_message(image: Image, pinned: Sequence[str] = ()) -> pb.Image:
+    """The CRI's message for an image; `pinned` are the patterns of `is_pinned`."""
     name = image.user.partition(":")[0]
     number = parse_id(name)  # parsed like the container's user, because the kubelet relies on it for runAsNonRoot
     return pb.Image(
@@ -97,6 +98,7 @@ def image_message(image: Image) -> pb.Image:
         size=image.size_bytes,
         uid=None if number is None else pb.Int64Value(value=number),
         username=name if number is None else "",
+        pinned=is_pinned(image, pinned),
     )
 
 

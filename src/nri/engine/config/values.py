@@ -20,6 +20,7 @@ from nri.errors import RequestError
 from nri.service.settings import HttpSettings
 
 _MAX_PORT = 65535
+_MIN_LOG_BYTES = 8192
 #: The domain of the kubelet's pods.
 FIRST_DOMAIN = "k8s.io"
 _USER_PORTS, _USER_PINGS = ("net.ipv4.ip_unprivileged_port_start=0",), ("net.ipv4.ping_group_range=0 2147483647",)
@@ -85,6 +86,8 @@ class ImageConfig:
         entries_limit: the most files and folders of one image; 0 for no limit.
         image_volumes: what a container gets at each ``VOLUME`` of its image, as in CRI-O: ``bind``, a writable copy of
             the image's folder; ``mkdir``, the folder in its root file system; ``ignore``, nothing.
+        pinned_images: images that the kubelet does not remove to free disk space, as in CRI-O: a name, ``START*``, or
+            ``*PART*``.
         registries: registries with mirrors, certificates or plain HTTP; others need no entry.
     """
 
@@ -95,11 +98,19 @@ class ImageConfig:
     size_limit: int = 64 << 30
     entries_limit: int = 1_000_000
     image_volumes: Literal["bind", "mkdir", "ignore"] = "bind"
+    pinned_images: tuple[str, ...] = ()
     registries: tuple[Registry, ...] = ()
 
     def __post_init__(self) -> None:
         check_timeouts(self, "stall_timeout")
         check_limits(self, "size_limit", "entries_limit")
+        for pattern in self.pinned_images:
+            if (
+                not pattern
+                or "*" in pattern.removeprefix("*").removesuffix("*")
+                or (pattern.startswith("*") and not pattern.endswith("*"))
+            ):
+                raise ValueError(f'pinned_images "{pattern}" must be a name, START* or *PART*')
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +186,8 @@ class ContainerConfig:
         additional_devices: devices of the node in every container, as ``/dev/HOST:/dev/CONTAINER:rwm``, of which the
             last two parts may be missing.
         default_annotations: annotations of every OCI spec.
+        log_size_max: the most bytes of a container's log, as in CRI-O; conmon then empties it. 0 for no limit: the
+            kubelet rotates logs itself, and loses nothing.
         hooks_dir: folders with files of OCI hooks, as of podman and CRI-O; a file in a later folder replaces one of the
             same name. The plugin ``hook-injector`` does the same for all runtimes; use one of both.
         apparmor_profile: the AppArmor profile for requests of the runtime's default; empty for none.
@@ -194,6 +207,7 @@ class ContainerConfig:
     default_mounts: tuple[str, ...] = ()
     additional_devices: tuple[str, ...] = ()
     default_annotations: Mapping[str, str] = field(default_factory=dict)
+    log_size_max: int = 0
     hooks_dir: tuple[str, ...] = ()
     apparmor_profile: str = ""
     cdi_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
@@ -201,7 +215,11 @@ class ContainerConfig:
     blockio_config: str = ""
 
     def __post_init__(self) -> None:
-        check_limits(self, "pids_limit")
+        check_limits(self, "pids_limit", "log_size_max")
+        if 0 < self.log_size_max < _MIN_LOG_BYTES:
+            raise ValueError(
+                f"log_size_max {self.log_size_max} must be at least {_MIN_LOG_BYTES}, conmon's buffer, or 0"
+            )
         self.sysctls()
         for key, parse in _PARSERS.items():
             for text in getattr(self, key) or ():

@@ -7,10 +7,12 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nri.api.annotations import REQUIRED_PLUGINS
+from nri.api.default_validator import missing_plugins, required_names
 from nri.config.complaint import combined_error
 from nri.config.syntax import parse_json
 from nri.cri.pb import api_pb2 as pb
@@ -27,9 +29,10 @@ from nri.engine.process import Conmon, ExecResult, Exit, Exits, Runtime, StreamO
 from nri.engine.spec import Base, Machine, base_of, base_problems, joined_bases, localhost_profile
 from nri.engine.support.command import run
 from nri.engine.support.errors import EngineError, MissingTool
-from nri.errors import ConfigError, RequestError
+from nri.errors import ConfigError, NriError, RequestError
 from nri.files import open_regular
 from nri.oci import BlockIoClasses, CdiDevices, Generator, RdtClasses
+from nri.text import cut, quote
 
 _log = logging.getLogger(__name__)
 _PROFILE_BYTES = _SPEC_BYTES = 4 << 20
@@ -61,7 +64,7 @@ class Machinery:
         transport = Transport(config.images.skopeo, registries, stall_s=config.images.stall_timeout)
         driver, limits = config.images.snapshots, Limits(config.images.size_limit, config.images.entries_limit)
         self.images = ImageStore(places.images, transport, umoci=config.images.umoci, driver=driver, limits=limits)
-        self.conmon = Conmon(config.conmon)
+        self.conmon = Conmon(config.conmon, log_size_max=config.containers.log_size_max)
         network = config.network
         self.cni = Cni(network.plugin_dirs, places.networks, timeout_s=network.timeout)
         self.network_namespaces = NetworkNamespaces(places.namespaces)
@@ -202,6 +205,28 @@ class Machinery:
         if not isinstance(profile, dict):
             raise RequestError(field, path, "is not a seccomp profile")
         return profile
+
+    def check_required_plugins(self, devices: list[str], labels: Sequence[str]) -> None:
+        """Raise NriError unless the plugins that CDI devices require have answered.
+
+        A device requires plugins by its annotation of the same name as a pod's, for example because the driver that
+        prepared the device finishes its work in a plugin.
+
+        Args:
+            devices: qualified names.
+            labels: the plugins that answered, NN-name.
+        """
+        for device, text in self._cdi.annotations(devices, REQUIRED_PLUGINS).items():
+            names, mistake = required_names(text)
+            if mistake:
+                raise NriError(
+                    f"CDI device {device}: invalid {REQUIRED_PLUGINS} annotation {quote(cut(text))}: {mistake}"
+                )
+            missing = missing_plugins(names, labels)
+            if missing:
+                plural = "s" if len(missing) > 1 else ""
+                shown = quote(cut(",".join(missing)))
+                raise NriError(f"required plugin{plural} {shown} not present: CDI device {device} requires it")
 
     def with_devices(self, spec: dict[str, Any], names: list[str]) -> dict[str, Any]:
         """The spec with CDI devices injected. SpecError for an unknown device."""

@@ -54,7 +54,7 @@ def conmon_argv(
     log_path: Path,
     flags: Sequence[str],
 ) -> list[str]:
-    """Conmon's command line for a container. `flags` are those for stdin and the terminal."""
+    """Conmon's command line for a container. `flags` are those for stdin, the terminal and the size of the log."""
     argv = [
         binary, "--api-version", "1", "-c", container_id, "-u", container_id, "-n", container_id,
         "-r", runtime.binary, "-b", str(bundle), "-p", str(bundle / "pid"), "-P", str(bundle / "conmon.pid"),
@@ -67,10 +67,10 @@ def conmon_argv(
 
 
 class Conmon:
-    """Starts conmon processes, and controls them."""
+    """Starts conmon processes, and controls them. `log_size_max` is in bytes; 0 for no limit."""
 
-    def __init__(self, binary: str, *, timeout_s: float = TIMEOUT_S) -> None:
-        self.binary = binary
+    def __init__(self, binary: str, *, timeout_s: float = TIMEOUT_S, log_size_max: int = 0) -> None:
+        self.binary, self._log_size_max = binary, log_size_max
         self.timeout_s = timeout_s
 
     def create(
@@ -92,7 +92,8 @@ class Conmon:
         then.
         """
         flags = [*(["-i"] if stdin else []), *(["--leave-stdin-open"] if stdin and not stdin_once else []),
-                 *(["-t"] if tty else [])]  # fmt: skip
+                 *(["-t"] if tty else []),
+                 *(["--log-size-max", str(self._log_size_max)] if self._log_size_max else [])]  # fmt: skip
         _check_log(log_path)
         for path in (private_folder(bundle / PERSIST) / container_id, bundle / "conmon.pid", bundle / "runtime.log"):
             path.unlink(missing_ok=True)

@@ -98,7 +98,7 @@ def cri_server(engine: Engine, streaming: Streaming) -> Server:
         StatsCalls(readings),
         EventCalls(engine.events),
         MetricCalls(readings),
-        ImageCalls(engine.images),
+        ImageCalls(engine.images, engine.config.images.pinned_images),
     ]
     return Server(engine.config.socket, groups, before_stop=engine.events.close)
 

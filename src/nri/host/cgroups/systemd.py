@@ -19,7 +19,7 @@ from nri.host.root import Root
 if TYPE_CHECKING:
     import socket
 
-__all__ = ["DEFAULT_PERIOD_US", "SystemdUnits", "unit_of", "unit_properties"]
+__all__ = ["BFQ_WEIGHT_FILE", "DEFAULT_PERIOD_US", "SystemdUnits", "unit_of", "unit_properties"]
 
 _SUFFIXES: Final = (".slice", ".scope", ".service")
 _SOCKET: Final = "/run/dbus/system_bus_socket"
@@ -36,6 +36,9 @@ _MAX_PROBLEMS: Final = 64
 _INFINITY: Final = (1 << 64) - 1
 _SECOND_US: Final = 1_000_000
 DEFAULT_PERIOD_US: Final = 100_000
+_DEFAULT_WEIGHT: Final = 100
+#: The name of `io.weight` for systemd where the kernel's file is this one, because systemd converts weights for it.
+BFQ_WEIGHT_FILE: Final = "io.bfq.weight"
 #: D-Bus: the type and the value of a property.
 _Property = tuple[str, Any]
 
@@ -47,6 +50,11 @@ def _limit(value: Any) -> _Property:
 def _cpu_set(value: Any) -> _Property:
     mask = sum(1 << number for number in value)
     return "ay", mask.to_bytes((mask.bit_length() + 7) // 8, "little")
+
+
+def _bfq_weight(value: Any) -> _Property:
+    """The weight from which systemd computes this one for BFQ: 1 to 100 are the same, the rest spans eleven times."""
+    return "t", value if value <= _DEFAULT_WEIGHT else _DEFAULT_WEIGHT + 11 * (value - _DEFAULT_WEIGHT)
 
 
 _PROPERTIES: Final[dict[str, tuple[str, Callable[[Any], _Property]]]] = {
@@ -61,6 +69,7 @@ _PROPERTIES: Final[dict[str, tuple[str, Callable[[Any], _Property]]]] = {
     "memory.high": ("MemoryHigh", _limit),
     "pids.limit": ("TasksMax", _limit),
     "io.weight": ("IOWeight", lambda value: ("t", blkio_to_io_weight(value))),
+    BFQ_WEIGHT_FILE: ("IOWeight", _bfq_weight),
 }
 """Property of a unit and its value, by the neutral name of a knob. The CPU quota also needs the period."""
 

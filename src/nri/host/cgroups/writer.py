@@ -13,7 +13,7 @@ from nri.host.cgroups.batch import Write, order
 from nri.host.cgroups.hierarchies import Hierarchies
 from nri.host.cgroups.knobs import knob
 from nri.host.cgroups.support import Located
-from nri.host.cgroups.systemd import DEFAULT_PERIOD_US, SystemdUnits
+from nri.host.cgroups.systemd import BFQ_WEIGHT_FILE, DEFAULT_PERIOD_US, SystemdUnits
 from nri.host.cgroups.units import Value
 from nri.host.outcome import Outcome, Result, Unsupported
 from nri.host.root import Identity
@@ -142,7 +142,9 @@ class Writer:
             if units.owns(write.cgroup):
                 value = knob_file.unit_value(self._hierarchies, knob(write.name), file, write.value)
                 if value is not None:
-                    by_cgroup.setdefault(write.cgroup, {})[write.name] = value
+                    is_bfq = write.name == "io.weight" and file.place.file == BFQ_WEIGHT_FILE
+                    name = BFQ_WEIGHT_FILE if is_bfq else write.name
+                    by_cgroup.setdefault(write.cgroup, {})[name] = value
         for cgroup, values in by_cgroup.items():
             period = self.read(cgroup, "cpu.cfs_period") if "cpu.cfs_quota" in values else None
             units.keep(cgroup, values, period if isinstance(period, int) else DEFAULT_PERIOD_US)

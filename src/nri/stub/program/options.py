@@ -286,8 +286,8 @@ def help_text(
             *map(_flag_line, plugin_flags.items()),
         ]
     lines.append(
-        "\nExit codes: 0 stopped; 1 the plugin cannot work (refused by the runtime, its configuration, its events);"
-        "\n2 wrong usage; 3 no runtime; 130 Ctrl-C"
+        "\nExit codes: 0 stopped; 1 the plugin cannot work (refused by the runtime, its events);"
+        "\n2 wrong usage or configuration; 3 no runtime; 130 Ctrl-C"
     )
     return "\n".join(line for line in lines if line) + "\n"
 

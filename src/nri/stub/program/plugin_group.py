@@ -15,7 +15,7 @@ from nri.api import naming
 from nri.errors import ConfigError, describe
 from nri.signals import Stop
 from nri.stub.handler.coroutines import stop_loop
-from nri.stub.program.process import CANNOT_WORK, Program, notify_systemd
+from nri.stub.program.process import BAD_CONFIGURATION, CANNOT_WORK, Program, notify_systemd
 from nri.stub.program.reconnect import GiveUp
 
 TYPE_CHECKING = False
@@ -103,7 +103,7 @@ class Several:
         except GiveUp as error:
             code, reason = error.code, error.text
         except ConfigError as error:
-            code, reason = 2, str(error)
+            code, reason = BAD_CONFIGURATION, str(error)
         except SystemExit as error:  # a handler has called sys.exit()
             code, reason = _exit_code(error), f"it has called sys.exit({error.code!r})"
         except BaseException as error:  # noqa: BLE001 - a bug: print its traceback, and end all

@@ -3,8 +3,8 @@
 | event | reaction |
 |---|---|
 | the runtime refuses the registration, and has never configured the plugin | exit 1 |
-| the configuration is invalid, or there is no event to subscribe to | exit 1 |
-| the command line or the environment is invalid | exit 2 |
+| there is no event to subscribe to | exit 1 |
+| the configuration, the command line or the environment is invalid | exit 2, which systemd's units do not restart |
 | `configure` or `synchronize` raises | log and reconnect; with `--no-reconnect`, or pre-installed: exit 1 |
 | the connection ends | reconnect, see `nri.stub.program.reconnect`; with `--no-reconnect`: exit 3 |
 | pre-installed, and the connection ends | exit 0, because there is no socket to connect to |
@@ -43,8 +43,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Program", "make_log_if_due", "notify_systemd"]
 
-#: Exit code of a plugin that cannot work without a correction.
+#: Exit codes of a plugin that cannot work without a correction: of the plugin or the runtime, and of its configuration.
 CANNOT_WORK = 1
+BAD_CONFIGURATION = 2
 _NAME_TAKEN = "its name is taken"
 #: How long a probe waits for a running handler before it reports the plugin as not ready, in seconds.
 HANG_S = 1.0
@@ -118,7 +119,7 @@ class Program:
         except GiveUp as error:
             return self.give_up(error.code, error.text)
         except ConfigError as error:
-            return self.give_up(2, str(error))
+            return self.give_up(BAD_CONFIGURATION, str(error))
         finally:
             stop_loop()
 
@@ -170,7 +171,7 @@ class Program:
             settings.apply(self.plugin, "", file, self.options.own)
         except ConfigError as error:
             self._write_note(str(error))
-            raise GiveUp(CANNOT_WORK, str(error)) from None
+            raise GiveUp(BAD_CONFIGURATION, str(error)) from None
 
     def _serve_inherited(self, fd: int) -> None:
         """Serve the connection that the runtime passed to this process, for one session."""
@@ -215,7 +216,8 @@ class Program:
                 self._write_note(str(error))
             elif self._was_configured:
                 return self._ended(session, str(error))
-            raise GiveUp(CANNOT_WORK, str(error)) from None
+            code = BAD_CONFIGURATION if isinstance(error, ConfigError) else CANNOT_WORK
+            raise GiveUp(code, str(error)) from None
         except (ConnectionClosed, DeadlineExceeded) as error:
             reason = str(error)
         except Exception as error:

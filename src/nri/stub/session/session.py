@@ -7,6 +7,7 @@ One thread reads a request, runs the handler, writes the reply, and reads again.
 
 from __future__ import annotations
 
+from os import geteuid
 from time import monotonic
 
 from nri.api import messages as m
@@ -193,7 +194,10 @@ class Session:
         self._raise_failure()
         if reason is not None:
             is_unregistered = service.stage == "connected"
-            missing = "an answer to RegisterPlugin: it may not be an NRI socket" if is_unregistered else "Configure"
+            user = f"refuse user {geteuid()} (allowed_uids), or " if geteuid() else ""
+            missing = (
+                f"an answer to RegisterPlugin: it may {user}not be an NRI socket" if is_unregistered else "Configure"
+            )
             raise ConnectionClosed(f"{reason} before {missing}")
 
     def _raise_failure(self) -> None:

@@ -11,7 +11,21 @@ if TYPE_CHECKING:
 
     from nri.stub.support.mirror import Mirror
 
-__all__ = ["DefaultConfig", "EmptyState", "defaults", "has_all_defaults"]
+__all__ = ["ConfigText", "DefaultConfig", "EmptyState", "defaults", "has_all_defaults"]
+
+
+class ConfigText(str):
+    """The configuration of a plugin without a class `Config`: the text, which has no fields."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # for a type checker every attribute would exist
+
+        def __getattr__(self, name: str) -> Any:
+            reason = (
+                f"self.config is a text without {name}, because the plugin has no class Config; declare {name} in one"
+            )
+            raise AttributeError(reason, name=None, obj=None)
 
 
 class DefaultConfig:
@@ -21,7 +35,7 @@ class DefaultConfig:
         """Create the configuration. ConfigError for a key without a default."""
         if plugin is None:
             return self
-        config = plugin.config = "" if owner.Config is None else defaults(owner.Config)  # type: ignore[attr-defined]
+        config = plugin.config = ConfigText() if owner.Config is None else defaults(owner.Config)  # type: ignore[attr-defined]
         return config
 
 
@@ -33,7 +47,8 @@ class EmptyState:
         if plugin is None:
             return self  # type: ignore[return-value]  # accessed on the class, for example by help()
         if not plugin.mirror:
-            raise AttributeError(f"{owner.__name__}.state does not exist; write mirror = True in the class to keep it")
+            reason = f"{owner.__name__}.state does not exist; write mirror = True in the class to keep it"
+            raise AttributeError(reason, name=None, obj=None)  # so that Python appends no suggestion
         from nri.stub.support.mirror import Mirror
 
         mirror = plugin.state = Mirror()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import nri
+from nri.cri.pb import api_pb2 as pb
 from nri.engine.calls import container_creation
 from nri.engine.state import ContainerState
 from nri.engine.support.errors import CommandFailed
@@ -124,3 +128,55 @@ def test_a_creation_makes_the_messages_for_plugins_and_the_settings_of_the_image
     count(container_creation, "image_config")
     dry.create(pod)
     assert sorted(calls) == ["container_message", "image_config", "pod_message"]
+
+
+CDI = {
+    "cdiVersion": "0.6.0",
+    "kind": "vendor.com/nic",
+    "annotations": {"required-plugins.noderesource.dev": '["told"]'},
+    "devices": [
+        {"name": "plain", "containerEdits": {"env": ["NIC=plain"]}},
+        {
+            "name": "guarded",
+            "annotations": {"required-plugins.noderesource.dev": "[10-told, dranet]"},
+            "containerEdits": {"env": ["NIC=guarded"]},
+        },
+        {
+            "name": "broken",
+            "annotations": {"required-plugins.noderesource.dev": "told"},
+            "containerEdits": {"env": ["NIC=broken"]},
+        },
+    ],
+}
+
+
+@pytest.fixture
+def cdi(dry: Any) -> Any:
+    folder = dry.folder / "cdi"
+    folder.mkdir()
+    (folder / "vendor.json").write_text(json.dumps(CDI))
+    dry.restart(containers=replace(dry.config.containers, cdi_dirs=(str(folder),)))
+    return dry
+
+
+def test_a_device_of_the_request_or_of_a_plugin_requires_plugins_by_its_annotation(cdi: Any) -> None:
+    pod = cdi.pod()
+    before = bundles(cdi)
+    refusals = {
+        "guarded": 'required plugin "dranet" not present: CDI device vendor.com/nic=guarded requires it',
+        "broken": "CDI device vendor.com/nic=broken: invalid required-plugins.noderesource.dev annotation",
+    }
+    for name, refusal in refusals.items():
+        device = f"vendor.com/nic={name}"
+        with pytest.raises(NriError, match=re.escape(refusal)):
+            cdi.create(pod, CDI_devices=[pb.CDIDevice(name=device)])
+        cdi.told.on["create_container"] = lambda *_, device=device: nri.Adjustment().add_cdi_device(device)
+        with pytest.raises(NriError, match=re.escape(refusal)):
+            cdi.create(pod)
+        del cdi.told.on["create_container"]
+    assert (records(cdi), bundles(cdi)) == ([], before)
+
+
+def test_a_plugin_that_answered_with_nothing_satisfies_a_device(cdi: Any) -> None:
+    created = cdi.create(cdi.pod(), CDI_devices=[pb.CDIDevice(name="vendor.com/nic=plain")])
+    assert "NIC=plain" in cdi.engine.inventory.container(created).spec["process"]["env"]

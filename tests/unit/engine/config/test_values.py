@@ -59,6 +59,18 @@ def test_a_further_domain_that_cannot_be_is_refused(text: str, problem: str):
         read(text)
 
 
+@pytest.mark.parametrize("pattern", ["", "a*b", "*a", "a**"])
+def test_a_pattern_of_pinned_images_that_has_no_meaning_is_refused(pattern: str):
+    with pytest.raises(ConfigError, match=r"pinned_images .* must be a name"):
+        read(f'[images]\npinned_images = ["{pattern}"]')
+
+
+@pytest.mark.parametrize("value", [-1, 1, 8191])
+def test_a_limit_of_logs_below_conmons_buffer_is_refused(value: int):
+    with pytest.raises(ConfigError, match=f"log_size_max {value} must"):
+        read(f"[containers]\nlog_size_max = {value}")
+
+
 def test_settings_cannot_be_changed():
     with pytest.raises(dataclasses.FrozenInstanceError):
         EngineConfig().dry = True

@@ -121,6 +121,8 @@ def test_a_unit_is_the_last_folder_of_a_path_of_slices(cgroup: str, unit: str) -
         ("memory.high", -1, "MemoryHigh", ("t", NO_LIMIT)),
         ("pids.limit", -1, "TasksMax", ("t", NO_LIMIT)),
         ("io.weight", 505, "IOWeight", ("t", 5000)),
+        ("io.bfq.weight", 60, "IOWeight", ("t", 60)),
+        ("io.bfq.weight", 1000, "IOWeight", ("t", 10_000)),
     ],
 )
 def test_each_setting_is_a_property_of_its_unit(name: str, value: Any, key: str, property_: tuple[str, Any]) -> None:

@@ -121,7 +121,7 @@ def test_one_that_cannot_work_ends_all_with_its_name_and_exit_code(
         (Env(), options_of(runtime.socket_path, index, config=tmp_path / "c" if index == bad else None))
         for index in ("10", "20", "30")
     ]
-    assert Several(pairs).run() == 1
+    assert Several(pairs).run() == 2
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error")]
     assert lines == [f'error: {bad}-env: {tmp_path}/c:1: valeu: unknown key (did you mean "value"?)']
 
