@@ -81,6 +81,13 @@ class PluginBase:
         """Whether it connects once, with the given index. A runtime can launch only such a plugin."""
         return cls._connections.__func__ is PluginBase._connections.__func__  # type: ignore[attr-defined]
 
+    @classmethod
+    def _check_index(cls, index: str) -> None:
+        """Raise ConfigError if an index was requested from a plugin that chooses its indices itself."""
+        if not cls._takes_index():
+            reason = f"the plugin {cls.name} chooses its indices itself, so the index {index} has no effect"
+            raise ConfigError("command line", "", reason, "leave the index out; see the flags of the plugin")
+
     # -- attributes for handlers --------------------------------------------------------------------------------------
 
     @property

@@ -10,7 +10,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import sys
 from time import monotonic
 
@@ -97,6 +99,8 @@ class Reconnect:
                 reason = error.strerror or str(error)  # a path that is too long has no errno
                 if error.errno is None:
                     raise GiveUp(2, f"--socket-path {path}: {reason}") from None
+                if error.errno == errno.ECONNREFUSED and not _is_socket(path):
+                    reason = "not a socket"
             if self._no_wait:
                 raise GiveUp(3, f"cannot connect to {path}: {reason}. Is NRI on? try: nri doctor")
             if not reported and monotonic() - began >= SILENT_WAIT_S:
@@ -142,3 +146,10 @@ def _identity(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_ino, status.st_ctime_ns
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.stat(path).st_mode)
+    except OSError:
+        return True  # it was removed meanwhile

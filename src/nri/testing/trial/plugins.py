@@ -23,11 +23,19 @@ _NAMED = re.compile(r"(?P<index>[0-9]{2})-(?P<name>.+)")
 
 @dataclass(frozen=True, slots=True)
 class TrialPlugin:
-    """A plugin of the trial: its index, its class or program, and its configuration."""
+    """A plugin of the trial.
+
+    Attributes:
+        index: two digits.
+        target: its class or program.
+        config: its configuration.
+        index_requested: whether the command line has the index.
+    """
 
     index: str
     target: str
     config: Source | None = None
+    index_requested: bool = False
 
     @property
     def is_program(self) -> bool:
@@ -45,7 +53,10 @@ def trial_plugins(targets: Sequence[str], configs: Sequence[str]) -> list[TrialP
     pairs = [_split(text) for text in targets]
     indices = _fill_indices([index for index, _ in pairs])
     sources = _sources(configs, indices)
-    return [TrialPlugin(index, target, sources.get(index)) for index, (_, target) in zip(indices, pairs, strict=True)]
+    return [
+        TrialPlugin(index, target, sources.get(index), bool(requested))
+        for index, (requested, target) in zip(indices, pairs, strict=True)
+    ]
 
 
 def _split(text: str) -> tuple[str, str]:

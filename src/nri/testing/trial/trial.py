@@ -93,6 +93,8 @@ class Trial:
             self._stack.enter_context(program(self._runtime, plugin))
             return
         kind = load(plugin.target)
+        if plugin.index_requested:
+            kind._check_index(plugin.index)
         name = name_in(plugin.target) or kind.name
         options = Options()
         options.index, options.name = plugin.index, name

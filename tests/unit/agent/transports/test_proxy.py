@@ -86,8 +86,10 @@ def test_it_says_what_it_waits_for(world: Proxied) -> None:
     assert transport.health() == (False, "not started")
     transport.start()
     try:
-        where = f"{world.settings.listen}, before {world.settings.runtime_endpoint}"
-        wait_for(lambda: transport.health()[1] == f"serving {where}, which is not there", "that the runtime is missed")
+        where = f"{world.settings.listen} in front of {world.settings.runtime_endpoint}"
+        wait_for(
+            lambda: transport.health()[1] == f"serving {where}, which does not respond", "that the runtime is missed"
+        )
         world.start_runtime()
         wait_for(lambda: transport.health() == (True, f"serving {where}"), "that it is there")
     finally:
