@@ -174,7 +174,7 @@ class Agent:
                 **dict.fromkeys(store.remarks(), 1.0),  # for example unknown kinds
             },
         )
-        observer.gauge("pod_keys_unread", lambda: dict.fromkeys(history.slips(), 1.0))
+        observer.gauge("pod_keys_unread", lambda: dict.fromkeys(history.pod_notes(), 1.0))
         observer.gauge("held", lambda: {"pods": len(history), "bytes": history.size, **executor.counts()})
 
     # -- start and stop -----------------------------------------------------------------------------------------------
@@ -271,14 +271,14 @@ class Agent:
         name = query.get("pod", "")
         if not name:
             return json_answer({"pods": self.parts.history.pods()})
-        account = self.parts.history.of(name)
+        account = self.parts.history.account(name)
         if account is None:
             pods = self._undecided(name)
             if len(pods) != 1:
-                names = self.parts.history.named(name) or sorted({f"{pod.namespace}/{pod.name}" for pod in pods})
+                names = self.parts.history.running_pods(name) or sorted({f"{pod.namespace}/{pod.name}" for pod in pods})
                 reason = f"is one of {', '.join(names)}" if names else "is unknown: no running pod has this name"
                 return json_answer({"error": f"pod {name[:200]!r} {reason}"}, 404)
-            account = self.parts.history.nothing_of(pods[0])
+            account = self.parts.history.empty_account(pods[0])
         store = self.parts.store
         problems = [
             {"kind": problem.kind, "source": problem.source, "error": problem.error} for problem in store.problems()
@@ -292,7 +292,7 @@ class Agent:
 
     def _undecided(self, name: str) -> list[Subject]:
         """Return the running pods with this uid or name for which the history has no record."""
-        if self.parts.history.named(name):
+        if self.parts.history.running_pods(name):
             return []
         return [
             Subject(uid_of(pod), *key_of(pod).partition("/")[::2])

@@ -17,13 +17,13 @@ __all__ = [
     "CGROUPFS",
     "GUARANTEED",
     "KUBE_CLASSES",
-    "MANY_PODS",
+    "SHARED_CGROUP",
     "SYSTEMD",
     "container_path",
+    "is_shared_cgroup",
     "joined",
     "kube_class_of",
     "kube_class_path",
-    "of_many_pods",
     "pod_path",
 ]
 
@@ -35,7 +35,7 @@ KUBE_CLASSES: Final = (GUARANTEED, BURSTABLE, BEST_EFFORT)
 
 CGROUPFS, SYSTEMD = Driver.CGROUPFS.value, Driver.SYSTEMD.value
 #: Why a value of one pod is not written to the cgroup of a QoS class.
-MANY_PODS = "the cgroup belongs to many pods, not to this pod alone"
+SHARED_CGROUP = "the cgroup belongs to many pods, not to this pod alone"
 
 
 def joined(*parts: str) -> str:
@@ -53,7 +53,7 @@ def kube_class_path(kube_class: str, driver: str = SYSTEMD) -> str:
 _SHARED = frozenset(kube_class_path(kube, driver) for kube in KUBE_CLASSES for driver in (SYSTEMD, CGROUPFS))
 
 
-def of_many_pods(folder: str) -> bool:
+def is_shared_cgroup(folder: str) -> bool:
     """Return whether a folder belongs to a Kubernetes QoS class, so that many pods share it."""
     return folder.strip("/") in _SHARED
 

@@ -59,15 +59,15 @@ def check(
         pods: a file or folder of pods; "" if no pods are to be checked.
     """
     if isinstance(loaded, ConfigError):
-        outcome = _files(default, rules, pods)
-        return outcome._replace(findings=[*_of_settings(loaded), *outcome.findings], wrong_settings=True)
-    outcomes = [_one(profile_settings, rules, pods) for profile_settings in loaded]
-    apart_from = [f"{profile_settings.settings.profile}: " * (len(loaded) > 1) for profile_settings in loaded]
+        outcome = _check_files(default, rules, pods)
+        return outcome._replace(findings=[*_settings_findings(loaded), *outcome.findings], wrong_settings=True)
+    outcomes = [_check_profile(profile_settings, rules, pods) for profile_settings in loaded]
+    prefixes = [f"{profile_settings.settings.profile}: " * (len(loaded) > 1) for profile_settings in loaded]
     conflicts = _conflicts([profile_settings.settings for profile_settings in loaded])
     findings = [*conflicts, *(finding for outcome in outcomes for finding in outcome.findings)]
     return Checked(
         list(dict.fromkeys(findings)),
-        "; ".join(f"{whose}{outcome.looked_at}" for whose, outcome in zip(apart_from, outcomes, strict=True)),
+        "; ".join(f"{prefix}{outcome.looked_at}" for prefix, outcome in zip(prefixes, outcomes, strict=True)),
         list(dict.fromkeys(note for outcome in outcomes for note in outcome.notes)),
         bool(conflicts) or any(outcome.wrong_settings for outcome in outcomes),
     )
@@ -85,16 +85,16 @@ def _conflicts(all_settings: Sequence[AgentSettings]) -> list[Finding]:
     return []
 
 
-def _one(loaded: Loaded[AgentSettings], rules: bool, pods: str) -> Checked:
+def _check_profile(loaded: Loaded[AgentSettings], rules: bool, pods: str) -> Checked:
     """Check the rules and pods that the settings of one profile name."""
-    outcome = _files(loaded.settings, rules or loaded.settings.rules.source == "files", pods)
+    outcome = _check_files(loaded.settings, rules or loaded.settings.rules.source == "files", pods)
     missing = missing_rules(loaded)
-    wrong = [_of(missing)] if missing else []
-    notes = [*loaded.notes, *_nothing_on(loaded.settings), *outcome.notes]
+    wrong = [_finding(missing)] if missing else []
+    notes = [*loaded.notes, *_idle_notes(loaded.settings), *outcome.notes]
     return outcome._replace(findings=[*wrong, *outcome.findings], notes=notes)
 
 
-def _nothing_on(settings: AgentSettings) -> list[str]:
+def _idle_notes(settings: AgentSettings) -> list[str]:
     """Return a note if the settings enable no hook and no strategy."""
     profile = profile_of(settings.profile)
     if profile.hooks_on(settings.gates) or profile.strategies_on(settings.gates):
@@ -103,7 +103,7 @@ def _nothing_on(settings: AgentSettings) -> list[str]:
     return [f"{profile.on}: no hook or strategy is enabled, so the agent would do nothing; choose from {gates}"]
 
 
-def _files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
+def _check_files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
     """Check rules and pods with settings that could be read."""
     wrong: list[Finding] = []
     words, notes = ["settings"], list[str]()
@@ -122,15 +122,15 @@ def _files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
         notes += store.remarks()
         for kind, one in ((kind, one) for kind, keys in store.unread().items() for one in keys):
             notes.append(f"{store.place(kind, one.key)}: {kind}: {one}")
-        notes += _gates_off(store, strategies.kind, profile, settings)
+        notes += _disabled_gate_notes(store, strategies.kind, profile, settings)
     if pods:
         try:
             listed = pods_of(pods)
         except ConfigError as error:
-            wrong += [_of(part) for part in single_errors(error)]
+            wrong += [_finding(part) for part in single_errors(error)]
         else:
             words.append(f"{len(listed)} pod{'s' * (len(listed) != 1)}")
-            wrong += [] if listed else [_of(no_pods(pods))]
+            wrong += [] if listed else [_finding(no_pods(pods))]
             for pod, place, unknown in listed:
                 notes += unknown
                 row = explained(pod, settings, node or store_of(settings).node, {})
@@ -140,7 +140,7 @@ def _files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
     return Checked(wrong, ", ".join(words), notes, wrong_settings)
 
 
-def _gates_off(store: RuleStore, kind: str, profile: Profile, settings: AgentSettings) -> list[str]:
+def _disabled_gate_notes(store: RuleStore, kind: str, profile: Profile, settings: AgentSettings) -> list[str]:
     """Return notes on features that a document requests and the settings leave switched off."""
     on = profile.hooks_on(settings.gates) | profile.strategies_on(settings.gates)
     why = "without effect, because {0} is off (gates.{0} = true switches it on)".format
@@ -151,9 +151,9 @@ def _gates_off(store: RuleStore, kind: str, profile: Profile, settings: AgentSet
     ]
 
 
-def _of_settings(error: ConfigError) -> list[Finding]:
+def _settings_findings(error: ConfigError) -> list[Finding]:
     """Return each mistake. A file that is a Kubernetes object instead of settings gets only one finding."""
-    findings = [_of(finding) for finding in single_errors(error)]
+    findings = [_finding(finding) for finding in single_errors(error)]
     objects = {finding.where.rpartition(":")[0] for finding in findings if finding.what == "kind"}
     reason = "this is a Kubernetes object, not settings of the agent"
     advice = "use --rules for a file of rules, --pods for a file of pods"
@@ -164,7 +164,7 @@ def _of_settings(error: ConfigError) -> list[Finding]:
     ]
 
 
-def _of(error: ConfigError) -> Finding:
+def _finding(error: ConfigError) -> Finding:
     return Finding(error.source, error.key, error.reason, error.suggestion)
 
 

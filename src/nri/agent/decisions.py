@@ -86,7 +86,7 @@ class Decisions:
         try:
             outcome = decide(self._hooks, stage, context, node)
         except Exception:  # noqa: BLE001 - an annotation of one pod must not stop the agent or other hooks
-            outcome = _one_by_one(self._hooks, stage, context, node)
+            outcome = _decide_separately(self._hooks, stage, context, node)
         seconds = self._clock() - begin
         errors = [*outcome.errors]
         self._observer.decided(
@@ -94,15 +94,15 @@ class Decisions:
         )
         subject = subject_of(context)
         if self._preview.intersection(outcome.hooks):
-            self._only_say(outcome, subject, transport)
+            self._preview_changes(outcome, subject, transport)
         self._history.decided(subject, stage, transport, values_of(outcome.because))
         self.errors(subject, stage, transport, [(error.hook, error.reason) for error in errors], outcome.hooks)
         self._history.has(subject, self._keys.intersection(_keys_of(context)), class_of(self._profile, context))
         if isinstance(context, Pod) and stage != REMOVE_POD:
-            self._slips(context, subject, transport)
+            self._record_unread(context, subject, transport)
         return outcome
 
-    def _only_say(self, outcome: Outcome, subject: Subject, transport: str) -> None:
+    def _preview_changes(self, outcome: Outcome, subject: Subject, transport: str) -> None:
         """Remove the changes of previewed hooks from an outcome, and record them."""
         previewed = [row for row in outcome.because if row.hook in self._preview]
         outcome.because = [row for row in outcome.because if row.hook not in self._preview]
@@ -111,11 +111,11 @@ class Decisions:
         for _ in values_of(previewed):
             self._observer.met(transport, "previewed value")
 
-    def _slips(self, context: Pod, subject: Subject, transport: str) -> None:
+    def _record_unread(self, context: Pod, subject: Subject, transport: str) -> None:
         """Record labels and annotations of a pod that no hook reads, and log each of them once."""
         new = self._history.noted(subject, self._profile.unread(context.labels, context.annotations, context.extended))
         for line in new:
-            _log.warning("%s: %s", _named(subject), cut(line, _MAX_TEXT))
+            _log.warning("%s: %s", _log_name(subject), cut(line, _MAX_TEXT))
         if new:
             self._observer.slipped(transport, len(new))
 
@@ -137,7 +137,7 @@ class Decisions:
         """
         reasons = [(hook, plain(reason)) for hook, reason in rows]
         for hook, reason in self._history.failed(subject, stage, transport, reasons, hooks):
-            _log.warning("%s: %s: %s; earlier values stay", _named(subject), hook, cut(reason, _MAX_TEXT))
+            _log.warning("%s: %s: %s; earlier values stay", _log_name(subject), hook, cut(reason, _MAX_TEXT))
 
     def record(self, context: Context, transport: str, results: Sequence[Result]) -> None:
         """Record the results of writes for a decision."""
@@ -155,7 +155,7 @@ class Decisions:
         self._history.ended(pod.uid)
 
 
-def _named(subject: Subject) -> str:
+def _log_name(subject: Subject) -> str:
     """Return a subject as text for the log."""
     words = (subject.namespace, subject.name, subject.container) if subject.namespace else (subject.key,)
     return plain("/".join(word for word in words if word), _MAX_TEXT)
@@ -195,7 +195,7 @@ def reason_of(outcome: Outcome) -> str:
     return "; ".join(f"{row.hook}: {row.reason}" for row in outcome.because)
 
 
-def _one_by_one(hooks: Sequence[Hook], stage: str, context: Context, node: Switches) -> Outcome:
+def _decide_separately(hooks: Sequence[Hook], stage: str, context: Context, node: Switches) -> Outcome:
     """Run each hook separately, so that an exception affects only the hook that raised it."""
     outcome = Outcome()
     for row in hooks:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from nri import host
-from nri.agent.cgroup_paths import MANY_PODS, of_many_pods
+from nri.agent.cgroup_paths import SHARED_CGROUP, is_shared_cgroup
 from nri.agent.model import (
     AT_CREATION,
     OOM_SCORE,
@@ -170,8 +170,8 @@ class Executor:
         """
         results: list[Result] = []
         if isinstance(context, Pod):
-            if of_many_pods(context.folder):
-                return [Result(context.folder, "pod", "", Outcome.REFUSED, MANY_PODS)] if changes else []
+            if is_shared_cgroup(context.folder):
+                return [Result(context.folder, "pod", "", Outcome.REFUSED, SHARED_CGROUP)] if changes else []
             results += self.retry(context.folder)
             requests = pod_writes(context.folder, changes, reason)
         else:

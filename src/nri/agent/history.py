@@ -19,8 +19,8 @@ from nri.text import cut
 
 __all__ = ["PREVIEW", "History", "Value"]
 
-#: The maximum number of notes that `History.slips` returns.
-_MAX_SLIPS = 100
+#: The maximum number of notes that `History.pod_notes` returns.
+_MAX_NOTES = 100
 #: The maximum number of remembered values of a pod.
 _MAX_VALUES = 256
 #: The maximum number of remembered writes of a pod.
@@ -30,7 +30,7 @@ _MAX_ERRORS = 16
 #: The maximum number of characters of a value, a reason or a name.
 _MAX_TEXT = 512
 #: The outcomes of two writes of the same value, the later of which adds no information.
-_STILL = ("applied", "unchanged")
+_CONFIRMED = ("applied", "unchanged")
 #: The stage of values of a previewed hook or strategy, which are recorded but not applied.
 PREVIEW = "preview"
 #: The estimated size of a record in bytes, without its strings.
@@ -115,7 +115,7 @@ class History:
             for row in rows:
                 before = pod.values.pop((subject.container, row.field), None)
                 pod.values[subject.container, row.field] = row if before is None or before.differs(row) else before
-            self._settle(subject.key, pod)
+            self._update_size(subject.key, pod)
 
     def failed(
         self,
@@ -148,7 +148,7 @@ class History:
                 row = {"hook": hook, "reason": _short(reason), "stage": stage, "transport": transport}
                 errors_in_force.append({**row, "container": subject.container, "at": at})
             pod.errors = deque(errors_in_force, maxlen=_MAX_ERRORS)
-            self._settle(subject.key, pod)
+            self._update_size(subject.key, pod)
             return [(hook, reason) for hook, reason in rows if (hook, _short(reason)) not in before]
 
     def has(self, subject: Subject, keys: Iterable[str], of: str = "") -> None:
@@ -168,11 +168,11 @@ class History:
                 subject = _bounded(subject)
                 pod = self._pod(subject)
                 pod.notes = rows
-                self._settle(subject.key, pod)
+                self._update_size(subject.key, pod)
             return [row for row in rows if row not in before]
 
-    def slips(self) -> list[str]:
-        """Return up to `_MAX_SLIPS` notes on running pods, newest pods first, each after the name of the pod."""
+    def pod_notes(self) -> list[str]:
+        """Return up to `_MAX_NOTES` notes on running pods, newest pods first, each after the name of the pod."""
         with self._lock:
             notes = (
                 f"{pod.namespace}/{pod.name}: {note}"
@@ -180,7 +180,7 @@ class History:
                 if not pod.ended
                 for note in pod.notes
             )
-            return list(islice(notes, _MAX_SLIPS))
+            return list(islice(notes, _MAX_NOTES))
 
     def record(self, subject: Subject, transport: str, results: Iterable[Result]) -> None:
         """Record the results of writes."""
@@ -203,8 +203,8 @@ class History:
                     "at": at,
                 }
                 before = pod.writes.pop(key, None)
-                pod.writes[key] = before if before is not None and _still(before, row) else row
-            self._settle(subject.key, pod)
+                pod.writes[key] = before if before is not None and _only_confirms(before, row) else row
+            self._update_size(subject.key, pod)
 
     def ended(self, key: str) -> None:
         """Mark a pod as removed. Histories of removed pods are dropped first."""
@@ -223,7 +223,7 @@ class History:
                 for key, pod in self._pods.items()
             ]
 
-    def of(self, name: str) -> dict[str, Any] | None:
+    def account(self, name: str) -> dict[str, Any] | None:
         """Return the history of a pod as JSON-compatible values, or None if the pod is unknown.
 
         Args:
@@ -236,12 +236,12 @@ class History:
             return _account(key, self._pods[key])
 
     @staticmethod
-    def nothing_of(subject: Subject) -> dict[str, Any]:
-        """Return an empty history of a pod, in the form that `of` returns."""
+    def empty_account(subject: Subject) -> dict[str, Any]:
+        """Return an empty history of a pod, in the form that `account` returns."""
         subject = _bounded(subject)
         return _account(subject.key, _PodHistory(subject.namespace, subject.name))
 
-    def named(self, name: str) -> list[str]:
+    def running_pods(self, name: str) -> list[str]:
         """Return the running pods with this name, as `namespace/name`."""
         with self._lock:
             pods = [pod for pod in self._pods.values() if pod.name == name and not pod.ended]
@@ -265,7 +265,7 @@ class History:
             pod = self._pods[subject.key] = _PodHistory(subject.namespace, subject.name)
         return pod
 
-    def _settle(self, key: str, pod: _PodHistory) -> None:
+    def _update_size(self, key: str, pod: _PodHistory) -> None:
         """Update the size of a pod's history, and drop the oldest pods until the history is within its limits."""
         while len(pod.values) > _MAX_VALUES:
             pod.values.popitem(last=False)
@@ -313,10 +313,10 @@ def _superseded(
     return row["container"] == container and (row["hook"] in hooks or (row["hook"], row["reason"]) in newest)
 
 
-def _still(before: dict[str, Any], row: dict[str, Any]) -> bool:
+def _only_confirms(before: dict[str, Any], row: dict[str, Any]) -> bool:
     """Return whether a write only confirms an earlier write."""
     same = before["wanted"] == row["wanted"] and before["reason"] == row["reason"]
-    return same and (row["outcome"] == before["outcome"] or (before["outcome"], row["outcome"]) == _STILL)
+    return same and (row["outcome"] == before["outcome"] or (before["outcome"], row["outcome"]) == _CONFIRMED)
 
 
 def _text(value: Any) -> str:

@@ -18,10 +18,10 @@ __all__ = [
     "FOLDER",
     "LATER",
     "MAKE_ROOM",
-    "MEND_CONTAINER",
-    "MEND_POD",
-    "MEND_SANDBOX",
     "PROGRAM",
+    "RECONCILE_CONTAINER",
+    "RECONCILE_POD",
+    "RECONCILE_SANDBOX",
     "REMOVE_POD",
     "RUN_POD",
     "STAGES",
@@ -42,13 +42,13 @@ RUN_POD, CREATE, UPDATE, REMOVE_POD = (
 )
 #: Stages for objects that no CRI call is about. They run by a timer or after a rule changed.
 FOLDER, PROGRAM = "KubeQoS", "HostApplication"
-MEND_POD, MEND_SANDBOX, MEND_CONTAINER = "ReconcilePod", "ReconcileSandbox", "ReconcileContainer"
+RECONCILE_POD, RECONCILE_SANDBOX, RECONCILE_CONTAINER = "ReconcilePod", "ReconcileSandbox", "ReconcileContainer"
 #: The stage for a running container while another container (`Container.new`) is being created. If a transport is
 #: called
 #: before the creation, it sends the changes with its reply; they hold until a later decision on the running container.
 MAKE_ROOM: Final = "MakeRoom"
 #: Stages for running objects; each runs the hooks of another stage and has the same switch.
-LATER: Final = {MEND_POD: RUN_POD, MEND_SANDBOX: UPDATE, MEND_CONTAINER: UPDATE}
+LATER: Final = {RECONCILE_POD: RUN_POD, RECONCILE_SANDBOX: UPDATE, RECONCILE_CONTAINER: UPDATE}
 #: The CRI call of each stage; the last five stages do not belong to a CRI call.
 STAGES: Final = {
     RUN_POD: "RunPodSandbox",

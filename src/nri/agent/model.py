@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
-from nri.agent.cgroup_paths import of_many_pods
+from nri.agent.cgroup_paths import is_shared_cgroup
 from nri.errors import NriError
 from nri.host.cgroups.fields import FIELDS
 from nri.host.cgroups.knobs import KNOBS
@@ -341,7 +341,7 @@ class Write(NamedTuple):
 
 def pod_writes(folder: str, changes: Changes, reason: str = "") -> list[Write]:
     """Return the writes for a pod that no transport can express. The list is empty if the pod shares its cgroup."""
-    return [] if of_many_pods(folder) else writes(folder, changes, reason)
+    return [] if is_shared_cgroup(folder) else writes(folder, changes, reason)
 
 
 def writes(folder: str, changes: Changes, reason: str = "") -> list[Write]:

@@ -146,7 +146,7 @@ def explained(
         history.failed(about, stage, "", ((error.hook, error.reason) for error in outcome.errors))
     strategies = profile.strategies_on(settings.gates)
     history.failed(subject_of(context), "", "", profile.unreadable(context, node, strategies).items())
-    account = history.of(context.uid) or {"key": context.uid, "values": [], "writes": [], "errors": []}
+    account = history.account(context.uid) or {"key": context.uid, "values": [], "writes": [], "errors": []}
     notes = [
         *profile.unread(context.labels, context.annotations, context.extended),
         *profile.absent_containers(context.annotations, _names_of(pod)),

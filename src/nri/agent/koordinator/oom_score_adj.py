@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from nri.agent.hooks import CREATE, MEND_CONTAINER, Hook
+from nri.agent.hooks import CREATE, RECONCILE_CONTAINER, Hook
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.pod_annotations import read
 from nri.agent.model import Changes, Container, Decision, HookError
@@ -63,6 +63,6 @@ HOOK: Final = Hook(
     False,
     ("pods",),
     (ANNOTATION_OOM_SCORE, ANNOTATION_OOM_SCORES),
-    {CREATE: _at_creation, MEND_CONTAINER: lambda context, _: container(context)},
+    {CREATE: _at_creation, RECONCILE_CONTAINER: lambda context, _: container(context)},
     (Owns(Level.CONTAINER, "oom_score_adj"),),
 )

@@ -131,9 +131,9 @@ class Loops:
     def stop(self) -> None:
         """Stop after the current round. Written values stay, except transient values."""
         if self._worker.stop():
-            self._give_back()
+            self._reset_transient_values()
 
-    def _give_back(self) -> None:
+    def _reset_transient_values(self) -> None:
         """Run a last round of strategies with transient values, as if nothing requested them."""
         if not any(loop.transient for loop in self.loops):
             return
@@ -204,7 +204,7 @@ class Loops:
         A changed rule makes all strategies run, not only the due ones.
         """
         self._rules.take(self._parts.store.document(self._rules.kind))
-        self._tell(self._rules.errors)
+        self._log_document_errors(self._rules.errors)
         if not (self._rules.has_document and self._parts.pods.synced):
             return
         for loop in self.loops:
@@ -223,10 +223,10 @@ class Loops:
         ]
         if not due:
             return
-        pods, senseless = self._pods()
+        pods, unreadable = self._pods()
         for group in due:
             group.due = now + group.pause_s
-            self._group_round(group, pods, senseless)
+            self._group_round(group, pods, unreadable)
 
     def _regroup(self) -> None:
         """Group strategies by interval. A group shares samples of the time since its previous round."""
@@ -241,12 +241,12 @@ class Loops:
         }
         self._worker.interval_s = min((pause_s for pause_s, _ in together), default=self._usual_s)
 
-    def _group_round(self, group: _Group, pods: list[Pod], senseless: list[str]) -> None:
-        active = [loop for loop in group.loops if loop.wants(self._rules) or _asked_by(loop, pods)]
+    def _group_round(self, group: _Group, pods: list[Pod], unreadable: list[str]) -> None:
+        active = [loop for loop in group.loops if loop.wants(self._rules) or _is_requested(loop, pods)]
         # A strategy that was just switched off has one last round, which resets its values.
         last = [loop for loop in group.loops if loop not in active and loop.name not in group.off]
         group.off = {loop.name for loop in group.loops if loop not in active}
-        group.errors = [*senseless]
+        group.errors = [*unreadable]
         if not active and not last:
             group.unsupported = {}
             return
@@ -271,17 +271,17 @@ class Loops:
             rows = [(name, reason)] if reason else []
             self._parts.decisions.errors(subject, _STAGE, self.name, rows, (name,))
         self._write(round_)
-        self._spare(round_)
+        self._log_spared(round_)
         for text in round_.unsupported:
             if text not in group.unsupported:
                 _log.warning("%s", text)
         # Errors of annotations and of failed rounds were already logged.
         reported = set(self._broken.values())
         reported |= {f"{name}: {of.namespace}/{of.name}: {why}" for (of, name), why in round_.unreadable.items()}
-        group.told = self._warn([text for text in round_.errors if text not in reported], group.told)
+        group.told = self._log_new_errors([text for text in round_.errors if text not in reported], group.told)
         group.unsupported, group.errors = round_.unsupported, round_.errors[:_MAX_ERRORS]
 
-    def _warn(self, errors: list[str], before: frozenset[str]) -> frozenset[str]:
+    def _log_new_errors(self, errors: list[str], before: frozenset[str]) -> frozenset[str]:
         """Log errors that were not logged before. Errors that differ only in numbers count as equal."""
         now = {_NUMBER.sub("0", text): text for text in errors[:_MAX_ERRORS]}
         for key, text in now.items():
@@ -289,7 +289,7 @@ class Loops:
                 _log.warning("%s", plain(text, 400))
         return frozenset(now)
 
-    def _tell(self, errors: list[str]) -> None:
+    def _log_document_errors(self, errors: list[str]) -> None:
         """Log the errors of the document that were not logged before."""
         for text in errors:
             if text not in self._unreadable:
@@ -305,10 +305,10 @@ class Loops:
         listed, excess = every[:_MAX_PODS], max(len(every) - _MAX_PODS, 0)
         if len(listed) == len(self._listed) and all(map(operator.is_, listed, self._listed)):
             return self._seen
-        senseless: list[str] = []
+        unreadable: list[str] = []
 
         def failed(key: str, error: Exception) -> None:
-            senseless.append(f"{key}: {error}")
+            unreadable.append(f"{key}: {error}")
 
         pods: list[Pod] = []
         for pod in running(listed, parts.executor.hierarchies, parts.driver, failed):
@@ -317,8 +317,8 @@ class Loops:
             else:
                 failed(pod.key, pod.problem)
         if excess:
-            senseless.append(f"{count(excess, 'pod')} ignored: strategies handle at most {_MAX_PODS} pods")
-        self._listed, self._seen = listed, (pods, senseless)
+            unreadable.append(f"{count(excess, 'pod')} ignored: strategies handle at most {_MAX_PODS} pods")
+        self._listed, self._seen = listed, (pods, unreadable)
         return self._seen
 
     def _new_round(self, group: _Group, pods: list[Pod], loops: list[Strategy]) -> Round[Any]:
@@ -346,10 +346,10 @@ class Loops:
         return self._cpus
 
     def _write(self, round_: Round[Any]) -> None:
-        values = [value for value in round_.values if not self._previewed(value)]
+        values = [value for value in round_.values if not self._is_previewed(value)]
         self._write_passing([value for value in values if value.passing])
         lasting = [value for value in values if not value.passing]
-        writes = [_write_of(value_) for value_ in lasting]
+        writes = [_knob_write(value_) for value_ in lasting]
         if self._values is not None:
             for value_, written in zip(lasting, self._values.write(writes), strict=True):
                 self._record(value_, written.result, self._values.name if written.by_runtime else self.name)
@@ -360,7 +360,7 @@ class Loops:
             self._parts.history.record(_MACHINE, self.name, self._parts.executor.resctrl(group))
         for loop, name, number in round_.switches:
             switch_value = KnobValue(_SYSCTLS, "", name, str(number), loop, "systemStrategy")
-            if not self._previewed(switch_value):
+            if not self._is_previewed(switch_value):
                 result = set_switch(self._parts.root, name, number)
                 self._parts.observer.wrote([result])
                 self._record(switch_value, result, self.name)
@@ -373,7 +373,7 @@ class Loops:
             self._parts.observer.met(self.name, "previewed value")
         del round_.groups[first:]
 
-    def _previewed(self, knob_value: KnobValue) -> bool:
+    def _is_previewed(self, knob_value: KnobValue) -> bool:
         """Return whether a value is only previewed. If so, record it as previewed."""
         if knob_value.loop not in self._preview:
             return False
@@ -387,7 +387,7 @@ class Loops:
     def _write_passing(self, values: list[KnobValue]) -> None:
         """Write values that last for one round. If a value of a group fails, reset the other values of the group."""
         write = self._parts.executor.write
-        writes = [_write_of(value) for value in values]
+        writes = [_knob_write(value) for value in values]
         results = write(writes, keep=False, force=True, lasting=False) if values else []
         for value_, result in zip(values, results, strict=True):
             self._record(value_, result, self.name)
@@ -397,7 +397,7 @@ class Loops:
             for value, result in zip(values, results, strict=True)
             if value.group in failed and result.outcome is Outcome.APPLIED and result.before is not None
         ]
-        writes = [_write_of(value_) for value_ in back]
+        writes = [_knob_write(value_) for value_ in back]
         restored = write(writes, keep=False, force=True, lasting=False) if back else []
         for value_, result in zip(back, restored, strict=True):
             self._record(value_, result, self.name)
@@ -412,7 +412,7 @@ class Loops:
         )
         self._parts.history.record(knob_value.subject, by, [result])
 
-    def _spare(self, round_: Round[Any]) -> None:
+    def _log_spared(self, round_: Round[Any]) -> None:
         """Log each candidate that must not be evicted, once."""
         for (subject, loop), why in round_.spared.items():
             if self._spared.get((subject, loop)) == why:
@@ -446,7 +446,7 @@ class Loops:
         return refused
 
 
-def _write_of(knob_value: KnobValue) -> Write:
+def _knob_write(knob_value: KnobValue) -> Write:
     return Write(
         knob_value.folder,
         knob_value.knob,
@@ -456,15 +456,15 @@ def _write_of(knob_value: KnobValue) -> Write:
     )
 
 
-def _readable(pod: Pod, senseless: list[str]) -> bool:
+def _readable(pod: Pod, unreadable: list[str]) -> bool:
     """Return whether the containers of a pod can be read."""
     try:
         return pod.containers is not None
     except Exception as error:  # noqa: BLE001  an error of one pod must not stop the round
-        senseless.append(f"{pod.key}: {type(error).__name__}: {error}")
+        unreadable.append(f"{pod.key}: {type(error).__name__}: {error}")
         return False
 
 
-def _asked_by(loop: Strategy, pods: list[Pod]) -> bool:
+def _is_requested(loop: Strategy, pods: list[Pod]) -> bool:
     """Return whether a pod requests this strategy by annotation."""
     return bool(loop.key) and any(loop.key in pod.annotations for pod in pods)

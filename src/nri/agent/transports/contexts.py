@@ -14,7 +14,7 @@ from nri.agent.model import Container, Pod, Resources
 from nri.agent.transports import messages
 from nri.api import messages as m
 
-__all__ = ["container_context", "placed", "pod_context", "requested"]
+__all__ = ["container_context", "pod_context", "requested", "with_current_folder"]
 
 
 def pod_context(pod: m.PodSandbox) -> Pod:
@@ -33,7 +33,7 @@ def container_context(
     return replace(context, folder=folder) if folder else context
 
 
-def placed(context: Container, pod: m.PodSandbox, container: m.Container, runtime: str) -> Container:
+def with_current_folder(context: Container, pod: m.PodSandbox, container: m.Container, runtime: str) -> Container:
     """Return the container with its current cgroup; behind a proxy a container has a cgroup only after its creation."""
     folder = container_context(pod, container, runtime).folder
     return replace(context, folder=folder) if folder else context

@@ -49,7 +49,7 @@ from nri.text import plain
 __all__ = ["EVENTS", "Answer", "HookPlugin"]
 
 _log = logging.getLogger(__name__)
-Asked = dict[tuple[str, str], Resources]
+Requests = dict[tuple[str, str], Resources]
 #: The kubelet's request for each container, by the uid of the pod and the name of the container.
 #: An adjustment of the container, and updates of other containers.
 Answer = tuple[Adjustment | None, list[Update]]
@@ -123,7 +123,9 @@ class HookPlugin(Plugin):
         for pod in pods:
             self.held.put_pod(pod.id, contexts.pod_context(pod), made_ns.get(pod.id, ()))
         # The pods of `NriPods` are built from these contexts and contain no more data.
-        requests = {} if isinstance(self._parts.pods, NriPods) else translation.by_api(self._parts.pods.pods())
+        requests = (
+            {} if isinstance(self._parts.pods, NriPods) else translation.requests_from_api(self._parts.pods.pods())
+        )
         for container in containers:
             owner = by_id.get(container.pod_sandbox_id)
             if owner is not None and container.state in _ALIVE:
@@ -152,14 +154,14 @@ class HookPlugin(Plugin):
         self.held.put_pod(pod.id, context)
         outcome = self._decide(RUN_POD, context)
         self._quietly("pod", lambda: self._parts.decisions.carry_out(context, outcome, self._transport))
-        self._since(generation)
+        self._decide_again_if_changed(generation)
 
     def post_update_pod_sandbox(self, pod: m.PodSandbox) -> None:
         """Write the pod's values again, because the kubelet has overwritten them."""
         generation, context = self.reapply.generation, contexts.pod_context(pod)
         self.held.put_pod(pod.id, context)
         self._quietly("pod", lambda: self.reapply.pod(context, force=True))
-        self._since(generation)
+        self._decide_again_if_changed(generation)
 
     def remove_pod_sandbox(self, pod: m.PodSandbox) -> None:
         """Undo the hooks' changes for the pod."""
@@ -175,7 +177,7 @@ class HookPlugin(Plugin):
         if self.held.pod(pod.id) is None:
             self.held.put_pod(pod.id, context.pod)
         self._write_pending(context.pod)
-        changes = self._sayable(context, self._decide(CREATE, context))
+        changes = self._valid_changes(context, self._decide(CREATE, context))
         parts = self._parts
         folder_results = self._quietly("folders", lambda: parts.profile.prepare(parts.root, changes, parts.store.node))
         if folder_results:
@@ -193,32 +195,32 @@ class HookPlugin(Plugin):
         """Record the runtime's view of the container after the adjustment."""
         if (entry := self.held.container(container.id)) is None:
             return
-        self.held.mark_created(entry, contexts.placed(entry.context, pod, container, self._scheme))
+        self.held.mark_created(entry, contexts.with_current_folder(entry.context, pod, container, self._scheme))
         entry.reported = messages.reported(container.linux.resources)
         if entry.changes:
             self._compare(entry, container)
         self._quietly("room", lambda: self.updates.created(container.id))
-        self._since(entry.generation)
+        self._decide_again_if_changed(entry.generation)
 
     def start_container(self, pod: m.PodSandbox, container: m.Container) -> None:
         """Write what NRI cannot express, before the container's first instruction."""
-        entry = self.held.container(container.id) or self._late(pod, container)
-        self.held.mark_created(entry, contexts.placed(entry.context, pod, container, self._scheme))
+        entry = self.held.container(container.id) or self._decide_late(pod, container)
+        self.held.mark_created(entry, contexts.with_current_folder(entry.context, pod, container, self._scheme))
         self._write_pending(entry.context.pod)  # systemd creates the pod's slice with its first container, after create
         self._clear(entry)
         if entry.changes:
-            self._quietly("start", partial(self._mend, entry, entry.changes, container))
+            self._quietly("start", partial(self._write_missing, entry, entry.changes, container))
 
     def update_container(self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources) -> Update | None:
         """Apply the rules to the resources that the kubelet requests."""
         generation = self.reapply.generation
         context = contexts.requested(pod, container, resources, self._scheme)
-        changes = self._sayable(context, self._decide(UPDATE, context))
+        changes = self._valid_changes(context, self._decide(UPDATE, context))
         entry = self.held.get_or_add(container.id, InventoryEntry(pod.id, context, created=True))
         self.held.ask(entry, context)
         entry.hand_over(changes)
         entry.generation = entry.answered = generation
-        self._since(generation)
+        self._decide_again_if_changed(generation)
         changes = self.updates.values_to_keep(entry, resources) | changes
         message = self._converted(
             context, lambda: translation.update(changes, container.id, self._parts.executor.on_v2)
@@ -266,13 +268,13 @@ class HookPlugin(Plugin):
             raise Reject(str(outcome.failed))
         return outcome
 
-    def _since(self, generation: int) -> None:
+    def _decide_again_if_changed(self, generation: int) -> None:
         """Request new decisions if rules changed during this one: its values may have overwritten newer ones."""
         if generation != self.reapply.generation:
             self.refresher.ask()
 
-    def _sayable(self, context: Container, outcome: Outcome) -> Changes:
-        changes, left_out = translation.sayable(outcome.changes, context.folder)
+    def _valid_changes(self, context: Container, outcome: Outcome) -> Changes:
+        changes, left_out = translation.valid_changes(outcome.changes, context.folder)
         self._parts.decisions.record(context, self._transport, left_out)
         return changes
 
@@ -287,7 +289,7 @@ class HookPlugin(Plugin):
             self._parts.decisions.record(context, self._transport, [refused])
             return None
 
-    def _take_over(self, pod: m.PodSandbox, container: m.Container, requests: Asked, now: int) -> None:
+    def _take_over(self, pod: m.PodSandbox, container: m.Container, requests: Requests, now: int) -> None:
         """Take over a running container, and keep its data from an earlier connection."""
         context = contexts.container_context(pod, container, self._scheme, self.held.pod(pod.id))
         before = self.held.container(container.id)
@@ -295,7 +297,9 @@ class HookPlugin(Plugin):
             resources = before.context.resources
         else:
             reported = (
-                translation.asked_before(pod, container, context.resources) if self._scales else context.resources
+                translation.requested_resources(pod, container, context.resources)
+                if self._scales
+                else context.resources
             )
             resources = requests.get((pod.uid, container.name)) or reported
         context = replace(context, resources=resources)
@@ -306,7 +310,7 @@ class HookPlugin(Plugin):
             entry.requested, entry.decided = before.requested, before.decided
         self.held.put(container.id, entry)
 
-    def _late(self, pod: m.PodSandbox, container: m.Container) -> InventoryEntry:
+    def _decide_late(self, pod: m.PodSandbox, container: m.Container) -> InventoryEntry:
         """Decide for a starting container whose creation was not reported, and write all its values."""
         generation, context = self.reapply.generation, contexts.container_context(pod, container, self._scheme)
         outcome = self._parts.decisions.decide(CREATE, context, self._transport)
@@ -315,10 +319,10 @@ class HookPlugin(Plugin):
         if outcome.failed is not None:
             raise Reject(str(outcome.failed))
         self._quietly("start", lambda: self._parts.decisions.carry_out(context, outcome, self._transport))
-        self._since(generation)
+        self._decide_again_if_changed(generation)
         return entry
 
-    def _mend(self, entry: InventoryEntry, changes: Changes, container: m.Container) -> None:
+    def _write_missing(self, entry: InventoryEntry, changes: Changes, container: m.Container) -> None:
         """Write values that the runtime did not apply, for example because the reply was late."""
         if translation.confirmed(container, changes, self._parts.executor.on_v2):
             return
@@ -334,7 +338,7 @@ class HookPlugin(Plugin):
 
     def _compare(self, entry: InventoryEntry, container: m.Container) -> None:
         context, changes = entry.context, entry.changes or NO_CHANGES
-        results = self._quietly("record", lambda: translation.compared(container, changes, context.folder))
+        results = self._quietly("record", lambda: translation.comparison_results(container, changes, context.folder))
         self._parts.decisions.record(context, self._transport, results or [])
 
     def _removed(self, context: Pod) -> None:

@@ -79,7 +79,7 @@ def _never(_name: str) -> bool:
     return False
 
 
-def sayable(name: str, on_v2: Callable[[str], bool] = _never) -> bool:
+def is_expressible(name: str, on_v2: Callable[[str], bool] = _never) -> bool:
     """Return whether NRI can express a knob.
 
     Args:
@@ -92,7 +92,7 @@ def sayable(name: str, on_v2: Callable[[str], bool] = _never) -> bool:
 
 
 def adjustment(changes: Changes, on_v2: Callable[[str], bool] = _never) -> m.ContainerAdjustment:
-    """Return changes as an adjustment of a container that is being created; `on_v2` as for `sayable`."""
+    """Return changes as an adjustment of a container that is being created; `on_v2` as for `is_expressible`."""
     message = m.ContainerAdjustment()
     _set(message.linux.resources, changes.knobs, on_v2)
     for rule in changes.device_rules:
@@ -126,7 +126,7 @@ def update(
     Args:
         changes: the changes.
         container: the id of the container at the runtime.
-        on_v2: as for `sayable`.
+        on_v2: as for `is_expressible`.
         rdt_class: whether to include an RDT class, which runtimes drop from updates.
     """
     message = m.ContainerUpdate()
@@ -184,7 +184,7 @@ def _resources(linux: m.LinuxContainer) -> Resources:
 
 def _set(resources: m.LinuxResources, knobs: Mapping[str, Setting], on_v2: Callable[[str], bool]) -> None:
     for name, value in knobs.items():
-        if value == "" or not sayable(name, on_v2):  # NRI cannot express a clear of CPUs
+        if value == "" or not is_expressible(name, on_v2):  # NRI cannot express a clear of CPUs
             continue
         if name in FIELDS:
             _set_field(resources, FIELDS[name], value)

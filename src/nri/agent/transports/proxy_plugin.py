@@ -18,7 +18,7 @@ from nri.agent.model import NO_CHANGES, Resources
 from nri.agent.parts import Parts
 from nri.agent.transports import contexts
 from nri.agent.transports.cpu_clearing import clears_cpus
-from nri.agent.transports.hook_plugin import Answer, Asked, HookPlugin
+from nri.agent.transports.hook_plugin import Answer, HookPlugin, Requests
 from nri.agent.transports.inventory import InventoryEntry
 from nri.api import messages as m
 from nri.api.builders.adjustment import Adjustment
@@ -66,7 +66,7 @@ class ProxyPlugin(HookPlugin):
         by_id = {pod.id: pod for pod in pods}
         for container in containers:
             if container.pod_sandbox_id in by_id:
-                self._place(by_id[container.pod_sandbox_id], container)
+                self._set_cgroup_path(by_id[container.pod_sandbox_id], container)
         return super().synchronize(pods, containers)
 
     def create_container(self, pod: m.PodSandbox, container: m.Container) -> Answer:
@@ -82,30 +82,30 @@ class ProxyPlugin(HookPlugin):
     def post_create_container(self, pod: m.PodSandbox, container: m.Container) -> None:
         """Record the container's cgroup, which follows from its new id."""
         if self.held.container(container.id) is not None:
-            self._place(pod, container)
+            self._set_cgroup_path(pod, container)
         super().post_create_container(pod, container)
 
     def start_container(self, pod: m.PodSandbox, container: m.Container) -> None:
         """Decide for a container that was created without the proxy. Its cgroup may not exist yet."""
         if self.held.container(container.id) is None:
-            self._place(pod, container)
-            self._late(pod, container)
+            self._set_cgroup_path(pod, container)
+            self._decide_late(pod, container)
 
     def post_start_container(self, pod: m.PodSandbox, container: m.Container) -> None:
         """Write the values that the CRI cannot express."""
         entry = self.held.container(container.id)
         if entry is None:
             return
-        self._place(pod, container)
-        self.held.mark_created(entry, contexts.placed(entry.context, pod, container, self._scheme))
-        self._quietly("start", lambda: self._by_writes(entry))
+        self._set_cgroup_path(pod, container)
+        self.held.mark_created(entry, contexts.with_current_folder(entry.context, pod, container, self._scheme))
+        self._quietly("start", lambda: self._write_values(entry))
 
     def update_container(self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources) -> Update | None:
         """Apply the rules to the resources that the kubelet requests."""
-        self._place(pod, container)
+        self._set_cgroup_path(pod, container)
         return super().update_container(pod, container, resources)
 
-    def _take_over(self, pod: m.PodSandbox, container: m.Container, requests: Asked, now: int) -> None:
+    def _take_over(self, pod: m.PodSandbox, container: m.Container, requests: Requests, now: int) -> None:
         """Take over a running container, with the kubelet's request from the proxy's records."""
         request = self._kubelet_request(container.id)
         if request is not None:
@@ -122,7 +122,7 @@ class ProxyPlugin(HookPlugin):
             self._name = name if _is_known(name) else ""
         return self._name or _DEFAULT
 
-    def _place(self, pod: m.PodSandbox, container: m.Container) -> None:
+    def _set_cgroup_path(self, pod: m.PodSandbox, container: m.Container) -> None:
         """Set a missing path of a container's cgroup, computed from the pod's cgroup and the runtime's id."""
         if container.linux.cgroups_path:
             return
@@ -131,7 +131,7 @@ class ProxyPlugin(HookPlugin):
         runtime_id = container.annotations.get(RUNTIME_ID) or container.id
         container.linux.cgroups_path = f"/{paths.container_path(parent, f'{self._scheme}://{runtime_id}', driver)}"
 
-    def _by_writes(self, entry: InventoryEntry) -> None:
+    def _write_values(self, entry: InventoryEntry) -> None:
         """Write the values that the CRI cannot express."""
         self._clear(entry)
         changes = entry.changes or NO_CHANGES

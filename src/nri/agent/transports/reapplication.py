@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 from nri import host
-from nri.agent.hooks import MEND_CONTAINER, MEND_POD, Outcome
+from nri.agent.hooks import RECONCILE_CONTAINER, RECONCILE_POD, Outcome
 from nri.agent.model import CPUS, OOM_SCORE, QUOTA, Changes, Pod, Resources, Setting, pod_writes, writes
 from nri.agent.ownership import Level
 from nri.agent.parts import Parts
@@ -101,7 +101,7 @@ class Reapply:
             if until is not None and monotonic() > until:
                 entry.changes, self.left = None, True
             else:
-                self._beside(entry, changes)
+                self._write_others(entry, changes)
         return updates
 
     def run(self, runtime: RuntimeHandle) -> bool:
@@ -134,7 +134,7 @@ class Reapply:
         """Decide and write a pod's values. Returns False if the kernel refused a value."""
         decisions = self._parts.decisions
         try:
-            outcome = decisions.decide(MEND_POD, context, self._transport)
+            outcome = decisions.decide(RECONCILE_POD, context, self._transport)
             if outcome.failed is not None:
                 return True
             if force:
@@ -158,7 +158,7 @@ class Reapply:
             if changes is None or (before is not None and before.knobs == changes.knobs):
                 continue
             entry.hand_over(changes)
-            self._beside(entry, changes)
+            self._write_others(entry, changes)
             update = self._update(entry, changes, number)
             if update is not None:
                 portion.append(_Due(entry, changes, update, request_number))
@@ -198,17 +198,19 @@ class Reapply:
     def _decide(self, entry: InventoryEntry) -> Changes | None:
         """Return the hooks' changes of a running container, or None if the hooks fail."""
         try:
-            outcome = self._parts.decisions.decide(MEND_CONTAINER, entry.context, self._transport)
+            outcome = self._parts.decisions.decide(RECONCILE_CONTAINER, entry.context, self._transport)
             if outcome.failed is not None:
                 return None
-            changes, left_out = translation.sayable(self._with_what_was_asked(entry, outcome), entry.context.folder)
+            changes, left_out = translation.valid_changes(
+                self._with_requested_values(entry, outcome), entry.context.folder
+            )
             self._parts.decisions.record(entry.context, self._transport, left_out)
         except Exception:  # noqa: BLE001 - an error of one container must not stop the others
             _log.exception("mode %s: a container could not be decided", self._transport)
             return None
         return changes
 
-    def _with_what_was_asked(self, entry: InventoryEntry, outcome: Outcome) -> Changes:
+    def _with_requested_values(self, entry: InventoryEntry, outcome: Outcome) -> Changes:
         """Return the changes, plus the kubelet's values for knobs that only an earlier decision set."""
         changes, before = outcome.changes, entry.changes
         if before is None or any(error.hook in self._given_back for error in outcome.errors):
@@ -229,20 +231,20 @@ class Reapply:
             self._tell(entry, changes, f"the decision cannot be converted to a message: {plain(str(error))}")
             return None
 
-    def _beside(self, entry: InventoryEntry, changes: Changes) -> None:
+    def _write_others(self, entry: InventoryEntry, changes: Changes) -> None:
         """Write the values that no update can express."""
         executor, folder = self._parts.executor, entry.context.folder
-        deeds: list[Callable[[], list[Result]]] = []
+        actions: list[Callable[[], list[Result]]] = []
         if clears_cpus(changes):
-            deeds.append(lambda: clear_cpus(executor, folder))
-        file_changes = translation.beside(changes, executor.on_v2)
+            actions.append(lambda: clear_cpus(executor, folder))
+        file_changes = translation.written_changes(changes, executor.on_v2)
         if (score := file_changes.number(OOM_SCORE)) is not None:
-            deeds.append(lambda: executor.oom_score(folder, score))
+            actions.append(lambda: executor.oom_score(folder, score))
         if file_changes := file_changes.without((OOM_SCORE, CPUS)):
-            deeds.append(lambda: executor.write(writes(folder, file_changes), keep=False))
-        for deed in deeds:
+            actions.append(lambda: executor.write(writes(folder, file_changes), keep=False))
+        for action in actions:
             try:
-                self._parts.decisions.record(entry.context, self._transport, deed())
+                self._parts.decisions.record(entry.context, self._transport, action())
             except Exception:  # noqa: BLE001 - an error of one write must not stop the others
                 _log.exception("mode %s: a write failed", self._transport)
 

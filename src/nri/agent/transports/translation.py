@@ -23,15 +23,15 @@ from nri.text import cut, plain
 
 __all__ = [
     "adjustment",
-    "asked_before",
-    "beside",
-    "by_api",
-    "compared",
+    "comparison_results",
     "confirmed",
+    "requested_resources",
+    "requests_from_api",
     "same",
-    "sayable",
     "updatable",
     "update",
+    "valid_changes",
+    "written_changes",
 ]
 
 #: Knobs with a list of CPUs or memory nodes as value.
@@ -43,7 +43,7 @@ _BY_RUNTIME: Final = AT_CREATION - {OOM_SCORE}
 OnV2 = Callable[[str], bool]
 
 
-def sayable(changes: Changes, target: str) -> tuple[Changes, list[Result]]:
+def valid_changes(changes: Changes, target: str) -> tuple[Changes, list[Result]]:
     """Return changes without values that no runtime accepts, and a result for each left-out value."""
     refused = {name: reason for name, value in changes.knobs.items() if (reason := _complaint(name, value))}
     if not refused:
@@ -76,7 +76,7 @@ def _note(message: m.ContainerAdjustment, changes: Changes, requested: Resources
         message.annotations[ASKED_QUOTA] = f"{quota} {scaled}"
 
 
-def asked_before(pod: m.PodSandbox, container: m.Container, resources: Resources | None) -> Resources | None:
+def requested_resources(pod: m.PodSandbox, container: m.Container, resources: Resources | None) -> Resources | None:
     """Return the requested resources of a running container. A quota that may be scaled counts as unknown.
 
     The annotation is trusted only if it names the current quota as the scaled quota, and the pod does not have the
@@ -90,7 +90,7 @@ def asked_before(pod: m.PodSandbox, container: m.Container, resources: Resources
     return replace(resources, cfs_quota=int(requested) if trusted else None)
 
 
-def by_api(pods: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Resources]:
+def requests_from_api(pods: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Resources]:
     """Return the requests of API pods by the pod's uid and the container's name."""
     resources_by_container = {}
     for pod in pods:
@@ -105,10 +105,12 @@ def by_api(pods: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Resources
 
 def updatable(changes: Changes, on_v2: OnV2) -> Changes:
     """Return the changes that an update can express."""
-    return changes.only([name for name in changes.knobs if name not in AT_CREATION and messages.sayable(name, on_v2)])
+    return changes.only(
+        [name for name in changes.knobs if name not in AT_CREATION and messages.is_expressible(name, on_v2)]
+    )
 
 
-def beside(changes: Changes, on_v2: OnV2) -> Changes:
+def written_changes(changes: Changes, on_v2: OnV2) -> Changes:
     """Return the changes that only a write can express, without a clear of CPUs."""
     by_update = updatable(changes, on_v2).knobs
     return changes.only([name for name in changes.knobs if name not in by_update and name not in _BY_RUNTIME])
@@ -122,7 +124,7 @@ def update(
     Args:
         changes: the changes.
         container: the id of the container.
-        on_v2: as for `messages.sayable`.
+        on_v2: as for `messages.is_expressible`.
         container_message: the runtime's view; values that are already in force are left out.
     """
     if container_message is not None:
@@ -133,7 +135,7 @@ def update(
     return messages.update(changes, container, on_v2)
 
 
-def compared(container: m.Container, changes: Changes, target: str) -> list[Result]:
+def comparison_results(container: m.Container, changes: Changes, target: str) -> list[Result]:
     """Return the results of changes according to the runtime's view. Unreported values have no result."""
     results = []
     current = messages.reported(container.linux.resources)
@@ -150,7 +152,7 @@ def confirmed(container: m.Container, changes: Changes, on_v2: OnV2) -> bool:
     """Return whether the runtime reports all values that could otherwise be written."""
     score = changes.number(OOM_SCORE)
     return update(changes, container.id, on_v2, container) is None and (
-        not beside(changes, on_v2).without((OOM_SCORE,))
+        not written_changes(changes, on_v2).without((OOM_SCORE,))
         and (score is None or container.linux.oom_score_adj.value == score)
     )
 

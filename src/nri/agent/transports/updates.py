@@ -143,10 +143,10 @@ class RuntimeUpdates:
         self._refused = {key: update for key, update in self._refused.items() if key[0] in listed and update[1] > now}
         if now < self._deaf_until:
             return []
-        updates = (self._of(number, entry, places) for number, entry in listed.items() if entry.decided)
+        updates = (self._due_update(number, entry, places) for number, entry in listed.items() if entry.decided)
         return [update for update in updates if update is not None]
 
-    def _of(self, number: str, entry: InventoryEntry, places: Mapping[tuple[str, str], int]) -> _Due | None:
+    def _due_update(self, number: str, entry: InventoryEntry, places: Mapping[tuple[str, str], int]) -> _Due | None:
         values = {
             name: value
             for name, value in entry.decided.items()
@@ -165,7 +165,7 @@ class RuntimeUpdates:
         """
         on_v2 = self._parts.executor.on_v2
         name = write.knob
-        if name in self._asked_for or name in AT_CREATION or not messages.sayable(name, on_v2):
+        if name in self._asked_for or name in AT_CREATION or not messages.is_expressible(name, on_v2):
             return None
         if name == SHARES and on_v2(name):
             return None
@@ -185,7 +185,7 @@ class RuntimeUpdates:
             if self._now() > until:
                 outcomes += [(update, "the time of the round was over") for update in portion]
             else:
-                outcomes += self._sent(portion)
+                outcomes += self._send_portion(portion)
         for update, reason in outcomes:
             if reason:
                 self._parts.observer.met(self.name, "update refused")
@@ -193,7 +193,7 @@ class RuntimeUpdates:
                 update.entry.reported.update(update.values)
         return outcomes
 
-    def _sent(self, portion: Sequence[_Due]) -> list[tuple[_Due, str]]:
+    def _send_portion(self, portion: Sequence[_Due]) -> list[tuple[_Due, str]]:
         reason, until = "the update failed", self._now() + _PAUSE_S
         try:
             failed = {
@@ -252,12 +252,12 @@ class RuntimeUpdates:
             if until is not None and time.monotonic() > until:
                 self._parts.observer.left_out("containers beside a creation", len(running) - position)
                 break
-            update = self._moved(number, entry, new, looked_at)
+            update = self._room_update(number, entry, new, looked_at)
             if update is not None:
                 updates.append(update)
         return updates
 
-    def _moved(
+    def _room_update(
         self,
         number: str,
         entry: InventoryEntry,
@@ -267,10 +267,13 @@ class RuntimeUpdates:
         """Decide for one running container. Values that no update can express are written immediately."""
         decisions, executor, context = self._parts.decisions, self._parts.executor, entry.context
         outcome = decisions.decide(MAKE_ROOM, replace(context, new=new), self.name)
-        changes, left_out = translation.sayable(outcome.changes, context.folder)
+        changes, left_out = translation.valid_changes(outcome.changes, context.folder)
         if not changes.knobs and not left_out:
             return None
-        sent, file_changes = translation.updatable(changes, executor.on_v2), translation.beside(changes, executor.on_v2)
+        sent, file_changes = (
+            translation.updatable(changes, executor.on_v2),
+            translation.written_changes(changes, executor.on_v2),
+        )
         results = executor.write(writes(context.folder, file_changes), keep=False) if file_changes else []
         decisions.record(context, self.name, [*left_out, *results])
         update = translation.update(sent, number, executor.on_v2)

@@ -135,11 +135,11 @@ def test_an_annotation_that_cannot_be_read_is_an_error_of_the_pod_until_it_can(t
     world.pod(bad)
     world.source.replace([bad])
     world.loop()
-    (error,) = (world.history.of("a") or {})["errors"]
+    (error,) = (world.history.account("a") or {})["errors"]
     assert (error["hook"], error["reason"][:36]) == ("BlkIOReconcile", "annotation koordinator.sh/blkioQOS: ")
     world.source.replace([pod("a", n.LS, annotations={"koordinator.sh/blkioQOS": "{}"})])
     world.loop()
-    assert (world.history.of("a") or {})["errors"] == []
+    assert (world.history.account("a") or {})["errors"] == []
 
 
 @pytest.mark.parametrize(

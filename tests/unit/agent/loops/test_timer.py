@@ -102,7 +102,7 @@ def test_the_record_of_a_value_says_whether_the_runtime_has_set_it(tmp_path: Pat
     world.source.replace([ls])
     world.loops = Loops(AgentSettings(gates=ALL_ON), world.parts, ByRuntime(world), evictor=Asked(), now=world.clock)
     world.loop(2)
-    account = world.history.of("ns/a")
+    account = world.history.account("ns/a")
     assert account is not None
     rows = {(row["container"], row["name"]): row["transport"] for row in account["writes"]}
     assert (rows["", "memory.min"], rows["c", "memory.min"]) == ("loops", "nri")

@@ -66,7 +66,7 @@ def test_who_slows_an_online_pod_down_is_limited_for_five_minutes(
     minutes(world, 9)
     assert quotas(world) == [LIMITED, LIMITED]
     assert world.quota(world.app(WEB)) == 400_000
-    account = world.history.of("uid-batch")
+    account = world.history.account("uid-batch")
     assert (
         account is not None
         and account["values"][0]["reason"] == "the pod disturbs an online pod, as cycles per instruction show"

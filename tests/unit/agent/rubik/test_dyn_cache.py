@@ -85,7 +85,7 @@ def test_a_preview_makes_no_group_and_says_which_it_would_have(tmp_path: Path) -
     world = make_world(tmp_path, preview=("dynCache",))
     world.loop()
     assert not list((tmp_path / TOP).glob("rubik_*"))
-    account = world.history.of("node/resctrl")
+    account = world.history.account("node/resctrl")
     assert account is not None and {row["field"] for row in account["values"]} >= {
         "resctrl.rubik_low",
         "resctrl.rubik_max",

@@ -60,7 +60,7 @@ def test_each_of_several_disks_has_its_model(tmp_path: Path) -> None:
     os.mknod(tmp_path / "dev/sdb", 0o060600, os.makedev(8, 16))
     world.loop()
     assert world.loops.errors == []
-    explained = world.history.of("node/block-io")
+    explained = world.history.account("node/block-io")
     assert explained is not None
     written = {row["field"]: row["value"] for row in explained["values"]}
     assert written == {"io.cost_model": str({"8:0": WORDS, "8:16": WORDS}), "io.cost_qos": str({"8:0": ON, "8:16": ON})}

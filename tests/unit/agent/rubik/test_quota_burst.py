@@ -109,7 +109,7 @@ def test_an_annotation_that_cannot_be_read_costs_its_pod_alone_and_the_last_good
     world.clock.now += 100
     world.loop()
     assert bursts(world, a) == ("20000", "20000")
-    account = world.history.of("uid-a")
+    account = world.history.account("uid-a")
     assert account is not None
     assert [row["hook"] for row in account["errors"]] == ["quotaBurst"]
     assert "'-1' is not a number of microseconds" in account["errors"][0]["reason"]
@@ -193,7 +193,7 @@ def test_a_service_in_preview_says_what_a_creation_would_get_and_sets_nothing(tm
     world = RubikWorld(tmp_path, preview=("quotaBurst",), quotaBurst=None)
     create_container(world, 50_000, quota_burst_time="20000")
     assert world.value("kubepods/burstable/podu/c", "cpu.cfs_burst") == 0
-    account = world.history.of("u")
+    account = world.history.account("u")
     assert account is not None
     assert [(row["field"], row["value"], row["stage"]) for row in account["values"]] == [
         ("cpu.cfs_burst", "20000", "preview")

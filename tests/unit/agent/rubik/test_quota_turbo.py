@@ -193,7 +193,7 @@ def test_in_preview_it_says_what_it_would_do_and_does_nothing(tmp_path: Path) ->
     world, (a,) = throttled(tmp_path, "a", preview=("quotaTurbo",))
     world.loop()
     assert world.quota(world.app(a)) == 100_000
-    account = world.history.of("uid-a")
+    account = world.history.account("uid-a")
     assert account is not None
     rows = [(row["hook"], row["field"], row["value"], row["stage"]) for row in account["values"] if row["container"]]
     assert rows == [("quotaTurbo", "cpu.cfs_quota", str(100_000 + STEP), "preview")]

@@ -353,7 +353,7 @@ def test_a_creation_is_answered_with_updates_of_those_that_make_room(tmp_path: P
             assert run(runtime, pod, name).updates == {}
         updates = run(runtime, pod, "important").updates
     assert {name: update.message.linux.resources.cpu.quota.value for name, update in updates.items()} == {"batch": 5000}
-    account = parts.history.of("1") or {}
+    account = parts.history.account("1") or {}
     rows = {(row["container"], row["name"]): (row["outcome"], row["reason"]) for row in account["writes"]}
     assert rows["batch", QUOTA] == (
         "applied", "the runtime accepted the update without setting the value, so the value was written to its file",
@@ -375,7 +375,7 @@ def test_a_creation_that_comes_to_nothing_leaves_nothing_to_look_at(tmp_path: Pa
         runtime.create_container(pod, container)
         runtime.remove_container(pod, container)
         created.updates.created("important")
-    assert QUOTA not in {row["name"] for row in (parts.history.of("1") or {})["writes"]}
+    assert QUOTA not in {row["name"] for row in (parts.history.account("1") or {})["writes"]}
 
 
 def test_hooks_have_a_part_of_the_runtimes_time_to_make_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from nri.agent.decisions import reason_of
-from nri.agent.hooks import MEND_CONTAINER, MEND_POD, MEND_SANDBOX, Outcome
+from nri.agent.hooks import RECONCILE_CONTAINER, RECONCILE_POD, RECONCILE_SANDBOX, Outcome
 from nri.agent.model import MAX_CONTAINERS, QUOTA, Container, Pod, Write, pod_writes, writes
 from nri.agent.parts import Parts
 from nri.agent.pods import manifest
@@ -125,13 +125,13 @@ class PodRound:
     def _items(self, pod: Pod, tally: Tally) -> Iterator[_Item]:
         if pod.problem is not None:
             raise pod.problem
-        outcome = self._decide(MEND_POD, pod, pod, tally)
+        outcome = self._decide(RECONCILE_POD, pod, pod, tally)
         writes_of_pod = pod_writes(pod.folder, outcome.changes, reason_of(outcome))
         yield _Item(pod, outcome, with_room(writes_of_pod, pod, self._parts.executor.hierarchies))
-        stages = [] if pod.sandbox is None else [(MEND_SANDBOX, pod.sandbox)]
+        stages = [] if pod.sandbox is None else [(RECONCILE_SANDBOX, pod.sandbox)]
         if not manifest.ignored(pod.manifest):
             listed = [c for c in (*pod.main_containers, *pod.init_containers) if c.resources is not None]
-            stages += [(MEND_CONTAINER, container) for container in listed[:MAX_CONTAINERS]]
+            stages += [(RECONCILE_CONTAINER, container) for container in listed[:MAX_CONTAINERS]]
         for stage, container in stages:
             if not container.id or not container.folder:
                 continue
