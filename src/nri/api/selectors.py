@@ -179,7 +179,7 @@ class Selector(Parsed):
         if match is None or (match["absent"] and (match["operator"] or match["set"])):
             hint = _SELECTOR_FORMS if "," not in text or "(" in text else _as_list(text)
             raise ValueError(f"{_quoted(text)} is not a selector; {hint}")
-        values = None
+        values: tuple[str, ...] | None = None
         if match["operator"]:
             values = (match["value"],)
         elif match["set"]:

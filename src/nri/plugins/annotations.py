@@ -324,7 +324,7 @@ class Annotation:
         for field, value in values:
             if value in field_by_value:
                 shown = quote(cut(value, 60))
-                raise self.refusal(field, f"{shown} is already at {field_by_value[value]}", "remove one of them")
+                raise self.refusal(field, f"{shown} is already at {field_by_value[value]}", "remove one of the two")
             field_by_value[value] = field
 
     def warn(self, warning: str) -> None:

@@ -143,4 +143,4 @@ def test_templates_are_checked_as_pods(tmp_path: Path) -> None:
     )
     (listed,) = offline.pods_of(str(path))
     assert (listed.pod["metadata"]["name"], listed.pod["metadata"]["namespace"]) == ("web", "shop")
-    assert listed.unknown == [f"{path}:4: spec.template.spec.containers[0].odd is left out: unknown key"]
+    assert listed.unknown == [f"{path}:4: spec.template.spec.containers[0].odd is ignored: unknown key"]

@@ -13,6 +13,7 @@ from typing import Any
 
 from nri.api import messages as m
 from nri.errors import RpcError
+from nri.stub.handler.call import complete_name
 from nri.stub.support.decode_errors import unreadable
 from nri.ttrpc.codes import Code
 from nri.wire import iter_fields
@@ -149,6 +150,8 @@ class _State:
             self._used_bytes = used_bytes
             del self.payloads[0]
             self._pods += request.pods
+            for container in request.containers:
+                complete_name(container)
             self._containers += request.containers
 
     def read(self) -> None:

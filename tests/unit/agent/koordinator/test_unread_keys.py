@@ -78,7 +78,7 @@ REFUSE = "Koordinator's manager would refuse it"
         (
             {"resourceQOSStrategy": {"policies": {"cpuPolicy": "groupIdentiti"}}},
             (
-                'resourceQOSStrategy.policies.cpuPolicy: "groupIdentiti" means nothing: it may be groupIdentity, '
+                'resourceQOSStrategy.policies.cpuPolicy: "groupIdentiti" has no effect: write groupIdentity, '
                 "coreSched; did you mean groupIdentity?"
             ),
         ),
@@ -89,7 +89,7 @@ REFUSE = "Koordinator's manager would refuse it"
         (
             {"hostApplications": [{"name": "x", "qos": "LS", "cgroupPath": {"base": "Root"}}]},
             (
-                'hostApplications[0].cgroupPath.base: "Root" means nothing: it may be CgroupRoot, Kubepods, '
+                'hostApplications[0].cgroupPath.base: "Root" has no effect: write CgroupRoot, Kubepods, '
                 "KubepodsBurstable, KubepodsBesteffort"
             ),
         ),

@@ -60,7 +60,7 @@ def test_a_pod_that_is_too_large_is_a_problem_and_the_others_are_known(
     server.script(page({"items": [large, *PODS["items"]]}), page(PODS))
     pods.ask()
     assert [pod["metadata"]["name"] for pod in pods.pods()] == ["a"]
-    assert pods.problem.startswith("1 object left out: shop/big: its 2097") and pods.problem in caplog.text
+    assert pods.problem.startswith("1 object omitted: shop/big: its 2097") and pods.problem in caplog.text
     pods.ask()
     assert pods.problem == ""
 

@@ -124,11 +124,13 @@ def test_explain_asks_the_agent_and_shows_values_writes_and_errors(nri, agent_at
         "all share pools",
         "NodeResourceTopology",
         "nri",
-        "unsupported",
+        "1 setting that this kernel does not have: --all shows them",
         "no JSON",
         "NodeSLO: apiserver node-1",
     ):
         assert word in result.stdout, word
+    assert "unsupported" not in result.stdout
+    assert "unsupported" in nri("agent", "explain", "shop/web", "--all", "--agent-socket", path).stdout
     assert result.stderr == "for the changes of all plugins in one of its containers: nri why CONTAINER\n"
     explanation = document(nri("agent", "explain", "shop/web", "--agent-socket", path, "-o", "json").stdout)
     assert explanation["values"][0]["rules"] == ["NodeResourceTopology"]
