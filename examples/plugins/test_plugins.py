@@ -12,7 +12,7 @@ from nri.testing import FakeRuntime, make_container, make_pod
 
 class Injector(nri.Plugin):
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
-        return nri.Adjustment().add_mount("/data", "/srv/data", "bind", ["ro"])
+        return nri.Adjustment().add_mount("/data", "/srv/data", "bind", ["rbind", "ro"])
 
 
 def test_a_marked_pod_is_told_its_zone(nri_runtime: FakeRuntime) -> None:

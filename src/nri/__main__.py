@@ -1,4 +1,4 @@
-"""The `nri` command as `python -m nri`: for an environment whose `bin` is not on PATH, or for a chosen Python."""
+"""The `nri` command as `python -m nri`, for environments without the command in PATH, or for a specific Python."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The pause before the next try: exponential with full jitter, reset after a good run.
+"""The pause before the next attempt: exponential with full jitter, reset after a good run.
 
-The ceiling doubles from `first_s` to `cap_s`; the delay is drawn evenly from zero to the ceiling, so that a thousand
-nodes that fail together do not come back together. Callers report the begin and end of runs. Used between two runs of a
-launched plugin and between two connections of a plugin.
+The ceiling doubles from `first_s` to `cap_s`. The delay is random between zero and the ceiling, so that a thousand
+nodes that fail together do not reconnect together. Callers report the start and end of runs. Backoff is used between
+two runs of a launched plugin and between two connections of a plugin.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Backoff:
     """The delays between runs of a program or connection. Not thread-safe.
 
     Args:
-        first_s: ceiling of the first delay, in seconds.
-        cap_s: highest ceiling, in seconds.
-        good_run_s: a run at least this long resets the count, in seconds.
-        crash_loop_failures: short runs in a row that count as a crash loop.
-        clock: monotonic seconds.
+        first_s: the ceiling of the first delay, in seconds.
+        cap_s: the highest ceiling, in seconds.
+        good_run_s: the duration in seconds of a run that resets the count of failures.
+        crash_loop_failures: the number of consecutive short runs that count as a crash loop.
+        clock: returns monotonic seconds.
         uniform: returns a random number, 0 <= x < 1.
     """
 
@@ -65,11 +65,11 @@ class Backoff:
         self._clock = clock
         self._uniform = uniform
         self._started: float | None = None
-        #: Short runs in a row.
+        #: The number of consecutive short runs.
         self.failures = 0
 
     def started(self) -> None:
-        """Record the begin of a run."""
+        """Record the start of a run."""
         self._started = self._clock()
 
     def ended(self) -> float:
@@ -88,7 +88,7 @@ class Backoff:
 
     @property
     def ceiling_s(self) -> float:
-        """Upper bound of the next delay, in seconds."""
+        """The upper bound of the next delay, in seconds."""
         # The exponent is limited: 2.0 ** 1100 is an OverflowError, and a crash loop reaches it in a night.
         return float(min(self.cap_s, self.first_s * 2.0 ** min(self.failures, 60)))
 

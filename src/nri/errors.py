@@ -2,31 +2,31 @@
 
     NriError
         ├── ProtocolError                  one side violated the protocol
-    │   ├── LocalProtocolError         ... we did (a programming error on this side)
-    │   └── RemoteProtocolError        ... the peer did (garbage, oversized, wrong order)
+    │   ├── LocalProtocolError         ... this side (a programming error)
+    │   └── RemoteProtocolError        ... the peer (garbage, oversized, wrong order)
     ├── RpcError                       the peer answered with a status other than OK
     │   └── OversizedMessage           a message over 4 MiB, refused before anything was written
-    ├── ConnectionClosed               the connection is gone; every pending and later call fails with it
+    ├── ConnectionClosed               the connection has ended; every pending and later call fails with this error
     ├── DeadlineExceeded               our own deadline passed while we waited
     ├── RuntimeUnavailable             no runtime answers at the socket (exit code 3)
     │   └── ProgramUnreachable         ... or another program does not answer at its socket, or not as expected
     ├── RegistrationError              the runtime, or our own rules, refused this plugin before it was configured
     ├── ConfigError                    a configuration source has an invalid value (exit code 2)
-    ├── Reject                         raised by a handler: refuse the request, with a reason for people to read
-    ├── PluginError                    runtime side: a plugin failed; carries its name, a status code and its text
+    ├── Reject                         raised by a handler to refuse the request, with a reason for users
+    ├── PluginError                    runtime side: a plugin failed; has its name, a status code and its message
     │   ├── PluginRejected             ... it refused on purpose: it raised `Reject`
     │   ├── PluginTimeout              ... it did not answer in time
-    │   ├── PluginClosed               ... its connection is gone
+    │   ├── PluginClosed               ... its connection has ended
     │   └── PluginUnavailable          ... it is required, and absent, late or broken
-    ├── ConflictError                  two plugins set the same thing; carries the `Conflict`
+    ├── ConflictError                  two plugins set the same field; has the `Conflict`
     ├── ValidationRejected             a validator refused the merged adjustment
-    ├── UpdateError                    an update that cannot be applied; carries plugin and container
+    ├── UpdateError                    an update that cannot be applied; has plugin and container
     ├── SpecError                      an adjustment that cannot be applied to an OCI spec, or an invalid spec
     └── RequestError                   a field of a request to a runtime has an invalid value
 
-The text of an error is one line: the base class escapes and cuts it (`nri.text`). The attributes and `whole_text` are
-unchanged. `nri.stub.session.service` maps exceptions of handlers to statuses; `nri.cli.errors` maps errors of commands
-to exit codes.
+The message of an error is one line: the base class escapes and shortens it (`nri.text`). The attributes and
+`whole_text` are unchanged. `nri.stub.session.service` maps exceptions of handlers to statuses, and `nri.cli.errors`
+maps errors of commands to exit codes.
 """
 
 from __future__ import annotations
@@ -68,9 +68,10 @@ __all__ = [
     "SpecError",
     "UpdateError",
     "ValidationRejected",
+    "failure_text",
 ]
 
-#: Names of the status codes, as the reference prints them in ``rpc error: code = <name> desc = <text>``.
+#: Names of the status codes, as Go prints them in ``rpc error: code = <name> desc = <text>``.
 CODE_NAMES = (
     "OK", "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists", "PermissionDenied",
     "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal", "Unavailable",
@@ -78,30 +79,30 @@ CODE_NAMES = (
 )  # fmt: skip
 
 
-#: The most characters of an error's line.
+#: Maximum length of an error's line.
 TEXT_LENGTH = 4096
 
 
 def describe(error: BaseException) -> str:
-    """Format an exception as one line: ours by their text, others by type and text: `KeyError: 'zone'`."""
+    """Format an exception as one line: the message of an NriError, else type and message: `KeyError: 'zone'`."""
     text, name = str(error), type(error).__name__
     return _plain(text or name if isinstance(error, NriError) or not text else f"{name}: {text}", TEXT_LENGTH)
 
 
 class NriError(Exception):
-    """The base of every error of this package. Its text is one printable line of at most 4096 characters."""
+    """The base class of every error of this package. Its message is a printable line of at most 4096 characters."""
 
     def __str__(self) -> str:
         return _plain(self.whole_text, TEXT_LENGTH)
 
     @property
     def whole_text(self) -> str:
-        """The original text: of any length, perhaps with several lines and unprintable characters."""
+        """The original message, of any length, possibly with several lines and unprintable characters."""
         return super().__str__()
 
 
 class ProtocolError(NriError):
-    """One side violated the protocol. Abstract: raise one of the two subclasses, which say which side."""
+    """One side violated the protocol. Abstract: raise the subclass of the side that violated it."""
 
     def __init__(self, reason: str) -> None:
         if type(self) is ProtocolError:
@@ -122,8 +123,8 @@ class RpcError(NriError):
     """The peer answered with a status other than OK.
 
     Attributes:
-        code: a gRPC status code, 1 to 16 (`nri.ttrpc.codes.Code`); other types become 2, Unknown.
-        message: the peer's text.
+        code: a gRPC status code, 1 to 16 (`nri.ttrpc.codes.Code`); a value of another type becomes 2, Unknown.
+        message: the peer's message.
     """
 
     def __init__(self, code: int, message: str) -> None:
@@ -134,13 +135,17 @@ class RpcError(NriError):
 
     @property
     def whole_text(self) -> str:
-        """The reference's text, which users of kubelet see."""
-        name = CODE_NAMES[self.code] if 0 <= self.code < len(CODE_NAMES) else f"Code({self.code})"
-        return f"rpc error: code = {name} desc = {self.message}"
+        """The message in Go's format, which the kubelet shows to users."""
+        return f"rpc error: code = {self.code_name} desc = {self.message}"
+
+    @property
+    def code_name(self) -> str:
+        """The name of the status code in Go."""
+        return CODE_NAMES[self.code] if 0 <= self.code < len(CODE_NAMES) else f"Code({self.code})"
 
 
 class OversizedMessage(RpcError):
-    """A message over the limit was refused locally, before anything was written; the connection stays usable.
+    """A message over the limit was refused locally, before anything was written. The connection stays usable.
 
     Attributes:
         length_bytes: the refused length.
@@ -154,7 +159,7 @@ class OversizedMessage(RpcError):
 
 
 class ConnectionClosed(NriError):
-    """The connection is gone. `reason` is the known cause."""
+    """The connection has ended. `reason` is the cause, if it is known."""
 
     def __init__(self, reason: str = "closed") -> None:
         super().__init__(f"ttrpc: {reason}")
@@ -162,7 +167,7 @@ class ConnectionClosed(NriError):
 
 
 class DeadlineExceeded(NriError):
-    """Our own deadline passed while waiting for `what`; the peer may still be working."""
+    """Our own deadline passed while waiting for `what`. The peer may still be working."""
 
     def __init__(self, what: str = "the peer") -> None:
         super().__init__(f"deadline exceeded while waiting for {what}")
@@ -173,7 +178,7 @@ class RuntimeUnavailable(NriError):
     """No runtime answers at the socket.
 
     Attributes:
-        socket: path of the socket.
+        socket: the path of the socket.
         reason: a short reason.
     """
 
@@ -186,7 +191,7 @@ class RuntimeUnavailable(NriError):
 
 
 class ProgramUnreachable(RuntimeUnavailable):
-    """A program does not answer at its socket, or not as expected. `reason` is the whole line, with the next step."""
+    """A program does not answer at its socket, or not as expected. `reason` is the entire message."""
 
     def __init__(self, socket: str, text: str) -> None:
         super().__init__(socket, text)
@@ -194,10 +199,10 @@ class ProgramUnreachable(RuntimeUnavailable):
 
 
 class RegistrationError(NriError):
-    """This plugin was refused before it was configured; trying again without changes would fail again.
+    """This plugin was refused before it was configured. Another attempt without changes would fail again.
 
     Attributes:
-        code: the runtime's status; 0 if this side refused it.
+        code: the runtime's status, or 0 if this side refused the plugin.
     """
 
     def __init__(self, text: str, code: int = 0) -> None:
@@ -209,8 +214,8 @@ class ConfigError(NriError):
     """A configuration source has an invalid value.
 
     Attributes:
-        source: file path, or the name of the source ("the runtime's configuration", "--idx").
-        key: dotted path of the key, or "" for the source as a whole.
+        source: the path of the file, or the name of the source ("the runtime's configuration", "--idx").
+        key: the dotted path of the key, or "" for the entire source.
         reason: the reason, with the value.
         suggestion: the next step, or "".
         others: further errors of the same source.
@@ -230,7 +235,7 @@ class ConfigError(NriError):
 
 
 class Reject(NriError):
-    """Raise this in a handler to refuse the request. The text reaches the runtime and, through it, the user."""
+    """Raise this in a handler to refuse the request. The message reaches the runtime and, through it, the user."""
 
 
 class PluginError(NriError):
@@ -239,9 +244,9 @@ class PluginError(NriError):
     Attributes:
         plugin: ``NN-name`` of the plugin.
         reason: what happened.
-        code: a gRPC status code (`nri.ttrpc.Code`): that of the plugin's error; without one, 4 if it is late, 14 if it
-            is gone, else 2.
-        message: the text of the plugin's error without the code; `reason` without one.
+        code: the gRPC status code (`nri.ttrpc.Code`) of the plugin's error; without a code, 4 if the plugin is late, 14
+            if it is gone, else 2.
+        message: the message of the plugin's error without the code, else `reason`.
     """
 
     #: The status code of an error that is not an answer.
@@ -255,8 +260,25 @@ class PluginError(NriError):
         self.message = reason if message is None else message
 
 
+def failure_text(error: BaseException, plugin: str = "") -> str:
+    """Describe the error of a plugin by the plugin's own text, without its name and without `rpc error: ...`.
+
+    Returns for example `ValueError: cpus must not be empty`, `refused: not here`, or, for a status other than Unknown,
+    `NotFound: no such zone`. Errors that are not a plugin's answer have their own text.
+    """
+    if not isinstance(error, RpcError):
+        return str(error)
+    message = error.message
+    for beginning in (f"plugin {plugin}: ", f"plugin {plugin} refused: ") if plugin else ():
+        message = message.removeprefix(beginning)
+    if error.code == PluginRejected.CODE:
+        return _plain(f"refused: {message}" if plugin else message, TEXT_LENGTH)
+    has_no_status = error.code == PluginError.CODE and message
+    return _plain(message if has_no_status else f"{error.code_name}: {message}", TEXT_LENGTH)
+
+
 class PluginRejected(PluginError):
-    """The plugin refused the request on purpose. `reason` is its text."""
+    """The plugin refused the request on purpose. `reason` is the plugin's message."""
 
     CODE = 7
 
@@ -271,7 +293,7 @@ class PluginTimeout(PluginError):
     CODE = 4
 
 
-#: The errors of late answers: an event raises the second one, observers get the first one.
+#: The errors of late answers: observers get DeadlineExceeded, and an event raises PluginTimeout.
 LATE = (DeadlineExceeded, PluginTimeout)
 
 
@@ -288,16 +310,17 @@ class PluginUnavailable(PluginError):
 
 
 class Conflict(NamedTuple):
-    """Two plugins (or one, twice) set the same field of a container.
+    """Two plugins (or one plugin, twice) set the same field of a container.
 
     Attributes:
-        container: id of the container.
-        field: number of the API's `Field` enum.
-        field_name: name of the field in the API's `Field` enum, for example ``CPUShares``.
-        key: the entry within a compound field; "" for a simple one.
+        container: the id of the container.
+        field: the field's number in the API's `Field` enum.
+        field_name: the field's name in the API's `Field` enum, for example ``CPUShares``.
+        key: the entry in a compound field, or "" for a simple field.
         holder: ``NN-name`` of the plugin that owns the field.
         claimant: ``NN-name`` of the plugin that came second.
-        exact: the text has the unchanged key, as in the reference; else a short printable one (`nri.text.plain`).
+        exact: whether the message has the unchanged key, as in Go, instead of a short printable key
+            (`nri.text.plain`).
     """
 
     container: str
@@ -309,13 +332,13 @@ class Conflict(NamedTuple):
     exact: bool = False
 
     def __str__(self) -> str:
-        # A simple field has no key: the text then ends with a blank, as in the reference.
+        # A simple field has no key: the message then ends with a blank, as in Go.
         who = f"plugins {_quote(self.claimant)} and {_quote(self.holder)}"
         return f"{who} both tried to set {self.field_name} {self.key if self.exact else _plain(self.key)}"
 
 
 class ConflictError(NriError):
-    """Two plugins set the same thing. `conflict` has container, field, key, holder and claimant."""
+    """Two plugins set the same field. `conflict` has container, field, key, holder and claimant."""
 
     def __init__(self, conflict: Conflict) -> None:
         super().__init__(str(conflict))
@@ -327,7 +350,7 @@ class ValidationRejected(NriError):
 
     Attributes:
         plugin: ``NN-name`` of the validator.
-        reason: its reason.
+        reason: the validator's reason.
     """
 
     def __init__(self, plugin: str, reason: str) -> None:
@@ -341,12 +364,12 @@ class UpdateError(NriError):
 
     Attributes:
         plugin: ``NN-name`` of the plugin that requested it.
-        container_id: the named container; may be empty.
+        container_id: the id of the named container, or "".
         reason: the reason.
     """
 
     def __init__(self, plugin: str, container_id: str, reason: str, text: str = "") -> None:
-        """`text` replaces the whole line, for texts of the reference."""
+        """`text` replaces the entire message, for messages in Go's format."""
         super().__init__(text or f'plugin "{plugin}": update of container "{_cut(container_id)}": {reason}')
         self.plugin = plugin
         self.container_id = container_id
@@ -357,7 +380,7 @@ class SpecError(NriError):
     """An adjustment cannot be applied to an OCI spec, or the spec is invalid.
 
     Attributes:
-        path: the path in the spec, as ``linux.devices[2]``; "" if the adjustment cannot be applied.
+        path: the path in the spec, such as ``linux.devices[2]``, or "" if the adjustment cannot be applied.
         reason: the reason.
     """
 
@@ -371,8 +394,8 @@ class RequestError(NriError):
     """A field of a request to a container runtime has an invalid value.
 
     Attributes:
-        field: the path in the request, as ``mounts[2].host_path``.
-        value: its value.
+        field: the path in the request, such as ``mounts[2].host_path``.
+        value: the field's value.
         reason: why it is invalid.
     """
 

@@ -1,10 +1,10 @@
 """Files: atomic writes, locks, records, opening only regular files; removing and walking trees.
 
-A reader, also one after a crash, sees the old content of a file or the new, never a part. Nothing waits on a pipe or a
-device with the name of a file. A foreign tree may have any depth and width: it is walked without recursion, without a
-growing path and with one descriptor, never through a symlink and never into another mount. ".." is compared with the
-folder that was left, so a folder that is moved meanwhile leads nowhere else. Removing needs no new space on the disk,
-and files that were made unchangeable (`chattr +i`, `+a`) do not prevent it.
+A reader, even after a crash, gets the old content of a file or the new content, never a mixture. No function waits on a
+pipe or a device in place of a file. A tree may have any depth and width: it is walked without recursion, without a
+growing path and with one descriptor, never through a symlink and never into another mount. After "..", the folder is
+compared with the parent that was left, so that a folder that is moved meanwhile cannot redirect the walk. Removing a
+tree needs no new space on the disk, and removes files that were made immutable (`chattr +i`, `+a`), too.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-#: The prefix of files that are being written; an existing one at a start is left over from a kill.
+#: The prefix of files that are being written. A file with this prefix at a start remains from a killed process.
 TEMPORARY: Final = ".writing-"
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -62,13 +62,13 @@ _LOCK: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONB
 _ATTEMPTS, _PAUSE_S = 100, 0.02
 #: /dev/null, which users write for "no file".
 _NULL: Final = os.makedev(1, 3)
-#: The most subfolders that are listed at a time while a tree is removed.
+#: Maximum number of subfolders that are listed at a time while a tree is removed.
 BATCH: Final = 1000
 #: A deeper folder is moved up before it is removed, if its new name can be created.
 DEEPEST: Final = 4096
 #: The ioctls for a file's flags, and the flags that prevent root from removing it: immutable, append only.
 _GET_FLAGS, _SET_FLAGS, _FLAGS, _PROTECTING_FLAGS = 0x80086601, 0x40086602, struct.Struct("l"), 0x30
-#: The errors for a folder that is not empty or a mount point, and for a cgroup with others in it.
+#: The errors for a folder that is not empty, for a mount point, and for a cgroup with children.
 _OCCUPIED: Final = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY)
 
 
@@ -76,7 +76,7 @@ _OCCUPIED: Final = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY)
 
 
 def is_file(path: str) -> bool:
-    """Whether a file exists. PermissionError if that cannot be determined, which differs from "no such file"."""
+    """Whether a file exists. Raises PermissionError if that cannot be determined."""
     try:
         return stat.S_ISREG(os.stat(path).st_mode)
     except PermissionError:
@@ -96,14 +96,14 @@ def instead_of_file(path: str) -> str:
 
 
 def open_regular(path: StrPath, flags: int = os.O_RDONLY, *, dir_fd: int | None = None) -> int:
-    """Open an existing regular file, or /dev/null, but nothing that would wait; an opener for `open`.
+    """Open an existing regular file, or /dev/null, without blocking. It is an opener for `open`.
 
-    Raises OSError: IsADirectoryError, EINVAL for a pipe, a socket or a device, which is not even opened; with
-    `os.O_NOFOLLOW` ELOOP for a symlink.
+    Raises OSError: IsADirectoryError for a folder; EINVAL for a pipe, a socket or a device, which is not opened; ELOOP
+    for a symlink with `os.O_NOFOLLOW`.
     """
     follow = not flags & os.O_NOFOLLOW
     _refuse_irregular(path, os.stat(path, dir_fd=dir_fd, follow_symlinks=follow), follow)
-    # It may be another file by now.
+    # The path may refer to another file by now.
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=dir_fd)
     try:
         _refuse_irregular(path, os.fstat(descriptor), follow)
@@ -124,7 +124,7 @@ def _refuse_irregular(path: StrPath, info: os.stat_result, follow: bool) -> None
 
 
 def read_regular(path: StrPath, most_bytes: int, *, follow: bool = True) -> bytes:
-    """Read a regular file. OSError as `open_regular`, and EFBIG for more than `most_bytes`."""
+    """Read a regular file. Raises the OSErrors of `open_regular`, and EFBIG above `most_bytes`."""
     with open(open_regular(path, os.O_RDONLY if follow else os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
         content = file.read(most_bytes + 1)
     if len(content) > most_bytes:
@@ -135,10 +135,10 @@ def read_regular(path: StrPath, most_bytes: int, *, follow: bool = True) -> byte
 def write_whole(
     path: StrPath, data: bytes, mode: int = 0o600, *, sync: bool = True, owner: tuple[int, int] | None = None
 ) -> None:
-    """Write a file so that a reader, also one after a crash, sees the old content or the new, never a part.
+    """Write a file so that a reader, even after a crash, gets the old content or the new content, never a mixture.
 
-    Without `sync` that is true for a crash of this process, not of the machine, and there is no wait for the disk.
-    `mode` is independent of the umask. `owner`: user and group of the file, as numbers; None: the process's.
+    Without `sync` that is true for a crash of this process, not of the machine, and the call does not wait for the
+    disk. `mode` is independent of the umask. `owner` has the file's user and group ids, or is None for the process's.
     """
     above, name = os.path.split(os.fspath(path))
     folder = os.open(above or ".", _FOLDER)
@@ -146,7 +146,7 @@ def write_whole(
         write_in(folder, name, data, mode, sync=sync, owner=owner)
     except OSError as error:
         error.filename = os.fspath(path)
-        del error.filename2  # None would appear in the text as well
+        del error.filename2  # otherwise None would appear in the message
         raise
     finally:
         os.close(folder)
@@ -155,7 +155,7 @@ def write_whole(
 def write_in(
     folder: int, name: str, data: bytes, mode: int = 0o600, *, sync: bool = True, owner: tuple[int, int] | None = None
 ) -> None:
-    """Write a file as `write_whole`, into a folder that is open for reading."""
+    """Write a file like `write_whole`, into a folder that is open for reading."""
     temporary = f"{TEMPORARY}{name}.new"  # readers of a folder ignore this suffix
     try:
         with open(_begin(folder, temporary, mode), "wb") as file:
@@ -181,14 +181,14 @@ def write_in(
 
 
 def _begin(folder: int, name: str, mode: int) -> int:
-    """Create an empty file with a lock until it is closed: another process may write the same file."""
+    """Create an empty file, locked until it is closed, because another process may write the same file."""
     while True:
         try:
             descriptor = os.open(name, _WRITE, mode, dir_fd=folder)
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.ENXIO):
                 raise
-            os.unlink(name, dir_fd=folder)  # a link or a pipe, which does not belong here
+            os.unlink(name, dir_fd=folder)  # a link or a pipe, which this module never creates
             continue
         try:
             with suppress(OSError):  # a file system without locks
@@ -208,7 +208,7 @@ def _begin(folder: int, name: str, mode: int) -> int:
 
 
 def rename_into(source: StrPath, target: StrPath) -> None:
-    """Move a finished file or folder to its place, synced to the disk."""
+    """Move a finished file or folder to its final path, synced to the disk."""
     os.rename(source, target)
     sync_folder(os.path.dirname(os.fspath(target)) or ".")
 
@@ -223,9 +223,9 @@ def sync_folder(path: StrPath) -> None:
 
 
 def private_folder(path: Path) -> Path:
-    """Create a folder that only this user can enter, with its parents; an existing one is made private.
+    """Create a folder that only this user can enter, with its parents. An existing folder is made private.
 
-    Raises OSError, PermissionError for a folder that all users share, such as /tmp.
+    Raises OSError if that fails: PermissionError for a folder that all users share, such as /tmp.
     """
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -240,9 +240,9 @@ def private_folder(path: Path) -> Path:
 
 
 def set_aside(path: Path, folder: Path) -> Path:
-    """Move an invalid file or tree into a private folder, for a person to examine; returns its new path.
+    """Move an invalid file or tree to a private folder for later examination. Returns its new path.
 
-    Earlier files stay: the next file of the same name gets a number. Raises OSError.
+    Earlier files stay: the next file of the same name gets a number. Raises OSError if the file cannot be moved.
     """
     target, number = private_folder(folder) / path.name, 0
     while os.path.lexists(target):
@@ -257,11 +257,11 @@ class Lock:
     """A lock of one process at a time, which ends with the process. A context manager.
 
     Args:
-        path: a file, which is created and stays; only a holder that removes the whole folder may remove it.
-        note: a line about its holder, for other processes.
+        path: the lock file, which is created and stays. Only a holder that removes the whole folder may remove it.
+        note: a line about the holder, for other processes.
 
     Raises:
-        BlockingIOError: another process has the lock; the text is the holder's note.
+        BlockingIOError: another process has the lock; the message is the holder's note.
         FileNotFoundError: its last holder has just removed the file.
         OSError: the file cannot be created, or its file system has no locks.
     """
@@ -302,7 +302,7 @@ class Lock:
 
 
 class Unreadable(NamedTuple):
-    """An invalid record: its name, and a line with the error and the new place of its file."""
+    """An invalid record: its name, and a line with the error and the new path of its file."""
 
     name: str
     complaint: str
@@ -312,9 +312,9 @@ class Records:
     """A private folder with a JSON file for each record, all of one version.
 
     Args:
-        folder: created if it is missing.
+        folder: the folder, which is created if it is missing.
         aside: the folder for invalid files.
-        most_bytes: the longest record.
+        most_bytes: the maximum length of a record.
     """
 
     __slots__ = ("_aside", "_most_bytes", "_version", "_writing", "folder")
@@ -325,9 +325,9 @@ class Records:
         self._writing = threading.Lock()
 
     def put(self, name: str, row: dict[str, Any], *, sync: bool = True) -> None:
-        """Write a record. OSError, with the earlier one unchanged, if writing fails or it is too long.
+        """Write a record. Raises OSError if it cannot be written or is too long; then the earlier record is unchanged.
 
-        Without `sync` it survives a crash of the program, but perhaps not of the machine.
+        Without `sync` the record survives a crash of the program, but perhaps not of the machine.
         """
         import json
 
@@ -335,13 +335,13 @@ class Records:
         path = self.folder / f"{name}.json"
         if len(data) > self._most_bytes:
             raise OSError(errno.EFBIG, f"longer than {self._most_bytes} bytes", str(path))
-        with self._writing:  # two threads may write the same record: the later one wins
+        with self._writing:  # two threads may write the same record; the later thread wins
             if path.is_dir() and not path.is_symlink():  # a file cannot replace a folder
                 remove_tree(path)
             write_whole(path, data, sync=sync)
 
     def remove(self, name: str, *, sync: bool = True) -> None:
-        """Remove a record; a missing one is not an error."""
+        """Remove a record. A missing record is not an error."""
         path = self.folder / f"{name}.json"
         with self._writing:
             present = os.path.lexists(path)
@@ -350,9 +350,9 @@ class Records:
                 sync_folder(self.folder)
 
     def load(self, read: Callable[[str, dict[str, Any]], T]) -> tuple[list[T], list[Unreadable]]:
-        """Read all records; also returns the files that were set aside. Partly written files are deleted.
+        """Read all records. Also returns the files that were set aside. Partly written files are deleted.
 
-        `read` creates a record from its name and row, and raises ValueError for an invalid one.
+        `read` creates a record from its name and row, and raises ValueError if the row is invalid.
         """
         records: list[T] = []
         unreadable: list[Unreadable] = []
@@ -367,7 +367,7 @@ class Records:
         return records, unreadable
 
     def set_aside(self, name: str) -> str:
-        """Set an invalid record aside, for a person to examine; returns a text about its place."""
+        """Move an invalid record to the folder for later examination. Returns a message with its new path."""
         return self._set_aside_text(self.folder / f"{name}.json")
 
     def _row(self, path: Path) -> dict[str, Any]:
@@ -375,7 +375,7 @@ class Records:
 
         row = json.loads(read_regular(path, self._most_bytes, follow=False))
         if not isinstance(row, dict):
-            raise ValueError("not a mapping of keys and values")  # noqa: TRY004  one kind of complaint for the reader
+            raise ValueError("not a mapping of keys and values")  # noqa: TRY004  callers expect one type of error
         if (version := row.pop("version", None)) != self._version:
             raise ValueError(f"version {version!r}; this program reads version {self._version}")
         return row
@@ -391,7 +391,7 @@ class Records:
 
 
 class _Climb:
-    """A position in a tree, which moves down and up by one folder; `folder` is its only descriptor."""
+    """A position in a tree that moves up and down by one folder. `folder` is its only descriptor."""
 
     __slots__ = ("_devices", "_inodes", "_path", "folder")
 
@@ -402,11 +402,11 @@ class _Climb:
 
     @property
     def depth(self) -> int:
-        """The number of folders above, up to the first one."""
+        """The number of folders above, up to the top of the tree."""
         return len(self._inodes)
 
     def down(self, name: str, inode: int) -> None:
-        """Enter a folder that was listed with this inode. OSError: EBUSY for a mount point."""
+        """Enter a folder that was listed with this inode. Raises OSError (EBUSY) for a mount point."""
         below = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=self.folder)
         folder_info, below_info = os.fstat(self.folder), os.fstat(below)
         # A mount has another inode than its mount point. The reverse is not true on every file system.
@@ -421,7 +421,7 @@ class _Climb:
         self.folder = below
 
     def up(self) -> None:
-        """Return to the folder above. OSError if this folder was moved meanwhile."""
+        """Return to the folder above. Raises OSError if this folder was moved meanwhile."""
         above = os.open("..", _FOLDER, dir_fd=self.folder)
         above_info = os.fstat(above)
         if (above_info.st_dev, above_info.st_ino) != (self._devices.pop(), self._inodes.pop()):
@@ -444,16 +444,16 @@ class _Climb:
 
 
 def _mount_of(descriptor: int) -> bytes:
-    """The mount of an open file; empty if the kernel does not report it."""
+    """The mount of an open file. Returns b"" if the kernel does not report it."""
     with open(f"/proc/self/fdinfo/{descriptor}", "rb") as rows:
         return next((row for row in rows if row.startswith(b"mnt_id:")), b"")
 
 
 def remove_tree(path: StrPath, *, files: bool = True) -> None:
-    """Remove a folder with its content, or a file; a missing one is not an error.
+    """Remove a folder with its content, or a file. A missing path is not an error.
 
-    Without `files` only folders are removed, for file systems like cgroups, whose files disappear with them.
-    Raises OSError with the name of the entry that cannot be removed; EBUSY for a mount point or a cgroup in use.
+    Without `files` only folders are removed, for file systems like cgroups, in which files disappear with their folder.
+    Raises OSError with the name of the entry that cannot be removed: EBUSY for a mount point or a cgroup in use.
     """
     for attempt in range(_ATTEMPTS):
         try:
@@ -462,7 +462,7 @@ def remove_tree(path: StrPath, *, files: bool = True) -> None:
             if not os.path.lexists(path):
                 return
         except OSError as error:
-            # A killed program may have just written its last file, or be still ending.
+            # A killed program may have just written its last file, or may still be ending.
             if error.errno not in _OCCUPIED or attempt == _ATTEMPTS - 1:
                 raise
             time.sleep(_PAUSE_S)
@@ -500,7 +500,7 @@ def _remove(path: StrPath, files: bool) -> None:
 
 
 def _lift(folder: int, name: str, top: int) -> bool:
-    """Move a deep folder to the top of its tree, so that depth does not fill memory; False if that fails."""
+    """Move a deep folder to the top of its tree, so that depth does not fill memory. Returns False if that fails."""
     try:
         os.rename(name, f"{TEMPORARY}{os.stat(name, dir_fd=folder).st_ino}", src_dir_fd=folder, dst_dir_fd=top)
     except OSError:
@@ -509,7 +509,7 @@ def _lift(folder: int, name: str, top: int) -> bool:
 
 
 class _Cleared(NamedTuple):
-    """The subfolders of a folder that are not empty, with their inodes; `more`: there may be further ones."""
+    """The subfolders of a folder that are not empty, with their inodes. `more`: there may be further subfolders."""
 
     occupied: list[tuple[str, int]]
     more: bool
@@ -537,9 +537,9 @@ def _clear(place: _Climb, files: bool) -> _Cleared:
 
 
 def _remove_entry(folder: int | None, name: StrPath, remove: Callable[..., None]) -> None:
-    """Remove an entry of a folder, even if it or the folder was made unchangeable.
+    """Remove an entry of a folder, even if the entry or the folder was made immutable.
 
-    `folder` None: `name` is the path of a tree's top, and its parent must not be changed.
+    If `folder` is None, `name` is the path of a tree's top, and its parent must not be changed.
     """
     try:
         remove(name, dir_fd=folder)
@@ -551,7 +551,7 @@ def _remove_entry(folder: int | None, name: StrPath, remove: Callable[..., None]
 
 
 def _make_changeable(folder: int | None, name: StrPath) -> bool:
-    """Clear the flags that prevent changes of a file or folder; False if it has none, or that fails."""
+    """Clear the flags that prevent changes of a file or folder. Returns False without such flags, or if that fails."""
     if stat.S_IFMT(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
         return False  # opening a device may have effects
     descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
@@ -572,7 +572,7 @@ class Seen(NamedTuple):
     Attributes:
         folder: a descriptor of its folder, valid until the walk continues.
         name: its name in the folder.
-        found: its own status, not that of the target of a link.
+        found: its status; for a link the status of the link itself.
     """
 
     folder: int
@@ -583,11 +583,11 @@ class Seen(NamedTuple):
 def walk(path: StrPath) -> Iterator[Seen]:
     """Yield all entries of a folder at any depth, a folder before its content, without other mounts.
 
-    Entries that vanish meanwhile, or are not accessible, are skipped. OSError if `path` is not a folder, or if a folder
-    is moved during the walk.
+    Entries that vanish meanwhile, or are not accessible, are skipped. Raises OSError if `path` is not a folder, or if a
+    folder is moved during the walk.
     """
     with _Climb(path) as place:
-        # Folders that are not walked yet; None separates those of one folder from those of the folder above.
+        # Folders that are not walked yet. None separates the subfolders of a folder from those of its parent.
         ways: list[tuple[str, int] | None] = []
         yield from _list_folder(place, ways)
         while ways or place.depth:
@@ -604,7 +604,7 @@ def walk(path: StrPath) -> Iterator[Seen]:
 
 
 def _list_folder(place: _Climb, ways: list[tuple[str, int] | None]) -> Iterator[Seen]:
-    """Yield the entries of one folder, and add its subfolders to `ways`."""
+    """Yield the entries of a folder, and add its subfolders to `ways`."""
     with os.scandir(place.folder) as entries:
         for entry in entries:
             try:
@@ -617,7 +617,7 @@ def _list_folder(place: _Climb, ways: list[tuple[str, int] | None]) -> Iterator[
 
 
 def _stats(path: StrPath) -> Iterator[os.stat_result | None]:
-    """Yield the status of everything in a folder; None at a premature end, because a folder was moved."""
+    """Yield the status of all entries in a tree, and None at a premature end, because a folder was moved."""
     try:
         for entry in walk(path):
             yield entry.found
@@ -636,10 +636,10 @@ class Usage(NamedTuple):
 
 
 def usage(path: StrPath, *, most_entries: float = inf, within_s: float = inf) -> Usage:
-    """The disk usage of a tree; hard links count once, and vanished files do not count.
+    """The disk usage of a tree. Hard links count once, and vanished files do not count.
 
-    It ends at `most_entries`, after `within_s` seconds, or when a folder is moved during the walk.
-    OSError if the folder does not exist.
+    The walk ends at `most_entries`, after `within_s` seconds, or when a folder is moved meanwhile. Raises OSError if
+    the folder does not exist.
     """
     size, inodes, linked = os.lstat(path).st_blocks * 512, 1, set[tuple[int, int]]()
     end = time.monotonic() + within_s

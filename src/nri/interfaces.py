@@ -25,7 +25,7 @@ class Message(Protocol):
 
 
 class Socket(Protocol):
-    """The used part of a socket, for objects of `socket` and of `_socket`."""
+    """The used methods of a socket, for objects of `socket` and of `_socket`."""
 
     def fileno(self) -> int: ...
     def send(self, data: bytes | memoryview, flags: int = ..., /) -> int: ...
@@ -37,7 +37,7 @@ class Socket(Protocol):
 
 
 class Transport(Protocol):
-    """Bytes in and out of numbered connections: `nri.mux.Trunk`, or `SocketTransport` with only number 0."""
+    """Numbered connections that send and receive bytes: `nri.mux.Trunk`, or `SocketTransport` with only number 0."""
 
     def fileno(self) -> int: ...
     def send(self, conn_id: int, message: list[bytes], deadline: float | None) -> None: ...
@@ -52,28 +52,29 @@ class Transport(Protocol):
 class Reporter(Protocol):
     """Called at every step of an event, for metrics and recorders.
 
-    The runtime's side reports `event_begins`; for each plugin that gets the event `plugin_asked`, then
-    `plugin_answered` and `reply_merged`, or `plugin_failed`; then `event_ends`. The plugin's side reports the same with
-    itself as the only plugin, and without merging; an event without a handler only begins and ends.
+    The runtime's side reports `event_begins`. For each plugin that gets the event it reports `plugin_asked`, then
+    `plugin_answered` and `reply_merged`, or `plugin_failed`. Finally it reports `event_ends`. The plugin's side reports
+    the same with itself as the only plugin, and without merging. An event without a handler only begins and ends.
 
     A reporter on the runtime's side may also have `plugin_changed(plugin, state, about)`: a plugin is now "active",
-    "late", "open" (left out by its breaker) or "gone"; `about` has its known kind, version, events, configuration and
-    reason, as texts by name.
+    "late", "open" (left out by its breaker) or "gone". `about` has the plugin's known kind, version, events,
+    configuration and reason, as strings by name.
 
-    The methods are called on the hot path, on the runtime's side by several threads at once: they must be quick, must
-    not wait, and must change nothing. Their errors are only logged.
+    The methods are called on the hot path, on the runtime's side by several threads at once. They must be quick, must
+    not block, and must not change anything. Their errors are only logged.
 
     Arguments:
-        event: the RPC's name, `CreateContainer`; also `Configure`, `Synchronize`, `StateChange` and `Shutdown`, and on
-            the runtime's side `UpdateContainers`, a plugin's own request: `plugin_asked` has the plugin, and the event
+        event: the RPC's name, `CreateContainer`; also `Configure`, `Synchronize`, `StateChange` and `Shutdown`. On the
+            runtime's side also `UpdateContainers`, a plugin's own request: `plugin_asked` has the plugin, and the event
             ends with the runtime's reply.
-        serial: number of the event, from 1, unique on its side; it identifies the steps of overlapping events.
-            Validators are asked with the serial of the creation.
+        serial: the number of the event, from 1, unique on its side. It identifies the steps of overlapping events.
+            Validators are called with the serial of the creation.
         plugin: ``NN-name``.
-        request, reply: the encoded message without its envelope; may be empty. Decode a merged result, do not compare
-            its bytes: its parts may be in any order, a message in pieces, with unknown fields in between.
-        error: the raised exception; None without one.
-        duration_s: seconds since the plugin was asked, or since the event began.
+        request: the encoded message without its envelope; it may be empty.
+        reply: likewise. Decode a merged result instead of comparing its bytes: its fields may be in any order and in
+            pieces, with unknown fields in between.
+        error: the raised exception, or None.
+        duration_s: seconds since the plugin was called, or since the event began.
     """
 
     def event_begins(self, event: str, serial: int, request: bytes) -> None:
@@ -83,10 +84,10 @@ class Reporter(Protocol):
         """
 
     def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
-        """The plugin is asked, with the changes of earlier plugins in the request."""
+        """The plugin is called, with the changes of earlier plugins in the request."""
 
     def plugin_answered(self, plugin: str, event: str, serial: int, reply: bytes, duration_s: float) -> None:
-        """The plugin has answered: on the runtime's side before the merge, on its own side after sending."""
+        """The plugin has answered: on the runtime's side before the merge, on the plugin's side after sending."""
 
     def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
         """The plugin raised, answered with a status, was late, or its connection ended."""
@@ -107,7 +108,7 @@ class Waiting(Protocol):
         """Report that the response has arrived, or that the connection has ended."""
 
     def nudge(self) -> bool:
-        """Wake it, so that it becomes the reader if there is none. False if there is no thread to wake."""
+        """Wake the waiting thread, so that it becomes the reader if there is no reader. False without such a thread."""
 
 
 class Receiving(Waiting, Protocol):
@@ -118,7 +119,7 @@ class Receiving(Waiting, Protocol):
 
 
 class Watcher(Protocol):
-    """An object that is told whether a thread reads a connection: `nri.ttrpc.monitor.IdleWatcher`."""
+    """An object that is notified whether a thread reads a connection: `nri.ttrpc.monitor.IdleWatcher`."""
 
     armed: bool
     resting: bool

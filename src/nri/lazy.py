@@ -15,7 +15,7 @@ def lazy(
     """Return `__getattr__` and `__dir__` of a package.
 
     Args:
-        package: its `globals()`, where imported names are stored.
+        package: the package's `globals()`, in which imported names are stored.
         names: the names of each module below the package, separated by spaces.
     """
     homes = {name: module for module, its_names in names.items() for name in its_names.split()}

@@ -17,14 +17,14 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 class Mount(NamedTuple):
-    """One mount.
+    """A mount.
 
     Attributes:
-        device: numbers of the device, `8:1`.
+        device: the numbers of the device, `8:1`.
         path: the mount point.
         tags: the optional fields, for example `shared:12`.
-        kind: type of the file system: `ext4`, `cgroup2`; "" if the line lacks it.
-        options: options of the file system, for example `rw` and `nsdelegate`.
+        kind: the type of the file system, `ext4` or `cgroup2`, or "" if the line does not have it.
+        options: the options of the file system, for example `rw` and `nsdelegate`.
     """
 
     device: str

@@ -1,8 +1,8 @@
-"""Signals: when handlers run before a long wait, and the stop that signals request.
+"""Signals: run handlers before a long wait, and stop a program on a signal.
 
 The interpreter runs a signal's handler between two of its own instructions. Compiled modules (`docs/howto/fast.md`)
-have none: a SIGTERM during their work would wait until the next read returns, perhaps for ever. This module is never
-compiled, so a call of `check_signals` runs the handlers.
+do not have such instructions: a SIGTERM during their work would wait until the next read returns, perhaps forever. This
+module is never compiled, so that a call of `check_signals` runs the handlers.
 """
 
 import os
@@ -27,7 +27,7 @@ def check_signals() -> None:
 
 
 def wake_fd() -> int:
-    """The descriptor that is readable after a signal; -1 in a thread that has not called `Stop.listen`.
+    """The descriptor that is readable after a signal. Returns -1 in a thread that has not called `Stop.listen`.
 
     A waiting thread reads its bytes, and then calls `check_signals`.
     """
@@ -43,14 +43,14 @@ def _wake_pipe() -> tuple[int, int]:
 
 
 class Stop:
-    """Whether a program has to end, and by which signal. The first signal counts.
+    """Whether a program has to end, and because of which signal. The first signal counts.
 
     Args:
         on_stop: called in the signal's handler, in the main thread between two of its instructions.
-        second_ends: a second signal ends the process at once, with exit code 1.
+        second_ends: whether a second signal ends the process at once, with exit code 1.
 
     Attributes:
-        signal: number of the first signal, or 0.
+        signal: the number of the first signal, or 0.
     """
 
     __slots__ = ("_listens", "_on_stop", "_second_ends", "_wake", "signal")
@@ -75,7 +75,7 @@ class Stop:
             signal.signal(number, self.take)
 
     def take(self, number: int, _: object = None) -> None:
-        """Stop, as for this signal; from any thread."""
+        """Stop as if by this signal. Any thread may call it."""
         if self.signal and self._second_ends:
             os._exit(1)
         self.signal = self.signal or number
@@ -86,14 +86,14 @@ class Stop:
             if _pipe is not None:
                 os.write(_pipe[1], b"\0")
         except (RuntimeError, BlockingIOError):
-            pass  # stopped before; a full pipe wakes the thread as well
+            pass  # already stopped; a full pipe wakes the thread, too
 
     def wait(self, seconds: float) -> None:
         """Wait `seconds`, or until stopped. For one thread."""
         self._wake.acquire(timeout=seconds)
 
     def wait_for_signal(self) -> int:
-        """Wait until stopped; returns the signal's number. For one thread."""
+        """Wait until stopped, and return the signal's number. For one thread."""
         woken = _wake_pipe()[0]
         while not self:
             os.read(woken, 64)
@@ -107,7 +107,7 @@ class Stop:
         """
         if not self._listens:
             return
-        import threading  # noqa: PLC0415  most programs need none of it
+        import threading  # noqa: PLC0415  most programs do not need it
 
         def end() -> None:
             try:

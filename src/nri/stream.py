@@ -1,17 +1,17 @@
 """A connected stream socket whose every read and write has a deadline.
 
-`socket.settimeout` is not used: it makes the interpreter poll before every call, even if data has arrived. Nor is
-SO_RCVTIMEO for deadlines: a signal restarts its time, so a process with many signals would wait for ever. Here a write
-is tried first, and a read with a deadline waits in `poll`. `_socket` is used because importing `socket` would slow a
-plugin's start by 12 ms.
+`socket.settimeout` is not used, because it makes the interpreter poll before every call, even if data has arrived.
+SO_RCVTIMEO is not used for deadlines, because a signal restarts its time, so that a process with many signals would
+wait forever. Instead a write is tried first, and a read with a deadline waits in `poll`. `_socket` is used because
+importing `socket` would slow a plugin's start by 12 ms.
 
 **Busy polling.** If both sides of a connection answer within microseconds, most of the time is spent on putting a core
-to sleep and waking it. So a read after short waits polls repeatedly for at most `BUSY_POLL_S`; polling in vain
-suppresses it for the next reads, longer each time. An idle connection and a slow peer cost nothing, and a machine with
-one core never polls.
+to sleep and waking it. So after short waits a read polls repeatedly for at most `BUSY_POLL_S`. After polling in vain
+the next reads do not poll, longer each time. An idle connection and a slow peer cost nothing, and a machine with one
+core never polls.
 
-Deadlines are absolute, in seconds of `time.monotonic()`; None waits for ever, for idle loops that another thread or a
-signal handler ends with `shut()`. Callers ensure that one thread reads at a time, and one writes.
+Deadlines are absolute, in seconds of `time.monotonic()`. None waits forever, for idle loops that another thread or a
+signal handler ends with `shut()`. Callers ensure that only one thread reads at a time, and only one thread writes.
 """
 
 from __future__ import annotations
@@ -33,19 +33,20 @@ if TYPE_CHECKING:
 
 __all__ = ["SentInPart", "Stream", "connect_unix"]
 
-# After this many short waits in a row a read polls; polling in vain doubles the number, up to the limit.
+# After this many consecutive short waits a read polls. Polling in vain doubles the number, up to the limit.
 _SHORT_WAITS, _MAX_SHORT_WAITS = 2, 256
 # If data arrives within this share of the time, polling was worth it, and the number of short waits is halved. A peer
 # that mostly takes longer needs the cores itself.
 _QUICK_SHARE: Final = 0.6
 
-# How long after the deadline arrived bytes may still be read, in seconds: limited, in case a peer never stops sending.
+# Time after the deadline in which arrived bytes may still be read, in seconds. It is limited in case a peer never stops
+# sending.
 _GRACE_S: Final = 0.05
 _NOW: Final = _socket.MSG_NOSIGNAL | _socket.MSG_DONTWAIT
 # The longest wait in one `poll`, in milliseconds: a signal just before it does not interrupt it.
 _MAX_POLL_MS: Final = 1000
 _CONNECT_TIMEOUT_S = 5
-# How long a read of the thread that handles signals waits in the kernel before it waits in `poll`, in seconds.
+# Time that a read of the thread that handles signals waits in the kernel before it waits in `poll`, in seconds.
 _BUSY_S: Final = 4
 
 
@@ -55,12 +56,12 @@ def busy_poll_from_environment() -> float:
     return int(text) * 1e-6 if text.isdigit() and int(text) <= 1000 else 0.0003
 
 
-#: How long a read polls for data before it sleeps, in seconds, if the last reads were as short.
+#: Time that a read polls for data before it sleeps, in seconds, if the last waits were short.
 BUSY_POLL_S = busy_poll_from_environment()
 
 
 def connect_unix(path: str) -> _socket.socket:
-    """Connect to a unix stream socket; OSError from the kernel. It waits only while the backlog is full."""
+    """Connect to a unix stream socket. Waits only while the backlog is full. Raises OSError if it fails."""
     sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         patience = _CONNECT_TIMEOUT_S.to_bytes(8, sys.byteorder) + bytes(8)  # struct timeval: two native longs
@@ -83,7 +84,7 @@ def _poll_for(sock: Socket, *, reading: bool, wake_fd: int = -1) -> Any:
 
 
 def _wait(poll: Any, deadline: float | None, wake_fd: int = -1) -> bool:
-    """Wait for data or the end of the connection; False at the deadline."""
+    """Wait for data or the end of the connection. Returns False at the deadline."""
     timeout_ms = _MAX_POLL_MS if wake_fd < 0 else -1
     while True:
         if deadline is not None:
@@ -101,11 +102,11 @@ def _wait(poll: Any, deadline: float | None, wake_fd: int = -1) -> bool:
 
 
 class SentInPart(DeadlineExceeded):
-    """A write reached its deadline half-way: the rest is written before the next write, or by `flush`."""
+    """A write reached its deadline half-way. The rest is written before the next write, or by `flush`."""
 
 
 class Stream:
-    """One connected stream socket with deadlines; the base of transports.
+    """A connected stream socket with deadlines, the base class of transports.
 
     A write that reaches its deadline half-way leaves the peer in the middle of a frame. The rest is stored and written
     before the next write, so that a late reader loses one message and not the connection.
@@ -117,9 +118,9 @@ class Stream:
         """Use a connected socket.
 
         Args:
-            busy_poll_s: how long a read may poll before it sleeps, in seconds; 0 for not at all.
-            wake_fd: `nri.signals.wake_fd()` if only the thread that handles signals reads: a read without a deadline
-                then notices every signal at once. -1 for none.
+            busy_poll_s: the time that a read may poll before it sleeps, in seconds; 0 disables polling.
+            wake_fd: `nri.signals.wake_fd()` if only the thread that handles signals reads. A read without a deadline
+                then notices every signal at once. -1 for other threads.
         """
         sock.setblocking(True)
         if wake_fd >= 0:
@@ -133,11 +134,11 @@ class Stream:
         self._sock = sock
         #: The rest of a write that reached its deadline half-way.
         self.unsent: bytes = b""
-        #: Returns the descriptor; -1 once closed.
+        #: Returns the descriptor, or -1 after `close`.
         self.fileno: Callable[[], int] = sock.fileno
 
     def read(self, size: int, deadline: float | None) -> bytes:
-        """Read up to `size` bytes, at least one. ConnectionClosed at the end, DeadlineExceeded with nothing read."""
+        """Read 1 to `size` bytes. Raises ConnectionClosed at the end, and DeadlineExceeded if nothing arrives."""
         began = monotonic()
         flags = 0
         if deadline is not None:
@@ -175,12 +176,12 @@ class Stream:
         raise DeadlineExceeded("data")
 
     def _polling(self) -> Any:
-        """The kernel's poll for our descriptor, stored for later reads: there is one reader at a time."""
+        """The poll object for our descriptor, stored for later reads, because there is one reader at a time."""
         poll = self._poll = _poll_for(self._sock, reading=True, wake_fd=self._wake_fd)
         return poll
 
     def _busy_poll(self, began: float) -> bool:
-        """Poll until there is something to read. In vain: not again before `_debt` short waits."""
+        """Poll until there is something to read. After polling in vain, the next `_debt` short waits do not poll."""
         poll = self._poll or self._polling()
         until = began + self._busy_poll_s
         while not poll(0):
@@ -200,7 +201,7 @@ class Stream:
             self._credit = -_SHORT_WAITS
 
     def read_now(self, size: int, what: str = "data") -> bytes:
-        """Read arrived bytes; DeadlineExceeded if there are none."""
+        """Read arrived bytes. Raises DeadlineExceeded if there are no bytes."""
         try:
             data = self._sock.recv(size, _socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -212,7 +213,7 @@ class Stream:
         return data
 
     def write(self, data: bytes, deadline: float | None) -> None:
-        """Write all of `data`. DeadlineExceeded: the peer does not read, nothing is written; SentInPart: a part is."""
+        """Write all of `data`. Raises DeadlineExceeded if nothing was written, SentInPart if only a part was."""
         if self.unsent:
             self.flush(deadline)
         try:
@@ -225,7 +226,7 @@ class Stream:
             self._write_rest(data, sent, deadline)
 
     def _write_rest(self, data: bytes, sent: int, deadline: float | None) -> None:
-        """Write the rest of `data`; at the deadline or a signal, the unwritten rest becomes `unsent`."""
+        """Write the rest of `data`. At the deadline or a signal, the unwritten rest becomes `unsent`."""
         size = len(data)
         view = memoryview(data)
         try:
@@ -239,7 +240,7 @@ class Stream:
                 self.unsent = data[sent:]
 
     def flush(self, deadline: float | None) -> None:
-        """Write the rest of earlier writes. DeadlineExceeded: a part remains."""
+        """Write the rest of earlier writes. Raises DeadlineExceeded if a part remains."""
         while self.unsent:
             sent = self._send_until(self.unsent, deadline)
             if sent == 0:
@@ -247,7 +248,7 @@ class Stream:
             self.unsent = self.unsent[sent:]
 
     def _send_now(self, data: bytes | memoryview) -> int:
-        """Write what the kernel accepts at once; returns the number of bytes."""
+        """Write the bytes that the kernel accepts at once. Returns the number of bytes."""
         try:
             return self._sock.send(data, _NOW)
         except BlockingIOError:
@@ -256,7 +257,7 @@ class Stream:
             raise ConnectionClosed(f"closed ({error.strerror or error})") from None
 
     def _send_until(self, data: bytes | memoryview, deadline: float | None) -> int:
-        """Write what the kernel accepts before the deadline; returns the number of bytes."""
+        """Write the bytes that the kernel accepts before the deadline. Returns the number of bytes."""
         poll: Any = None
         while True:
             sent = self._send_now(data)
@@ -275,14 +276,14 @@ class Stream:
             pass  # already ended
 
     def shut_reading(self) -> None:
-        """End reading: the reply to the present request can still be written. Safe in a signal handler."""
+        """End reading. The reply to the current request can still be written. Safe in a signal handler."""
         try:
             self._sock.shutdown(_socket.SHUT_RD)
         except OSError:
             pass  # already ended
 
     def close(self) -> None:
-        """End both directions and close the descriptor. Only when no other thread is inside a call."""
+        """End both directions and close the descriptor. Call it only when no other thread is in a call."""
         self.shut()
         self._sock.close()
         self.unsent = b""

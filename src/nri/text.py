@@ -1,13 +1,13 @@
-"""Make foreign texts fit for one short line of a log or a terminal.
+"""Convert untrusted texts to short printable lines for logs and terminals.
 
-Names, versions, reasons, error texts and file names come from plugins, runtimes and people. They must not control a
-terminal, forge a log line, or fill either. So they pass through `plain` once, when they come in. Texts that must stay
-exact (messages for code of plugins or runtimes, JSON) do not; there the printer escapes them (`nri.cli.output`, the
+Names, versions, reasons, error messages and file names come from plugins, runtimes and users. They must not control a
+terminal, forge a log line, or flood either. So `plain` is applied to them once, when they are received. Texts that must
+stay exact (messages for code of plugins or runtimes, JSON) are escaped when they are printed (`nri.cli.output`, the
 formatter of `nri.stub.support.logs`).
 
-A text is fit if `str.isprintable` is true: no control characters (C0, C1, DEL, ESC), no line or paragraph separators,
-no invisible or bidirectional marks, no lone surrogates, no blank except the ASCII one. `plain` does not change such a
-text, so it may be applied twice.
+A text is printable if `str.isprintable` is true: it has no control characters (C0, C1, DEL, ESC), no line or paragraph
+separators, no invisible or bidirectional marks, no lone surrogates, and no blank except the ASCII space. `plain` does
+not change a short printable text, so it may be applied twice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LINE_LENGTH", "count", "cut", "escape", "json_text", "lines", "plain", "quote", "size"]
 
-#: The default limit of characters of a foreign text in an error or a log line.
+#: The default maximum length of an untrusted text in an error or a log line.
 LINE_LENGTH: Final = 1024
 
 _NAMED_ESCAPES: Final = dict(zip("\a\b\f\n\r\t\v", ("\\a", "\\b", "\\f", "\\n", "\\r", "\\t", "\\v"), strict=True))
@@ -34,7 +34,7 @@ def plain(text: str, length: int = LINE_LENGTH) -> str:
 
 
 def escape(text: str) -> str:
-    r"""Convert a text to one line: unprintable characters as in Python and Go, `\n`, `\x1b`, `\u202e`."""
+    r"""Convert a text to one line, with unprintable characters escaped as in Python and Go: `\n`, `\x1b`, `\u202e`."""
     return text if text.isprintable() else "".join(map(_escape, text))
 
 
@@ -49,9 +49,9 @@ def lines(text: str, length: int = LINE_LENGTH) -> str:
 
 
 def json_text(text: str) -> str:
-    r"""Escape unprintable characters in JSON by JSON's own rules, except line feeds: the data stay the same.
+    r"""Escape unprintable characters in JSON by JSON's own rules, except line feeds. The data stay the same.
 
-    Writers of JSON escape only the control characters below 32, or everything that is not ASCII.
+    It is needed because JSON writers escape only control characters below 32, or all characters that are not ASCII.
     """
     return text if text.isprintable() else "".join(map(_escape_in_json, text))
 
@@ -70,12 +70,12 @@ def count(number: int, noun: str) -> str:
 
 
 def quote(text: str) -> str:
-    """Quote a name as the reference does: double quotes, and escapes for unprintable characters."""
+    """Quote a name as in Go: double quotes, and escapes for unprintable characters."""
     return f'"{text}"' if text.isalnum() else '"' + "".join([_QUOTED.get(char) or _escape(char) for char in text]) + '"'
 
 
 def _cut(beginning: str, length_before: int, length: int) -> str:
-    """Cut the beginning of a text of `length_before` characters to `length`, with a note if something is missing."""
+    """Cut the beginning of a text of `length_before` characters to `length`, with a note if it is incomplete."""
     if len(beginning) <= length and length_before <= length:
         return beginning
     mark = f"... (cut: {length_before} characters)"

@@ -1,8 +1,8 @@
 """A thread pool for servers that survives a limit on threads.
 
-At the limit of its cgroup a process cannot start a thread. `ThreadPoolExecutor` then raises an exception in the middle
-of a server that does not expect it, and gRPC's server never answers again. A separate module, because
-`concurrent.futures` imports logging, which plugins do not need.
+At the limit of its cgroup a process cannot start a thread. `ThreadPoolExecutor` then raises an exception that gRPC's
+server does not expect, so that it never answers again. This is a separate module because `concurrent.futures` imports
+logging, which plugins do not need.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ __all__ = ["ThreadPool"]
 
 
 class ThreadPool(ThreadPoolExecutor):
-    """A pool whose work waits for another thread if no thread can be started."""
+    """A thread pool. Its work waits for an existing thread if a new thread cannot be started."""
 
     @property
     def most(self) -> int:
-        """The most threads."""
+        """The maximum number of threads."""
         return self._max_workers
 
     def _adjust_thread_count(self) -> None:  # called for each work item, which is in the queue already

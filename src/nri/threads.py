@@ -15,8 +15,8 @@ __all__ = ["run_all", "run_on_new_thread"]
 def run_all(calls: Iterable[Callable[[], object]], name: str) -> None:
     """Run calls at the same time, each on a thread with this name, and wait for all of them.
 
-    A call for which no thread can be started runs on the calling thread. Raises the error of a call that failed,
-    whatever its class, with the errors of other calls as notes.
+    If a thread cannot be started, its call runs on the calling thread. Raises the error of a call that failed, of any
+    class, with the errors of other calls as notes.
     """
     errors: list[BaseException] = []
     threads = []
@@ -31,7 +31,7 @@ def run_all(calls: Iterable[Callable[[], object]], name: str) -> None:
 def run_on_new_thread(call: Callable[[], object], name: str) -> None:
     """Run a call on a thread that ends with it, for a call that changes the namespaces of its thread.
 
-    Raises the call's error, whatever its class; OSError if no thread can be started.
+    Raises the call's error, of any class, and OSError if the thread cannot be started.
     """
     errors: list[BaseException] = []
     try:

@@ -1,8 +1,8 @@
-"""Unix sockets to listen on: creation, replacement of dead ones, removal, and the credentials of clients.
+"""Unix sockets to listen on: creation, replacement of dead sockets, removal, and the credentials of clients.
 
-- A socket on which a process listens stays; one of a dead process is replaced; other files stay.
-- A socket never has a wider mode than requested, not for a moment.
-- `close` removes only the socket that was created here, not another one that has replaced it.
+- A socket on which a process listens stays. A socket of a dead process is replaced. Other files stay.
+- A socket never has a wider mode than requested, not even for a moment.
+- `close` removes only the socket that the same object created, not a socket that has replaced it.
 
 gRPC binds sockets by itself; its socket is moved to its place afterwards (`put_in_place`).
 """
@@ -31,9 +31,9 @@ __all__ = [
     "remove_own",
 ]
 
-#: How long a start waits for another one in the same folder, in seconds: longer than any start.
+#: Time that a start waits for another start in the same folder, in seconds: longer than any start.
 LOCK_S = 1.0
-#: The interval of checks while it waits, in seconds.
+#: The interval of checks during that time, in seconds.
 LOOK_S = 0.005
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -43,7 +43,7 @@ Identity = tuple[int, int]
 
 
 class Credentials(NamedTuple):
-    """The process at the other end, from the kernel; pid 0 if it is in another namespace."""
+    """The process at the other end, as reported by the kernel. pid is 0 if it is in another namespace."""
 
     pid: int
     uid: int
@@ -56,9 +56,9 @@ def credentials(sock: socket.socket) -> Credentials:
 
 
 def make_folder(path: str, mode: int) -> None:
-    """Create the folder for a socket at `path`, with exactly this mode; an existing folder stays unchanged.
+    """Create the folder for a socket at `path`, with exactly this mode. An existing folder stays unchanged.
 
-    Missing folders above it get mode 0755. None of them has a wider mode for a moment, whatever the umask is.
+    Missing folders above it get mode 0755. No folder has a wider mode for a moment, whatever the umask is.
     """
     above = os.path.dirname(os.path.abspath(path))
     missing: list[str] = []
@@ -71,7 +71,7 @@ def make_folder(path: str, mode: int) -> None:
     try:
         for place, name in enumerate(reversed(missing), 1):
             above = os.path.join(above, name)
-            with suppress(FileExistsError):  # another start has just created it
+            with suppress(FileExistsError):  # another process has just created it
                 os.mkdir(name, 0o700, dir_fd=folder)
                 os.chmod(name, mode if place == len(missing) else 0o755, dir_fd=folder)
             above_it, folder = folder, os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
@@ -87,14 +87,15 @@ class UnixListener:
     """A stream socket that listens at a path until `close`.
 
     Args:
-        path: the socket; its folder must exist (`make_folder`).
+        path: the path of the socket. Its folder must exist (`make_folder`).
         mode: the socket's permissions, whatever the umask is.
-        backlog: the most connections that wait to be accepted.
-        replace_live: replace the socket even if another process listens on it, which gets no connections any more.
+        backlog: the maximum number of connections that wait to be accepted.
+        replace_live: whether to replace a socket on which another process listens. That process then gets no new
+            connections.
 
     Raises:
-        OSError: EADDRINUSE if a process listens on it, or if the path is not a socket; ENAMETOOLONG for a path that is
-            too long for a socket; else from the kernel.
+        OSError: EADDRINUSE if a process listens on the path, or if it is not a socket; ENAMETOOLONG if the path is too
+            long for a socket; other errors of the kernel.
     """
 
     __slots__ = ("_identity", "path", "socket")
@@ -130,7 +131,7 @@ class UnixListener:
 
     def close(self) -> None:
         """Remove the socket, unless it was replaced, and stop listening."""
-        # In this order: as long as it is open, no other file can have its inode number.
+        # The socket is removed first: as long as it is open, no other file can have its inode number.
         if self._identity is not None:
             remove_own(self.path, self._identity)
         self._identity = None
@@ -138,9 +139,9 @@ class UnixListener:
 
 
 def put_in_place(temporary: str, path: str) -> Identity | None:
-    """Move a listening socket to `path`, as `UnixListener` would create it there; returns its identity.
+    """Move a listening socket to `path`, with the rules of `UnixListener`. Returns its identity.
 
-    Both are on one file system. OSError: EADDRINUSE as `UnixListener`; else from the kernel.
+    Both paths are on one file system. Raises the OSErrors of `UnixListener`.
     """
     lock = _lock(os.path.dirname(path) or ".")
     try:
@@ -161,7 +162,7 @@ def remove_own(path: str, identity: Identity) -> None:
 
 
 def check_free(path: str, *, replace_live: bool = False) -> bool:
-    """Whether a path is a dead socket, to be replaced. OSError (EADDRINUSE) for any other existing file.
+    """Whether a path is a dead socket, to be replaced. Raises OSError (EADDRINUSE) for any other existing file.
 
     For callers that cannot undo their steps before `put_in_place`, which checks again.
     """
@@ -170,20 +171,20 @@ def check_free(path: str, *, replace_live: bool = False) -> bool:
     except FileNotFoundError:
         return False
     if not stat.S_ISSOCK(mode):
-        raise OSError(errno.EADDRINUSE, f"{path} is in use: it is not a socket; remove it or choose another path")
+        raise OSError(errno.EADDRINUSE, f"{path} is in use, and is not a socket; remove it or choose another path")
     if not replace_live and is_live(path):
         raise OSError(errno.EADDRINUSE, f"{path} is in use: another process listens there; choose another path")
     return True
 
 
 def _remove_dead(path: str, replace_live: bool = False) -> None:
-    """Remove a dead socket. OSError (EADDRINUSE) for any other existing file."""
+    """Remove a dead socket. Raises OSError (EADDRINUSE) for any other existing file."""
     if check_free(path, replace_live=replace_live):
         os.unlink(path)
 
 
 def is_live(path: str) -> bool:
-    """Whether a process listens on the socket. True also if that is unknown, because it is another user's."""
+    """Whether a process listens on the socket. Also returns True if that is unknown, because another user owns it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
@@ -196,12 +197,12 @@ def is_live(path: str) -> bool:
 
 
 def _lock(folder: str) -> int:
-    """Lock a folder against other starts until the returned descriptor is closed; -1 if that is not possible."""
+    """Lock a folder against other starts until the returned descriptor is closed. Returns -1 if that fails."""
     try:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except PermissionError:
         return -1
-    attempts = round(LOCK_S / LOOK_S)  # not a time, because a suspended machine stops the other start as well
+    attempts = round(LOCK_S / LOOK_S)  # not a deadline, because a suspended machine delays the other start, too
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -216,7 +217,7 @@ def _lock(folder: str) -> int:
 
 
 def _identity(path: str) -> Identity | None:
-    """The identity of the file at a path; None if there is none."""
+    """The identity of the file at a path. Returns None if it does not exist."""
     try:
         info = os.lstat(path)
     except OSError:

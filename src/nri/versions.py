@@ -1,4 +1,4 @@
-"""Versions as semantic versions and distributions write them, and the NRI version that a runtime speaks.
+"""Semantic versions with the suffixes of distributions, and the NRI version of a runtime.
 
 Runtimes with NRI before 0.12 do not send their NRI version; it is inferred from their release, by the go.mod files of
 all releases.
@@ -12,11 +12,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    #: Numbers, then pre-release: (1,) for none, which sorts last, else (0, its parts).
+    #: The numbers, then (1,) for a release, which sorts last, or (0, parts) for a pre-release.
     Version = tuple[tuple[int, int, int], tuple[object, ...]]
 
 MAX_DIGITS: Final = 18
-#: Numbers, and whatever a distribution adds. A fourth number is not a version's.
+#: The numbers, and the suffix of a distribution. A version does not have a fourth number.
 _VERSION: Final = re.compile(
     rf"v?(?P<major>[0-9]{{1,{MAX_DIGITS}}})(?:\.(?P<minor>[0-9]{{1,{MAX_DIGITS}}}))?"
     rf"(?:\.(?P<patch>[0-9]{{1,{MAX_DIGITS}}}))?(?P<suffix>(?:[-~+].+)?)",
@@ -30,7 +30,7 @@ __all__ = ["infer_nri_version", "parse_version", "version_at_least"]
 #: The version that a runtime or plugin reports when it does not know its own version.
 UNKNOWN: Final = ("", "(devel)", "0.0.0-unknown")
 
-#: Runtime -> (its first release, NRI version in it), ascending.
+#: The first release with each NRI version, ascending, by runtime.
 RUNTIMES: Final = {
     "containerd": (
         ("v1.7.0", "v0.3.0"),
@@ -59,11 +59,10 @@ RUNTIMES: Final = {
 
 
 def parse_version(text: str) -> Version | None:
-    """Convert a version to a value that compares as semantic versions do; None if the text is not a version.
+    """Convert a version to a value that compares like semantic versions. Returns None if the text is not a version.
 
-    The `v` may be missing, and so may the minor and the patch number, which are 0 then.
-
-    Only a suffix that is named like a pre-release makes one. All others are a distribution's builds of the release:
+    The `v` may be missing. The minor and the patch number may be missing and are then 0. Only a suffix with the name of
+    a pre-release makes a pre-release. All other suffixes are a distribution's builds of the release:
 
     ======================================  =====================================
     `v2.2.0-k3s1`, `v1.7.26-rke2r1`         k3s, rke2
@@ -92,18 +91,18 @@ def parse_version(text: str) -> Version | None:
 
 
 def version_at_least(version: str, first: str) -> bool:
-    """Tell whether `version` is `first` or later. A text that is not a version is not."""
+    """Whether `version` is `first` or later. Returns False if it is not a version."""
     parsed, bound = parse_version(version), parse_version(first)
     return parsed is not None and bound is not None and parsed >= bound
 
 
 def infer_nri_version(runtime_name: str, runtime_version: str, nri_version: str = "") -> str:
-    """Return the NRI version that a runtime sent, else that of its release, else "" if the release is not known.
+    """Return the NRI version that a runtime sent, else the NRI version of its release, else "" if that is not known.
 
     Args:
-        runtime_name: as the runtime calls itself, `containerd` or `cri-o`.
-        runtime_version: its version, with or without `v`.
-        nri_version: what it sent as its NRI version; runtimes before 0.12 send nothing.
+        runtime_name: the runtime's own name, `containerd` or `cri-o`.
+        runtime_version: the runtime's version, with or without `v`.
+        nri_version: the NRI version that the runtime sent; runtimes with NRI before 0.12 send nothing.
     """
     if nri_version not in UNKNOWN:
         return nri_version

@@ -1,8 +1,8 @@
 """Protobuf's wire format, for bytes that are joined or read without decoding the whole message.
 
-Used where the protobuf runtime is too slow: the ttRPC envelope (`nri.ttrpc.envelope`), and requests that are joined
-from encoded fields (`nri.adaptation.peers.event_request`). Every read is limited by the end of the buffer and fails
-with RemoteProtocolError.
+It is used where the protobuf runtime is too slow: for the ttRPC envelope (`nri.ttrpc.envelope`), and for requests that
+are joined from encoded fields (`nri.adaptation.peers.event_request`). Every read is limited by the end of the buffer
+and fails with RemoteProtocolError.
 
 Wire types: 0 varint, 1 fixed64, 2 length-delimited, 5 fixed32. 3 and 4 (groups) do not occur in proto3 and are refused.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LENGTHS", "bytes_field", "iter_fields", "read_varint", "sole_field", "tag", "varint", "varint_field"]
 
-# The most stored lengths: those of all messages of one node, in about 100 KB.
+# Maximum number of stored lengths: enough for all messages of a node, in about 100 KB.
 _MAX_LENGTHS: Final = 1024
 
 #: Recently encoded lengths: `LENGTHS.get(n) or varint(n)` saves a call for each field of a message.
@@ -63,7 +63,7 @@ def varint_field(number: int, value: int) -> bytes:
 
 
 def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
-    """Read a varint of at most ten bytes; returns (value, next position)."""
+    """Read a varint of at most ten bytes. Returns (value, next position)."""
     value = shift = 0
     end = len(buffer)
     while True:
@@ -80,7 +80,7 @@ def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
 
 
 def sole_field(data: bytes, number: int, start: int = 0) -> bytes | None:
-    """The value of a length-delimited field below 16 if it is the only field from `start`; else None."""
+    """The value of a length-delimited field below 16 if it is the only field from `start`, else None."""
     length = len(data) - start - 2
     if length < 0 or data[start] != (number << 3 | 2):
         return None

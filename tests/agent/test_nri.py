@@ -484,7 +484,7 @@ def test_a_creation_shrinks_another_container_in_the_same_answer(place: Node, mo
         assert place.of(batch, "cpu.cfs_quota_us") == "80000"
         place.daemon.cri.run(pod, "important", COMMAND)
         assert (place.of(batch, "cpu.cfs_quota_us"), quota_in_spec(place, batch)) == ("20000", 20_000)
-        account = agent.parts.history.of("shop/web")
+        account = agent.parts.history.account("shop/web")
         assert account is not None
         rows = [row for row in account["writes"] if (row["container"], row["name"]) == ("batch", "cpu.cfs_quota")]
         assert [(row["outcome"], row["transport"], row["reason"]) for row in rows] == [("applied", "nri", "")]

@@ -211,7 +211,7 @@ def test_a_runtime_that_is_killed_is_not_there_for_the_kubelet_and_comes_back(pl
             agent.cri.create(batch, "other")
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
         assert of_process(pid, "cpu.cfs_quota_us") == "25000"
-        wait_for(lambda: "which is not there" in agent.story(), agent.story)
+        wait_for(lambda: "which does not respond" in agent.story(), agent.story)
         again(place.daemon)
         agent.wait_ready()
         web = agent.web()

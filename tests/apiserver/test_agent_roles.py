@@ -64,6 +64,7 @@ def test_the_account_may_do_nothing_more(api: ControlPlane) -> None:
         "pods [] [] [list watch]",
         "nodeslos.slo.koordinator.sh [] [] [list watch]",
         "noderesourcetopologies.topology.node.k8s.io [] [] [list watch]",
+        "configmaps [] [slo-controller-config] [list watch]",
     }
 
 

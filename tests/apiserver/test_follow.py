@@ -86,7 +86,7 @@ def test_pods_of_megabytes_take_the_memory_of_what_is_used_and_one_of_short_text
     objects, _ = client.list(PODS, f"spec.nodeName={NODE}")
     assert {name for _, name in objects.objects} == {"small", "large"}
     assert "env" not in objects.objects["default", "large"]["spec"]["containers"][0]
-    assert objects.problem.startswith("1 object left out: default/costly: ") and "short texts" in objects.problem
+    assert objects.problem.startswith("1 object omitted: default/costly: ") and "short texts" in objects.problem
     follower, listener = follow(PODS, fields=f"spec.nodeName={NODE}")
     assert listener.last == {"small": "1", "large": "1"} and "default/costly" in follower.left_out
     api.kubectl("delete", "pod", "costly", "--force", "--grace-period=0")

@@ -30,7 +30,7 @@ def test_the_files_that_the_guide_shows_can_be_used(tmp_path: Path) -> None:
     (network,) = [block for block in blocks if block.language == "json" and "cniVersion" in block.text]
     assert parse_network(network.text).name == "pods"
     settings = [block for block in blocks if block.language == "toml"]
-    assert len(settings) == 3
+    assert len(settings) == 5
     for number, block in enumerate(settings):
         path = tmp_path / f"{number}.toml"
         path.write_text(block.text)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import nri
-from nri.adaptation import Numbers, OrderedUpdates
+from nri.adaptation import OrderedUpdates, SequenceNumbers
 from nri.api import messages as m
 from nri.testing.plugin_connection import Attached
 from nri.ttrpc.waiters import ARRIVALS
@@ -44,7 +44,7 @@ def test_an_earlier_answer_applied_late_keeps_later_values(example: Any) -> None
 
     def update(shares: int, number: int) -> str:
         update_ = nri.Update("c").set_cpu_shares(shares).message
-        (result,) = example.update(OrderedUpdates([update_], Numbers(number)))
+        (result,) = example.update(OrderedUpdates([update_], SequenceNumbers(number)))
         return "".join(row.outcome for row in result.fields)
 
     def shares() -> int:

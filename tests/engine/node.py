@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import nri
-from nri.adaptation import Numbers, OrderedUpdates
+from nri.adaptation import OrderedUpdates, SequenceNumbers
 from nri.api import naming
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import CgroupConfig, EngineConfig, NetworkConfig, NriConfig, OciRuntime
@@ -285,7 +285,7 @@ class Node:
 
 def unsolicited(*updates: Any) -> OrderedUpdates:
     """Updates that a plugin asks for by itself, now."""
-    return OrderedUpdates(updates, Numbers(next(ARRIVALS)))
+    return OrderedUpdates(updates, SequenceNumbers(next(ARRIVALS)))
 
 
 def pause(seconds: float) -> None:

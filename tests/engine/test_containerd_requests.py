@@ -155,6 +155,12 @@ def test_a_host_name_may_end_with_a_dot_or_begin_with_an_underscore(live: Live, 
     assert output(live, pod_id, "cat", "/proc/sys/kernel/hostname", "/etc/hostname") == [hostname, hostname]
 
 
+def test_the_variable_hostname_of_a_pod_on_the_nodes_network_is_the_nodes_name(live: Live) -> None:
+    pod_id = live.pod("p", hostname="web")
+    name = Path("/proc/sys/kernel/hostname").read_text().strip()
+    assert output(live, pod_id, "sh", "-c", "hostname; echo $HOSTNAME") == [name, name]
+
+
 # --- namespaces ---
 
 

@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
+from nri.engine.engine import Engine
+from nri.engine.images import snapshots
+from nri.engine.support.command import start
 from nri.errors import NriError, RequestError
-from tests.engine.node import Node
+from tests.engine.node import Node, die, killed_while
 from tests.engine.test_user_namespaces import FIRST, container, inside, mapped
 from tests.support.oci_layouts import base_layer, layout
 
@@ -203,3 +206,29 @@ def test_copies_are_bounded_by_the_size_of_the_image(node: Node) -> None:
         node.engine.container_creation.create(pod, configuration(node))
     node.remove(pod)
     node.assert_nothing_left()
+
+
+def test_a_copy_that_a_killed_engine_left_running_is_ended_and_removed(node: Node) -> None:
+    database(node, ["/data"])
+    pod = node.pod()
+
+    def create(engine: Engine) -> None:
+        def copy(argv: Sequence[str], **_: object) -> None:
+            start(["sh", "-c", 'while :; do mkdir -p "$0/x"; sleep 0.01; done', argv[-1]])
+            die()
+
+        snapshots.run = copy  # in the process that is killed
+        engine.container_creation.create(pod, configuration(node))
+
+    killed_while(node, create)
+    node.start()
+    assert not node.engine.inventory.containers(pod) and not node.engine.complaints
+    node.remove(pod)
+    node.assert_nothing_left()
+
+
+@pytest.mark.parametrize("value", ["yes", 1, []])
+def test_an_image_whose_volumes_are_not_objects_is_refused(node: Node, value: object) -> None:
+    source = layout(node.folder / "layout", [base_layer()], config={"Volumes": {"/data": value}})
+    with pytest.raises(NriError, match=r"config\.Volumes\['/data'\] is .*; it must be an object"):
+        node.engine.images.load(source, DATABASE)

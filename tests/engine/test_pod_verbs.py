@@ -17,7 +17,7 @@ from tools.runtimes.images import BUSYBOX
 def test_a_manifest_runs_as_it_says_and_what_is_left_out_is_named(verbs: Verbs) -> None:
     process = verbs.run(WEB)
     assert process.returncode == 0, process.stderr
-    assert b"pod.yaml:24: spec.containers[0].livenessProbe is left out: only the kubelet runs probes" in process.stderr
+    assert b"pod.yaml:24: spec.containers[0].livenessProbe is ignored: only the kubelet runs probes" in process.stderr
     rows = [line.split()[:4] for line in verbs("ps").stdout.decode().splitlines()[1:]]
     assert rows == [["default/web", "ready", name, state]
                     for name, state in (("prepare", "exited"), ("app", "running"), ("shell", "running"))]  # fmt: skip

@@ -88,7 +88,7 @@ def test_a_registration_that_is_refused_the_first_time_is_exit_1(tmp_path, sock)
         assert "the runtime refused plugin 10-pod-name: no such plugin wanted" in program.text()
 
 
-def test_a_configuration_that_cannot_be_used_is_exit_1(tmp_path, sock) -> None:
+def test_a_configuration_that_cannot_be_used_is_exit_2(tmp_path, sock) -> None:
     file = plugin_file(tmp_path, "class Config:\n    cpus: int = 1")
     with (
         Listener(sock) as listener,
@@ -97,7 +97,7 @@ def test_a_configuration_that_cannot_be_used_is_exit_1(tmp_path, sock) -> None:
         runtime = listener.accept()
         runtime.register()
         assert runtime.configure("cpus: many\n").code == 2
-        assert program.exit_code() == 1, program.text()
+        assert program.exit_code() == 2, program.text()
         assert "cpus: expected a whole number" in program.text() and "Traceback" not in program.text()
 
 

@@ -98,7 +98,12 @@ def test_a_mount_that_a_plugin_removes_is_gone_from_config_json(nri_runtime: Fak
 
     class Replaces(nri.Plugin):
         def create_container(self, pod: Any, container: Any) -> nri.Adjustment:
-            return nri.Adjustment().remove_mount("/secret").remove_mount("/old").add_mount("/old", "/new")
+            return (
+                nri.Adjustment()
+                .remove_mount("/secret")
+                .remove_mount("/old")
+                .add_mount("/old", "/new", options=["bind"])
+            )
 
     nri_runtime.add(Replaces())
     existing = ("/proc", "/secret", "/old", "/secret", "/data")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nri import host
-from nri.agent.hooks import MEND_CONTAINER
+from nri.agent.hooks import RECONCILE_CONTAINER
 from nri.agent.koordinator import oom_score_adj
 from nri.agent.model import HookError, writes
 from tests.hook_cases import inputs
@@ -47,7 +47,7 @@ def _container(case: Given) -> Outcome:
         if not is_container_path(folder):
             return {"error": True, "oom_score_adj": _after(machine, case)}
         if context.pod.uid and context.id:
-            changes, _ = decided(case, oom_score_adj.NAME, MEND_CONTAINER, context)
+            changes, _ = decided(case, oom_score_adj.NAME, RECONCILE_CONTAINER, context)
             machine.executor.write(writes(folder, changes))
         return {"error": False, "oom_score_adj": _after(machine, case)}
 

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from nri.adaptation import FieldOrder, Numbers, OrderedUpdates, UpdateResult
+from nri.adaptation import FieldOrder, OrderedUpdates, SequenceNumbers, UpdateResult
 from nri.api import messages as m
 from tests.support.lives import Life, live
 from tests.support.sides import MODES, GoSide, Mode, OurSide, Outcome, Request, crew
@@ -157,7 +157,7 @@ class Node:
             for update in updates:
                 self._tell("update", update.container_id, update.linux.resources, updates.numbers(update))
 
-    def _tell(self, how: str, container: str, resources: m.LinuxResources, numbers: Numbers) -> None:
+    def _tell(self, how: str, container: str, resources: m.LinuxResources, numbers: SequenceNumbers) -> None:
         order = self._orders.setdefault(container, FieldOrder())
         update = m.ContainerUpdate(container_id=container)
         update.linux.resources.CopyFrom(resources)

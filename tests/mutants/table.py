@@ -120,7 +120,7 @@ MUTANTS = (
            "count(kind, data, max_entries) > max_entries + 1",
            "unit/adaptation/merge/test_limits.py"),
     Mutant("adaptation/dispatch/invoker.py", "and not is_gone and not", "and not", "unit/adaptation/dispatch"),
-    Mutant("adaptation/containers/answer_order.py", "if self.last(field) > numbers.reach(field)", "if False",
+    Mutant("adaptation/containers/answer_order.py", "self.last(field) > numbers.greatest_overridden(field)", "False",
            "property/test_answer_order.py"),
     Mutant("adaptation/dispatch/event.py", "numbers[label] = self.answer_number", 'numbers[label] = self.numbers[""]',
            "property/test_answer_order.py"),

@@ -336,7 +336,7 @@ class Node:
             self.failed.add(event)
             return
         # It is older than all answers to it; the first of them has noted the number before its own.
-        self.note(event, name, expected, reply.numbers.of("") - 1.5)
+        self.note(event, name, expected, reply.numbers.number("") - 1.5)
         update = m.ContainerUpdate(container_id=name)
         update.linux.resources.CopyFrom(reply.resources)
         result = UpdateResult(update)

@@ -107,8 +107,8 @@ def test_an_adjustment_survives_the_wire(
 @given(
     container_id=TEXT.filter(bool),
     unified=st.dictionaries(KEYS.filter(lambda key: "/" not in key), TEXT),
-    pids=I64,
-    quota=I64,
+    pids=st.integers(-1, (1 << 63) - 1),
+    quota=st.integers(1000, (1 << 63) - 1) | st.integers(-5, 0),
 )
 def test_an_update_survives_the_wire(container_id: str, unified: dict[str, str], pids: int, quota: int) -> None:
     update = Update(container_id).set_pids_limit(pids).set_cpu_quota(quota)

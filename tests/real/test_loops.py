@@ -90,7 +90,7 @@ def test_memory_of_a_pod_is_protected_where_the_kernel_can_and_told_where_not(ma
     memory = {"lsClass": {"memoryQOS": {"enable": True, "minLimitPercent": 50}}}
     machine.store.put("NodeSLO", {"spec": {"resourceQOSStrategy": memory}}, "t")
     loops.round()
-    message = machine.history.of("ns/ls")
+    message = machine.history.account("ns/ls")
     assert message is not None
     rows = {(row["container"], row["name"]): row for row in message["writes"]}
     outcome = rows["c", "memory.min"]["outcome"]

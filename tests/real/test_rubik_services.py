@@ -106,7 +106,7 @@ def test_offline_pods_yield_and_the_memory_of_online_ones_is_reclaimed_last(serv
         low = [node.value(entry, "memory.low") for entry in ("kubepods", "kubepods/burstable", web, app, batch)]
         assert low == [8 * MIB] * 4 + [0]
     else:
-        assert "memory of online pods has no protection but OOM scores: unsupported here" in message
+        assert "memory of online pods is protected only by OOM scores: unsupported here" in message
 
 
 def test_memory_high_of_offline_pods_is_in_force(services: Callable[..., Services]) -> None:

@@ -196,7 +196,7 @@ def test_shares_quota_memory_and_oom_score_of_a_batch_pod_are_in_force_and_come_
     assert Path(f"/proc/{pid}/oom_score_adj").read_text() == "777\n"
     assert machine.value(container, "cpu.cfs_quota") == 50_000
     assert abs(machine.value(container, "cpu.shares") - 512) < 27
-    message = machine.history.of("ns/be")
+    message = machine.history.account("ns/be")
     assert message is not None
     outcomes = {row["name"]: row["outcome"] for row in message["writes"]}
     assert outcomes["cpu.bvt" if "cpu.bvt" in outcomes else "cpu.shares"] in ("applied", "unchanged", "unsupported")
@@ -260,7 +260,7 @@ def test_what_this_kernel_cannot_is_told_with_the_reason_and_a_pod_that_has_gone
     identities = {"lsClass": {"cpuQOS": {"enable": True}}, "beClass": {"cpuQOS": {"enable": True}}}
     machine.store.put("NodeSLO", {"spec": {"resourceQOSStrategy": identities}}, "t")
     machine.round("rules", "NodeSLO")
-    message = machine.history.of("ns/be")
+    message = machine.history.account("ns/be")
     assert message is not None
     (row,) = [row for row in message["writes"] if row["name"] == "cpu.bvt"]
     if row["outcome"] == "unsupported":

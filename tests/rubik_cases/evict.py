@@ -68,7 +68,7 @@ def _evicted(world: CaseWorld, pods: list[Json]) -> list[str]:
 
 def _failed(world: CaseWorld) -> bool:
     """Whether a round could not do something that rubik counts as an error, and does not only log."""
-    logged = ("unsupported here", "use of no offline pod is known", "stays")
+    logged = ("unsupported here", "usage of all offline pods is unknown", "stays")
     return any(not any(word in problem for word in logged) for problem in world.problems)
 
 
@@ -107,7 +107,7 @@ def _window(folder: Path, case: Json, expected: Json) -> Json:
         world.round(sample["t_ms"] * 10**6 + _SECOND_NS)
         average, kept_part = world.service.average, len(world.service.window)
         # The use of this pod is not known, so that it is reported and not evicted when one has to go.
-        exceeded = any("use of no offline pod is known" in problem for problem in world.problems)
+        exceeded = any("usage of all offline pods is unknown" in problem for problem in world.problems)
         steps.append({"average": -1 if average is None else average, "exceeded": exceeded, "samples": kept_part})
     return {"steps": steps}
 

@@ -261,10 +261,10 @@ ROWS = (
     RuntimeAttack(
         "bad-configuration",
         "configures with 2,000 unknown keys",
-        "refused at once, with a short error; exit code 1",
+        "refused at once, with a short error; exit code 2",
         bad_configuration,
         log_lines=120,
-        exits=1,
+        exits=2,
     ),
 )
 ATTACKS = {row.name: row for row in ROWS}

@@ -27,7 +27,7 @@ def test_an_error_of_a_plugin_has_a_code_and_a_message_also_without_an_answer(
 
 
 def test_an_answer_of_a_plugin_keeps_its_code_and_message() -> None:
-    error = PluginError("10-p", "rpc error: code = NotFound desc = gone", code=5, message="gone")
+    error = PluginError("10-p", "NotFound: gone", code=5, message="gone")
     assert (error.code, error.message) == (5, "gone")
 
 

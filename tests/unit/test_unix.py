@@ -159,7 +159,7 @@ def test_a_live_socket_is_replaced_where_that_is_asked_for_and_not_removed_by_wh
 
 def test_a_file_that_is_not_a_socket_stays(path: str) -> None:
     Path(path).write_text("precious")
-    with pytest.raises(OSError, match="in use: it is not a socket") as caught:
+    with pytest.raises(OSError, match="is in use, and is not a socket") as caught:
         UnixListener(path, replace_live=True)
     assert caught.value.errno == errno.EADDRINUSE
     assert Path(path).read_text() == "precious"

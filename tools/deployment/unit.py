@@ -23,6 +23,8 @@ Type=notify
 EnvironmentFile=-/etc/default/{object_name}
 ExecStart={venv}/bin/python -I -m nri.plugins {name} {args} $NRI_PLUGIN_ARGS
 Restart=always
+# Exit status 2: the configuration cannot be used, so that another start would fail too.
+RestartPreventExitStatus=2
 RestartSec=1
 """
 #: Lines of every unit, unless the table replaces them.

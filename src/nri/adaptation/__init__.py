@@ -9,7 +9,7 @@ plugin may set what).
 from __future__ import annotations
 
 from nri.adaptation.adaptation import Adaptation
-from nri.adaptation.containers.answer_order import FieldOrder, Numbers, OrderedUpdates
+from nri.adaptation.containers.answer_order import FieldOrder, OrderedUpdates, SequenceNumbers
 from nri.adaptation.containers.restoration import Restoration
 from nri.adaptation.containers.update_result import FieldOutcome, UpdateResult
 from nri.adaptation.dispatch.reply import CreateReply, StopReply, UpdateReply
@@ -33,12 +33,12 @@ __all__ = [
     "Events",
     "FieldOrder",
     "FieldOutcome",
-    "Numbers",
     "OrderedUpdates",
     "PluginHealth",
     "PodEvent",
     "Restoration",
     "Rules",
+    "SequenceNumbers",
     "StopReply",
     "UpdateReply",
     "UpdateResult",

@@ -146,7 +146,7 @@ class Events:
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> UpdateReply:
-        """Ask the plugins about a change of a container's resources; returns the merged result."""
+        """Ask the plugins about a change of a container's resources. Returns the merged result."""
         if type(pod) is not _POD or type(container) is not _CONTAINER:
             raise _wrong_types(_UPDATE, pod, container)
         return self._dispatcher.update_container(
@@ -161,7 +161,7 @@ class Events:
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> StopReply:
-        """Notify the plugins that a container stops or has stopped; returns their updates of other containers."""
+        """Notify the plugins that a container stops or has stopped. Returns their updates of other containers."""
         if type(pod) is not _POD or type(container) is not _CONTAINER:
             raise _wrong_types(_STOP, pod, container)
         return self._dispatcher.stop_container(

@@ -1,4 +1,4 @@
-"""Explanations of a pod, with the rules, labels and annotations that each hook reads."""
+"""Add to the explanation of a pod the rules, labels and annotations that each hook reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["enriched"]
 def enriched(account: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
     """Add to each value and error of an explanation the rules, labels and annotations that its hook reads.
 
-    Labels and annotations are limited to those of the pod, if the agent reports them.
+    If the agent reported the labels and annotations of the pod, only these are added.
     """
     hooks = {row.name: row for row in profile.hooks}
     reads = {

@@ -46,8 +46,8 @@ __all__ = ["Agent", "Agents", "Health", "Row", "pod_source", "rule_sources"]
 
 _log = logging.getLogger(__name__)
 
-#: The class of each transport, imported when its mode is chosen, called with the settings and the parts. A profile may
-#: have more.
+#: The class of each mode's transport. A mode that the settings choose imports its class and calls it with the settings
+#: and the `Parts`. A profile can add modes.
 TRANSPORTS: Final[Mapping[str, str]] = {
     "nri": "nri.agent.transports.nri:NriTransport",
     "proxy": "nri.agent.transports.proxy:ProxyTransport",
@@ -58,7 +58,7 @@ RULE_SOURCES: Final[Mapping[str, str]] = {
     "files": "nri.agent.rules.files:FileRules",
     "apiserver": "nri.agent.rules.apiserver:ApiserverRules",
 }
-#: Sources of pods, called with the settings; likewise.
+#: Sources of pods, called with the settings; also imported on use.
 POD_SOURCES: Final[Mapping[str, str]] = {
     "nri": "nri.agent.pods.nri:NriPods",
     "apiserver": "nri.agent.pods.apiserver:ApiserverPods",
@@ -73,7 +73,7 @@ _SHARED_MODES: Final = ("nri", "standalone")
 
 
 class Row(NamedTuple):
-    """One part: its name, whether it does its work, and how it is in one line."""
+    """The state of one part of the agent: its name, whether it works, and a description of one line."""
 
     part: str
     ready: bool
@@ -82,13 +82,13 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The state of all parts."""
+    """The state of all parts of the agent."""
 
     rows: tuple[Row, ...]
 
     @property
     def ready(self) -> bool:
-        """Whether every part does its work."""
+        """Whether every part works."""
         return all(row.ready for row in self.rows)
 
     def __str__(self) -> str:
@@ -99,15 +99,15 @@ class Agent:
     """One agent on one machine.
 
     Args:
-        settings: its configuration.
-        root: the machine; None for the root of the settings.
-        pods: this node's pods; None for the source of the settings.
+        settings: the configuration of the agent.
+        root: the machine; None means the root folder of the settings.
+        pods: the source of this node's pods; None means the source that the settings choose.
         tell: receives "READY=1" and "STOPPING=1"; by default systemd's notification socket.
         reporter: receives every step of every NRI event.
 
     Raises:
         ConfigError: the settings of a source or a transport are invalid.
-        KnobConflict: two hooks or strategies that are on set one knob of the same pods.
+        KnobConflict: two enabled hooks or strategies set the same knob of the same pods.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Agent:
         self.transports: list[Transport] = [
             load(transports_by_mode[mode])(settings, self.parts) for mode in settings.modes
         ]
-        # Strategies have the interface of a transport: they are notified of rules, and report their health.
+        # Strategies have the interface of a transport: they receive changed rules and report their health.
         values = next((transport.values for transport in self.transports if transport.values is not None), None)
         self._loops: list[Transport] = []
         self._schedule: Callable[[], list[dict[str, Any]]] = list
@@ -174,17 +174,17 @@ class Agent:
                 **dict.fromkeys(store.remarks(), 1.0),  # for example unknown kinds
             },
         )
-        observer.gauge("pod_keys_unread", lambda: dict.fromkeys(history.slips(), 1.0))
+        observer.gauge("pod_keys_unread", lambda: dict.fromkeys(history.pod_notes(), 1.0))
         observer.gauge("held", lambda: {"pods": len(history), "bytes": history.size, **executor.counts()})
 
-    # -- its life -----------------------------------------------------------------------------------------------------
+    # -- start and stop -----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start all parts: rules and pods first, so that transports find them.
 
         Raises:
-            ForeignAgentError: another agent runs here, such as koordlet, and the settings do not allow that.
-            NriError: a part cannot be started; those before it are stopped again.
+            ForeignAgentError: another agent, for example koordlet, runs here and the settings do not allow it.
+            NriError: a part cannot be started; the parts before it are stopped again.
         """
         if not self.settings.beside_koordlet:
             refuse(self.parts.root, self.parts.profile.foreign)
@@ -204,7 +204,7 @@ class Agent:
         self._tell("READY=1")
 
     def stop(self) -> None:
-        """Stop all parts, the last first; what was applied stays. A second time does nothing."""
+        """Stop all parts in reverse order; applied values stay. A second call has no effect."""
         self._stop.take(signal.SIGTERM)
         with self._lock:
             started, self._started = self._started, []
@@ -214,19 +214,19 @@ class Agent:
         for part in reversed(started):
             try:
                 part.stop()
-            except Exception:  # noqa: BLE001 - the others have to be stopped as well
+            except Exception:  # noqa: BLE001 - the other parts must be stopped too
                 _log.exception("%s could not be stopped", type(part).__name__)
         if server is not None:
             server.close()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until `stop` is called, or a signal has come; return whether that is so. For one thread."""
+        """Wait until `stop` is called or a signal arrives. Returns False at the timeout. Only for one thread."""
         if not self._stop:
             self._stop.wait(threading.TIMEOUT_MAX if timeout_s is None else timeout_s)
         return bool(self._stop)
 
     def run(self) -> int:
-        """Start, serve until SIGTERM or SIGINT, stop; returns the exit code. Only in the main thread."""
+        """Start, serve until SIGTERM or SIGINT, stop, and return the exit code. Call it only in the main thread."""
         self._stop.listen()
         self.start()
         try:
@@ -236,14 +236,14 @@ class Agent:
             self.stop()
         return self._stop.exit_code
 
-    # -- what it says of itself ---------------------------------------------------------------------------------------
+    # -- health and explanations -------------------------------------------------------------------------------------
 
     def health(self) -> Health:
-        """Return the state of each part as it is now."""
+        """Return the current state of each part."""
         rows = [Row(part.name, *_health(part)) for part in (*self.transports, *self._loops)]
         pods = self.parts.pods
         rows.append(Row("pods", pods.synced, pods.problem or count(len(pods.pods()), "pod")))
-        # A document that cannot be read is reported, and takes nothing away: its last good form is in force.
+        # A document that cannot be read is only reported: its last good version stays in force, so the agent is ready.
         refused = [
             f"{problem.kind or 'a document'} of {problem.source}: {problem.error}"
             for problem in self.parts.store.problems()
@@ -255,12 +255,12 @@ class Agent:
         return Health(tuple(rows))
 
     def _private(self) -> dict[str, Handler]:
-        """The handlers for root."""
+        """Return the HTTP handlers that only root can reach."""
         agent_handlers = {"/explain": self._explain, "/capabilities": self._capabilities}
         return {**probes(lambda: self._state(str)), **metrics(self._registry), **agent_handlers}
 
     def _public(self) -> dict[str, Handler]:
-        """The handlers for all users: state and metrics without names and annotations of pods."""
+        """Return the HTTP handlers for all users: state and metrics, without names and annotations of pods."""
         return {**probes(lambda: self._state(lambda _: "see the agent's socket")), **metrics(self._for_all)}
 
     def _state(self, shown: Callable[[str], str]) -> tuple[bool, str]:
@@ -271,14 +271,14 @@ class Agent:
         name = query.get("pod", "")
         if not name:
             return json_answer({"pods": self.parts.history.pods()})
-        account = self.parts.history.of(name)
+        account = self.parts.history.account(name)
         if account is None:
             pods = self._undecided(name)
             if len(pods) != 1:
-                names = self.parts.history.named(name) or sorted({f"{pod.namespace}/{pod.name}" for pod in pods})
+                names = self.parts.history.running_pods(name) or sorted({f"{pod.namespace}/{pod.name}" for pod in pods})
                 reason = f"is one of {', '.join(names)}" if names else "is unknown: no running pod has this name"
                 return json_answer({"error": f"pod {name[:200]!r} {reason}"}, 404)
-            account = self.parts.history.nothing_of(pods[0])
+            account = self.parts.history.empty_account(pods[0])
         store = self.parts.store
         problems = [
             {"kind": problem.kind, "source": problem.source, "error": problem.error} for problem in store.problems()
@@ -291,8 +291,8 @@ class Agent:
         return json_answer({**with_places(account, store, self.parts.profile), **more})
 
     def _undecided(self, name: str) -> list[Subject]:
-        """Return the running pods that have a uid or name, for which the history has nothing."""
-        if self.parts.history.named(name):
+        """Return the running pods with this uid or name for which the history has no record."""
+        if self.parts.history.running_pods(name):
             return []
         return [
             Subject(uid_of(pod), *key_of(pod).partition("/")[::2])
@@ -310,22 +310,22 @@ class Agent:
         for part in (*self.transports, *self._loops):
             try:
                 part.rules_changed(kinds)
-            except Exception:  # noqa: BLE001 - none keeps the others from it
+            except Exception:  # noqa: BLE001 - the other parts still get the rules
                 _log.exception("%s failed to take over changed rules", part.name)
 
 
 class Agents:
-    """One agent for each of several profiles on one machine, each with its registration, socket, history and counts.
+    """Several agents on one machine, each with its own profile, registration, socket, history and metrics.
 
     Args:
-        settings: of each agent, with different names and sockets (`nri.agent.settings.load_each`).
+        settings: the settings of each agent; their names and sockets differ (`nri.agent.settings.load_each`).
         reporter: as for `Agent`; receives the events of all agents.
         tell: as for `Agent`.
 
     Raises:
         ConfigError: the settings of an agent are invalid.
-        KnobConflict: two hooks or strategies that are on set one knob, of one profile or of two.
-        NriError: two agents are to be the proxy of one runtime.
+        KnobConflict: two enabled hooks or strategies, of one profile or of two, set the same knob.
+        NriError: several agents use a mode that only one agent can use, for example `proxy`.
     """
 
     def __init__(
@@ -342,7 +342,7 @@ class Agents:
         self._tell = tell
 
     def start(self) -> None:
-        """Start all agents. Raises as `Agent.start`, after agents that were already started are stopped."""
+        """Start all agents. If an agent raises an error, stop the agents that were already started."""
         try:
             for agent in self.agents:
                 agent.start()
@@ -352,13 +352,13 @@ class Agents:
         self._tell("READY=1")
 
     def stop(self) -> None:
-        """Stop all, the last first; a second time does nothing."""
+        """Stop all agents in reverse order. A second call has no effect."""
         self._tell("STOPPING=1")
         for agent in reversed(self.agents):
             agent.stop()
 
     def run(self) -> int:
-        """Start, serve until SIGTERM or SIGINT, stop; returns the exit code. Only in the main thread."""
+        """Start, serve until SIGTERM or SIGINT, stop, and return the exit code. Call it only in the main thread."""
         stop = Stop()
         stop.listen()
         self.start()
@@ -370,7 +370,7 @@ class Agents:
         return stop.exit_code
 
     def health(self) -> Health:
-        """Return the state of each part of each, with its profile in front."""
+        """Return the state of each part of each agent; the profile precedes the name of the part."""
         return Health(
             tuple(
                 row._replace(part=f"{agent.settings.profile}: {row.part}")
@@ -381,7 +381,7 @@ class Agents:
 
 
 def _runtime_view(settings: AgentSettings) -> RuntimeView | None:
-    """The receiver of values written to cgroups; None if there is none."""
+    """Return the object that reports cgroup writes to the runtime, or None if the settings do not ask for it."""
     if settings.standalone.apply != "cri":
         return None
     view: RuntimeView = load(_CRI_UPDATES)(settings.cri_socket, runtime_alone=settings.pods.source in ("cri", "nri"))
@@ -391,17 +391,17 @@ def _runtime_view(settings: AgentSettings) -> RuntimeView | None:
 def _health(part: Component) -> tuple[bool, str]:
     try:
         return part.health()
-    except Exception as error:  # noqa: BLE001 - a part that cannot say how it is, is not well
-        _log.exception("the state of %s is unknown", type(part).__name__)
+    except Exception as error:  # noqa: BLE001 - a part whose check fails is not ready
+        _log.exception("cannot check the state of %s", type(part).__name__)
         return False, type(error).__name__
 
 
 def rule_sources(settings: AgentSettings, store: RuleStore) -> list[Component]:
-    """The sources that write into the store. Raises ConfigError for invalid settings."""
+    """Return the sources that put rules into the store. Raises ConfigError if their settings are invalid."""
     return [load(RULE_SOURCES[settings.rules.source])(settings, store)]
 
 
 def pod_source(settings: AgentSettings) -> PodSource:
-    """The source of this node's pods. Raises ConfigError for invalid settings."""
+    """Return the source of this node's pods. Raises ConfigError if its settings are invalid."""
     source: PodSource = load(POD_SOURCES[settings.pods.source])(settings)
     return source

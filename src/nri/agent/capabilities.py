@@ -1,6 +1,6 @@
 """The capabilities of this machine: each knob and feature, the hooks that need it, and the reason if it is unsupported.
 
-The rows are for people. The agent decides nothing by them: it tries each write and reports the outcome.
+The rows are for people. The agent does not use them for decisions: it tries each write and reports the outcome.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ __all__ = ["Capability", "capabilities"]
 
 
 class Capability(NamedTuple):
-    """One row.
+    """A knob or feature of this machine.
 
     Attributes:
-        what: the knob's neutral name, or the feature.
-        supported: whether it works here.
+        what: the neutral name of the knob, or the name of the feature.
+        supported: whether it works on this machine.
         found: the file or feature that was detected.
-        reason: why it does not work; empty if it does.
-        instead: what does the same on this kernel; empty if nothing does, or nothing is needed.
+        reason: why it does not work; "" if it works.
+        instead: the knob or feature that replaces it on this kernel; "" if there is none or it works.
         needed_by: the hooks and strategies of the profile that set it.
     """
 
@@ -42,7 +42,7 @@ _Evidence = host.Unsupported | str
 
 
 def capabilities(root: host.Root, profile: Profile) -> list[Capability]:
-    """All rows: features first, then knobs, those that the profile sets before others."""
+    """Return all rows: features, then the knobs that the profile sets, then other knobs."""
     strategies = [row.name for row in profile.strategies]
     rows = [
         _feature(
@@ -88,7 +88,7 @@ def _cache(root: host.Root) -> _Evidence:
     abilities = host.Resctrl(root).capabilities()
     if isinstance(abilities, host.Unsupported):
         return abilities
-    return ", ".join(abilities.caches) or host.Unsupported("the processor can partition memory bandwidth, but no cache")
+    return ", ".join(abilities.caches) or host.Unsupported("the processor can partition memory bandwidth, not a cache")
 
 
 def _bandwidth(root: host.Root) -> _Evidence:
@@ -109,7 +109,7 @@ def _misses(_: host.Root) -> _Evidence:
 
 def _network(root: host.Root) -> _Evidence:
     path = "/proc/qos/net_qos_enable"
-    return path if root.exists(path) else host.Unsupported("only openEuler kernels with the module oncn-bwm have it")
+    return path if root.exists(path) else host.Unsupported("this requires an openEuler kernel with the module oncn-bwm")
 
 
 def _core_scheduling(_: host.Root) -> _Evidence:
@@ -132,7 +132,7 @@ def _programs(root: host.Root) -> _Evidence:
 
 def _rdma(root: host.Root) -> _Evidence:
     names = root.names("/sys/class/infiniband")
-    return ", ".join(names) or host.Unsupported("there is no RDMA device")
+    return ", ".join(names) or host.Unsupported("no RDMA device found")
 
 
 def _terway(root: host.Root) -> _Evidence:
@@ -141,7 +141,7 @@ def _terway(root: host.Root) -> _Evidence:
 
 
 _Probe = Callable[[host.Root], _Evidence]
-#: Each feature: what finds it, what does the same where it is missing, and the names of what it sets or who needs it.
+#: Each feature: its name, its probe, its substitute where it is missing, and the knobs and strategies that need it.
 _FEATURES: Final[tuple[tuple[str, _Probe, str, tuple[str, ...]], ...]] = (
     ("cgroups", _cgroups, "", ()),
     ("cgroup driver", _driver, "", ()),

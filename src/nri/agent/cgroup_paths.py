@@ -1,6 +1,6 @@
-"""Cgroup paths of pods, containers and Kubernetes QoS classes; "" for what has no cgroup.
+"""Cgroup paths of pods, containers and Kubernetes QoS classes; an object without a cgroup has the path "".
 
-A container id is `runtime://hash`. Paths have no slash at their end.
+A container id is `runtime://hash`. Paths do not end with a slash.
 """
 
 from __future__ import annotations
@@ -17,49 +17,49 @@ __all__ = [
     "CGROUPFS",
     "GUARANTEED",
     "KUBE_CLASSES",
-    "MANY_PODS",
+    "SHARED_CGROUP",
     "SYSTEMD",
     "container_path",
+    "is_shared_cgroup",
     "joined",
     "kube_class_of",
     "kube_class_path",
-    "of_many_pods",
     "pod_path",
 ]
 
-# Kubernetes' QoS classes, in the order of the folders.
+# Kubernetes' QoS classes, in the order in which koordlet visits their folders.
 GUARANTEED: Final = KubeQos.GUARANTEED.value
 BURSTABLE: Final = KubeQos.BURSTABLE.value
 BEST_EFFORT: Final = KubeQos.BEST_EFFORT.value
 KUBE_CLASSES: Final = (GUARANTEED, BURSTABLE, BEST_EFFORT)
 
 CGROUPFS, SYSTEMD = Driver.CGROUPFS.value, Driver.SYSTEMD.value
-#: Why values of one pod are not written to the folder of a class.
-MANY_PODS = "it is a cgroup of many pods, not of this pod alone"
+#: Why a value of one pod is not written to the cgroup of a QoS class.
+SHARED_CGROUP = "the cgroup belongs to many pods, not to this pod alone"
 
 
 def joined(*parts: str) -> str:
-    """Join parts as Go does: a later absolute part does not replace the earlier ones."""
+    """Join paths as Go's `filepath.Join` does: a later absolute path does not replace the earlier paths."""
     text = "/".join(part for part in parts if part)
     return posixpath.normpath(text) if text else ""
 
 
 def kube_class_path(kube_class: str, driver: str = SYSTEMD) -> str:
-    """The folder of a Kubernetes QoS class; that of guaranteed pods is the root of all pods."""
+    """Return the folder of a Kubernetes QoS class. The class of guaranteed pods has the root folder of all pods."""
     return drivers.qos_path(Driver(driver), KubeQos(kube_class if kube_class in KUBE_CLASSES else GUARANTEED))
 
 
-#: The folders of classes, by either driver.
+#: The folders of QoS classes, for both cgroup drivers.
 _SHARED = frozenset(kube_class_path(kube, driver) for kube in KUBE_CLASSES for driver in (SYSTEMD, CGROUPFS))
 
 
-def of_many_pods(folder: str) -> bool:
-    """Whether a folder is that of a Kubernetes QoS class, and so shared by many pods."""
+def is_shared_cgroup(folder: str) -> bool:
+    """Return whether a folder belongs to a Kubernetes QoS class, so that many pods share it."""
     return folder.strip("/") in _SHARED
 
 
 def pod_path(kube_class: str, uid: str, driver: str = SYSTEMD) -> str:
-    """The folder of a pod; "" for an unknown class, or a uid that cannot be part of a path."""
+    """Return the folder of a pod, or "" if the class is unknown or the uid cannot be a part of a path."""
     try:
         return drivers.pod_path(Driver(driver), KubeQos(kube_class), uid)
     except ValueError:
@@ -67,7 +67,7 @@ def pod_path(kube_class: str, uid: str, driver: str = SYSTEMD) -> str:
 
 
 def container_path(pod_folder: str, container_id: str, driver: str = SYSTEMD) -> str:
-    """The folder of a container, below that of its pod; "" if the id has another form."""
+    """Return the folder of a container below its pod's folder, or "" if the container id is malformed."""
     try:
         return joined(drivers.container_path(Driver(driver), pod_folder, container_id))
     except ValueError:
@@ -75,5 +75,5 @@ def container_path(pod_folder: str, container_id: str, driver: str = SYSTEMD) ->
 
 
 def kube_class_of(path: str) -> str:
-    """The Kubernetes QoS class in a path of any form: of a folder, or a runtime's `SLICE:PREFIX:ID`."""
+    """Return the Kubernetes QoS class that a path names. The path is a folder or a runtime's `SLICE:PREFIX:ID`."""
     return BEST_EFFORT if "besteffort" in path else BURSTABLE if "burstable" in path else GUARANTEED

@@ -23,7 +23,7 @@ __all__ = ["Checked", "Finding", "check"]
 
 
 class Finding(NamedTuple):
-    """A mistake: `where` is a file and line, `what` a key or a pod, `next` the suggested fix, "" if unknown."""
+    """A mistake: `where` is a file and line, `what` a key or a pod, `next` the suggested fix ("" if unknown)."""
 
     where: str
     what: str
@@ -36,7 +36,7 @@ class Checked(NamedTuple):
 
     Attributes:
         findings: the mistakes.
-        looked_at: a description of what was checked.
+        looked_at: a description of the checked objects.
         notes: further remarks for the author.
         wrong_settings: whether a finding is about the settings, not only about rules or pods.
     """
@@ -53,28 +53,28 @@ def check(
     """Check settings, rules and pods.
 
     Args:
-        loaded: the settings of each profile, or the error of reading them.
-        default: the settings to check rules and pods with if `loaded` is an error.
+        loaded: the settings of each profile, or the error if they cannot be read.
+        default: the settings to use for rules and pods if `loaded` is an error.
         rules: whether to check rules even if the settings do not read them from files.
-        pods: a file or folder of pods; empty for none.
+        pods: a file or folder of pods; "" if no pods are to be checked.
     """
     if isinstance(loaded, ConfigError):
-        outcome = _files(default, rules, pods)
-        return outcome._replace(findings=[*_of_settings(loaded), *outcome.findings], wrong_settings=True)
-    outcomes = [_one(profile_settings, rules, pods) for profile_settings in loaded]
-    apart_from = [f"{profile_settings.settings.profile}: " * (len(loaded) > 1) for profile_settings in loaded]
+        outcome = _check_files(default, rules, pods)
+        return outcome._replace(findings=[*_settings_findings(loaded), *outcome.findings], wrong_settings=True)
+    outcomes = [_check_profile(profile_settings, rules, pods) for profile_settings in loaded]
+    prefixes = [f"{profile_settings.settings.profile}: " * (len(loaded) > 1) for profile_settings in loaded]
     conflicts = _conflicts([profile_settings.settings for profile_settings in loaded])
     findings = [*conflicts, *(finding for outcome in outcomes for finding in outcome.findings)]
     return Checked(
         list(dict.fromkeys(findings)),
-        "; ".join(f"{whose}{outcome.looked_at}" for whose, outcome in zip(apart_from, outcomes, strict=True)),
+        "; ".join(f"{prefix}{outcome.looked_at}" for prefix, outcome in zip(prefixes, outcomes, strict=True)),
         list(dict.fromkeys(note for outcome in outcomes for note in outcome.notes)),
         bool(conflicts) or any(outcome.wrong_settings for outcome in outcomes),
     )
 
 
 def _conflicts(all_settings: Sequence[AgentSettings]) -> list[Finding]:
-    """The first two hooks or strategies that set one knob, of one profile or of two."""
+    """Return a finding on the first two hooks or strategies that set the same knob, of one profile or of two."""
     tables = [profile_of(settings.profile).owners_on(settings.gates) for settings in all_settings]
     try:
         for table in tables:
@@ -85,25 +85,26 @@ def _conflicts(all_settings: Sequence[AgentSettings]) -> list[Finding]:
     return []
 
 
-def _one(loaded: Loaded[AgentSettings], rules: bool, pods: str) -> Checked:
-    """Check what the settings of one profile name."""
-    outcome = _files(loaded.settings, rules or loaded.settings.rules.source == "files", pods)
+def _check_profile(loaded: Loaded[AgentSettings], rules: bool, pods: str) -> Checked:
+    """Check the rules and pods that the settings of one profile name."""
+    outcome = _check_files(loaded.settings, rules or loaded.settings.rules.source == "files", pods)
     missing = missing_rules(loaded)
-    wrong = [_of(missing)] if missing else []
-    notes = [*loaded.notes, *_nothing_on(loaded.settings), *outcome.notes]
+    wrong = [_finding(missing)] if missing else []
+    notes = [*loaded.notes, *_idle_notes(loaded.settings), *outcome.notes]
     return outcome._replace(findings=[*wrong, *outcome.findings], notes=notes)
 
 
-def _nothing_on(settings: AgentSettings) -> list[str]:
-    """A line if the settings switch nothing on: an agent without work is hardly what was meant."""
+def _idle_notes(settings: AgentSettings) -> list[str]:
+    """Return a note if the settings enable no hook and no strategy."""
     profile = profile_of(settings.profile)
     if profile.hooks_on(settings.gates) or profile.strategies_on(settings.gates):
         return []
-    return [f"{profile.on}: nothing is switched on, so the agent would do nothing; use {', '.join(profile.gates)}"]
+    gates = ", ".join(profile.gates)
+    return [f"{profile.on}: no hook or strategy is enabled, so the agent would do nothing; choose from {gates}"]
 
 
-def _files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
-    """Check rules and pods by settings that can be read."""
+def _check_files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
+    """Check rules and pods with settings that could be read."""
     wrong: list[Finding] = []
     words, notes = ["settings"], list[str]()
     node, wrong_settings = None, False
@@ -121,15 +122,15 @@ def _files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
         notes += store.remarks()
         for kind, one in ((kind, one) for kind, keys in store.unread().items() for one in keys):
             notes.append(f"{store.place(kind, one.key)}: {kind}: {one}")
-        notes += _gates_off(store, strategies.kind, profile, settings)
+        notes += _disabled_gate_notes(store, strategies.kind, profile, settings)
     if pods:
         try:
             listed = pods_of(pods)
         except ConfigError as error:
-            wrong += [_of(part) for part in single_errors(error)]
+            wrong += [_finding(part) for part in single_errors(error)]
         else:
             words.append(f"{len(listed)} pod{'s' * (len(listed) != 1)}")
-            wrong += [] if listed else [_of(no_pods(pods))]
+            wrong += [] if listed else [_finding(no_pods(pods))]
             for pod, place, unknown in listed:
                 notes += unknown
                 row = explained(pod, settings, node or store_of(settings).node, {})
@@ -139,8 +140,8 @@ def _files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
     return Checked(wrong, ", ".join(words), notes, wrong_settings)
 
 
-def _gates_off(store: RuleStore, kind: str, profile: Profile, settings: AgentSettings) -> list[str]:
-    """Notes on features that a document requests and the settings leave switched off."""
+def _disabled_gate_notes(store: RuleStore, kind: str, profile: Profile, settings: AgentSettings) -> list[str]:
+    """Return notes on features that a document requests and the settings leave switched off."""
     on = profile.hooks_on(settings.gates) | profile.strategies_on(settings.gates)
     why = "without effect, because {0} is off (gates.{0} = true switches it on)".format
     return [
@@ -150,11 +151,11 @@ def _gates_off(store: RuleStore, kind: str, profile: Profile, settings: AgentSet
     ]
 
 
-def _of_settings(error: ConfigError) -> list[Finding]:
-    """Each mistake; of an object of Kubernetes, which is no settings, that alone."""
-    findings = [_of(finding) for finding in single_errors(error)]
+def _settings_findings(error: ConfigError) -> list[Finding]:
+    """Return each mistake. A file that is a Kubernetes object instead of settings gets only one finding."""
+    findings = [_finding(finding) for finding in single_errors(error)]
     objects = {finding.where.rpartition(":")[0] for finding in findings if finding.what == "kind"}
-    reason = "this is a Kubernetes object, not the agent's settings"
+    reason = "this is a Kubernetes object, not settings of the agent"
     advice = "use --rules for a file of rules, --pods for a file of pods"
     return [
         finding._replace(problem=reason, next=advice) if finding.what == "kind" else finding
@@ -163,7 +164,7 @@ def _of_settings(error: ConfigError) -> list[Finding]:
     ]
 
 
-def _of(error: ConfigError) -> Finding:
+def _finding(error: ConfigError) -> Finding:
     return Finding(error.source, error.key, error.reason, error.suggestion)
 
 

@@ -1,6 +1,6 @@
-"""Run the hooks of a stage by the current rules; record, count and log the outcome.
+"""Run the hooks of a stage with the current rules, and record, count and log the outcome.
 
-All transports decide here. An unexpected exception of a hook costs only that hook: it is reported with the hook's name.
+All transports use this class. An unexpected exception of a hook is reported with the hook's name; other hooks run.
 """
 
 from __future__ import annotations
@@ -36,23 +36,24 @@ from nri.text import cut, plain
 __all__ = ["Decisions", "class_of", "subject_of", "values_of"]
 
 _log = logging.getLogger(__name__)
+#: The maximum number of characters of a reason or a name in the log.
 _MAX_TEXT: Final = 400
 _FIELDS: Final = tuple(field.name for field in fields(Changes))
-#: Fields with several entries, each with its own name.
+#: Fields that map names to values, each with the prefix of its names in the history.
 _BY_NAME: Final = {"knobs": "", "env": "env."}
 
 
 class Decisions:
-    """Decisions of the profile's hooks, recorded for `explain` and counted.
+    """The runner of a profile's hooks, which records decisions for `explain` and counts them.
 
     Args:
         profile: the source of the hooks.
         store: the rules.
-        executor: writes what a transport cannot express.
-        history: records the decisions.
-        observer: counts them.
-        clock: seconds, to measure durations.
-        preview: the hooks that are recorded but not applied.
+        executor: the writer of values that no message of a transport can express.
+        history: the records of decisions.
+        observer: the counters of decisions.
+        clock: returns seconds, to measure durations.
+        preview: the hooks that are only previewed: their decisions are recorded but not applied.
     """
 
     def __init__(
@@ -74,18 +75,18 @@ class Decisions:
 
     @property
     def node(self) -> Any:
-        """The current rules, in the profile's own type."""
+        """The current rules, as an object of the profile's type."""
         return self._store.node
 
     def decide(self, stage: str, context: Context, transport: str) -> Outcome:
-        """Run the hooks of a stage. Never raises for errors of hooks; KeyError for an unknown stage."""
+        """Run the hooks of a stage. Errors of hooks are not raised. Raises KeyError if the stage is unknown."""
         STAGES[stage]
         node = self._store.node
         begin = self._clock()
         try:
             outcome = decide(self._hooks, stage, context, node)
-        except Exception:  # noqa: BLE001 - one pod's annotation must stop neither the agent nor the other hooks
-            outcome = _one_by_one(self._hooks, stage, context, node)
+        except Exception:  # noqa: BLE001 - an annotation of one pod must not stop the agent or other hooks
+            outcome = _decide_separately(self._hooks, stage, context, node)
         seconds = self._clock() - begin
         errors = [*outcome.errors]
         self._observer.decided(
@@ -93,15 +94,15 @@ class Decisions:
         )
         subject = subject_of(context)
         if self._preview.intersection(outcome.hooks):
-            self._only_say(outcome, subject, transport)
+            self._preview_changes(outcome, subject, transport)
         self._history.decided(subject, stage, transport, values_of(outcome.because))
         self.errors(subject, stage, transport, [(error.hook, error.reason) for error in errors], outcome.hooks)
         self._history.has(subject, self._keys.intersection(_keys_of(context)), class_of(self._profile, context))
         if isinstance(context, Pod) and stage != REMOVE_POD:
-            self._slips(context, subject, transport)
+            self._record_unread(context, subject, transport)
         return outcome
 
-    def _only_say(self, outcome: Outcome, subject: Subject, transport: str) -> None:
+    def _preview_changes(self, outcome: Outcome, subject: Subject, transport: str) -> None:
         """Remove the changes of previewed hooks from an outcome, and record them."""
         previewed = [row for row in outcome.because if row.hook in self._preview]
         outcome.because = [row for row in outcome.because if row.hook not in self._preview]
@@ -110,58 +111,58 @@ class Decisions:
         for _ in values_of(previewed):
             self._observer.met(transport, "previewed value")
 
-    def _slips(self, context: Pod, subject: Subject, transport: str) -> None:
-        """Record labels and annotations of a pod that nothing reads; each is logged once."""
+    def _record_unread(self, context: Pod, subject: Subject, transport: str) -> None:
+        """Record labels and annotations of a pod that no hook reads, and log each of them once."""
         new = self._history.noted(subject, self._profile.unread(context.labels, context.annotations, context.extended))
         for line in new:
-            _log.warning("%s: %s", _named(subject), cut(line, _MAX_TEXT))
+            _log.warning("%s: %s", _log_name(subject), cut(line, _MAX_TEXT))
         if new:
             self._observer.slipped(transport, len(new))
 
     def failed(self, context: Context, transport: str, hook: str, reason: str) -> None:
-        """Record that a hook without a stage failed for a pod, or with "" that it did not."""
+        """Record the error of a hook without a stage for a pod; an empty `reason` means that the hook succeeded."""
         self.errors(subject_of(context), transport, transport, [(hook, reason)] if reason else [], (hook,))
 
     def errors(
         self, subject: Subject, stage: str, transport: str, rows: Sequence[tuple[str, str]], hooks: Collection[str]
     ) -> None:
-        """Record the errors of hooks; each is logged once while it lasts.
+        """Record the errors of hooks. An error is logged when it is new.
 
         Args:
             subject: the object of the decision.
-            stage: of the hooks.
-            transport: its name.
+            stage: the stage of the hooks.
+            transport: the name of the transport.
             rows: the failed hooks, each with its reason.
             hooks: all hooks that ran.
         """
         reasons = [(hook, plain(reason)) for hook, reason in rows]
         for hook, reason in self._history.failed(subject, stage, transport, reasons, hooks):
-            _log.warning("%s: %s: %s; earlier values stay", _named(subject), hook, cut(reason, _MAX_TEXT))
+            _log.warning("%s: %s: %s; earlier values stay", _log_name(subject), hook, cut(reason, _MAX_TEXT))
 
     def record(self, context: Context, transport: str, results: Sequence[Result]) -> None:
-        """Record what came of what was decided."""
+        """Record the results of writes for a decision."""
         self._history.record(subject_of(context), transport, results)
 
     def carry_out(self, context: Context, outcome: Outcome, transport: str) -> list[Result]:
-        """Have the executor do all of an outcome, and record what came of it."""
+        """Let the executor write all changes of an outcome, and record the results."""
         results = self.executor.changes(context, outcome.changes, reason_of(outcome))
         self.record(context, transport, results)
         return results
 
     def removed(self, pod: Pod) -> None:
-        """Forget the cgroup of a removed pod; its history is among the first to be dropped."""
+        """Forget the cgroup of a removed pod. Its history may be dropped before that of running pods."""
         self.executor.forget(pod.folder)
         self._history.ended(pod.uid)
 
 
-def _named(subject: Subject) -> str:
-    """A subject on one line of a log."""
+def _log_name(subject: Subject) -> str:
+    """Return a subject as text for the log."""
     words = (subject.namespace, subject.name, subject.container) if subject.namespace else (subject.key,)
     return plain("/".join(word for word in words if word), _MAX_TEXT)
 
 
 def subject_of(context: Context) -> Subject:
-    """The subject of a context: the key of its records."""
+    """Return the subject under which decisions on a context are recorded."""
     if isinstance(context, Pod):
         return Subject(context.uid, context.namespace, context.name)
     if isinstance(context, Container):
@@ -172,7 +173,7 @@ def subject_of(context: Context) -> Subject:
 
 
 def class_of(profile: Profile, context: Context) -> str:
-    """The QoS class that rules are selected by; the Kubernetes class for a pod without one."""
+    """Return the pod's QoS class, by which rules are selected, or its Kubernetes class if it has no QoS class."""
     if isinstance(context, KubeQosFolder):
         return context.kube_class
     if isinstance(context, HostApplication):
@@ -182,7 +183,7 @@ def class_of(profile: Profile, context: Context) -> str:
 
 
 def _keys_of(context: Context) -> tuple[str, ...]:
-    """The labels and annotations that a pod has."""
+    """Return the keys of a pod's labels and annotations."""
     if isinstance(context, (KubeQosFolder, HostApplication)):
         return ()
     pod = context.pod if isinstance(context, Container) else context
@@ -190,19 +191,19 @@ def _keys_of(context: Context) -> tuple[str, ...]:
 
 
 def reason_of(outcome: Outcome) -> str:
-    """The reasons of an outcome on one line."""
+    """Return the reasons of an outcome, joined to one line."""
     return "; ".join(f"{row.hook}: {row.reason}" for row in outcome.because)
 
 
-def _one_by_one(hooks: Sequence[Hook], stage: str, context: Context, node: Switches) -> Outcome:
-    """Run each hook alone, so that an exception costs only the hook that raised it."""
+def _decide_separately(hooks: Sequence[Hook], stage: str, context: Context, node: Switches) -> Outcome:
+    """Run each hook separately, so that an exception affects only the hook that raised it."""
     outcome = Outcome()
     for row in hooks:
         if not row.on(node):
             continue
         try:
             hook_outcome = decide((row,), stage, context, node)
-        except Exception as error:  # noqa: BLE001 - see `decide`
+        except Exception as error:  # noqa: BLE001 - for the reason see `Decisions.decide`
             hook_outcome = Outcome(
                 hooks=[row.name], errors=[HookError(row.name, plain(f"{type(error).__name__}: {error}"))]
             )
@@ -218,7 +219,7 @@ def _one_by_one(hooks: Sequence[Hook], stage: str, context: Context, node: Switc
 
 
 def values_of(rows: Sequence[ExplainedDecision]) -> Iterator[tuple[str, Any, str, str]]:
-    """The single values of decisions: field, value, hook, reason."""
+    """Yield each value of some decisions with its field, hook and reason: (field, value, hook, reason)."""
     for row in rows:
         for name in _FIELDS:
             value = getattr(row.changes, name)

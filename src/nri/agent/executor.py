@@ -1,7 +1,7 @@
 """Write values that no message of a runtime can express, and report the outcome of each write.
 
-A failed write is returned as refused and does not stop the others. Writes to a cgroup that does not exist yet wait
-until `retry`, or until the next changes of its pod. Thread-safe.
+A failed write is returned as refused and does not stop the others. A write to a missing cgroup waits until `retry` is
+called or its pod gets new changes. Thread-safe.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from nri import host
-from nri.agent.cgroup_paths import MANY_PODS, of_many_pods
+from nri.agent.cgroup_paths import SHARED_CGROUP, is_shared_cgroup
 from nri.agent.model import (
     AT_CREATION,
     OOM_SCORE,
@@ -42,16 +42,18 @@ __all__ = ["Context", "Executor", "RuntimeView", "ValueWriter", "Written", "tidy
 
 Context = Pod | Container | KubeQosFolder | HostApplication
 
+#: The maximum number of processes or threads of a cgroup that are handled.
 _MAX_PROCESSES: Final = 4096
+#: The maximum number of levels of cgroups that are searched for processes.
 _MAX_DEPTH: Final = 4
-#: Processes are listed again while new ones appear, because a fork inherits the score that its parent had before.
+#: Processes are listed up to this many times, while new processes appear: a fork inherits the earlier score.
 _ROUNDS: Final = 3
 _NO_KNOB: Final = "unknown knob"
 _RUNTIMES: Final = "only a runtime sets it"
 
 
 class Written(NamedTuple):
-    """The result of a value, and whether a runtime has set it."""
+    """The result of a write, and whether a runtime has set the value."""
 
     result: Result
     by_runtime: bool
@@ -61,13 +63,13 @@ class ValueWriter(Protocol):
     """Sets values of running containers through their runtime, and all others through the executor.
 
     Attributes:
-        name: its name in records.
+        name: the name of the writer in records.
     """
 
     name: str
 
     def write(self, requests: Sequence[Write]) -> list[Written]:
-        """Have values set; one result for each, in the order of `requests`."""
+        """Set values, and return a result for each request in the order of `requests`."""
         ...
 
 
@@ -75,29 +77,29 @@ class RuntimeView(Protocol):
     """Receives written values, so that the runtime's view stays correct."""
 
     def tell(self, in_force: Iterable[Write]) -> None:
-        """Send values that are in force."""
+        """Report values that are in force."""
         ...
 
     def forget(self, folder: str) -> None:
-        """Forget what it has heard of a container."""
+        """Forget the values that were reported for a container."""
         ...
 
 
 class Executor:
-    """Writes to one machine.
+    """Write values to one machine.
 
     Args:
         root: the machine.
-        refresh_s: seconds for which a written value is not compared again.
-        observer: counts the writes.
+        refresh_s: for this many seconds a written value is not compared with its file again.
+        observer: the counters of writes.
         clock: monotonic seconds.
-        scheduler: core scheduling; None for this machine's.
-        hierarchies: the cgroups; None for those of the machine.
-        runtime: receives lasting values; None if there is no receiver.
+        scheduler: the interface to core scheduling; None means the kernel of this machine.
+        hierarchies: the cgroup hierarchies; None means those below `root`.
+        runtime: receives lasting values, if given.
 
     Attributes:
-        hierarchies: the cgroups.
-        cookies: core scheduling of containers.
+        hierarchies: the cgroup hierarchies.
+        cookies: the core scheduling cookies of containers.
     """
 
     def __init__(
@@ -125,19 +127,19 @@ class Executor:
     def write(
         self, writes: Sequence[Write], *, force: bool = False, keep: bool = True, lasting: bool = True
     ) -> list[Result]:
-        """Write a batch in level order; one result for each, in the order of `writes`.
+        """Write a batch, parents before children, and return a result for each write in the order of `writes`.
 
         Args:
-            writes: knobs of cgroups, and `oom_score_adj` of all processes of a folder.
-            force: compare also files that are believed to be correct.
-            keep: whether a write to a missing cgroup waits for it.
+            writes: values for knobs of cgroups; `oom_score_adj` applies to all processes of a cgroup.
+            force: also compare files that are believed to be correct.
+            keep: whether a write to a missing cgroup waits for the cgroup.
             lasting: whether the value stays for longer than one round.
         """
         results = self._write(writes, force)
         if self._runtime is not None and lasting:
             for write, result in zip(writes, results, strict=True):
                 if result.outcome is Outcome.APPLIED and write.knob != OOM_SCORE:
-                    self._runtime.forget(tidy(write.folder))  # another program may have set it at the runtime as well
+                    self._runtime.forget(tidy(write.folder))  # another program may have told the runtime another value
             self._runtime.tell(write for write, result in zip(writes, results, strict=True) if result.in_force)
         with self._lock:
             self._pending.drop(writes)
@@ -150,26 +152,26 @@ class Executor:
         return results
 
     def on_v2(self, name: str) -> bool:
-        """Whether this machine has a knob, or a file named as `unified.FILE`, on cgroup v2, and v2 alone."""
+        """Return whether cgroup v2 alone is mounted, with this knob or file (`unified.FILE`)."""
         if self.hierarchies.mode != "v2":
             return False
         return name.startswith(UNIFIED) or not isinstance(host.probe(self.hierarchies, name), host.Unsupported)
 
     def retry(self, folder: str) -> list[Result]:
-        """Do what waits for a cgroup and for those below it."""
+        """Perform the writes that wait for a cgroup or for a cgroup below it."""
         with self._lock:
             waiting = self._pending.take(tidy(folder))
         return self.write(waiting) if waiting else []
 
     def changes(self, context: Context, changes: Changes, reason: str = "") -> list[Result]:
-        """Write the changes decided for a context, and the waiting writes of its pod.
+        """Write the changes of a pod, container, folder or host application, and the waiting writes of its pod.
 
-        A container's environment, mounts and devices are left out.
+        A container's environment, mounts and devices are ignored.
         """
         results: list[Result] = []
         if isinstance(context, Pod):
-            if of_many_pods(context.folder):
-                return [Result(context.folder, "pod", "", Outcome.REFUSED, MANY_PODS)] if changes else []
+            if is_shared_cgroup(context.folder):
+                return [Result(context.folder, "pod", "", Outcome.REFUSED, SHARED_CGROUP)] if changes else []
             results += self.retry(context.folder)
             requests = pod_writes(context.folder, changes, reason)
         else:
@@ -190,7 +192,7 @@ class Executor:
             with self._lock:
                 self._pending.forget(path)
 
-    # -- what is no knob of a cgroup ----------------------------------------------------------------------------------
+    # -- values outside of cgroup files -------------------------------------------------------------------------------
 
     def resctrl(self, change: Resctrl, folder: str = "") -> list[Result]:
         """Create, fill or remove a resctrl group.
@@ -204,7 +206,7 @@ class Executor:
         return results
 
     def oom_score(self, folder: str, score: int) -> list[Result]:
-        """Give all processes of a cgroup, and of those below it, an OOM score."""
+        """Set the OOM score of all processes of a cgroup and of the cgroups below it."""
         results = self._oom_scores(tidy(folder), score)
         self._observer.wrote(results)
         return results
@@ -212,22 +214,22 @@ class Executor:
     def core_sched(
         self, membership: Membership, container: str, folder: str, *, forget_moved: bool = True
     ) -> list[Result]:
-        """Give a container's processes the cookie of its group, or remove it; see `CoreScheduling`."""
+        """Give the processes of a container the cookie of its group, or remove the cookie; see `CoreScheduling`."""
         results = self.cookies.apply(membership, container, self.processes(folder), forget_moved=forget_moved)
         self._observer.wrote(results)
         return results
 
     def processes(self, folder: str) -> list[int]:
-        """The processes of a cgroup and of those below it, ascending; empty if it does not exist."""
+        """Return the processes of a cgroup and of the cgroups below it, ascending; an absent cgroup has no process."""
         return sorted({pid for cgroup in self._below(tidy(folder)) for pid in self._listed(cgroup)})[:_MAX_PROCESSES]
 
     def counts(self) -> dict[str, float]:
-        """The number of values that are remembered, for the gauge `held`."""
+        """Return the number of remembered values by kind, for the gauge `held`."""
         with self._lock:  # other threads add and remove cookies
             waiting = len(self._pending)
         return {"waiting writes": waiting, "written values": len(self._writer)}
 
-    # -- how ----------------------------------------------------------------------------------------------------------
+    # -- helpers -------------------------------------------------------------------------------------------------------
 
     def _write(self, writes: Sequence[Write], force: bool) -> list[Result]:
         result_by_number: dict[int, Result] = {}
@@ -249,7 +251,7 @@ class Executor:
         return [result_by_number[number] for number in range(len(writes))]
 
     def _one_oom_score(self, folder: str, write: Write) -> Result:
-        """The scores of a folder's processes as one result: the first failure, if there is one."""
+        """Set the scores of a cgroup's processes and return a single result: the first failure, if there is one."""
         try:
             results = self._oom_scores(folder, int(write.value))
         except ValueError:
@@ -259,7 +261,7 @@ class Executor:
             reason = f"{bad[0].target}: {bad[0].reason}"
             return Result(folder, OOM_SCORE, write.value, bad[0].outcome, reason)
         if not any(result.in_force for result in results):
-            return Result(folder, OOM_SCORE, write.value, Outcome.GONE, "it has no process")
+            return Result(folder, OOM_SCORE, write.value, Outcome.GONE, "the cgroup has no process")
         changed = any(result.outcome is Outcome.APPLIED for result in results)
         return Result(folder, OOM_SCORE, write.value, Outcome.APPLIED if changed else Outcome.UNCHANGED)
 
@@ -295,7 +297,7 @@ class Executor:
         return results
 
     def _below(self, folder: str) -> Iterable[str]:
-        """A cgroup and those below it, to a bounded depth."""
+        """Yield a cgroup and the cgroups below it, down to `_MAX_DEPTH` levels."""
         level = [folder] if folder else []
         for _ in range(_MAX_DEPTH):
             yield from level
@@ -314,7 +316,7 @@ class Executor:
             return []
 
     def threads(self, folder: str) -> list[int]:
-        """The threads of a cgroup and of those below it, ascending; empty if it does not exist."""
+        """Return the threads of a cgroup and of the cgroups below it, ascending; an absent cgroup has no thread."""
         return self._threads(tidy(folder))[:_MAX_PROCESSES]
 
     def _threads(self, folder: str) -> list[int]:
@@ -328,15 +330,15 @@ class Executor:
 
 
 def tidy(folder: str) -> str:
-    """The path of a cgroup below its hierarchy, from a runtime's path: systemd's short forms are expanded."""
+    """Return the path of a cgroup below its hierarchy, from a runtime's path. Short forms of systemd are expanded."""
     try:
         return expand(folder) if ":" in folder else expand_slice(folder.strip("/"))
-    except ValueError:  # the write then reports what is wrong with it
+    except ValueError:  # the write to the path then reports the error
         return folder.strip("/")
 
 
 def _host_write(folder: str, write: Write) -> host.Write | Result:
-    """A write of `nri.host`, or the reason why it cannot be one."""
+    """Return a write of `nri.host`, or the result that tells why there is no such write."""
     name = write.knob
     if name.startswith(UNIFIED):
         name = knob_of_file(name.removeprefix(UNIFIED)) or name
@@ -345,7 +347,7 @@ def _host_write(folder: str, write: Write) -> host.Write | Result:
             return host.Write(folder, name, write.devices)
         return Result(folder, name, dict(write.devices), Outcome.UNSUPPORTED, _NO_KNOB)
     if not folder:
-        return Result(folder, name, write.value, Outcome.REFUSED, "the root cgroup belongs to no pod")
+        return Result(folder, name, write.value, Outcome.REFUSED, "the root cgroup does not belong to a pod")
     try:
         return host.Write(folder, name, value_of(name, write.value))
     except KeyError:
@@ -360,4 +362,4 @@ def _is_gone(write: Write, result: Result) -> bool:
 
 
 def _vanished(pid: int, score: int) -> Result:
-    return Result(f"process {pid}", OOM_SCORE, score, Outcome.GONE, "it has ended")
+    return Result(f"process {pid}", OOM_SCORE, score, Outcome.GONE, "the process has ended")

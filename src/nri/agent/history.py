@@ -1,6 +1,6 @@
-"""A bounded history of the decisions on each pod: rule, annotation, hook and value, and the outcome of each write.
+"""A bounded history of the decisions on each pod: hook, value and reason, and the outcome of each write.
 
-Only the newest value of each field is kept. The oldest pods are dropped first, ended pods before running ones.
+Only the newest value of each field is kept. Ended pods are dropped first, then the oldest running pods.
 """
 
 from __future__ import annotations
@@ -19,18 +19,27 @@ from nri.text import cut
 
 __all__ = ["PREVIEW", "History", "Value"]
 
-_MAX_SLIPS = 100
-_MAX_VALUES, _MAX_WRITES, _MAX_ERRORS, _MAX_TEXT = 256, 256, 16, 512
-_STILL = ("applied", "unchanged")
-#: The stage of values that a hook or strategy would set, and does not, because it is previewed.
+#: The maximum number of notes that `History.pod_notes` returns.
+_MAX_NOTES = 100
+#: The maximum number of remembered values of a pod.
+_MAX_VALUES = 256
+#: The maximum number of remembered writes of a pod.
+_MAX_WRITES = 256
+#: The maximum number of remembered errors and notes of a pod.
+_MAX_ERRORS = 16
+#: The maximum number of characters of a value, a reason or a name.
+_MAX_TEXT = 512
+#: The outcomes of two writes of the same value, the later of which adds no information.
+_CONFIRMED = ("applied", "unchanged")
+#: The stage of values of a previewed hook or strategy, which are recorded but not applied.
 PREVIEW = "preview"
-#: The size of a record without its texts, in bytes.
+#: The estimated size of a record in bytes, without its strings.
 _OVERHEAD = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value that a hook gave. `at` is Unix time in seconds; `field` is a knob, `env.NAME` and the like."""
+    """A value that a hook set. `at` is Unix time in seconds; `field` is a knob, or for example `env.NAME`."""
 
     field: str
     value: str
@@ -41,9 +50,9 @@ class Value:
     at: float
 
     def differs(self, other: Value) -> bool:
-        """Whether another value differs, apart from its round and transport.
+        """Return whether another value, hook or reason was recorded. Time and transport are ignored.
 
-        A previewed value differs from one that is in force.
+        A previewed value differs from an applied value.
         """
         current, other_content = (
             (value.value, value.hook, value.reason, value.stage == PREVIEW) for value in (self, other)
@@ -66,12 +75,12 @@ class _PodHistory:
 
 
 class History:
-    """The newest decisions of a bounded number of pods. Thread-safe.
+    """The newest decisions on a bounded number of pods. Thread-safe.
 
     Args:
-        most_pods: the number of pods, including ended ones.
-        most_bytes: the estimated size of all records.
-        now: the wall clock, in seconds.
+        most_pods: the maximum number of pods, including ended pods.
+        most_bytes: the maximum estimated size of all records.
+        now: returns the Unix time in seconds.
     """
 
     def __init__(self, most_pods: int = 1024, most_bytes: int = 16 << 20, now: Callable[[], float] = time.time) -> None:
@@ -81,18 +90,18 @@ class History:
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """The number of pods that are remembered."""
+        """The number of remembered pods."""
         return len(self._pods)
 
     @property
     def size(self) -> int:
-        """The bytes that are remembered, by estimate."""
+        """The estimated size of all records in bytes."""
         return self._size
 
     def decided(
         self, subject: Subject, stage: str, transport: str, values: Iterable[tuple[str, Any, str, str]]
     ) -> None:
-        """Keep values: of each its field, the value, the hook and the reason."""
+        """Record values, each with its field, hook and reason."""
         at = self._now()
         rows = [
             Value(_short(name), _short(value), hook, _short(reason), stage, transport, at)
@@ -106,7 +115,7 @@ class History:
             for row in rows:
                 before = pod.values.pop((subject.container, row.field), None)
                 pod.values[subject.container, row.field] = row if before is None or before.differs(row) else before
-            self._settle(subject.key, pod)
+            self._update_size(subject.key, pod)
 
     def failed(
         self,
@@ -116,9 +125,9 @@ class History:
         errors: Iterable[tuple[str, str]],
         hooks: Collection[str] = (),
     ) -> list[tuple[str, str]]:
-        """Record errors, each a hook and its reason; they replace earlier errors of the hooks that ran.
+        """Record errors as pairs of hook and reason. They replace earlier errors of the hooks that ran.
 
-        Returns the new ones.
+        Returns the errors that were not recorded before.
         """
         rows = list(errors)
         with self._lock:
@@ -139,18 +148,18 @@ class History:
                 row = {"hook": hook, "reason": _short(reason), "stage": stage, "transport": transport}
                 errors_in_force.append({**row, "container": subject.container, "at": at})
             pod.errors = deque(errors_in_force, maxlen=_MAX_ERRORS)
-            self._settle(subject.key, pod)
+            self._update_size(subject.key, pod)
             return [(hook, reason) for hook, reason in rows if (hook, _short(reason)) not in before]
 
     def has(self, subject: Subject, keys: Iterable[str], of: str = "") -> None:
-        """Record which labels and annotations of hooks a pod has, and its class, if it has a history."""
+        """Record a pod's class, and which labels and annotations of hooks the pod has, if the pod has a history."""
         with self._lock:
             pod = self._pods.get(_short(subject.key))
             if pod is not None:
                 pod.keys, pod.of = tuple(sorted(keys)), of
 
     def noted(self, subject: Subject, notes: Iterable[str]) -> list[str]:
-        """Replace the notes on a pod. Returns the new ones."""
+        """Replace the notes on a pod. Returns the notes that were not recorded before."""
         rows = tuple(_short(note) for note in notes)[:_MAX_ERRORS]
         with self._lock:
             history = self._pods.get(_short(subject.key))
@@ -159,11 +168,11 @@ class History:
                 subject = _bounded(subject)
                 pod = self._pod(subject)
                 pod.notes = rows
-                self._settle(subject.key, pod)
+                self._update_size(subject.key, pod)
             return [row for row in rows if row not in before]
 
-    def slips(self) -> list[str]:
-        """Remarks on pods that run, each behind the pod's name; a bounded number, of the newest pods."""
+    def pod_notes(self) -> list[str]:
+        """Return up to `_MAX_NOTES` notes on running pods, newest pods first, each after the name of the pod."""
         with self._lock:
             notes = (
                 f"{pod.namespace}/{pod.name}: {note}"
@@ -171,10 +180,10 @@ class History:
                 if not pod.ended
                 for note in pod.notes
             )
-            return list(islice(notes, _MAX_SLIPS))
+            return list(islice(notes, _MAX_NOTES))
 
     def record(self, subject: Subject, transport: str, results: Iterable[Result]) -> None:
-        """Keep what came of writes."""
+        """Record the results of writes."""
         at, rows = self._now(), list(results)
         if not rows:
             return
@@ -194,11 +203,11 @@ class History:
                     "at": at,
                 }
                 before = pod.writes.pop(key, None)
-                pod.writes[key] = before if before is not None and _still(before, row) else row
-            self._settle(subject.key, pod)
+                pod.writes[key] = before if before is not None and _only_confirms(before, row) else row
+            self._update_size(subject.key, pod)
 
     def ended(self, key: str) -> None:
-        """Mark a pod as removed; its history is among the first to be dropped."""
+        """Mark a pod as removed. Histories of removed pods are dropped first."""
         key = _short(key)
         with self._lock:
             pod = self._pods.get(key)
@@ -207,18 +216,18 @@ class History:
                 self._pods.move_to_end(key, last=False)
 
     def pods(self) -> list[dict[str, Any]]:
-        """All pods that are remembered, the newest last."""
+        """Return all remembered pods, the newest last."""
         with self._lock:
             return [
                 {"key": key, "namespace": pod.namespace, "name": pod.name, "ended": pod.ended}
                 for key, pod in self._pods.items()
             ]
 
-    def of(self, name: str) -> dict[str, Any] | None:
-        """The history of a pod, for JSON; None if there is none.
+    def account(self, name: str) -> dict[str, Any] | None:
+        """Return the history of a pod as JSON-compatible values, or None if the pod is unknown.
 
         Args:
-            name: its uid, `namespace/name`, or its name alone if that is unique among namespaces.
+            name: the uid, `namespace/name`, or the name alone if only one namespace has a pod of this name.
         """
         with self._lock:
             key = self._find(name)
@@ -227,13 +236,13 @@ class History:
             return _account(key, self._pods[key])
 
     @staticmethod
-    def nothing_of(subject: Subject) -> dict[str, Any]:
-        """Return the account of a pod for which nothing was decided, of the form of `of`."""
+    def empty_account(subject: Subject) -> dict[str, Any]:
+        """Return an empty history of a pod, in the form that `account` returns."""
         subject = _bounded(subject)
         return _account(subject.key, _PodHistory(subject.namespace, subject.name))
 
-    def named(self, name: str) -> list[str]:
-        """The pods that run and have this name, as `namespace/name`, each once."""
+    def running_pods(self, name: str) -> list[str]:
+        """Return the running pods with this name, as `namespace/name`."""
         with self._lock:
             pods = [pod for pod in self._pods.values() if pod.name == name and not pod.ended]
         return sorted({f"{pod.namespace}/{pod.name}" for pod in pods})
@@ -247,7 +256,8 @@ class History:
         ]
         running = [key for key in keys if not self._pods[key].ended] or keys
         among = {self._pods[key].namespace for key in running}
-        return running[-1] if len(among) == 1 else None  # of several pods of one name the newest
+        # Several pods in one namespace can have had this name, one after another: return the newest.
+        return running[-1] if len(among) == 1 else None
 
     def _pod(self, subject: Subject) -> _PodHistory:
         pod = self._pods.get(subject.key)
@@ -255,8 +265,8 @@ class History:
             pod = self._pods[subject.key] = _PodHistory(subject.namespace, subject.name)
         return pod
 
-    def _settle(self, key: str, pod: _PodHistory) -> None:
-        """Update the size of a pod's history, and drop the oldest pods until the bounds hold."""
+    def _update_size(self, key: str, pod: _PodHistory) -> None:
+        """Update the size of a pod's history, and drop the oldest pods until the history is within its limits."""
         while len(pod.values) > _MAX_VALUES:
             pod.values.popitem(last=False)
         while len(pod.writes) > _MAX_WRITES:
@@ -299,14 +309,14 @@ def _account(key: str, pod: _PodHistory) -> dict[str, Any]:
 def _superseded(
     row: dict[str, Any], container: str, newest: Collection[tuple[str, str]], hooks: Collection[str]
 ) -> bool:
-    """Whether a newer decision repeats or ends an error."""
+    """Return whether a newer decision repeats an error or makes it obsolete."""
     return row["container"] == container and (row["hook"] in hooks or (row["hook"], row["reason"]) in newest)
 
 
-def _still(before: dict[str, Any], row: dict[str, Any]) -> bool:
-    """Whether a write only confirms an earlier one."""
+def _only_confirms(before: dict[str, Any], row: dict[str, Any]) -> bool:
+    """Return whether a write only confirms an earlier write."""
     same = before["wanted"] == row["wanted"] and before["reason"] == row["reason"]
-    return same and (row["outcome"] == before["outcome"] or (before["outcome"], row["outcome"]) == _STILL)
+    return same and (row["outcome"] == before["outcome"] or (before["outcome"], row["outcome"]) == _CONFIRMED)
 
 
 def _text(value: Any) -> str:
@@ -316,7 +326,7 @@ def _text(value: Any) -> str:
 
 
 def _bounded(subject: Subject) -> Subject:
-    """A subject with bounded texts, because a runtime may send texts of any length."""
+    """Return a subject with bounded strings, because a runtime may send strings of any length."""
     return Subject(*(_short(getattr(subject, name)) for name in Subject.__slots__))
 
 

@@ -1,7 +1,7 @@
-"""Hooks: pure functions from a context to changes, and the run of all hooks of a stage.
+"""Hooks: pure functions that compute changes from a context, and `decide`, which runs all hooks of a stage.
 
-Hooks run in the order of their table; where two set the same thing, the later one wins. A failing hook stops the others
-only under the failure policy "Fail".
+Hooks run in the order of their table; if two hooks set the same value, the later hook takes precedence. A failing hook
+stops the other hooks only under the failure policy "Fail".
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ __all__ = [
     "FOLDER",
     "LATER",
     "MAKE_ROOM",
-    "MEND_CONTAINER",
-    "MEND_POD",
-    "MEND_SANDBOX",
     "PROGRAM",
+    "RECONCILE_CONTAINER",
+    "RECONCILE_POD",
+    "RECONCILE_SANDBOX",
     "REMOVE_POD",
     "RUN_POD",
     "STAGES",
@@ -40,16 +40,16 @@ RUN_POD, CREATE, UPDATE, REMOVE_POD = (
     "PreUpdateContainerResources",
     "PreRemoveRunPodSandbox",
 )
-#: Further objects of decisions, by a timer or after a rule changed.
+#: Stages for objects that no CRI call is about. They run by a timer or after a rule changed.
 FOLDER, PROGRAM = "KubeQoS", "HostApplication"
-MEND_POD, MEND_SANDBOX, MEND_CONTAINER = "ReconcilePod", "ReconcileSandbox", "ReconcileContainer"
-#: The stage for a running container while another one (`Container.new`) is created. Where a
-#: transport is called before the creation, the changes go with its answer; they hold until a later decision on that
-#: container.
+RECONCILE_POD, RECONCILE_SANDBOX, RECONCILE_CONTAINER = "ReconcilePod", "ReconcileSandbox", "ReconcileContainer"
+#: The stage for a running container while another container (`Container.new`) is being created. If a transport is
+#: called
+#: before the creation, it sends the changes with its reply; they hold until a later decision on the running container.
 MAKE_ROOM: Final = "MakeRoom"
-#: Stages for running objects, with the stage whose hooks decide there and whose switch applies.
-LATER: Final = {MEND_POD: RUN_POD, MEND_SANDBOX: UPDATE, MEND_CONTAINER: UPDATE}
-#: The stages, with the CRI call of each; the last five have none.
+#: Stages for running objects; each runs the hooks of another stage and has the same switch.
+LATER: Final = {RECONCILE_POD: RUN_POD, RECONCILE_SANDBOX: UPDATE, RECONCILE_CONTAINER: UPDATE}
+#: The CRI call of each stage; the last five stages do not belong to a CRI call.
 STAGES: Final = {
     RUN_POD: "RunPodSandbox",
     CREATE: "CreateContainer",
@@ -63,16 +63,16 @@ STAGES: Final = {
 
 
 class Switches(Protocol):
-    """The part of a node's rules that selects the hooks and the effect of their errors."""
+    """The rules that select the hooks and the effect of their errors."""
 
     @property
     def gates(self) -> frozenset[str] | None:
-        """The enabled hooks; None for the defaults."""
+        """The enabled hooks; None means that the defaults apply."""
         ...
 
     @property
     def fail(self) -> bool:
-        """Whether the first hook that fails stops the rest and fails the request."""
+        """Whether the first failing hook stops later hooks and fails the request."""
         ...
 
     @property
@@ -86,7 +86,7 @@ class Switches(Protocol):
         ...
 
 
-#: A context and the rules of the node to a decision.
+#: A function that decides, given a context and the rules of the node.
 Decide = Callable[[Any, Any], Decision]
 
 
@@ -95,13 +95,14 @@ class Hook:
     """A hook: its stages and what it reads and sets.
 
     Attributes:
-        name: of the gate that switches it on and off.
-        default: whether it is on by default.
-        sources: the kinds of documents behind its rule, and "pods" if it needs running pods.
-        keys: the labels and annotations that it reads.
-        stages: the decision at each stage.
-        owns: the knobs that it sets.
-        document_keys: the kinds and keys of documents that it decides by; `{}` is NodeSLO's key of the pod's class.
+        name: the name of the hook, and of its gate.
+        default: whether the hook is on by default.
+        sources: the kinds of documents that its rule comes from, and "pods" if the hook needs running pods.
+        keys: the labels and annotations that the hook reads.
+        stages: the function that decides at each stage.
+        owns: the knobs that the hook sets.
+        document_keys: the kinds and keys of documents that the hook uses; `{}` stands for NodeSLO's key of the pod's
+            class.
     """
 
     name: str
@@ -113,13 +114,13 @@ class Hook:
     document_keys: tuple[tuple[str, str], ...] = ()
 
     def on(self, rules: Switches) -> bool:
-        """Whether it is switched on."""
+        """Return whether the rules enable this hook."""
         return self.default if rules.gates is None else self.name in rules.gates
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainedDecision:
-    """The decision of one hook, and why: for `explain`."""
+    """The changes of one hook and their reason, for `explain`."""
 
     hook: str
     changes: Changes
@@ -128,9 +129,9 @@ class ExplainedDecision:
 
 @dataclass(slots=True)
 class Outcome:
-    """The decision of all hooks of a stage together. `failed` is the error that stops the request, if one does.
+    """The combined decision of all hooks of a stage. `failed` is the error that fails the request, if there is one.
 
-    `hooks` are the enabled hooks of the stage, whether they decided anything or not.
+    `hooks` are the enabled hooks of the stage, including hooks without changes.
     """
 
     changes: Changes = NO_CHANGES
@@ -141,7 +142,7 @@ class Outcome:
 
 
 def decide(hooks: Sequence[Hook], stage: str, context: Any, rules: Switches) -> Outcome:
-    """Run the hooks of a stage for a context. Raises KeyError for an unknown stage."""
+    """Run the hooks of a stage for a context. Raises KeyError if the stage is unknown."""
     STAGES[stage]
     outcome = Outcome()
     earlier = LATER.get(stage, stage)
@@ -160,7 +161,7 @@ def decide(hooks: Sequence[Hook], stage: str, context: Any, rules: Switches) -> 
                 outcome.failed = error
                 return outcome
             partial = error.partial if rules.keeps_partial else NO_CHANGES
-            decision = Decision(partial, f"until it failed: {error.reason}")
+            decision = Decision(partial, f"incomplete, the hook failed: {error.reason}")
         if decision.changes:
             outcome.changes |= decision.changes
             outcome.because.append(ExplainedDecision(hook.name, decision.changes, decision.reason))

@@ -1,4 +1,4 @@
-"""The last readable state of documents and annotations, which stays in force while a newer one cannot be read."""
+"""The last readable version of documents and annotations, which stays in force while a newer version is unreadable."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class LastGood(Generic[_Rule]):
     """A rule that keeps its last valid value.
 
     Attributes:
-        rule: the last valid one; the initial one before that.
-        error: why the newest source was refused, "" if it was accepted.
+        rule: the last valid rule, or the initial rule if no source was valid yet.
+        error: why the newest source was refused; "" if it was accepted.
     """
 
     def __init__(self, rule: _Rule) -> None:
@@ -21,7 +21,7 @@ class LastGood(Generic[_Rule]):
         self.error = ""
 
     def take(self, parse: Callable[[], _Rule], same: Callable[[_Rule, _Rule], bool] | None = None) -> bool:
-        """Parse a new source; return whether the rule changed. `same` compares rules, by default with ==."""
+        """Parse a new source, and return whether the rule changed. Rules that `same` calls equal are no change."""
         try:
             new = parse()
         except ValueError as error:
@@ -35,13 +35,13 @@ class LastGood(Generic[_Rule]):
 
 
 class LastGoodAnnotations:
-    """Texts by pod and annotation. For one thread."""
+    """The last readable values of annotations, by pod and key. Not thread-safe."""
 
     def __init__(self) -> None:
         self._texts: dict[tuple[str, str], str] = {}
 
     def __len__(self) -> int:
-        """The number of texts that are kept."""
+        """The number of remembered values."""
         return len(self._texts)
 
     def keep(self, uid: str, key: str, annotations: Mapping[str, str]) -> None:
@@ -53,11 +53,11 @@ class LastGoodAnnotations:
             self._texts.pop((uid, key), None)
 
     def instead(self, uid: str, key: str, annotations: Mapping[str, str]) -> dict[str, str] | None:
-        """The annotations with the last readable text of one; None if there never was one."""
+        """Return the annotations with the last readable value of `key`, or None if no value was readable."""
         text = self._texts.get((uid, key))
         return None if text is None else {**annotations, key: text}
 
     def only(self, uids: Collection[str]) -> None:
-        """Forget all other pods."""
+        """Forget all pods except these."""
         for uid, key in [text for text in self._texts if text[0] not in uids]:
             del self._texts[uid, key]

@@ -1,7 +1,8 @@
 """The vocabulary of the agent: pods, containers, decisions of hooks, and writes.
 
-The name of a knob is neutral: that of `nri.host.KNOBS` (`cpu.cfs_burst`, `memory.high`, `io.read_bps`,
-`hugetlb.2MB.limit`), or of a field that only a runtime sets (`nri.host.cgroups.fields.FIELDS`: `rdt_class`,
+The name of a knob does not depend on the cgroup version. It is a name of `nri.host.KNOBS` (`cpu.cfs_burst`,
+`memory.high`, `io.read_bps`, `hugetlb.2MB.limit`), or a field that only a runtime sets
+(`nri.host.cgroups.fields.FIELDS`: `rdt_class`,
 `cpu.realtime_period`). `unified.FILE` is a file of cgroup v2 without a knob, for example `unified.memory.reclaim`.
 """
 
@@ -12,18 +13,18 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
-from nri.agent.cgroup_paths import of_many_pods
+from nri.agent.cgroup_paths import is_shared_cgroup
 from nri.errors import NriError
 from nri.host.cgroups.fields import FIELDS
 from nri.host.cgroups.knobs import KNOBS
 from nri.kube.quantity import capped, ceil
 
-#: A pod as the API's JSON has it, not to be changed.
+#: A pod as JSON of the Kubernetes API. Do not modify it.
 PodManifest = Mapping[str, Any]
-#: A kubelet lists no pod with more containers than this.
+#: The maximum number of containers of a pod that are read.
 MAX_CONTAINERS: Final = 256
 
-#: The neutral names of the knobs that are named in more than one place.
+#: The neutral names of knobs that several modules use.
 SHARES: Final = "cpu.shares"
 QUOTA: Final = "cpu.cfs_quota"
 CPUS: Final = "cpuset.cpus"
@@ -31,21 +32,21 @@ MEMORY_LIMIT: Final = "memory.limit"
 BVT: Final = "cpu.bvt"
 CPU_IDLE: Final = "cpu.idle"
 NET_CLASS: Final = "net_cls.classid"
-#: A knob of processes among those of cgroups: a score for each process of a folder.
+#: The score applies to each process of a cgroup; it is not a cgroup file.
 OOM_SCORE: Final = "oom_score_adj"
 
 
-#: Runtimes drop these fields from updates; the kernel or a class takes them once, when a container is created.
+#: Runtimes drop these fields from updates: the kernel or a class takes such a value only when a container is created.
 AT_CREATION: Final = frozenset({OOM_SCORE, *(name for name in FIELDS if name not in KNOBS)})
-#: The value of a knob: a number, a list of CPUs or memory nodes as a text, or numbers or texts by device.
+#: The value of a knob: a number, a string (for example a list of CPUs), or a number or string for each device.
 Setting = int | str | Mapping[str, int] | Mapping[str, str]
-#: The beginning of the name of a file of cgroup v2.
+#: The prefix of the name of a cgroup v2 file without a knob.
 UNIFIED: Final = "unified."
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """Resources in force. Quota in microseconds, memory in bytes; -1 is unlimited, None not set or unknown."""
+    """Resources in force: quota in microseconds, memory in bytes. -1 means unlimited; None means not set or unknown."""
 
     cpu_shares: int | None = None
     cfs_quota: int | None = None
@@ -57,7 +58,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class ExtendedResources:
-    """The amounts of extended resources, which Kubernetes does not enforce, that a container requests."""
+    """The extended resources that a container requests. Kubernetes itself does not enforce extended resources."""
 
     requests: Mapping[str, Fraction] = field(default_factory=dict)
     limits: Mapping[str, Fraction] = field(default_factory=dict)
@@ -68,8 +69,8 @@ class Subject:
     """The object of a decision or a write: a pod, one of its containers, a kube-QoS folder or a host application.
 
     Attributes:
-        key: a pod's uid; else `kube-qos/...`, `host-application/...` or `node/...`.
-        container: the container's name; "" for the pod itself.
+        key: the uid of a pod, or `kube-qos/...`, `host-application/...` or `node/...`.
+        container: the name of the container; "" if the subject is the pod itself.
     """
 
     key: str
@@ -80,27 +81,27 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod, as far as its source describes it: an NRI message, a request of a hook server, or the Kubernetes API.
+    """A pod as its source describes it: an NRI message, a request to a hook server, or the Kubernetes API.
 
     Attributes:
-        folder: its cgroup, below the root of the cgroups.
-        extended: amounts of extended resources by container; None if there are none.
-        tasks: its thread ids by container.
-        host_network: whether it uses the network of the node.
+        folder: the cgroup of the pod, relative to the root of the cgroups.
+        extended: amounts of extended resources by container; None if the pod has no extended resources.
+        tasks: the thread ids of the pod by container.
+        host_network: whether the pod uses the network of the node.
 
-    The rest is set for pods that a source lists (`nri.agent.pods.manifest.listed_pod`):
+    These are set only for pods that a pod source lists (`nri.agent.pods.manifest.listed_pod`):
 
     Attributes:
         kube_class: Kubernetes' QoS class.
         started: seconds since 1970; None if unknown.
         manifest: the API object.
         driver: the cgroup driver that named the folders.
-        sandbox: the pause container; its id is "" if it is unknown.
-        containers: those of the spec that have a folder, in the order of the spec, without init containers; none for a
-            pod in a virtual machine.
-        main_containers: those with a status, in the order of the statuses; also of a pod in a virtual machine.
-        init_containers: those with a status.
-        problem: the error of reading its resources or containers, which are then empty.
+        sandbox: the pause container; an unknown id is "".
+        containers: the containers of the spec that have a folder, in the order of the spec, without init containers;
+            empty for a pod in a virtual machine.
+        main_containers: the containers with a status, in the order of the statuses, also in a virtual machine.
+        init_containers: the init containers with a status.
+        problem: why the resources or containers could not be read; they are empty then.
     """
 
     namespace: str = ""
@@ -125,12 +126,12 @@ class Pod:
 
     @property
     def key(self) -> str:
-        """Its name for people: `namespace/name`."""
+        """The name of the pod for people: `namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
     @property
     def specs(self) -> list[Mapping[str, Any]]:
-        """The container specs of its manifest, without init containers, up to a limit."""
+        """The first `MAX_CONTAINERS` container specs of the manifest, without init containers."""
         return list((self.manifest.get("spec") or {}).get("containers") or ())[:MAX_CONTAINERS]
 
     def folders(self) -> tuple[str, ...]:
@@ -138,12 +139,12 @@ class Pod:
         return (self.folder, *(container.folder for container in self.containers))
 
     def amount(self, container: str, part: str, *names: str) -> int:
-        """Return the amount of the first resource with one of these names, rounded up; -1 if there is none.
+        """Return the amount of the first requested resource with one of these names, rounded up, or -1 without a match.
 
         Args:
-            container: its name.
+            container: the name of the container.
             part: `requests` or `limits`.
-            names: of resources.
+            names: the names of the resources.
         """
         for spec in self.specs:
             if spec.get("name") == container:
@@ -152,7 +153,7 @@ class Pod:
         return -1
 
     def subject(self, container: str = "") -> Subject:
-        """The key of its records, or of those of one container."""
+        """Return the subject for records about the pod, or about one of its containers."""
         return Subject(self.uid, self.namespace, self.name, container)
 
 
@@ -161,12 +162,12 @@ class Container:
     """A container of a pod.
 
     Attributes:
-        id: with its runtime in front: `containerd://...`.
-        folder: its cgroup, below the root of the cgroups.
-        sandbox: whether it is the pause container.
-        resources: None if they are unknown, or the pod's spec does not have the container.
-        cpu_limit: CPUs by its spec; 0 for no limit, None if unknown.
-        new: at the stage `MAKE_ROOM`, the container that is about to be created next to this one.
+        id: the id with the name of the runtime: `containerd://...`.
+        folder: the cgroup of the container, relative to the root of the cgroups.
+        sandbox: whether this is the pause container.
+        resources: None if they are unknown or the spec of the pod lacks the container.
+        cpu_limit: the limit in CPUs from the spec; 0 means no limit, None means unknown.
+        new: at the stage `MAKE_ROOM`, the other container that is about to be created.
     """
 
     pod: Pod = field(default_factory=Pod)
@@ -183,7 +184,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class KubeQosFolder:
-    """The folder of a Kubernetes QoS class."""
+    """The cgroup of a Kubernetes QoS class."""
 
     kube_class: str
     folder: str = ""
@@ -191,7 +192,7 @@ class KubeQosFolder:
 
 @dataclass(frozen=True, slots=True)
 class HostApplication:
-    """A program of the host that NodeSLO lists, with its QoS class and folder."""
+    """A program of the host that the NodeSLO document lists, with its QoS class and cgroup."""
 
     name: str
     qos: str = ""
@@ -210,7 +211,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device node to add to a container. `type` is c or b, `mode` its permission bits."""
+    """A device node to add to a container. `type` is "c" or "b"; `mode` holds the permission bits."""
 
     path: str
     type: str
@@ -221,7 +222,10 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRule:
-    """Whether a container may use devices. `type` is a, b or c; None as a number is all; `access` is some of rwm."""
+    """A permission or a ban to use devices. `type` is "a", "b" or "c"; a number of None matches every device.
+
+    `access` contains some of the letters r, w and m.
+    """
 
     allow: bool
     type: str = "a"
@@ -232,7 +236,7 @@ class DeviceRule:
 
 @dataclass(frozen=True, slots=True)
 class Resctrl:
-    """A resctrl group: its name, lines for its schemata ("" keeps them), task ids to append, or its removal."""
+    """A change of a resctrl group: lines for its schemata ("" keeps them), task ids to add, or its removal."""
 
     group: str
     schemata: str = ""
@@ -245,9 +249,9 @@ class Changes:
     """The values that a decision sets.
 
     Attributes:
-        knobs: by neutral name, each in the unit of its knob; -1 is no limit.
-        resctrl: a resctrl group, which the executor creates and the runtime gets as the RDT class.
-        env, mounts, devices, device_rules: for a container that is being created.
+        knobs: values by the neutral name of the knob, in the unit of the knob; -1 means no limit.
+        resctrl: a resctrl group, which the executor creates; the runtime gets its name as the RDT class.
+        env, mounts, devices, device_rules: additions to a container that is being created.
     """
 
     knobs: Mapping[str, Setting] = field(default_factory=dict)
@@ -261,7 +265,7 @@ class Changes:
         return self != NO_CHANGES
 
     def __or__(self, other: Changes) -> Changes:
-        """Return both; where both set the same value, the other's wins."""
+        """Return the union of both changes. If both set the same value, `other` takes precedence."""
         return Changes(
             {**self.knobs, **other.knobs},
             self.resctrl if other.resctrl is None else other.resctrl,
@@ -272,21 +276,21 @@ class Changes:
         )
 
     def number(self, knob: str) -> int | None:
-        """Return the number set for a knob; None if there is none."""
+        """Return the number set for a knob, or None if the value is missing or not a number."""
         value = self.knobs.get(knob)
         return value if isinstance(value, int) else None
 
     def text(self, knob: str) -> str | None:
-        """Return the text set for a knob, for example a list of CPUs; None if there is none."""
+        """Return the string set for a knob, for example a list of CPUs; None if it is missing or not a string."""
         value = self.knobs.get(knob)
         return value if isinstance(value, str) else None
 
     def only(self, knobs: Collection[str]) -> Changes:
-        """Return these knobs alone, and nothing else."""
+        """Return only the changes of these knobs."""
         return Changes({name: value for name, value in self.knobs.items() if name in knobs})
 
     def without(self, knobs: Collection[str]) -> Changes:
-        """Return all but these knobs."""
+        """Return all changes except those of these knobs."""
         return replace(self, knobs={name: value for name, value in self.knobs.items() if name not in knobs})
 
 
@@ -295,19 +299,19 @@ NO_CHANGES = Changes()
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision of one hook: its changes, and one line on the annotation, rule or input behind them."""
+    """The decision of one hook: its changes, and the annotation, rule or input that caused them, in one line."""
 
     changes: Changes = NO_CHANGES
     reason: str = ""
 
 
 class HookError(NriError):
-    """A hook cannot decide, mostly because of a malformed annotation.
+    """A hook cannot decide, usually because of a malformed annotation.
 
     Attributes:
-        hook: its name.
+        hook: the name of the hook.
         reason: what is wrong, in one line.
-        partial: its changes until the failure. Koordinator applies them; by default they are discarded.
+        partial: the changes before the failure. Koordinator applies them; the agent discards them by default.
     """
 
     def __init__(self, hook: str, reason: str, partial: Changes = NO_CHANGES) -> None:
@@ -321,11 +325,11 @@ class Write(NamedTuple):
     """A value for a knob of a cgroup.
 
     Attributes:
-        folder: the cgroup, below the root of the cgroups.
-        knob: its neutral name.
-        value: as a text; "" for a knob whose values are by device.
-        reason: the rule, annotation or input behind the value.
-        devices: the values of a knob that has them by device.
+        folder: the cgroup, relative to the root of the cgroups.
+        knob: the neutral name of the knob.
+        value: the value as a string; "" if `devices` holds the values.
+        reason: the rule, annotation or input that caused the value.
+        devices: the values by device, for a knob with a value for each device.
     """
 
     folder: str
@@ -336,12 +340,12 @@ class Write(NamedTuple):
 
 
 def pod_writes(folder: str, changes: Changes, reason: str = "") -> list[Write]:
-    """Return the writes for a pod, which no transport can express; none for a pod without its own cgroup."""
-    return [] if of_many_pods(folder) else writes(folder, changes, reason)
+    """Return the writes for a pod that no transport can express. The list is empty if the pod shares its cgroup."""
+    return [] if is_shared_cgroup(folder) else writes(folder, changes, reason)
 
 
 def writes(folder: str, changes: Changes, reason: str = "") -> list[Write]:
-    """Return the writes for a cgroup, without an explicit clear."""
+    """Return the writes for a cgroup. Values of "" are left out."""
     if not folder:
         return []
     return [

@@ -1,7 +1,7 @@
 """Counters of decisions, writes and gauges, as Prometheus metrics. Thread-safe.
 
-Labels are words of this package, so that their number is bounded. Keys without effect are labels too: at most a
-hundred, and for root only, because a pod's author chooses them.
+Label values are words of this package, so that their number is bounded. Two metrics have keys without effect as labels.
+A pod's author chooses these, so there are at most a hundred, and only root can read them.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from nri.metrics.prometheus import cumulative
 
 __all__ = ["BUCKETS", "METRICS", "Observer", "PublicMetrics"]
 
-#: Upper bounds of the seconds that deciding takes.
+#: Upper bounds of the histogram of decision times, in seconds.
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 
-#: The metrics: kind, labels and meaning. Names get the prefix `nri_agent_`.
+#: The metrics: kind, labels and help text. Names get the prefix `nri_agent_`.
 METRICS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
     "decisions_total": ("counter", ("transport", "stage"), "Times that the hooks of a stage were asked."),
     "decision_seconds": ("histogram", ("transport", "stage"), "How long the hooks of a stage took together."),
@@ -51,19 +51,19 @@ METRICS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
     "held": ("gauge", ("what",), "How much is remembered: pods, bytes, writes that wait for their cgroup."),
 }
 _PREFIX = "nri_agent_"
-#: Metrics for root only: their labels contain names of pods and texts of the configuration.
+#: Metrics that only root can read: their labels contain names of pods and strings of the configuration.
 _OF_ROOT = frozenset({f"{_PREFIX}rule_keys_unread", f"{_PREFIX}pod_keys_unread"})
 _FAMILIES: Mapping[str, Any] = {
     "counter": CounterMetricFamily, "histogram": HistogramMetricFamily, "gauge": GaugeMetricFamily,
 }  # fmt: skip
-#: A name that is not in the table of knobs, for example of a resctrl group, is counted by its first word.
+#: Values that are not knobs, for example of resctrl groups, are counted by one of these words.
 _OTHERS = ("schemata", "tasks", "group", "oom_score_adj", "core_sched")
 
 _Labels = tuple[str, ...]
 
 
 class Observer:
-    """Counts what the agent does."""
+    """The metrics of the agent."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -76,7 +76,7 @@ class Observer:
     def decided(
         self, transport: str, stage: str, seconds: float, changed: Iterable[str], failed: Iterable[str]
     ) -> None:
-        """Count a run of hooks: its duration, the hooks with changes, the hooks that failed."""
+        """Count a run of hooks: its duration, the hooks with changes and the failed hooks."""
         with self._lock:
             self._counts["decisions_total"][transport, stage] += 1
             buckets, total_s = self._seconds.get((transport, stage)) or ([0] * (len(BUCKETS) + 1), 0.0)
@@ -94,27 +94,27 @@ class Observer:
                 self._counts["writes_total"][_knob(result.name), result.outcome.value] += 1
 
     def slipped(self, transport: str, count: int) -> None:
-        """Report slips of a pod's author that were not reported before."""
+        """Count mistakes in a pod that were not counted before."""
         with self._lock:
             self._counts["pod_slips_total"][(transport,)] += count
 
     def left_out(self, reason: str, count: int = 1) -> None:
-        """Count objects left out because of a bound; `reason` is a fixed word, for example `pending`."""
+        """Count objects that exceeded a limit; `reason` is a fixed word, for example `pending`."""
         with self._lock:
             self._counts["left_out_total"][(reason,)] += count
 
     def met(self, transport: str, event: str) -> None:
-        """Count an event of a transport; it is a fixed word, for example `connected`."""
+        """Count an event of a transport; `event` is a fixed word, for example `connected`."""
         with self._lock:
             self._counts["events_total"][transport, event] += 1
 
     def gauge(self, name: str, read: Callable[[], Mapping[str, float]]) -> None:
-        """Give a gauge (`ready`, `held`) values at each scrape, by label; several may give to one."""
+        """Add a function that returns the values of a gauge by label. A gauge may have several functions."""
         with self._lock:
             self._gauges[f"{name} {len(self._gauges)}"] = read
 
     def collect(self) -> Iterator[Metric]:
-        """Return all metrics, at a scrape."""
+        """Return all metrics; called at a scrape."""
         with self._lock:
             counts = {name: sorted(count.items()) for name, count in self._counts.items()}
             seconds = sorted((labels, list(buckets), total) for labels, (buckets, total) in self._seconds.items())
@@ -136,13 +136,13 @@ class Observer:
 
 
 class PublicMetrics:
-    """The metrics of an observer that all users may read: without texts of pods and of the configuration."""
+    """The metrics of an observer that all users may read, without strings of pods and of the configuration."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
 
     def collect(self) -> Iterator[Metric]:
-        """Return the public metrics, at a scrape; a metric for root only is reduced to its number of samples."""
+        """Return the public metrics; called at a scrape. A metric for root is reduced to its number of samples."""
         for family in self._observer.collect():
             words = family.name in _OF_ROOT
             yield GaugeMetricFamily(family.name, family.documentation, len(family.samples)) if words else family

@@ -1,6 +1,6 @@
-"""Explain what the hooks would decide for pods in manifests, by rules in files, without an agent.
+"""Explain what the hooks would decide for pods in manifests with rules from files, without a running agent.
 
-Values that this machine does not support are marked, not left out: the node may be another machine.
+Values that this machine does not support are marked instead of left out, because the node may be another machine.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ __all__ = ["explain_manifests", "explained", "missing_rules", "no_pods", "pods_o
 
 
 def missing_rules(loaded: Loaded[AgentSettings]) -> ConfigError | None:
-    """The error for a missing file of rules; None if it exists, or none was named."""
+    """Return an error if the settings name a file of rules that does not exist."""
     path, named = loaded.settings.rules.path, loaded.origins.get("rules.path")
     if named is None or loaded.settings.rules.source != "files" or path.exists():
         return None
-    advice = "give a file or a folder; it is watched, which a pipe cannot be" if str(path) == "-" else ""
-    return ConfigError(named, "rules.path", f"there is no {path}", advice)
+    advice = "name a file or a folder: it is watched for changes, so it cannot be a pipe" if str(path) == "-" else ""
+    return ConfigError(named, "rules.path", f"{path} not found", advice)
 
 
 def store_of(settings: AgentSettings) -> RuleStore:
-    """The rules of the settings' files, read once; what is wrong with them are the store's problems."""
+    """Return a store with the rules of the settings' files, read once. Mistakes become problems of the store."""
     profile = profile_of(settings.profile)
     store = RuleStore(profile.node(settings, host.Root(settings.root)), profile.kinds, log=False)
     FileRules(settings, store).look()
@@ -61,7 +61,7 @@ class Listed(NamedTuple):
 
     Attributes:
         pod: the manifest.
-        place: returns the place of a note or an error: of a label, of the containers, of the pod.
+        place: returns the file and line of the label, container or pod that a note or an error names.
         unknown: a line for each key that Kubernetes does not know.
     """
 
@@ -71,7 +71,7 @@ class Listed(NamedTuple):
 
 
 def pods_of(path: str) -> list[Listed]:
-    """The pods of a file or folder, also those of pod templates. Raises ConfigError with all unreadable files."""
+    """Return the pods of a file or folder, including pod templates. Raises ConfigError if a file is unreadable."""
     folder = Folder(path)
     folder.changed()
     problems = list(folder.errors.values())
@@ -92,7 +92,7 @@ def pods_of(path: str) -> list[Listed]:
 
 
 def _place(document: Document, pod: dict[str, Any], text: str) -> str:
-    """The file and line of what a text is about: a label or annotation that it names, or the pod."""
+    """Return the file and line of the label, annotation or pod that a message names."""
     for part in ("annotations", "labels"):
         for key in document.table(document.table(pod, "metadata"), part):
             if re.search(rf"(^|annotation ){re.escape(str(key))}([:,]| names )", text):
@@ -105,12 +105,12 @@ def _place(document: Document, pod: dict[str, Any], text: str) -> str:
 
 
 def no_pods(path: str) -> ConfigError:
-    """The error for a file or folder without pods."""
+    """Return the error for a file or folder without pods."""
     return ConfigError(path, "", "no pod found", 'a document with "kind: Pod"')
 
 
 def explain_manifests(settings: AgentSettings, path: str) -> tuple[list[dict[str, Any]], list[str]]:
-    """Explain the decisions on every pod of a file, and return remarks on the rules.
+    """Return an explanation of the decisions on every pod of a file, and remarks on the rules.
 
     Raises:
         ConfigError: a file or a rule cannot be read.
@@ -129,10 +129,10 @@ def explain_manifests(settings: AgentSettings, path: str) -> tuple[list[dict[str
 def explained(
     pod: Mapping[str, Any], settings: AgentSettings, node: Any, table: Mapping[str, Capability]
 ) -> dict[str, Any]:
-    """Work out what one pod would get by the rules of `node`; `table` is what the machine can do."""
+    """Explain the decisions on one pod with the rules of `node`. `table` lists the capabilities of the machine."""
     profile, history = profile_of(settings.profile), History()
     folder = paths.kube_class_path(manifest.kube_class(pod))
-    context = manifest.listed_pod(pod, f"{folder}/pod")  # hooks look only at the class in the path
+    context = manifest.listed_pod(pod, f"{folder}/pod")  # hooks read only the class from the path
     if context.problem is not None:
         raise context.problem
     if not context.uid:
@@ -146,7 +146,7 @@ def explained(
         history.failed(about, stage, "", ((error.hook, error.reason) for error in outcome.errors))
     strategies = profile.strategies_on(settings.gates)
     history.failed(subject_of(context), "", "", profile.unreadable(context, node, strategies).items())
-    account = history.of(context.uid) or {"key": context.uid, "values": [], "writes": [], "errors": []}
+    account = history.account(context.uid) or {"key": context.uid, "values": [], "writes": [], "errors": []}
     notes = [
         *profile.unread(context.labels, context.annotations, context.extended),
         *profile.absent_containers(context.annotations, _names_of(pod)),
@@ -162,7 +162,7 @@ def explained(
         row["unsupported_because"] = "" if knob is None else knob.reason
         row["instead"] = "" if knob is None else knob.instead
     account["notes"] += [
-        f"{row['field']}: {row['hook']} sets it to 0, with which nothing can run: {row['reason']}"
+        f"{row['field']}: {row['hook']} sets it to 0, so no process can run: {row['reason']}"
         for row in account["values"]
         if (row["field"], row["value"]) == (MEMORY_LIMIT, "0")
     ]
@@ -171,13 +171,13 @@ def explained(
 
 
 def _names_of(pod: Mapping[str, Any]) -> list[str]:
-    """The names of a pod's containers, init containers first."""
+    """Return the names of a pod's containers, init containers first."""
     spec = pod.get("spec") or {}
     return [container.get("name", "") for key in ("initContainers", "containers") for container in spec.get(key) or ()]
 
 
 def _containers(pod: Mapping[str, Any], context: Pod) -> Iterator[Container]:
-    """The containers of a pod as its spec has them, those that initialize it first."""
+    """Yield the containers of a pod's spec, init containers first."""
     spec = pod.get("spec") or {}
     for init_container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         name = init_container.get("name", "")
@@ -192,7 +192,7 @@ def _containers(pod: Mapping[str, Any], context: Pod) -> Iterator[Container]:
 
 
 def _without_effect(profile: Profile, context: Pod, node: Any, strategies: Collection[str]) -> Iterator[str]:
-    """Annotations and labels of hooks and strategies that are switched off."""
+    """Yield a note for each disabled hook or strategy whose annotations or labels the pod has."""
     gates = node.gates or frozenset()
     pod_keys = {**context.labels, **context.annotations}
     shared = {key for row in profile.hooks if row.name in gates for key in row.keys} | {profile.class_label}
@@ -205,7 +205,7 @@ def _without_effect(profile: Profile, context: Pod, node: Any, strategies: Colle
 
 
 def _unsupported(values: list[dict[str, Any]]) -> list[str]:
-    """The writes that this machine could not do, a line each."""
+    """Return a line for each value that this machine does not support."""
     lines = dict.fromkeys(
         f"{row['field']}: not supported on this machine: {row['unsupported_because']}"
         + (f"; instead: {row['instead']}" if row["instead"] else "")

@@ -1,7 +1,7 @@
 """Detect another agent on this machine; two agents that write the same files undo each other's work.
 
-An agent is found by its process name. Any process can take such a name, so a process counts only if it belongs to root
-and is in the machine's pid namespace; otherwise a user or a pod could keep this agent from starting.
+An agent is recognized by its process name. Any process can take such a name, so a process counts only if it is root's
+and in the machine's pid namespace; otherwise a user or a pod could keep this agent from starting.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAX_PROCESSES: Final = 4096
 
 
 class ForeignAgentError(NriError):
-    """Another agent runs here. `pids` are its processes."""
+    """Another agent runs on this machine. `pids` are the ids of its processes."""
 
     def __init__(self, agent: ForeignAgent, pids: list[int]) -> None:
         numbers = ", ".join(map(str, pids[:5]))
@@ -32,13 +32,13 @@ class ForeignAgentError(NriError):
 
 
 def find(root: host.Root, program: str) -> list[int]:
-    """The processes that are such an agent by the name of their program, ascending."""
+    """Return the ids of the processes with this program name, ascending."""
     own_pid = os.getpid() if root.is_own else -1
     return [pid for pid in numbers(root) if pid != own_pid and _runs(root, pid, program)]
 
 
 def refuse(root: host.Root, agents: Iterable[ForeignAgent]) -> None:
-    """Raise ForeignAgentError if one of them runs."""
+    """Raise ForeignAgentError if one of these agents runs."""
     for agent in agents:
         if pids := find(root, agent.program):
             raise ForeignAgentError(agent, pids)
@@ -53,14 +53,14 @@ def _runs(root: host.Root, pid: int, name: str) -> bool:
 
 
 def _is_confined(root: host.Root, pid: int) -> bool:
-    """Whether a process is not root's or is in another pid namespace; False if unknown."""
+    """Return whether a process is not root's or is in another pid namespace; False if that is unknown."""
     rows = (line.partition(":") for line in _start(root, f"/proc/{pid}/status").splitlines())
     status = {name: words.split() for name, _, words in rows}
     return status.get("Uid", ["0"])[0] != "0" or len(status.get("NSpid", [])) > 1
 
 
 def _start(root: host.Root, path: str) -> str:
-    """The beginning of a file; empty if it cannot be read, as that of a process that has just ended."""
+    """Return the beginning of a file, or "" if it cannot be read, for example because the process has just ended."""
     try:
         descriptor = root.open(path)
     except OSError:

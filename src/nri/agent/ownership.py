@@ -1,7 +1,7 @@
 """Ownership of knobs: which hook or strategy sets which knob, at which level, for which pods.
 
-Two writers of one knob of one pod would overwrite each other every round, so `check` refuses them by name. A hook that
-leaves a knob to another one lists it in `unless`.
+Two writers of one knob of one pod would overwrite each other every round, so `check` refuses both by name. A hook that
+leaves a knob to another hook lists that hook in `unless`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["KnobConflict", "Level", "Owner", "Owns", "check", "check_apart"]
 
 
 class Level(Enum):
-    """The levels, in the order of a round."""
+    """The level of the object that a knob belongs to, in the order of a round."""
 
     NODE = "node"
     KUBE_QOS = "kube-qos"
@@ -28,14 +28,14 @@ class Level(Enum):
 
 
 class Owns(NamedTuple):
-    """A knob at one level, for some pods.
+    """A knob that a hook or strategy sets, with its level and its pods.
 
     Attributes:
-        level: where it is set.
-        knob: its neutral name, also for values that are not cgroup files.
-        classes: the QoS classes of the pods; None for all.
-        own_cpus: whether the pods have exclusive CPUs; None for both.
-        unless: hooks and strategies that the knob is left to while they set it.
+        level: the level at which the knob is set.
+        knob: the neutral name of the knob, or the name of a value that is not a cgroup file.
+        classes: the QoS classes of the pods; None means all pods.
+        own_cpus: whether the pods have exclusive CPUs; None means both kinds of pods.
+        unless: hooks and strategies that set this knob instead when they are enabled.
     """
 
     level: Level
@@ -45,7 +45,7 @@ class Owns(NamedTuple):
     unless: frozenset[str] = frozenset()
 
     def meets(self, other: Owns) -> bool:
-        """Whether both are for one knob of one pod."""
+        """Return whether both can set the same knob of the same pod."""
         if (self.level, self.knob) != (other.level, other.knob):
             return False
         if self.classes is not None and other.classes is not None and self.classes.isdisjoint(other.classes):
@@ -57,7 +57,7 @@ class Owner(NamedTuple):
     """A hook or strategy, and one of its knobs.
 
     Attributes:
-        off: how to switch it off in its configuration; "" if unknown.
+        off: the setting that switches the hook or strategy off; "" if unknown.
     """
 
     name: str
@@ -69,7 +69,7 @@ class KnobConflict(NriError):
     """Two hooks or strategies set one knob of one level for the same pods.
 
     Attributes:
-        owners: both of them.
+        owners: both hooks or strategies.
     """
 
     def __init__(self, one: Owner, two: Owner) -> None:
@@ -85,7 +85,7 @@ class KnobConflict(NriError):
 
 
 def check(owners: Iterable[Owner]) -> None:
-    """Check the owners of one profile. Raises KnobConflict for the first two that conflict."""
+    """Check the owners of one profile. Raises KnobConflict if two of them conflict."""
     for one, two in itertools.combinations(owners, 2):
         agreed = one.name == two.name or one.name in two.owns.unless or two.name in one.owns.unless
         if not agreed and one.owns.meets(two.owns):
@@ -93,10 +93,10 @@ def check(owners: Iterable[Owner]) -> None:
 
 
 def check_apart(tables: Iterable[Iterable[Owner]]) -> None:
-    """Check the owners of different profiles against each other; their classes are not comparable, and so ignored.
+    """Check the owners of different profiles against each other. Classes differ between profiles and are ignored.
 
     Raises:
-        KnobConflict: the first two owners that conflict.
+        KnobConflict: two owners conflict.
     """
     every = [
         [owner._replace(owns=owner.owns._replace(classes=None, own_cpus=None)) for owner in table] for table in tables

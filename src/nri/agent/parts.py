@@ -24,16 +24,16 @@ class Parts:
     """The shared parts of one agent.
 
     Attributes:
-        profile: whose rules are enforced.
+        profile: the profile that the agent enforces.
         root: the machine.
         store: the current rules, with notifications of changes.
         pods: this node's pods as API objects.
-        decisions: runs the hooks and records their decisions.
-        executor: writes to the machine.
-        history: the records, for `explain`.
-        observer: the counts.
-        reporter: receives every step of every NRI event; a recorder.
-        chosen_driver: the kubelet's cgroup driver, `paths.SYSTEMD` or `paths.CGROUPFS`; "" to detect it.
+        decisions: the runner of the hooks, which records their decisions.
+        executor: the writer of values to the machine.
+        history: the records that `explain` shows.
+        observer: the metrics.
+        reporter: receives every step of every NRI event, for example to record it.
+        chosen_driver: the kubelet's cgroup driver, `paths.SYSTEMD` or `paths.CGROUPFS`; "" means that it is detected.
     """
 
     profile: Profile
@@ -49,7 +49,7 @@ class Parts:
 
     @property
     def driver(self) -> str:
-        """The kubelet's cgroup driver; systemd if none is chosen and no pod was ever created."""
+        """The kubelet's cgroup driver. The default is systemd, if the driver is neither chosen nor detectable."""
         if self.chosen_driver:
             return self.chosen_driver
         driver = driver_in_use(self.executor.hierarchies)

@@ -20,23 +20,23 @@ from nri.host import Result, Root
 
 __all__ = ["PROFILES", "Documents", "ForeignAgent", "Kind", "Profile", "StrategyRow", "UnreadKey", "load", "profile_of"]
 
-#: The existing profiles.
+#: The dotted name of each profile.
 PROFILES: Final[Mapping[str, str]] = {
     "koordinator": "nri.agent.koordinator.profile:PROFILE",
     "rubik": "nri.agent.rubik:PROFILE",
 }
 
 Document = Mapping[str, Any]
-#: The last good document of a kind; None before the first one.
+#: Returns the last good document of a kind, or None before the first document.
 Documents = Callable[[str], Document | None]
 
 
 class UnreadKey(Protocol):
-    """A key of a document without effect; as a text with the reason."""
+    """A key of a document that has no effect. `str()` adds the reason."""
 
     @property
     def key(self) -> str:
-        """Its place in the document."""
+        """The path of the key in the document."""
         ...
 
     @property
@@ -49,12 +49,16 @@ class Kind(NamedTuple):
     """A kind of object that rules come from.
 
     Attributes:
-        parse: converts a document to its rule. Raises ValueError.
-        absent: the rule without a document.
-        same: whether two rules are so similar that nothing has to be written again.
-        into: returns the rules of the node with this rule replaced.
-        unread: returns the keys of a document without effect.
-        key: a key that identifies a document without a kind; "" if there is no such key.
+        parse: converts a document to its rule, or raises ValueError.
+        absent: the rule that applies without a document.
+        same: returns whether two rules are so similar that no value has to be written again.
+        into: returns the rules of the node with the rule of this kind replaced.
+        unread: returns the keys of a document that have no effect.
+        key: a key by which a document without the field `kind` is recognized; "" if there is no such key.
+        object_name: the name of the object if it is not that of the node.
+        namespace: of that object.
+        derived_from: kinds from which a document is computed while no source has one.
+        derive: computes it from the documents of these kinds. Raises ValueError.
     """
 
     parse: Callable[[Document], Any]
@@ -63,11 +67,24 @@ class Kind(NamedTuple):
     into: Callable[[Any, Any], Any]
     unread: Callable[[Document], Sequence[UnreadKey]]
     key: str = ""
+    object_name: str = ""
+    namespace: str = ""
+    derived_from: tuple[str, ...] = ()
+    derive: Callable[..., Document | None] | None = None
 
     def read(self, document: Document) -> Any:
-        """Return the rule of a document. ValueError if it cannot be read, whatever is wrong with it."""
+        """Return the rule of a document. Raises ValueError if the document has any mistake."""
+        return self._guarded(self.parse, document)
+
+    def compute(self, documents: Iterable[Document | None]) -> Document | None:
+        """Compute the document from the documents of `derived_from`. Raises ValueError as `read` does."""
+        result: Document | None = self._guarded(self.derive, *documents)
+        return result
+
+    @staticmethod
+    def _guarded(function: Any, *arguments: Any) -> Any:
         try:
-            return self.parse(document)
+            return function(*arguments)
         except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
             raise ValueError(f"cannot be read: {type(error).__name__}: {error}") from None
 
@@ -76,13 +93,13 @@ class StrategyRow(NamedTuple):
     """A strategy, as the profile declares it.
 
     Attributes:
-        name: by which it is switched on and off.
-        default: whether it is on.
-        what: what it does, for people.
+        name: the name of its switch.
+        default: whether the strategy is on by default.
+        what: a description for people.
         strategy_class: the dotted name of its `nri.agent.loops.strategy.Strategy`, called with the settings and the
-            enabled names; rows with the same class are one strategy.
-        owns: the knobs that are its own.
-        key: the annotation by which a pod requests it; "" if there is none.
+            enabled names; rows with the same class form one strategy.
+        owns: the knobs that the strategy sets.
+        key: the annotation by which a pod requests the strategy; "" if there is no such annotation.
         document_keys: as for a hook.
     """
 
@@ -99,8 +116,8 @@ class ForeignAgent(NamedTuple):
     """Another agent that writes the same files.
 
     Attributes:
-        program: the name of its program.
-        advice: what to do about it.
+        program: the name of the executable.
+        advice: how the user can avoid the conflict.
     """
 
     program: str
@@ -112,32 +129,33 @@ class Profile:
     """The hooks, strategies, documents and settings of an agent.
 
     Attributes:
-        name: its name in the settings.
+        name: the name of the profile in the settings.
         hooks: in the order in which they decide.
         strategies: in the order in which they decide.
-        switches: further gates, each with its default and meaning.
+        switches: gates of other features, each with its default and description.
         kinds: the kinds of documents that rules come from.
         node: returns the rules before any document was read, from the settings and the machine.
         strategy_rules: returns a new `nri.agent.loops.strategy.Rules`.
-        class_label: the label of a pod's class, which every hook may read.
-        programs: returns the host programs of documents, from a reader and the cgroup driver. Raises ValueError.
-        prepare: creates what changes of a container need on the host before its creation, by the current rules.
-        reconciler: the class of further work in standalone mode, called with the parts; "" for none.
-        network: the class of network work in standalone mode, called with the settings and the parts; "" for
-            none.
+        class_label: the label with a pod's class, which every hook can read.
+        programs: returns the host programs that documents list, or raises ValueError; gets a reader of documents
+            and the cgroup driver.
+        prepare: creates the objects of the host that the changes of a container need before its creation.
+        reconciler: the class of additional work in standalone mode, called with the parts; "" if there is no such work.
+        network: the class of network rules in standalone mode, called with the settings and the parts; "" if there is
+            no such class.
         transports: additional transports of this profile, by mode.
-        foreign: agents that this one does not start next to.
-        unreadable: returns the errors of annotations that no hook's stage reads, by hook or strategy; gets
-            the pod, the rules and the strategies that are on.
-        unread: returns a line for each label, annotation, key or resource that nothing reads.
-        absent_containers: returns a line for each annotation that names containers that the pod does not have.
-        class_of: returns a pod's QoS class; "" for none.
-        own_file: returns the agent's settings from a file in the profile's format; None for another.
-            Raises ConfigError for a file with mistakes.
+        foreign: agents next to which this agent refuses to start.
+        unreadable: returns the errors of annotations that no hook reads at any stage, by hook or strategy; gets
+            the pod, the rules and the enabled strategies.
+        unread: returns a line for each label, annotation, key or resource that no hook or strategy reads.
+        absent_containers: returns a line for each annotation that names a container that is not in the pod.
+        class_of: returns the QoS class of a pod; "" if it has no class.
+        own_file: returns the agent's settings from a file in the profile's format, or None for a file in another
+            format. Raises ConfigError if the file has mistakes.
         requested_gates: returns the gates that the strategies' document requests, with the key of each.
-        origins: returns the kinds and keys of documents that a hook or strategy decides by for pods of a class.
-        off: how to switch off a hook or strategy, with its name in braces.
-        on: the key of the settings that switches them on.
+        origins: returns the kinds and keys of the documents that a hook or strategy uses for pods of a class.
+        off: a format string that tells how to switch off a hook or strategy; its name replaces `{}`.
+        on: the key of the settings that switches hooks and strategies on.
     """
 
     name: str
@@ -171,11 +189,11 @@ class Profile:
         return rows | {name: default for name, (default, _) in self.switches.items()}
 
     def hooks_on(self, gates: Mapping[str, bool]) -> frozenset[str]:
-        """The names of the hooks that are on."""
+        """Return the names of the enabled hooks."""
         return frozenset(row.name for row in self.hooks if gates.get(row.name, row.default))
 
     def strategies_on(self, gates: Mapping[str, bool]) -> frozenset[str]:
-        """The names of the strategies that are on."""
+        """Return the names of the enabled strategies."""
         return frozenset(row.name for row in self.strategies if gates.get(row.name, row.default))
 
     @property
@@ -185,24 +203,24 @@ class Profile:
         return strategy_keys.union(*(row.keys for row in self.hooks))
 
     def owners(self) -> Iterator[Owner]:
-        """The table of who owns which knob: hooks first."""
+        """Yield the owner of each knob: hooks first."""
         for hook in self.hooks:
             yield from (Owner(hook.name, owns, self.off.format(hook.name)) for owns in hook.owns)
         for strategy in self.strategies:
             yield from (Owner(strategy.name, owns, self.off.format(strategy.name)) for owns in strategy.owns)
 
     def owners_on(self, gates: Mapping[str, bool]) -> list[Owner]:
-        """The part of that table which is switched on."""
+        """Return the owners that are enabled."""
         on = self.hooks_on(gates) | self.strategies_on(gates)
         return [owner for owner in self.owners() if owner.name in on]
 
     def owners_of(self, *knobs: str) -> tuple[str, ...]:
-        """The hooks and strategies that set one of these knobs."""
+        """Return the hooks and strategies that set one of these knobs."""
         return tuple(dict.fromkeys(owner.name for owner in self.owners() if owner.owns.knob in knobs))
 
 
 def profile_of(name: str) -> Profile:
-    """Return the profile of a name. Raises ValueError for an unknown name."""
+    """Return a profile by its name. Raises ValueError if the name is unknown."""
     if name not in PROFILES:
         raise ValueError(f'unknown profile "{name}"; use {", ".join(PROFILES)}')
     profile: Profile = load(PROFILES[name])
@@ -210,6 +228,6 @@ def profile_of(name: str) -> Profile:
 
 
 def load(name: str) -> Any:
-    """The object of a name such as `package.module:Class`."""
+    """Import the object with a name in the form `package.module:Class`."""
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)

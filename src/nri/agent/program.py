@@ -1,4 +1,4 @@
-"""Run the agent as a program, until a signal. `nri.agent.agent` is what runs."""
+"""Run the agent as a program until a signal arrives. `nri.agent.agent` builds the agent itself."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _REMINDER_S = 2.0
 
 
 def run(every: Sequence[Loaded[AgentSettings]], reporter: Reporter | None = None) -> int:
-    """Run an agent, or one for each of several profiles, until a signal; returns the exit code.
+    """Run an agent for each of the settings until a signal arrives, and return the exit code.
 
     Raises:
-        NriError: it cannot start.
+        NriError: an agent cannot start.
     """
     config = every[0].settings
     if os.geteuid() != 0 and str(config.root) == "/":
         raise NriError(
-            "the agent needs root, to write cgroups. Run it with sudo, or with --root DIR, on a tree of files"
+            "the agent must run as root to write cgroups. Use sudo, or --root DIR for a copy of the file system"
         )
     if not config.root.is_dir():
         raise ConfigError("root", "", f"folder {config.root} not found")
@@ -54,7 +54,7 @@ def run(every: Sequence[Loaded[AgentSettings]], reporter: Reporter | None = None
 
 
 def _log_settings(loaded: Loaded[AgentSettings], *, several: bool) -> None:
-    """Log which settings an agent has, and what of them has no effect."""
+    """Log the source of an agent's settings, and the settings without effect."""
     config = loaded.settings
     files = ", ".join(loaded.files) or "defaults and flags; /etc/nri/agent.toml does not exist"
     whose = f" of profile {config.profile} at {config.socket}" if several else ""
@@ -67,9 +67,9 @@ def _log_settings(loaded: Loaded[AgentSettings], *, several: bool) -> None:
 
 
 def log_readiness(agent: Agent | Agents, ended: threading.Event, interval_s: float = _REMINDER_S) -> None:
-    """Log which parts of an agent are not ready yet and what each waits for, and later that it is ready.
+    """Log which parts of an agent are not ready and the reason of each, and later when a part is ready.
 
-    Returns when all parts have been ready once, or when the agent has `ended`.
+    Returns when all these parts have been ready once, or when the agent has `ended`.
     """
     pending: set[str] | None = None
     while pending != set() and not ended.wait(interval_s):
@@ -78,7 +78,9 @@ def log_readiness(agent: Agent | Agents, ended: threading.Event, interval_s: flo
             pending = {row.part for row in rows if not row.ready}
             for row in rows:
                 if not row.ready:
-                    _log.warning("%s is not ready yet: %s. It keeps trying; run nri doctor", row.part, row.state)
+                    _log.warning(
+                        "%s is not ready yet: %s. The agent keeps trying; nri doctor shows more", row.part, row.state
+                    )
         for row in rows:
             if row.ready and row.part in pending:
                 pending.remove(row.part)

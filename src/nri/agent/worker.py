@@ -1,6 +1,6 @@
-"""A thread that runs a function on request and at least once per interval.
+"""A thread that runs a function on request and at least once in each interval.
 
-Requests during a run are merged into one more run. An exception ends the run, never the thread.
+Requests during a run are merged into one further run. An exception ends the run, but not the thread.
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ from nri.text import plain
 
 __all__ = ["TIMER", "Component", "Worker"]
 
-#: The reason of a run that was started by the clock.
+#: The reason of a run after the interval.
 TIMER = "timer"
-#: Characters of an error that are kept for health; texts of pods may be in it.
+#: The maximum number of characters of an error in the health report; an error may quote strings of pods.
 _MAX_TEXT = 300
 _log = logging.getLogger("nri.agent")
 
 
 class Component(Protocol):
-    """A part of the agent with its own thread: a timer, a source, a transport."""
+    """A part of the agent that can be started and stopped: a timer, a source or a transport."""
 
     def start(self) -> None:
-        """Begin; a second call does nothing. It never waits for a peer that is not there."""
+        """Start without waiting for an absent peer. A second call has no effect."""
         ...
 
     def stop(self) -> None:
-        """End, and wait until it has; a second call does nothing."""
+        """Stop, and wait until the part has stopped. A second call has no effect."""
         ...
 
     def health(self) -> tuple[bool, str]:
-        """Whether it does its work now, and in one line how it is."""
+        """Return whether the part works now, and its state in one line."""
         ...
 
 
 class Worker:
-    """A thread that calls `work` with the reasons of each run.
+    """A thread that calls `work` with the reasons for each run.
 
     Args:
-        name: of the thread.
-        work: the function; gets the reasons passed to `poke`, and `timer`.
+        name: the name of the thread.
+        work: the function; it gets the reasons passed to `poke`, and `TIMER` after an interval.
         interval_s: the longest pause between two runs, in seconds.
-        now: monotonic seconds.
+        now: returns monotonic seconds.
 
     Attributes:
-        interval_s: that pause; a new value applies to the next run.
+        interval_s: the longest pause; a new value applies after the next run.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Worker:
         self.error = ""
 
     def start(self) -> None:
-        """Begin; the first round is at once. Starting it twice is starting it once."""
+        """Start the thread, which runs `work` immediately. A second call has no effect."""
         with self._changed:
             if self._thread is not None:
                 return
@@ -78,13 +78,13 @@ class Worker:
             self._thread.start()
 
     def poke(self, *reasons: str) -> None:
-        """Ask for a round. Any thread may; it never waits."""
+        """Request a run without waiting for it. Every thread may call this."""
         with self._changed:
             self._reasons.update(reasons)
             self._changed.notify_all()
 
     def stop(self, timeout_s: float = 10.0) -> bool:
-        """End the thread; return whether it has ended in time. Not from the thread itself."""
+        """End the thread, and return whether it ended in time. The thread itself must not call this."""
         with self._changed:
             thread, self._thread = self._thread, None
             self._stopping = True
@@ -98,16 +98,16 @@ class Worker:
         while (reasons := self._wait()) is not None:
             try:
                 self._work(reasons)
-            except Exception as error:  # noqa: BLE001  a round must not take the thread with it
+            except Exception as error:  # noqa: BLE001  an error must not end the thread
                 last_error, self.error = self.error, plain(f"{type(error).__name__}: {error}", _MAX_TEXT)
                 if self.error != last_error:  # a repeated error would fill the log
-                    _log.exception("%s: a round has failed", self._name)
+                    _log.exception("%s: a run failed", self._name)
             else:
                 self.error = ""
             self.rounds += 1
 
     def _wait(self) -> frozenset[str] | None:
-        """Wait for the next run; return its reasons, None at the end."""
+        """Wait for the next run and return its reasons; return None when the thread must end."""
         with self._changed:
             while not self._stopping:
                 remaining_s = self._due - self._now()

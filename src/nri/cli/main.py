@@ -33,7 +33,7 @@ VERB_GROUPS = {
         "new": Row("nri.cli.verbs.new", "create a plugin project: code, test, image, manifests"),
         "try": Row("nri.cli.verbs.try_", "show what plugins would do to a pod, without a runtime"),
         "replay": Row("nri.cli.verbs.replay", "run recorded events again with other plugins, and compare the outcomes"),
-        "run": Row("nri.cli.verbs.run", "run plugins: bundled ones by name, your own from a file or module"),
+        "run": Row("nri.cli.verbs.run", "run plugins: bundled plugins by name, other plugins from a file"),
         "plugins": Row("nri.cli.verbs.plugins", "list bundled and registered plugins; show flags and configuration"),
         "enable": Row("nri.cli.verbs.enable", "install a plugin into the runtime's plugin folder"),
         "disable": Row("nri.cli.verbs.disable", "remove a plugin from the runtime's plugin folder"),

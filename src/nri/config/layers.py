@@ -156,9 +156,10 @@ def _below(value: Any, path: Path) -> Iterator[Path]:
 
 
 def located_errors(source: Source, problems: Sequence[Problem]) -> list[ConfigError]:
-    """The first problems as errors with source and, if known, line. Further problems are only counted."""
+    """The first problems as errors in the order of lines, with source and, if known, line. Others are only counted."""
     lines = syntax.Lines(source)
-    return _located(lambda path: location(source, lines.near(path)), problems)
+    ordered = sorted(problems, key=lambda problem: lines.near(problem.path) or 0)
+    return _located(lambda path: location(source, lines.near(path)), ordered)
 
 
 def value_error(cls: type, source: Source, error: WrongValue) -> ConfigError:

@@ -49,10 +49,10 @@ class Failure:
 
 def read_cases(path: str | Path) -> Iterator[Case]:
     """Yield the merge and spec cases of a file of JSON lines, plain or compressed with xz. Raises ConfigError."""
-    return read_json_lines(path, _mistake)
+    return read_json_lines(path, _case_mistake)
 
 
-def _mistake(case: Any) -> str:
+def _case_mistake(case: Any) -> str:
     """The reason why a line is not a valid case, or "". Messages are checked when the case runs."""
     if not isinstance(case, dict) or not {"id", "op", "expect"} <= case.keys():
         return "id, op and expect are required"
@@ -84,7 +84,7 @@ def _parse_all(data: Iterable[Any] | None, kind: Callable[[], Any]) -> list[Any]
     return [_parse(entry, kind()) for entry in data or ()]
 
 
-def _readable(messages: Iterable[Message]) -> list[Any]:
+def _as_json(messages: Iterable[Message]) -> list[Any]:
     return [json_format.MessageToDict(message, preserving_proto_field_name=True) for message in messages]
 
 
@@ -199,7 +199,7 @@ def _compare_part(part: str, expected: list[Any], actual: list[Any]) -> Iterator
     for message in (*expected, *actual):
         _settle_order(message)
     if expected != actual:
-        yield _diff(part, _readable(expected), _readable(actual))
+        yield _diff(part, _as_json(expected), _as_json(actual))
 
 
 def _settle_order(message: Any) -> None:

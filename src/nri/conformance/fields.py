@@ -78,7 +78,7 @@ def namespace(view: View, kind: str) -> str:
     return "host" if os.readlink(f"/proc/{view.pid}/ns/{kind}") == os.readlink(f"/proc/self/ns/{kind}") else "own"
 
 
-def _mounted(view: View, target: str) -> str:
+def _mount_type(view: View, target: str) -> str:
     for line in Path(f"/proc/{view.pid}/mountinfo").read_text().splitlines():
         fields = line.split()
         if fields[4] == target:
@@ -179,11 +179,15 @@ CASES: dict[str, Case] = {
         "add_mount of a tmpfs",
         PROCESS,
         lambda _: A().add_mount("/scratch", "tmpfs", "tmpfs", ["nosuid", "size=1m"]),
-        lambda v: _mounted(v, "/scratch"),
+        lambda v: _mount_type(v, "/scratch"),
         "tmpfs rw",
     ),
     "mount-remove": Case(
-        "remove_mount", PROCESS, lambda _: A().remove_mount("/dev/mqueue"), lambda v: _mounted(v, "/dev/mqueue"), "none"
+        "remove_mount",
+        PROCESS,
+        lambda _: A().remove_mount("/dev/mqueue"),
+        lambda v: _mount_type(v, "/dev/mqueue"),
+        "none",
     ),
     "args": Case(
         "set_args",

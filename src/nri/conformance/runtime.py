@@ -366,14 +366,14 @@ class Probe:
         )
         further = "Configure, Synchronize and pre-installed plugins"
         parts: tuple[tuple[str, Callable[[Section], None]], ...] = (
-            ("Events, in order", self._life),
+            ("Events, in order", self._test_life),
             ("Fields of the messages, and the first event that has them", self._reported_fields),
-            (further, self._around),
-            ("Adjustments", self._adjustments),
-            ("Updates of running containers", self._updates),
-            ("Errors of a plugin, and their effect on the CRI call", self._failures),
-            ("Late and refusing plugins", self._late),
-            (further, self._large),
+            (further, self._test_surroundings),
+            ("Adjustments", self._test_adjustments),
+            ("Updates of running containers", self._test_updates),
+            ("Errors of a plugin, and their effect on the CRI call", self._test_failures),
+            ("Late and refusing plugins", self._test_late_plugins),
+            (further, self._test_large_state),
         )
         for number, (title, part) in enumerate(parts, 1):
             begin(f"part {number} of {len(parts)}: {title}")
@@ -477,7 +477,7 @@ class Probe:
         del self._pods[pod]
 
     @contextmanager
-    def _answering(self, event: str, wish: Callable[[SeenEvent], Any]) -> Iterator[None]:
+    def _with_answer(self, event: str, wish: Callable[[SeenEvent], Any]) -> Iterator[None]:
         """Set the plugin's answer to an event for the length of the block."""
         self._plugin.on[event] = wish
         try:
@@ -487,7 +487,7 @@ class Probe:
 
     # -- parts ----------------------------------------------------------------------------------------------------
 
-    def _life(self, section: Section) -> None:
+    def _test_life(self, section: Section) -> None:
         """Run a pod with a container from creation to removal, without answers of the plugin."""
         self._begin_case("events")
         pod = self._pod("life")
@@ -520,7 +520,7 @@ class Probe:
             for path in _field_paths(message_type.DESCRIPTOR, kind):
                 section.add(path, first.get(path, "never"))
 
-    def _around(self, section: Section) -> None:
+    def _test_surroundings(self, section: Section) -> None:
         """Test Configure, Synchronize and addresses. Runs the pod that the other sections use."""
         self._begin_case("the pod of the further tests")
         self._main = self._pod("main")
@@ -538,7 +538,7 @@ class Probe:
             synchronized = self._main in [pod.id for pod in second.initial_state[0]]
             section.add("Synchronize has the existing pods", "yes" if synchronized else "no")
 
-    def _adjustments(self, section: Section) -> None:
+    def _test_adjustments(self, section: Section) -> None:
         """Test every field that a plugin may set."""
         self._begin_case("a container without adjustments")
         pod = self._main
@@ -563,7 +563,7 @@ class Probe:
             return f"not measured: {describe(error)}"
         if unadjusted == case.effect:
             return "not measured: a container without the adjustment has the same value"
-        with self._answering("CreateContainer", lambda event: case.adjust(event.pod)):
+        with self._with_answer("CreateContainer", lambda event: case.adjust(event.pod)):
             try:
                 container = self._create(pod, start=case.start)
             except NriError as error:
@@ -596,7 +596,7 @@ class Probe:
         finally:
             file.unlink(missing_ok=True)
 
-    def _updates(self, section: Section) -> None:
+    def _test_updates(self, section: Section) -> None:
         """Test updates that the plugin requests by itself, updates that it returns, and an eviction."""
         for setter in SETTERS:
             self._case(section, f"{setter}, requested by the plugin", partial(self._update_by_itself, setter))
@@ -630,7 +630,7 @@ class Probe:
             "UpdateContainer": partial(self._update, container.id),
             "StopContainer": container.remove,
         }
-        with self._answering(event, _constant([wish])):
+        with self._with_answer(event, _constant([wish])):
             return self._effect(changed, "set_memory_limit", text, acts[event])
 
     def _request_update(self, update: Any) -> None:
@@ -676,13 +676,13 @@ class Probe:
         except NriError:
             return -1
 
-    def _failures(self, section: Section) -> None:
+    def _test_failures(self, section: Section) -> None:
         """Raise an error at each event, and report whether the CRI call fails, and with which text."""
         pod = self._main
         for event in (event for event in LIFE if not event.startswith("Validate")):
             self._begin_case(f"an error at {event}")
             previous_count = len(self._plugin.of(event))
-            with self._answering(event, _refuse):
+            with self._with_answer(event, _refuse):
                 errors = self._short_life(event, pod)
             if len(self._plugin.of(event)) == previous_count:
                 section.add(event, "not measured: the runtime does not send the event")
@@ -737,12 +737,12 @@ class Probe:
             with suppress(NriError, OSError):
                 self._remove_pod_with_files(pod)
 
-    def _late(self, section: Section) -> None:
+    def _test_late_plugins(self, section: Section) -> None:
         """Test a validator that refuses, and plugins that do not answer in time."""
         pod = self._main
         self._begin_case("a validator that refuses")
         if self._plugin.of("ValidateContainerAdjustment"):
-            with self._answering("ValidateContainerAdjustment", _reject):
+            with self._with_answer("ValidateContainerAdjustment", _reject):
                 section.add("a validator refuses a container: the creation", *self._creation(pod))
         else:
             section.add(
@@ -776,7 +776,7 @@ class Probe:
         section.add(f"{title}: a creation at the same time", *late.meanwhile)
         section.add(f"{title}: the plugin", outcome)
 
-    def _large(self, section: Section) -> None:
+    def _test_large_state(self, section: Section) -> None:
         """Test a state that is larger than one message."""
         for name in _PRE_INSTALLED:
             section.add(name, _NOT_MEASURED)

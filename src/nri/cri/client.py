@@ -25,26 +25,28 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=Message)
 
-#: How to install what the CRI requires. The project is on no package index, so its bare name installs a stranger's.
+#: The command that installs grpcio. This project is not on a package index, so its bare name would install another one.
 INSTALL = "pip install '.[engine]', in a checkout of nri"
 
-#: The metadata key under which our engine's PullImage takes an archive. A kubelet never sends it, whatever a pod says.
+#: The metadata key under which PullImage of nri's engine gets an archive. A kubelet never sends it, for any pod.
 ARCHIVE_KEY = "nri-archive-bin"
 CALL_TIMEOUT_S = 10.0
 #: gRPC's number of the status INTERNAL.
 _INTERNAL = 13
-#: The most entries of an answer, counted only if it has at least _COUNTED_BYTES: as a message, an empty entry takes
-#: about a hundred times its encoded size.
-_MAX_ENTRIES, _COUNTED_BYTES = 1 << 16, 1 << 18
-#: How long a socket has to answer HTTP/2's greeting with its empty settings, in seconds.
+#: Maximum number of entries of an answer: as a message, an empty entry takes about a hundred times its encoded size.
+_MAX_ENTRIES = 1 << 16
+#: The entries of shorter answers are not counted.
+_COUNTED_BYTES = 1 << 18
+#: Timeout of a socket's answer to HTTP/2's greeting with empty settings, in seconds.
 GREETING_TIMEOUT_S = 2.0
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-#: gRPC's own text when the client's deadline ends a call, and how its texts on a broken connection begin. A runtime
-#: that answers with such a status itself has another text, usually about a plugin that was late or has gone.
+#: gRPC's message when the client's deadline ends a call. If the runtime itself answers with this status, its message
+#: differs and is usually about a plugin that was late or has disconnected.
 _OUR_TIMER = "Deadline Exceeded"
+#: The beginnings of gRPC's messages about a broken connection.
 _BROKEN = ("failed to connect", "Stream removed", "Socket closed", "recvmsg", "sendmsg", "Connection", "Broken pipe",
            "GOAWAY", "Endpoint", "Received")  # fmt: skip
-#: Where runtimes listen, in search order; this project's engine comes first.
+#: The sockets of runtimes, in search order; nri's engine comes first.
 SOCKETS = ("/run/nri-engine/engine.sock", *(path for row in RUNTIMES for path in row.cri_sockets))
 _AS_ROOT = "Run it as root"
 #: The option that names the socket, unless a caller has another one.
@@ -52,7 +54,7 @@ _OPTION = "--cri-socket"
 
 
 def find_socket(option: str = _OPTION) -> str:
-    """The first CRI socket of `SOCKETS` that exists on this machine. RuntimeUnavailable if there is none.
+    """The first CRI socket of `SOCKETS` that exists on this machine. Raises RuntimeUnavailable if none exists.
 
     `option` is the option with which users name another socket, for the error.
     """
@@ -72,7 +74,7 @@ def find_socket(option: str = _OPTION) -> str:
 
 
 def decode_answer(kind: type[M], answer: bytes) -> M:
-    """Decode an answer of the runtime. RpcError if it cannot be read, or has too many entries."""
+    """Decode an answer of the runtime. Raises RpcError if it cannot be decoded, or has too many entries."""
     what = f"{kind.DESCRIPTOR.name.removesuffix('Response')}: the runtime's answer"
     try:
         if len(answer) > _COUNTED_BYTES and any(number >= _MAX_ENTRIES for number, _ in enumerate(iter_fields(answer))):
@@ -83,10 +85,12 @@ def decode_answer(kind: type[M], answer: bytes) -> M:
 
 
 class CriClient:
-    """A connection to a CRI socket. NriError without grpcio, RuntimeUnavailable if no program listens on it.
+    """A connection to a CRI socket.
+
+    Raises NriError if grpcio is not installed, and RuntimeUnavailable if no program listens on the socket.
 
     Args:
-        path: the path of the socket, with or without ``unix://``; empty for that of `find_socket`.
+        path: the path of the socket, with or without ``unix://``, or "" for the result of `find_socket`.
         timeout_s: the default deadline of a call, in seconds.
         option: the option or settings key with which users name another socket, for errors.
     """
@@ -101,7 +105,7 @@ class CriClient:
         self._hint = _hint(option)
         _knock(self.path, self._hint)
         self._grpc = grpc
-        # Ignore the proxy of the environment: this is a unix socket. Its path must not become the authority either.
+        # Ignore the proxy of the environment, because this is a unix socket. Its path must not become the authority.
         options = [
             ("grpc.enable_http_proxy", 0),
             ("grpc.default_authority", "localhost"),
@@ -124,7 +128,8 @@ class CriClient:
     ) -> Any:
         """Call a method of the RuntimeService or ImageService, with gRPC metadata.
 
-        Raises RpcError with the runtime's status, RuntimeUnavailable, or DeadlineExceeded after the client's deadline.
+        Raises RpcError with the runtime's status, RuntimeUnavailable if the connection ends, and DeadlineExceeded after
+        the client's deadline.
         """
         reply, full = _method(method)
         invoke = self._channel.unary_unary(full)
@@ -184,9 +189,9 @@ def _refusal(path: str, error: OSError) -> str:
 
 
 def connection_problem(path: str) -> str:
-    """Explain why a socket does not serve gRPC; "" if it does.
+    """Explain why a socket does not serve gRPC. Returns "" if it does.
 
-    It sends the greeting of HTTP/2, with which gRPC begins; a server answers with its settings.
+    This sends the greeting of HTTP/2, with which gRPC begins. A server answers with its settings.
     """
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(GREETING_TIMEOUT_S)
@@ -197,7 +202,7 @@ def connection_problem(path: str) -> str:
             probe.sendall(_GREETING)
             answer = probe.recv(64)
         except TimeoutError:
-            return "no answer: the program that listens there hangs, or does not speak gRPC"
+            return "no answer: the program that listens on it hangs, or does not speak gRPC"
         except OSError as error:
             if not connected:
                 return _refusal(path, error)

@@ -1,7 +1,7 @@
 """Map errors to gRPC's status codes, for servers of the CRI. Requires the extra `cri`.
 
-The first matching row counts; servers put rows for their own errors before these. Other errors are Unknown, as with
-containerd and CRI-O: the kubelet shows the text of such an error without the code.
+The first matching row counts. Servers put rows for their own errors before these rows. Other errors are Unknown, as in
+containerd and CRI-O: the kubelet shows the message of such an error without the code.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from nri import errors
 from nri.text import cut
 
 Code = grpc.StatusCode
-#: The longest text. gRPC escapes it to up to three times its size, which has to fit into `server.METADATA_BYTES`.
+#: Maximum length of a message. gRPC escapes it to up to three times its size, which must fit `server.METADATA_BYTES`.
 TEXT_LENGTH = 1 << 18
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM)
 
 
 class Row(NamedTuple):
-    """One kind of error. `when` restricts the row to some errors of that kind."""
+    """A kind of error with its status code. `when` restricts the row to some errors of that kind."""
 
     kind: type[BaseException]
     code: grpc.StatusCode
@@ -42,6 +42,6 @@ ROWS = (
 
 
 def status_of(error: BaseException, rows: Sequence[Row] = ROWS) -> tuple[grpc.StatusCode, str]:
-    """The code and the text that a client receives for an error; without a text, the name of the error's class."""
+    """The code and the message that a client receives for an error. Without a message, it is the error's class name."""
     code = next(row.code for row in rows if isinstance(error, row.kind) and (row.when is None or row.when(error)))
     return code, cut(str(error), TEXT_LENGTH) or type(error).__name__

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from nri.errors import NriError
 from nri.text import plain
 
-#: The most evictions at a time, because each has a thread. Others are left out, and one warning is logged until
-#: there is room again.
+#: Maximum number of evictions at a time, because each needs a thread. Further evictions are skipped, with one warning
+#: until there are fewer again.
 MAX_EVICTIONS = 256
 
 
 class Evictions:
-    """The evictions of one server.
+    """The evictions of a server.
 
     Args:
         name: the name of the threads.
@@ -29,13 +29,13 @@ class Evictions:
         self._lock = threading.Lock()
 
     def begin(self, identity: str, reason: str, end: Callable[[], object]) -> None:
-        """Start to end a container by `end`, which may raise NriError; no effect if that is already under way."""
+        """Start to end a container by `end`, which may raise NriError. No effect if that is already in progress."""
         with self._lock:
             if identity in self._threads:
                 return
             if len(self._threads) >= MAX_EVICTIONS:
                 if not self._full:
-                    self._log.warning("container %s and others are not evicted: %d evictions are under way",
+                    self._log.warning("container %s and others are not evicted: %d evictions are in progress",
                                       identity, MAX_EVICTIONS)  # fmt: skip
                 self._full = True
                 return
@@ -49,7 +49,7 @@ class Evictions:
                 self._threads[identity] = thread
 
     def wait(self) -> None:
-        """Wait for all evictions that are under way."""
+        """Wait for all evictions in progress."""
         with self._lock:
             threads = list(self._threads.values())
         for thread in threads:
@@ -58,7 +58,7 @@ class Evictions:
     def _run(self, identity: str, end: Callable[[], object]) -> None:
         try:
             end()
-        except Exception as error:  # noqa: BLE001  nobody else sees a thread's errors
+        except Exception as error:  # noqa: BLE001  errors of a thread would be lost
             self._log_failure(identity, error)
         finally:
             with self._lock:

@@ -16,14 +16,14 @@ from nri.files import open_regular
 
 _CHUNK = 1 << 16
 POLL_S = 0.1
-#: The longest line that is joined from parts, in bytes; a longer one is returned in several pieces.
+#: Maximum length of a line that is joined from parts, in bytes. A longer line is returned in several pieces.
 MAX_LINE_BYTES = 1 << 20
-#: The longest prefix of a line that holds time, stream and tags.
+#: Maximum length of the prefix with time, stream and tags.
 _HEAD_BYTES = 1024
 
 
 class LogEntry(NamedTuple):
-    """A line of a log, or a part of one: `time` is RFC 3339, `stream` stdout or stderr, `text` has no line end."""
+    """A line of a log or a part of a line. `time` is RFC 3339, `stream` stdout or stderr, `text` has no newline."""
 
     time: str
     stream: str
@@ -32,7 +32,7 @@ class LogEntry(NamedTuple):
 
 
 def parse_line(line: bytes) -> LogEntry | None:
-    """Parse a line without its end. None if it is malformed, for example because a full disk cut it."""
+    """Parse a line without its newline. Returns None if it is malformed, for example truncated by a full disk."""
     if line.startswith(b"{"):
         return _parse_docker_line(line)
     parts = line.split(b" ", 3)
@@ -66,7 +66,7 @@ class Joiner:
         self._open: dict[str, tuple[str, bytearray]] = {}
 
     def add(self, entry: LogEntry) -> LogEntry | None:
-        """Return the complete line, if this entry ends one. It has the time of its first part."""
+        """Return the complete line if this entry ends it, else None. The line has the time of its first part."""
         first, text = self._open.pop(entry.stream, (entry.time, bytearray()))
         text += entry.text
         if entry.partial and len(text) < MAX_LINE_BYTES:
@@ -75,7 +75,7 @@ class Joiner:
         return LogEntry(first, entry.stream, bytes(text))
 
     def take_unfinished(self) -> list[LogEntry]:
-        """Remove and return the lines whose end is missing."""
+        """Remove and return the incomplete lines."""
         entries = [LogEntry(first, stream, bytes(text)) for stream, (first, text) in self._open.items()]
         self._open.clear()
         return entries
@@ -84,13 +84,13 @@ class Joiner:
 def read_log(
     path: str, *, tail: int | None = None, follow: Callable[[], bool] | None = None, poll_s: float = POLL_S
 ) -> Iterator[LogEntry]:
-    """Yield the lines of a log, with their parts joined. OSError if it cannot be read.
+    """Yield the lines of a log, with their parts joined. Raises OSError if it cannot be read.
 
-    A renamed file is read to its end before the new one.
+    A renamed file is read to its end before the new file.
 
     Args:
-        tail: start with this many last lines; None for all.
-        follow: called when there is nothing more to read: True to wait for more, False to stop.
+        tail: start with this number of last lines, or None for all lines.
+        follow: called when all lines were read; it returns True to wait for more lines, False to stop.
     """
     joiner = Joiner()
     with _Tracked(path) as file:
@@ -125,7 +125,7 @@ class _Tracked:
         self._file.close()
 
     def lines(self) -> Iterator[bytes]:
-        """Yield every complete line that was not read yet; one that is too long comes in pieces."""
+        """Yield every complete line that was not read yet. A line that is too long comes in pieces."""
         while chunk := self._file.read(_CHUNK):
             *lines, start = chunk.split(b"\n")
             for line in lines:
@@ -136,22 +136,22 @@ class _Tracked:
                 yield self._piece()
 
     def _piece(self) -> bytes:
-        """Take the start of a line that is too long. The remainder gets the same head, so that it parses alike."""
+        """Take the start of a line that is too long. The remainder gets the same prefix, so that it can be parsed."""
         piece = bytes(self._partial)
         head = b"".join(b"%b " % part for part in piece.split(b" ", 3)[:3])
         self._partial = bytearray(head if len(head) < _HEAD_BYTES and parse_line(piece) is not None else b"")
         return piece
 
     def rotated(self) -> bool:
-        """Whether the log was rotated: then switch to the new file, or to the start of a truncated one."""
+        """Switch to the new file, or to the start of a truncated file. Returns whether the log was rotated."""
         opened = os.fstat(self._file.fileno())
         try:
             current = os.stat(self._path)
         except FileNotFoundError:
-            return False  # renamed, and the new one does not exist yet
+            return False  # renamed, and the new file does not exist yet
         if (current.st_dev, current.st_ino) != (opened.st_dev, opened.st_ino):
             if opened.st_size > self._file.tell():
-                return True  # it was written to after it was renamed: read that first
+                return True  # lines were written after the rename: read these lines first
             try:
                 new = open(self._path, "rb", opener=open_regular)  # noqa: SIM115
             except FileNotFoundError:
@@ -166,18 +166,18 @@ class _Tracked:
         return True
 
     def seek_tail(self, count: int) -> None:
-        """Seek to the start of the last `count` complete lines; a part counts for its line."""
+        """Seek to the start of the last `count` complete lines. The parts of a line count as one line."""
         start = following = self._file.seek(0, os.SEEK_END)
         if count <= 0:
             return
-        head = b""  # the start of the line that the previous block ends in
+        head = b""  # the end of the line that the block after this one begins with
         while start > 0:
             size = min(_CHUNK, start)
             start -= size
             self._file.seek(start)
             lines = self._file.read(size).split(b"\n")
             begin = start + size + 1
-            for number in range(len(lines) - 1, 0 if start else -1, -1):  # the first one may begin in an earlier block
+            for number in range(len(lines) - 1, 0 if start else -1, -1):  # the first may begin in an earlier block
                 begin -= len(lines[number]) + 1
                 entry = parse_line(lines[number] + head)
                 head = b""

@@ -1,7 +1,7 @@
-"""A gRPC server on a unix socket, for everything that serves the CRI. Requires the extra `cri`.
+"""A gRPC server on a unix socket, for servers of the CRI. Requires the extra `cri`.
 
-grpcio does not report who connects to a unix socket, so access is controlled by modes: the socket never has more than
-0600, and others must not be able to write to its folder.
+grpcio does not report which user connects to a unix socket, so access is controlled by modes: the socket's mode is at
+most 0600, and other users must not be able to write to its folder.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import grpc
 from nri.thread_pool import ThreadPool
 from nri.unix import Identity, check_free, make_folder, put_in_place, remove_own
 
-#: The longest message in either direction, as in containerd: lists of a big node exceed gRPC's default of 4 MiB.
+#: Maximum size of a message, as in containerd: lists of a big node exceed gRPC's default of 4 MiB.
 MESSAGE_BYTES = 16 << 20
-#: The longest metadata, in bytes. It holds a status's text, and an OCI runtime's error on a long command line exceeds
-#: gRPC's default of 8 KiB. Go, in which the other programs of a node are written, has no such limit.
+#: Maximum size of metadata. It includes the message of a status, and an OCI runtime's error about a long command line
+#: exceeds gRPC's default of 8 KiB. gRPC in Go, which the other programs of a node use, has no such limit.
 METADATA_BYTES = 1 << 20
 #: The options of a channel or server for these sizes.
 LIMITS = (
@@ -31,7 +31,7 @@ LIMITS = (
     ("grpc.max_metadata_size", METADATA_BYTES),
     ("grpc.absolute_max_metadata_size", METADATA_BYTES),
 )
-#: The ends of method names that a kubelet calls all the time, and that neither change anything nor wait.
+#: The ends of names of methods that a kubelet calls frequently, and that do not change anything and do not wait.
 READS = (
     "/ListPodSandbox", "/ListContainers", "/PodSandboxStatus", "/ContainerStatus", "/ListContainerStats",
     "/ListPodSandboxStats", "/ContainerStats", "/PodSandboxStats", "/Status", "/Version", "/ListImages", "/ImageStatus",
@@ -51,9 +51,9 @@ class SocketServer:
         self._server.start()
 
     def stop(self, grace_s: float) -> threading.Event:
-        """Remove the socket if it is still this server's, accept no more calls, and end running ones after `grace_s`.
+        """Remove the socket if it is still this server's, refuse new calls, and end running calls after `grace_s`.
 
-        Returns at once; the event is set when no call runs any more.
+        Returns at once. The event is set when all calls have ended.
         """
         if self._identity is not None:
             remove_own(self.path, self._identity)
@@ -63,7 +63,7 @@ class SocketServer:
 
 
 class _CallLimit(grpc.ServerInterceptor):  # type: ignore[misc]  # grpcio has no types
-    """Reject calls other than `READS` while `max_calls` of them run: each may last as long as its client wants."""
+    """Reject calls other than `READS` while `max_calls` such calls run, because clients may keep calls open."""
 
     def __init__(self, max_calls: int) -> None:
         self._free = threading.BoundedSemaphore(max_calls)
@@ -116,14 +116,16 @@ def bind(
 ) -> SocketServer:
     """Create a server with these handlers at a path. It is not started yet.
 
-    A socket on which a live process listens is left to that process; a stale one is replaced.
+    A socket on which a live process listens is not replaced; a stale socket is.
 
     Args:
-        folder_mode: the mode of the socket's folder, if it is created.
-        max_calls: calls at a time; more are rejected at once. None: they wait for a thread.
-        max_calls_per_connection: calls of one connection at a time; more have to wait. All connections together may use
-            half of the other threads for calls other than `READS`; more are rejected at once. So a client that never
-            ends its calls leaves calls of all kinds to others, and many such clients leave reads.
+        folder_mode: the mode of the socket's folder, if the folder is created.
+        max_calls: the maximum number of calls at a time; further calls are rejected at once. With None, further calls
+            wait for a thread.
+        max_calls_per_connection: the maximum number of calls of a connection at a time; further calls have to wait. All
+            connections together may use half of the other threads for calls other than `READS`; further calls are
+            rejected at once. So one client that never ends its calls does not block other clients, and many such
+            clients do not block reads.
 
     Raises:
         OSError: the socket cannot be created.
@@ -142,7 +144,7 @@ def bind(
         () if max_calls_per_connection is None else (_CallLimit((max_calls_per_connection + pool.most) // 2),)
     )
     server = grpc.server(pool, handlers, interceptors, options, maximum_concurrent_rpcs=max_calls)
-    # gRPC binds with the umask's mode: so do it in a private folder, and move the socket once its mode is right.
+    # gRPC binds with the umask's mode, so bind in a private folder, and move the socket after its mode is set.
     private = _private(folder)
     socket_path = f"{private}/s"
     try:
@@ -150,7 +152,7 @@ def bind(
         os.chmod(socket_path, 0o600)
         return SocketServer(server, path, put_in_place(socket_path, path))
     except BaseException:
-        server.start()  # only a started server releases its socket; nobody can reach it here
+        server.start()  # only a started server releases its socket; clients cannot reach it in the private folder
         server.stop(0)
         raise
     finally:
@@ -170,10 +172,10 @@ def _private(folder: str) -> str:
 
 
 def _check_folder(folder: str) -> None:
-    """Reject a folder in which others could replace the socket with their own."""
+    """Reject a folder in which other users could replace the socket."""
     status = os.stat(folder)
     others_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     if status.st_uid not in (0, os.geteuid()) or (others_write and not status.st_mode & stat.S_ISVTX):
         raise PermissionError(
-            f"{folder} is writable by others: the CRI's socket requires a folder that only its owner can write to"
+            f"{folder} is writable by other users: the CRI's socket requires a folder that only its owner can write to"
         )

@@ -1,4 +1,4 @@
-"""Parse the verbose part of a runtime's status answers. It is not trusted: invalid parts count as missing."""
+"""Parse the verbose information in a runtime's status answers. It is not trusted: invalid values count as missing."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from nri.config.syntax import parse_json
 
-#: The longest text that is parsed, in characters; an OCI spec with many mounts has about a hundred thousand.
+#: Maximum length of a parsed text. An OCI spec with many mounts has about a hundred thousand characters.
 _MAX_LENGTH = 4 << 20
 
 
 def parse_info(info: Mapping[str, str]) -> dict[str, Any]:
-    """The object that runtimes put under ``info``, or that all keys make together, as in old versions of CRI-O."""
+    """The object under the key ``info``, or the object of all keys, as in old versions of CRI-O."""
     if info.get("info"):
         table = _json(info["info"])
         return table if isinstance(table, dict) else {}
@@ -20,7 +20,7 @@ def parse_info(info: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _json(text: str) -> Any:
-    """Parse a text; None if it is too long or not JSON."""
+    """Parse a text. Returns None if it is too long or not JSON."""
     if len(text) > _MAX_LENGTH:
         return None
     try:

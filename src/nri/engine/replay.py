@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.calls.container_creation import ContainerCreation
 from nri.engine.calls.pod_creation import PodFiles, PodSteps
+from nri.engine.images import ImageStore
 from nri.engine.lifecycle.cgroups import Cgroups
 from nri.engine.lifecycle.inventory import ContainerEntry, PodEntry, container_status, pod_status, read_spec
 from nri.engine.lifecycle.machinery import Machinery
@@ -175,6 +176,8 @@ class Replay:
         """Kill programs that the earlier engine started to create it, because they would interfere with the undo."""
         if not self._machinery.dry:
             end_leftovers(self._machinery.places.bundle(entry.id), variable)
+            for folder in self._machinery.images.snapshots.root.glob(f"{entry.id}*"):
+                end_leftovers(folder)  # a copy of the image or of a volume
 
 
 def _check_listed(record: PodRecord | ContainerRecord, *keys: str) -> None:
@@ -223,7 +226,13 @@ def _folders(machinery: Machinery, known_ids: Collection[str]) -> Iterator[_Stra
     for name in _strays((path.name for path in bundles.iterdir()), known_ids):
         yield _Stray("the bundle", name, partial(remove_bundle, bundles / name))
     for name in _strays((path.name for path in images.snapshots.root.iterdir()), known_ids):
-        yield _Stray("the root file system", name, partial(images.unmount, name))
+        yield _Stray("the root file system", name, partial(_remove_root, images, name))
+
+
+def _remove_root(images: ImageStore, name: str) -> None:
+    """Remove a root file system, after the programs that copy files into it."""
+    end_leftovers(images.snapshots.root / name)
+    images.unmount(name)
 
 
 def _pods(machinery: Machinery, known_ids: Collection[str]) -> Iterator[_Stray]:

@@ -169,7 +169,7 @@ class Running:
             matching = [row for row in rows if matches(row, text)]
             shown, more = matching[-max_events:], False
         following = str(matching[max_events]["n"]) if more else ""
-        keyed, last = [_keyed(row) for row in shown], str(rows[-1]["n"]) if rows else "0"
+        keyed, last = [_with_key(row) for row in shown], str(rows[-1]["n"]) if rows else "0"
         return {"rows": keyed, "next": following, "more": more, "looked_at": len(rows), "last": last}
 
     def follow(self, after: str, text: str) -> Iterator[dict[str, Any]]:
@@ -181,7 +181,7 @@ class Running:
             now: dict[str, Any] = {"rows": [], "too_fast": lost}
             if rows:
                 last = rows[-1]["n"]
-                now["rows"] = [_keyed(row) for row in rows if "steps" in row and matches(row, text)]
+                now["rows"] = [_with_key(row) for row in rows if "steps" in row and matches(row, text)]
             if monotonic() - overview_at >= _OVERVIEW_INTERVAL_S:
                 overview_at = monotonic()
                 try:
@@ -212,7 +212,7 @@ class Running:
     def event(self, key: str) -> dict[str, Any] | None:
         """An event in memory."""
         rows = [row for row in self._live.rows() if str(row["n"]) == key and "steps" in row]
-        return _keyed(rows[0]) if rows else None
+        return _with_key(rows[0]) if rows else None
 
     def containers(self) -> dict[str, Any]:
         """The containers with a history in the runtime."""
@@ -238,7 +238,7 @@ def _has_rows(answer: dict[str, Any], name: str) -> bool:
     return isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
 
 
-def _keyed(row: dict[str, Any]) -> dict[str, Any]:
+def _with_key(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "key": str(row["n"])}
 
 
@@ -264,7 +264,7 @@ class Recording:
             self._last = max(self._last, header.first_ns, header.last_ns)
             self._records += header.records
         self._first = min(self._first, self._last)
-        self._bars = self._counted()
+        self._bars = self._chart_bars()
         self._done = False
         self._stopped = False
 
@@ -283,12 +283,12 @@ class Recording:
                 return
             with self._lock:
                 if isinstance(item, Note):
-                    self._note(item)
+                    self._add_note(item)
                 else:
-                    self._take(item)
+                    self._add_event(item)
         self._done = True
 
-    def _note(self, note: Note) -> None:
+    def _add_note(self, note: Note) -> None:
         if note.kind == "opened":
             for key, text in islice(note.about.items(), max(0, _MAX_ABOUT - len(self._about))):
                 self._about[plain(key, 128)] = plain(text, _MAX_TEXT_CHARACTERS)
@@ -301,7 +301,7 @@ class Recording:
             }
             self._notes.append({"time_ms": note.time_ns / 1e6, **fields})
 
-    def _take(self, event: Event) -> None:
+    def _add_event(self, event: Event) -> None:
         self._total.take(event.duration_ns / 1e6, event.error is not None, False)
         for step in event.steps:
             if step.plugin in self._sums or len(self._sums) < _MAX_PLUGINS:
@@ -343,7 +343,7 @@ class Recording:
             "views": [],
         }
 
-    def _counted(self) -> list[dict[str, Any]]:
+    def _chart_bars(self) -> list[dict[str, Any]]:
         """The number of recorded steps over time, from the index. The steps of a block are spread over its time."""
         first, last = self._first, self._last
         width = max(1, (last - first) // _BARS + 1)
@@ -359,7 +359,7 @@ class Recording:
 
     def events(self, begin: str = "", text: str = "", max_events: int = 200) -> dict[str, Any]:
         """The events from a time on. A search stops after a time limit, with the key to continue from."""
-        since, serial = _place(begin)
+        since, serial = _time_and_number(begin)
         rows: list[dict[str, Any]] = []
         deadline = monotonic() + _SEARCH_TIMEOUT_S
         looked_at = steps = 0
@@ -387,7 +387,7 @@ class Recording:
 
     def event(self, key: str) -> dict[str, Any] | None:
         """An event with its messages."""
-        since, serial = _place(key)
+        since, serial = _time_and_number(key)
         event = self._find(since, serial, since + _LATER_NS)
         return None if event is None else _full_row(event)
 
@@ -464,7 +464,7 @@ def _key(event: Event) -> str:
     return f"{event.began_ns}-{event.serial}"
 
 
-def _place(key: str) -> tuple[int, int]:
+def _time_and_number(key: str) -> tuple[int, int]:
     """The time and number of a key, or zeros if the key is invalid."""
     time, _, serial = key.partition("-")
     numbers = [int(part) if part.isascii() and part.isdecimal() and len(part) <= 20 else 0 for part in (time, serial)]

@@ -1,6 +1,6 @@
 """The fields of pods, and of the objects with a pod template, in the API of Kubernetes 1.34.
 
-A status is not checked. The API server refuses a value of another type, and kubectl reports a key that is not here.
+A status is not checked. The API server refuses a value of another type, and kubectl reports an unknown key.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from functools import cache
 
 __all__ = ["fields"]
 
-#: A type, then its fields; a field without a type is a text. ``[X]`` is a list, ``{X}`` an object with any keys.
+#: Each line is a type with its fields. A field without a type is a string. ``[X]`` is a list, ``{X}`` an object with
+#: any keys.
 _TYPES = """
 AWSElasticBlockStoreVolumeSource fsType partition:int32 readOnly:bool volumeID
 Affinity nodeAffinity:NodeAffinity podAffinity:PodAffinity podAntiAffinity:PodAntiAffinity
@@ -222,5 +223,5 @@ def _table() -> dict[str, dict[str, str]]:
 
 
 def fields(name: str) -> Mapping[str, str] | None:
-    """Return the types of an object's fields by their keys; None for a type that is not an object with fixed keys."""
+    """Return the types of an object's fields by key. Returns None if the type is not an object with fixed keys."""
     return _table().get(name)

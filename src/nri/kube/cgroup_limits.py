@@ -20,23 +20,23 @@ _SHARES_PER_CPU: Final = 1024
 
 
 def amount(resources: Mapping[str, Fraction], name: str) -> int:
-    """Return the amount of a resource, rounded up as Kubernetes does; -1 if absent."""
+    """Return the amount of a resource, rounded up as in Kubernetes. Returns -1 if the resource is absent."""
     quantity = resources.get(name)
     return UNLIMITED if quantity is None else _bounded(ceil(quantity))
 
 
 def milli(resources: Mapping[str, Fraction], name: str) -> int:
-    """Return thousandths of a resource, rounded up; 0 if absent."""
+    """Return thousandths of a resource, rounded up. Returns 0 if the resource is absent."""
     return _bounded(ceil(resources.get(name, Fraction(0)) * 1000))
 
 
 def shares(milli_cpu: int) -> int:
-    """Return the CPU weight for a request: 1024 per CPU, from 2 to 262144; no request is 2."""
+    """Return the CPU weight for a request: 1024 per CPU, from 2 to 262144. Without a request it is 2."""
     return min(max(milli_cpu * _SHARES_PER_CPU // 1000, MIN_SHARES), MAX_SHARES)
 
 
 def quota_us(milli_cpu: int) -> int:
-    """Return the CPU quota for a limit: no limit is -1, a small one is the kernel's least."""
+    """Return the CPU quota for a limit, at least the kernel's minimum. Without a limit it is -1."""
     if milli_cpu <= 0:
         return UNLIMITED
     return _bounded(max(milli_cpu * CPU_PERIOD_US // 1000, MIN_QUOTA_US))

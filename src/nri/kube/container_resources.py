@@ -20,7 +20,7 @@ _MAX_OOM_SCORE: Final = 999
 
 
 class DecodedResources(NamedTuple):
-    """Requests and limits in thousandths of CPUs and in bytes; 0 for none, None if unknown."""
+    """Requests and limits in thousandths of CPUs and in bytes: 0 without a request or limit, None if unknown."""
 
     cpu_request: int
     cpu_limit: int
@@ -50,11 +50,11 @@ def resources_from_cgroup(
 
     Args:
         kube_class: its pod's Kubernetes QoS class.
-        shares: CPU shares, 0 for none.
-        quota: CPU quota and period in microseconds; 0 for no quota, and for the default period.
-        memory: memory limit in bytes, 0 or less for none.
-        score: OOM score, None if unknown.
-        capacity: as of `requested_resources`.
+        shares: the CPU shares, or 0 without shares.
+        quota: the CPU quota and period in microseconds; 0 means no quota and the default period.
+        memory: the memory limit in bytes; 0 or less means no limit.
+        score: the OOM score, or None if unknown.
+        capacity: as in `requested_resources`.
     """
     limit = max(quota[0], 0) * 1000 // (quota[1] or CPU_PERIOD_US)
     memory = max(memory, 0)
@@ -68,7 +68,7 @@ def resources_from_cgroup(
 def memory_request(score: int | None, capacity: int) -> int | None:
     """Return the memory request of a burstable container by its OOM score, to a thousandth of the node's memory.
 
-    None if it is unknown: the kubelet bounds the score, so many requests have the extreme values.
+    Returns None if it is unknown: the kubelet bounds the score, so many requests have an extreme score.
     """
     if score == _MAX_OOM_SCORE and capacity > 0:
         return 0

@@ -1,4 +1,4 @@
-"""Find containers by a word of the user: an id, the beginning of an id, or names.
+"""Find containers by a user's argument: an id, the beginning of an id, or names.
 
 A name takes precedence over the beginning of an id, because names such as `db` and `cafe` could be both.
 """
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 __all__ = ["NamedContainer", "any_of", "find"]
 
-#: Name at most this many matches.
+#: An error names at most this many matches.
 _MAX_NAMES = 5
 
 
@@ -20,7 +20,7 @@ class NamedContainer(NamedTuple):
     Attributes:
         id: its id.
         name: its name in the pod.
-        pod: its pod's name, "" if unknown.
+        pod: its pod's name, or "" if unknown.
         namespace: its pod's namespace.
         pod_id: its pod's id; a restarted container has the same `pod_id` and `name`.
         runs: whether it runs; running containers are preferred.
@@ -40,10 +40,12 @@ class NamedContainer(NamedTuple):
 
 
 def find(word: str, containers: Iterable[NamedContainer]) -> list[NamedContainer]:
-    """Return the containers that match a word, of restarted ones only the newest, and if only one runs, that one.
+    """Return the containers that match a word. If only one of several matches runs, return only this container.
+
+    Of the instances of a restarted container only the newest counts.
 
     Args:
-        word: an id or its beginning, NAME, POD/NAME, NAMESPACE/POD/NAME, or POD; "" matches nothing.
+        word: an id or its beginning, NAME, POD/NAME, NAMESPACE/POD/NAME, or POD; "" does not match.
         containers: all containers, the newest first.
     """
     candidates = list(containers) if word else []

@@ -1,8 +1,8 @@
-"""Decode objects of the API from JSON, only with the fields that are used.
+"""Decode objects of the API from JSON, with only the used fields.
 
-A pod's author can write megabytes into unused fields; msgspec, of the extra `agent`, skips them without creating
-values. The memory of an object must be in proportion to its JSON (`_MAX_FACTORS`): short texts cost many times their
-length as Python values.
+A pod's author can write megabytes into unused fields. msgspec, of the extra `agent`, skips these fields without
+creating values. The memory of an object must be proportional to its JSON (`_MAX_FACTORS`), because as Python values
+short strings need many times their length.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nri.errors import NriError
 
 __all__ = ["INSTALL", "MAX_POD_FACTOR", "Decoded", "Document", "Pod", "TooCostly", "make_decoder", "make_event_decoder"]
 
-#: How to install the extra. No package index has this project, so its name alone could install another package.
+#: The command that installs the extra. This project is not on a package index, so its name could install another one.
 INSTALL: Final = "pip install '.[agent]', in a checkout of nri"
 #: Allow this many bytes of memory for each byte of a pod's JSON.
 MAX_POD_FACTOR: Final = 4
@@ -102,7 +102,7 @@ class _PodStatus(TypedDict, total=False):
 
 
 class Pod(TypedDict, total=False):
-    """The fields of a pod that are used."""
+    """The used fields of a pod."""
 
     metadata: Required[_Metadata]
     spec: _PodSpec | None
@@ -115,17 +115,18 @@ class _NodeStatus(TypedDict, total=False):
 
 
 class Document(TypedDict, total=False):
-    """The used fields of other objects: those of a node, and the whole spec of objects with rules."""
+    """The used fields of other objects: fields of a node, and the entire spec or data of objects with rules."""
 
     apiVersion: str
     kind: str
     metadata: Required[_Metadata]
     spec: Any
+    data: _Texts
     status: _NodeStatus | None
 
 
-#: Allow this many bytes of memory for each byte of JSON, by shape. Administrators write objects other than pods, and a
-#: NodeSLO of short keys and numbers takes seven.
+#: Allow this many bytes of memory for each byte of JSON, by shape. Objects other than pods are written by
+#: administrators, and a NodeSLO with short keys and numbers needs a factor of seven.
 _MAX_FACTORS: Final = {Pod: MAX_POD_FACTOR, Document: 32}
 
 
@@ -143,7 +144,8 @@ class Decoded(NamedTuple):
 def make_decoder(shape: Any) -> Callable[[bytes], Decoded]:
     """Return a function that decodes the fields of the shape `Pod` or `Document`.
 
-    It raises TooCostly, and ValueError for invalid JSON. NriError without the extra `agent`.
+    The function raises TooCostly if the object needs too much memory, and ValueError if the JSON is invalid. Raises
+    NriError without the extra `agent`.
     """
     decode, factor = _tolerant_decoder(shape), _MAX_FACTORS[shape]
 
@@ -159,7 +161,7 @@ def make_decoder(shape: Any) -> Callable[[bytes], Decoded]:
 
 
 def make_event_decoder() -> Callable[[bytes], tuple[str, bytes]]:
-    """Return a function that reads the type of an event and the JSON of its object. Raises as `make_decoder` does."""
+    """Return a function that reads the type of an event and the JSON of its object. Errors are as in `make_decoder`."""
     msgspec = _msgspec()
     decode = _tolerant_decoder(msgspec.defstruct("_Event", [("type", str), ("object", msgspec.Raw)]))
 
@@ -202,7 +204,7 @@ def _msgspec() -> Any:
 
 
 def _footprint(tree: Any, limit: int) -> int:
-    """Return the size in memory of a tree of plain values; counting stops above `limit`."""
+    """Return the size in memory of a tree of plain values. Counting stops above `limit`."""
     total, waiting = 0, [tree]
     while waiting and total <= limit:
         value = waiting.pop()

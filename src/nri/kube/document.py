@@ -1,6 +1,6 @@
 """Typed access to the values of a manifest.
 
-A missing value counts as empty; a value of a wrong type is a ConfigError with file, line and key.
+A missing value counts as empty. A value of a wrong type raises ConfigError with file, line and key.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ __all__ = ["Document", "objects", "text"]
 def objects(
     source: Source, wrap: Callable[[Any], Any] = lambda root: root, *, lenient: bool = False
 ) -> Iterator[tuple[Document, dict[str, Any]]]:
-    """Yield every object of a file with its document, those of a List one by one, as kubectl reads files.
+    """Yield every object of a file with its document, and the objects of a List one by one, as in kubectl.
 
-    An object of a PodList or the like has the kind of the list if it has none.
+    An object without a kind in a list such as PodList has the kind of the list.
 
     Args:
         source: the file.
         wrap: replaces the tree of each document.
-        lenient: of a key that is given twice, the last one counts, as with kubectl; otherwise that is an error.
+        lenient: whether the last value of a duplicate key counts, as in kubectl. Otherwise it is an error.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -58,7 +58,7 @@ def objects(
 def _parts(source: Source, yaml: Format) -> Iterator[Source]:
     """Yield the documents of a file, without empty ones: YAML between lines of ``---``, and JSON values in a row.
 
-    Each begins with empty lines in place of the documents before it, so that errors name the right line.
+    Each document begins with empty lines in place of the documents before it, so that errors name the correct line.
     """
     start = above = 0
     for mark in re.finditer(r"(?m)^---.*$|\Z", source.text):
@@ -75,7 +75,7 @@ def _parts(source: Source, yaml: Format) -> Iterator[Source]:
 
 
 def _ends_of_json(text: str) -> Iterator[int]:
-    """Yield where each JSON object ends that another one follows."""
+    """Yield the end of each JSON object that another object follows."""
     depth = 0
     for token in _JSON_TOKEN.finditer(text) if text.lstrip().startswith("{") else ():
         depth += {"{": 1, "}": -1}.get(token[0], 0)
@@ -88,14 +88,14 @@ _NEXT_OBJECT = re.compile(r"\s*\{")
 
 
 class Document:
-    """One document of a file.
+    """A document of a file.
 
     The argument `where` of methods is the prefix of a key in errors, such as ``spec.``. Text and tree are indexed when
     the first line number is needed.
 
     Args:
-        source: its text.
-        root: its tree.
+        source: the document's text.
+        root: the document's parsed values.
     """
 
     __slots__ = ("_lines", "_paths", "_root", "_source")
@@ -107,12 +107,12 @@ class Document:
         self._paths: dict[int, Path] | None = None
 
     def repeated_keys(self) -> list[str]:
-        """Return a line for each key that is given twice: as with kubectl, the last one counts."""
+        """Return a line for each duplicate key. As in kubectl, the last value counts."""
         repeated = repeated_keys(self._source) if self._source.format == "lenient-go-yaml" else []
-        return [f"{error.source}: {error.key}: {error.reason}: the last one counts" for error in repeated]
+        return [f"{error.source}: {error.key}: {error.reason}: the last value counts" for error in repeated]
 
     def _path(self, tree: Any) -> Path | None:
-        """The path from the root to a table or list, or None if it is not in the document."""
+        """The path from the root to a mapping or list, or None if it is not in the document."""
         if tree is None:
             return None
         if self._paths is None:
@@ -120,7 +120,7 @@ class Document:
         return self._paths.get(id(tree))
 
     def error(self, reason: str, where: str, tree: Any = None, key: str = "", suggestion: str = "") -> ConfigError:
-        """Return the error for the value at a key of a table, or for the table itself."""
+        """Return the error for the value at a key of a mapping, or for the mapping itself."""
         path = self._path(tree)
         line = None if path is None else self._lines.find((*path, key) if key else path)
         if line is None and path:
@@ -128,7 +128,7 @@ class Document:
         return ConfigError(location(self._source, line), where, reason, suggestion)
 
     def place(self, tree: Any, *keys: str | int) -> str:
-        """Return file and line of a key below a table, or of its nearest existing parent."""
+        """Return file and line of a key in a mapping, or of its nearest existing parent."""
         path = self._path(tree)
         for end in range(len(keys), -1, -1) if path is not None else ():
             line = self._lines.find((*path, *keys[:end]) if path is not None else ())
@@ -137,7 +137,7 @@ class Document:
         return self._source.name
 
     def table(self, tree: Any, key: str, where: str = "") -> dict[str, Any]:
-        """Return the table at a key of a table. ConfigError for another type."""
+        """Return the mapping at a key of a mapping. Raises ConfigError if the value has another type."""
         value = tree.get(key)
         if value is None:
             return {}
@@ -146,16 +146,16 @@ class Document:
         return value
 
     def tables(self, tree: Any, key: str, where: str = "") -> list[dict[str, Any]]:
-        """Return the list of tables at a key of a table. ConfigError for another type."""
+        """Return the list of mappings at a key of a mapping. Raises ConfigError if the value has another type."""
         value = tree.get(key)
         if value is None:
             return []
         if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-            raise self.error("expected a list of tables", f"{where}{key}", tree, key)
+            raise self.error("expected a list of mappings", f"{where}{key}", tree, key)
         return value
 
     def items(self, tree: Any, key: str, where: str = "") -> list[Any]:
-        """Return the list at a key of a table. ConfigError for another type."""
+        """Return the list at a key of a mapping. Raises ConfigError if the value has another type."""
         value = tree.get(key)
         if value is None:
             return []
@@ -164,21 +164,21 @@ class Document:
         return value
 
     def texts(self, tree: Any, key: str, where: str = "") -> list[str]:
-        """Return the list of texts at a key of a table. ConfigError for another type."""
+        """Return the list of strings at a key of a mapping. Raises ConfigError if the value has another type."""
         value = self.items(tree, key, where)
         if not all(map(_is_scalar, value)):
-            raise self.error("expected a list of texts", f"{where}{key}", tree, key)
+            raise self.error("expected a list of strings", f"{where}{key}", tree, key)
         return [text(one) for one in value]
 
     def text(self, tree: Any, key: str, where: str = "") -> str:
-        """Return the text at a key of a table, or a number as text. ConfigError for a table or a list."""
+        """Return the string, or the text of a number, at a key of a mapping. Raises ConfigError for another type."""
         value = tree.get(key)
         if not _is_scalar(value):
             raise self.error("expected a string", f"{where}{key}", tree, key)
         return text(value)
 
     def pairs(self, tree: Any, key: str, where: str = "") -> dict[str, str]:
-        """Return a table of texts, such as labels, at a key of a table. ConfigError for another type."""
+        """Return a mapping of strings, such as labels, at a key of a mapping. Raises ConfigError for another type."""
         table = self.table(tree, key, where)
         for name, value in table.items():
             if not _is_scalar(name) or not _is_scalar(value):
@@ -186,7 +186,7 @@ class Document:
         return {text(name): text(value) for name, value in table.items()}
 
     def number(self, tree: Any, key: str, maximum: int, where: str = "") -> int:
-        """Return the whole number from 0 to `maximum` at a key of a table. ConfigError for another value."""
+        """Return the whole number at a key of a mapping. Raises ConfigError if it is not from 0 to `maximum`."""
         value = tree.get(key)
         if value is None:
             return 0
@@ -195,7 +195,7 @@ class Document:
         return int(value)
 
     def flag(self, tree: Any, key: str, where: str = "") -> bool:
-        """Return the boolean at a key of a table. ConfigError for another type."""
+        """Return the boolean at a key of a mapping. Raises ConfigError if the value has another type."""
         value = tree.get(key)
         if value is not None and not isinstance(value, bool):
             raise self.error("expected true or false", f"{where}{key}", tree, key)
@@ -210,7 +210,7 @@ def is_number(value: Any, maximum: int) -> bool:
 
 
 def text(value: Any) -> str:
-    """Return a scalar as YAML writes it; "" for null."""
+    """Return the YAML text of a scalar. Returns "" for null."""
     return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
 
 
@@ -219,7 +219,7 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _paths(root: Any) -> dict[int, Path]:
-    """The path to each table and list of a tree, by `id()`, which is valid as long as the tree exists."""
+    """The path to each mapping and list of a tree, by `id()`, which is valid as long as the tree exists."""
     waiting: list[tuple[Any, Path]] = [(root, ())]
     paths: dict[int, Path] = {}
     while waiting:

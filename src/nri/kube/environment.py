@@ -1,6 +1,6 @@
 """The environment of a container as the kubelet computes it from a manifest: fields, resources, ``$(NAME)``.
 
-Values of ConfigMaps, Secrets and the node are missing, because only a cluster knows them.
+Values of ConfigMaps, Secrets and the node are missing, because they are only known in a cluster.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MAX_STRING_BYTES = (128 << 10) - 1
 
 
 class Missing:
-    """A variable whose value is unknown.
+    """A variable with an unknown value.
 
     Attributes:
         source: the key below `valueFrom`, or the field of the pod.
@@ -54,8 +54,8 @@ class Environment:
     """The variables of a container.
 
     Attributes:
-        values: in their order; "" if the value is missing, without optional variables that are missing.
-        missing: the variables whose value is unknown.
+        values: the values by name, in order. A missing value is ""; optional variables with missing values are omitted.
+        missing: the variables with unknown values.
     """
 
     values: dict[str, str] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Environment:
 
 
 class EnvironmentReader:
-    """Reads the variables of one pod's containers.
+    """Reads the variables of a pod's containers.
 
     Args:
         document: the manifest.
@@ -84,7 +84,7 @@ class EnvironmentReader:
         self._fields = {"spec.serviceAccountName": account or "default", **fields}
 
     def read(self, container: dict[str, Any]) -> Environment:
-        """Return the variables of a container. Raises ConfigError."""
+        """Return the variables of a container. Raises ConfigError if the manifest is invalid."""
         document, environment = self._document, Environment()
         values = environment.values
         for variable in document.tables(container, "env"):
@@ -124,7 +124,7 @@ class EnvironmentReader:
         return Missing(path, table) if value is None else value
 
     def _resource(self, table: dict[str, Any], container: dict[str, Any]) -> str | Missing:
-        """Return a request or limit of a container in units of a divisor, rounded up; the node has limits otherwise."""
+        """Return a request or limit of a container in units of a divisor, rounded up, or why it is unknown."""
         document, where = self._document, "env.valueFrom.resourceFieldRef."
         reference = document.table(table, "resourceFieldRef", "env.valueFrom.")
         name, resource = (document.text(reference, key, where) for key in ("containerName", "resource"))
@@ -149,7 +149,10 @@ class EnvironmentReader:
 
 
 def expanded(document: Document, text: str, values: Mapping[str, str], where: str, tree: Any, key: str) -> str:
-    """Replace $(NAME) by the variable's value, and $$ by a dollar; unknown variables stay. Raises ConfigError."""
+    """Replace $(NAME) by the variable's value, and $$ by a dollar. Unknown variables stay.
+
+    Raises ConfigError if the result is too long.
+    """
     remaining = _MAX_STRING_BYTES
 
     def value(match: re.Match[str]) -> str:
@@ -165,5 +168,5 @@ def expanded(document: Document, text: str, values: Mapping[str, str], where: st
 
 
 def references(text: str) -> list[str]:
-    """Return the names of the variables that a text refers to."""
+    """Return the names of the variables in a text."""
     return [name for name in _REFERENCE.findall(text) if name]

@@ -39,7 +39,7 @@ class Folder:
         self.errors: dict[str, ConfigError] = {}
 
     def changed(self) -> bool:
-        """Read changed files; return whether there were any. The first call always returns True."""
+        """Read changed files. Returns whether a file has changed. The first call always returns True."""
         first, self._first = self._first, False
         try:
             names = self._names()
@@ -63,7 +63,7 @@ class Folder:
         return True
 
     def _names(self) -> list[str]:
-        """The files in order; none for a missing path. Raises OSError."""
+        """The files in order. Returns an empty list for a missing path. Raises OSError if it cannot be read."""
         try:
             names = os.listdir(self._path)
         except FileNotFoundError:
@@ -80,8 +80,8 @@ class Folder:
         try:
             source = read_file(name)
             if self.files.get(name) and not source.text.strip():
-                # A shell empties the file of `kubectl get ... > rules.yaml` before the answer, which may never come.
-                raise ConfigError(name, "", "it has become empty", "remove the file if that is intended")
+                # For `kubectl get ... > rules.yaml` a shell empties the file before the answer, which may never arrive.
+                raise ConfigError(name, "", "the file has become empty", "remove the file if that is intended")
             contents = list(objects(source))
         except ConfigError as error:
             self.errors[name] = error

@@ -1,7 +1,4 @@
-"""Values that the kubelet computes for a container: QoS class, resources, cgroup, and folders of volumes.
-
-They are those of a kubelet with default settings.
-"""
+"""Values that a kubelet with default settings computes: QoS class, resources, cgroups, folders of volumes."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from nri.kube import pod_resources, quantity
 if TYPE_CHECKING:
     from nri.api import messages as m
 
-#: Quantities of one container, or of a pod itself, by ``requests.cpu``, ``limits.memory`` and so on.
+#: Quantities of a container, or of a pod itself, by ``requests.cpu``, ``limits.memory`` and so on.
 Quantities = Mapping[str, Fraction]
 #: The kubelet's folder of seccomp profiles.
 SECCOMP_ROOT = "/var/lib/kubelet/seccomp"
@@ -36,8 +33,8 @@ class PodResources(NamedTuple):
     """The resources of a pod.
 
     Attributes:
-        containers: init containers first.
-        pod: requests and limits of the pod itself (``spec.resources``); None without that key.
+        containers: its containers, init containers first.
+        pod: requests and limits of the pod itself (``spec.resources``), or None without that key.
         node_critical: whether the pod has the priority class ``system-node-critical``.
     """
 
@@ -46,7 +43,7 @@ class PodResources(NamedTuple):
     node_critical: bool = False
 
     def containers_total(self, part: pod_resources.Part) -> dict[str, Fraction]:
-        """Return the requests or limits of all containers, without those of the pod itself and its overhead."""
+        """Return the total requests or limits of all containers, without the pod's own values and its overhead."""
         return pod_resources.containers_total(
             pod_resources.PodContainer(_part(quantities, part), initial, sidecar)
             for quantities, initial, sidecar in self.containers
@@ -54,7 +51,7 @@ class PodResources(NamedTuple):
 
 
 class Share(NamedTuple):
-    """The resources that the kubelet gives a container: quantities, and its OOM score."""
+    """The resources that the kubelet gives a container: quantities and OOM score."""
 
     quantities: Quantities
     oom_score: int
@@ -65,12 +62,12 @@ def _part(quantities: Quantities, part: str) -> dict[str, Fraction]:
 
 
 def make_id(*names: str) -> str:
-    """Return an id in the form of a runtime's; equal names give equal ids."""
+    """Return an id in the format of a runtime. Equal names give equal ids."""
     return hashlib.sha256("/".join(names).encode()).hexdigest()
 
 
 def make_uid(*names: str) -> str:
-    """Return a pod's uid in the form of the API server's; equal names give equal uids."""
+    """Return a pod's uid in the format of the API server. Equal names give equal uids."""
     digest = make_id(*names)
     return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
 
@@ -99,12 +96,12 @@ def qos_class(resources: PodResources) -> str:
 
 
 def cgroup_parent(qos: str, uid: str) -> str:
-    """Return the cgroup of a pod, as the cgroupfs driver names it."""
+    """Return the cgroup of a pod with the cgroupfs driver."""
     return "/kubepods" + {"Guaranteed": "", "Burstable": "/burstable"}.get(qos, "/besteffort") + f"/pod{uid}"
 
 
 def set_resources(linux: m.LinuxContainer, share: Share) -> None:
-    """Set the resources that the kubelet requests from the runtime; 0 for none, as the kubelet does."""
+    """Set the resources that the kubelet requests from the runtime. As in the kubelet, 0 means no limit."""
     quantities = share.quantities
     cpu_limit = quantities.get("limits.cpu")
     resources = linux.resources
@@ -120,9 +117,9 @@ def set_resources(linux: m.LinuxContainer, share: Share) -> None:
 
 
 def shares(resources: PodResources, node_bytes: int = 0) -> list[Share]:
-    """Return the share of each container of a pod; a limit of the pod itself applies to containers without one.
+    """Return the share of each container of a pod. The pod's own limit applies to containers without a limit.
 
-    `node_bytes` is the node's memory, 0 if unknown.
+    `node_bytes` is the node's memory, or 0 if unknown.
     """
     limits = {key: value for name in _COMPUTED if (value := (resources.pod or {}).get(key := f"limits.{name}"))}
     return [
@@ -169,6 +166,6 @@ def _spare_memory(resources: PodResources) -> int:
 
 
 def volume_folder(uid: str, kind: str, name: str) -> str:
-    """Return the folder in which the kubelet prepares a pod's volume; `kind` is its key in a manifest (emptyDir)."""
+    """Return the folder in which the kubelet prepares a pod's volume. `kind` is the volume's key, such as emptyDir."""
     dashed = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind).lower()
     return f"/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~{dashed}/{name}"

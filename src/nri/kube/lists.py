@@ -1,7 +1,7 @@
 """Split a list of the API into its objects while its bytes arrive.
 
-Only one object at a time and the text around the objects are in memory. The work is linear in the bytes; data without
-the end of an object is skipped by a few methods of `bytes`, and only other data is tokenized.
+Only one object at a time and the text around the objects are in memory. The time is linear in the number of bytes. Data
+without the end of an object is skipped by methods of `bytes`, and only other data is tokenized.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ __all__ = ["HEAD_BYTES", "MAX_OBJECT_BYTES", "ListSplitter", "Oversized"]
 MAX_OBJECT_BYTES = 2 << 20
 #: Limit for the text of a list around its objects: versions, and the token for the next page.
 _MAX_FRAME_BYTES = 64 << 10
-#: Search the name of an object that is too large in this many bytes.
+#: The name of an object that is too large is searched in this many bytes.
 HEAD_BYTES = 4096
-#: Remove pairs of brackets this often; deeper nesting is handled bracket by bracket.
+#: Pairs of brackets are removed at most this often; deeper nesting is handled bracket by bracket.
 _MAX_ROUNDS = 8
 
-# A quote alone begins a string that continues in the next bytes. Possessive quantifiers would make it clearer that
-# nothing is read twice, but match wrongly before Python 3.11.5.
+# A single quote begins a string that continues in the next bytes. Possessive quantifiers would show that no byte is
+# read twice, but they match incorrectly before Python 3.11.5.
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\]]', re.DOTALL)
 _REST_OF_STRING = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _ITEMS = re.compile(rb'(?<!\\)"items"\s*:\s*\[\Z')
@@ -38,11 +38,11 @@ class Oversized(NamedTuple):
     """An object above the size limit, with the metadata in its first bytes.
 
     Attributes:
-        size: of its JSON in bytes.
-        namespace: "" for none, or if unknown.
-        name: "" if unknown.
-        version: "" if unknown.
-        event_type: type of the event that contains it, or "".
+        size: the size of its JSON in bytes.
+        namespace: its namespace, or "" if it has none or is unknown.
+        name: its name, or "" if unknown.
+        version: its version, or "" if unknown.
+        event_type: the type of the event that contains it, or "".
     """
 
     size: int
@@ -59,14 +59,14 @@ class Oversized(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Namespace and name. ValueError if the name is unknown."""
+        """Namespace and name. Raises ValueError if the name is unknown."""
         if not self.name:
             raise ValueError(f"an object of {self.size} bytes has no name at its beginning")
         return self.namespace, self.name
 
     @property
     def reason(self) -> str:
-        """The reason for leaving it out."""
+        """The reason why the object is omitted."""
         return f"its {self.size} bytes exceed the limit of {MAX_OBJECT_BYTES}"
 
 
@@ -88,7 +88,7 @@ class ListSplitter:
         self._half_escape = b""
 
     def feed(self, data: bytes) -> Iterator[bytes | Oversized]:
-        """Yield the objects that end in these bytes. ValueError for data that is not a list of objects."""
+        """Yield the objects that end in these bytes. Raises ValueError if the data is not a list of objects."""
         data = self._half_escape + data
         self._half_escape = b"\\" * ((len(data) - len(data.rstrip(b"\\"))) % 2)
         data = data[: len(data) - len(self._half_escape)]
@@ -104,13 +104,13 @@ class ListSplitter:
                 yield self._take_object()
 
     def end(self) -> bytes:
-        """Return the text around the objects, which is the list without them. ValueError if it is incomplete."""
+        """Return the text around the objects, which is the list without objects. Raises ValueError if incomplete."""
         if not self._ended or self._half_escape:
-            raise ValueError("not JSON: it ends too early")
+            raise ValueError("not JSON: the data ends too early")
         return bytes(self._frame)
 
     def _object_start(self, data: bytes, place: int) -> int:
-        """Read the frame up to the next object; return the start of that object, or the end of the data."""
+        """Read the text up to the next object. Returns the start of that object, or the end of the data."""
         begin, place = place, self._behind_string(data, place)
         for token in _TOKEN.finditer(data, place):
             text = token[0]
@@ -134,7 +134,7 @@ class ListSplitter:
         return len(data)
 
     def _object_end(self, data: bytes, place: int) -> int | None:
-        """Return the end of the current object; None if it continues in later data."""
+        """Return the end of the current object. Returns None if the object continues in later data."""
         if self._depth > self._objects_depth and not self._ends_in(data):
             return None
         for token in _TOKEN.finditer(data, self._behind_string(data, place)):
@@ -180,7 +180,7 @@ class ListSplitter:
         self._ended = not self._depth
 
     def _ends_in(self, data: bytes) -> bool:
-        """Whether the object ends in these bytes; otherwise they are skipped."""
+        """Whether the object ends in these bytes. Otherwise they are skipped."""
         if b"\\" in data:
             data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
         parts = data.split(b'"')

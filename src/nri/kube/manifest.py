@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["ImageConfig", "Workload", "pod_resources", "read_image_config", "read_manifests"]
 
 
-#: Lower limits of quantities than the largest one: a CPU quota in microseconds must fit into 64 bits.
+#: Limits of quantities below the general maximum: a CPU quota in microseconds must fit in 64 bits.
 _MAX_QUANTITIES = {"cpu": 10**9}
 
 
@@ -50,7 +50,7 @@ class Workload:
 def read_manifests(source: Source, image: ImageConfig | None = None, node_bytes: int = 0) -> list[Workload]:
     """Convert the pods of a file, and its objects with pod templates, in their order.
 
-    `node_bytes` is the memory of the node, 0 if unknown. Raises ConfigError, also for a file without pods.
+    `node_bytes` is the node's memory, or 0 if unknown. Raises ConfigError if the file is invalid or has no pods.
     """
     twins: Counter[tuple[str, str]] = Counter()
     pods, _ = read_pod_manifests(source)
@@ -58,7 +58,7 @@ def read_manifests(source: Source, image: ImageConfig | None = None, node_bytes:
 
 
 def _workload(manifest: PodManifest, image: ImageConfig, twins: Counter[tuple[str, str]], node_bytes: int) -> Workload:
-    """Create the messages of a pod and its containers; `twins` counts the pods of each namespace and name."""
+    """Create the messages of a pod and its containers. `twins` counts the pods of each namespace and name."""
     document = manifest.document
     spec, metadata = document.table(manifest.pod, "spec"), document.table(manifest.pod, "metadata")
     containers = [
@@ -99,7 +99,7 @@ def _pod(
 def pod_resources(document: Document, spec: dict[str, Any]) -> kubelet.PodResources:
     """Read the resources of a pod and its containers, with the defaults that an API server sets.
 
-    A limit without a request is also a request; for the pod itself only if its containers request nothing.
+    A limit without a request is also a request; for the pod itself only if its containers have no requests.
     """
     containers = []
     for key, initial in (("initContainers", True), ("containers", False)):
@@ -158,7 +158,7 @@ _SECCOMP = {"RuntimeDefault": 0, "Unconfined": 1, "Localhost": 2}
 
 
 class ContainerReader:
-    """Creates the messages of one pod's containers.
+    """Creates the messages of a pod's containers.
 
     Attributes:
         notes: lines about values that require a cluster.
@@ -188,7 +188,7 @@ class ContainerReader:
         self._names: set[str] = set()
 
     def read(self, tree: dict[str, Any], share: kubelet.Share) -> m.Container:
-        """Create the message of a container with its share of the pod's resources. Raises ConfigError."""
+        """Create the message of a container with its share of the pod's resources. Raises ConfigError if invalid."""
         pod, name = self._pod, self._document.text(tree, "name")
         if not name:
             raise self._document.error("a container requires a name", "spec.containers", tree)
@@ -240,17 +240,17 @@ class ContainerReader:
         return [*self._image.entrypoint, *(args or self._image.cmd)]
 
     def _env(self, tree: dict[str, Any], name: str, environment: Environment) -> list[str]:
-        """Lay the container's environment over the image's."""
+        """The image's environment, overridden by the container's environment."""
         values = dict(one.partition("=")[::2] for one in self._image.env)
         values.setdefault(*_PATH.split("=", 1))
         values.update(environment.values)
         for variable, missing in environment.missing.items():
-            left = "left out" if missing.optional else "left empty"
+            left = "omitted" if missing.optional else "left empty"
             self.notes.append(
                 f"container {name}: the value of {variable} ({missing.source}) requires a cluster: {left}"
             )
         if tree.get("envFrom"):
-            self.notes.append(f"container {name}: envFrom requires a cluster: left out")
+            self.notes.append(f"container {name}: envFrom requires a cluster: omitted")
         return [f"{key}={value}" for key, value in values.items()]
 
     def _mounts(self, tree: dict[str, Any], container: m.Container) -> None:
@@ -274,7 +274,7 @@ class ContainerReader:
             )
 
     def _security(self, tree: dict[str, Any], container: m.Container) -> None:
-        """Set user, group and seccomp profile; the container's security context overrides the pod's."""
+        """Set user, group and seccomp profile. The container's security context overrides the pod's."""
         document = self._document
         pod_context, container_context = (
             document.table(self._spec, "securityContext", "spec."),
@@ -282,7 +282,7 @@ class ContainerReader:
         )
 
         def context_with(key: str) -> dict[str, Any]:
-            """The security context whose value of a key applies."""
+            """The security context that sets a key: the container's, else the pod's."""
             return container_context if key in container_context else pod_context
 
         container.user.uid, container.user.gid = (
@@ -307,7 +307,7 @@ class ContainerReader:
 
 @dataclass(frozen=True, slots=True)
 class ImageConfig:
-    """An image's word about the process: environment, entry point, command."""
+    """An image's configuration of the process: environment, entry point, command."""
 
     env: tuple[str, ...] = ()
     entrypoint: tuple[str, ...] = ()
@@ -315,7 +315,7 @@ class ImageConfig:
 
 
 def read_image_config(path: str) -> ImageConfig:
-    """Read an image's configuration: the OCI document, or what `docker inspect` and `skopeo inspect --config` print.
+    """Read an image's configuration: the OCI document, or the output of `docker inspect` or `skopeo inspect --config`.
 
     Raises:
         ConfigError: the file cannot be read, or is not an image configuration.

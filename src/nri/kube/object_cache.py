@@ -1,6 +1,6 @@
-"""A cache of API objects of one kind with a limit for their memory.
+"""A cache of API objects of a kind with a limit for their memory.
 
-Above the limit the largest object is left out, so that an author of large objects harms no other objects.
+Above the limit the largest object is omitted, so that an author of large objects does not affect other objects.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ __all__ = ["MAX_KEPT_BYTES", "Key", "ObjectCache"]
 
 #: Limit for the memory of all objects of a kind. A node of 500 pods takes 4 to 8 MiB.
 MAX_KEPT_BYTES: Final = 32 << 20
-#: Remember, and show, at most this many names of objects that are left out.
-_MAX_NAMES, _MAX_SHOWN = 1000, 5
-
-#: Namespace and name, and more parts where these are not unique.
+#: Keep at most this many names of omitted objects.
+_MAX_NAMES = 1000
+#: Show at most this many names of omitted objects.
+_MAX_SHOWN = 5
+#: Namespace and name, and further strings if these are not unique.
 Key = tuple[str, ...]
 
 
@@ -47,12 +48,12 @@ class ObjectCache:
     def take(
         self, item: bytes | Oversized, decode: Callable[[bytes], Decoded], key_of: Callable[[dict[str, Any]], Key]
     ) -> None:
-        """Add an object of a list, or record why it is left out. ValueError for an invalid object.
+        """Add an object of a list, or record why it is omitted. Raises ValueError if the object is invalid.
 
         Args:
-            item: of `ListSplitter`.
-            decode: of `make_decoder`.
-            key_of: the key of an object; raises ValueError for one without.
+            item: an item from `ListSplitter`.
+            decode: a function from `make_decoder`.
+            key_of: returns the key of an object; raises ValueError if the object has no key.
         """
         if isinstance(item, Oversized):
             self.leave_out(item.key, item.reason)
@@ -65,7 +66,7 @@ class ObjectCache:
         self.put(key_of(value), value, size)
 
     def put(self, key: Key, value: Any, size: int) -> None:
-        """Add an object of `size` bytes, or replace the one with its key."""
+        """Add an object of `size` bytes, or replace the object with its key."""
         self.remove(key)
         self.objects[key], self._sizes[key] = value, size
         self._total += size
@@ -85,27 +86,27 @@ class ObjectCache:
         self._note(key, reason)
 
     def remove(self, key: Key) -> bool:
-        """Remove an object; return whether it was cached."""
+        """Remove an object. Returns whether it was cached."""
         self._left_out.pop(key, None)
         self._crowded_out.pop(key, None)
         return key in self.objects and self._forget(key)
 
     @property
     def has_room_again(self) -> bool:
-        """Whether an object left out for lack of memory would now take less than half of the free memory."""
+        """Whether an object that was omitted for lack of memory would now take less than half of the free memory."""
         free = self._max_bytes - self._total
         return bool(self._crowded_out) and min(self._crowded_out.values()) <= free // 2
 
     @property
     def problem(self) -> str:
-        """One line about the objects that are left out, with reasons; "" if there are none."""
+        """A line about omitted objects, with reasons. Returns "" without such objects."""
         number = len(self._left_out) + self._unnamed
         if not number:
             return ""
         first = [*self._left_out.items()][:_MAX_SHOWN]
         shown = [f"{plain('/'.join(filter(None, key[:2])), 200)}: {reason}" for key, reason in first]
         more = f"; and {number - len(shown)} more" if number > len(shown) else ""
-        return f"{count(number, 'object')} left out: {'; '.join(shown)}{more}"
+        return f"{count(number, 'object')} omitted: {'; '.join(shown)}{more}"
 
     def _forget(self, key: Key) -> bool:
         del self.objects[key]

@@ -1,6 +1,6 @@
-"""Read the pods of manifests: Pods, and the pod templates of other objects. Every command reads manifests here.
+"""Read the pods of manifests: Pods, and the pod templates of other objects. Every command uses this module.
 
-Keys and types are checked as Kubernetes does: a value of a wrong type is an error, and an unknown key is a note.
+Keys and types are checked as in Kubernetes: a value of a wrong type is an error, and an unknown key is a note.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TEMPLATES = {
     "ReplicationController": (("",), ("spec",)),
     "PodTemplate": (("",), ()),
 }
-#: Where custom resources have the pod template that is like a Deployment's or a CronJob's.
+#: The paths of pod templates in custom resources, as in a Deployment and in a CronJob.
 _CUSTOM_TEMPLATES = (("spec",), ("spec", "jobTemplate", "spec"))
 
 
@@ -46,8 +46,8 @@ class PodManifest(NamedTuple):
 
     Attributes:
         document: the document that contains it.
-        pod: its `metadata` and `spec`; of a template with the name and namespace of the object that contains it.
-        unknown: a line for each key that Kubernetes does not know, or that is given twice.
+        pod: its `metadata` and `spec`; a template has the name and namespace of the object that contains it.
+        unknown: a line for each unknown or duplicate key.
         unknown_keys: the paths of these keys.
     """
 
@@ -62,7 +62,7 @@ def read_pod_manifests(
 ) -> tuple[list[tuple[PodManifest, dict[str, Any]]], list[str]]:
     """Return the pods of a file, each with the object that contains it, and a line for each object without a pod.
 
-    `wrap` replaces the tree of each document. Raises ConfigError, also for a file without pods.
+    `wrap` replaces the tree of each document. Raises ConfigError if the file is invalid or has no pods.
     """
     pods, left_out = [], []
     for document, tree in objects(source, wrap, lenient=True):
@@ -71,7 +71,7 @@ def read_pod_manifests(
         pod = pod_manifest(document, tree)
         if pod is None:
             kind = plain(str(tree["kind"]), 80)
-            left_out.append(f"{document.place(tree)}: kind {kind}: left out, because it contains no pod")
+            left_out.append(f"{document.place(tree)}: kind {kind}: omitted, because it contains no pod")
             continue
         _check_containers(document, document.table(pod.pod, "spec"))
         pods.append((pod, tree))
@@ -83,9 +83,9 @@ def read_pod_manifests(
 
 
 def pod_manifest(document: Document, tree: dict[str, Any]) -> PodManifest | None:
-    """Return the pod of an object, or its pod template as a pod; None if it has neither.
+    """Return the pod of an object, or its pod template as a pod. Returns None if it has neither.
 
-    Raises ConfigError for a field of a wrong type.
+    Raises ConfigError if a field has a wrong type.
     """
     kind, group = tree.get("kind"), str(tree.get("apiVersion") or "").rpartition("/")[0]
     groups, holder = _TEMPLATES.get(kind, ((), None)) if isinstance(kind, str) else ((), None)
@@ -109,7 +109,7 @@ def pod_manifest(document: Document, tree: dict[str, Any]) -> PodManifest | None
 
 
 def _check_containers(document: Document, spec: dict[str, Any]) -> None:
-    """Refuse a pod without containers, and one with too many."""
+    """Refuse a pod without containers, or with too many containers."""
     containers = document.tables(spec, "containers", "spec.")
     if not containers:
         raise document.error("a pod requires at least one container", "spec.containers", spec or None)
@@ -128,7 +128,7 @@ def _has_containers(tree: dict[str, Any], holder: Path) -> bool:
 
 
 def _from_template(document: Document, tree: dict[str, Any], holder: Path) -> dict[str, Any]:
-    """Return the pod that a controller makes of a template: named like the owner, with the volumes of its claims."""
+    """Return the pod that a controller makes from a template: with the owner's name, and the volumes of its claims."""
     owner, where = document.table(tree, "metadata"), tree
     for depth, key in enumerate(holder):
         where = document.table(where, str(key), "".join(f"{name}." for name in holder[:depth]))
@@ -148,21 +148,21 @@ def _from_template(document: Document, tree: dict[str, Any], holder: Path) -> di
 
 
 def pod_name(document: Document, metadata: dict[str, Any]) -> str:
-    """Return the name of a pod; "" without one. A generated name ends in five characters, as the API server's do."""
+    """Return the name of a pod, or "". As in the API server, a generated name ends in five random characters."""
     name, prefix = (document.text(metadata, key, "metadata.") for key in ("name", "generateName"))
     return name or (prefix and f"{prefix}{kubelet.make_id(prefix)[:5]}")
 
 
 def localhost_seccomp(document: Document, profile: dict[str, Any], where: str, root: str = kubelet.SECCOMP_ROOT) -> str:
-    """Return the path of a seccomp profile's file; "" for a type other than Localhost. Raises ConfigError.
+    """Return the path of a seccomp profile's file. Returns "" if its type is not Localhost.
 
-    A manifest names the file below the kubelet's folder `root`.
+    A manifest names the file below the kubelet's folder `root`. Raises ConfigError if the path is invalid.
     """
     key, place = "localhostProfile", f"{where}seccompProfile.localhostProfile"
     name = document.text(profile, key, place)
     if profile.get("type") != "Localhost":
         if name:
-            raise document.error("only the type Localhost has a file", place, profile, key, "leave it out")
+            raise document.error("only the type Localhost has a file", place, profile, key, "remove the key")
         return ""
     if not name or name.startswith("/") or ".." in name.split("/") or "\0" in name:
         reason = "expected the path of a file below the kubelet's folder of profiles, without .."
@@ -174,7 +174,7 @@ class _Check:
     """Compares an object with the fields of the API.
 
     Attributes:
-        unknown: table, key, path and nearest name of each unknown key.
+        unknown: mapping, key, path and most similar name of each unknown key.
     """
 
     def __init__(self, document: Document, kind: str, tree: dict[str, Any], path: Path) -> None:
@@ -183,7 +183,7 @@ class _Check:
         self.unknown: list[tuple[Any, str, Path, str]] = []
 
     def run(self) -> None:
-        """Walk the object. Raises ConfigError for a value of a wrong type."""
+        """Walk the object. Raises ConfigError if a value has a wrong type."""
         kind, tree, path = self._root
         waiting: list[tuple[str, Any, Path]] = [(kind, tree, path)]
         visited: set[tuple[str, int]] = set()
@@ -213,7 +213,7 @@ class _Check:
     def lines(self) -> list[str]:
         """Return a line for each unknown key."""
         lines = [
-            f"{self._document.place(table, key)}: {plain(path_text(path), 200)} is left out: "
+            f"{self._document.place(table, key)}: {plain(path_text(path), 200)} is ignored: "
             + (f"did you mean {nearest}?" if nearest else "unknown key")
             for table, key, path, nearest in self.unknown[:_MAX_UNKNOWN_KEYS]
         ]
@@ -241,7 +241,7 @@ def _shown(value: Any) -> str:
 
 
 def _expected(kind: str, value: Any) -> str:
-    """Return the name of the type that a value should have; "" if it fits."""
+    """Return the name of the expected type. Returns "" if the value has this type."""
     if kind[0] == "[":
         return "" if isinstance(value, list) else "a list"
     if kind[0] == "{" or fields(kind) is not None:
@@ -260,7 +260,7 @@ def _expected(kind: str, value: Any) -> str:
     return "" if isinstance(value, str) else "a string"
 
 
-#: What fields of a scalar type contain.
+#: The names of scalar types.
 _SCALARS = {
     "bool": "true or false",
     "int32": "a whole number",

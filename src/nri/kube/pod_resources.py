@@ -1,15 +1,15 @@
 """Requests and limits of a whole pod, by the rule of Kubernetes.
 
-The rule is that of `PodRequests` and `PodLimits` in k8s.io/component-helpers/resource, which the scheduler, the kubelet
-and Koordinator use:
+The functions `PodRequests` and `PodLimits` in k8s.io/component-helpers/resource, which the scheduler, the kubelet and
+Koordinator use, have the same rule:
 
 - containers and sidecars (init containers with ``restartPolicy: Always``) run at the same time and are added;
-- another init container runs with the sidecars before it, and counts where that sum is larger;
+- another init container runs with the sidecars before it, and counts if that sum is larger;
 - requests and limits of the pod itself (``spec.resources``) replace that sum for CPU, memory and huge pages;
-- ``spec.overhead`` is added, to limits only where there is one.
+- ``spec.overhead`` is added; to limits only if there is a limit.
 
 A spec is the API's JSON. Results are exact fractions in the resource's unit (CPUs, bytes, pieces) by the resource's
-name. An invalid quantity is a ValueError.
+name. Functions raise ValueError if a quantity is invalid.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PodContainer(NamedTuple):
 
 
 def containers_total(containers: Iterable[PodContainer]) -> Amounts:
-    """Return the total requests or limits of a pod's containers; init containers must be in their order."""
+    """Return the total requests or limits of a pod's containers. Init containers must be in order."""
     total, sidecars, largest = Amounts(), Amounts(), Amounts()
     for amounts, initial, sidecar in containers:
         if sidecar or not initial:
@@ -54,7 +54,7 @@ def pod_total(spec: Mapping[str, Any], part: Part, *, overhead: bool = True) -> 
     """Return the requests or limits of a whole pod.
 
     Args:
-        spec: of the pod.
+        spec: the pod's spec.
         part: `requests` or `limits`.
         overhead: whether to include the runtime's overhead.
     """
@@ -71,7 +71,7 @@ def pod_total(spec: Mapping[str, Any], part: Part, *, overhead: bool = True) -> 
 
 
 def pod_limit(spec: Mapping[str, Any], name: str) -> Fraction:
-    """Return the kubelet's limit for the pod's cgroup; 0 for none, because a container has no limit."""
+    """Return the kubelet's limit for the pod's cgroup. Returns 0 if a container has no limit."""
     if not pod_level(spec, "limits").get(name):
         sidecars = _NONE
         for container in spec.get("initContainers") or ():
@@ -85,7 +85,7 @@ def pod_limit(spec: Mapping[str, Any], name: str) -> Fraction:
 
 
 def concurrent_containers(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the containers that run as long as the pod does: the containers, then the sidecars."""
+    """Yield the containers that run as long as the pod: the containers, then the sidecars."""
     yield from spec.get("containers") or ()
     yield from filter(_is_sidecar, spec.get("initContainers") or ())
 
@@ -102,7 +102,7 @@ def pod_level(spec: Mapping[str, Any], part: Part) -> Amounts:
 
 
 def container_amounts(container: Mapping[str, Any], part: Part) -> Amounts:
-    """Return the requests or limits of one container."""
+    """Return the requests or limits of a container."""
     return _amounts((container.get("resources") or {}).get(part))
 
 
@@ -121,6 +121,6 @@ def _add(total: Amounts, more: Mapping[str, Fraction]) -> None:
 
 
 def _raise_to(total: Amounts, floor: Mapping[str, Fraction]) -> None:
-    """Raise each amount to that of `floor`; add missing ones."""
+    """Raise each amount to the amount in `floor`, and add missing amounts."""
     for name, value in floor.items():
         total[name] = max(total.get(name, value), value)

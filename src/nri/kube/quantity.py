@@ -17,7 +17,7 @@ _SHARES_PER_CPU, _MIN_SHARES, _MAX_SHARES, _MIN_QUOTA_US = 1024, 2, 262_144, 100
 
 
 def bounded(value: object, maximum: int) -> Fraction:
-    """Return the exact value of a quantity from 0 to `maximum`. Raises ValueError."""
+    """Return the exact value of a quantity. Raises ValueError if it is not from 0 to `maximum`."""
     quantity = parse(value)
     if not 0 <= quantity <= maximum:
         raise ValueError(f'"{value}" is {"less than 0" if quantity < 0 else f"more than {maximum}"}')
@@ -25,12 +25,12 @@ def bounded(value: object, maximum: int) -> Fraction:
 
 
 def capped(value: object) -> Fraction:
-    """Return the value of a quantity, at most `MOST` on either side of 0, as Kubernetes has it. Raises ValueError."""
+    """Return the value of a quantity, limited to `-MOST` to `MOST` as in Kubernetes. Raises ValueError if invalid."""
     return max(min(parse(value), Fraction(MOST)), Fraction(-MOST))
 
 
 def ceil(value: Fraction) -> int:
-    """Round up to a whole number, as Kubernetes does."""
+    """Round up to a whole number, as in Kubernetes."""
     return -(-value.numerator // value.denominator)
 
 

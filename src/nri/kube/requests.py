@@ -1,8 +1,8 @@
 """The requests and limits of a container, estimated from cgroup values, or exact from nri-plugins' resource-annotator.
 
-The kubelet rounds a CPU request down to shares, so 200m is estimated as 199m, and a memory request to thousandths of
-the node's memory. These are nri-plugins' estimates, which give equal placements; `nri.kube.container_resources` has
-closer ones.
+The kubelet rounds a CPU request down to shares, so that 200m is estimated as 199m. It rounds a memory request to
+thousandths of the node's memory. The estimates are the same as in nri-plugins, for the same placements;
+`nri.kube.container_resources` has closer estimates.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MIN_OOM_SCORE, _MAX_OOM_SCORE = 3, 999
 
 
 class Requests(NamedTuple):
-    """Requests and limits in thousandths of a CPU and in bytes; 0 for none."""
+    """Requests and limits in thousandths of a CPU and in bytes. 0 means no request or limit."""
 
     cpu_m: int = 0
     cpu_limit_m: int = 0
@@ -38,24 +38,24 @@ def _rounded(numerator: int, denominator: int) -> int:
 
 
 def millicpu_of_shares(shares: int) -> int:
-    """The CPU request with these shares; 0 for the minimum, which a container without a request has."""
+    """The CPU request with these shares. Returns 0 for the minimum, which a container without a request has."""
     return 0 if shares <= _MIN_SHARES else _rounded(shares * 1000, _SHARES_PER_CPU)
 
 
 def millicpu_of_quota(quota_us: int, period_us: int) -> int:
-    """The CPU limit with this quota; 0 for none."""
+    """The CPU limit with this quota. Returns 0 without a limit."""
     return _rounded(quota_us * 1000, period_us) if quota_us > 0 and period_us > 0 else 0
 
 
 def memory_of_oom_score(score: int, node_bytes: int) -> int:
-    """The smallest memory request of a Burstable container with this score on a node; 0 if unknown."""
+    """The smallest memory request of a Burstable container with this score on a node. Returns 0 if unknown."""
     if not _MIN_OOM_SCORE <= score <= _MAX_OOM_SCORE:
         return 0
     return -(-(1000 - score) * node_bytes // 1000)
 
 
 def qos_of_cgroup_parent(path: str) -> str:
-    """The QoS class of a pod by the path of its cgroup."""
+    """The QoS class of a pod, from the path of its cgroup."""
     folder = path.lower()
     return "BestEffort" if "besteffort" in folder else "Burstable" if "burstable" in folder else "Guaranteed"
 
@@ -74,7 +74,7 @@ def estimated(
 
 
 def annotated(annotations: Mapping[str, str], container_name: str) -> Requests | None:
-    """The exact values of a container in the annotation, or None. ValueError for an invalid annotation."""
+    """The exact values of a container in the annotation, or None. Raises ValueError if the annotation is invalid."""
     if ANNOTATION not in annotations:
         return None
     try:

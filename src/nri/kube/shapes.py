@@ -1,7 +1,7 @@
-"""Decode JSON by a shape, as Go's decoder does, because Koordinator reads its annotations and documents with that.
+"""Decode JSON by a shape like Go's decoder, with which Koordinator reads its annotations and documents.
 
 Unknown keys are skipped, keys match in any case, null counts as absent, and a value of a wrong type is an error with
-its place. Skipped keys can be reported with the nearest valid one: `Unread`. Shapes are `int`, `str`, `bool`,
+its path. Skipped keys can be reported with the most similar valid key: `Unread`. Shapes are `int`, `str`, `bool`,
 `QUANTITY`, `INT_OR_TEXT`, `INT32`, a `Word` of fixed values, a `Record` of named keys, `Table` and `Items`.
 """
 
@@ -18,18 +18,18 @@ from nri.text import cut, plain
 
 #: A whole number of 32 bits.
 INT32: Final = "a whole number of 32 bits"
-#: A Kubernetes quantity, as a text or a number; read as a Fraction.
+#: A Kubernetes quantity, as a string or a number; read as a Fraction.
 QUANTITY: Final = "a quantity"
-#: A whole number or a text, as Kubernetes' IntOrString; read as it is.
-INT_OR_TEXT: Final = "a whole number or a text"
+#: A whole number or a string, as Kubernetes' IntOrString; not converted.
+INT_OR_TEXT: Final = "a whole number or a string"
 
 _MAX_SHOWN, _MAX_TEXT = 80, 200
-_TYPE_NAMES = {int: "a whole number", str: "a text", bool: "true or false"}
+_TYPE_NAMES = {int: "a whole number", str: "a string", bool: "true or false"}
 _INT64 = 1 << 63
 
 
 class Record(NamedTuple):
-    """An object with known keys; absent and null keys are left out."""
+    """An object with known keys. Absent and null keys are omitted."""
 
     keys: dict[str, Any]
 
@@ -41,33 +41,33 @@ class Table(NamedTuple):
 
 
 class Items(NamedTuple):
-    """A list with elements of one shape; null is the shape's empty value."""
+    """A list with elements of one shape. null is the shape's empty value."""
 
     shape: Any
 
 
 class Word(NamedTuple):
-    """A text with fixed values; any text is read, but others have no effect."""
+    """A string with fixed values. Other strings are accepted, but have no effect."""
 
     words: tuple[str, ...]
 
 
 class Unread(NamedTuple):
-    """A key without effect: its place in the document, and why."""
+    """A key without effect: its path in the document, and the reason."""
 
     key: str
     why: str
 
     @classmethod
     def of(cls, key: str, suggestion: str) -> Unread:
-        """Report an unread key, with the nearest valid one, "" for none."""
+        """Report an unread key, with the most similar valid key, or ""."""
         return cls(plain(key, _MAX_TEXT), "nothing reads it" + (f"; did you mean {suggestion}?" if suggestion else ""))
 
     @classmethod
     def of_word(cls, key: str, value: str, words: tuple[str, ...]) -> Unread:
-        """Report a value that is not one of the fixed values of its key."""
+        """Report a value that is not a fixed value of its key."""
         suggestion = nearest_name(value, words)
-        why = f"{cut(json.dumps(value), _MAX_SHOWN)} means nothing: it may be {', '.join(words)}"
+        why = f"{cut(json.dumps(value), _MAX_SHOWN)} has no effect: write {', '.join(words)}"
         return cls(plain(key, _MAX_TEXT), why + (f"; did you mean {suggestion}?" if suggestion else ""))
 
     def __str__(self) -> str:
@@ -75,14 +75,14 @@ class Unread(NamedTuple):
 
 
 def nearest_name(key: str, names: Collection[str], alike: float = 0.6) -> str:
-    """Return the name most similar to a key, "" without a similar one."""
+    """Return the name most similar to a key. Returns "" without a similar name."""
     folded = {name.casefold(): name for name in names}
     matches = difflib.get_close_matches(key.casefold()[:_MAX_TEXT], folded, 1, alike)
     return folded[matches[0]] if matches else ""
 
 
 def decode(text: str, shape: Any) -> Any:
-    """Read JSON text as a value of a shape. Raises ValueError with a one-line reason."""
+    """Read JSON text as a value of a shape. Raises ValueError, with a one-line reason, if it does not fit."""
     try:
         value = parse_json(text, parse_constant=_no_constant)
     except TooDeep:
@@ -93,7 +93,7 @@ def decode(text: str, shape: Any) -> Any:
 
 
 def fit(value: Any, shape: Any, where: str) -> Any:
-    """Convert a value to its shape. `where` is its place, for errors."""
+    """Convert a value to its shape. `where` is its path, for errors."""
     if isinstance(shape, Record):
         return _record(value, shape, where)
     if isinstance(shape, Table):

@@ -1,7 +1,7 @@
-"""Metrics of plugins: the interface `Observer`, and its Prometheus implementation in `nri.metrics.prometheus`.
+"""Metrics of plugins: the interface `Observer`, and `nri.metrics.prometheus`, which implements it.
 
-The adaptation calls an observer after every relayed event, every Synchronize message and every validation. The calls
-and their order are those of the reference, so existing dashboards remain valid.
+The adaptation calls an observer after every relayed event, every Synchronize message and every validation. It makes the
+same calls in the same order as the Go library, so existing dashboards remain valid.
 """
 
 from __future__ import annotations

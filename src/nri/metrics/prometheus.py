@@ -1,4 +1,4 @@
-"""An observer for Prometheus. Requires the extra `metrics` (prometheus-client), which is imported on construction.
+"""An observer for Prometheus. It requires the extra `metrics` (prometheus-client), imported on construction.
 
 | metric | labels |
 |---|---|
@@ -10,8 +10,8 @@
 | `nri_plugin_refused_total` | reason |
 | `nri_active_plugins_total` | |
 
-The names after the prefix are the reference's; `namespace="containerd_nri"` gives exactly those of containerd.
-Counting is on the hot path, so it only adds numbers; Prometheus's own objects are created at a scrape.
+The first three and the last metric exist in containerd; with `namespace="containerd_nri"` the names are the same.
+Counting is on the hot path, so it only adds numbers; the objects of prometheus-client are created at a scrape.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CountingReporter", "PrometheusObserver", "cumulative"]
 
-#: The most plugins with their own label, because a plugin may choose any name. Further plugins share one label; they
-#: may answer at the same time, so its counts may be a little low.
-_MAX_PLUGINS, _OTHER_PLUGINS = 256, "other"
+#: The maximum number of plugins with their own label, because a plugin may choose any name.
+_MAX_PLUGINS = 256
+#: The label that further plugins share. They may reply at the same time, so its counts may be slightly low.
+_OTHER_PLUGINS = "other"
 #: Upper bounds of the latency histogram, in seconds: from a fast local plugin to the default timeout.
 BUCKETS = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 
@@ -45,7 +46,7 @@ _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def error_label(error: BaseException | None) -> str:
-    """The value of the label `error`: empty without an error, the status code in snake_case, or `other`."""
+    """Return the value of the label `error`: "" without an error, the status code in snake_case, or `other`."""
     if error is None:
         return ""
     if isinstance(error, DeadlineExceeded):
@@ -82,12 +83,12 @@ class _Series:
 class PrometheusObserver(Observer):
     """An observer whose counts a registry collects at scrapes.
 
-    A plugin's lock allows one request at a time, so counting requests needs no lock. Replies of several events may be
-    merged at the same time, so counting their content does.
+    A plugin's lock allows one request at a time, so counting requests needs no lock. Counting the content of replies
+    needs a lock, because replies to several events may be merged at the same time.
 
     Args:
-        registry: a `prometheus_client.CollectorRegistry`; None for the default one.
-        namespace: the prefix of all names.
+        registry: a `prometheus_client.CollectorRegistry`; None means the default registry.
+        namespace: the prefix of all metric names.
     """
 
     __slots__ = ("_active", "_merging", "_namespace", "_plugins", "_refused", "_series")
@@ -104,13 +105,13 @@ class PrometheusObserver(Observer):
         (REGISTRY if registry is None else registry).register(self)
 
     def _label(self, plugin: str) -> str:
-        """The label of a new plugin."""
+        """Return the label of a plugin that was not counted before."""
         if len(self._plugins) >= _MAX_PLUGINS:
             return _OTHER_PLUGINS
         return self._plugins.setdefault(plugin, plugin)
 
     def record_plugin_invocation(self, plugin: str, operation: str, error: BaseException | None) -> None:
-        """Count an answer, or an error by label."""
+        """Count a reply, or an error by its label."""
         series = self._series[self._plugins.get(plugin) or self._label(plugin), operation]
         if error is None:
             series.succeeded += 1
@@ -119,7 +120,7 @@ class PrometheusObserver(Observer):
             series.errors[label] = series.errors.get(label, 0) + 1
 
     def record_plugin_latency(self, plugin: str, operation: str, seconds: float) -> None:
-        """Count the duration of an answer in its bucket."""
+        """Count the duration of a request in its bucket."""
         series = self._series[self._plugins.get(plugin) or self._label(plugin), operation]
         series.buckets[bisect_left(BUCKETS, seconds)] += 1
         series.total_s += seconds
@@ -128,7 +129,7 @@ class PrometheusObserver(Observer):
         self,
         plugin: str,
         operation: str,
-        adjustment: m.ContainerAdjustment | None,  # noqa: ARG002 - the reference counts no adjustments either
+        adjustment: m.ContainerAdjustment | None,  # noqa: ARG002 - the Go library does not count adjustments either
         updates: int,
         evictions: int,
     ) -> None:
@@ -146,7 +147,7 @@ class PrometheusObserver(Observer):
             self._series[self._plugins.get(plugin) or self._label(plugin), operation].left_out += 1
 
     def record_withdrawn(self, plugin: str, operation: str) -> None:
-        """Count an answer that was dropped, because another plugin failed the event."""
+        """Count a reply that was dropped because another plugin failed the event."""
         with self._merging:
             self._series[self._plugins.get(plugin) or self._label(plugin), operation].withdrawn += 1
 
@@ -209,52 +210,52 @@ class PrometheusObserver(Observer):
 
 
 def cumulative(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:
-    """Cumulative counts of a histogram by upper bound. There is one count more than bounds."""
+    """Return the cumulative counts of a histogram by upper bound. The last of `counts` is above all bounds."""
     return list(zip([*map(str, bounds), "+Inf"], accumulate(counts), strict=True))
 
 
 class CountingReporter:
-    """A `nri.interfaces.Reporter` that passes each answer to an observer, and every step to another reporter.
+    """A `nri.interfaces.Reporter` that counts each reply with an observer and passes every step to another reporter.
 
     Args:
         observer: the observer.
-        then: the next reporter; None for no other reporter.
+        then: the next reporter, if there is one.
     """
 
     def __init__(self, observer: Observer, then: Reporter | None = None) -> None:
         self._observer, self._then = observer, then
 
     def event_begins(self, event: str, serial: int, request: bytes) -> None:
-        """Pass the step on."""
+        """Pass the step to the next reporter."""
         if self._then is not None:
             self._then.event_begins(event, serial, request)
 
     def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
-        """Pass the step on."""
+        """Pass the step to the next reporter."""
         if self._then is not None:
             self._then.plugin_asked(plugin, event, serial, request)
 
     def plugin_answered(self, plugin: str, event: str, serial: int, reply: bytes, duration_s: float) -> None:
-        """Count the answer, and pass the step on."""
+        """Count the reply, and pass the step to the next reporter."""
         self._observer.record_plugin_invocation(plugin, event, None)
         self._observer.record_plugin_latency(plugin, event, duration_s)
         if self._then is not None:
             self._then.plugin_answered(plugin, event, serial, reply, duration_s)
 
     def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
-        """Count the failure, and pass the step on."""
+        """Count the failure, and pass the step to the next reporter."""
         self._observer.record_plugin_invocation(plugin, event, error)
         self._observer.record_plugin_latency(plugin, event, duration_s)
         if self._then is not None:
             self._then.plugin_failed(plugin, event, serial, error, duration_s)
 
     def reply_merged(self, plugin: str, event: str, serial: int, error: Exception | None) -> None:
-        """Pass the step on; there is no merge in a plugin's own process."""
+        """Pass the step to the next reporter. A plugin's own process does not merge replies."""
         if self._then is not None:
             self._then.reply_merged(plugin, event, serial, error)
 
     def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:
-        """Pass the step on."""
+        """Pass the step to the next reporter."""
         if self._then is not None:
             self._then.event_ends(event, serial, reply, error, duration_s)
 

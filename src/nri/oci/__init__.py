@@ -1,10 +1,10 @@
 """The OCI runtime spec: apply adjustments, resolve classes and CDI devices, compare and validate. For runtimes.
 
-A spec is a plain dict, as parsed from JSON; unknown fields stay in it:
+A spec is a plain dict, as parsed from JSON. Unknown fields stay in the spec:
 
     config = Generator(spec, cdi=CdiDevices().inject).adjust(reply.adjust)
 
-It works without the engine, and needs nothing of this package but the messages. Names load lazily.
+This package works without the engine, and needs only NRI's messages. Names are imported on first use.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
     "without_unset",
 ]
 
-if not TYPE_CHECKING:  # a checker that sees this takes every misspelt name for one that exists
+if not TYPE_CHECKING:  # with __getattr__ a type checker would accept every misspelt name
     __getattr__, __dir__ = lazy(
         globals(),
         {

@@ -1,7 +1,7 @@
-"""Compare two specs for people: report additions, removals and changes by name instead of by list index.
+"""Compare two specs: report additions, removals and changes by name instead of by list index.
 
-Specs are compared in canonical form, which is how the spec's own Go types would write them: with every mandatory field,
-and without empty optional ones. Fields that the table does not know stay as they are.
+Specs are compared in canonical form, which is the output of the spec's Go types: with every mandatory field, and
+without empty optional fields. Fields that are not in `oci.fields` stay unchanged.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
     from nri.oci.draft import Spec
 
-#: Below this depth values are compared as a whole: the spec has no known fields there.
+#: Below this depth values are only compared for equality, because the spec has no known fields below it.
 _MAX_DEPTH = 20
-#: `str` of a change cuts values to this length; `old` and `new` hold them uncut.
+#: `str` of a change shortens values to this length; `old` and `new` have the full values.
 _MAX_VALUE_LENGTH = 200
 
 
 class Change(NamedTuple):
-    """One difference. `str` is a line: ``+`` for added, ``-`` for removed, ``~`` for changed, ``=`` for reordered.
+    """A difference. `str` is a line: ``+`` for added, ``-`` for removed, ``~`` for changed, ``=`` for reordered.
 
     Attributes:
         path: the path, with names: ``mounts[/data].options``.
         kind: ``added``, ``removed``, ``changed`` or ``moved``.
-        old: the value before; None if it was absent.
-        new: the value after; None if it is absent.
+        old: the value before, or None if it was absent.
+        new: the value after, or None if it is absent.
     """
 
     path: str
@@ -50,7 +50,7 @@ class Change(NamedTuple):
 
 
 def difference(old: Spec, new: Spec) -> list[Change]:
-    """All differences between two specs, in the order of the fields; an empty list if they are equivalent."""
+    """All differences between two specs, in the order of the fields. Returns an empty list if they are equivalent."""
     return list(_objects("", canonical(old), canonical(new)))
 
 
@@ -67,7 +67,7 @@ def _variable(entry: Any) -> str:
     return str(entry).partition("=")[0]
 
 
-#: Lists whose entries have a name, by the path without names: a mount's is its destination, for example.
+#: The functions that name the entries of a list, by the list's path. A mount's name is its destination, for example.
 _NAMES: dict[str, Callable[[Any], str]] = {
     "process.env": _variable,
     "process.rlimits": _by("type"),
@@ -81,7 +81,7 @@ _NAMES: dict[str, Callable[[Any], str]] = {
         str,
     ),
 }
-#: Those of these lists whose order matters.
+#: The lists in `_NAMES` in which the order matters.
 _ORDERED = frozenset({"mounts"})
 
 
@@ -148,7 +148,7 @@ def _index(entries: list[Any], name: Callable[[Any], str]) -> dict[str, Any]:
 
 
 def _sequence(path: str, old: list[Any], new: list[Any]) -> Iterator[Change]:
-    """Compare lists without names: skip the common start and end, report everything between as removed and added."""
+    """Compare lists without names: skip the common start and end, and report the entries between as changes."""
     start = 0
     while start < min(len(old), len(new)) and old[start] == new[start]:
         start += 1
@@ -162,7 +162,7 @@ def _sequence(path: str, old: list[Any], new: list[Any]) -> Iterator[Change]:
 
 
 def canonical(spec: Spec, kind: str = "Spec") -> Spec:
-    """Return a copy of a spec, or of another object of the table, in canonical form. null counts as absent."""
+    """Return a copy of a spec, or of another object in `oci.fields`, in canonical form. null counts as absent."""
     fields = fields_of(kind)
     copy = {key: value for key, value in spec.items() if key not in fields}
     for key, field in fields.items():
@@ -174,7 +174,7 @@ def canonical(spec: Spec, kind: str = "Spec") -> Spec:
         value = _value(field, value)
         if field.absent != "?" or value not in ("", 0, False, [], {}):
             copy[key] = value
-    # Go always writes the names of a system call, as null if there are none.
+    # Go always writes the names of a system call, as null for an empty list.
     if kind == "Syscall":
         copy.setdefault("names", [])
     return copy

@@ -1,8 +1,8 @@
 """A copy-on-write view of an OCI spec.
 
-Tables and lists are reached by their path, for reading or for change. Only what changes is copied, and once, so a spec
-with a long seccomp profile costs no more than a short one. Unknown fields survive. A value of the wrong kind on the way
-is a SpecError that names its path.
+Objects and lists are accessed by their path, for reading or for changes. Only changed objects are copied, each once, so
+that a long seccomp profile costs nothing. Unknown fields survive. A value of the wrong type on the path causes a
+SpecError that names the path.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-#: An OCI runtime spec, or a part of one: JSON as plain dicts, lists and scalars, unknown fields included.
+#: An OCI runtime spec, or an object in it: JSON as plain dicts, lists and scalars, including unknown fields.
 Spec = dict[str, "Any"]
 
 
@@ -30,11 +30,11 @@ class Draft:
         if not isinstance(spec, dict):
             raise _kind_error("", "an object", spec)
         self.spec: Spec = dict(spec)
-        # By identity. Keeping the objects alive prevents that another object gets the same identity.
+        # By identity. The objects are kept alive, so that no other object can get the same identity.
         self._copies: dict[int, object] = {id(self.spec): self.spec}
 
     def table(self, *path: str) -> dict[str, Any]:
-        """The object at a path, copied and so free to change; created where absent, with its parents."""
+        """A copy of the object at a path, for changes. A missing object is created, with its parents."""
         node = self.spec
         for depth, key in enumerate(path, 1):
             value = node.get(key)
@@ -50,7 +50,7 @@ class Draft:
         return node
 
     def rows(self, *path: str) -> list[Any]:
-        """The list at a path, copied and so free to change; created where absent. Its elements are not copied."""
+        """A copy of the list at a path, for changes. A missing list is created. The elements are not copied."""
         parent, key = self.table(*path[:-1]), path[-1]
         value = parent.get(key)
         if value is None:
@@ -75,7 +75,7 @@ class Draft:
         return node
 
     def objects(self, *path: str) -> list[dict[str, Any]]:
-        """The objects of the list at a path, for reading; an empty list if it is absent."""
+        """The objects of the list at a path, for reading. Returns an empty list if it is absent."""
         rows = self.find(*path)
         if rows is None:
             return []
@@ -87,21 +87,21 @@ class Draft:
         return rows
 
     def texts(self, *path: str) -> list[str]:
-        """The texts of the list at a path, for reading; an empty list if it is absent."""
+        """The strings of the list at a path, for reading. Returns an empty list if it is absent."""
         texts = self.find(*path)
         if texts is None:
             return []
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise _kind_error(".".join(path), "a list of texts", texts)
+            raise _kind_error(".".join(path), "a list of strings", texts)
         return texts
 
     def drop(self, *path: str) -> None:
-        """Remove the value at a path; no effect if it is absent."""
+        """Remove the value at a path. No effect if it is absent."""
         parent = self.find(*path[:-1])
         if isinstance(parent, dict) and path[-1] in parent:
             del self.table(*path[:-1])[path[-1]]
 
 
 def _kind_error(path: str, expected: str, value: Any) -> SpecError:
-    """The error for a value of the wrong kind."""
+    """The error for a value of the wrong type."""
     return SpecError(path, f"is not {expected}: {shorten(value)}")

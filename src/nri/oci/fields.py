@@ -1,14 +1,14 @@
-"""The Linux fields of the OCI runtime spec (1.3.0) as one table: their kinds, and when they are absent.
+"""The Linux fields of the OCI runtime spec (1.3.0) as one table: their types, and when they are absent.
 
-A row reads like the spec's Go types, which wrote the texts that OCI runtimes read:
+A row has the format of the spec's Go types:
 
-    "hostname": "text?"        left out if it is empty, 0 or false
+    "hostname": "text?"        omitted if it is empty, 0 or false
     "cwd": "text"              always present, even if empty
     "limit": "int64*"          optional: an empty value has a meaning
     "cpu": "Cpu*"              an object of the table, optional
     "user": "User"             an object of the table, always present
-    "env": "[text]"            a list; an empty one is left out
-    "netDevices": "{NetDevice}" a map; an empty one is left out
+    "env": "[text]"            a list; an empty list is omitted
+    "netDevices": "{NetDevice}" a map; an empty map is omitted
 
 Fields that are not in the table are kept unchanged, at any depth.
 """
@@ -24,12 +24,12 @@ class Field(NamedTuple):
 
     kind: str  # a scalar's name, or an object's name in OBJECTS
     container: str = ""  # "[" a list, "{" a map, "" a single value
-    absent: str = ""  # "?" left out if empty, "*" optional, "" always present
+    absent: str = ""  # "?" omitted if empty, "*" optional, "" always present
 
 
 @functools.cache
 def fields_of(name: str) -> dict[str, Field]:
-    """The fields of an object of the table."""
+    """The fields of an object in `OBJECTS`."""
     return {key: _field(text) for key, text in OBJECTS[name].items()}
 
 

@@ -3,8 +3,8 @@
     reply = adaptation.create_container(pod, container)
     config = Generator(spec).adjust(reply.adjust)
 
-The order of the steps matters: CDI devices come after the plugins' environment variables, and before their devices,
-mounts and resources, which therefore win over CDI's.
+The order of the steps matters: CDI devices are applied after the plugins' environment variables, and before the
+plugins' devices, mounts and resources, which therefore override CDI's.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from nri.oci.draft import Spec
 
-#: The errors of a runtime's own functions; their text becomes the reason of the SpecError.
+#: The errors of a runtime's own functions. Their message becomes the reason of the SpecError.
 FAILURES = (NriError, ValueError, LookupError, OSError)
 
 
@@ -35,18 +35,18 @@ class Generator:
     Neither the original spec nor `spec` changes if an adjustment fails.
 
     Args:
-        spec: the runtime spec, as parsed from JSON. Unknown fields stay in it.
-        compat: "reference" reproduces the reference's behaviour; see docs/deviations.md.
+        spec: the runtime spec, as parsed from JSON. Unknown fields stay in the spec.
+        compat: "reference" reproduces the behaviour of the Go library and containerd; see docs/deviations.md.
         cdi: injects CDI devices, by qualified name, and returns the new spec: `CdiDevices.inject`.
-        blockio: returns the spec's ``blockIO`` of a class, or None for no settings: `BlockIoClasses.resolve`.
-        rdt: returns the spec's ``intelRdt`` of a class, or None for no settings: `RdtClasses.resolve`.
-        mounts: the host's mounts, to check propagation; default: those of this process, read when first needed.
-        filter_annotations: receives the annotations of an adjustment, and returns those to apply, or raises.
+        blockio: returns the spec's ``blockIO`` of a class, or None without settings: `BlockIoClasses.resolve`.
+        rdt: returns the spec's ``intelRdt`` of a class, or None without settings: `RdtClasses.resolve`.
+        mounts: the host's mounts, to check propagation. The default is this process's mounts, read when needed.
+        filter_annotations: receives the annotations of an adjustment, and returns the annotations to apply, or raises.
         check_resources: receives ``linux.resources`` after an adjustment of resources; may change it, or raise.
 
     Attributes:
         spec: the spec with everything applied so far.
-        rules: the behaviour where it differs from the reference.
+        rules: the deviations from the Go library and containerd.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Generator:
         self._check_resources = check_resources
 
     def adjust(self, adjustment: Any) -> Spec:
-        """Apply an adjustment (a message, an `nri.Adjustment`, or None for none) and return the new spec.
+        """Apply an adjustment (a message, an `nri.Adjustment`, or None) and return the new spec.
 
         Raises:
             SpecError: the adjustment cannot be applied; `spec` is unchanged.
@@ -98,9 +98,9 @@ class Generator:
     def update(self, update: Any) -> dict[str, Any]:
         """Apply an update (ContainerUpdate, LinuxResources, or an `nri.Update`) to the spec of an existing container.
 
-        Returns what ``runc update --resources -`` reads. RDT classes are only set in `spec`: no runtime changes them in
-        an update. Values of 0 for shares, quota, period, memory limit and swap mean "not set", as in the requests that
-        plugins are shown, and change nothing.
+        Returns the input of ``runc update --resources -``. RDT classes are only set in `spec`, because runtimes do not
+        change them in an update. As in requests, values of 0 for shares, quota, period, memory limit and swap mean "not
+        set", and have no effect.
 
         Raises:
             SpecError: the update cannot be applied; `spec` is unchanged.
@@ -152,7 +152,7 @@ class Generator:
         """Let the runtime check or change the resources."""
         if self._check_resources is None:
             return
-        # The runtime gets a deep copy, because it may change any part.
+        # The runtime gets a deep copy, because it may change any field.
         resources = copy.deepcopy(draft.find("linux", "resources") or {})
         self._call("adjust resources", self._check_resources, resources)
         if resources or draft.find("linux", "resources") is not None:
@@ -170,7 +170,7 @@ class Generator:
         self, draft: Draft, parent: tuple[str, ...], key: str, kind: str,
         resolve: Callable[[str], dict[str, Any] | None] | None, name: str,
     ) -> None:  # fmt: skip
-        """Put the settings of a class into the spec; remove them for the empty class and for one without settings."""
+        """Set the settings of a class in the spec. For the empty class and a class without settings, remove them."""
         if resolve is None:
             if name and self.rules.unresolved_refused:
                 raise SpecError(
@@ -191,7 +191,7 @@ class Generator:
         return draft
 
     def _call(self, action: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function of the runtime; its error becomes the reason of a SpecError."""
+        """Call a function of the runtime. Its error becomes the reason of a SpecError."""
         try:
             return function(*arguments)
         except FAILURES as error:

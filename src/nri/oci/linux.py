@@ -1,6 +1,6 @@
-"""Steps of the generator for the Linux part of a spec: devices, namespaces, sysctls, seccomp, memory policy, RDT.
+"""Steps of the generator for the Linux fields of a spec: devices, namespaces, sysctls, seccomp, memory policy, RDT.
 
-Each public function takes a draft and a part of the adjustment, and changes the draft.
+Each public function applies some fields of the adjustment to a draft.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def devices(draft: Draft, adjusted: Iterable[Any], rules: Rules) -> None:
 
 
 def remove_device(draft: Draft, path: str, rules: Rules) -> None:
-    """Remove the device at a path. The reference removes the first of several, and leaves the device cgroup's rules."""
+    """Remove the devices at a path. The Go library removes only the first, and leaves the device cgroup's rules."""
     matches = [row for row in draft.objects("linux", "devices") if (row.get("path") or "") == path]
     removed = matches if rules.removal_takes_all else matches[:1]
     if not removed:
@@ -56,12 +56,12 @@ def _revoke(draft: Draft, removed: list[dict[str, Any]]) -> None:
 
 
 def _numbers(row: dict[str, Any]) -> str:
-    """Type and numbers of a device as text, because a spec may have values of any kind there."""
+    """Type and numbers of a device as a string, because a spec may have values of any type in these fields."""
     return repr((row.get("type"), row.get("major"), row.get("minor")))
 
 
 def put_device(draft: Draft, node: dict[str, Any]) -> None:
-    """Add a device node, or replace the one with the same path."""
+    """Add a device node, or replace the node with the same path."""
     rows = draft.rows("linux", "devices")
     for place, row in enumerate(draft.objects("linux", "devices")):
         if (row.get("path") or "") == node["path"]:
@@ -71,7 +71,7 @@ def put_device(draft: Draft, node: dict[str, Any]) -> None:
 
 
 def allow_device(draft: Draft, rule: dict[str, Any], *, duplicate: bool = True) -> None:
-    """Append a rule to the device cgroup; without `duplicate`, only if there is no such rule yet."""
+    """Append a rule to the device cgroup. Without `duplicate`, only if the rule does not exist yet."""
     rows = draft.rows("linux", "resources", "devices")
     if duplicate or rule not in rows:
         rows.append(rule)
@@ -86,7 +86,7 @@ def _node(device: Any) -> dict[str, Any]:
 
 
 def _access(device: Any, rules: Rules) -> str:
-    """The access that a cgroup allows: as the file mode says (in the reference: rw), and mknod for block devices."""
+    """The access that a cgroup allows: by the file mode (in the Go library: rw), and mknod for block devices."""
     mode = device.file_mode.value & 0o666 if rules.device_access_follows_mode else 0
     letters = ("r" if mode & 0o444 else "") + ("w" if mode & 0o222 else "")
     return (letters or "rw") + ("m" if device.type == "b" else "")
@@ -170,7 +170,7 @@ def memory_policy(draft: Draft, policy: Any, rules: Rules) -> None:
 
 
 def rdt(draft: Draft, adjusted: Any) -> None:
-    """Set the given fields of the RDT settings; `remove` drops the previous settings first."""
+    """Set the given fields of the RDT settings. `remove` drops the previous settings first."""
     if adjusted.remove:
         draft.table("linux").pop("intelRdt", None)
     for field, key in (("clos_id", "closID"), ("schemata", "schemata"), ("enable_monitoring", "enableMonitoring")):

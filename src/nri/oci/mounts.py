@@ -1,4 +1,4 @@
-"""The generator's step for mounts: remove, add with a check of propagation, and sort."""
+"""The generator's step for mounts: remove mounts, add mounts with a check of propagation, and sort."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ PROPAGATION = ("rprivate", "rshared", "rslave")
 
 
 def adjust(draft: Draft, adjusted: Iterable[Any], table: Callable[[], MountTable], rules: Rules) -> None:
-    """Remove and add mounts, and sort them all. An added mount replaces one with the same destination.
+    """Remove and add mounts, and sort all mounts. An added mount replaces the mount with the same destination.
 
-    In the reference a mount without a propagation option inherits that of the previous mount in the adjustment, and
-    the source of every mount is checked, even if it is not a path.
+    In the Go library a mount without a propagation option inherits the option of the previous mount in the adjustment,
+    and the source of every mount is checked, even if it is not a path.
     """
     propagation, has_changes = "", False
     for mount in adjusted:
@@ -59,7 +59,7 @@ def _is_bind(kind: str, options: list[str]) -> bool:
 
 
 def _check(draft: Draft, source: str, requested: str, table: Callable[[], MountTable], rules: Rules) -> None:
-    """Reject a propagation that the source's mount does not have, and set the root file system's propagation."""
+    """Raise SpecError if the source's mount does not have the propagation, and set the root's propagation."""
     if requested not in ("rshared", "rslave"):
         return
     accepted = ("rshared",) if requested == "rshared" else ("rshared", "rslave")
@@ -75,7 +75,7 @@ def _check(draft: Draft, source: str, requested: str, table: Callable[[], MountT
 
 
 def remove(draft: Draft, destination: str, rules: Rules) -> None:
-    """Remove the mounts at a destination. The reference removes the first of several."""
+    """Remove the mounts at a destination. The Go library removes only the first."""
     places = [
         place for place, row in enumerate(draft.objects("mounts")) if (row.get("destination") or "") == destination
     ]
@@ -89,7 +89,7 @@ def put(draft: Draft, mount: dict[str, Any]) -> None:
 
 
 def sort(draft: Draft) -> None:
-    """Sort mounts by the depth of their destination, so that none is hidden by another."""
+    """Sort mounts by the depth of their destination, so that no mount hides another."""
     if draft.objects("mounts"):
         draft.rows("mounts").sort(key=_depth)
 

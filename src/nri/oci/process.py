@@ -1,6 +1,6 @@
 """Steps of the generator for a spec's process, hooks and annotations.
 
-Each public function takes a draft and a part of the adjustment, and changes the draft.
+Each public function applies some fields of the adjustment to a draft.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HOOKS = (
 
 
 def adjust_map(entries: Mapping[str, Any], target: Callable[[], dict[str, Any]], remove: Callable[[str], None]) -> None:
-    """Apply a map whose keys may carry the removal mark. Removals come first, so a key in both forms is set."""
+    """Apply a map with keys that may have the removal mark. Removals come first, so a key in both forms is set."""
     for key in entries:
         name, is_removal = split(key)
         if is_removal:
@@ -45,10 +45,11 @@ def annotation_map(draft: Draft, entries: Mapping[str, str]) -> None:
 
 
 def env(draft: Draft, adjusted: Iterable[Any], rules: Rules) -> None:
-    """Set and remove environment variables. Existing ones are replaced in place, others are appended.
+    """Set and remove environment variables. Existing variables are replaced in place, others are appended.
 
-    In the reference an entry without ``=`` is lost when any variable is adjusted, the second of two entries of the spec
-    with one name wins over the adjustment, and a variable that is set and then removed is set if the spec lacks it.
+    In the Go library an entry without ``=`` is lost when any variable is adjusted. The second of two entries of the
+    spec with one name overrides the adjustment. A variable that is set and then removed is set if the spec does not
+    have it.
     """
     new_values: dict[str, str | None] = {}
     for entry in adjusted:
@@ -84,7 +85,7 @@ class _Env:
 
 
 def _env_of_spec(old: list[str], new_values: dict[str, str | None], rules: Rules) -> _Env:
-    """The spec's variables, with the adjusted ones replaced or removed."""
+    """The spec's variables, with adjusted variables replaced or removed."""
     new = _Env()
     replaced = set()
     for entry in old:
@@ -114,7 +115,7 @@ def args(draft: Draft, adjusted: Iterable[str]) -> None:
 
 
 def hooks(draft: Draft, adjusted: Any) -> None:
-    """Append hooks to the existing ones."""
+    """Append hooks to the existing hooks."""
     for field, name in HOOKS:
         for hook in getattr(adjusted, field):
             draft.rows("hooks", name).append(_hook(hook))
@@ -132,7 +133,7 @@ def _hook(hook: Any) -> dict[str, Any]:
 
 
 def rlimits(draft: Draft, adjusted: Iterable[Any], rules: Rules) -> None:
-    """Set resource limits; a limit replaces the one of its type. In the reference it is appended."""
+    """Set resource limits. A limit replaces the limit of its type. In the Go library it is appended."""
     for limit in adjusted:
         rows = draft.rows("process", "rlimits")
         new_row = {"type": limit.type, "hard": limit.hard, "soft": limit.soft}
@@ -149,7 +150,7 @@ def rlimits(draft: Draft, adjusted: Iterable[Any], rules: Rules) -> None:
 
 
 def io_priority(draft: Draft, adjusted: Any, rules: Rules) -> None:
-    """Set the I/O priority; the class NONE removes it."""
+    """Set the I/O priority. The class NONE removes it."""
     name = enum_name(m.IOPrioClass, adjusted.__class__.__name__, getattr(adjusted, "class"), rules)
     if name in ("", "IOPRIO_CLASS_NONE"):
         draft.table("process")
@@ -159,7 +160,7 @@ def io_priority(draft: Draft, adjusted: Any, rules: Rules) -> None:
 
 
 def scheduler(draft: Draft, adjusted: Any, rules: Rules) -> None:
-    """Set the scheduling policy; SCHED_NONE removes it."""
+    """Set the scheduling policy. SCHED_NONE removes it."""
     name = enum_name(m.LinuxSchedulerPolicy, "LinuxScheduler", adjusted.policy, rules)
     process = draft.table("process")
     if name == "SCHED_NONE":
@@ -180,7 +181,7 @@ def scheduler(draft: Draft, adjusted: Any, rules: Rules) -> None:
 def enum_name(enum: Any, owner: str, number: int, rules: Rules) -> str:
     """The name of an enum's value, which is the same in the API and in the spec.
 
-    An unknown value is a SpecError; in the reference it is an empty name.
+    Raises SpecError if the value is unknown. In the Go library it becomes an empty name.
     """
     try:
         name: str = enum.Name(number)

@@ -1,7 +1,7 @@
 """The host's mounts and their propagation, read from mountinfo.
 
-A bind mount can only propagate mounts to the host (`rshared`) or receive them (`rslave`) if its source is on a mount
-that does.
+A bind mount can only propagate mounts to the host (`rshared`) or receive mounts from it (`rslave`) if the source's
+mount does the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class MountPoint(NamedTuple):
-    """One mount of the host. `optional` holds its tags, for example ``shared:12``; private mounts have none."""
+    """A mount of the host. `optional` has its tags, for example ``shared:12``. Private mounts have no tags."""
 
     path: str
     optional: str = ""
@@ -41,20 +41,20 @@ class MountTable:
 
     @classmethod
     def of_host(cls, path: str = mountinfo.OWN) -> MountTable:
-        """Read the mounts of this process's mount namespace. OSError if there is no such file."""
+        """Read the mounts of this process's mount namespace. Raises OSError if the file does not exist."""
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return cls.parse(file.read())
 
     @classmethod
     def parse(cls, text: str) -> MountTable:
-        """Parse a text in the form of mountinfo (proc(5)); other lines are skipped."""
+        """Parse a text in the format of mountinfo (proc(5)). Other lines are skipped."""
         return cls(MountPoint(mount.path, " ".join(mount.tags)) for mount in mountinfo.parse(text.splitlines()))
 
     def propagation(self, path: str, *, by_prefix: bool = False) -> str | None:
-        """The propagation of the mount that holds a path: `rshared`, `rslave`, "" for private, None for no mount.
+        """The propagation of a path's mount: `rshared`, `rslave`, "" for private, or None without a mount.
 
-        The last of several mounts at one point counts, because it hides the others; the reference takes the first.
-        With `by_prefix`, as in the reference, /dat counts as a parent of /data.
+        Of several mounts at one path the last mount counts, because it hides the others; in the Go library the first
+        counts. With `by_prefix`, as in the Go library, /dat counts as a parent of /data.
         """
         clean = clean_path(path)
         best: MountPoint | None = None

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from nri.oci.draft import Draft
     from nri.rules import Rules
 
-#: Fields for which a request's 0 means "not set"; an OCI runtime may take the 0 for a value.
+#: Fields in which a request's 0 means "not set". An OCI runtime may use the 0 as a value.
 _UNSET_AT_ZERO = (("cpu", "shares"), ("cpu", "quota"), ("cpu", "period"), ("memory", "limit"), ("memory", "swap"))
 _ABOVE = ("linux", "resources")
 
@@ -44,9 +44,9 @@ def _cpu(draft: Draft, cpu: Any) -> None:
 
 
 def _memory(draft: Draft, memory: Any, rules: Rules) -> None:
-    """Set the given fields; a limit without swap limits both together. A limit of 0 means "not set".
+    """Set the given fields. A limit without swap limits both together. A limit of 0 means "not set".
 
-    The reference sets only the limit, and swap to the same value.
+    The Go library sets only the limit, and swap to the same value.
     """
     limit = memory.limit.value
     if limit:
@@ -68,7 +68,7 @@ def _hugepages(draft: Draft, limit: Any) -> None:
 
 
 def _pids(draft: Draft, limit: int, rules: Rules) -> None:
-    """Set the limit of processes; a negative one means unlimited. The reference keeps the old limit in that case."""
+    """Set the limit of processes. A negative limit means unlimited; the Go library then keeps the old limit."""
     pids = draft.table(*_ABOVE, "pids")
     if limit >= 0:
         pids["limit"] = limit
@@ -90,7 +90,8 @@ def _device_rule(device: Any) -> dict[str, Any]:
 def without_unset(resources: Any) -> Any:
     """Return a copy of an update's resources without the zeros that mean "not set".
 
-    Runtimes show plugins all scalars of the request, 0 where the kubelet set none, and plugins send them back.
+    Runtimes send plugins all scalars of the request, 0 for scalars that the kubelet did not set, and plugins send the
+    zeros back.
     """
     copy = type(resources)()
     copy.CopyFrom(resources)
@@ -105,9 +106,10 @@ def without_unset(resources: Any) -> Any:
 
 
 def to_oci(resources: Any) -> dict[str, Any]:
-    """Convert a LinuxResources message to the spec's ``linux.resources``, as OCI runtimes take it for an update.
+    """Convert a LinuxResources message to the spec's ``linux.resources``, for an update of an OCI runtime.
 
-    It has only the given fields; a runtime leaves all others unchanged. Classes are left out: resolve and add them.
+    The result has only the given fields; a runtime leaves all others unchanged. Classes are omitted: callers resolve
+    and add them.
     """
     table: dict[str, Any] = {}
     memory = {key: get(resources.memory, field) for field, key in MEMORY if resources.memory.HasField(field)}

@@ -1,7 +1,7 @@
-"""Validate a spec before a runtime rejects it: kinds of values, and rules between them.
+"""Validate a spec before a runtime rejects it: types of values, and rules between values.
 
-Known fields are checked against the table; unknown ones are ignored, as the spec demands. The rules are those for which
-OCI runtimes reject a container on any machine. The time is linear in the size of the spec.
+Known fields are checked against `oci.fields`; unknown fields are ignored, as the spec requires. OCI runtimes reject a
+container that violates these rules on any machine. The time is linear in the size of the spec.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _INTEGERS = {
 
 
 class Problem(NamedTuple):
-    """A problem of a spec: its path, and the reason with the value and what is allowed."""
+    """A problem of a spec: its path, and the reason with the value and the allowed values."""
 
     path: str
     reason: str
@@ -39,14 +39,14 @@ class Problem(NamedTuple):
 
 
 def validate(spec: Any) -> list[Problem]:
-    """All problems of a spec for a Linux container, at most `MAX_PROBLEMS`; an empty list if it is valid."""
+    """All problems of a spec for a Linux container, at most `MAX_PROBLEMS`. Returns an empty list if it is valid."""
     return list(itertools.islice(_problems(spec), MAX_PROBLEMS))
 
 
 def _problems(spec: Any) -> Iterator[Problem]:
     kinds = list(itertools.islice(_object("", "Spec", spec), MAX_PROBLEMS))
     yield from kinds
-    if not kinds:  # the rules expect values of the right kind
+    if not kinds:  # the rules expect values of the right type
         for path, rule in _RULES:
             yield from rule(path, spec)
 
@@ -122,7 +122,7 @@ def _at(spec: Any, path: str) -> Any:
 
 
 def _one_of(allowed: Any) -> Callable[[str, Any], Iterator[Problem]]:
-    """Make the rule that a text must be one of the known ones."""
+    """Make the rule that a string must be an allowed name."""
     names = tuple(allowed)
 
     def rule(path: str, spec: Any) -> Iterator[Problem]:
@@ -134,7 +134,7 @@ def _one_of(allowed: Any) -> Callable[[str, Any], Iterator[Problem]]:
 
 
 def _all(path: str, value: Any, above: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield all values at a path, with their paths. ``[]`` in a path means every entry; an absent list has none."""
+    """Yield all values at a path, with their paths. ``[]`` in a path means every entry of a list."""
     first, _, remainder = path.partition(".")
     key = first.removesuffix("[]")
     child = value.get(key)
@@ -152,7 +152,7 @@ def _all(path: str, value: Any, above: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _matches(check: Callable[[str], bool], expected: str) -> Callable[[str, Any], Iterator[Problem]]:
-    """Make the rule that a text must pass a check."""
+    """Make the rule that a string must pass a check."""
 
     def rule(path: str, spec: Any) -> Iterator[Problem]:
         for value_path, value in _all(path, spec):
@@ -163,7 +163,7 @@ def _matches(check: Callable[[str], bool], expected: str) -> Callable[[str, Any]
 
 
 def _unique(key: str) -> Callable[[str, Any], Iterator[Problem]]:
-    """Make the rule that no two entries of a list have the same name."""
+    """Make the rule that the names of a list's entries are unique."""
 
     def rule(path: str, spec: Any) -> Iterator[Problem]:
         path_by_name: dict[str, str] = {}
@@ -181,7 +181,7 @@ def _process(path: str, spec: Any) -> Iterator[Problem]:
     if process is None:
         return
     if not process.get("args"):
-        yield Problem(f"{path}.args", "no program to run is given")
+        yield Problem(f"{path}.args", "a program to run is required")
     for number, entry in enumerate(process.get("env") or ()):
         if entry.find("=") <= 0:
             yield Problem(f"{path}.env[{number}]", f"{_short(entry)} is not of the form NAME=value")
@@ -225,7 +225,7 @@ def _names(enum: Any, *without: str) -> tuple[str, ...]:
 
 
 _absolute = _matches(lambda text: text.startswith("/"), "an absolute path")
-#: Path, and the rule for its values.
+#: The rules, each with the path of its values.
 _RULES: tuple[tuple[str, Callable[[str, Any], Iterator[Problem]]], ...] = (
     ("ociVersion", _matches(lambda text: _VERSION.fullmatch(text) is not None, "a version such as 1.2.0")),
     ("root.path", _matches(bool, "a directory")),

@@ -282,7 +282,7 @@ class Annotation:
             match = re.match(r"(\w+)(\S*) (.*)", str(error), re.DOTALL)
             if match is None:
                 raise self.refusal(field, str(error)) from None
-            key = names.get(match[1], match[1]) + match[2]
+            key = (names.get(match[1], match[1]) + match[2]).lstrip(".")
             reason, _, step = match[3].partition("; use remove_")
             if step:  # the author of an annotation cannot call a method
                 step = "remove the '-': annotations only add"
@@ -324,7 +324,7 @@ class Annotation:
         for field, value in values:
             if value in field_by_value:
                 shown = quote(cut(value, 60))
-                raise self.refusal(field, f"{shown} is already at {field_by_value[value]}", "remove one of them")
+                raise self.refusal(field, f"{shown} is already at {field_by_value[value]}", "remove one of the two")
             field_by_value[value] = field
 
     def warn(self, warning: str) -> None:

@@ -34,6 +34,10 @@ def command_of(file: Path) -> list[str]:
     if head.startswith(b"\0asm"):
         step = f"install -m 755 {shlex.quote(str(file))} /opt/nri/plugins/NN-name"
         raise NriError(f"{file}: the runtime itself loads WebAssembly, without a launcher. Install it: {step}")
+    interpreter = re.match(rb"#![ \t]*([^ \t\n]+)", head)
+    if interpreter is not None and not os.path.exists(interpreter[1]):
+        reason = f"its interpreter {os.fsdecode(interpreter[1])!r} does not exist"
+        raise ConfigError(str(file), "", f"does not start as the runtime would start it: {reason}")
     if not os.access(file, os.X_OK):
         raise ConfigError(str(file), "", f"neither a Python file nor executable. First: chmod +x {file}")
     return [str(file)]

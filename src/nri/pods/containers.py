@@ -44,10 +44,10 @@ class Node(NamedTuple):
 
     Attributes:
         name: the node's name, which environment variables may contain.
-        folder: the folder of all pods; each has a folder by its uid below it.
-        cgroup_root: the cgroup above that of all pods; "" for the root cgroup.
+        folder: the folder of all pods; each pod has a folder in it, named by its uid.
+        cgroup_root: the parent of the cgroup of all pods, or "" for the root cgroup.
         driver: the cgroup driver.
-        memory_bytes: the node's memory, which OOM scores depend on; 0 if unknown.
+        memory_bytes: the node's memory, on which OOM scores depend, or 0 if unknown.
         seccomp_root: the folder of the seccomp profiles that manifests name.
     """
 
@@ -65,12 +65,12 @@ class ContainerRequest:
 
     Attributes:
         config: the CRI's configuration of the container.
-        pull: one of `PULLS`.
-        first: it is an init container, which must succeed before the next one starts.
-        non_root: it must not run as root.
-        addressed: environment variables whose value is the pod's address.
+        pull: the pull policy, in `PULLS`.
+        first: whether it is an init container, which must succeed before the next container starts.
+        non_root: whether it must not run as root.
+        addressed: environment variables with the pod's address as value.
         place: file and line of the container, for errors.
-        sub_paths: parts of volumes, bound just before it is created.
+        sub_paths: paths in volumes that are bound just before the container is created.
     """
 
     config: pb.ContainerConfig
@@ -88,7 +88,7 @@ class ContainerRequest:
 
 
 class ContainerRequests:
-    """Creates the requests for the containers of one pod.
+    """Creates the requests for the containers of a pod.
 
     Args:
         document: the manifest.
@@ -122,7 +122,7 @@ class ContainerRequests:
         self.volumes: dict[str, Volume] = {}
 
     def read(self, tree: dict[str, Any], share: kubelet.Share, *, first: bool) -> ContainerRequest:
-        """Create the request for a container; `first`: it is an init container. Raises ConfigError."""
+        """Create the request for a container. `first`: it is an init container. Raises ConfigError if it is invalid."""
         document, name = self._document, self._document.text(tree, "name")
         if not name or set("/\0") & set(name) or name in (".", ".."):
             raise document.error(
@@ -157,7 +157,7 @@ class ContainerRequests:
         return request
 
     def _pull(self, tree: dict[str, Any], image: str) -> str:
-        """The pull policy; by default Always for the tag latest, as in Kubernetes."""
+        """The pull policy. As in Kubernetes, the default is Always for the tag latest."""
         policy = self._document.text(tree, "imagePullPolicy")
         if policy and policy not in PULLS:
             where = "spec.containers.imagePullPolicy"
@@ -238,12 +238,12 @@ class ContainerRequests:
             )
 
     def _sub_path(self, mount: dict[str, Any], request: ContainerRequest) -> str:
-        """The part of the volume that is mounted, as `subPath` or `subPathExpr` names it; "" for all of it."""
+        """The mounted path in the volume, from `subPath` or `subPathExpr`. Returns "" for the entire volume."""
         document, key = self._document, "subPath"
         path = document.text(mount, key, "volumeMounts.")
         if mount.get("subPathExpr") is not None:
             if path:
-                raise document.error("excludes subPath: remove one of them", "volumeMounts.subPathExpr", mount, key)
+                raise document.error("excludes subPath: remove one of the two", "volumeMounts.subPathExpr", mount, key)
             key = "subPathExpr"
             expression = document.text(mount, key, "volumeMounts.")
             values = {env.key: env.value.decode() for env in request.config.envs}
@@ -306,14 +306,14 @@ class ContainerRequests:
     # --- security --------------------------------------------------------------------------------------------------
 
     def _security(self, tree: dict[str, Any], request: ContainerRequest) -> None:
-        """Set user, groups, capabilities and profiles; the container's security context overrides the pod's."""
+        """Set user, groups, capabilities and profiles. The container's security context overrides the pod's."""
         document, where = self._document, "securityContext."
         container_context, context = document.table(tree, "securityContext"), request.config.linux.security_context
         for key in ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile", "appArmorProfile", "seLinuxOptions"):
             container_context.get(key), self._context.get(key)
 
         def context_with(key: str) -> dict[str, Any]:
-            """The security context whose value of a key applies."""
+            """The security context that sets a key: the container's, else the pod's."""
             return container_context if container_context.get(key) is not None else self._context
 
         context.namespace_options.CopyFrom(self._pod.linux.security_context.namespace_options)
@@ -379,7 +379,7 @@ def security_profile(
     Args:
         document: the manifest.
         table: the security context in the manifest.
-        where: its place, for errors.
+        where: the prefix of its keys, for errors.
         context: the security context in the request.
         root: the node's folder of seccomp profiles.
         only: set only `seccompProfile` or only `appArmorProfile`.

@@ -1,7 +1,7 @@
 """The private folder of a pod: logs, volumes, targets of sub-paths, and a record of its owner.
 
-A run holds the folder's lock until the record has the id of the sandbox. So a record without an id whose lock is free
-belongs to a run that was killed before any container started.
+A run holds the folder's lock until the record has the id of the sandbox. So if a record has no id and the lock is free,
+its run was killed before any container started.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ __all__ = ["LOGS", "SUB_PATHS", "VOLUMES", "PodRecord", "create", "remove", "set
 LOGS, VOLUMES, SUB_PATHS = "logs", "volumes", "subpaths"
 _RECORD, _LOCK = "pod.json", "lock"
 _MAX_RECORD_BYTES = 64 << 10
-#: Wait this long for another command that removes a folder, and try the lock this often.
-REMOVAL_TIMEOUT_S, _LOCK_INTERVAL_S = 30.0, 0.1
+#: Wait this long for another command that removes a folder.
+REMOVAL_TIMEOUT_S = 30.0
+#: Try the lock at this interval.
+_LOCK_INTERVAL_S = 0.1
 _SLICE = ".slice"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
@@ -40,8 +42,8 @@ class PodRecord:
 
     Attributes:
         name: `NAMESPACE/NAME`.
-        id: id of the sandbox; "" until the runtime has created it.
-        cgroup: the cgroup to remove with the pod, below the root of each hierarchy; a slice under systemd.
+        id: the id of the sandbox, or "" until the runtime has created it.
+        cgroup: the cgroup to remove with the pod, below the root of each hierarchy; with systemd a slice.
     """
 
     name: str
@@ -50,14 +52,14 @@ class PodRecord:
 
 
 def create(folder: Path, name: str, cgroup: str) -> Lock:
-    """Create the folder of a pod; returns its lock, which the caller holds until it has called `set_pod_id`.
+    """Create the folder of a pod. Returns its lock, which the caller holds until it has called `set_pod_id`.
 
     Folders of runs that were killed before their pod had a sandbox are removed.
     Raises NriError if another pod has the folder or the cgroup, OSError if the folder cannot be created.
     """
     _create_parent(folder.parent)
     _remove_abandoned(folder.parent)
-    remedy = "remove that pod, or leave metadata.uid out of the manifest"
+    remedy = "remove that pod, or remove metadata.uid from the manifest"
     if path := next((path for path in _cgroup_paths(cgroup) if os.path.lexists(path)), ""):
         raise NriError(f"pod {name}: another pod has the uid {folder.name}: the cgroup {path} already exists; {remedy}")
     lock = _new_lock(folder)
@@ -79,14 +81,14 @@ def create(folder: Path, name: str, cgroup: str) -> Lock:
 
 
 def set_pod_id(folder: Path, pod_id: str) -> None:
-    """Add the id of the sandbox to the record of a folder. Raises OSError."""
+    """Add the id of the sandbox to the record of a folder. Raises OSError if that fails."""
     record = _read_record(folder)
     if record is not None:
         _write_record(folder, PodRecord(record.name, pod_id, record.cgroup))
 
 
 def remove(folder: Path, name: str, pod_id: str) -> None:
-    """Remove the folder of a pod, its mounts, and its cgroup. Raises OSError.
+    """Remove the folder of a pod, its mounts, and its cgroup. Raises OSError if that fails.
 
     A folder without a record, of another pod, or of a run that has not created its sandbox yet, is kept.
     """
@@ -100,7 +102,7 @@ def remove(folder: Path, name: str, pod_id: str) -> None:
 
 
 def _remove_unlocked(folder: Path, record: PodRecord) -> bool:
-    """Remove a folder with this record, and its cgroup; False if another process holds its lock."""
+    """Remove a folder with this record, and its cgroup. Returns False if another process holds the lock."""
     try:
         lock = Lock(folder / _LOCK)
     except BlockingIOError:
@@ -126,12 +128,12 @@ def _remove_locked(folder: Path) -> None:
         try:
             folder.rmdir()
         except OSError as error:
-            if error.errno != errno.ENOTEMPTY:  # another run has just taken it
+            if error.errno != errno.ENOTEMPTY:  # another run has just used the folder
                 raise
 
 
 def _remove_abandoned(parent: Path) -> None:
-    """Remove folders of runs that were killed before their pods had a sandbox; errors are ignored."""
+    """Remove folders of runs that were killed before their pods had a sandbox. Errors are ignored."""
     for entry in os.scandir(parent):
         folder = Path(entry.path)
         record = _read_record(folder)
@@ -141,7 +143,7 @@ def _remove_abandoned(parent: Path) -> None:
 
 
 def _new_lock(folder: Path) -> Lock | None:
-    """Create a folder and take its lock; None if another run holds it, or the folder is not empty."""
+    """Create a folder and take its lock. Returns None if another run holds the lock, or if the folder is not empty."""
     while True:
         with suppress(FileExistsError):
             folder.mkdir(0o700)
@@ -174,7 +176,7 @@ def _is_own(folder: Path) -> bool:
 
 
 def _create_parent(folder: Path) -> None:
-    """Create the folder of all pods, or check that no other user can exchange it or its files."""
+    """Create the folder of all pods, or check that no other user can replace it or its files."""
     with suppress(FileExistsError):
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(0o750)
@@ -185,7 +187,7 @@ def _create_parent(folder: Path) -> None:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
         what = "the folder of pods" if path == real else f"a folder above {folder}"
         if status.st_uid not in (0, os.geteuid()):
-            raise NriError(f"{path}: user {status.st_uid} owns {what}; name another one with --pods-dir")
+            raise NriError(f"{path}: user {status.st_uid} owns {what}; name another folder with --pods-dir")
         if status.st_mode & _OTHERS_WRITE and not status.st_mode & stat.S_ISVTX:
             raise NriError(f"{path}: other users may write to {what}; chmod go-w {path}")
 
@@ -206,12 +208,12 @@ def _cgroup_paths(cgroup: str) -> list[str]:
         return []
     try:
         return [f"{row.path}/{expand_slice(cgroup)}" for row in detect(MACHINE).rows]
-    except ValueError:  # it is not the name of a slice
+    except ValueError:  # not the name of a slice
         return []
 
 
 def _read_record(folder: Path) -> PodRecord | None:
-    """The record of a folder; None if it is missing or invalid."""
+    """The record of a folder. Returns None if it is missing or invalid."""
     try:
         if not _is_own(folder):
             return None

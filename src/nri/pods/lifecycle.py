@@ -34,10 +34,16 @@ if TYPE_CHECKING:
 __all__ = ["driver_of", "pull", "remove", "run", "state_folder", "stop"]
 
 Say = Callable[[str], None]
-#: Timeouts of calls that wait for a registry, for a network, or for a program to end.
-_PULL_TIMEOUT_S, _CREATION_TIMEOUT_S, _STOP_TIMEOUT_S = 1800.0, 240.0, 30.0
-#: The timeout of an init container, and how often its status is polled.
-INIT_S, _POLL_INTERVAL_S = 600.0, 0.1
+#: Timeout of a call that waits for a registry.
+_PULL_TIMEOUT_S = 1800.0
+#: Timeout of a call that waits for a network.
+_CREATION_TIMEOUT_S = 240.0
+#: Timeout of a call that waits for a program to end, in addition to the grace period.
+_STOP_TIMEOUT_S = 30.0
+#: Timeout of an init container.
+INIT_S = 600.0
+#: Interval of polling an init container's status.
+_POLL_INTERVAL_S = 0.1
 #: The default termination grace period in seconds.
 GRACE_S = 30
 _WORKERS = 8
@@ -45,14 +51,14 @@ _LOG_LINES = 5
 
 
 def state_folder() -> str:
-    """The folder of pods on this machine, or of this user if not root."""
+    """The folder of pods on this machine, or this user's folder if the user is not root."""
     if not os.geteuid():
         return "/var/lib/nri-pods"
     return os.path.join(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"), "nri-pods")
 
 
 def driver_of(cri: CriClient) -> Driver:
-    """The cgroup driver of the runtime; cgroupfs if it does not report one."""
+    """The cgroup driver of the runtime. Returns cgroupfs if the runtime does not report it."""
     try:
         driver = cri.call("RuntimeConfig", pb.RuntimeConfigRequest()).linux.cgroup_driver
     except RpcError as error:
@@ -63,7 +69,7 @@ def driver_of(cri: CriClient) -> Driver:
 
 
 def seccomp_root(cri: CriClient) -> str:
-    """The folder of seccomp profiles that manifests name: the runtime's if it reports one, else the kubelet's."""
+    """The folder of seccomp profiles that manifests name: the folder that the runtime reports, else the kubelet's."""
     try:
         info = cri.call("Status", pb.StatusRequest(verbose=True)).info
         root = parse_json(info["config"])["containers"]["seccomp_root"]
@@ -83,7 +89,7 @@ def run(
     init_s: float = INIT_S,
     hold_signals: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> str:
-    """Run a pod with all its containers; returns its id. A pod that fails is removed again, and NriError is raised.
+    """Run a pod with all its containers. Returns its id. If it fails, the pod is removed and NriError is raised.
 
     Args:
         cri: the runtime's CRI socket.
@@ -105,7 +111,7 @@ def run(
             for volume in pod.volumes:
                 prepare(volume)
             request = pb.RunPodSandboxRequest(config=pod.config, runtime_handler=pod.handler)
-            with hold_signals():  # else the id of a sandbox under creation could be lost
+            with hold_signals():  # otherwise the id of a sandbox in creation could be lost
                 pod_id = cri.call("RunPodSandbox", request, _CREATION_TIMEOUT_S).pod_sandbox_id
                 folder.set_pod_id(home, pod_id)
         _set_address(cri, pod_id, pod)
@@ -121,7 +127,7 @@ def run(
 
 
 def _undo(cri: CriClient, pod: PodRequest, pod_id: str, home: Path) -> str:
-    """Remove what a failed run created; returns a sentence for the error."""
+    """Remove the pod of a failed run. Returns a sentence for the error."""
     try:
         _remove(cri, pod_id, home, pod.name)
     except (NriError, OSError) as error:
@@ -153,7 +159,7 @@ def pull(cri: CriClient, pod: PodRequest, container: ContainerRequest, report: S
 
 
 def _set_address(cri: CriClient, pod_id: str, pod: PodRequest) -> None:
-    """Set the environment variables whose value is the pod's address."""
+    """Set the environment variables with the pod's address as value."""
     if not any(container.addressed for container in pod.containers):
         return
     status = cri.call("PodSandboxStatus", pb.PodSandboxStatusRequest(pod_sandbox_id=pod_id)).status
@@ -166,8 +172,8 @@ def _set_address(cri: CriClient, pod_id: str, pod: PodRequest) -> None:
 def _start(
     cri: CriClient, pod_id: str, pod: PodRequest, container: ContainerRequest, report: Say, init_s: float
 ) -> None:
-    """Create and start a container; wait for an init container."""
-    for sub_path in container.sub_paths:  # not earlier: init containers may create them
+    """Create and start a container. Wait for an init container to end."""
+    for sub_path in container.sub_paths:  # not earlier, because init containers may create these paths
         bind(sub_path)
     request = pb.CreateContainerRequest(pod_sandbox_id=pod_id, config=container.config, sandbox_config=pod.config)
     try:
@@ -194,7 +200,7 @@ def _start(
 
 
 def _log_tail(path: str) -> str:
-    """The last lines of a container's log, as a part of an error."""
+    """The last lines of a container's log, for an error."""
     try:
         lines = [entry.text.decode(errors="replace") for entry in read_log(path, tail=_LOG_LINES)] if path else []
     except OSError:
@@ -205,7 +211,7 @@ def _log_tail(path: str) -> str:
 def stop(cri: CriClient, pod: Any, containers: list[Any], grace_s: int | None) -> None:
     """Stop a pod of the runtime's list with its containers.
 
-    `grace_s` is the time in seconds for each container to end by itself; None for that of its manifest, or 30 s.
+    `grace_s` is the time in seconds for each container to end by itself, or None for its manifest's time or 30 s.
     """
 
     def end(one: Any) -> None:
@@ -224,7 +230,7 @@ def stop(cri: CriClient, pod: Any, containers: list[Any], grace_s: int | None) -
 
 
 def _stop_sandbox(cri: CriClient, pod_id: str) -> None:
-    """Stop a sandbox; try again, as the kubelet does, if a container was just ending by itself."""
+    """Stop a sandbox. As in the kubelet, try again if a container was just ending by itself."""
     deadline = time.monotonic() + _STOP_TIMEOUT_S
     while True:
         try:
@@ -237,7 +243,7 @@ def _stop_sandbox(cri: CriClient, pod_id: str) -> None:
 
 
 def remove(cri: CriClient, pod: Any, pods_folder: str) -> None:
-    """Remove a pod of the runtime's list, also a running one, with its folder below `pods_folder`."""
+    """Remove a pod of the runtime's list, even if it runs, with its folder below `pods_folder`."""
     uid, name = pod.metadata.uid, f"{pod.metadata.namespace}/{pod.metadata.name}"
     home = Path(pods_folder, uid) if uid and "/" not in uid and uid not in (".", "..") else None
     _remove(cri, pod.id, home, name)

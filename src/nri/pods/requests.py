@@ -1,6 +1,6 @@
 """Create the CRI requests for the pods of Kubernetes manifests, as the kubelet of Kubernetes 1.34 does.
 
-Each key is either used, or refused because the container would be wrong without it, or named in the pod's notes.
+Each key is either used, or refused because the container would be wrong without it, or listed in the pod's notes.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class PodRequest:
 
     Attributes:
         config: the CRI's configuration of its sandbox.
-        handler: the runtime handler, "" for the default one.
-        containers: in the order in which they are started, init containers first.
-        volumes: the volumes to prepare before.
-        notes: a line for each key without effect, with its place.
+        handler: the runtime handler, or "" for the default handler.
+        containers: the containers in start order, init containers first.
+        volumes: the volumes to prepare before the containers.
+        notes: a line for each key without effect, with file and line.
     """
 
     config: pb.PodSandboxConfig
@@ -56,7 +56,7 @@ class PodRequest:
 
 _CLUSTER = "only a cluster's scheduler and controllers use it"
 _PROBE = "only the kubelet runs probes"
-_ACCOUNT = "it requires an API server"
+_ACCOUNT = "an API server is required"
 #: The reason why a key has no effect.
 _REASONS = {
     **dict.fromkeys(
@@ -76,13 +76,13 @@ _REASONS = {
     "terminationMessagePath": "only the kubelet reads termination messages",
     "terminationMessagePolicy": "only the kubelet reads termination messages",
     "hostAliases": "the runtime writes /etc/hosts",
-    "hostUsers": "it requires id ranges of a kubelet",
+    "hostUsers": "a kubelet's id ranges are required",
     "imagePullSecrets": "images are pulled with the runtime's own credentials",
     "ephemeralContainers": "containers cannot be added later",
     "volumeDevices": "block devices of claims require a cluster",
     "resizePolicy": "containers are not resized",
     "medium": "the volume is a folder on disk",
-    "sizeLimit": "the size of the volume is not limited here",
+    "sizeLimit": "the size of the volume is not limited",
     "fsGroupChangePolicy": "volumes are new, so every file gets the group",
     "serviceName": "only a cluster has Services",
 }  # fmt: skip
@@ -98,7 +98,7 @@ _IGNORED_KEYS = frozenset(
 def read_pods(source: Source, node: Node) -> list[PodRequest]:
     """Create the requests for every pod in a manifest: a Pod, or the template of a Deployment and similar kinds.
 
-    Raises ConfigError with file, line and key; also for a manifest without pods.
+    Raises ConfigError, with file, line and key, if the manifest is invalid or has no pods.
     """
     requests = list[PodRequest]()
     names = set[str]()
@@ -117,16 +117,16 @@ def read_pods(source: Source, node: Node) -> list[PodRequest]:
 
 
 def _note(document: Document, key: Unread, *, is_pod: bool) -> str:
-    """Describe a key without effect: its place, and the reason."""
+    """Describe a key without effect: file, line and the reason."""
     reason = "no container mounts it" if _VOLUME.fullmatch(key.path) else _REASONS.get(key.key, "")
     if not reason:
         outside = not is_pod and ".template." not in key.path
-        reason = "only a cluster's controllers use it" if outside else "nothing here uses it"
-    return f"{document.place(key.table, key.key)}: {key.path} is left out: {reason}"
+        reason = "only a cluster's controllers use it" if outside else "it is not used"
+    return f"{document.place(key.table, key.key)}: {key.path} is ignored: {reason}"
 
 
 def _pod(manifest: PodManifest, node: Node) -> PodRequest:
-    """Create the requests for one pod."""
+    """Create the requests for a pod."""
     document, tree = manifest.document, manifest.pod
     metadata, spec = document.table(tree, "metadata"), document.table(tree, "spec")
     first = document.tables(spec, "initContainers", "spec.")

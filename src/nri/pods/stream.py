@@ -1,8 +1,8 @@
 """The client's side of exec and attach, over SPDY/3.1 to the streaming server of a runtime.
 
-SPDY, because every runtime serves it and accepts the end of input over it, which most do not over a WebSocket. Output
-is written before more is read. No window updates are sent: Go's servers do not read them, and unread data on a closed
-connection makes the kernel discard the rest of the output.
+SPDY is used because every runtime serves it, and accepts the end of input over it; most runtimes do not accept that
+over a WebSocket. Output is written before more is read. Window updates are not sent: Go's servers do not read them, and
+unread data on a closed connection makes the kernel discard the rest of the output.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ from nri.text import plain
 
 __all__ = ["Streams", "converse", "ends"]
 
-#: Timeouts for the server's answer, and for the end of its streams after the outcome.
-_ANSWER_TIMEOUT_S, _CLOSE_TIMEOUT_S = 20.0, 2.0
+#: Timeout for the server's answer.
+_ANSWER_TIMEOUT_S = 20.0
+#: Timeout for the end of the server's streams after the outcome.
+_CLOSE_TIMEOUT_S = 2.0
 _MAX_HEAD_BYTES, _MAX_OUTCOME_BYTES = 16384, 65536
 #: Stop reading input while this much waits to be sent.
 _MAX_QUEUED_BYTES = 256 << 10
@@ -47,9 +49,9 @@ class Streams(NamedTuple):
 
     Attributes:
         write: called with the stream ("stdout", "stderr") and its output.
-        stdin: a descriptor, or None for no input.
-        resized: a descriptor that is readable after a change of the terminal's size; None without a terminal.
-        leave: Ctrl-P Ctrl-Q detaches.
+        stdin: the descriptor of the input, or None without input.
+        resized: a descriptor that is readable after a change of the terminal's size, or None without a terminal.
+        leave: whether Ctrl-P Ctrl-Q detaches.
     """
 
     write: Callable[[str, bytes], None]
@@ -60,13 +62,13 @@ class Streams(NamedTuple):
 
 @contextmanager
 def ends(*, stdin: bool, tty: bool, leave: bool = False) -> Iterator[Streams]:
-    """Open the streams for a program. ConfigError if a terminal is required and standard input is not one."""
+    """Open the streams for a program. Raises ConfigError if standard input is not a required terminal."""
     source = sys.stdin.fileno() if stdin else None
     if not tty:
         yield Streams(_write, source)
         return
     if source is None or not os.isatty(source):
-        raise ConfigError("command line", "-t", "requires -i and a terminal as standard input", "leave it out")
+        raise ConfigError("command line", "-t", "requires -i and a terminal as standard input", "omit -t")
     settings, resized = termios.tcgetattr(source), os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
     handler = signal.signal(signal.SIGWINCH, lambda *_: os.eventfd_write(resized, 1))
     try:
@@ -87,7 +89,7 @@ def _write(kind: str, data: bytes) -> None:
 
 
 def converse(url: str, ends: Streams, *, tty: bool) -> int:
-    """Transfer streams until the program ends; returns its exit code. NriError if the server refuses or fails."""
+    """Transfer streams until the program ends. Returns its exit code. Raises NriError if the server fails."""
     with _connect(url) as connection:
         data, protocol = _upgrade(connection, url)
         return _Conversation(connection, data, ends, tty=tty, outcome=protocol == _PROTOCOLS[0]).run()
@@ -109,7 +111,7 @@ def _connect(url: str) -> socket.socket:
 
 
 def _upgrade(connection: socket.socket, url: str) -> tuple[bytes, str]:
-    """Switch to SPDY; returns the data after the answer, and the stream protocol."""
+    """Switch to SPDY. Returns the data after the answer, and the stream protocol."""
     address = urlsplit(url)
     target = address.path + (f"?{address.query}" if address.query else "")
     headers = [("Host", address.netloc), ("Connection", "Upgrade"), ("Upgrade", "SPDY/3.1"), ("Content-Length", "0")]
@@ -131,7 +133,7 @@ def _upgrade(connection: socket.socket, url: str) -> tuple[bytes, str]:
 
 
 class _Conversation:
-    """The streams of one program."""
+    """The streams of a program."""
 
     def __init__(self, connection: socket.socket, data: bytes, ends: Streams, *, tty: bool, outcome: bool) -> None:
         self._ends, self._json = ends, outcome
@@ -161,7 +163,7 @@ class _Conversation:
         return self._exit_code()
 
     def _step(self, timeout_s: float) -> bool:
-        """Wait for an event and handle it; returns whether the user detaches."""
+        """Wait for an event and handle it. Returns whether the user detaches."""
         poll, descriptors = select.poll(), [(self._link.fileno(), self._link.mask(read=True))]
         reads = (
             self._input
@@ -182,7 +184,7 @@ class _Conversation:
         return False
 
     def _send_input(self) -> bool:
-        """Send input; returns whether the user detaches."""
+        """Send input. Returns whether the user detaches."""
         stream = self._streams["stdin"]
         typed = os.read(self._ends.stdin or 0, min(CHUNK_BYTES, self._spdy.send_window(stream)))
         self._input = bool(typed)
@@ -217,7 +219,7 @@ class _Conversation:
                 self._input = self._input and not (kind == "stdin" and isinstance(event, spdy.Reset))
 
     def _exit_code(self) -> int:
-        """The exit code of the outcome. Raises NriError for another outcome."""
+        """The exit code of the outcome. Raises NriError if the outcome is an error."""
         text = self._outcome.decode(errors="replace")
         if not self._json:
             if text:

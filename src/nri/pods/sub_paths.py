@@ -28,11 +28,11 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class SubPath:
-    """A part of a volume that a container mounts.
+    """A path in a volume that a container mounts.
 
     Attributes:
         volume: the path of the volume on this machine.
-        path: below the volume, relative and without ``..``.
+        path: the relative path in the volume, without ``..``.
         target: the path that the runtime gets: `FOLDER/CONTAINER/NUMBER`.
         place: file and line of the mount, for errors.
     """
@@ -44,9 +44,9 @@ class SubPath:
 
 
 def bind(sub_path: SubPath) -> None:
-    """Create the target and bind a part of a volume onto it; a missing part is created as a folder.
+    """Create the target and bind the path in the volume onto it. A missing path is created as a folder.
 
-    Raises NriError for a path that leads out of the volume, that cannot be opened, or that cannot be bound.
+    Raises NriError if the path leads out of the volume, cannot be opened, or cannot be bound.
     """
     try:
         with ExitStack() as stack:
@@ -69,14 +69,14 @@ def _opened(stack: ExitStack, descriptor: int) -> int:
 
 
 def _of_descriptor(descriptor: int) -> str:
-    """A path to an open file, which stays valid when the file is moved."""
+    """A path to an open file that stays valid when the file is moved."""
     return f"/proc/self/fd/{descriptor}"
 
 
 def _inside(base: int, path: str) -> str:
-    """Resolve links in a path below an open folder. EXDEV if it leads out of the folder.
+    """Resolve links in a path below an open folder. Raises OSError (EXDEV) if the path leads out of the folder.
 
-    Links are followed as on this machine, so that an absolute one may lead back into a hostPath volume.
+    Links are followed as on this machine, so that an absolute link may lead back into a hostPath volume.
     """
     descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC, dir_fd=base)
     try:
@@ -89,7 +89,7 @@ def _inside(base: int, path: str) -> str:
 
 
 def _create(base: int, path: str) -> None:
-    """Create the missing folders of a path below an open folder, with the mode of that one, as the kubelet does."""
+    """Create the missing folders of a path below an open folder. As in the kubelet, they have that folder's mode."""
     names = [name for name in path.split("/") if name not in ("", ".")]
     mode = stat.S_IMODE(os.fstat(base).st_mode)
     existing = "."
@@ -111,7 +111,7 @@ def _create(base: int, path: str) -> None:
 
 
 def _make_target(target: Path, *, is_folder: bool) -> None:
-    """Create the mount point: a folder for a folder, and a file for anything else."""
+    """Create the mount point: a folder for a folder, else a file."""
     target.parent.mkdir(0o700, parents=True, exist_ok=True)
     if is_folder:
         target.mkdir(0o700)
@@ -122,9 +122,9 @@ def _make_target(target: Path, *, is_folder: bool) -> None:
 def _reason(error: OSError) -> str:
     """Describe an error, with a fix if there is one."""
     if error.errno == errno.ELOOP:
-        return "it contains a link that was just created, or too many links"
+        return "the path contains a link that was just created, or too many links"
     if error.errno == errno.EEXIST:
-        return "another program created it at the same time, or it is a link to nothing"
+        return "another program created the path at the same time, or it is a broken link"
     if error.errno == errno.EPERM:
-        return "only root may bind it: run this as root, or mount the whole volume"
+        return "only root may bind a path in a volume: run this command as root, or mount the whole volume"
     return error.strerror or str(error)

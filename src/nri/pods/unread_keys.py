@@ -1,4 +1,4 @@
-"""Find the keys of a manifest that nothing has read, by tables that record which keys were read."""
+"""Find the keys of a manifest that were not read, by mappings that record which keys were read."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["KeyTracker", "Unread", "unread", "watch"]
 
 
 class KeyTracker(dict[Any, Any]):
-    """A table that records which keys were read."""
+    """A mapping that records which keys were read."""
 
     def __init__(self) -> None:
         super().__init__()
         self.asked: set[Any] = set()
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """Return a value as `dict.get` does, and record the key."""
+        """Return a value like `dict.get`, and record the key."""
         self.asked.add(key)
         return super().get(key, default)
 
@@ -40,7 +40,7 @@ class Unread(NamedTuple):
     """A key that was not read.
 
     Attributes:
-        table: the table that contains it.
+        table: the mapping that contains it.
         path: its path, such as `spec.volumes[0].medium`.
     """
 
@@ -50,7 +50,7 @@ class Unread(NamedTuple):
 
 
 def watch(root: Any) -> Any:
-    """Copy a tree with tables that record reads. A part that occurs twice, by YAML anchors, stays one object."""
+    """Copy a tree with mappings that record reads. A value that occurs twice, by YAML aliases, stays one object."""
     copies: dict[int, tuple[Any, Any]] = {}
     waiting = [root]
     while waiting:

@@ -32,10 +32,10 @@ class Volume:
     """A volume that a container mounts.
 
     Attributes:
-        path: on this machine.
-        kind: `EMPTY_DIR`, or one of `HOST_TYPES`.
+        path: its path on this machine.
+        kind: `EMPTY_DIR`, or a type in `HOST_TYPES`.
         place: file and line, for errors.
-        group: its group; -1 to keep the default.
+        group: the id of its group, or -1 for the default group.
     """
 
     path: str
@@ -45,7 +45,7 @@ class Volume:
 
 
 def prepare(volume: Volume) -> None:
-    """Create a volume if its kind requires that, or check that it exists. Raises NriError with its place."""
+    """Create an emptyDir, or check that a hostPath exists. Raises NriError, with file and line, if that fails."""
     path = Path(volume.path)
     kind, is_of_kind = HOST_TYPES.get(volume.kind, ("", None))
     try:
@@ -64,7 +64,7 @@ def prepare(volume: Volume) -> None:
 
 
 def _create_empty_dir(path: Path, group: int) -> None:
-    """Create a folder that every user of the pod may write to, as the kubelet does; the pod's folder is private."""
+    """Create a folder that every user of the pod may write to, as in the kubelet. The pod's folder is private."""
     path.parent.mkdir(0o700, exist_ok=True)
     path.mkdir(0o700)
     if group >= 0:

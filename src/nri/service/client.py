@@ -11,12 +11,12 @@ from urllib.parse import quote
 from nri.config.syntax import parse_json
 from nri.errors import NriError, ProgramUnreachable
 
-#: A longer answer is refused.
+#: The maximum size of a response body; a longer body is refused.
 MAX_ANSWER_BYTES = 64 << 20
 
 
 class Program(NamedTuple):
-    """The queried program: its name, the command that starts it, and the option for its socket."""
+    """The program that is queried: its name, the command that starts it, and the option for its socket."""
 
     name: str
     start: str
@@ -43,7 +43,7 @@ class UnixConnection(http.client.HTTPConnection):
 def ask(
     path: str, target: str, timeout_s: float, query: Mapping[str, str] | None = None, program: Program = AGENT
 ) -> tuple[int, Any]:
-    """Query a target such as `/explain`; returns status and answer. Raises NriError without an answer."""
+    """Query a target, for example `/explain`, and return status and content. Raises NriError without a response."""
     if query:
         target += "?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
     connection = UnixConnection(path, timeout_s)
@@ -52,7 +52,7 @@ def ask(
         response = connection.getresponse()
         body = response.read(MAX_ANSWER_BYTES + 1)
     except TimeoutError:
-        raise ProgramUnreachable(path, f"the {program.name} at {path} has not answered in {timeout_s:g} s") from None
+        raise ProgramUnreachable(path, f"the {program.name} at {path} has not replied in {timeout_s:g} s") from None
     except PermissionError:
         raise ProgramUnreachable(path, f"cannot connect to {path}: permission denied. Run it as root") from None
     except OSError as error:
@@ -64,7 +64,7 @@ def ask(
     finally:
         connection.close()
     if len(body) > MAX_ANSWER_BYTES:
-        raise NriError(f"the answer of {path} is longer than {MAX_ANSWER_BYTES >> 20} MiB")
+        raise NriError(f"the response from {path} is longer than {MAX_ANSWER_BYTES >> 20} MiB")
     try:
         return response.status, parse_json(body)
     except ValueError:

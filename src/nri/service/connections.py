@@ -1,8 +1,9 @@
-"""Limit the connections that are served at once, so that no client can block the others.
+"""Limit the connections that are served at the same time, so that no client can block the others.
 
-When all places are in use, a new connection replaces one that is still sending its request: the oldest one of the
-address with most places, if that address has at least as many places as the new connection's. A connection whose
-request is being answered keeps its place. The total size of all request bodies is limited in the same way.
+Each served connection has a slot. When all slots are in use, a new connection replaces a connection that is still
+sending its request: the oldest connection of the address with the most slots, if that address has at least as many
+slots as the address of the new connection. A connection keeps its slot while its request is being answered. The
+total size of all request bodies is limited in the same way.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from typing import Final
 
 __all__ = ["Connection", "Connections"]
 
-#: How long a new connection waits while all others are being answered, in seconds.
+#: The maximum time in seconds that a new connection waits while all other connections are being answered.
 WAIT_S: Final = 1.0
 
 
 class Connection:
-    """A socket, and the address that it is connected from; "" for a unix socket."""
+    """A socket and the address of its client. A client of a unix socket has the address ""."""
 
     __slots__ = ("address", "answered", "body_bytes", "socket")
 
@@ -32,15 +33,15 @@ class Connection:
 
 
 class Connections:
-    """The connections that have a place. Thread-safe.
+    """The connections that have a slot. Thread-safe.
 
     Args:
-        max_connections: the number of places.
-        max_body_bytes: the limit for the bodies of all requests together; one address may use two thirds of it.
+        max_connections: the number of slots.
+        max_body_bytes: the limit for the bodies of all requests together; one address may use two thirds of the limit.
 
     Attributes:
         waiting: connections that wait for their turn, in order of arrival.
-        on_room: called when a place or a turn may have become free.
+        on_room: called when a slot may have become free.
     """
 
     def __init__(self, max_connections: int, max_body_bytes: int = 0) -> None:
@@ -53,11 +54,14 @@ class Connections:
         self.on_room: Callable[[], None] = lambda: None
 
     def __len__(self) -> int:
-        """The number of connections that have a place."""
+        """The number of connections that have a slot."""
         return len(self._present)
 
     def enter(self, waiting: Iterable[Connection]) -> Connection | None:
-        """Give a place to the first waiting connection of the address with fewest places; None without a place."""
+        """Give a slot to the first waiting connection of the address with the fewest slots, and return that connection.
+
+        Returns None if no connection waits or no slot can be freed.
+        """
         with self._lock:
             places = Counter(other.address for other in self._present)
             connection = min(waiting, key=lambda other: places[other.address], default=None)
@@ -67,15 +71,15 @@ class Connections:
             return connection
 
     def answer(self, connection: Connection) -> bool:
-        """Record that a connection is being answered, so that it keeps its place; returns whether it still has one."""
+        """Record that a connection is being answered, so that it keeps its slot. Returns False if the slot was lost."""
         with self._lock:
             connection.answered = connection in self._present
             return connection.answered
 
     def charge(self, connection: Connection, size: int) -> bool:
-        """Count received bytes of a body; returns whether the connection may continue.
+        """Count received bytes of a body, and return whether the connection may continue.
 
-        Over the limit, the oldest connection of the address with most bytes is closed.
+        Above the limit, the oldest connection of the address with the most bytes is closed.
         """
         with self._lock:
             connection.body_bytes += size
@@ -91,14 +95,14 @@ class Connections:
             return connection in self._present
 
     def wait(self, connection: Connection) -> None:
-        """Record that the answer is ready, so that a slow reader can lose its place."""
+        """Record that the answer is ready, so that a slow reader can lose its slot."""
         with self._lock:
             connection.answered = False
         self.on_room()
 
     @contextlib.contextmanager
     def turn(self, connection: Connection) -> Iterator[None]:
-        """Run the block for one connection at a time; next is a connection of the address with fewest waiting ones."""
+        """Run the block for one connection at a time. The address with the fewest waiting connections is next."""
         with self._turns:
             self.waiting.append(connection)
             self._turns.wait_for(lambda: not self._is_taken and self._next_waiting() is connection)
@@ -116,13 +120,13 @@ class Connections:
         return min(self.waiting, key=lambda other: lengths[other.address])
 
     def leave(self, connection: Connection) -> None:
-        """Free a connection's place, if it still has one."""
+        """Free a connection's slot, if the connection still has a slot."""
         with self._lock:
             self._present.pop(connection, None)
         self.on_room()
 
     def _has_room(self, connection: Connection, places: Counter[str]) -> bool:
-        """Whether the connection can get a place, if necessary by closing another connection."""
+        """Return whether the connection can get a slot. If necessary, close another connection."""
         if len(self._present) < self._max_connections:
             return True
         address_places = places[connection.address]
@@ -133,7 +137,7 @@ class Connections:
         return True
 
     def _close(self, connection: Connection) -> None:
-        """Free a connection's place and wake its thread, which closes the connection."""
+        """Free a connection's slot and wake its thread, which closes the connection."""
         del self._present[connection]
         with contextlib.suppress(OSError):
             # Not the method of SSLSocket, which would drop the TLS state while another thread reads.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Daemon", "needs_extra", "run"]
 
 
-#: How long a stop may take before the process exits, in seconds. The next start resumes what was interrupted.
+#: The time in seconds after which a stopping process exits. The next start resumes interrupted work.
 STOP_S = 10.0
 
 
@@ -28,24 +28,24 @@ class Daemon(Protocol):
     """A program that serves until it is stopped."""
 
     def start(self) -> None:
-        """Start serving. Raises OSError or NriError, after cleaning up, if that is not possible."""
+        """Start serving. Raises OSError or NriError, after cleaning up, if the daemon cannot start."""
 
     def stop(self) -> None:
         """Stop serving."""
 
     def describe(self) -> str:
-        """Describe in one line where it listens."""
+        """Return the addresses on which the daemon listens, in one line."""
 
 
 def run(what: str, make: Callable[[Observer | None], Daemon], address: str, log: logging.Logger, step: str = "") -> int:
-    """Run a daemon until a signal; returns the exit code. NriError if it cannot start.
+    """Run a daemon until a signal, and return the exit code. Raises NriError if the daemon cannot start.
 
     Args:
-        what: the program, for example "the engine".
-        make: creates the daemon, with an observer of its plugins or None.
-        address: HOST:PORT of health and metrics; empty for none.
-        log: its logger.
-        step: the next step to print if it cannot start.
+        what: the name of the daemon for messages, for example "the engine".
+        make: creates the daemon, given an observer of its plugins or None.
+        address: HOST:PORT of health and metrics; "" to serve neither.
+        log: the logger of the daemon.
+        step: the advice to add to the error if the daemon cannot start.
     """
     stop = Stop(second_ends=True)
     stop.listen(signal.SIGHUP)
@@ -86,7 +86,7 @@ def _reason(error: NriError | OSError) -> str:
 
 
 def _serve(address: str, ready: list[bool]) -> tuple[Server, Observer]:
-    """Serve health and metrics; returns the server and the observer that counts events. NriError if not possible."""
+    """Serve health and metrics, and return the server and the observer. Raises NriError if that is not possible."""
     try:
         from prometheus_client import CollectorRegistry
     except ModuleNotFoundError as error:
@@ -102,11 +102,11 @@ def _serve(address: str, ready: list[bool]) -> tuple[Server, Observer]:
 
 
 def needs_extra(what: str, error: ModuleNotFoundError, extra: str) -> NoReturn:
-    """Raise NriError with the install command if a package of an extra is missing; raise `error` for a module of nri.
+    """Raise NriError with the command that installs a missing extra. A missing module of nri raises `error` itself.
 
-    The command is for a checkout, because nri is not on a package index, and its name there may be another project's.
+    The command is for a checkout, because nri is not on PyPI, where another project may use the name.
     """
     if (error.name or "").partition(".")[0] == "nri":
         raise error
     install = f"pip install '.[{extra}]', in a checkout of nri"
-    raise NriError(f"{what} needs {error.name}, which is not installed. Install the extra: {install}") from None
+    raise NriError(f"{what} requires {error.name}, which is not installed. Install the extra: {install}") from None

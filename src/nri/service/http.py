@@ -1,8 +1,8 @@
 """A small HTTP server: a unix socket for root, and a TCP address for probes, Prometheus and admission reviews.
 
-A connection has one request of limited length, which is answered in limited time. It gets a thread only after its first
-byte has arrived. Streams last longer and have a separate limit; slow readers are disconnected. Clients of the unix
-socket must run as root or as the server's user.
+Each connection carries one request of limited length, which is answered in limited time. A connection gets a thread
+only after its first byte has arrived. Streams last longer and have a separate limit; slow readers are disconnected.
+Clients of the unix socket must run as root or as the server's user.
 """
 
 from __future__ import annotations
@@ -34,14 +34,18 @@ __all__ = ["Answer", "BodyHandler", "Guard", "Handler", "Posts", "Server", "Stre
 
 _log = logging.getLogger(__name__)
 
+#: The maximum size of the request line and headers.
 _MAX_HEAD_BYTES: Final = 8192
+#: The maximum number of requests that are answered at the same time on each listening socket.
 MAX_CONCURRENT_REQUESTS: Final = 8
-#: Connections that have sent nothing yet; when one more arrives, the oldest is closed.
+#: The maximum number of connections that have sent no byte yet; a further connection closes the oldest of them.
 MAX_SILENT: Final = 128
+#: The maximum number of streams at the same time; each has a thread for as long as its client reads.
 MAX_STREAMS: Final = 8
-#: Connections that the kernel queues until they are accepted; clients beyond the limit retry after a second.
+#: The number of connections that the kernel queues before `accept`; further clients retry after a second.
 _BACKLOG: Final = 512
 _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
+#: The default time in seconds for a request and its response together.
 _DEADLINE_S: Final = 5.0
 _REASON_PHRASES: Final = {
     200: "OK", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
@@ -49,38 +53,39 @@ _REASON_PHRASES: Final = {
     500: "Internal Server Error", 503: "Service Unavailable",
 }  # fmt: skip
 
-#: Status, type of content, content.
+#: Status code, content type and content of a response.
 Answer = tuple[int, str, bytes]
-#: The parameters of a request, each the last of its name, to the answer.
+#: Answers a request, given its query parameters; of several parameters with one name, the last counts.
 Handler = Callable[[Mapping[str, str]], Answer]
-#: The headers of a POST request by their names in lower case, and its body, to the answer.
+#: Answers a POST request, given its headers by lower-case name and its body.
 BodyHandler = Callable[[Mapping[str, str], bytes], Answer]
-#: The parameters of a request to the parts of its answer, server-sent events, which are sent as soon as possible.
+#: Yields server-sent events, given the query parameters of a request; each event is sent immediately.
 Stream = Callable[[Mapping[str, str]], Generator[bytes]]
-#: A path, and the headers of a request by their names in lower case, to the refusal; None permits the request.
+#: Returns the response that refuses a request, or None to permit it, given its path and headers by lower-case name.
 Guard = Callable[[str, Mapping[str, str]], Answer | None]
 
 
 def text_answer(text: str, status: int = 200) -> Answer:
-    """An answer with plain text."""
+    """Return a response with plain text."""
     return status, "text/plain; charset=utf-8", text.encode("utf-8", "replace")
 
 
 def json_answer(value: Any, status: int = 200) -> Answer:
-    """An answer with JSON, in ASCII."""
+    """Return a response with JSON in ASCII."""
     return status, "application/json", json.dumps(value).encode()
 
 
 class Posts(NamedTuple):
-    """How POST requests over TCP are answered.
+    """The limits of requests over TCP, and the handler of POST requests.
 
     Attributes:
-        handler: answers a request, on every path; one is called at a time.
-        max_body_bytes: of one request; all requests together may hold three times as much,
-            those of one address twice as much.
-        max_requests: how many requests are served at once over TCP.
-        max_silent: how many TCP connections that have sent nothing may stay open; one more closes the oldest.
-        tls: returns the context for a new TCP connection; None serves plain HTTP.
+        handler: answers POST requests on every path, one at a time; None refuses them.
+        max_body_bytes: the limit of one request body; all request bodies together may have three times as many
+            bytes, and the bodies of one address twice as many.
+        max_requests: the maximum number of requests over TCP at the same time.
+        max_silent: the maximum number of TCP connections that have sent no byte; a further connection closes the oldest
+            of them.
+        tls: returns the TLS context for a new TCP connection; None serves plain HTTP.
         on_tls_error: called with the client's address and the error when a TLS handshake fails.
     """
 
@@ -97,17 +102,17 @@ class Server:
 
     Args:
         private: handlers by path for the unix socket.
-        path: the unix socket; its folder is created if missing. Empty for none.
+        path: the path of the unix socket; a missing folder is created. "" means no unix socket.
         public: handlers by path for TCP, for all processes that can connect.
-        address: HOST:PORT for TCP; empty for none. Port 0 selects a free port.
-        streams: streams by path for TCP. An idle stream must yield an empty part every second.
-        deadline_s: for one request and its answer together.
-        guard: checks every request over TCP first.
-        headers: added to every answer over TCP.
-        posts: how POST requests over TCP are answered; None refuses them.
+        address: HOST:PORT for TCP; "" means no TCP. Port 0 selects a free port.
+        streams: streams by path for TCP. An idle stream must yield an empty event every second.
+        deadline_s: the time for one request and its response together.
+        guard: checks every request over TCP before its handler is called.
+        headers: added to every response over TCP.
+        posts: the limits over TCP and the handler of POST requests; None refuses POST requests.
 
     Raises:
-        NriError: the socket or the address cannot be listened on.
+        NriError: the server cannot listen on the socket or the address.
     """
 
     def __init__(  # noqa: PLR0913 - options, by name
@@ -154,7 +159,7 @@ class Server:
 
     @property
     def port(self) -> int:
-        """The TCP port; 0 without one."""
+        """The TCP port; 0 if the server does not listen on TCP."""
         return 0 if self._tcp is None else int(self._tcp.getsockname()[1])
 
     def close(self) -> None:
@@ -168,15 +173,18 @@ class Server:
             self._tcp.close()
 
     def _listeners(self) -> list[tuple[socket.socket, bool]]:
-        """The listening sockets, and whether connections to each are trusted."""
+        """Return the listening sockets, each with True if its connections are trusted."""
         unix = [] if self._unix is None else [(self._unix.socket, True)]
         return unix if self._tcp is None else [*unix, (self._tcp, False)]
 
     def accept(self, listener: socket.socket, trusted: bool) -> None:
-        """Serve the connections of a listening socket until it is closed. `trusted`: with the handlers for root."""
-        # Both are in order of arrival, with the deadline of each connection.
-        silent: dict[socket.socket, tuple[Connection, float]] = {}  # have sent nothing yet
-        waiting: dict[Connection, float] = {}  # have sent something, and wait for a place
+        """Serve the connections of a listening socket until it is closed.
+
+        Trusted connections get the handlers for root.
+        """
+        # Both dictionaries are in order of arrival and hold the deadline of each connection.
+        silent: dict[socket.socket, tuple[Connection, float]] = {}  # no byte received yet
+        waiting: dict[Connection, float] = {}  # a byte received; they wait for a slot
         woken, waker = socket.socketpair()
         waker.setblocking(False)
         self._wakers.append(waker)  # for `close`, because closing the listener does not wake this thread
@@ -189,7 +197,7 @@ class Server:
                 listener.setblocking(False)
                 selector.register(listener, selectors.EVENT_READ)
             except (OSError, ValueError):
-                return  # closed before this thread began
+                return  # the server was closed before this thread began
             while not self._closing:
                 ends = [*(end for _, end in islice(silent.values(), 1)), *islice(waiting.values(), 1)]
                 for key, _ in selector.select(max(min(ends) - time.monotonic(), 0.0) if ends else None):
@@ -216,7 +224,7 @@ class Server:
         selector: selectors.BaseSelector,
         silent: dict[socket.socket, tuple[Connection, float]],
     ) -> bool:
-        """Accept a connection and register it for its first byte; returns False if the listening socket is closed."""
+        """Accept a connection and wait for its first byte. Returns False if the listening socket is closed."""
         try:
             sock, address = listener.accept()
         except BlockingIOError:
@@ -238,7 +246,7 @@ class Server:
         return True
 
     def _admit(self, waiting: dict[Connection, float], trusted: bool) -> None:
-        """Serve connections that have sent something, each in a separate thread, up to the limit."""
+        """Serve waiting connections, each in a separate thread, up to the limit."""
         places = self._connections[trusted]
         while (connection := places.enter(waiting)) is not None:
             del waiting[connection]
@@ -250,7 +258,7 @@ class Server:
                     )
                 threading.Thread(target=self._serve, args=(connection, trusted), name="nri-http", daemon=True).start()
             except (OSError, ValueError, RuntimeError) as error:
-                if isinstance(error, RuntimeError):  # no thread can be started; other errors: the client is gone
+                if isinstance(error, RuntimeError):  # no thread can be started; at other errors the client is gone
                     _log.warning("cannot serve a connection: %s", error)
                 places.leave(connection)
                 connection.socket.close()
@@ -294,7 +302,7 @@ class Server:
             raise
 
     def _read_body(self, connection: Connection, head: bytes, received: bytes, deadline: float) -> bytes:
-        """Read the body of a request; empty if its length is not allowed. OSError if it is late or incomplete."""
+        """Read the body of a request, or nothing if its length is not allowed. Raises OSError if it is incomplete."""
         length, places = self._body_length(head), self._connections[False]
         body = bytearray(received[:length])
         chunk = bytes(body)
@@ -310,13 +318,13 @@ class Server:
             body += chunk
 
     def _body_length(self, head: bytes) -> int:
-        """The length of a request's body; -1 if it is missing, invalid or too large."""
+        """Return the length of a request's body, or -1 if the length is missing, invalid or too large."""
         length = _fields(head).get("content-length", "")
         is_number = length.isascii() and length.isdecimal() and len(length) <= 12
         return int(length) if is_number and int(length) <= self._posts.max_body_bytes else -1
 
     def _stream(self, sock: socket.socket, parts: Generator[bytes]) -> None:
-        """Send the parts of a stream, each with a deadline, until the stream or the server ends."""
+        """Send the events of a stream, each with a deadline, until the stream or the server ends."""
         if not self._room_for_streams.acquire(blocking=False):
             full = text_answer(f"{MAX_STREAMS} clients are already connected: close one first\n", 503)
             _send(sock, full, time.monotonic() + self._deadline_s, self._headers, body=True)
@@ -412,7 +420,7 @@ def _remaining_s(deadline: float) -> float:
 
 
 def _read_head(sock: socket.socket, deadline: float) -> tuple[bytes, bytes]:
-    """Read the request line and headers, and the bytes received after them. Raises OSError if late or too long."""
+    """Read the request line and headers, and the bytes that followed. Raises OSError if they are late or too long."""
     data = b""
     while not (end := _HEAD_END.search(data)):
         sock.settimeout(_remaining_s(deadline))
@@ -424,7 +432,7 @@ def _read_head(sock: socket.socket, deadline: float) -> tuple[bytes, bytes]:
 
 
 def _fields(head: bytes) -> dict[str, str]:
-    """The headers of a request, by their names in lower case; of repeated headers, the last."""
+    """Return the headers of a request by lower-case name; of repeated headers, the last."""
     pairs = (line.partition(":") for line in head.decode("latin-1").splitlines()[1:])
     return {name.strip().lower(): value.strip() for name, colon, value in pairs if colon}
 

@@ -16,10 +16,10 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(SystemExit):
-    """A signal has stopped the verb. The exit code is 128 plus the signal's number, as in shells.
+    """A signal stopped the verb. The exit code is 128 plus the number of the signal, as in shells.
 
     Attributes:
-        signal, number: its name, for example SIGTERM, and its number.
+        signal, number: the name of the signal, for example SIGTERM, and its number.
     """
 
     def __init__(self, number: int) -> None:
@@ -30,8 +30,8 @@ class Stopped(SystemExit):
 class SignalStop:
     """Raise `Stopped` in the main thread at the first signal; further signals do not interrupt the cleanup.
 
-    A sender may send several: `timeout` sends SIGTERM to the process and to its group. Ignored signals stay ignored,
-    for example SIGHUP under nohup.
+    A process may get several signals: `timeout` sends SIGTERM to the process and to its group. Ignored signals stay
+    ignored, for example SIGHUP under nohup.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class SignalStop:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Delay the exception to the end of the block: what the block creates is known only then."""
+        """Delay the exception to the end of the block, so that the cleanup knows what the block created."""
         self._held = True
         try:
             yield

@@ -15,7 +15,7 @@ __all__ = ["metrics", "probes"]
 
 
 def probes(state: Callable[[], tuple[bool, str]]) -> dict[str, Handler]:
-    """The handlers of the probes. `state` returns whether the program is ready, and its state as text.
+    """Return the handlers of the probes. `state` returns whether the program is ready, and a description.
 
     /healthz is 200 while the process is running; /readyz is 200 while it is ready, else 503.
     """
@@ -28,7 +28,7 @@ def probes(state: Callable[[], tuple[bool, str]]) -> dict[str, Handler]:
 
 
 def metrics(registry: CollectorRegistry, more: Callable[[], str] = str) -> dict[str, Handler]:
-    """The handler of /metrics: the metrics of a registry of prometheus-client, followed by the text of `more`."""
+    """Return the handler of /metrics: the metrics of a registry of prometheus-client, then the output of `more`."""
     from prometheus_client import generate_latest  # noqa: PLC0415 - an optional dependency
 
     kind = "text/plain; version=0.0.4; charset=utf-8"

@@ -1,4 +1,4 @@
-"""The table ``[http]`` of every program's settings."""
+"""The section ``[http]`` of every program's settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class HttpSettings:
     """Health and metrics over TCP, for probes and Prometheus.
 
     Attributes:
-        address: HOST:PORT of /healthz, /readyz and /metrics; empty: they are not served over TCP.
+        address: HOST:PORT of /healthz, /readyz and /metrics; "" means that they are not served over TCP.
     """
 
     address: str = ""

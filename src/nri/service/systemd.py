@@ -1,4 +1,4 @@
-"""Notifications to systemd, and the environment without the variables that systemd sets for this process only."""
+"""Notifications to systemd, and the environment of a child process without systemd's variables."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import socket
 
 __all__ = ["environment_of_child", "notify"]
 
-#: Variables for the service itself. With NOTIFY_SOCKET, runc would wait until the container reports that it is ready.
+#: Variables for this process only. With NOTIFY_SOCKET, runc would wait until the container reports that it is ready.
 _SERVICE_VARIABLES = ("NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PID", "WATCHDOG_PID", "WATCHDOG_USEC")
 
 
 def notify(state: str) -> None:
-    """Send a state to systemd, if it started this process: "READY=1", "STOPPING=1"."""
+    """Send "READY=1" or "STOPPING=1" to systemd, if systemd started this process."""
     path = os.environ.get("NOTIFY_SOCKET", "")
     if not path.startswith(("/", "@")):
         return
@@ -22,9 +22,9 @@ def notify(state: str) -> None:
         try:
             sock.sendto(state.encode(), address)
         except OSError:
-            return  # systemd does not listen, which must not make the program fail
+            return  # systemd does not listen; that must not stop the program
 
 
 def environment_of_child() -> dict[str, str]:
-    """The environment for a child process: this process's, without systemd's variables for the service."""
+    """Return the environment of this process without systemd's variables, for a child process."""
     return {name: value for name, value in os.environ.items() if name not in _SERVICE_VARIABLES}

@@ -184,7 +184,7 @@ def contents(file: BinaryIO, header: Header) -> Iterator[bytes]:
     if zlib.crc32(stored) != header.crc:
         raise RemoteProtocolError(f"a block with a wrong checksum: {header.records} records are lost")
     length = 0
-    for piece in _unpacked(stored) if header.codec == ZLIB else (stored,):
+    for piece in _unpack(stored) if header.codec == ZLIB else (stored,):
         length += len(piece)
         if length > header.raw:
             break
@@ -193,7 +193,7 @@ def contents(file: BinaryIO, header: Header) -> Iterator[bytes]:
         raise RemoteProtocolError(f"a block whose content differs from the announced {header.raw} bytes")
 
 
-def _unpacked(stored: bytes) -> Iterator[bytes]:
+def _unpack(stored: bytes) -> Iterator[bytes]:
     decompressor = zlib.decompressobj()
     try:
         for place in range(0, len(stored), _PIECE_BYTES):

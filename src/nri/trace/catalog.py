@@ -132,14 +132,14 @@ def raw_fields(data: bytes, depth: int = 1) -> tuple[dict[str, Any] | str, str]:
     fields: dict[str, list[Any]] = {}
     try:
         for number, _, value in iter_fields(data):
-            shown = value if isinstance(value, int) else _shown(value, depth)
+            shown = value if isinstance(value, int) else _readable_value(value, depth)
             fields.setdefault(str(number), []).append(shown)
     except RemoteProtocolError as error:
         return data.hex(), error.reason
     return {number: values if len(values) > 1 else values[0] for number, values in fields.items()}, ""
 
 
-def _shown(value: bytes, depth: int) -> Any:
+def _readable_value(value: bytes, depth: int) -> Any:
     """Return bytes as text if printable, else as a message if possible, else in hex."""
     try:
         text = value.decode()

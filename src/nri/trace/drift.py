@@ -38,7 +38,7 @@ MAX_VALUES: Final = 100_000
 MAX_CHANGES: Final = 1000
 _PAGE: Final = 4096
 _UNLIMITED: Final = -1
-#: The kernel shows "no limit" as the greatest number of whole pages. This value and greater ones mean "no limit".
+#: The kernel shows "no limit" as the greatest number of whole pages. This value and greater values mean "no limit".
 _HUGE: Final = 1 << 62
 
 
@@ -227,7 +227,9 @@ class Drift:
             return Change(desired, None, last.value, last.at_s, at_s, "")
         if last is not None and not last.is_as_desired and last.value == value:
             return None
-        by = next((one.source for one in rivals if one.source != desired.source and _holds(one, text, value)), "")
+        by = next(
+            (one.source for one in rivals if one.source != desired.source and _is_as_desired(one, text, value)), ""
+        )
         change = Change(desired, value, last and last.value, last.at_s if last else 0.0, at_s, by)
         self._now[key] = change
         return change
@@ -245,7 +247,7 @@ class Drift:
             value = located.place.codec.decode(text)
         except (OSError, ValueError, KeyError):
             return None
-        return text, value, located.place.codec.holds(text, desired.value) or _same(desired.value, value)
+        return text, value, located.place.codec.holds(text, desired.value) or _are_equal(desired.value, value)
 
     @property
     def looked_at(self) -> int:
@@ -257,12 +259,12 @@ class Drift:
         return list(self._now.values())
 
 
-def _holds(desired: DesiredValue, text: str, value: Value) -> bool:
+def _is_as_desired(desired: DesiredValue, text: str, value: Value) -> bool:
     places = knob(desired.name).v1 + knob(desired.name).v2
-    return any(place.codec.holds(text, desired.value) for place in places) or _same(desired.value, value)
+    return any(place.codec.holds(text, desired.value) for place in places) or _are_equal(desired.value, value)
 
 
-def _same(desired: Value, value: Value) -> bool:
+def _are_equal(desired: Value, value: Value) -> bool:
     """Whether values are equal, are numbers in the same page, or both mean "no limit"."""
     if not (isinstance(desired, int) and isinstance(value, int)):
         return desired == value

@@ -92,13 +92,13 @@ def _agent_values(path: str, timeout_s: float) -> Iterator[DesiredValue]:
     if status != 200:
         raise NriError(f"{path} is not the socket of an agent (status {status}): name it with --agent-socket")
     try:
-        yield from _written(answer["pods"], path, timeout_s)
+        yield from _pod_values(answer["pods"], path, timeout_s)
     except (AttributeError, LookupError, TypeError) as error:
         reason = f"{path} is not the socket of an agent ({error!r})"
         raise NriError(f"{reason}: name it with --agent-socket") from error
 
 
-def _written(pods: list[dict[str, Any]], path: str, timeout_s: float) -> Iterator[DesiredValue]:
+def _pod_values(pods: list[dict[str, Any]], path: str, timeout_s: float) -> Iterator[DesiredValue]:
     """The values that the agent has written for these pods."""
     for pod in pods:
         if pod["ended"]:

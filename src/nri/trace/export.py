@@ -121,7 +121,7 @@ def _bars(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
             yield {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": owner}}
         before = len(lines[process])
         max_lines = _MAX_LINES if number_of_lines < _MAX_ALL_LINES else max(1, before)
-        line = _free_line(lines[process], began_ns, began_ns + duration_ns, max_lines)
+        line = _free_line_number(lines[process], began_ns, began_ns + duration_ns, max_lines)
         number_of_lines += len(lines[process]) - before
         times = {"ts": began_ns / 1e3, "dur": duration_ns / 1e3}
         yield {"ph": "X", "cat": "nri", "name": name, "pid": process, "tid": line, **times, "args": attributes}
@@ -134,7 +134,7 @@ def _bars(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
             yield from bar(owner, step.event, step.time_ns, step.duration_ns, _with_fault(attributes, step))
 
 
-def _free_line(ends: list[int], began_ns: int, ended_ns: int, max_lines: int) -> int:
+def _free_line_number(ends: list[int], began_ns: int, ended_ns: int, max_lines: int) -> int:
     """The first line, from 1, whose last bar has ended; otherwise a new line, or the last of `max_lines` lines."""
     for number, last in enumerate(ends):
         if last <= began_ns:
@@ -167,5 +167,9 @@ def _with_fault(attributes: dict[str, str], part: Event | Step) -> dict[str, str
     return {**attributes, "error": fault} if fault else attributes
 
 
-#: The formats by name. Each is a function from events to pieces of text.
-FORMATS: Final[dict[str, Callable[[Iterable[Event]], Iterator[str]]]] = {"chrome": chrome, "otlp": otlp}
+#: The formats by name; one has two. Each is a function from events to pieces of text.
+FORMATS: Final[dict[str, Callable[[Iterable[Event]], Iterator[str]]]] = {
+    "perfetto": chrome,
+    "chrome": chrome,
+    "otlp": otlp,
+}

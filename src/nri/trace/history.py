@@ -343,10 +343,14 @@ class Trace:
         """
         allowance = self._allowance()
         assembly = _Assembly(allowance)
-        for entry in self._placed(since_ns, until_ns, allowance):
+        for entry in self._numbered_records(since_ns, until_ns, allowance):
             if isinstance(entry, _FileEnd):
                 assembly.give_up(
-                    {recording_ for recording_ in assembly.waits_for(entry) if self._last(recording_, entry.place) < 0}
+                    {
+                        recording_
+                        for recording_ in assembly.waits_for(entry)
+                        if self._last_file(recording_, entry.place) < 0
+                    }
                 )
             else:
                 record, recording = entry
@@ -361,7 +365,7 @@ class Trace:
 
     def records(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[tuple[t.Record, int]]:
         """Yield all records with the number of their recording. Records of concurrent recordings are sorted by time."""
-        placed = self._placed(since_ns, until_ns, self._allowance())
+        placed = self._numbered_records(since_ns, until_ns, self._allowance())
         return (entry for entry in placed if not isinstance(entry, _FileEnd))
 
     def _allowance(self) -> Allowance:
@@ -378,7 +382,9 @@ class Trace:
         """The name of a recording that was read, by its number. Returns "" if it has no name."""
         return self._names[recording] if recording < len(self._names) else ""
 
-    def _placed(self, since_ns: int, until_ns: int, allowance: Allowance) -> Iterator[tuple[t.Record, int] | _FileEnd]:
+    def _numbered_records(
+        self, since_ns: int, until_ns: int, allowance: Allowance
+    ) -> Iterator[tuple[t.Record, int] | _FileEnd]:
         """Yield the records of all files with the number of their recording, and the ends of files.
 
         Files are sorted by time. The next file is opened when the time of the newest open file is due. Files of the
@@ -399,16 +405,16 @@ class Trace:
             place = due[0][1]
             file = files[place]
             if place == newest:
-                last = self._before(file, files.values())
+                last = self._earlier_file(file, files.values())
                 if last is None:
-                    newest, recording = -1, self._numbered(file, allowance)
+                    newest, recording = -1, self._recording_number(file, allowance)
                     file.begin()
                     last = file
                 heapreplace(due, (last.due_ns, place))
                 continue
             heappop(due)
             for record in file.until(due[0][0] - (due[0][1] < place) if due else inf):
-                yield record, self._numbered(file, allowance) if record.kind == _OPENED else file.recording
+                yield record, self._recording_number(file, allowance) if record.kind == _OPENED else file.recording
             if file.next is not None:
                 heappush(due, (file.due_ns, place))
                 continue
@@ -417,7 +423,7 @@ class Trace:
             goes_on = set().union(*[file_.recordings for file_ in files.values()])
             yield _FileEnd(file.recordings - goes_on, begun)
 
-    def _before(self, file: _File, files: Iterable[_File]) -> _File | None:
+    def _earlier_file(self, file: _File, files: Iterable[_File]) -> _File | None:
         """The open file of the same recording, which must be read before this file.
 
         Returns None without such a file.
@@ -432,7 +438,7 @@ class Trace:
         )
         return next(same, None)
 
-    def _numbered(self, file: _File, allowance: Allowance) -> int:
+    def _recording_number(self, file: _File, allowance: Allowance) -> int:
         """Update and return the number of a file's recording at its next record."""
         if file.next is not None and file.next.kind == _OPENED:
             name = _name(file.next)
@@ -445,7 +451,7 @@ class Trace:
             file.recordings.add(number)
         return file.recording
 
-    def _last(self, recording: int, place: int) -> int:
+    def _last_file(self, recording: int, place: int) -> int:
         """The index of the last file that begins with a recording, searched from an index on.
 
         Returns -1 if not found.
@@ -609,7 +615,7 @@ class _Assembly:
         self._open: OrderedDict[tuple[int, int], Event] = OrderedDict()  # key: recording and serial number
         self._ended: set[tuple[int, int]] = set()
         self._given_up: set[tuple[int, int]] = set()
-        self._last: dict[tuple[int, int], bytes] = {}
+        self._last_file: dict[tuple[int, int], bytes] = {}
         self._sizes: dict[tuple[int, int], int] = {}
         self._held_bytes = 0
 
@@ -643,10 +649,10 @@ class _Assembly:
             event.whole = False
         if kind in _REQUESTS:
             if not record.same:
-                self._last[key] = message
-            elif key not in self._last:
+                self._last_file[key] = message
+            elif key not in self._last_file:
                 event.whole = False
-        take(event, record, self._last.get(key, b"") if kind in _REQUESTS else message)
+        take(event, record, self._last_file.get(key, b"") if kind in _REQUESTS else message)
         if kind == _ENDS:
             self._ended.add(key)
 
@@ -674,7 +680,7 @@ class _Assembly:
 
     def _leave(self, key: tuple[int, int]) -> Event:
         event = self._open.pop(key)
-        self._last.pop(key, None)
+        self._last_file.pop(key, None)
         self._held_bytes -= self._sizes.pop(key)
         event.whole &= key in self._ended
         self._ended.discard(key)

@@ -3,7 +3,7 @@
     with Live(ask, follow) as live:
         live.summary()
 
-The rows are those of `nri.adaptation.admin`. A thread reads them, and connects again after a restart of the runtime.
+The rows come from `nri.adaptation.admin`. A thread reads them, and connects again after a restart of the runtime.
 """
 
 from __future__ import annotations

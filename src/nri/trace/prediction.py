@@ -167,7 +167,7 @@ class CollisionFinder:
         for (event, subject), plugins in self._answers.items():
             name = self._names[subject]
             recorded = ((*collision, plugins[collision[2]].refused) for collision in _collide(plugins))
-            declared = ((*collision, False) for collision in self._may_collide(plugins))
+            declared = ((*collision, False) for collision in self._declared_collisions(plugins))
             for place, first, second, refused in chain(recorded, declared):
                 key = (first, second, event, place.field, place.key)
                 if name not in outcomes.get(key, {}):
@@ -184,9 +184,11 @@ class CollisionFinder:
             )
             for (first, second, event, field, key), names in sorted(outcomes.items())
         ]
-        return rows + sorted(self._both_declare(), key=lambda row: (row.first, row.second, row.field, row.key))
+        return rows + sorted(
+            self._declaration_collisions(), key=lambda row: (row.first, row.second, row.field, row.key)
+        )
 
-    def _may_collide(self, plugins: dict[str, _Answers]) -> Iterator[tuple[OwnedField, str, str]]:
+    def _declared_collisions(self, plugins: dict[str, _Answers]) -> Iterator[tuple[OwnedField, str, str]]:
         """Yield recorded fields that a plugin without answers declares: field, earlier plugin, later plugin."""
         for name, sets in self._declared.items():
             for other, answers in plugins.items() if name not in plugins else ():
@@ -195,7 +197,7 @@ class CollisionFinder:
                     if any(declaration.covers(_OWNED[place.field], place.key) for declaration in sets):
                         yield place, first, second
 
-    def _both_declare(self) -> Iterator[Collision]:
+    def _declaration_collisions(self) -> Iterator[Collision]:
         """Collisions between two declarations, with the narrower of their keys."""
         for (first, first_sets), (second, second_sets) in combinations(sorted(self._declared.items()), 2):
             fields = set()

@@ -25,6 +25,7 @@ from time import gmtime, monotonic, sleep, strftime, time, time_ns
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from nri.api.naming import NRI_VERSION
+from nri.errors import failure_text
 from nri.text import count, cut
 from nri.trace import blocks
 from nri.trace.catalog import Catalog
@@ -152,7 +153,7 @@ class Recorder:
 
     def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
         """Record an error of a plugin, or a missing answer."""
-        self._put((_FAILED, time_ns(), serial, event, plugin, b"", _error(error), duration_s))
+        self._put((_FAILED, time_ns(), serial, event, plugin, b"", _error(error, plugin), duration_s))
 
     def reply_merged(self, plugin: str, event: str, serial: int, error: Exception | None) -> None:
         """Record that an answer was merged or refused."""
@@ -249,13 +250,13 @@ def _text(text: str, length: int = _MAX_TEXT_CHARACTERS) -> str:
     return cut(text, length).encode(errors="replace").decode()
 
 
-def _error(error: Exception) -> t.Error:
+def _error(error: Exception, plugin_name: str = "") -> t.Error:
     """Convert an error to a message, because the exception would keep the frames of its event in memory."""
     code = getattr(error, "code", 0)
     message, plugin = getattr(error, "message", ""), getattr(error, "plugin", "")
     return t.Error(
         kind=type(error).__name__,
-        text=_text(str(error)),
+        text=_text(failure_text(error, plugin_name)),
         code=code if isinstance(code, int) and 0 <= code < 1 << 31 else 0,
         message=_text(message) if isinstance(message, str) else "",
         plugin=plugin if isinstance(plugin, str) else "",
@@ -334,7 +335,7 @@ class _Writer:
         except OSError as error:
             if error.errno not in _NO_ROOM:
                 raise
-            self._failed(error)
+            self._log_failure(error)
 
     def add(self, step: tuple[Any, ...]) -> None:
         """Add a step to the current block."""
@@ -450,7 +451,7 @@ class _Writer:
             self._write(blocks.pack(raw, records, self._first_ns, self._last_ns))
         except OSError as error:
             self.lost += steps
-            self._failed(error)
+            self._log_failure(error)
             return
         if self._failing:
             log.warning("the recorder writes to %s again; at least %s lost", self._folder, count(self.lost, "step"))
@@ -459,7 +460,7 @@ class _Writer:
         if self._file_bytes >= limits.file_bytes or monotonic() - self._file_begun >= limits.file_s:
             self._end_file()
 
-    def _failed(self, error: OSError) -> None:
+    def _log_failure(self, error: OSError) -> None:
         """Log a write error."""
         self._requests.clear()
         if error.errno not in _NO_ROOM:

@@ -67,7 +67,7 @@ def test_a_status_of_a_plugin_is_one_line_in_the_error_and_in_its_health(caplog:
         assert (refused.value.reason, str(refused.value)) == (SHOWN, f"plugin 10-fails refused: {SHOWN}")
         with pytest.raises(NriError) as failed:
             runtime.stop_container(make_pod(), make_container())
-        assert str(failed.value) == f"plugin 10-fails: rpc error: code = NotFound desc = {SHOWN}"
+        assert str(failed.value) == f"plugin 10-fails: NotFound: {SHOWN}"
         assert SHOWN in runtime.health("10-fails").last_error
         check(caplog, runtime)
 

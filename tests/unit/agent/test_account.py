@@ -89,7 +89,7 @@ def test_each_strategy_says_when_it_decides_again(capsys: pytest.CaptureFixture[
 
 
 def test_what_did_not_change_is_a_table_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    row = {"container": "app", "strategy": "CPUBurst", "reason": "its token bucket is empty"}
+    row = {"container": "app", "strategy": "CPUBurst", "reason": "the token bucket is empty"}
     show(Output(Settings()), {"key": "u", "values": [], "unchanged": [row, {**row, "container": ""}]})
     lines = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()[-2:]]
-    assert lines == [[name, "CPUBurst", "its token bucket is empty"] for name in ("app", "pod")]
+    assert lines == [[name, "CPUBurst", "the token bucket is empty"] for name in ("app", "pod")]

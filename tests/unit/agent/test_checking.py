@@ -107,7 +107,7 @@ def test_what_strategies_cannot_read_of_a_nodeslo_is_a_finding(settings: AgentSe
     strategy = "resourceQOSStrategy"
     assert [(finding.where, finding.problem) for finding in outcome.findings] == [
         (f"{path}:3", "resourceUsedThresholdWithBE.cpuSuppressThresholdPercent: 165 is not from 0 to 100"),
-        (f"{path}:4", f"cpuBurstStrategy.policy: unknown policy 'atuo'; there are {POLICIES}"),
+        (f"{path}:4", f"cpuBurstStrategy.policy: unknown policy 'atuo'; choose from {POLICIES}"),
         (f"{path}:7", f'{strategy}.lsClass.memoryQOS.wmarkRatio: "x" is not a whole number'),
         (f"{path}:8", f'{strategy}.lsClass.resctrlQOS.mbaPercent: "x" is not a whole number'),
         (f"{path}:14", f"{strategy}.beClass.blkioQOS.blocks[1].ioCfg.readBPS: -1 is below 0"),
@@ -128,7 +128,7 @@ def test_annotations_of_strategies_that_are_on_are_read_too(settings: AgentSetti
 def test_rules_that_are_not_there_are_a_finding(settings: AgentSettings) -> None:
     settings.rules.path.rmdir()
     outcome = check([loaded(settings)], settings, rules=True, pods="")
-    assert outcome.findings == [Finding("--rules", "rules.path", f"there is no {settings.rules.path}")]
+    assert outcome.findings == [Finding("--rules", "rules.path", f"{settings.rules.path} not found")]
     assert code(outcome) == 1
     assert check([Loaded(settings, {}, ())], settings, rules=True, pods="").findings == []  # a default may be absent
 
@@ -181,10 +181,10 @@ metadata:
     places = [f"{path}:{line}" for line in (11, 10, 13)]
     assert sorted(by_mode["default"]) == sorted(places)
     assert by_mode["default"][places[1]].startswith(
-        "annotation node.koordinator.sh/extended-resource-spec: it names no"
+        "annotation node.koordinator.sh/extended-resource-spec: no container is"
     )
     nothing = by_mode["reference"][places[1]]
-    assert nothing.startswith("memory.limit: BatchResource sets it to 0, with which nothing can run: annotation node.k")
+    assert nothing.startswith("memory.limit: BatchResource sets it to 0, so no process can run: annotation node.k")
 
 
 def test_what_has_no_effect_of_rules_is_a_note_with_file_and_line(settings: AgentSettings) -> None:
@@ -200,7 +200,7 @@ def test_what_has_no_effect_of_rules_is_a_note_with_file_and_line(settings: Agen
     ]
     odd, foreign, unread, gate = outcome.notes
     assert odd.endswith("NodeResourceTopologie: nothing reads it; did you mean NodeResourceTopology?")
-    assert "Node is of node far, and this is " in foreign
+    assert "Node belongs to node far, but this node is " in foreign
     assert unread.endswith("cpuQOS.enabel: nothing reads it; did you mean enable?")
     assert gate.endswith("because CgroupReconcile is off (gates.CgroupReconcile = true switches it on)")
 
@@ -240,8 +240,8 @@ WRONG_FILES = {
     '"x"': ': expected a mapping of keys, not "x"',
     "{": ": not valid JSON: expecting property name",
     '{"agent": {}} more': ": not valid JSON: extra data in column 15",
-    '{"agent": {"logSize": NaN}}': ": holds NaN, which is not valid JSON",
-    features("psi", psi={"resource": ["cpu"], "avg10threshold": float("inf")}): ": holds Infinity, which is not",
+    '{"agent": {"logSize": NaN}}': ": contains NaN, which is not valid JSON",
+    features("psi", psi={"resource": ["cpu"], "avg10threshold": float("inf")}): ": contains Infinity, which is not",
     "[" * 100_000: ": nested deeper than 100 levels",
     '{"agent": ' * 20_000: ": nested deeper than 100 levels",
     "\udcff": ": not UTF-8 text",
@@ -261,7 +261,7 @@ WRONG_FILES = {
     features(None): "agent.enabledFeatures[0]: expected a string, not null",
     features(["psi"]): 'agent.enabledFeatures[0]: expected a string, not ["psi"]',
     features("cpi", "cpi"): 'agent.enabledFeatures[1]: "cpi" is listed twice; list it once',
-    features("quotaTrubo"): 'agent.enabledFeatures[0]: "quotaTrubo" is no service; did you mean "quotaTurbo"?',
+    features("quotaTrubo"): 'agent.enabledFeatures[0]: "quotaTrubo" is not a service; did you mean "quotaTurbo"?',
     '{"agent": {"logSize": 1%s}}' % ("0" * 400): "agent.logSize: expected a whole number from -9223372036854775808 to",
     '{"agent": {"logLevel": "loud"}}': 'agent.logLevel: "loud" is not one of debug, info, warn, error, stack; use one',
     features("psi"): "psi: is switched on but has no block",
@@ -287,9 +287,9 @@ WRONG_FILES = {
     features("dynCache", dynCache={"l3Percent": [1]}): "dynCache.l3Percent: expected a mapping of keys, not [1]",
     features("ioCost", ioCost={}): "ioCost: expected a list, not {}",
     features("ioCost", ioCost=[5]): "ioCost[0]: expected a mapping of keys, not 5",
-    disk(model="lin"): 'ioCost[0].config[0].model: "lin" is not linear; say "linear"',
-    disk(param={"rbps": -1}): "ioCost[0].config[0].param.rbps: -1 is not from 1 on; say what the disk does",
-    disk(param={}): "ioCost[0].config[0].param.rbps: 0 is not from 1 on",
+    disk(model="lin"): 'ioCost[0].config[0].model: "lin" is not linear; use "linear"',
+    disk(param={"rbps": -1}): "ioCost[0].config[0].param.rbps: -1 is not above 0; use the maximum rate of the disk",
+    disk(param={}): "ioCost[0].config[0].param.rbps: 0 is not above 0",
 }
 
 
@@ -314,7 +314,7 @@ def test_a_file_of_rubiks_with_a_mistake_is_told_with_its_key_and_the_next_step(
     advice = f"; {first.next}" if first.next else ""
     assert f"{first.what}: {first.problem}{advice}".startswith(message)
     assert all(finding.where.startswith(f"{tmp_path}/config.json") for finding in outcome.findings)
-    assert code(outcome) == (1 if "twice" in message and not first.what else 2)
+    assert code(outcome) == (1 if "duplicate" in message and not first.what else 2)
     assert len(outcome.findings) == (6 if "rbps" in message else 1)
 
 
@@ -366,6 +366,8 @@ def test_no_more_keys_that_nothing_reads_are_told_than_a_person_reads(tmp_path: 
 def test_a_file_that_switches_no_service_on_is_told_with_those_that_there_are(text: str, tmp_path: Path) -> None:
     outcome = checked(tmp_path, text)
     (note,) = outcome.notes
-    assert note.startswith("agent.enabledFeatures: nothing is switched on, so the agent would do nothing; use pre")
+    assert note.startswith(
+        "agent.enabledFeatures: no hook or strategy is enabled, so the agent would do nothing; choose from pre"
+    )
     assert (outcome.findings, code(outcome), note.count("quotaBurst")) == ([], 0, 1)
     assert checked(tmp_path, features("cpi")).notes == []

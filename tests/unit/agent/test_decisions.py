@@ -32,7 +32,7 @@ def agent_parts(tmp_path: Path) -> Parts:
 def test_a_decision_is_made_by_the_rules_of_now_and_explained(agent_parts: Parts) -> None:
     outcome = agent_parts.decisions.decide("PreCreateContainer", Container(LS, name="app"), "nri")
     assert outcome.changes.knobs.get("cpuset.cpus") == "0-3"
-    account = agent_parts.history.of("shop/web")
+    account = agent_parts.history.account("shop/web")
     assert account is not None
     (value,) = account["values"]
     assert (value["container"], value["field"], value["value"]) == ("app", "cpuset.cpus", "0-3")
@@ -65,7 +65,7 @@ def test_a_previewed_hook_says_what_it_would_set_and_the_others_set_theirs(agent
     )
     outcome = decisions.decide("PreCreateContainer", Container(pod, name="app"), "nri")
     assert outcome.changes == plain.changes.without(["cpuset.cpus"]) != plain.changes
-    account = agent_parts.history.of("shop/web")
+    account = agent_parts.history.account("shop/web")
     assert account is not None
     assert [row["stage"] for row in account["values"] if row["field"] == "cpuset.cpus"] == ["preview"]
     assert 'nri_agent_events_total{event="previewed value",transport="nri"} 1.0' in scrape(agent_parts.observer)
@@ -73,7 +73,7 @@ def test_a_previewed_hook_says_what_it_would_set_and_the_others_set_theirs(agent
 
 def test_of_labels_and_annotations_it_is_kept_which_ones_the_pod_has_that_a_hook_reads(agent_parts: Parts) -> None:
     def keys(key: str) -> list[str]:
-        account = agent_parts.history.of(key)
+        account = agent_parts.history.account(key)
         assert account is not None
         return list(account["keys"])
 
@@ -83,7 +83,7 @@ def test_of_labels_and_annotations_it_is_kept_which_ones_the_pod_has_that_a_hook
     agent_parts.decisions.decide("PreRunPodSandbox", pod, "nri")
     assert keys(UID) == ["koordinator.sh/qosClass", EXTENDED]
     agent_parts.decisions.decide("PreRunPodSandbox", Pod("shop", "other", "nothing-known"), "nri")
-    assert agent_parts.history.of("nothing-known") is None
+    assert agent_parts.history.account("nothing-known") is None
     agent_parts.decisions.record(
         KubeQosFolder("Burstable"), "standalone", agent_parts.executor.write([Write(POD, "cpu.shares", "2", "")])
     )
@@ -97,16 +97,16 @@ def test_what_nothing_reads_of_a_pod_is_noted_logged_once_and_counted_until_it_i
     pod = Pod("shop", "web", UID, {"koordinator.sh/qosClass": "BE"}, {EXTENDED: json.dumps(spec)}, POD)
     for stage in ("PreRunPodSandbox", "ReconcilePod"):
         agent_parts.decisions.decide(stage, pod, "nri")
-    account = agent_parts.history.of(UID)
+    account = agent_parts.history.account(UID)
     assert account is not None and account["of"] == "BE"
     (note,) = account["notes"]
     assert note.endswith("batch-cpuu: nothing reads it; did you mean kubernetes.io/batch-cpu?")
     assert [record.getMessage() for record in caplog.records] == [f"shop/web: {note}"]
     assert 'nri_agent_pod_slips_total{transport="nri"} 1.0' in scrape(agent_parts.observer)
-    assert agent_parts.history.slips() == [f"shop/web: {note}"]
+    assert agent_parts.history.pod_notes() == [f"shop/web: {note}"]
     agent_parts.decisions.decide("ReconcilePod", replace(pod, annotations={}), "nri")
-    mended = agent_parts.history.of(UID)
-    assert mended is not None and mended["notes"] == agent_parts.history.slips() == []
+    mended = agent_parts.history.account(UID)
+    assert mended is not None and mended["notes"] == agent_parts.history.pod_notes() == []
 
 
 def test_a_bad_annotation_is_an_error_of_its_hook_alone(agent_parts: Parts) -> None:
@@ -114,7 +114,7 @@ def test_a_bad_annotation_is_an_error_of_its_hook_alone(agent_parts: Parts) -> N
     outcome = agent_parts.decisions.decide("PreRunPodSandbox", pod, "nri")
     assert {error.hook for error in outcome.errors} >= {"CPUSetAllocator"}
     assert outcome.failed is None
-    account = agent_parts.history.of(UID)
+    account = agent_parts.history.account(UID)
     assert account is not None
     assert account["errors"]
     counted = 'nri_agent_hook_errors_total{hook="CPUSetAllocator",stage="PreRunPodSandbox",transport="nri"} 1.0\n'
@@ -144,7 +144,7 @@ def test_the_error_of_a_bad_annotation_is_over_when_it_was_mended(agent_parts: P
     agent_parts.decisions.decide("PreRunPodSandbox", bad, "nri")
     mended = Pod("shop", "web", UID, bad.labels, {STATUS: "{"}, POD)
     agent_parts.decisions.decide("ReconcilePod", mended, "standalone")
-    account = agent_parts.history.of(UID)
+    account = agent_parts.history.account(UID)
     assert account is not None
     assert [(row["hook"], row["transport"]) for row in account["errors"]] == [("CPUSetAllocator", "standalone")]
 
@@ -168,7 +168,7 @@ def test_what_came_of_a_decision_is_recorded(agent_parts: Parts) -> None:
     pod = Pod("shop", "web", UID, folder=POD, annotations={STATUS: '{"cpuset": "0-1"}'})
     results = agent_parts.decisions.carry_out(pod, agent_parts.decisions.decide("PreRunPodSandbox", pod, "nri"), "nri")
     assert [result.name for result in results] == ["cpu.cfs_quota"]
-    account = agent_parts.history.of(UID)
+    account = agent_parts.history.account(UID)
     assert account is not None
     assert [(row["name"], row["outcome"]) for row in account["writes"]] == [("cpu.cfs_quota", "unchanged")]
 
@@ -214,7 +214,7 @@ def test_every_kind_of_value_has_its_name(tmp_path: Path) -> None:
         {"scheduling.koordinator.sh/device-allocated": json.dumps(devices)}, POD,
     )  # fmt: skip
     created.decisions.decide("PreCreateContainer", Container(pod, name="app"), "nri")
-    account = created.history.of(UID)
+    account = created.history.account(UID)
     assert account is not None
     fields = {row["field"] for row in account["values"]}
     assert "env.NVIDIA_VISIBLE_DEVICES" in fields
@@ -232,7 +232,7 @@ def test_a_removed_pod_is_forgotten_but_for_its_history(agent_parts: Parts) -> N
     agent_parts.decisions.carry_out(pod, agent_parts.decisions.decide("PreRunPodSandbox", pod, "nri"), "nri")
     agent_parts.decisions.removed(pod)
     assert agent_parts.executor.counts() == {"waiting writes": 0, "written values": 0}
-    account = agent_parts.history.of(UID)
+    account = agent_parts.history.account(UID)
     assert account is not None
     assert account["ended"]
     assert agent_parts.decisions.node.cpus is not None

@@ -85,7 +85,7 @@ def test_a_pod_without_a_cgroup_of_its_own_is_refused_and_the_others_keep_their_
     context = Pod(uid="other", namespace="shop", name="crictl", folder="/kubepods/besteffort")
     (result,) = created.executor.changes(context, Changes({"cpu.cfs_quota": 50_000, "memory.limit": 1 << 30}))
     assert (result.outcome, result.reason) == (
-        Outcome.REFUSED, "it is a cgroup of many pods, not of this pod alone",
+        Outcome.REFUSED, "the cgroup belongs to many pods, not to this pod alone",
     )  # fmt: skip
     assert text(root, "cpu,cpuacct", "kubepods/besteffort", "cpu.cfs_quota_us") == "-1"
 

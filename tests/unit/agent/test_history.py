@@ -19,7 +19,7 @@ def test_of_each_value_the_newest_word_is_kept_with_who_said_it_and_why() -> Non
     history.decided(APP, "PreCreateContainer", "nri", [("cpuset", "0-3", "CPUSetAllocator", "all share pools")])
     clock.now = 6.0
     history.decided(APP, "PreUpdateContainerResources", "nri", [("cpuset", "0-1", "CPUSetAllocator", "its own")])
-    account = history.of("shop/web")
+    account = history.account("shop/web")
     assert account is not None
     assert account["values"] == [
         {
@@ -39,7 +39,7 @@ def test_what_came_of_a_write_stands_beside_it() -> None:
     history = History(now=Clock())
     history.record(APP, "nri", [Result("pods/a", "cpuset.cpus", frozenset({0, 1}), Outcome.GONE, "no cgroup")])
     history.record(APP, "nri", [Result("pods/a", "cpuset.cpus", frozenset({0, 1}), Outcome.APPLIED)])
-    account = history.of("uid-1")
+    account = history.account("uid-1")
     assert account is not None
     assert [(row["wanted"], row["outcome"]) for row in account["writes"]] == [("0,1", "applied")]
     json.dumps(account)
@@ -52,12 +52,12 @@ def test_a_later_round_that_says_the_same_is_no_newer_word() -> None:
         history.decided(APP, "PreCreateContainer", transport, [("cpuset", "0-3", "CPUSetAllocator", "all")])
         history.record(APP, transport, [Result("/pods/a", "cpu.shares", 2, outcome)])
         clock.now += 1
-    account = history.of("web")
+    account = history.account("web")
     assert account is not None
     assert [(row["transport"], row["at"]) for row in account["values"]] == [("nri", 5.0)]
     assert [(row["transport"], row["outcome"], row["at"]) for row in account["writes"]] == [("nri", "applied", 5.0)]
     history.record(APP, "standalone", [Result("pods/a", "cpu.shares", 2, Outcome.REFUSED, "no")])
-    account = history.of("web")
+    account = history.account("web")
     assert account is not None
     assert [row["outcome"] for row in account["writes"]] == ["refused"]
 
@@ -69,7 +69,7 @@ def test_an_error_that_comes_again_is_told_once() -> None:
     history.failed(WEB, "PreRunPodSandbox", "nri", [])
     history.failed(APP, "PreCreateContainer", "nri", [], ["BatchResource"])
     history.failed(WEB, "PreRunPodSandbox", "nri", [], ["CPUSetAllocator"])
-    account = history.of("web")
+    account = history.account("web")
     assert account is not None
     assert [row["reason"] for row in account["errors"]] == ["not JSON"]
 
@@ -79,21 +79,21 @@ def test_an_error_is_over_as_soon_as_its_hook_was_asked_again_and_did_not_fail()
     bad = [("BatchResource", "not JSON"), ("CPUSetAllocator", "no CPUs")]
     history.failed(WEB, "PreRunPodSandbox", "nri", bad)
     history.failed(WEB, "ReconcilePod", "standalone", [("CPUSetAllocator", "other CPUs")], [name for name, _ in bad])
-    account = history.of("web")
+    account = history.account("web")
     assert account is not None
     assert [(row["hook"], row["reason"]) for row in account["errors"]] == [("CPUSetAllocator", "other CPUs")]
     history.failed(Subject("unknown"), "ReconcilePod", "standalone", [], ["BatchResource"])
-    assert history.of("unknown") is None
+    assert history.account("unknown") is None
 
 
 def test_a_name_that_two_pods_have_needs_its_namespace() -> None:
     history = History(now=Clock())
     for key, namespace in (("1", "a"), ("2", "b")):
         history.failed(Subject(key, namespace, "web"), "s", "nri", [("h", "r")])
-    assert history.of("web") is None
-    assert history.of("a/web") is not None
+    assert history.account("web") is None
+    assert history.account("a/web") is not None
     history.ended("1")
-    account = history.of("web")
+    account = history.account("web")
     assert account is not None, "one runs, one has ended"
     assert account["key"] == "2"
 
@@ -102,16 +102,16 @@ def test_of_two_lives_of_one_pod_whose_ends_nobody_told_its_name_means_the_newer
     history = History(now=Clock())
     for key in ("1", "2"):
         history.failed(Subject(key, "a", "web"), "s", "proxy", [("h", "r")])
-    account = history.of("web")
+    account = history.account("web")
     assert account is not None
-    assert (account["key"], history.named("web")) == ("2", ["a/web"])
+    assert (account["key"], history.running_pods("web")) == ("2", ["a/web"])
 
 
 def test_a_pod_that_was_made_again_is_the_one_that_is_meant() -> None:
     history = History(now=Clock())
     for key in ("old", "new"):
         history.failed(Subject(key, "a", "web"), "s", "nri", [("h", "r")])
-    account = history.of("a/web")
+    account = history.account("a/web")
     assert account is not None
     assert account["key"] == "new"
 
@@ -140,7 +140,7 @@ def test_one_pod_has_a_bounded_number_of_values() -> None:
     history = History(now=Clock())
     history.decided(WEB, "s", "nri", [(f"env.{n}", n, "h", "r") for n in range(1000)])
     history.record(WEB, "nri", [Result("t", f"k{n}", n, Outcome.APPLIED) for n in range(1000)])
-    account = history.of("web")
+    account = history.account("web")
     assert account is not None
     assert (len(account["values"]), len(account["writes"])) == (256, 256)
     assert account["values"][-1]["value"] == "999"
@@ -151,7 +151,7 @@ def test_nothing_to_tell_is_no_pod() -> None:
     history.decided(WEB, "s", "nri", [])
     history.record(WEB, "nri", [])
     assert len(history) == 0
-    assert history.of("web") is None
+    assert history.account("web") is None
 
 
 def test_names_that_a_runtime_makes_up_are_bounded_as_well() -> None:
@@ -161,7 +161,7 @@ def test_names_that_a_runtime_makes_up_are_bounded_as_well() -> None:
         history.decided(subject, "loop", "nri", [(f"env.{number}{long}", "1", "GPUEnvInject", "why")])
         history.record(subject, "nri", [Result(f"{number}/{long}", long, 1, Outcome.APPLIED)])
         history.failed(subject, "loop", "nri", [("GPUEnvInject", long)])
-    account = history.of(history.pods()[-1]["key"])
+    account = history.account(history.pods()[-1]["key"])
     assert account is not None and len(json.dumps(account)) < 20_000
     assert history.size < 100_000 and len(history) < 50
     history.ended(f"49{long}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nri.agent.hooks import CREATE, MEND_CONTAINER, UPDATE, Hook, decide
+from nri.agent.hooks import CREATE, RECONCILE_CONTAINER, UPDATE, Hook, decide
 from nri.agent.model import Changes, Decision, HookError
 
 
@@ -54,7 +54,7 @@ def test_a_hook_that_fails_costs_no_other_unless_errors_fail_requests() -> None:
 
 def test_what_runs_already_is_decided_as_it_was_and_switched_off_with_that() -> None:
     mended = hook("mended", Decision(Changes({"cpu.bvt": 2}), "x"), stage=UPDATE)
-    assert decide([mended], MEND_CONTAINER, None, Rules()).changes == Changes({"cpu.bvt": 2})
-    assert not decide([mended], MEND_CONTAINER, None, Rules(stages_off=frozenset({UPDATE}))).changes
+    assert decide([mended], RECONCILE_CONTAINER, None, Rules()).changes == Changes({"cpu.bvt": 2})
+    assert not decide([mended], RECONCILE_CONTAINER, None, Rules(stages_off=frozenset({UPDATE}))).changes
     with pytest.raises(KeyError):
         decide([], "PreLunch", None, Rules())

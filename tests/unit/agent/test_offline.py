@@ -84,11 +84,14 @@ def test_all_files_that_cannot_be_read_are_told_together(tmp_path: Path) -> None
 
 def test_rules_that_were_named_and_are_not_there_are_an_error(settings: AgentSettings) -> None:
     named = Loaded(settings, {"rules.path": "--rules"}, ())
-    assert str(offline.missing_rules(named)) == f"--rules: rules.path: there is no {settings.rules.path}"
+    assert str(offline.missing_rules(named)) == f"--rules: rules.path: {settings.rules.path} not found"
     assert offline.missing_rules(Loaded(settings, {}, ())) is None
     piped = AgentSettings(rules=RuleSettings(path=Path("-")))
     error = offline.missing_rules(Loaded(piped, {"rules.path": "--rules"}, ()))
-    assert error is not None and error.suggestion == "give a file or a folder; it is watched, which a pipe cannot be"
+    assert (
+        error is not None
+        and error.suggestion == "name a file or a folder: it is watched for changes, so it cannot be a pipe"
+    )
     settings.rules.path.mkdir()
     assert offline.missing_rules(named) is None
 
@@ -140,4 +143,4 @@ def test_templates_are_checked_as_pods(tmp_path: Path) -> None:
     )
     (listed,) = offline.pods_of(str(path))
     assert (listed.pod["metadata"]["name"], listed.pod["metadata"]["namespace"]) == ("web", "shop")
-    assert listed.unknown == [f"{path}:4: spec.template.spec.containers[0].odd is left out: unknown key"]
+    assert listed.unknown == [f"{path}:4: spec.template.spec.containers[0].odd is ignored: unknown key"]

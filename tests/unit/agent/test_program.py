@@ -43,7 +43,7 @@ def loaded(folder: Path, **more: object) -> list[Loaded[AgentSettings]]:
 
 def test_without_root_it_does_not_start_on_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(NriError, match="needs root"):
+    with pytest.raises(NriError, match="must run as root"):
         program.run(loaded(tmp_path, root="/"))
 
 

@@ -125,4 +125,4 @@ def test_the_same_error_of_each_round_is_one_entry_of_the_log(caplog: pytest.Log
     worker.start()
     wait_for(lambda: worker.rounds > 5)
     worker.stop()
-    assert caplog.text.count("a round has failed") == 1
+    assert caplog.text.count("a run failed") == 1

@@ -11,7 +11,7 @@ from nri.testing import FakeRuntime, make_container, make_pod
 MESSAGE = m.ValidateContainerAdjustmentRequest(
     pod=m.PodSandbox(name="web", namespace="default"),
     container=m.Container(id="c1", name="app"),
-    adjust=nri.Adjustment().add_mount("/data", "/srv").message,
+    adjust=nri.Adjustment().add_mount("/data", "/srv", options=["bind"]).message,
     update=[nri.Update("c2").set_cpu_shares(5).message],
     plugins=[m.PluginInstance(index="10", name="a")],
 )
@@ -46,7 +46,7 @@ def test_it_compares_and_shows_itself() -> None:
 
 class Mounts(nri.Plugin):
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
-        return nri.Adjustment().add_mount("/data", "/srv", "bind")
+        return nri.Adjustment().add_mount("/data", "/srv", "bind", ["bind"])
 
 
 class OnlyTen(nri.Plugin):

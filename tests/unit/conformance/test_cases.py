@@ -93,7 +93,7 @@ def test_a_packed_file_that_ends_early_or_is_too_long_is_an_error(
 ) -> None:
     packed = lzma.compress(json.dumps(case()).encode() * 50)
     (tmp_path / "short").write_bytes(packed[:-20])
-    with pytest.raises(nri.ConfigError, match="it ends too early"):
+    with pytest.raises(nri.ConfigError, match="the file ends too early"):
         list(read_cases(tmp_path / "short"))
     monkeypatch.setattr("nri.config.json_lines.MAX_UNPACKED_BYTES", 100)
     (tmp_path / "long").write_bytes(packed)

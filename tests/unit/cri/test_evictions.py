@@ -54,8 +54,8 @@ def test_so_many_are_under_way_and_the_others_are_told_once_until_there_is_room(
         go.set()
         evictions_.wait()
     assert sorted(ended) == ["a", "a", "b", "b"]
-    assert [text for text in caplog.messages if "under way" in text] == [
-        f"container c{turn} and others are not evicted: 2 evictions are under way" for turn in range(2)
+    assert [text for text in caplog.messages if "in progress" in text] == [
+        f"container c{turn} and others are not evicted: 2 evictions are in progress" for turn in range(2)
     ]
 
 

@@ -200,7 +200,7 @@ def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "open"
     folder.mkdir()
     folder.chmod(0o777)
-    with pytest.raises(PermissionError, match="writable by others"):
+    with pytest.raises(PermissionError, match="writable by other users"):
         bind(str(folder / "s.sock"), ThreadPool(1), [Echo()])
     folder.chmod(0o1777)
     started(folder / "s.sock").stop(0).wait()

@@ -85,8 +85,8 @@ def test_a_machine_without_the_files_is_told_by_the_file(tmp_path: Path) -> None
     results += tune(Root(tmp_path), 7, Setting(max_khz=UNKNOWN))
     assert {row.outcome for row in results} == {Outcome.UNSUPPORTED}
     assert "scaling_max_freq unsupported: the machine does not report its lowest" in str(results.pop())
-    assert f"there is no /{CPU}/cpu7/cpufreq/scaling_governor" in str(results[0])
-    assert str(results[-1]).endswith(f"idle state C6 unsupported: there is no /{CPU}/cpu7/cpuidle")
+    assert f"/{CPU}/cpu7/cpufreq/scaling_governor does not exist" in str(results[0])
+    assert str(results[-1]).endswith(f"idle state C6 unsupported: /{CPU}/cpu7/cpuidle does not exist")
 
 
 def test_an_idle_state_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ def test_a_value_of_the_kind_is_given_as_it_is():
     ("ask", "value", "reason"),
     [
         (DOCUMENT.table, [], "pod.yaml: spec.k: expected a mapping of keys"),
-        (DOCUMENT.tables, {"a": 1}, "pod.yaml: spec.k: expected a list of tables"),
-        (DOCUMENT.tables, ["a"], "pod.yaml: spec.k: expected a list of tables"),
+        (DOCUMENT.tables, {"a": 1}, "pod.yaml: spec.k: expected a list of mappings"),
+        (DOCUMENT.tables, ["a"], "pod.yaml: spec.k: expected a list of mappings"),
     ],
 )
 def test_a_value_of_another_kind_is_refused_with_file_and_key(ask, value, reason):

@@ -100,7 +100,7 @@ def test_an_emptied_file_keeps_its_content_until_it_is_written_or_removed(tmp_pa
     path.write_text(nothing)
     assert folder.changed()
     assert names(folder) == {"rules.yaml": ["one"]}
-    assert "it has become empty" in str(folder.errors[str(path)])
+    assert "the file has become empty" in str(folder.errors[str(path)])
     path.write_text("name: two\n")
     folder.changed()
     assert (names(folder), folder.errors) == ({"rules.yaml": ["two"]}, {})

@@ -174,8 +174,8 @@ def test_values_from_the_cluster_are_empty_and_reported(read):
     assert "S=" in workloads.containers[0].env and "O=" not in workloads.containers[0].env
     assert workloads.notes == [
         "container app: the value of S (secretKeyRef) requires a cluster: left empty",
-        "container app: the value of O (configMapKeyRef) requires a cluster: left out",
-        "container app: envFrom requires a cluster: left out",
+        "container app: the value of O (configMapKeyRef) requires a cluster: omitted",
+        "container app: envFrom requires a cluster: omitted",
     ]
 
 

@@ -10,7 +10,7 @@ def test_the_largest_objects_are_left_out_where_there_is_no_room() -> None:
     for name, size in (("a", 30), ("big", 60), ("b", 20), ("c", 40)):
         cache.put(("ns", name), name, size)
     assert [*cache.objects.values()] == ["a", "b", "c"]
-    assert cache.problem == "1 object left out: ns/big: its 60 bytes exceed the limit for all objects"
+    assert cache.problem == "1 object omitted: ns/big: its 60 bytes exceed the limit for all objects"
     assert not cache.has_room_again
     assert cache.remove(("ns", "c")) and not cache.remove(("ns", "c"))
     cache.remove(("ns", "a"))
@@ -48,4 +48,4 @@ def test_of_a_thousand_objects_left_out_five_are_named() -> None:
     cache = ObjectCache()
     for number in range(2000):
         cache.leave_out((f"ns{number}", "a"), "why")
-    assert cache.problem.startswith("2000 objects left out: ns0/a: why; ") and cache.problem.endswith("; and 1995 more")
+    assert cache.problem.startswith("2000 objects omitted: ns0/a: why; ") and cache.problem.endswith("; and 1995 more")

@@ -54,7 +54,7 @@ def test_lists_and_several_documents_of_yaml_and_json_are_read_in_order() -> Non
     listed = {"kind": "List", "items": [{"kind": "Pod", **POD}, {"kind": "PodList", "items": items}]}
     pods, left_out = read({"kind": "ConfigMap"}, listed, {"kind": "Pod", **POD})
     assert [pod.pod["metadata"]["name"] for pod in pods] == ["own", "a", "b", "own"]
-    assert left_out == ["f.json: kind ConfigMap: left out, because it contains no pod"]
+    assert left_out == ["f.json: kind ConfigMap: omitted, because it contains no pod"]
     text = f"---\n{json.dumps({'kind': 'Pod', **POD})}\n--- # next\nkind: Pod\nspec: {{containers: [{{name: a}}]}}\n"
     assert [pod.pod.get("metadata") for pod in read_yaml(text)] == [POD["metadata"], None]
 
@@ -88,9 +88,9 @@ def test_keys_that_kubernetes_does_not_know_are_named_with_line_and_the_nearest_
         "status: {odd: 1}\n"
     )
     assert pod.unknown == [
-        "f.yaml:3: spec.replica is left out: did you mean replicas?",
-        "f.yaml:8: spec.template.spec.containers[0].comand is left out: did you mean command?",
-        "f.yaml:9: spec.template.spec.containers[0].livenessProbe.httpGet.zzz is left out: unknown key",
+        "f.yaml:3: spec.replica is ignored: did you mean replicas?",
+        "f.yaml:8: spec.template.spec.containers[0].comand is ignored: did you mean command?",
+        "f.yaml:9: spec.template.spec.containers[0].livenessProbe.httpGet.zzz is ignored: unknown key",
     ]
 
 
@@ -142,7 +142,7 @@ def test_yaml_is_read_as_kubernetes_reads_it() -> None:
     assert (spec["hostNetwork"], spec["containers"][0]["stdin"]) == (True, False)
     assert (spec["terminationGracePeriodSeconds"], spec["volumes"][0]["configMap"]["defaultMode"]) == (1000, 0o644)
     assert spec["dnsPolicy"] == "Default"
-    assert pod.unknown == ["f.yaml:8: spec.dnsPolicy: duplicate key: the last one counts"]
+    assert pod.unknown == ["f.yaml:8: spec.dnsPolicy: duplicate key: the last value counts"]
 
 
 @pytest.mark.parametrize("text", ["metadata: {name: a}\n", "- 1\n"])

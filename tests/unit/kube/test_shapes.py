@@ -83,10 +83,10 @@ def test_any_json_is_read_or_refused(value: Any) -> None:
 def test_any_word_is_read_and_one_that_means_nothing_can_be_told_in_one_line() -> None:
     words = Word(("tc", "terway-qos"))
     assert decode('["tc", "other", null]', Items(words)) == ["tc", "other", ""]
-    with pytest.raises(ValueError, match="1 is not a text"):
+    with pytest.raises(ValueError, match="1 is not a string"):
         decode("[1]", Items(words))
     assert str(Unread.of_word("policy", "terway\n", words.words)) == (
-        'policy: "terway\\n" means nothing: it may be tc, terway-qos; did you mean terway-qos?'
+        'policy: "terway\\n" has no effect: write tc, terway-qos; did you mean terway-qos?'
     )
 
 

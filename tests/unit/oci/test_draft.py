@@ -48,7 +48,7 @@ def test_what_is_dropped_is_dropped_from_the_new_spec_alone() -> None:
         (lambda draft: draft.find("text", "x"), "text", 'is not an object: "x"'),
         (lambda draft: draft.objects("text"), "text", 'is not a list: "x"'),
         (lambda draft: draft.objects("list"), "list[1]", "is not an object: 5"),
-        (lambda draft: draft.texts("list"), "list", "is not a list of texts: [{}, 5]"),
+        (lambda draft: draft.texts("list"), "list", "is not a list of strings: [{}, 5]"),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_named(ask, path: str, reason: str) -> None:

@@ -58,7 +58,7 @@ def test_what_runc_writes_is_in_order(tmp_path: Path) -> None:
         (problems(mounts=["x" * 99]), f'mounts[0]: expected an object, not "{"x" * 56}...'),
         (problems(ociVersion="1"), 'ociVersion: "1" is not a version such as 1.2.0'),
         (problems(root={}), 'root.path: "" is not a directory'),
-        (process(args=[]), "process.args: no program to run is given"),
+        (process(args=[]), "process.args: a program to run is required"),
         (process(cwd="x"), 'process.cwd: "x" is not an absolute path'),
         (process(env=["A"]), 'process.env[0]: "A" is not of the form NAME=value'),
         (

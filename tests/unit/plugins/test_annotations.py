@@ -204,7 +204,7 @@ def test_a_key_that_is_not_known_is_one_short_line_whatever_it_holds() -> None:
         ("[{path: a, options: [ro, ~]}]", "[0].options[1]: the value is missing; write a value, or remove the key"),
         ("[{path: a, Path: b}]", "[0].Path: duplicate key; remove one of the two"),
         ("[{path: a, path: b}]", "line 1, [0].path: duplicate key; remove one of the two"),
-        ("[{path: a}, {path: b}, {path: a}]", '[2].path: "a" is already at [0].path; remove one of them'),
+        ("[{path: a}, {path: b}, {path: a}]", '[2].path: "a" is already at [0].path; remove one of the two'),
         ("- path: a\n  major 3", "line 3: not valid YAML: could not find expected ':'"),
         ("- &a [*a]", "line 1: the value contains itself"),
         ("[" * 150, "line 1: nested deeper than 100 levels"),
@@ -221,7 +221,7 @@ def test_a_wrong_value_is_refused_with_annotation_place_and_next_step(text: str,
 
 def test_texts_are_read_as_they_are_written_and_once_each() -> None:
     assert given("[a, 1.0, 0x1, ~x]").texts() == ["a", "1.0", "0x1", "~x"]
-    assert refusal(given("- a\n- b\n- a").texts).endswith('[2]: "a" is already at [0]; remove one of them')
+    assert refusal(given("- a\n- b\n- a").texts).endswith('[2]: "a" is already at [0]; remove one of the two')
     assert refusal(given("- a\n-").texts).endswith("[1]: the value is missing; write a value, or remove the key")
 
 

@@ -39,7 +39,7 @@ def test_a_uid_that_another_pod_has_is_refused_and_its_folder_stays(tmp_path: Pa
     with folder.create(tmp_path / "u1", "shop/web", ""):
         folder.set_pod_id(tmp_path / "u1", "sandbox1")
     (tmp_path / "u1/volumes/data").touch()
-    with pytest.raises(NriError, match=r"pod shop/db: pod shop/web already has the uid u1; .* leave metadata.uid out"):
+    with pytest.raises(NriError, match=r"pod shop/db: pod shop/web already has the uid u1; .* remove metadata.uid"):
         folder.create(tmp_path / "u1", "shop/db", "")
     (tmp_path / "u2").mkdir()
     (tmp_path / "u2/file").touch()
@@ -121,7 +121,7 @@ def test_a_folder_of_pods_that_another_user_owns_is_refused(tmp_path: Path) -> N
     need_root()
     (tmp_path / "pods").mkdir()
     os.chown(tmp_path / "pods", 1000, -1)
-    with pytest.raises(NriError, match="user 1000 owns the folder of pods; name another one with --pods-dir"):
+    with pytest.raises(NriError, match="user 1000 owns the folder of pods; name another folder with --pods-dir"):
         folder.create(tmp_path / "pods/u1", "shop/web", "")
 
 

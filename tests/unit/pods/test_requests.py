@@ -75,11 +75,11 @@ def test_every_key_without_effect_is_named_with_line_and_reason() -> None:
         "name: web, uid: u-1, creationTimestamp: null, generateName: web-",
     ).notes
     assert notes == [
-        "f.yaml:7: spec.hostNetwrk is left out: did you mean hostNetwork?",
-        "f.yaml:5: spec.restartPolicy is left out: containers are not restarted",
-        "f.yaml:6: spec.tolerations is left out: only a cluster's scheduler and controllers use it",
-        "f.yaml:8: spec.securityContext.fsGroupChangePolicy is left out: volumes are new, so every file gets the group",
-        "f.yaml:9: spec.volumes[0].secret is left out: no container mounts it",
+        "f.yaml:7: spec.hostNetwrk is ignored: did you mean hostNetwork?",
+        "f.yaml:5: spec.restartPolicy is ignored: containers are not restarted",
+        "f.yaml:6: spec.tolerations is ignored: only a cluster's scheduler and controllers use it",
+        "f.yaml:8: spec.securityContext.fsGroupChangePolicy is ignored: volumes are new, so every file gets the group",
+        "f.yaml:9: spec.volumes[0].secret is ignored: no container mounts it",
     ]
 
 
@@ -89,8 +89,8 @@ def test_templates_and_lists_hold_pods_and_other_kinds_are_named() -> None:
     (pod,) = read_pods(Source("f", text), NODE)
     assert pod.name == "default/d" and pod.config.labels["a"] == "b"
     assert pod.notes == [
-        "f:3: kind Service: left out, because it contains no pod",
-        "f:4: spec.replicas is left out: only a cluster's controllers use it",
+        "f:3: kind Service: omitted, because it contains no pod",
+        "f:4: spec.replicas is ignored: only a cluster's controllers use it",
     ]
     assert len(pod.config.metadata.uid) == 36, "made up where the manifest has none"
 

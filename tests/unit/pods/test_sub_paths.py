@@ -91,8 +91,8 @@ def test_a_link_out_of_the_volume_is_refused_and_nothing_is_created(pod: Pod, pa
         ("/", "leads out of the volume, to /"),
         ("/proc/self/root", "leads out of the volume, to /"),
         ("/proc/self/fd/0", "leads out of the volume"),
-        ("nowhere", "a link to nothing"),
-        ("link", "it contains a link that was just created, or too many links"),
+        ("nowhere", "a broken link"),
+        ("link", "the path contains a link that was just created, or too many links"),
         ("file/x", "Not a directory"),
     ],
 )
@@ -137,7 +137,7 @@ def test_a_link_that_appears_right_after_the_check_is_refused(
         return open_below(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(sub_paths, "open_below", exchange_and_open)
-    with pytest.raises(NriError, match=f"f:3: volumeMounts.subPath: {path}: it contains a link"):
+    with pytest.raises(NriError, match=f"f:3: volumeMounts.subPath: {path}: the path contains a link"):
         pod.bind(path)
     assert [path.name for path in pod.outside.iterdir()] == ["secret"]
 
@@ -179,5 +179,7 @@ def test_who_is_not_root_is_told_to_mount_the_whole_volume(pod: Pod, monkeypatch
 
     monkeypatch.setattr("nri.pods.sub_paths.mount", refuse)
     (pod.volume / "a").mkdir()
-    with pytest.raises(NriError, match="only root may bind it: run this as root, or mount the whole volume"):
+    with pytest.raises(
+        NriError, match="only root may bind a path in a volume: run this command as root, or mount the whole volume"
+    ):
         pod.bind("a")

@@ -61,7 +61,7 @@ def test_answers_are_read_as_json_else_as_text_with_their_status(path: Path) -> 
 
 
 def test_silence_ends_at_the_deadline(path: Path) -> None:
-    with listening(path, None), pytest.raises(ProgramUnreachable, match=r"has not answered in 0\.05 s"):
+    with listening(path, None), pytest.raises(ProgramUnreachable, match=r"has not replied in 0\.05 s"):
         ask(str(path), "/a", 0.05)
 
 

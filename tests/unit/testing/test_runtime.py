@@ -306,7 +306,7 @@ def test_a_refusal_carries_plugin_code_and_message(nri_runtime: FakeRuntime) -> 
     with pytest.raises(nri.PluginError) as failed:
         nri_runtime.start_container()
     assert (failed.value.code, failed.value.message) == (5, "no such zone")
-    assert str(failed.value) == "plugin 10-p: rpc error: code = NotFound desc = no such zone"
+    assert str(failed.value) == "plugin 10-p: NotFound: no such zone"
 
 
 class Counts(nri.Plugin):

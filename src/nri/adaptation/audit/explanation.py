@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from nri.adaptation.audit.diff import Change, changes, described_changes, show, spots
 from nri.adaptation.audit.record import CREATION, TAKEN_BACK, Record, named, updates_of
-from nri.adaptation.containers.answer_order import OVERTAKEN, FieldOrder, Numbers, creation_answer, without
+from nri.adaptation.containers.answer_order import OVERTAKEN, FieldOrder, SequenceNumbers, creation_answer, without
 from nri.adaptation.containers.update_result import APPLIED, REFUSED, STALE, UNSUPPORTED, field_names
 from nri.adaptation.merge import CreateMerge
 from nri.adaptation.merge.effects import put_resources
@@ -30,10 +30,10 @@ __all__ = ["REQUEST", "Explanation", "Step", "explain"]
 REQUEST = "(request)"
 
 
-class _Latest(Numbers):
+class _Latest(SequenceNumbers):
     """The sequence numbers of a record without numbers: newer than earlier records, older than later records."""
 
-    def reach(self, field: str) -> int:  # noqa: ARG002 - the same for all fields
+    def greatest_overridden(self, field: str) -> int:  # noqa: ARG002 - the same for all fields
         """A number above all others."""
         return sys.maxsize
 
@@ -118,7 +118,7 @@ def explain(container: str, records: Sequence[Record], forgotten: int = 0, rules
     undone: dict[tuple[str, int], str] = {}  # the event that undid an answer, by field and sequence number
     for record in records:
         numbers = record.numbers.get(TAKEN_BACK)
-        if isinstance(numbers, Numbers):
+        if isinstance(numbers, SequenceNumbers):
             undone |= dict.fromkeys(numbers.undone.items(), record.event)
     replay = _Replay(explanation, rules, undone)
     for record in records:
@@ -190,9 +190,9 @@ class _Replay:
                 continue
             touched = spots(entry for entry in read(reply.adjust, TREE) if self._is_shown(entry.row))
             self._add(record, plugin, changes(self._explanation.container, touched, before, state.container))
-            self._add(record, plugin, self._hidden(reply.adjust, unseen))
+            self._add(record, plugin, self._hidden_changes(reply.adjust, unseen))
             if not record.failed:
-                self._order.set(field_names(reply.adjust.linux.resources), _numbers(record, plugin))
+                self._order.set(field_names(reply.adjust.linux.resources), _reply_numbers(record, plugin))
         if not record.failed:
             self._now.CopyFrom(state.container)
             # Updates that were requested during the container's creation may be recorded before it, and were applied
@@ -201,7 +201,7 @@ class _Replay:
             for earlier, plugin, resources in earlier_requests:
                 self._resources(earlier, plugin, resources, self._now, self._order)
 
-    def _hidden(self, adjust: m.ContainerAdjustment, last: dict[tuple[str, str], Any]) -> list[Change]:
+    def _hidden_changes(self, adjust: m.ContainerAdjustment, last: dict[tuple[str, str], Any]) -> list[Change]:
         """Changes of the fields that a container does not show. Old values come from earlier replies."""
         entries = [entry for entry in read(adjust, TREE) if not self._is_shown(entry.row)]
         hidden = []
@@ -237,7 +237,7 @@ class _Replay:
         """Merge resources into the container's resources as the runtime did, and add the differences."""
         if self._before is not None and not record.failed:
             self._before.append((record, plugin, requested))
-        numbers = _numbers(record, "" if plugin == REQUEST else plugin)
+        numbers = _reply_numbers(record, "" if plugin == REQUEST else plugin)
         unapplied = self._unapplied_fields(record, requested, numbers)
         supported = without(requested, unapplied)
         newest = order.newest(supported, numbers)
@@ -254,7 +254,9 @@ class _Replay:
         put_resources(target, entries)
         self._add(record, plugin, changes(container_id, spots(entries), before, target))
 
-    def _unapplied_fields(self, record: Record, requested: m.LinuxResources, numbers: Numbers) -> dict[str, str]:
+    def _unapplied_fields(
+        self, record: Record, requested: m.LinuxResources, numbers: SequenceNumbers
+    ) -> dict[str, str]:
         """The fields of an update that were not applied or were undone, with reasons."""
         reasons = {
             row[1]: f"not applied: {row[2]}: {row[3]}"
@@ -263,17 +265,17 @@ class _Replay:
         }
         names = field_names(requested)
         for name in names:
-            if (name, numbers.of(name)) in self._undone:
-                reasons[name] = f"taken back: {self._undone[name, numbers.of(name)]} has failed"
+            if (name, numbers.number(name)) in self._undone:
+                reasons[name] = f"taken back: {self._undone[name, numbers.number(name)]} has failed"
         return {name: why for name, why in reasons.items() if name in names}
 
     def _add(self, record: Record, plugin: str, changes_: list[Change], note: str = "") -> None:
         self._explanation.steps += [Step(record.when, record.event, plugin, change, note) for change in changes_]
 
 
-def _numbers(record: Record, plugin: str) -> Numbers:
+def _reply_numbers(record: Record, plugin: str) -> SequenceNumbers:
     """The sequence numbers of a reply. A reply without a number is newer than earlier records."""
     number = record.numbers.get(plugin)
     if number is None:
         return _NO_NUMBER
-    return number if isinstance(number, Numbers) else Numbers(number)
+    return number if isinstance(number, SequenceNumbers) else SequenceNumbers(number)

@@ -18,7 +18,7 @@ from typing import Any
 
 from nri.adaptation.audit.explanation import Explanation, explain
 from nri.adaptation.audit.record import CREATION, NO_NUMBERS, Record, named, packed, parts_of, unpacked
-from nri.adaptation.containers.answer_order import Numbers
+from nri.adaptation.containers.answer_order import SequenceNumbers
 from nri.kube.container_search import NamedContainer
 from nri.rules import Rules
 from nri.text import LINE_LENGTH, plain
@@ -56,7 +56,7 @@ MAX_REMOVED = 1000
 #: The fields of a `Record` that has not been created yet.
 _Raw = tuple[
     float, str, str, bytes, Sequence[tuple[str, bytes]], str, Sequence[tuple[str, str, str, str]],
-    Mapping[str, int | Numbers],
+    Mapping[str, int | SequenceNumbers],
 ]  # fmt: skip
 
 
@@ -107,7 +107,7 @@ class _History:
         """Drop the oldest refusal after the first record, else the oldest record after it. Returns its size."""
         if self.refused:
             for at, record in enumerate(self.records):
-                if at and _failed(record):
+                if at and _has_failed(record):
                     return self._remove(at)
         return self._remove(1)
 
@@ -129,7 +129,7 @@ class _History:
 
     def _remove(self, place: int) -> int:
         size_bytes, record = self.sizes.pop(place), self.records.pop(place)
-        if self.refused and _failed(record):
+        if self.refused and _has_failed(record):
             self.refused -= 1
         self.size_bytes -= size_bytes
         self.forgotten += 1
@@ -140,7 +140,7 @@ def _unpacked_records(records: Sequence[Record | bytes]) -> list[Record]:
     return [unpacked(record) if isinstance(record, bytes) else record for record in records]
 
 
-def _failed(record: Record | bytes) -> bool:
+def _has_failed(record: Record | bytes) -> bool:
     return not isinstance(record, bytes) and bool(record.failed)
 
 
@@ -200,7 +200,7 @@ class Provenance:
         touched: Collection[str] = (),
         failed: str = "",
         outcomes: Sequence[tuple[str, str, str, str]] = (),
-        numbers: Mapping[str, int | Numbers] = NO_NUMBERS,
+        numbers: Mapping[str, int | SequenceNumbers] = NO_NUMBERS,
     ) -> None:
         """Store an event. Arguments are stored without a copy: do not change them afterwards.
 

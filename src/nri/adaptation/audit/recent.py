@@ -16,7 +16,7 @@ from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nri.api import messages as m
-from nri.errors import LATE, ConflictError
+from nri.errors import LATE, ConflictError, failure_text
 from nri.text import plain
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Recent:
         rows: list[dict[str, Any]] = []
         size = 0
         for row in unread:
-            table = self._named(row)
+            table = self._row_with_names(row)
             size += 300 + sum(len(value) for value in table.values() if isinstance(value, str))
             size += sum(150 + len(step["error"]) + len(step["refused"]) for step in table.get("steps", ()))
             if rows and size > self._bounds.read_bytes:
@@ -119,7 +119,7 @@ class Recent:
         end = begin + len(rows)
         return {"run": self._run, "rows": rows, "next": end, "more": end < self._newest, "missed": missed}
 
-    def _named(self, row: _Row) -> dict[str, Any]:
+    def _row_with_names(self, row: _Row) -> dict[str, Any]:
         """A row's table with the names of its pod and container, which are parsed only once."""
         request = row.request
         if request:
@@ -153,7 +153,7 @@ class Recent:
     def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
         """Record that a plugin did not answer, or answered with an error."""
         about: dict[str, Any] = {"at_s": monotonic() - duration_s, "duration_ms": duration_s * 1e3}
-        about |= {"error": plain(str(error), _MAX_TEXT), "missed": isinstance(error, LATE)}
+        about |= {"error": plain(failure_text(error, plugin), _MAX_TEXT), "missed": isinstance(error, LATE)}
         self._step(plugin, event, serial, about)
 
     def reply_merged(self, plugin: str, event: str, serial: int, error: Exception | None) -> None:
@@ -169,7 +169,7 @@ class Recent:
         with self._lock:
             row = self._open.pop(serial, None)
             if row is not None and began >= self._since:
-                text = "" if error is None else plain(str(error), _MAX_TEXT)
+                text = "" if error is None else plain(failure_text(error), _MAX_TEXT)
                 row.table |= {"time_ms": time_ms, "duration_ms": duration_s * 1e3, "error": text, **_NAMELESS}
                 for step in row.table["steps"]:
                     step["at_ms"] = max(0.0, step.pop("at_s") - began) * 1e3

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from nri.adaptation.containers.answer_order import Numbers
+from nri.adaptation.containers.answer_order import SequenceNumbers
 from nri.api import messages as m
 from nri.kube.container_search import NamedContainer
 from nri.wire import bytes_field
@@ -32,11 +32,11 @@ __all__ = [
 
 #: The event after which a container is known.
 CREATION: Final = "CreateContainer"
-#: The plugin's name for undone updates; `Numbers.undone` has the undone answers.
+#: The plugin's name for undone updates; `SequenceNumbers.undone` has the undone answers.
 TAKEN_BACK: Final = "(taken back)"
 #: The outcome for a plugin if the event continued without its answer.
 SILENT: Final = "gave no answer"
-NO_NUMBERS: Final[Mapping[str, int | Numbers]] = MappingProxyType({})
+NO_NUMBERS: Final[Mapping[str, int | SequenceNumbers]] = MappingProxyType({})
 
 
 class Record(NamedTuple):
@@ -60,7 +60,7 @@ class Record(NamedTuple):
     replies: Sequence[tuple[str, bytes]]
     failed: str = ""
     outcomes: Sequence[tuple[str, str, str, str]] = ()
-    numbers: Mapping[str, int | Numbers] = NO_NUMBERS
+    numbers: Mapping[str, int | SequenceNumbers] = NO_NUMBERS
 
     @property
     def is_given_up(self) -> bool:
@@ -69,7 +69,7 @@ class Record(NamedTuple):
 
 
 def packed(record: Record) -> bytes | None:
-    """Compress a record for `unpacked`. Returns None for a record with `Numbers`. Takes about 20 us."""
+    """Compress a record for `unpacked`. Returns None for a record with `SequenceNumbers`. Takes about 20 us."""
     try:
         fields: Any = (*record[:-1], dict(record.numbers))
         return zlib.compress(marshal.dumps(fields), 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nri.adaptation.audit.record import TAKEN_BACK
-from nri.adaptation.containers.answer_order import Numbers, OrderedUpdates
+from nri.adaptation.containers.answer_order import OrderedUpdates, SequenceNumbers
 from nri.adaptation.containers.inventory import Inventory
 from nri.adaptation.containers.restoration import Restoration, as_updates
 from nri.adaptation.containers.update_result import (
@@ -45,7 +45,7 @@ class AuditTrail:
         self.update = update
 
     def apply(
-        self, what: str, plugin: str, encoded: bytes, updates: Sequence[m.ContainerUpdate], numbers: Numbers
+        self, what: str, plugin: str, encoded: bytes, updates: Sequence[m.ContainerUpdate], numbers: SequenceNumbers
     ) -> list[m.ContainerUpdate]:
         """Give the runtime a plugin's updates outside of an event, and record them. Returns the failed updates.
 
@@ -176,7 +176,7 @@ class AuditTrail:
         if self.provenance is not None:
             for plugin, update in updates:
                 over = dict.fromkeys(field_names(update.linux.resources), numbers[plugin])
-                numbers_by_plugin = {TAKEN_BACK: Numbers(0, over=over)}
+                numbers_by_plugin = {TAKEN_BACK: SequenceNumbers(0, over=over)}
                 self.provenance.record(event, "", b"", (), (update.container_id,), numbers=numbers_by_plugin)
 
     def _record_undo(self, event: str, restorations: list[Restoration]) -> None:

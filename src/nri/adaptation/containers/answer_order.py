@@ -39,8 +39,8 @@ __all__ = [
     "RUNTIME_REQUEST",
     "EventOrder",
     "FieldOrder",
-    "Numbers",
     "OrderedUpdates",
+    "SequenceNumbers",
     "creation_answer",
     "no_updates",
     "without",
@@ -56,7 +56,7 @@ _PREFIX = "linux.resources."
 _NAMES = {row.claim: row.path.removeprefix(_PREFIX) for row in ROWS if row.in_resources and row.claim}
 
 
-class Numbers:
+class SequenceNumbers:
     """The sequence numbers of an update's fields: for each field, the number of the answer that set it.
 
     Only `FieldOrder` interprets them.
@@ -74,13 +74,13 @@ class Numbers:
     ) -> None:
         self._number, self._fields, self._over = number, fields or {}, over or {}
 
-    def of(self, field: str) -> int:
+    def number(self, field: str) -> int:
         """The sequence number of the answer that set a field."""
         return self._fields.get(field, self._number)
 
-    def reach(self, field: str) -> int:
+    def greatest_overridden(self, field: str) -> int:
         """The greatest sequence number among the answers that this answer overrides."""
-        return self._over[field] if field in self._over else self.of(field)
+        return self._over[field] if field in self._over else self.number(field)
 
     @property
     def undone(self) -> Mapping[str, int]:
@@ -88,7 +88,7 @@ class Numbers:
         return self._over
 
     def __repr__(self) -> str:
-        return f"Numbers({self._number}, {dict(self._fields)}, {dict(self._over)})"
+        return f"SequenceNumbers({self._number}, {dict(self._fields)}, {dict(self._over)})"
 
 
 def creation_answer(encoded: bytes) -> m.CreateContainerResponse:
@@ -115,7 +115,7 @@ class FieldOrder:
 
     __slots__ = ("_last",)
 
-    def __init__(self, resources: m.LinuxResources | None = None, numbers: Numbers | None = None) -> None:
+    def __init__(self, resources: m.LinuxResources | None = None, numbers: SequenceNumbers | None = None) -> None:
         self._last: dict[str, int] = {}
         if resources is not None and numbers is not None:
             self.set(field_names(resources), numbers)
@@ -128,7 +128,7 @@ class FieldOrder:
         """
         order = cls()
         for encoded, number in answers:
-            order.set(field_names(creation_answer(encoded).adjust.linux.resources), Numbers(number))
+            order.set(field_names(creation_answer(encoded).adjust.linux.resources), SequenceNumbers(number))
         return order
 
     def copy(self) -> Self:
@@ -142,7 +142,7 @@ class FieldOrder:
         return self._last.get(field, 0)
 
     def newest(
-        self, resources: m.LinuxResources, numbers: Numbers, result: UpdateResult | None = None
+        self, resources: m.LinuxResources, numbers: SequenceNumbers, result: UpdateResult | None = None
     ) -> m.LinuxResources:
         """The resources without the fields that a later answer has set, which `result` marks as stale.
 
@@ -153,7 +153,9 @@ class FieldOrder:
             numbers: `OrderedUpdates.numbers` of the update, or `UpdateReply.numbers` for the event's own container.
         """
         overtaken = [
-            field for field in (field_names(resources) if self._last else ()) if self.last(field) > numbers.reach(field)
+            field
+            for field in (field_names(resources) if self._last else ())
+            if self.last(field) > numbers.greatest_overridden(field)
         ]
         if not overtaken:
             return resources
@@ -161,15 +163,15 @@ class FieldOrder:
             result.mark_stale(OVERTAKEN, *overtaken)
         return without(resources, overtaken)
 
-    def note(self, result: UpdateResult, numbers: Numbers) -> None:
+    def note(self, result: UpdateResult, numbers: SequenceNumbers) -> None:
         """Record the fields that were applied or clamped."""
         self.set((row.field for row in result.fields if row.outcome in (APPLIED, CLAMPED)), numbers)
 
-    def set(self, fields: Iterable[str], numbers: Numbers) -> None:
+    def set(self, fields: Iterable[str], numbers: SequenceNumbers) -> None:
         """Record that fields are set, by name."""
         for field in fields:
-            if self.last(field) <= numbers.reach(field):
-                self._last[field] = numbers.of(field)
+            if self.last(field) <= numbers.greatest_overridden(field):
+                self._last[field] = numbers.number(field)
 
 
 class EventOrder:
@@ -186,11 +188,11 @@ class EventOrder:
     def __init__(self, ledger: Ledger, numbers: Mapping[str, int]) -> None:
         self._ledger, self._by_plugin = ledger, numbers
 
-    def of(self, container_id: str) -> Numbers:
+    def container_numbers(self, container_id: str) -> SequenceNumbers:
         """The sequence numbers of a container's fields."""
         return self.by_container([container_id])[container_id]
 
-    def by_container(self, containers: Iterable[str]) -> dict[str, Numbers]:
+    def by_container(self, containers: Iterable[str]) -> dict[str, SequenceNumbers]:
         """The sequence numbers of the fields of some containers, in time linear in the number of fields."""
         fields_by_id: dict[str, dict[str, int]] = {id_: {} for id_ in containers}
         by_plugin = self._by_plugin
@@ -198,28 +200,28 @@ class EventOrder:
             name = _NAMES.get(claim)
             if name is not None and container_id in fields_by_id and owner in by_plugin:
                 fields_by_id[container_id][f"{name}[{key}]" if key else name] = by_plugin[owner]
-        return {id_: Numbers(by_plugin[RUNTIME_REQUEST], fields) for id_, fields in fields_by_id.items()}
+        return {id_: SequenceNumbers(by_plugin[RUNTIME_REQUEST], fields) for id_, fields in fields_by_id.items()}
 
 
 class OrderedUpdates(list[m.ContainerUpdate]):
     """Updates for the runtime to apply, with the sequence numbers of their fields."""
 
     # The values in lists that `no_updates` creates.
-    _numbers: Numbers | None = None
-    _by_container: Mapping[str, Numbers] | None = None
+    _numbers: SequenceNumbers | None = None
+    _by_container: Mapping[str, SequenceNumbers] | None = None
 
     def __init__(
         self,
         updates: Iterable[m.ContainerUpdate] = (),
-        numbers: Numbers | None = None,
-        by_container: Mapping[str, Numbers] | None = None,
+        numbers: SequenceNumbers | None = None,
+        by_container: Mapping[str, SequenceNumbers] | None = None,
     ) -> None:
         super().__init__(updates)
         self._numbers, self._by_container = numbers, by_container
 
-    def numbers(self, update: m.ContainerUpdate) -> Numbers:
+    def numbers(self, update: m.ContainerUpdate) -> SequenceNumbers:
         """The sequence numbers of an update's fields, for `FieldOrder`."""
-        return (self._by_container or {}).get(update.container_id) or self._numbers or Numbers(0)
+        return (self._by_container or {}).get(update.container_id) or self._numbers or SequenceNumbers(0)
 
     def only(self, update: m.ContainerUpdate) -> OrderedUpdates:
         """A list with only this update and its sequence numbers, for runtimes that pass updates on one by one."""

@@ -21,7 +21,7 @@ import threading
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from nri.adaptation.containers.answer_order import FieldOrder, Numbers, without
+from nri.adaptation.containers.answer_order import FieldOrder, SequenceNumbers, without
 from nri.adaptation.containers.restoration import Restoration
 from nri.adaptation.containers.update_result import field_names
 from nri.adaptation.merge.effects import put_resources
@@ -60,7 +60,7 @@ class _AnsweredResources(NamedTuple):
 
     by: object | None
     resources: bytes
-    numbers: Numbers
+    numbers: SequenceNumbers
 
 
 class ContainerRecord:
@@ -89,7 +89,7 @@ class ContainerRecord:
         """The answers that set the resources. Computed on demand, because few containers need it."""
         order = self.order
         if isinstance(order, tuple):
-            order = self.order = FieldOrder(m.LinuxResources.FromString(order[0]), Numbers(order[1]))
+            order = self.order = FieldOrder(m.LinuxResources.FromString(order[0]), SequenceNumbers(order[1]))
         elif isinstance(order, bytes):
             answers = marshal.loads(order)  # noqa: S302 - it has never left this process
             order = self.order = FieldOrder.of_creation(answers)
@@ -101,15 +101,17 @@ class ContainerRecord:
         """The same container with these answers over its state `before`. The newest answer of each field counts."""
         now = before
         for answer in answers:
-            now = _over(*now, answer)
-        return self._with(before, answers, now)
+            now = _merged_resources(*now, answer)
+        return self._changed_record(before, answers, now)
 
     def with_answer(self, answer: _AnsweredResources) -> ContainerRecord:
         """The same container with another answer over its present resources."""
         now = self.resources, self.known_order()
-        return self._with(self.before if self.answers else now, (*self.answers, answer), _over(*now, answer))
+        return self._changed_record(
+            self.before if self.answers else now, (*self.answers, answer), _merged_resources(*now, answer)
+        )
 
-    def _with(
+    def _changed_record(
         self,
         before: tuple[bytes, FieldOrder | None],
         answers: tuple[_AnsweredResources, ...],
@@ -121,13 +123,15 @@ class ContainerRecord:
         """
         record = ContainerRecord(self.pod_id, self.namespace, *now)
         while answers and (len(answers) > MAX_OPEN_ANSWERS or answers[0].by is None):
-            before, answers = _over(*before, answers[0]) if len(answers) > 1 else now, answers[1:]
+            before, answers = _merged_resources(*before, answers[0]) if len(answers) > 1 else now, answers[1:]
         if answers:
             record.before, record.answers = before, answers
         return record
 
 
-def _over(resources: bytes, order: FieldOrder | None, answer: _AnsweredResources) -> tuple[bytes, FieldOrder]:
+def _merged_resources(
+    resources: bytes, order: FieldOrder | None, answer: _AnsweredResources
+) -> tuple[bytes, FieldOrder]:
     """Merge an answer into resources and their order, except fields that have a newer answer."""
     order = FieldOrder() if order is None else order.copy()
     newest = order.newest(m.LinuxResources.FromString(answer.resources), answer.numbers)
@@ -189,7 +193,7 @@ class DeferredUpdate(NamedTuple):
 
     update: m.ContainerUpdate
     event: str
-    numbers: Numbers
+    numbers: SequenceNumbers
 
 
 #: An empty dict shared by all creations without updates and evictions; never changed.
@@ -407,7 +411,7 @@ class Inventory:
             return batch
 
     def updated(
-        self, container_id: str, resources: m.LinuxResources, numbers: Numbers, by: object | None = None
+        self, container_id: str, resources: m.LinuxResources, numbers: SequenceNumbers, by: object | None = None
     ) -> bool:
         """Record that a container is being updated with these resources. Returns False if the container is unknown.
 
@@ -449,7 +453,7 @@ class Inventory:
             )
             self._put(container_id, restored)
             over = {
-                field: answer.numbers.of(field)
+                field: answer.numbers.number(field)
                 for answer in undone
                 for field in field_names(m.LinuxResources.FromString(answer.resources))
             }
@@ -468,9 +472,9 @@ class Inventory:
                 return None
             numbers, order = restoration.numbers, record.known_order() or FieldOrder()
             over = {
-                field: numbers.reach(field)
+                field: numbers.greatest_overridden(field)
                 for field in (*restoration.restored, *restoration.unset)
-                if numbers.of(field) != order.last(field) < numbers.reach(field)
+                if numbers.number(field) != order.last(field) < numbers.greatest_overridden(field)
             }
             return _restoration(restoration.container_id, record, over, over) if over else None
 
@@ -481,7 +485,7 @@ class Inventory:
             self._put(container_id, None)
 
     def pod_removed(self, pod_id: str) -> list[str]:
-        """Record that a pod and its containers are gone; returns the ids of the containers."""
+        """Record that a pod and its containers are gone. Returns the ids of the containers."""
         with self._lock:
             inside = [key for key, record in self._records.items() if record.pod_id == pod_id]
             for container_id in inside:
@@ -504,7 +508,7 @@ def _merged_update(
     previous: DeferredUpdate | None, update: m.ContainerUpdate, event: str, number: int
 ) -> DeferredUpdate:
     """Merge an update of a plugin into its deferred update, except fields that have a newer answer."""
-    merged, resources, numbers = m.ContainerUpdate(), update.linux.resources, Numbers(number)
+    merged, resources, numbers = m.ContainerUpdate(), update.linux.resources, SequenceNumbers(number)
     if previous is None:
         merged.CopyFrom(update)
         return DeferredUpdate(merged, event, numbers)
@@ -516,7 +520,7 @@ def _merged_update(
     order.set(field_names(resources), numbers)
     fields = {field: order.last(field) for field in field_names(merged.linux.resources)}
     return DeferredUpdate(
-        merged, event if resources is update.linux.resources else previous.event, Numbers(number, fields)
+        merged, event if resources is update.linux.resources else previous.event, SequenceNumbers(number, fields)
     )
 
 
@@ -532,5 +536,5 @@ def _restoration(
         resources,
         tuple(field for field in fields if field in had),
         tuple(field for field in fields if field not in had),
-        Numbers(0, {field: order.last(field) if field in had else 0 for field in over}, over),
+        SequenceNumbers(0, {field: order.last(field) if field in had else 0 for field in over}, over),
     )

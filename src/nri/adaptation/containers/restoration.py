@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nri.adaptation.containers.answer_order import Numbers, OrderedUpdates, without
+from nri.adaptation.containers.answer_order import OrderedUpdates, SequenceNumbers, without
 from nri.adaptation.containers.update_result import field_names
 from nri.api import messages as m
 
@@ -43,7 +43,7 @@ class Restoration:
     resources: m.LinuxResources
     restored: tuple[str, ...] = ()
     unset: tuple[str, ...] = ()
-    numbers: Numbers = field(default_factory=lambda: Numbers(0), compare=False)
+    numbers: SequenceNumbers = field(default_factory=lambda: SequenceNumbers(0), compare=False)
 
     def as_update(self) -> m.ContainerUpdate:
         """The restoration as an update.

@@ -206,7 +206,7 @@ class Dispatcher:
                 self._ask_all_at_once(event, invoker, peers, deadline)
             else:
                 self._ask_in_turn(event, invoker, peers, deadline)
-        # Look validators up again: an event that did not wait for a joining plugin may have reached a new one.
+        # Look validators up again: an event that did not wait for a joining plugin may have reached a new validator.
         if (expected or chain.validators) and isinstance(event, CreateEvent):
             pod = event.request.pod
             validators = dict.fromkeys([*expected, *present(chain.validators, pod)])
@@ -221,6 +221,7 @@ class Dispatcher:
     def _ask_in_turn(self, event: Event, invoker: Invoker, peers: Sequence[Peer], deadline: float | None) -> None:
         """Ask one plugin after the other; each sees the changes of the earlier ones."""
         place = Place(event.request, peers, deadline, self._passes_others and event.number in URGENT)
+        answered = event if isinstance(event, AnsweredEvent) else None  # answers to other events are ignored
         try:
             for peer in peers:
                 sent = invoker.wait_for_turn(place, peer, event, deadline) if place.ticket is not None else None
@@ -240,7 +241,8 @@ class Dispatcher:
                 # Release the plugin before its answer is merged: other events need not wait for the merge.
                 place.advance()
                 if reply is not None and policy is not None:
-                    invoker.take_answer(peer, policy, event, reply)
+                    if answered is not None:
+                        invoker.take_answer(peer, policy, answered, reply)
                     if deadline is not None:
                         check_deadline(event.rpc, monotonic(), deadline)
         finally:

@@ -100,17 +100,6 @@ class Event:
         """The error if a big answer exceeds the limits of a plugin's answer, else None."""
         return None
 
-    def read(self, peer: Peer, policy: EventPolicy, reply: bytes) -> Decoded | None:  # noqa: ARG002 - as above
-        """Record a plugin's answer and decode it. Returns None if there is nothing to merge."""
-        return None
-
-    def merge_answer(self, plugin: str, policy: EventPolicy, reply: bytes, decoded: Decoded) -> None:
-        """Merge an answer. Raises PluginError, ConflictError or UpdateError if nothing of the answer is merged."""
-
-    def compare(self, peer: Peer, reply: bytes) -> ShadowReport | None:  # noqa: ARG002 - as above
-        """Record the answer of a shadow plugin. Returns the changes that it would have made, or None for no changes."""
-        return None
-
     def note_missing_answer(self, plugin: str, reason: str) -> None:
         """Record that the event continues without the answer of a plugin."""
 
@@ -210,7 +199,7 @@ class AnsweredEvent(Event):
         self.replies.append((label, reply))
         self.numbers[label] = self.answer_number
         if adjustment is None and message.update:
-            self.updated_ids.update([update.container_id for update in self._existing(message.update)])
+            self.updated_ids.update([update.container_id for update in self._of_known_containers(message.update)])
         return message, adjustment
 
     def merge_answer(self, plugin: str, policy: EventPolicy, reply: bytes, decoded: Decoded) -> None:
@@ -256,8 +245,8 @@ class AnsweredEvent(Event):
             self.number,
             reply=message,
             adjust=adjustment_of(message),
-            update=self._existing(message.update),
-            evict=self._existing(evictions_of(message)),
+            update=self._of_known_containers(message.update),
+            evict=self._of_known_containers(evictions_of(message)),
             namespace_of=self._trail.inventory.known.namespace_of,
         )
         try:
@@ -266,7 +255,7 @@ class AnsweredEvent(Event):
         finally:
             del breach  # the error refers to this frame: break the reference cycle
 
-    def _existing(self, requests: Iterable[Any]) -> list[Any]:
+    def _of_known_containers(self, requests: Iterable[Any]) -> list[Any]:
         """The updates or evictions of known containers. The others are ignored anyway."""
         if not self._rules.absent_containers_left_out:
             return list(requests)

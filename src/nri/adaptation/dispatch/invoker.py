@@ -40,6 +40,7 @@ from nri.errors import (
     PluginUnavailable,
     ProtocolError,
     RpcError,
+    failure_text,
 )
 from nri.text import count
 from nri.ttrpc.codes import Code
@@ -159,16 +160,16 @@ class Invoker:
             if silence is not None and self._silence_counts:
                 budget_s = silence.remaining_s(peer, peer.breaker.silence_s, budget_s)
                 if not budget_s:
-                    self._not_asked(peer, policy, event, insist)
+                    self._skip_plugin(peer, policy, event, insist)
                     return None
         try:
             if sent is not None:
                 reply = peer.collect(event.request, sent.exchange, sent.deadline)
             else:
                 reply = self._exchange(peer, event, answer_deadline(began, budget_s, caller_deadline))
-        except Exception as error:  # noqa: BLE001 - `_failed` decides what it means
+        except Exception as error:  # noqa: BLE001 - `_handle_failure` decides what it means
             self.plugin_failed(peer, event, error, monotonic() - began)
-            self._failed(peer, policy, event, error, budget_s, caller_deadline, insist)
+            self._handle_failure(peer, policy, event, error, budget_s, caller_deadline, insist)
             return None
         except BaseException:
             peer.breaker.abandoned()
@@ -215,7 +216,7 @@ class Invoker:
         finally:
             del error  # the error refers to this frame: break the reference cycle
 
-    def take_answer(self, peer: Peer, policy: EventPolicy, event: Event, reply: bytes) -> None:
+    def take_answer(self, peer: Peer, policy: EventPolicy, event: AnsweredEvent, reply: bytes) -> None:
         """Merge an answer. The answer of a shadow is only compared. The peer's lock is not needed.
 
         Raises PluginError, ConflictError or UpdateError if the answer fails the event; then nothing of it was merged.
@@ -253,7 +254,7 @@ class Invoker:
             raise PluginUnavailable(peer.label, f"required for {event.rpc}, but {_unavailable_text(peer)}")
         return False
 
-    def _failed(
+    def _handle_failure(
         self,
         peer: Peer,
         policy: EventPolicy,
@@ -275,12 +276,10 @@ class Invoker:
                 peer.breaker.abandoned()
                 raise error
             if not isinstance(error, _SILENT):
-                peer.last_error = str(error)
+                peer.last_error = text = failure_text(error, peer.label)
                 _reset(peer)
                 if policy.policy.shadow:
-                    self._reporting.shadow_answered(
-                        shadow.failure(peer.label, event.rpc, event.request.pod, str(error))
-                    )
+                    self._reporting.shadow_answered(shadow.failure(peer.label, event.rpc, event.request.pod, text))
                     return
                 raise self._plugin_error(peer, error, error)
             fails_request = insist or self._refuses(peer, policy, event)
@@ -298,7 +297,7 @@ class Invoker:
         finally:
             del error  # the error refers to this frame: break the reference cycle
 
-    def _not_asked(self, peer: Peer, policy: EventPolicy, event: Event, insist: bool) -> None:
+    def _skip_plugin(self, peer: Peer, policy: EventPolicy, event: Event, insist: bool) -> None:
         """Handle a plugin for which the event has no time left: the request continues or fails as for a late answer."""
         fails_request = insist or self._refuses(peer, policy, event)
         peer.breaker.abandoned()
@@ -327,6 +326,10 @@ class Invoker:
         if self._breaker_lets_go and peer.breaker.state is BreakerState.HALF_OPEN:
             return policy.policy.requires(policy.number, event.request.pod.namespace)
         return policy.must_answer(event.request.pod)
+
+    def failure_text(self, peer: Peer, error: BaseException) -> str:
+        """The text of a failure for the request's error: without the status, unless errors are those of Go."""
+        return failure_text(error, peer.label) if self._name_plugins else str(error)
 
     def _plugin_error(self, peer: Peer, error: NriError, cause: Exception) -> NriError:
         plugin_error = with_plugin_name(peer.label, error) if self._name_plugins else error
@@ -368,7 +371,7 @@ def with_plugin_name(label: str, error: NriError) -> PluginError:
         return PluginError(label, error.whole_text)
     if error.code == Code.PERMISSION_DENIED:
         return PluginRejected(label, error.message)
-    return PluginError(label, error.whole_text, code=error.code, message=error.message)
+    return PluginError(label, failure_text(error), code=error.code, message=error.message)
 
 
 def without_plugin_name(label: str, error: RpcError) -> RpcError:
@@ -388,7 +391,7 @@ def _unavailable_text(peer: Peer) -> str:
 
 
 def _refuse(peer: Peer, event: Event, cause: NriError) -> NoReturn:
-    """Raise the request's error for a missing answer. The text is that of the Go library."""
+    """Raise the request's error for a missing answer. The text is the Go library's."""
     kind = PluginTimeout if isinstance(cause, DeadlineExceeded) else PluginClosed
     error = kind(peer.label, f"failed to handle {event.rpc} request: {cause}")
     error.args = (f"plugin {peer.label} failed to handle {event.rpc} request: {cause}",)

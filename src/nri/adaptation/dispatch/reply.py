@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from nri.adaptation.audit.reporting import Reporting
     from nri.adaptation.audit.trail import AuditTrail
-    from nri.adaptation.containers.answer_order import Numbers
+    from nri.adaptation.containers.answer_order import SequenceNumbers
     from nri.adaptation.containers.inventory import CreationAnswers
     from nri.adaptation.containers.restoration import Restoration
     from nri.adaptation.containers.update_result import UpdateResult
@@ -74,12 +74,12 @@ class EventReply:
         return owners
 
     @property
-    def numbers(self) -> Numbers:
+    def numbers(self) -> SequenceNumbers:
         """The sequence numbers of the event's own container's resources, for its `FieldOrder`.
 
         Values from the runtime's own request count as older than all answers to the request.
         """
-        return EventOrder(self._merge.ledger, self._numbers).of(self._container_id)
+        return EventOrder(self._merge.ledger, self._numbers).container_numbers(self._container_id)
 
     def commit(self, results: Sequence[UpdateResult] = ()) -> None:
         """Confirm that the runtime's request succeeded: its side updates are final.

@@ -152,7 +152,7 @@ def _verdict(
         try:
             invoker.missed_turn(peer, policy, event, insist=not policy.policy.shadow)
         except NriError as refusal:
-            return _no_verdict(peer, refusal)
+            return _no_verdict(invoker, peer, refusal)
         return None
     except NriError as error:
         return error
@@ -165,7 +165,7 @@ def _verdict(
         reply = invoker.ask(peer, policy, event, deadline, insist=not policy.policy.shadow)
         verdict = m.ValidateContainerAdjustmentResponse.FromString(reply or b"")
     except NriError as error:
-        return _no_verdict(peer, error)
+        return _no_verdict(invoker, peer, error)
     except Exception as error:  # noqa: BLE001 - an invalid verdict is no agreement
         return None if policy.policy.shadow else PluginError(peer.label, f"its verdict is invalid: {error}")
     finally:
@@ -183,10 +183,10 @@ def _not_asked(peer: Peer, cause: RuntimeError) -> PluginError:
     return error
 
 
-def _no_verdict(peer: Peer, error: NriError) -> PluginError:
+def _no_verdict(invoker: Invoker, peer: Peer, error: NriError) -> PluginError:
     """The error for a validator without a verdict."""
     kind = type(error) if isinstance(error, PluginError) else PluginError  # PluginTimeout for a late verdict
     wrapped = kind(peer.label, str(error), code=getattr(error, "code", None), message=getattr(error, "message", None))
-    wrapped.args = (failure(peer.label, error.__cause__ or error),)
+    wrapped.args = (failure(peer.label, invoker.failure_text(peer, error.__cause__ or error)),)
     wrapped.__cause__ = error
     return wrapped

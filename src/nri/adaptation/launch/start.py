@@ -7,6 +7,7 @@ stays the same.
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING, Protocol
 
@@ -88,7 +89,9 @@ class Starter:
         with TrustedFile(path) as trusted:
             if is_wasm(trusted):
                 return self._load(trusted.read(CODE_BYTES + 1), config)
-            check_interpreter(trusted)
+            missing_interpreter = check_interpreter(trusted)
+            if missing_interpreter:
+                raise FileNotFoundError(errno.ENOENT, missing_interpreter)
             return self._launch(config, trusted)
 
     def join(self, peer: Peer) -> None:

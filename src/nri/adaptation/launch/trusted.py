@@ -150,23 +150,26 @@ class TrustedFile:
         self.close()
 
 
-def check_interpreter(script: TrustedFile) -> None:
+def check_interpreter(script: TrustedFile) -> str:
     """Check the interpreter of a script like the script itself. A program has no interpreter.
 
-    Raises UntrustedError if another user can change it. A missing interpreter is ignored: the start fails.
+    Returns why the start will fail if the interpreter is missing, else "": the kernel's error would name the script.
+    Raises UntrustedError if another user can change it.
     """
     path = script.interpreter
     for _ in range(MAX_INTERPRETERS):
         if not path:
-            return
+            return ""
         try:
             with TrustedFile(path) as file:
                 next_path = file.interpreter
         except FileNotFoundError:
-            return
+            hint = "; the script has line ends of Windows" if path.endswith("\r") else ""
+            return f"its interpreter {plain(path)} does not exist{hint}"
         except UntrustedError as error:
             raise UntrustedError(f"its interpreter {plain(path)}: {error}") from None
         path = next_path
+    return ""
 
 
 def _root(path: str) -> int:

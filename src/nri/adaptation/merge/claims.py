@@ -71,14 +71,14 @@ class Claimer:
             for key, _ in keys:
                 ledger.claim(container, field, key, plugin)
             return True
-        for key in self._cleared(entry):
+        for key in self._cleared_keys(entry):
             ledger.clear(container, field, key, plugin)
         for key, removed in keys:
             if not removed:
                 ledger.claim(container, field, key, plugin)
         return False
 
-    def _cleared(self, entry: Entry) -> list[str]:
+    def _cleared_keys(self, entry: Entry) -> list[str]:
         """The removed keys whose owner is cleared."""
         if self.rules.removal_frees_key:
             return list(entry.removed)

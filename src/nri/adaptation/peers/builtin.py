@@ -109,11 +109,11 @@ class BuiltinPeer(Peer):
         except NriError as error:
             if validates:
                 return _rejection(str(error))
-            raise _failed(error) from error
+            raise _request_error(error) from error
         except Exception as error:
             if validates:
                 return _rejection(describe(error))
-            raise _failed(error) from error
+            raise _request_error(error) from error
 
     def command(self, method: str, payload: bytes, deadline: float) -> bytes:  # noqa: ARG002 - nothing can interrupt it
         """Call the handler `configure` or `shutdown` if it exists."""
@@ -130,7 +130,7 @@ class BuiltinPeer(Peer):
             try:
                 mask = EventMask(handler(request.config, request.runtime_name, request.runtime_version) or mask)
             except Exception as error:
-                raise _failed(error) from error
+                raise _request_error(error) from error
         reply = m.ConfigureResponse(events=mask)
         if self.plugin.failure_policy is not None:
             reply.failure_policy.CopyFrom(self.plugin.failure_policy)
@@ -164,7 +164,7 @@ def _copy(message: Any) -> Any:
     return copy
 
 
-def _failed(cause: Exception) -> RpcError:
+def _request_error(cause: Exception) -> RpcError:
     """The request's error for a handler's error."""
     code = Code.PERMISSION_DENIED if isinstance(cause, Reject) else Code.UNKNOWN
     error = RpcError(code, describe(cause))

@@ -206,7 +206,7 @@ class Peer(ABC):
         timeout_per_part: bool,
         max_entries: int,
     ) -> list[m.ContainerUpdate]:
-        """Hand over the runtime's state, as `nri.adaptation.peers.synchronize` does; returns the requested updates."""
+        """Hand over the runtime's state, as `nri.adaptation.peers.synchronize` does. Returns the requested updates."""
 
     def close(self, reason: str) -> None:  # noqa: B027 - not all kinds have a connection
         """End the connection if there is one."""

@@ -40,7 +40,7 @@ def parts(
 ) -> Iterator[tuple[bytes, bool]]:
     """Yield encoded `SynchronizeRequest`s, and whether more follow.
 
-    Yields only one if everything fits into a message.
+    Yields a single request if everything fits into a message.
     """
     objects: Iterator[tuple[int, m.PodSandbox | m.Container]]
     objects = itertools.chain(zip(itertools.repeat(1), pods), zip(itertools.repeat(2), containers))

@@ -92,11 +92,11 @@ def breach(  # noqa: PLR0913 - the parts of an answer, by name
         reply: the whole answer, which may have fields in addition to the following three.
         namespace_of: returns the namespace of a container by its id, or None if the container is unknown.
     """
-    cause = _breach(allow, namespace, event, _touched(reply, adjust, update, evict), namespace_of)
+    cause = _breach(allow, namespace, event, _changes(reply, adjust, update, evict), namespace_of)
     return None if cause is None else PluginError(plugin, f"its policy does not allow it to {cause}")
 
 
-class _Touch(NamedTuple):
+class _Change(NamedTuple):
     """A change in an answer.
 
     Attributes:
@@ -114,7 +114,7 @@ def _breach(
     allow: Allow,
     namespace: str,
     event: int,
-    touched: Iterable[_Touch],
+    touched: Iterable[_Change],
     namespace_of: Callable[[str], str | None],
 ) -> str | None:
     paths = allow.paths
@@ -141,32 +141,32 @@ _UNKNOWN: frozenset[str] = frozenset()
 _RESOURCES = "linux.resources"
 
 
-def _touched(
+def _changes(
     reply: Any,
     adjust: ContainerAdjustment | None,
     update: Iterable[ContainerUpdate],
     evict: Iterable[ContainerEviction],
-) -> Iterator[_Touch]:
+) -> Iterator[_Change]:
     """Yield all changes of an answer.
 
     An update without resources also counts as a change, because the runtime gets it.
     """
     if reply is not None:
         for number in _unknown(reply):
-            yield _Touch(None, f"set the unknown field {number} of the answer", _UNKNOWN)
+            yield _Change(None, f"set the unknown field {number} of the answer", _UNKNOWN)
     if adjust is not None:
         for what, paths in _fields(adjust, TREE, ""):
-            yield _Touch(None, what, paths)
+            yield _Change(None, what, paths)
     for entry in update:
         target = entry.container_id
         is_empty = True
         for what, paths in _update_fields(entry):
             is_empty = False
-            yield _Touch(target, what, paths)
+            yield _Change(target, what, paths)
         if is_empty:
-            yield _Touch(target, "make an update without resources", NAMES[_RESOURCES])
+            yield _Change(target, "make an update without resources", NAMES[_RESOURCES])
     for eviction in evict:
-        yield _Touch(eviction.container_id, EVICT, NAMES[EVICT])
+        yield _Change(eviction.container_id, EVICT, NAMES[EVICT])
 
 
 def _update_fields(update: ContainerUpdate) -> Iterator[tuple[str, frozenset[str]]]:

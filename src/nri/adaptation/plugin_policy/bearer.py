@@ -29,6 +29,7 @@ def refusal(policy: PluginPolicy, label: str, *, launched: bool, uid: int | None
         required = "launched by the runtime" if policy.launched else "a plugin that connects by itself"
         return f"plugin {label} must be {required} (launched)"
     if policy.uid is not None and uid not in policy.uid:
+        users = f"uid {', '.join(map(str, policy.uid))}" if policy.uid else "no user"
         who = "an unknown user" if uid is None else f"user {uid}"
-        return f"{who} may not be plugin {label} (uid)"
+        return f"{who} may not be plugin {label}: its policy allows {users}"
     return ""

@@ -24,7 +24,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from nri.adaptation.containers.answer_order import Numbers
+from nri.adaptation.containers.answer_order import SequenceNumbers
 from nri.adaptation.containers.inventory import DeferredUpdate, Presence
 from nri.adaptation.merge.side_updates import NO_CONTAINER, UNKNOWN_CONTAINER, Eviction, Ignored
 from nri.api import messages as m
@@ -113,7 +113,7 @@ class DeferredUpdates:
         Containers that exist by now are updated, or evicted, in this call.
         """
         existing = [
-            (plugin, DeferredUpdate(update, event, Numbers(numbers[plugin])))
+            (plugin, DeferredUpdate(update, event, SequenceNumbers(numbers[plugin])))
             for plugin, update in side.deferred
             if self.defer_update(plugin, update, event, numbers[plugin]) is Presence.KNOWN
         ]

@@ -26,7 +26,7 @@ from nri.adaptation.time_budget import turn_limit_s
 from nri.api import messages as m
 from nri.api import naming
 from nri.api.events import ALL, EventMask
-from nri.errors import NriError, RemoteProtocolError, describe
+from nri.errors import NriError, RemoteProtocolError, describe, failure_text
 from nri.ttrpc.link import REPLY_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -136,8 +136,10 @@ class Handshake:
         except NriError as error:
             if peer.state is not State.GONE:
                 text = "failed to %s plugin %s: %s"
-                self._reporting.refused(f"failed to {what}", text, what, peer.qualified, error)
-            peer.signal(Signal.FATAL, f"failed to {what}: {error}")
+                self._reporting.refused(
+                    f"failed to {what}", text, what, peer.qualified, failure_text(error, peer.label)
+                )
+            peer.signal(Signal.FATAL, f"failed to {what}: {failure_text(error, peer.label)}")
             return False
         except Exception as error:
             log.exception("failed to %s plugin %s", what, peer.qualified)

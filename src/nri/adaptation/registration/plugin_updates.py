@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from nri.adaptation.containers.answer_order import Numbers
+from nri.adaptation.containers.answer_order import SequenceNumbers
 from nri.adaptation.containers.inventory import Presence
 from nri.adaptation.merge import limits
 from nri.adaptation.merge.side_updates import folded
@@ -69,7 +69,7 @@ class PluginUpdates:
         """
         encoded = m.SynchronizeResponse(update=updates).SerializeToString()
         try:
-            self._check(peer, "Synchronize", encoded, [*self._existing(updates)], [])
+            self._check(peer, "Synchronize", encoded, [*self._of_known_containers(updates)], [])
         except NriError as error:
             return error
         return None
@@ -77,7 +77,7 @@ class PluginUpdates:
     def apply_synchronize(self, peer: Peer, updates: list[m.ContainerUpdate], number: int) -> None:
         """Apply the updates in a plugin's answer to Synchronize, which has passed `check_synchronize`."""
         encoded = m.SynchronizeResponse(update=updates).SerializeToString()
-        present, missing = self._present(peer.label, "Synchronize", updates, number)
+        present, missing = self._updates_to_apply(peer.label, "Synchronize", updates, number)
         failed = [*missing, *self._apply(peer.label, "Synchronize", encoded, present, number)]
         if failed:
             named = ", ".join(plain(update.container_id, 128) for update in failed[:_MAX_NAMES_IN_LOG])
@@ -111,15 +111,22 @@ class PluginUpdates:
         if evictions and self._evict is None:
             raise NriError("this runtime does not evict containers")
         event = UPDATE_CONTAINERS
-        self._check(peer, event, encoded, [*self._existing(request.update)], [*self._existing(evictions)], request)
-        updates, missing = self._present(peer.label, event, request.update, number)
+        self._check(
+            peer,
+            event,
+            encoded,
+            [*self._of_known_containers(request.update)],
+            [*self._of_known_containers(evictions)],
+            request,
+        )
+        updates, missing = self._updates_to_apply(peer.label, event, request.update, number)
         failed = self._apply(peer.label, event, encoded, updates, number)
-        evictions = self._present_evictions(peer.label, event, evictions)
+        evictions = self._evictions_to_apply(peer.label, event, evictions)
         if evictions and self._evict is not None:
             self._evict(evictions)
         return [*failed, *missing]
 
-    def _existing(self, requests: Iterable[Any]) -> Iterator[Any]:
+    def _of_known_containers(self, requests: Iterable[Any]) -> Iterator[Any]:
         """Yield the updates or evictions of containers that exist or are being created."""
         containers = self._trail.inventory.known
         for request in requests:
@@ -127,7 +134,7 @@ class PluginUpdates:
             if not self._rules.absent_containers_left_out or containers.is_creating(target) or target in containers:
                 yield request
 
-    def _present(
+    def _updates_to_apply(
         self, plugin: str, event: str, updates: Iterable[m.ContainerUpdate], number: int
     ) -> tuple[list[m.ContainerUpdate], list[m.ContainerUpdate]]:
         """Return the updates to apply now, and the updates of unknown containers, which fail; defer the others."""
@@ -135,7 +142,7 @@ class PluginUpdates:
             return list(updates), []
         present: list[m.ContainerUpdate] = []
         missing: list[m.ContainerUpdate] = []
-        for update in self._folded(updates):
+        for update in self._merged_by_container(updates):
             presence = self._deferred.defer_update(plugin, update, event, number)
             if presence is Presence.KNOWN:
                 present.append(update)
@@ -145,7 +152,7 @@ class PluginUpdates:
                     missing.append(update)
         return present, missing
 
-    def _folded(self, updates: Iterable[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
+    def _merged_by_container(self, updates: Iterable[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
         """The updates; the updates of a container that is being created are merged into one."""
         containers = self._trail.inventory.known
         existing: list[m.ContainerUpdate] = []
@@ -154,7 +161,7 @@ class PluginUpdates:
             (creating if containers.is_creating(update.container_id) else existing).append(update)
         return [*existing, *folded(creating)]
 
-    def _present_evictions(
+    def _evictions_to_apply(
         self, plugin: str, event: str, evictions: Sequence[m.ContainerEviction]
     ) -> list[m.ContainerEviction]:
         """Return the evictions to carry out now.
@@ -176,7 +183,7 @@ class PluginUpdates:
         self, plugin: str, what: str, encoded: bytes, updates: list[m.ContainerUpdate], number: int
     ) -> list[m.ContainerUpdate]:
         """Give updates to the runtime and record them. Returns the updates that failed."""
-        return self._trail.apply(what, plugin, encoded, updates, Numbers(number)) if updates else []
+        return self._trail.apply(what, plugin, encoded, updates, SequenceNumbers(number)) if updates else []
 
     def _check(
         self,

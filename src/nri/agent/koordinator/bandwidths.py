@@ -1,7 +1,7 @@
-"""Bandwidths of the node and its QoS classes from NodeSLO's spec, and of a pod from its annotation.
+"""Read the bandwidths of the node and its QoS classes from NodeSLO, and of a pod from its annotation.
 
-A class's share is a percentage of the node's bandwidth (an integer) or a quantity of bits per second (a text).
-TCNetworkQoS counts bits and treats an unreadable value as none; TerwayQoS counts bytes and refuses it.
+A class's share is a percentage of the node's bandwidth (an integer) or a quantity of bits per second (a string).
+TCNetworkQoS uses bits and ignores an unreadable value; TerwayQoS uses bytes and refuses an unreadable value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nri.kube.shapes import Record
 _PARTS = {"rx_bps_min": "ingressRequest", "rx_bps_max": "ingressLimit"}
 _PARTS |= {"tx_bps_min": "egressRequest", "tx_bps_max": "egressLimit"}
 _CLASSES = {"l1": "lsClass", "l2": "beClass"}
-UINT64 = 1 << 64
+UINT64 = 1 << 64  # the number of values of Go's uint64
 #: The keys of NodeSLO with the bandwidths of a class.
 DOCUMENT_KEYS: Final = (
     (SLO, "resourceQOSStrategy.{}.networkQOS"),
@@ -31,7 +31,7 @@ _LIMITS = Record({"ingressLimit": str, "egressLimit": str})
 
 @dataclass(frozen=True, slots=True)
 class Bandwidths:
-    """Bandwidths of the node (`hw`), of LS (`l1`) and of BE (`l2`), in and out, per second; 0 is not set."""
+    """Received (rx) and sent (tx) bandwidths per second of the node (`hw`), LS (`l1`) and BE (`l2`); 0 is not set."""
 
     hw_tx_bps_max: int = 0
     hw_rx_bps_max: int = 0
@@ -50,7 +50,7 @@ class Bandwidths:
 
 
 def class_shares(network: Mapping[str, Any], share: Callable[[int | str | None], int]) -> dict[str, int]:
-    """Return the four shares of a class's network QoS, converted by `share`; all are 0 while it is switched off."""
+    """Return the four shares of a class's network QoS, converted by `share`. All are 0 if network QoS is off."""
     shares = dict.fromkeys(_PARTS, 0)
     for part, key in _PARTS.items() if network.get("enable", False) else ():
         try:
@@ -61,7 +61,7 @@ def class_shares(network: Mapping[str, Any], share: Callable[[int | str | None],
 
 
 def shared_out(spec: Mapping[str, Any], node: int, share: Callable[[int | str | None], int]) -> Bandwidths:
-    """Return the bandwidths of the node and of its classes, each class by `share`. Raises ValueError."""
+    """Return the bandwidths of the node and of its classes. Raises ValueError if `share` cannot convert a share."""
     values = {"hw_tx_bps_max": node, "hw_rx_bps_max": node}
     for level, name in _CLASSES.items():
         network = spec.get("resourceQOSStrategy", {}).get(name, {}).get("networkQOS", {})
@@ -79,20 +79,23 @@ def node_total(spec: Mapping[str, Any]) -> int:
 
 
 def unsigned(number: int, quirks: Quirks) -> int:
-    """Return a bandwidth as the original's unsigned number. Raises ValueError for a negative one, if refused."""
+    """Return a bandwidth as Koordinator's unsigned number.
+
+    Raises ValueError if it is negative and the quirk refuses that.
+    """
     if number < 0 and quirks.negative_bandwidth_refused:
         raise ValueError(f"{number} is below 0")
     return number % UINT64
 
 
 def pod_bandwidths(annotations: Mapping[str, str]) -> dict[str, int]:
-    """The limits of a pod's traffic in bits per second, `ingressLimit` and `egressLimit`; an absent one is left out."""
+    """Return the limits of a pod's traffic in bits per second, by their keys `ingressLimit` and `egressLimit`."""
     key = ANNOTATION_NETWORK_QOS
     rates: dict[str, str] = read(annotations, key, _LIMITS) or {} if annotations.get(key) else {}
     limits: dict[str, int] = {}
-    for way, text in rates.items():
+    for name, text in rates.items():
         try:
-            limits |= {way: quantity.ceil(quantity.capped(text))} if text else {}
+            limits |= {name: quantity.ceil(quantity.capped(text))} if text else {}
         except ValueError as error:
-            raise ValueError(f"annotation {key}: {way}: {error}") from None
+            raise ValueError(f"annotation {key}: {name}: {error}") from None
     return limits

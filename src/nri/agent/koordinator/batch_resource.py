@@ -1,7 +1,7 @@
-"""BatchResource: CPU weight, CPU quota and memory limit of batch (BE) pods, from the batch resources that they request.
+"""The hook BatchResource: CPU weight, CPU quota and memory limit of batch (BE) pods, from requested batch resources.
 
 Kubernetes does not enforce `kubernetes.io/batch-cpu` (thousandths of a CPU) and `kubernetes.io/batch-memory`, so the
-pod's annotation or its spec repeats them. A pod without them is left alone.
+amounts are read from the pod's annotation or spec. A pod without batch resources is unchanged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SHAPE = Record({"containers": Table(Record({"requests": AMOUNTS, "limits": AMOUN
 
 
 def extended_resources(annotations: Mapping[str, str]) -> dict[str, ExtendedResources] | None:
-    """Return the batch resources of each container; None without the annotation, or if it names no containers."""
+    """Return the batch resources of each container, or None if the annotation is absent or has no containers."""
     text = annotations.get(ANNOTATION_EXTENDED)
     resources: dict[str, ExtendedResources] | None = None
     if text is not None:
@@ -39,7 +39,7 @@ def extended_resources(annotations: Mapping[str, str]) -> dict[str, ExtendedReso
 
 
 def annotated(annotations: Mapping[str, str]) -> dict[str, ExtendedResources] | None:
-    """Return batch resources by container from a pod's annotation; None if it cannot be read."""
+    """Return the batch resources of each container, or None if the annotation is absent or unreadable."""
     try:
         return extended_resources(annotations)
     except ValueError:
@@ -47,7 +47,7 @@ def annotated(annotations: Mapping[str, str]) -> dict[str, ExtendedResources] | 
 
 
 def batch_request(containers: Iterable[ExtendedResources]) -> int:
-    """Return how many thousandths of a CPU the containers of an annotation request of batch resources."""
+    """Return the batch CPU that containers request, in thousandths of a CPU."""
     return sum(max(formulas.amount(container.requests, names.BATCH_CPU), 0) for container in containers)
 
 
@@ -62,15 +62,15 @@ def _extended(text: str) -> dict[str, ExtendedResources] | None:
 
 
 def has_cfs_quota(spec: Any) -> bool:
-    """Return whether batch pods have a CPU quota: not while their folder is suppressed by one, which must be larger."""
+    """Return whether batch pods have a CPU quota. They have none if a quota of their parent cgroup suppresses them."""
     threshold = read_spec(spec).get("resourceUsedThresholdWithBE", {})
     return not (threshold.get("enable", False) and threshold.get("cpuSuppressPolicy", "") == "cfsQuota")
 
 
 def pod(context: Pod, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -> Decision:
-    """Decide for a batch pod: the sum of its containers, unlimited if one of them is.
+    """Decide for a batch pod: the sum of its containers' amounts, or unlimited if a container is unlimited.
 
-    Raises HookError for an unreadable annotation, if the spec has no batch resources.
+    Raises HookError if the annotation is unreadable and the spec has no batch resources.
     """
     if qos_class(context.labels) != BE:
         return _NO_DECISION
@@ -88,13 +88,13 @@ def pod(context: Pod, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -> Decis
         }
     )
     if not spec:
-        reason = f'annotation {ANNOTATION_EXTENDED} names no container, which compat = "reference" takes for 0'
+        reason = f'annotation {ANNOTATION_EXTENDED} names no container; with compat = "reference" that means 0'
         return Decision(changes, reason)
     return Decision(changes, "batch resources of the pod's containers")
 
 
 def container(context: Container, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -> Decision:
-    """Decide for a container of a batch pod. Raises HookError as `pod` does."""
+    """Decide for a container of a batch pod. Raises HookError if the annotation is unreadable."""
     if qos_class(context.pod.labels) != BE:
         return _NO_DECISION
     spec = context.extended
@@ -114,7 +114,7 @@ def container(context: Container, rule: BatchRule, quirks: Quirks = Quirks.DEFAU
 
 
 def _spec(context: Pod, quirks: Quirks) -> Mapping[str, ExtendedResources] | None:
-    """The batch resources that a pod's containers request: by its spec, else by its annotation; None for nothing."""
+    """Return the batch resources of a pod's containers from the spec, or else from the annotation, or else None."""
     if context.extended is not None:
         batch = {name: resources for name, resources in context.extended.items() if _is_batch(resources)}
         if batch or not context.extended:
@@ -123,7 +123,7 @@ def _spec(context: Pod, quirks: Quirks) -> Mapping[str, ExtendedResources] | Non
 
 
 def _is_batch(resources: ExtendedResources) -> bool:
-    """Whether it is about batch resources, and not about others that Kubernetes does not know."""
+    """Return whether extended resources are batch resources, or there are no extended resources."""
     return not (resources.requests or resources.limits) or any(
         name in part for name in (BATCH_CPU, BATCH_MEMORY) for part in (resources.requests, resources.limits)
     )
@@ -139,7 +139,7 @@ def _annotated(annotations: Mapping[str, str], quirks: Quirks) -> Mapping[str, E
 
 
 def _quota(rule: BatchRule, milli_cpu: int, quirks: Quirks) -> int:
-    """Return the CPU quota for a limit; it is unlimited while the folder of batch pods has a quota."""
+    """Return the CPU quota for a limit. It is unlimited while the parent cgroup of batch pods has a quota."""
     if rule.has_quota is False:
         return UNLIMITED
     return scaled(formulas.quota_us(milli_cpu), -1 if rule.ratio is None else rule.ratio, quirks)

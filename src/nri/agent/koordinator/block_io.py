@@ -1,10 +1,10 @@
-"""BlkIOReconcile: limits of operations and bytes per second for each disk, and its weight.
+"""The strategy BlkIOReconcile: limits of operations and bytes per second for each disk, and weights of disks.
 
-Limits apply to best-effort pods together, and to pods that request their own. Values are by device (`8:0`); 0 in
-NodeSLO removes a limit. A limit applies to the whole disk, whether its name is that of a device, a partition, a volume
-or an LVM volume group. A missing disk, or a volume on several disks, is reported and limits nothing. The kubelet mounts
-a claim under the name of its persistent volume, and only an apiserver knows which claim that is: so a claim's disk is
-found by exclusion.
+Limits apply to all best-effort pods together, and to pods with an annotation. Values are by device number (`8:0`); 0 in
+NodeSLO removes a limit. A limit applies to a whole disk. Its name may be the name of a device, a partition, a volume or
+an LVM volume group. A missing disk, or a volume on several disks, is reported and gets no limit. The kubelet mounts a
+claim under the name of its persistent volume, and only an apiserver knows that name, so the disk of a claim is found by
+exclusion.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _KNOBS: Final = {
     "write_bps": "io.write_bps",
     "weight": "io.device_weight",
 }
-#: The line of `io.cost.qos` for a disk that is no longer requested.
+#: The value of `io.cost.qos` that switches a disk off.
 ROOT_OFF: Final = "enable=0"
 _LATENCIES: Final = {
     "rpct": ("readLatencyPercent", 95),
@@ -64,25 +64,26 @@ _ROOT_IO: Final = Record(
 )
 ROOT_SHAPE: Final = Record({"enable": bool, "blocks": Items(Record({"name": str, "type": _KIND, "ioCfg": _ROOT_IO}))})
 NAME: Final = "BlkIOReconcile"
-#: A mount of the kubelet's for a pod: the pod's uid and the volume's name.
+#: The path of a volume that the kubelet mounts: the uid of the pod and the name of the volume.
 _VOLUME: Final = re.compile(r"/var/lib/kubelet/pods/([^/]+)/volumes/kubernetes\.io~[^/]+/([^/]+)(?:/mount)?")
-#: The values of a disk for which nothing is set, by knob.
+#: The value that removes the limit of a disk, by knob.
 _NO_LIMIT: Final = {**dict.fromkeys(("io.read_iops", "io.write_iops", "io.read_bps", "io.write_bps"), UNLIMITED)}
 _WEIGHT: Final = "io.device_weight"
 _NO_LIMIT[_WEIGHT] = UNLIMITED
-#: The weight of a disk that NodeSLO does not name.
+#: The weight of a disk that is not in NodeSLO.
 _USUAL: Final = 100
-#: The maximum number of devices, and of LVM layers below one.
+#: The maximum number of devices of a machine, or of one level of LVM.
 _MAX_DEVICES: Final = 4096
+#: The maximum number of LVM levels below a device.
 _MAX_DEPTH: Final = 8
-#: The name that LVM gives a volume's device: group-volume, and a dash of either twice.
+#: The name of an LVM device, `group-volume`. A dash in the name of the group or the volume is doubled.
 _LVM_NAME: Final = re.compile(r"((?:[^-]|--)+)-(?!-)")
 _ROOT_QOS: Final = "io.cost_qos"
 _ROOT: Final = Subject("node/disks", name="disks")
 
 
 class DiskLimits(NamedTuple):
-    """Limits of one disk. `kind` is device, volumegroup or podvolume, and `name` what that calls it."""
+    """Limits of one disk. `kind` is device, volumegroup or podvolume; `name` is the name of that object."""
 
     name: str
     kind: str
@@ -94,9 +95,9 @@ class DiskLimits(NamedTuple):
 
 
 def parse(document: Any, where: str = "blkioQOS") -> list[DiskLimits]:
-    """Read a class's `blkioQOS`; nothing of it while it is off.
+    """Read a class's `blkioQOS`. The list is empty if `blkioQOS` is off.
 
-    Raises ValueError for what cannot be, with its place, which begins with `where`.
+    Raises ValueError if a value is invalid. The error starts with the path of the key, which begins with `where`.
     """
     section = fit({} if document is None else document, SHAPE, where)
     if not section.get("enable", False):
@@ -124,11 +125,11 @@ def parse(document: Any, where: str = "blkioQOS") -> list[DiskLimits]:
 
 
 def limits_by_knob(disks: Iterable[tuple[str, DiskLimits]], present: Iterable[str]) -> dict[str, dict[str, int]]:
-    """Return the limits of each knob by device (`8:0`); -1 is no limit.
+    """Return the limits of each knob by device number (`8:0`); -1 means no limit.
 
     Args:
-        disks: the disks with limits, by device; of two for one device the last wins.
-        present: devices with a limit or weight in force, which is removed unless requested.
+        disks: the device numbers of disks, with limits; of several limits for one device, the last counts.
+        present: devices with a limit or weight in force, which is removed unless `disks` has the device.
     """
     limits = {**{device: DiskLimits("", "device") for device in present}, **dict(disks)}
     return {
@@ -138,9 +139,9 @@ def limits_by_knob(disks: Iterable[tuple[str, DiskLimits]], present: Iterable[st
 
 
 class RootDisk(NamedTuple):
-    """Latencies of one disk for the whole machine, and its cost model, as lines of io.cost.qos and io.cost.model.
+    """Latency targets and the cost model of a disk for the whole machine, as values of io.cost.qos and io.cost.model.
 
-    A model counts only if it is complete; without one the kernel uses its default.
+    An incomplete model is ignored; the kernel then uses its default model.
     """
 
     name: str
@@ -150,7 +151,10 @@ class RootDisk(NamedTuple):
 
 
 def parse_root(document: Any, where: str = "cgroupRoot.blkioQOS") -> list[RootDisk]:
-    """Read `blkioQOS` of `cgroupRoot`; nothing of it while it is off. Raises ValueError for what cannot be."""
+    """Read `blkioQOS` of `cgroupRoot`.
+
+    The list is empty if `blkioQOS` is off. Raises ValueError if a value is invalid.
+    """
     section = fit({} if document is None else document, ROOT_SHAPE, where)
     if not section.get("enable", False):
         return []
@@ -169,14 +173,14 @@ def parse_root(document: Any, where: str = "cgroupRoot.blkioQOS") -> list[RootDi
     return disks
 
 
-#: Disks that a pod may name.
+#: The maximum number of disks in a pod's annotation.
 _MAX_DISKS: Final = 64
 
 
 def _pod_disks(text: str) -> tuple[DiskLimits, ...]:
     disks = tuple(parse({**json_object(text), "enable": True}))
     if len(disks) > _MAX_DISKS:
-        raise ValueError(f"{len(disks)} disks; the limit is {_MAX_DISKS}")
+        raise ValueError(f"the annotation has {len(disks)} disks; the limit is {_MAX_DISKS}")
     return disks
 
 
@@ -184,9 +188,9 @@ class PodVolumes(NamedTuple):
     """The volumes of a pod.
 
     Attributes:
-        mounted: the numbers of devices that the kubelet has mounted for it, by the volume's name.
-        claims: the claims' names, by those that they have as volumes of the pod.
-        other_names: the names of its other volumes.
+        mounted: the device numbers of the mounted volumes, by the name of the volume.
+        claims: the names of claims, by the names of the pod's volumes.
+        other_names: the names of the pod's other volumes.
     """
 
     mounted: Mapping[str, str]
@@ -195,7 +199,7 @@ class PodVolumes(NamedTuple):
 
     @classmethod
     def of(cls, manifest: Mapping[str, Any], mounted: Mapping[str, str]) -> PodVolumes:
-        """Read the volumes of a pod; empty if the source does not know them."""
+        """Read the volumes of a pod. There are none if the source of pods does not report them."""
         claims, other_names = dict[str, str](), set[str]()
         volumes = (manifest.get("spec") or {}).get("volumes") or ()
         for volume_ in (volume for volume in volumes if isinstance(volume, Mapping)):
@@ -203,14 +207,14 @@ class PodVolumes(NamedTuple):
             if isinstance(claim, Mapping):
                 claims[name] = str(claim.get("claimName"))
             elif "ephemeral" in volume_:
-                claims[name] = f"{name}, made for the pod"
+                claims[name] = f"{name}, created for the pod"
             else:
                 other_names.add(name)
         return cls(mounted, claims, frozenset(other_names))
 
 
 class BlockIo(Strategy):
-    """Sets limits of block I/O."""
+    """The strategy that sets limits of block I/O."""
 
     name = NAME
     key = ANNOTATION_BLOCK_IO
@@ -218,21 +222,21 @@ class BlockIo(Strategy):
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         self._set: dict[tuple[str, str], tuple[Subject, Mapping[str, int]]] = {}
         self._looked = False
-        #: Disks that have latencies of the whole machine.
+        #: The disks with latency targets for the whole machine.
         self._root_set: frozenset[str] = frozenset()
-        #: Volumes that are mounted, by pod; read at most once a round: pods may name as many as they like.
+        #: The mounted volumes of each pod. They are read at most once a round, because many pods may need them.
         self._mounts: dict[str, dict[str, str]] | None = None
 
     def __len__(self) -> int:
-        """The number of knobs that are remembered as set."""
+        """The number of remembered knobs."""
         return len(self._set)
 
     def wants(self, rules: NodeSlo) -> bool:
-        """Whether there is work: limits are requested, or were set."""
+        """Return whether limits are requested or have been set."""
         return bool(rules[DISKS] or rules[ROOT_DISKS] or self._set or self._root_set)
 
     def round(self, round_: Round[NodeSlo]) -> None:
-        """Decide for the folder of best-effort pods, and for pods with an annotation."""
+        """Decide for the cgroup of best-effort pods, and for pods with an annotation."""
         fresh: dict[tuple[str, str], tuple[Subject, Mapping[str, int]]] = {}
         self._mounts = None
         folder = round_.best_effort_folder
@@ -257,19 +261,19 @@ class BlockIo(Strategy):
     def _release(
         self, round_: Round[NodeSlo], fresh: Mapping[tuple[str, str], tuple[Subject, Mapping[str, int]]]
     ) -> None:
-        """Remove limits that are no longer requested, together with requested ones of the same file."""
+        """Set the requested limits, and remove limits that are no longer requested."""
         for (path, knob), (subject, limits) in fresh.items():
             _, before = self._set.get((path, knob), (subject, {}))
             free = dict.fromkeys(sorted(before.keys() - limits.keys()), _NO_LIMIT[knob])
-            reason = "blkioQOS, and no limit any more of the others" if free else "blkioQOS"
+            reason = "blkioQOS; limits of other disks are removed" if free else "blkioQOS"
             round_.values.append(KnobValue(subject, path, knob, "", NAME, reason, {**limits, **free}))
         for (path, knob), (subject, before) in self._set.items():
             if (path, knob) not in fresh and before and round_.parts.executor.hierarchies.exists(path):
                 free = dict.fromkeys(sorted(before), _NO_LIMIT[knob])
-                round_.values.append(KnobValue(subject, path, knob, "", NAME, "no limit any more", free))
+                round_.values.append(KnobValue(subject, path, knob, "", NAME, "the limit is removed", free))
 
     def _take_over(self, round_: Round[NodeSlo], subject: Subject, folder: str) -> None:
-        """Note the limits of a folder that are there at the start: nobody else sets any there."""
+        """Record the limits of a cgroup at the start. No other program sets limits of these cgroups."""
         for knob, no_limit in _NO_LIMIT.items():
             current = round_.read(folder, knob)
             if isinstance(current, Mapping):
@@ -302,9 +306,9 @@ class BlockIo(Strategy):
                 fresh[folder, knob] = subject, limits
 
     def _root(self, round_: Round[NodeSlo]) -> None:
-        """Set latencies and models of disks in the root cgroup, one value for all disks of a file.
+        """Set latency targets and models of disks in the root cgroup, with one write for each file.
 
-        If NodeSLO names disks, all others lose their latencies, also those of a killed agent.
+        If NodeSLO lists disks, all other disks lose their targets, including targets of an earlier agent.
         """
         latencies: dict[str, str] = {}
         models: dict[str, str] = {}
@@ -327,7 +331,7 @@ class BlockIo(Strategy):
                 round_.values.append(KnobValue(_ROOT, "", knob, "", NAME, "cgroupRoot.blkioQOS", words))
 
     def _mounted(self, root: Root) -> dict[str, dict[str, str]]:
-        """The devices that the kubelet has mounted for pods: numbers by name of the volume, by uid."""
+        """Return the device numbers of mounted volumes, by the uid of the pod and the name of the volume."""
         if self._mounts is None:
             self._mounts = {}
             for mount in machine_mounts(root):
@@ -337,12 +341,12 @@ class BlockIo(Strategy):
 
 
 def disk_of(root: Root, disk: DiskLimits, volumes: PodVolumes | None = None) -> str:
-    """Return the numbers of a disk, `8:0`. Raises ValueError if it cannot be found.
+    """Return the device number of a disk, for example `8:0`. Raises ValueError if the disk cannot be found.
 
     Args:
         root: the machine.
-        disk: its name and kind.
-        volumes: those of the pod that requests the limit; None for NodeSLO.
+        disk: the name and kind of the disk.
+        volumes: the volumes of the pod that requests the limit; None if NodeSLO requests it.
     """
     if disk.kind == "device":
         name = posixpath.basename(disk.name)
@@ -351,7 +355,7 @@ def disk_of(root: Root, disk: DiskLimits, volumes: PodVolumes | None = None) -> 
         return _whole_disk(root, root.find(f"/sys/class/block/{name}/dev"), disk.name)
     if disk.kind == "podvolume":
         if volumes is None:
-            raise ValueError(f"volume {disk.name[:60]!r}: podvolume is for the annotation of a pod")
+            raise ValueError(f"volume {disk.name[:60]!r}: podvolume is only valid in the annotation of a pod")
         return _volume(root, disk.name, volumes)
     if disk.kind == "volumegroup":
         return _group(root, disk.name)
@@ -359,10 +363,10 @@ def disk_of(root: Root, disk: DiskLimits, volumes: PodVolumes | None = None) -> 
 
 
 def _volume(root: Root, name: str, volumes: PodVolumes) -> str:
-    """The numbers of the disk that a volume of a pod is on, by its name in the pod, or by the persistent volume's."""
+    """Return the device number of a volume's disk, given the name in the pod or the name of the persistent volume."""
     if name not in volumes.claims:
         if name not in volumes.mounted:
-            raise ValueError(f"the kubelet has mounted no volume {name[:60]!r} for the pod")
+            raise ValueError(f"the kubelet has not mounted a volume {name[:60]!r} for the pod")
         return _whole_disk(root, volumes.mounted[name], name)
     candidates = sorted(volumes.mounted.keys() - volumes.other_names)
     claims = len(set(volumes.claims.values()))
@@ -372,27 +376,27 @@ def _volume(root: Root, name: str, volumes: PodVolumes) -> str:
     if len(candidates) != claims or len(disks) != 1:
         raise ValueError(
             f"{name[:60]!r} is one of {claims} claims; the kubelet has mounted {len(candidates)} of them, "
-            f"on {len(disks)} disks: only an apiserver knows which it is. Name its persistent volume instead"
-            + (f", such as {candidates[0]}" if candidates else "")
+            f"on {len(disks)} disks: only an apiserver knows its persistent volume. Name the persistent volume instead"
+            + (f", for example {candidates[0]}" if candidates else "")
         )
     return disks.pop()
 
 
 def _group(root: Root, name: str) -> str:
-    """The numbers of the disk that a volume group of LVM is on, by a volume of it that is in use."""
+    """Return the device number of the disk of an LVM volume group, which is found by a volume in use."""
     mapped = (name for name in sorted(root.names("/sys/class/block"))[:_MAX_DEVICES] if name.startswith("dm-"))
     for device in mapped:
         match = _LVM_NAME.match((root.find(f"/sys/class/block/{device}/dm/name") or "").strip())
         numbers = root.find(f"/sys/class/block/{device}/dev")
         if match and match[1].replace("--", "-") == name and numbers is not None and _is_lvm(root, numbers.strip()):
             return _whole_disk(root, numbers, name)
-    raise ValueError(f"no volume in use belongs to the volume group {name[:60]!r}")
+    raise ValueError(f"no volume of volume group {name[:60]!r} is in use")
 
 
 def _whole_disk(root: Root, numbers: str | None, name: str) -> str:
-    """The numbers of the whole disk that a device is, or is on; limits hold for those alone."""
+    """Return the device number of the whole disk of a device, because only whole disks can have limits."""
     if numbers is None:
-        raise ValueError(f"this machine has no disk {name[:60]!r}")
+        raise ValueError(f"disk {name[:60]!r} not found on this machine")
     if numbers.startswith("0:"):  # memory, a network's file system, btrfs
         raise ValueError(f"{name[:60]!r} is not on a disk that is visible here")
     level, disks = [numbers.strip()], set[str]()
@@ -408,7 +412,7 @@ def _whole_disk(root: Root, numbers: str | None, name: str) -> str:
                 disks.add(device)
         level = below
     if len(disks) != 1 or level:
-        raise ValueError(f"{name[:60]!r} is on {len(disks)} disks; limits hold for one")
+        raise ValueError(f"{name[:60]!r} is on {len(disks)} disks; limits require exactly one")
     return disks.pop()
 
 

@@ -1,7 +1,7 @@
-"""The strategy by which Koordinator's manager computes batch and mid resources, and the numbers that it refuses.
+"""The colocation strategy, by which Koordinator's manager computes batch and mid resources, and its valid numbers.
 
-This agent reads those resources from Node. It reads the strategy only to report which of a node's own values the
-manager ignores.
+The agent reads the computed resources from Node. It reads the strategy only to report values of a node that the manager
+ignores.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from nri.text import plain
 __all__ = ["ANNOTATION_STRATEGY", "DEFAULTS", "RATIOS", "left_out", "of_node", "wrong"]
 
 ANNOTATION_STRATEGY: Final = "node.koordinator.sh/colocation-strategy"
-#: A node's labels, each a ratio that replaces a percentage of its strategy.
+#: Labels of nodes: each is a ratio that replaces this percentage of the strategy.
 RATIOS: Final[Mapping[str, str]] = {
     "node.koordinator.sh/cpu-reclaim-ratio": "cpuReclaimThresholdPercent",
     "node.koordinator.sh/memory-reclaim-ratio": "memoryReclaimThresholdPercent",
     "node.koordinator.sh/mid-static-cpu-reserved-ratio": "midStaticCPUReservedPercent",
     "node.koordinator.sh/mid-static-memory-reserved-ratio": "midStaticMemoryReservedPercent",
 }
-#: A strategy in which nothing is written.
+#: The strategy without any configured value.
 DEFAULTS: Final[Mapping[str, Any]] = {
     "enable": False,
     "metricAggregateDurationSeconds": 300,
@@ -54,7 +54,7 @@ _AT_LEAST_0: Final = (*RATIOS.values(), "batchCPUThresholdPercent", "batchMemory
 
 
 def wrong(strategy: Mapping[str, Any]) -> list[str]:
-    """Return the keys of a strategy whose numbers the manager refuses, with the rule of each."""
+    """Return a line for each number of a strategy that the manager refuses."""
     numbers = {key: value for key, value in strategy.items() if isinstance(value, (int, float))}
     problems = [f"{key} {numbers[key]} is not above 0" for key in _POSITIVE if numbers.get(key, 1) <= 0]
     problems += [f"{key} {numbers[key]} is below 0" for key in _AT_LEAST_0 if numbers.get(key, 0) < 0]
@@ -63,16 +63,16 @@ def wrong(strategy: Mapping[str, Any]) -> list[str]:
 
 
 def of_node(config: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a node's strategy: the cluster's, over it the first matching node configuration and the node's annotation.
+    """Return a node's strategy: the cluster's, the first matching node configuration and the annotation, merged.
 
     Args:
         config: the JSON of the ConfigMap's key `colocation-config`.
-        node: the Node; labels and annotations are read, and unreadable ones left out.
+        node: the Node with labels and annotations; unreadable values are ignored.
     """
-    labels = _texts(node, "labels")
+    labels = node_texts(node, "labels")
     strategy = {key: value for key, value in config.items() if key != "nodeConfigs"}
     for node_config in config.get("nodeConfigs") or ():
-        if _selects(node_config.get("nodeSelector"), labels):
+        if is_selected(node_config.get("nodeSelector"), labels):
             strategy = over(
                 strategy, {key: value for key, value in node_config.items() if key not in ("name", "nodeSelector")}
             )
@@ -83,30 +83,30 @@ def of_node(config: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any
 
 
 def left_out(node: Mapping[str, Any]) -> Iterator[Unread]:
-    """Yield the parts of a node's annotated strategy that the manager ignores or refuses."""
+    """Yield the labels and annotations of a node that the manager ignores or refuses."""
     for label in RATIOS:
-        text = _texts(node, "labels").get(label)
+        text = node_texts(node, "labels").get(label)
         if text is not None and _percent(text) is None:
             yield Unread(
                 f"label {label}",
-                f"{plain(text, 80)!r} is not a ratio (example: 0.7): Koordinator's manager ignores it",
+                f"{plain(text, 80)!r} is not a ratio such as 0.7, so Koordinator's manager ignores it",
             )
     if _node_strategy(node) is None:
-        yield Unread(f"annotation {ANNOTATION_STRATEGY}", "not a JSON object: Koordinator's manager ignores it")
+        yield Unread(f"annotation {ANNOTATION_STRATEGY}", "not a JSON object, so Koordinator's manager ignores it")
     for problem in wrong(of_node({}, node)):
-        yield Unread(f"annotation {ANNOTATION_STRATEGY}", f"{problem}: Koordinator's manager refuses such a strategy")
+        yield Unread(f"annotation {ANNOTATION_STRATEGY}", f"{problem}, so Koordinator's manager refuses the strategy")
 
 
 def _node_strategy(node: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The strategy of a node's annotation; None if it cannot be read."""
+    """Return the strategy in a node's annotation, or None if it is not a JSON object."""
     try:
-        strategy = parse_json(_texts(node, "annotations").get(ANNOTATION_STRATEGY, "{}"))
+        strategy = parse_json(node_texts(node, "annotations").get(ANNOTATION_STRATEGY, "{}"))
     except ValueError:
         return None
     return strategy if isinstance(strategy, dict) else None
 
 
-def _texts(node: Mapping[str, Any], part: str) -> dict[str, str]:
+def node_texts(node: Mapping[str, Any], part: str) -> dict[str, str]:
     meta = node.get("metadata")
     entries = meta.get(part) if isinstance(meta, Mapping) else None
     if not isinstance(entries, Mapping):
@@ -122,8 +122,8 @@ def _percent(text: str) -> int | None:
     return int(value) if math.isfinite(value) and value >= 0 else None
 
 
-def _selects(selector: Any, labels: Mapping[str, str]) -> bool:
-    """Whether a label selector matches; an absent one, or one with an unknown operator, matches nothing."""
+def is_selected(selector: Any, labels: Mapping[str, str]) -> bool:
+    """Return whether a label selector matches. An absent selector, or one that Kubernetes refuses, does not match."""
     if not isinstance(selector, Mapping):
         return False
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
@@ -135,8 +135,8 @@ def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     present, values = labels.get(expression.get("key", "")), expression.get("values") or ()
     verdicts = {
         "In": present in values,
-        "NotIn": present not in values,
-        "Exists": present is not None,
-        "DoesNotExist": present is None,
+        "NotIn": bool(values) and present not in values,
+        "Exists": not values and present is not None,
+        "DoesNotExist": not values and present is None,
     }
     return verdicts.get(expression.get("operator", ""), False)

@@ -1,8 +1,8 @@
-"""CoreSched: core-scheduling cookies, by which pods share the threads of a core, and `cpu.idle` of kube-QoS folders.
+"""The hook CoreSched: core scheduling groups of pods that can share the threads of a core, and `cpu.idle`.
 
-A pod belongs to the group of its label, or to a group by itself (policy `exclusive`); classes that expel others append
-`-expeller` to the group's name. Both kinds of names contain `/`, which no label can. Core scheduling excludes group
-identities.
+A pod belongs to the group of its label, or to its own group (policy `exclusive`). For classes that expel others, the
+name of the group ends with `-expeller`. Both kinds of names contain `/`, which a label cannot contain. Core scheduling
+excludes group identities.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _EXPELLERS = {"lsrClass": True, "lsClass": True, "beClass": False}
 
 
 def rule_of(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> CoreSchedRule:
-    """Return core scheduling by class; everything is off unless NodeSLO's CPU policy is `coreSched`."""
+    """Return the rule for core scheduling. All classes are off unless NodeSLO's CPU policy is `coreSched`."""
     strategy = read_spec(spec).get("resourceQOSStrategy", {})
     chosen = strategy.get("policies", {}).get("cpuPolicy", "") == "coreSched"
     classes: dict[str, CoreSchedClass] = {}
@@ -48,20 +48,20 @@ def rule_of(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> CoreSchedRule:
 def membership(
     labels: Mapping[str, str], kube_class: str, uid: str, rule: CoreSchedRule, quirks: Quirks = Quirks.DEFAULT
 ) -> Membership:
-    """Decide a pod's group; policy `none` keeps it out."""
+    """Return a pod's group. Policy `none` disables core scheduling for the pod."""
     class_rule = rule.of_pod(qos_class(labels), kube_class)
     policy = labels.get(LABEL_CORE_POLICY, "")
     group = labels.get(LABEL_CORE_GROUP, "")
-    mark = "/" if quirks.groups_of_labels_apart else ""  # a label value cannot contain it
+    mark = "/" if quirks.groups_of_labels_apart else ""  # a label value cannot contain "/"
     if policy == "exclusive":
         group = f"pod{mark}{uid}" if mark else uid
     elif mark:
-        group = group.replace(mark, "_")  # for a source that does not check labels
+        group = group.replace(mark, "_")  # for a source of pods that does not check labels
     return Membership(class_rule.enabled and policy != "none", group + (mark + EXPELLER if class_rule.expeller else ""))
 
 
 def kube_class(context: KubeQosFolder, rule: CoreSchedRule) -> Decision:
-    """Decide `cpu.idle` of a kube-QoS folder; nothing while no NodeSLO has been read."""
+    """Decide `cpu.idle` of a Kubernetes QoS class. Without NodeSLO there is no change."""
     if not rule.is_configured:
         return Decision()
     class_rule = rule.kube_pods.get(context.kube_class)

@@ -1,10 +1,10 @@
-"""CPUBurst: throttled containers may borrow CPU, by `cpu.cfs_burst_us` and by a quota that grows in steps.
+"""The strategy CPUBurst: throttled containers may borrow CPU, by `cpu.cfs_burst_us` and by a quota that grows in steps.
 
-For pods that share CPUs: all but LSE, LSR and BE. The burst is static. The quota is scaled in steps between the limit
-and three times the limit: up while the container is throttled, down while its token bucket is empty or the shared CPUs
-are overloaded. Mainline kernels refuse a burst above the quota, so there it is cut to the quota. A quota that
-CPUNormalization repairs is not scaled, because each would undo the other. Scaled quotas are restored when the strategy
-is switched off.
+It applies to pods that share CPUs: all pods except LSE, LSR and BE. The burst is static. The quota changes in steps
+between the limit and three times the limit: up while the container is throttled, down while its token bucket is empty
+or the shared CPUs are overloaded. Mainline kernels refuse a burst above the quota, so the burst is reduced to the quota
+there. CPUNormalization also sets quotas; a quota that it sets is not scaled. Scaled quotas are restored when the
+strategy is switched off.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from nri.kube.quantity import CPU_PERIOD_US
 from nri.kube.shapes import Record, decode, fit
 
 ANNOTATION_BURST: Final = "koordinator.sh/cpuBurst"
-#: NodeSLO's keys, which are also those of the annotation, by field of `BurstConfig`.
+#: The field of `BurstConfig` for each key of NodeSLO and of the annotation.
 BURST_FIELDS: Final = {
     "policy": "policy",
     "cpuBurstPercent": "burst_percent",
@@ -40,7 +40,7 @@ BURST_FIELDS: Final = {
     "cfsQuotaBurstPeriodSeconds": "quota_seconds",
     "sharePoolThresholdPercent": "pool_percent",
 }
-#: The least and the most that each number may be.
+#: The minimum and maximum of each number.
 BURST_RANGES: Final = {
     "cpuBurstPercent": (1, 10_000),
     "cfsQuotaBurstPercent": (100, 10_000),
@@ -49,17 +49,21 @@ BURST_RANGES: Final = {
 }
 SHAPE: Final = Record({name: str if name == "policy" else int for name in BURST_FIELDS})
 _UP, _DOWN, _COOLING = 1.2, 0.8, 0.9
-#: Usage in percent of the limit: from here on tokens are spent, and below there they are saved.
+#: Usage in percent of the limit: tokens are spent at 100 % or more, and saved below 60 %.
 _SPEND_FROM, _SAVE_BELOW = 100, 60
 NAME: Final = "CPUBurst"
 _BURST: Final = "cpu.cfs_burst"
-#: The seconds over which the use of the shared CPUs is averaged, and the number of samples in them at most.
+#: The time in seconds over which the use of the shared CPUs is averaged.
 _POOL_WINDOW_S: Final = 5.0
+#: The maximum number of samples in this time.
 _MAX_SAMPLES: Final = 64
 
 
 class BurstConfig(NamedTuple):
-    """NodeSLO's `cpuBurstStrategy`: policy none, cpuBurstOnly, cfsQuotaBurstOnly or auto; -1 seconds is no bucket."""
+    """NodeSLO's `cpuBurstStrategy`.
+
+    The policy is none, cpuBurstOnly, cfsQuotaBurstOnly or auto. -1 s means no bucket.
+    """
 
     policy: str = "none"
     burst_percent: int = 1000
@@ -79,14 +83,17 @@ class BurstConfig(NamedTuple):
 
 
 def burst_of(annotation: str | None, node: BurstConfig) -> BurstConfig:
-    """Return the configuration of a pod: its annotation over the node's, field by field. Raises ValueError."""
+    """Return the configuration of a pod: fields of its annotation replace the node's.
+
+    Raises ValueError if it is malformed.
+    """
     if not annotation:
         return node
     return burst_from(decode(annotation, SHAPE), node, "")
 
 
 def burst_from(document: Any, base: BurstConfig, where: str) -> BurstConfig:
-    """Return `base` with the fields of a document. Raises ValueError that starts with the place, `where`."""
+    """Return `base` with the fields of a document. Raises ValueError, which names `where`, if a field is malformed."""
     fields = fit(document, SHAPE, where)
     return base._replace(**{BURST_FIELDS[name]: value for name, value in fields.items() if value != ""})
 
@@ -110,13 +117,13 @@ class Step(Enum):
 
 
 class Bucket:
-    """Tokens of one container: percent of its limit, times seconds.
+    """The tokens of one container, in percent of its limit times seconds.
 
-    It starts at a quarter of its capacity, the mean of Koordinator's random start: a container that is busy from its
-    start, or when the agent starts again, keeps its burst for a while.
+    It starts with a quarter of its capacity, the mean of Koordinator's random start. So a container that is busy when
+    the container or the agent starts keeps its burst for a while.
 
     Attributes:
-        capacity: the maximum of tokens; the minimum is its negative.
+        capacity: the maximum number of tokens; the minimum is the same number below 0.
         tokens: the current number.
     """
 
@@ -126,7 +133,7 @@ class Bucket:
         self._seen = now
 
     def allows(self, usage_percent: int, now: float) -> bool:
-        """Spend or save tokens for the time since the last call; return whether any are left."""
+        """Spend or save tokens for the time since the last call, and return whether tokens are left."""
         passed = int(now - self._seen)
         if usage_percent >= _SPEND_FROM or usage_percent < _SAVE_BELOW:
             self.tokens -= (usage_percent - 100) * passed
@@ -136,14 +143,14 @@ class Bucket:
 
 
 def burst_us(limit_milli: int, config: BurstConfig) -> int:
-    """Return `cpu.cfs_burst_us` for a CPU limit; 0 without a limit, or while bursts are off."""
+    """Return `cpu.cfs_burst_us` for a CPU limit, or 0 if there is no limit or bursts are off."""
     if not config.bursts or limit_milli <= 0:
         return 0
     return int(limit_milli / 1000 * (config.burst_percent / 100) * CPU_PERIOD_US)  # floating point, as in Koordinator
 
 
 def pool_state(used: float | None, total: float, percent: int = 50) -> Pool:
-    """Return how loaded the shared CPUs are; a pool without CPUs is full."""
+    """Return the load of the shared CPUs. A pool without CPUs counts as overloaded."""
     if used is None:
         return Pool.UNKNOWN
     ratio = used / total if total > 0 else 1.0
@@ -153,7 +160,7 @@ def pool_state(used: float | None, total: float, percent: int = 50) -> Pool:
 
 
 def wanted_step(config: BurstConfig, allowed: bool, throttled: bool | None) -> Step:
-    """Return the step that a container needs. `throttled` is None if unknown."""
+    """Return the step that the usage of a container requires. `throttled` is None if unknown."""
     if not config.scales:
         return Step.RESET
     if not allowed:
@@ -162,7 +169,7 @@ def wanted_step(config: BurstConfig, allowed: bool, throttled: bool | None) -> S
 
 
 def final_step(requested: Step, pool: Pool) -> Step:
-    """Return the step that is taken: an overloaded pool scales down, a cooling or unknown one does not scale up."""
+    """Return the step to take: an overloaded pool scales down; a cooling or unknown pool does not scale up."""
     if pool is Pool.OVERLOADED and requested in (Step.UP, Step.KEEP):
         return Step.DOWN
     if pool in (Pool.COOLING, Pool.UNKNOWN) and requested is Step.UP:
@@ -181,14 +188,14 @@ class BurstContainer(NamedTuple):
     """A container of a pod that shares CPUs.
 
     Attributes:
-        name: its id.
-        folder: of its cgroup.
-        limit: thousandths of a CPU; 0 is none.
-        quota: in force, in microseconds; -1 is unlimited, None if it cannot be set.
-        burst: in force; None if it cannot be set.
-        used: thousandths of a CPU; None if unknown.
-        throttled: whether its quota was used up; None if unknown.
-        running: whether it runs; the quota of a container that does not run stays unchanged.
+        name: the id of the container.
+        folder: the cgroup of the container.
+        limit: the CPU limit in thousandths of a CPU; 0 means no limit.
+        quota: the quota in force, in microseconds; -1 means unlimited, None means that it cannot be set.
+        burst: the burst in force; None means that it cannot be set.
+        used: the CPU usage in thousandths of a CPU; None if unknown.
+        throttled: whether the container was throttled; None if unknown.
+        running: whether the container runs; otherwise its quota stays unchanged.
     """
 
     name: str
@@ -202,7 +209,7 @@ class BurstContainer(NamedTuple):
 
 
 class BurstPod(NamedTuple):
-    """A pod that shares CPUs: its folder and configuration, and quota and burst in force as for a container."""
+    """A pod that shares CPUs: cgroup, configuration, containers, and the quota and burst in force."""
 
     folder: str
     config: BurstConfig
@@ -212,7 +219,7 @@ class BurstPod(NamedTuple):
 
 
 class Write(NamedTuple):
-    """A value to write, with its reason; `name` is the container's id, "" for the pod itself."""
+    """A value to write, with its reason. `name` is the id of the container, or "" for the pod itself."""
 
     name: str
     folder: str
@@ -222,14 +229,14 @@ class Write(NamedTuple):
 
 
 class Bursts:
-    """Bursts and scaled quotas over time.
+    """Decides on bursts and scaled quotas, with state from earlier rounds.
 
     Args:
-        above_quota: whether the kernel takes a burst above the quota; mainline kernels do not.
+        above_quota: whether the kernel accepts a burst above the quota; mainline kernels do not.
 
     Attributes:
-        buckets: the tokens of containers, by id.
-        unchanged: why quotas stayed as they were in the last round, by container id.
+        buckets: the token buckets of containers, by id.
+        unchanged: why quotas stayed unchanged in the last round, by container id.
     """
 
     def __init__(self, *, above_quota: bool = False) -> None:
@@ -238,24 +245,24 @@ class Bursts:
         self.unchanged: dict[str, str] = {}
 
     def decide(self, pods: Iterable[BurstPod], pool: Pool, now: float, *, scale: bool = True) -> list[Write]:
-        """Return what is to be written, in order.
+        """Return the values to write, in order.
 
         Args:
-            pods: those that share CPUs.
-            pool: the load of these CPUs.
-            now: monotonic seconds.
-            scale: whether quotas are this strategy's at all.
+            pods: the pods that share CPUs.
+            pool: the load of the shared CPUs.
+            now: the current time in monotonic seconds.
+            scale: whether this strategy may set quotas.
         """
         listed = list(pods)
         names = {container.name for pod in listed for container in pod.containers}
         self.buckets = {name: bucket for name, bucket in self.buckets.items() if name in names}
-        self.unchanged = {} if scale else dict.fromkeys(names, "CPUNormalization sets its quota")
+        self.unchanged = {} if scale else dict.fromkeys(names, "CPUNormalization sets the quota")
         return [
             write for pod in listed for write in (*self._bursts(pod), *(self._quotas(pod, pool, now) if scale else ()))
         ]
 
     def _bursts(self, pod: BurstPod) -> list[Write]:
-        reason = "cpuBurstStrategy" if pod.config.bursts else "cpuBurstStrategy has it off"
+        reason = "cpuBurstStrategy" if pod.config.bursts else "cpuBurstStrategy switches bursts off"
         writes, total = [], 0
         for container in pod.containers:
             burst = self._cut(burst_us(container.limit, pod.config), container.quota)
@@ -271,7 +278,7 @@ class Bursts:
         return burst if self.above_quota else min(burst, max(quota or 0, 0))
 
     def _quotas(self, pod: BurstPod, pool: Pool, now: float) -> list[Write]:
-        """Quotas of the containers; the pod's grows before them, and shrinks after them."""
+        """Return the quotas of the containers. The pod's quota grows before them, and shrinks after them."""
         writes: list[Write] = []
         of_pod = pod.quota
         if of_pod is None:  # the container's quota might exceed the pod's
@@ -301,7 +308,7 @@ class Bursts:
             ]
             if of_pod > 0:
                 of_pod += target - scaled.quota
-                why = "its containers' quotas have changed by as much"
+                why = "the sum of the containers' changes"
                 quota_writes.insert(
                     0 if target > scaled.quota else 1, Write("", pod.folder, "cpu.cfs_quota", of_pod, why)
                 )
@@ -321,26 +328,26 @@ class Bursts:
 
 
 def _no_quota(container: BurstContainer, base: int) -> str:
-    """Return why a container has no quota to scale; "" if it has one."""
+    """Return why a container's quota cannot be scaled, or "" if it can."""
     if not container.running:
         return "the container does not run"
     if base <= 0:
-        return "it has no CPU limit"
+        return "the container has no CPU limit"
     if container.quota is None:
-        return "its quota cannot be read"
-    return "" if container.quota > 0 else "its quota is unlimited"
+        return "the quota cannot be read"
+    return "" if container.quota > 0 else "the quota is unlimited"
 
 
 def _same_quota(config: BurstConfig, requested: Step, step: Step, pool: Pool) -> str:
-    """Return why a container's next quota is the present one."""
+    """Return why a container's quota stays unchanged."""
     if requested is Step.RESET:
         return f"policy {config.policy} does not raise quotas"
     if requested is Step.DOWN:
-        return "its token bucket is empty"
+        return "the token bucket is empty"
     if requested is Step.KEEP:
-        return "it was not throttled in the last round"
+        return "the container was not throttled in the last round"
     if step is Step.UP:
-        return f"its quota is the highest, {config.quota_percent} % of its limit"
+        return f"the quota has reached the maximum, {config.quota_percent} % of the limit"
     load = "not known yet" if pool is Pool.UNKNOWN else pool.value
     return f"the use of the shared CPUs is {load}; quotas rise below {config.pool_percent * _COOLING:g} %"
 
@@ -356,7 +363,7 @@ def _burst(document: Any) -> BurstConfig:
 def _checked_burst(config: BurstConfig, where: str = "") -> BurstConfig:
     place = f"{where}." if where else ""
     if config.policy not in _POLICIES:
-        raise ValueError(f"{place}policy: unknown policy {config.policy[:40]!r}; there are {', '.join(_POLICIES)}")
+        raise ValueError(f"{place}policy: unknown policy {config.policy[:40]!r}; choose from {', '.join(_POLICIES)}")
     for key, (minimum, maximum) in BURST_RANGES.items():
         if not minimum <= (value := getattr(config, BURST_FIELDS[key])) <= maximum:
             raise ValueError(f"{place}{key}: {value} is not from {minimum} to {maximum}")
@@ -368,7 +375,7 @@ def _pod_burst(text: str, node: BurstConfig) -> BurstConfig:
 
 
 class CpuBurst(Strategy):
-    """Lets containers run ahead of their quota."""
+    """The strategy that lets throttled containers borrow CPU."""
 
     name = NAME
     samples = Sampled.PODS | Sampled.CONTAINERS
@@ -377,28 +384,28 @@ class CpuBurst(Strategy):
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         self.bursts = Bursts()
         self._looked_once = False
-        #: Why values stayed as they were in the last round, by the pod's uid and the container's name.
+        #: Why values stayed unchanged in the last round, by the uid of the pod and the name of the container.
         self._unchanged: dict[str, dict[str, str]] = {}
         self._pool = Pool.UNKNOWN
-        #: The samples of the last seconds.
+        #: The samples of the last `_POOL_WINDOW_S`.
         self.recent: deque[Sample] = deque(maxlen=_MAX_SAMPLES)
         #: Containers whose quotas are restored when the strategy is switched off.
         self._touched: set[str] = set()
 
     def __len__(self) -> int:
-        """The number of containers that are remembered."""
+        """The number of remembered containers."""
         return len(self.bursts.buckets) + len(self._touched)
 
     def wants(self, rules: NodeSlo) -> bool:
-        """Whether there is work: bursts are requested, or quotas were scaled."""
+        """Return whether bursts are requested or quotas have been scaled."""
         return rules[BURST].policy != "none" or bool(self._touched)
 
-    def state(self, now: float) -> str:  # noqa: ARG002  no time in it
+    def state(self, now: float) -> str:  # noqa: ARG002  the state does not depend on the time
         """Return the load of the CPUs that pods share."""
         return f"the use of the shared CPUs is {'not known' if self._pool is Pool.UNKNOWN else self._pool.value}"
 
     def unchanged(self, uid: str) -> Mapping[str, str]:
-        """Return why quotas of a pod's containers stayed as they were, by container; "" is the pod itself."""
+        """Return why quotas of a pod stayed unchanged, by container. The key "" stands for the pod itself."""
         return self._unchanged.get(uid, {})
 
     def round(self, round_: Round[NodeSlo]) -> None:
@@ -412,7 +419,7 @@ class CpuBurst(Strategy):
         for pod in round_.pods:
             if not pod_class.cpu_burstable(pod.manifest):
                 unchanged[pod.uid] = {
-                    "": f"pods of class {qos_class(pod.labels)} have no burst: they do not share CPUs"
+                    "": f"pods of class {qos_class(pod.labels)} have no burst, because they do not share CPUs"
                 }
                 continue
             config = POD_BURST.in_round(round_, pod)
@@ -421,7 +428,7 @@ class CpuBurst(Strategy):
                 continue
             self._touched = self._touched | ids if config.scales else self._touched - ids
             if config.scales:
-                round_.cannot(NAME, "no quota grows", round_.sample.no_cpu)
+                round_.cannot(NAME, "quotas do not grow", round_.sample.no_cpu)
             pod_by_folder[pod.folder] = pod
             pod_by_folder.update((container.folder, pod) for container in pod.containers)
             decided.append(self._pod(round_, pod, config))
@@ -440,9 +447,9 @@ class CpuBurst(Strategy):
         self._unchanged = unchanged
 
     def pool(self, round_: Round[NodeSlo]) -> Pool:
-        """Return the load of the CPUs that pods share, on average over the last seconds.
+        """Return the average load of the CPUs that pods share, over the last `_POOL_WINDOW_S`.
 
-        The CPUs of LSE and LSR pods are not part of them, and what BE pods use does not count.
+        The CPUs of LSE and LSR pods do not belong to the shared CPUs, and usage by BE pods does not count.
         """
         self.recent.append(round_.sample)
         while round_.sample.at - self.recent[0].at >= _POOL_WINDOW_S:
@@ -471,13 +478,13 @@ class CpuBurst(Strategy):
 
 
 def _knobs(round_: Round[NodeSlo], folder: str) -> tuple[int | None, int | None]:
-    """Quota and burst of a folder; None if unknown."""
+    """Return quota and burst of a cgroup; unknown values are None."""
     quota, burst = round_.read(folder, QUOTA), round_.read(folder, _BURST)
     return (quota if isinstance(quota, int) else None), (burst if isinstance(burst, int) else None)
 
 
 def _running(pod: Pod) -> frozenset[str]:
-    """The names of containers that are not waiting, as far as known."""
+    """Return the names of containers that are known not to wait."""
     statuses = (pod.manifest.get("status") or {}).get("containerStatuses") or ()
     return frozenset(status.get("name", "") for status in statuses if "waiting" not in (status.get("state") or {}))
 
@@ -489,13 +496,13 @@ def _normalized(round_: Round[NodeSlo]) -> bool:
 
 
 def _mean_cores(milli: Iterable[float | None]) -> float | None:
-    """Return the mean of the known values in CPUs, from thousandths of CPUs; None without any."""
+    """Return the mean of the known values, converted from thousandths to CPUs, or None if no value is known."""
     cores = [value / 1000 for value in milli if value is not None]
     return sum(cores) / len(cores) if cores else None
 
 
 def _limit_milli(container: Mapping[str, Any]) -> int:
-    """The CPU limit of a container in thousandths of a CPU; 0 for no limit."""
+    """Return the CPU limit of a container in thousandths of a CPU, or 0 if there is no limit."""
     return max(formulas.milli(container_amounts(container, "limits"), "cpu"), 0)
 
 
@@ -503,19 +510,19 @@ BURST: Final = Part(lambda spec: _burst(spec.get("cpuBurstStrategy")), BurstConf
 POD_BURST: Final = PodAnnotation(
     NAME, ANNOTATION_BURST, lambda text, rules, _: _pod_burst(text, rules[BURST]), lambda rules, _: rules[BURST]
 )
-#: The classes of pods that share CPUs, and so may run ahead of their quota.
+#: The classes of pods that share CPUs, and so may borrow CPU.
 _SHARING: Final = frozenset({LS, NONE, SYSTEM})
 STRATEGY: Final = StrategyRow(
     NAME,
     True,
-    "containers that are throttled may borrow CPU",
+    "let throttled containers borrow CPU",
     "nri.agent.koordinator.cpu_burst:CpuBurst",
     tuple(
         owns
         for level in (Level.POD, Level.CONTAINER)
         for owns in (
             Owns(level, "cpu.cfs_burst", _SHARING),
-            # A quota that is scaled to the node's CPUs is repaired each round, and so not borrowed on.
+            # CPUNormalization sets its quota again in each round, so this strategy leaves such quotas unchanged.
             Owns(level, "cpu.cfs_quota", _SHARING, False, frozenset({cpu_normalization.NAME})),
         )
     ),

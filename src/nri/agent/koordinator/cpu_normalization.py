@@ -1,7 +1,7 @@
-"""CPUNormalization: a smaller CPU quota where CPUs are faster, so that a limit means the same on every node.
+"""The hook CPUNormalization: smaller CPU quotas on nodes with faster CPUs, so that a limit is the same everywhere.
 
-For pods that share CPUs (LS, or no class and no exclusive CPUs), by the ratio in the node's annotation. A ratio of 1 or
-less writes the requested quota, so that a ratio that falls back undoes itself.
+It applies to pods that share CPUs (LS, or no class and no exclusive CPUs), with the ratio in the node's annotation. If
+the ratio is 1 or less, the requested quota is written, so that a ratio that falls to 1 restores the quota.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from nri.kube.cgroup_limits import MIN_QUOTA_US
 
 NAME: Final = "CPUNormalization"
 ANNOTATION_RATIO: Final = "node.koordinator.sh/cpu-normalization-ratio"
-#: Smaller changes are ignored.
+#: Smaller changes of the ratio are ignored.
 _EPSILON: Final = 0.01
 
 
 def ratio_of(node: Any) -> float:
-    """Read the ratio of a node; -1 without one. Raises ValueError unless it is a positive number."""
+    """Return the ratio of a node, or -1 if it has none. Raises ValueError if the ratio is not a positive number."""
     if not isinstance(node, dict) or not node:
         raise ValueError("no Node document")
     text = ((node.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION_RATIO)
@@ -43,14 +43,14 @@ def ratio_of(node: Any) -> float:
 
 
 def same_ratio(old: float | None, new: float | None) -> bool:
-    """Whether a new ratio is so near to the old one that nothing needs to be written again."""
+    """Return whether two ratios are so similar that quotas need not be written again."""
     if old is None or new is None:
         return old is new
     return (old == NO_RATIO) == (new == NO_RATIO) and abs(old - new) < _EPSILON
 
 
 def scaled(quota: int, ratio: float, quirks: Quirks = Quirks.DEFAULT) -> int:
-    """Return a quota for a CPU that is `ratio` times as fast; unchanged for a slower one."""
+    """Return the quota on a CPU that is `ratio` times as fast. On a slower CPU the quota is unchanged."""
     if quota <= 0 or ratio <= 1:
         return quota
     least = MIN_QUOTA_US if quirks.scaled_quota_is_possible else 1
@@ -68,7 +68,7 @@ def container(context: Container, ratio: float = NO_RATIO, quirks: Quirks = Quir
 
 
 def shares_cpus(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
-    """Whether a pod shares its CPUs. An unreadable annotation assigns no exclusive CPUs."""
+    """Return whether a pod shares its CPUs. An unreadable annotation does not assign exclusive CPUs."""
     qos = qos_class(labels)
     if qos != NONE:
         return qos == LS
@@ -84,7 +84,9 @@ def _decision(
     quota = None if resources is None else resources.cfs_quota
     if ratio == NO_RATIO or quota is None or quota <= 0 or not shares_cpus(labels, annotations):
         return Decision()
-    return Decision(Changes({"cpu.cfs_quota": scaled(quota, ratio, quirks)}), f"the node's CPUs count {ratio:g} times")
+    return Decision(
+        Changes({"cpu.cfs_quota": scaled(quota, ratio, quirks)}), f"the node's CPUs are {ratio:g} times as fast"
+    )
 
 
 def _decide_container(context: Container, node: Node) -> Decision:

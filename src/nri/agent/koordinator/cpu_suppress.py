@@ -1,13 +1,12 @@
-"""BECPUSuppress: best-effort pods get the CPU that the other pods leave, by a quota of their folder or by its CPU set.
+"""The strategy BECPUSuppress: best-effort pods get the CPU that other pods leave, by a quota or a CPU set.
 
-The budget is a share of the node (65 % by default) less the use of all others. It grows by at most a tenth of the node
-per round and shrinks at once. Small changes of a quota are not written. Units: thousandths of a CPU, and microseconds
-per period.
+The budget is a percentage of the node (65 % by default) minus the usage of all other pods and programs. It grows by at
+most a tenth of the node per round and shrinks immediately. Small changes of a quota are not written.
 
 Values are reset once when NodeSLO switches the strategy off or chooses the other policy. Batch pods never get the CPUs
-of LSE pods, CPUs that node or kubelet reserve, or exclusive CPUs of SYSTEM pods; while these are unknown, the CPUs of
-batch pods stay unchanged. With batch share pools (gate BECPUManager) nothing is withheld, and containers in a pool are
-left to the hook that assigns it.
+of LSE pods, CPUs that the node or the kubelet reserves, or exclusive CPUs of SYSTEM pods. While these CPUs are unknown,
+the CPUs of batch pods stay unchanged. With batch share pools (gate BECPUManager) batch pods are not suppressed, and the
+hook CPUSetAllocator sets the CPUs of containers in a pool.
 """
 
 from __future__ import annotations
@@ -33,14 +32,17 @@ from nri.api import cpuset
 from nri.kube.cgroup_limits import UNLIMITED
 from nri.kube.quantity import CPU_PERIOD_US, capped, ceil
 
-_MIN_CPUS, _MIN_QUOTA_US = 2, 2000
+#: The minimum number of CPUs of best-effort pods.
+_MIN_CPUS = 2
+#: The minimum quota of best-effort pods, in microseconds for each period.
+_MIN_QUOTA_US = 2000
 #: The fraction of the node's CPU by which a quota has to change to be written.
 _MIN_QUOTA_CHANGE: Final = 0.01
 NAME: Final = "BECPUSuppress"
 
 
 class Cpu(NamedTuple):
-    """A logical CPU, with its core, memory node and socket."""
+    """A logical CPU with its core, memory node and socket."""
 
     number: int
     core: int
@@ -49,7 +51,7 @@ class Cpu(NamedTuple):
 
 
 class Used(NamedTuple):
-    """CPU use in thousandths of a CPU; `other_pods` and `other_programs` are those that are not best effort."""
+    """CPU usage in thousandths of a CPU. `other_pods` and `other_programs` exclude best effort."""
 
     node: float
     pods: float
@@ -60,15 +62,18 @@ class Used(NamedTuple):
 
 
 def budget_milli(capacity: int, used: Used, percent: int = DEFAULT_PERCENT, least_percent: int | None = None) -> int:
-    """Return what best-effort pods may use, in thousandths of a CPU; it may be below 0 without a least."""
+    """Return the CPU budget of best-effort pods, in thousandths of a CPU.
+
+    Without `least_percent` it may be negative.
+    """
     system = max(used.node - used.pods - used.programs, used.reserved, 0)
-    # Each amount is cut to whole thousandths by itself, as in Koordinator.
+    # Each amount is rounded down separately, as in Koordinator.
     budget = capacity * percent // 100 - int(used.other_pods) - int(used.other_programs) - int(system)
     return budget if least_percent is None else max(budget, capacity * least_percent // 100)
 
 
 def offline_program(application: Mapping[str, Any]) -> bool:
-    """Whether a host application of NodeSLO yields: it is BE, and among the best-effort pods."""
+    """Return whether a host application of NodeSLO is best effort: its class is BE, and so is its cgroup."""
     place = application.get("cgroupPath") or {}
     return application.get("qos") == BE and place.get("base") == "KubepodsBesteffort"
 
@@ -76,12 +81,12 @@ def offline_program(application: Mapping[str, Any]) -> bool:
 def pools(
     cpus: Iterable[Cpu], class_by_cpu: Mapping[int, str], withheld: Collection[int]
 ) -> tuple[list[Cpu], list[Cpu]]:
-    """Return the CPUs that are free or shared by pods, and those of LSR pods, which lend them; without all others.
+    """Return the CPUs for best-effort pods: free or shared CPUs, and separately the CPUs that LSR pods lend.
 
     Args:
-        cpus: of the machine.
-        class_by_cpu: the QoS class of the pod that has a CPU for itself, by the CPU's number.
-        withheld: CPUs that no batch pod gets.
+        cpus: the CPUs of the machine.
+        class_by_cpu: the QoS class of the pod with exclusive use of a CPU, by the number of the CPU.
+        withheld: the CPUs that batch pods must not get.
     """
     shared: list[Cpu] = []
     lent: list[Cpu] = []
@@ -92,15 +97,15 @@ def pools(
 
 
 def quota_us(budget: int, current_us: int, cpus: int) -> int | None:
-    """Return the new quota of the best-effort folder; None if the change is too small.
+    """Return the new quota of the best-effort cgroup, or None if the change is too small.
 
     Args:
         budget: the CPU for best-effort pods, in thousandths of a CPU.
-        current_us: the folder's current quota, -1 for unlimited.
+        current_us: the current quota of the cgroup; -1 means unlimited.
         cpus: the number of CPUs of the node.
     """
     target_us = max(budget * CPU_PERIOD_US // 1000, _MIN_QUOTA_US)
-    if current_us == UNLIMITED:  # unlimited is not near any quota
+    if current_us == UNLIMITED:  # every quota differs enough from unlimited
         return target_us
     if abs(target_us - current_us) < cpus * float(CPU_PERIOD_US) * _MIN_QUOTA_CHANGE and target_us != _MIN_QUOTA_US:
         return None
@@ -109,17 +114,17 @@ def quota_us(budget: int, current_us: int, cpus: int) -> int | None:
 
 
 def cpu_count(budget: int, current: int, cpus: int) -> int:
-    """Return how many CPUs the best-effort folder is to have: two at least, a tenth of the node more at most."""
+    """Return the number of CPUs for best-effort pods: at least two, and at most a tenth of the node more than now."""
     return min(max(-(-budget // 1000), _MIN_CPUS), current + -(-cpus // 10))
 
 
 def chosen_cpus(count: int, shared: Sequence[Cpu], reserved: Sequence[Cpu] = ()) -> list[int]:
-    """Return the CPUs: whole cores first, spread over memory nodes, from both kinds in proportion.
+    """Choose CPUs: whole cores first, spread over memory nodes, from shared and lent CPUs in proportion.
 
     Args:
-        count: how many.
-        shared: CPUs of no pod, or of latency-sensitive pods that share theirs.
-        reserved: CPUs of LSR pods, which lend them.
+        count: the number of CPUs to choose.
+        shared: CPUs that are free or shared by latency-sensitive pods.
+        reserved: CPUs that LSR pods lend.
     """
     if not shared and not reserved:
         return []
@@ -128,7 +133,7 @@ def chosen_cpus(count: int, shared: Sequence[Cpu], reserved: Sequence[Cpu] = ())
 
 
 class Folder(NamedTuple):
-    """A folder of best-effort pods: the top one (depth 0), that of a pod (1) or of a container (2)."""
+    """A cgroup of best-effort pods: of the QoS class (depth 0), of a pod (1) or of a container (2)."""
 
     path: str
     depth: int
@@ -136,18 +141,18 @@ class Folder(NamedTuple):
 
 
 class Situation(NamedTuple):
-    """The inputs of a decision on suppression.
+    """The inputs of a decision.
 
     Attributes:
-        enabled: the value in NodeSLO; None without one.
+        enabled: the value of `enable` in NodeSLO; None if it is absent.
         by_quota: whether to use a quota instead of CPU sets.
-        budget: thousandths of a CPU for best-effort pods; None while unknown.
+        budget: the budget of best-effort pods in thousandths of a CPU; None while unknown.
         cpus: the number of CPUs of the node.
-        quota: of the top folder, in microseconds; None if it has no such file.
-        present: the CPUs in force in the top folder; None if it has no such file.
+        quota: the quota of the QoS class in microseconds; None if its cgroup has no such file.
+        present: the CPUs of the QoS class in force; None if its cgroup has no such file.
         shared: CPUs that are not exclusive to a pod.
-        lent: CPUs of LSR pods.
-        folders: the top folder and those below it.
+        lent: the CPUs that LSR pods lend.
+        folders: the cgroup of the QoS class, and the cgroups below it.
         static: whether the kubelet assigns CPUs to containers (static policy).
     """
 
@@ -164,18 +169,18 @@ class Situation(NamedTuple):
 
 
 class Suppression:
-    """Suppression over time; values are reset when it is switched off or the policy changes.
+    """The suppression in force. Values are reset when suppression is switched off or the policy changes.
 
     Attributes:
-        in_force: whether the policies `cpuset` and `cfsQuota` are in force; False
-            after a reset, absent before the first use.
+        in_force: whether the policies `cpuset` and `cfsQuota` are in force; False after a reset, absent before the
+            first use.
     """
 
     def __init__(self) -> None:
         self.in_force: dict[str, bool] = {}
 
     def decide(self, now: Situation) -> list[tuple[str, str, str]]:
-        """Return what is to be written: folder, knob and value; nothing where that is how it is."""
+        """Return the values to write: cgroup, knob and value. Values in force are left out."""
         if now.enabled is None or (now.enabled and now.budget is None):
             return []
         if not now.enabled:
@@ -208,7 +213,7 @@ class Suppression:
             return []
         if not now.static:
             return _to(now.folders, chosen)
-        # The kubelet gives new containers all CPUs of the folder, so only existing containers are narrowed.
+        # The kubelet gives all CPUs of the QoS class to new containers, so only existing containers get fewer CPUs.
         numbers = [cpu.number for cpu in (*now.shared, *now.lent)]
         return [
             *_to([folder for folder in now.folders if folder.depth < 2], numbers),
@@ -216,7 +221,7 @@ class Suppression:
         ]
 
     def _recovered(self, now: Situation) -> list[tuple[str, str, str]]:
-        """All CPUs that they may have, also where others were set: a pool may have changed."""
+        """Return writes of all CPUs for best-effort pods, also for cgroups with other CPUs: a pool may have changed."""
         numbers = [cpu.number for cpu in (*now.shared, *now.lent)]
         if not numbers or now.present is None:
             return []
@@ -239,7 +244,7 @@ def _spread(count: int, cpus: Sequence[Cpu]) -> list[int]:
     pairs = _in_turn([_pairs(node) for node in nodes])[: count // 2]
     chosen = [cpu for pair in pairs for cpu in pair]
     used, enough = set(chosen), len(pairs) == count // 2
-    # Single CPUs continue with the node after that of the last pair, or with the first node without enough pairs.
+    # Single CPUs start with the node after the node of the last pair, or with the first node if pairs are missing.
     turn = next((place + 1 for place, node in enumerate(nodes) if enough and chosen and chosen[-1] in node), 0)
     turn %= len(nodes)
     remaining = [[(cpu,) for cpu in node if cpu not in used] for node in (*nodes[turn:], *nodes[:turn])]
@@ -248,7 +253,7 @@ def _spread(count: int, cpus: Sequence[Cpu]) -> list[int]:
 
 
 def _pairs(node: Sequence[Cpu]) -> list[tuple[Cpu, ...]]:
-    """The pairs of threads of whole cores."""
+    """Return the pairs of threads that share a core."""
     pairs: list[tuple[Cpu, ...]] = []
     place = 0
     while place < len(node) - 1:
@@ -260,7 +265,7 @@ def _pairs(node: Sequence[Cpu]) -> list[tuple[Cpu, ...]]:
 
 
 def _in_turn(lists: Iterable[Sequence[tuple[Cpu, ...]]]) -> list[tuple[Cpu, ...]]:
-    """One of each list, then the next of each."""
+    """Return the first items of all lists, then the second items, and so on."""
     queues = [list(list_) for list_ in lists]
     longest = max(map(len, queues), default=0)
     return [queue[place] for place in range(longest) for queue in queues if place < len(queue)]
@@ -274,22 +279,22 @@ class CpuSuppress(Strategy):
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         self._suppression = Suppression()
-        #: The exclusive CPUs of pods, by the last readable annotation.
+        #: The exclusive CPUs of pods, from the last readable annotation.
         self._own: dict[str, frozenset[int]] = {}
 
     def wants(self, rules: NodeSlo) -> bool:
-        """Whether there is work: NodeSLO requests it."""
+        """Return whether NodeSLO switches suppression on."""
         return rules[THRESHOLD].enabled
 
     def round(self, round_: Round[NodeSlo]) -> None:
-        """Decide for the folder of best-effort pods."""
+        """Decide for the cgroups of best-effort pods."""
         rule, node = round_.rules[THRESHOLD], round_.parts.decisions.node
         self._own = {pod.uid: _exclusive_cpus(pod, self._own.get(pod.uid, frozenset())) for pod in round_.pods}
-        enabled, budget, reason = rule.keys.get("enable"), None, "not held back: NodeSLO has it off"
+        enabled, budget, reason = rule.keys.get("enable"), None, "not suppressed: NodeSLO switches suppression off"
         if node.batch_pools:
-            enabled, reason = False, "not held back: batch pods have share pools of their own"
+            enabled, reason = False, "not suppressed: batch pods have their own share pools"
         elif enabled and round_.sample.milli is None:
-            round_.cannot(NAME, "best-effort pods are not held back", round_.sample.no_cpu)
+            round_.cannot(NAME, "best-effort pods are not suppressed", round_.sample.no_cpu)
         elif enabled and round_.pods:  # an empty list of pods is probably incomplete
             budget, reason = self.budget(round_)
         subject = folder_subject(BEST_EFFORT)
@@ -298,7 +303,7 @@ class CpuSuppress(Strategy):
 
     @staticmethod
     def budget(round_: Round[NodeSlo]) -> tuple[int, str]:
-        """Return the thousandths of a CPU for best-effort pods, and how they were computed."""
+        """Return the budget of best-effort pods in thousandths of a CPU, and its computation."""
         rule, capacity, used = round_.rules[THRESHOLD], round_.sample.cpus * 1000, _used(round_)
         budget = budget_milli(capacity, used, rule.suppress_percent, rule.suppress_least)
         reason = f"{budget} thousandths of a CPU are left: {rule.suppress_percent} % of {capacity}, "
@@ -330,12 +335,10 @@ class CpuSuppress(Strategy):
         )
 
     def _pools(self, round_: Round[NodeSlo]) -> tuple[list[Cpu], list[Cpu]]:
-        """Shared CPUs and those of LSR pods; empty while reserved CPUs are unknown."""
+        """Return the shared CPUs and the CPUs that LSR pods lend. Both are empty while reserved CPUs are unknown."""
         rule = round_.parts.decisions.node.cpus
         if rule is None and any(problem.kind == "NodeResourceTopology" for problem in round_.parts.store.problems()):
-            round_.errors.append(
-                f"{NAME}: the CPUs of batch pods stay as they are: NodeResourceTopology cannot be read"
-            )
+            round_.errors.append(f"{NAME}: the CPUs of batch pods stay unchanged: NodeResourceTopology cannot be read")
             return [], []
         class_by_cpu = {number: qos_class(pod.labels) for pod in round_.pods for number in self._own[pod.uid]}
         cpus = [Cpu(cpu.number, cpu.core, cpu.node, cpu.package) for cpu in round_.topology.cpus.values()]
@@ -343,7 +346,7 @@ class CpuSuppress(Strategy):
 
 
 def _program_folders(round_: Round[NodeSlo]) -> Iterator[tuple[str, bool]]:
-    """The folders of the host's programs that NodeSLO lists, and whether they yield."""
+    """Yield the cgroups of the host programs in NodeSLO, each with True if the program is best effort."""
     spec = (round_.parts.store.document("NodeSLO") or {}).get("spec") or {}
     try:
         listed = host_application.by_name(spec.get("hostApplications"))
@@ -356,7 +359,7 @@ def _program_folders(round_: Round[NodeSlo]) -> Iterator[tuple[str, bool]]:
 
 
 def _used(round_: Round[NodeSlo]) -> Used:
-    """Current CPU use; unknown use of a pod counts as the system's, the conservative choice."""
+    """Return the current CPU usage. Unknown usage of a pod counts as system usage, which is the cautious choice."""
     pods = other_pods = programs = other_programs = 0.0
     for pod in round_.pods:
         milli = round_.sample.of(pod.folder).milli or 0
@@ -370,7 +373,7 @@ def _used(round_: Round[NodeSlo]) -> Used:
 
 
 def _reserved(round_: Round[NodeSlo]) -> int:
-    """Thousandths of CPUs that the node reserves, by its status, or its annotation if that is more."""
+    """Return the CPU that the node reserves in thousandths: the larger amount of its status and its annotation."""
     document = round_.parts.store.document("Node") or {}
     status = document.get("status") or {}
     reserved = reserved_milli((document.get("metadata") or {}).get("annotations") or {})
@@ -382,7 +385,7 @@ def _reserved(round_: Round[NodeSlo]) -> int:
 
 
 def _exclusive_cpus(pod: Pod, before: frozenset[int]) -> frozenset[int]:
-    """The CPUs that the scheduler gave a pod alone; those of before if that cannot be read."""
+    """Return the exclusive CPUs of a pod, or the earlier CPUs if the annotation cannot be read."""
     try:
         return cpuset.parse(own_cpuset(pod.annotations))
     except ValueError:
@@ -390,7 +393,7 @@ def _exclusive_cpus(pod: Pod, before: frozenset[int]) -> frozenset[int]:
 
 
 def _below(round_: Round[NodeSlo], top: str) -> Iterator[tuple[str, int, str]]:
-    """A folder, the pods in it and their containers: each with its depth below it, and the folder above."""
+    """Yield a cgroup, the pods in it and their containers, each with its depth and its parent."""
     hierarchies = round_.parts.executor.hierarchies
     yield top, 0, ""
     for pod in hierarchies.below(top, "cpuset"):
@@ -402,15 +405,15 @@ def _below(round_: Round[NodeSlo], top: str) -> Iterator[tuple[str, int, str]]:
 STRATEGY: Final = StrategyRow(
     NAME,
     True,
-    "best-effort pods get the CPU that the others leave",
+    "best-effort pods get the CPU that other pods leave",
     "nri.agent.koordinator.cpu_suppress:CpuSuppress",
     (
         Owns(Level.KUBE_QOS, "cpu.cfs_quota"),
         Owns(Level.KUBE_QOS, "cpuset.cpus"),
         Owns(Level.POD, "cpuset.cpus"),
-        # Of pods in the best-effort folder, which is a matter of requests and not of classes. There the hook only
-        # clears CPUs, and gives some where batch pods have share pools; then, and for pods with CPUs of their own,
-        # this does nothing.
+        # For pods in the best-effort cgroup, which depends on requests, not on classes. For these pods the hook only
+        # clears CPUs, or sets CPUs of batch share pools. With share pools, and for pods with exclusive CPUs, this
+        # strategy does nothing.
         *(Owns(level, "cpuset.cpus", unless=frozenset({CPUSET_HOOK})) for level in (Level.SANDBOX, Level.CONTAINER)),
     ),
     document_keys=((SLO, "resourceUsedThresholdWithBE"),),

@@ -1,8 +1,9 @@
-"""CPUSetAllocator: CPU sets of containers and host applications, and no CPU quota for pods with exclusive CPUs.
+"""The hook CPUSetAllocator: CPUs of containers and host applications, and no CPU quota for pods with exclusive CPUs.
 
-The first of these applies: the CPUs that the scheduler assigned to the pod; the batch pools of its memory nodes; an
-explicit clear for all pods in the best-effort folder, because a strategy sets their CPUs; the share pools of its memory
-nodes; the system's CPUs for SYSTEM; all share pools for LS; the CPUs of the kubelet's static policy; all share pools.
+The first applicable rule counts: the CPUs that the scheduler assigned to the pod; the batch pools of the pod's memory
+nodes; an explicit clear for all pods in the best-effort cgroup, because a strategy sets their CPUs; the share pools of
+the pod's memory nodes; the system's CPUs for SYSTEM; all share pools for LS; the CPUs of the kubelet's static policy;
+all share pools.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from nri.kube.shapes import INT32, QUANTITY, Items, Record, Table
 
 NAME: Final = "CPUSetAllocator"
 _NO_DECISION: Final = Decision()
-_LEFT: Final = Decision(Changes({"cpuset.cpus": ""}), "cleared: the CPUs of best-effort pods are limited elsewhere")
+_LEFT: Final = Decision(Changes({"cpuset.cpus": ""}), "cleared: BECPUSuppress limits the CPUs of best-effort pods")
 ANNOTATION_STATUS: Final = "scheduling.koordinator.sh/resource-status"
 ANNOTATION_RESERVATION: Final = "node.koordinator.sh/reservation"
 ANNOTATION_SHARE_POOLS: Final = "node.koordinator.sh/cpu-shared-pools"
@@ -45,7 +46,7 @@ ANNOTATION_CPU_MANAGER: Final = "kubelet.koordinator.sh/cpu-manager-policy"
 _POOLS = Items(Record({"socket": INT32, "node": INT32, "cpuset": str}))
 _POLICY = Record({"policy": str, "options": Table(str), "reservedCPUs": str})
 _SYSTEM = Record({"cpuset": str, "cpusetExclusive": bool})
-#: Resources that a node reserves, by its annotation or its topology's.
+#: The resources that a node reserves, in the annotation of the Node or of its topology.
 _RESERVATION = Record({"resources": Table(QUANTITY), "reservedCPUs": str, "applyPolicy": str})
 #: The keys that are read of each annotation.
 TOPOLOGY_SHAPES = {
@@ -59,9 +60,9 @@ _STATUS = Record({"cpuset": str, "numaNodeResources": Items(Record({"node": INT3
 
 
 def rule_of(topology: Any, quirks: Quirks = Quirks.DEFAULT) -> CpusetRule:
-    """Read a NodeResourceTopology. Raises ValueError naming the annotation that cannot be read."""
+    """Read a NodeResourceTopology. Raises ValueError, which names the annotation, if an annotation is malformed."""
     if not isinstance(topology, dict):
-        raise ValueError("no NodeResourceTopology document")  # noqa: TRY004  (a bad source, not a bad call)
+        raise ValueError("no NodeResourceTopology document")  # noqa: TRY004  a mistake of the source, not of the caller
     annotations: Mapping[str, str] = (topology.get("metadata") or {}).get("annotations") or {}
     system = read(annotations, ANNOTATION_SYSTEM_QOS, _SYSTEM) or {}
     system_cpus = system.get("cpuset", "")
@@ -81,7 +82,7 @@ def rule_of(topology: Any, quirks: Quirks = Quirks.DEFAULT) -> CpusetRule:
 
 
 def reserved_milli(annotations: Mapping[str, str]) -> int:
-    """Return the thousandths of CPUs that a node keeps from pods by its annotation; 0 if that cannot be read."""
+    """Return the CPU that a node's annotation reserves, in thousandths; 0 if the annotation cannot be read."""
     try:
         reservation = read(annotations, ANNOTATION_RESERVATION, _RESERVATION) or {}
         if reservation.get("reservedCPUs"):
@@ -110,12 +111,12 @@ def _checked(cpus: str, key: str) -> frozenset[int]:
 
 
 def resource_status(annotations: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the scheduler gave a pod: `cpuset`, `numaNodeResources`."""
+    """Return the resources that the scheduler assigned to a pod: `cpuset`, `numaNodeResources`."""
     return read(annotations, ANNOTATION_STATUS, _STATUS) or {}
 
 
 def own_cpuset(annotations: Mapping[str, str]) -> str:
-    """The exclusive CPUs that the scheduler assigned to a pod; "" for none."""
+    """Return the exclusive CPUs that the scheduler assigned to a pod, or "" if it assigned none."""
     cpuset: str = resource_status(annotations).get("cpuset", "")
     return cpuset
 
@@ -128,14 +129,14 @@ def container(
     batch_pools: bool = False,
     keep_quota: bool = False,
 ) -> Decision:
-    """Decide a container's CPUs and whether its quota is removed. Raises HookError for an unreadable annotation.
+    """Decide a container's CPUs, and whether to remove its quota. Raises HookError if an annotation is unreadable.
 
     Args:
         context: the container.
-        rule: the node's topology, None before it was read.
+        rule: the topology of the node; None before it was read.
         quirks: the differences from Koordinator.
         batch_pools: whether batch pods may get separate share pools (gate BECPUManager).
-        keep_quota: whether pods with exclusive CPUs keep their quota (--disable-unset-cpu-quota).
+        keep_quota: whether pods with exclusive CPUs keep their quota (koordlet's --disable-unset-cpu-quota).
     """
     cpus = container_cpus(context, rule, quirks, batch_pools=batch_pools)
     quota = container_quota(context, keep_quota=keep_quota)
@@ -148,7 +149,7 @@ def container_cpus(
     """Decide a container's CPUs."""
     status = _status(context.pod.annotations)
     if status.get("cpuset"):
-        return Decision(Changes({"cpuset.cpus": status["cpuset"]}), "the scheduler gave the pod these CPUs")
+        return Decision(Changes({"cpuset.cpus": status["cpuset"]}), "the scheduler assigned these CPUs to the pod")
     if rule is None:
         return _NO_DECISION
     qos = qos_class(context.pod.labels)
@@ -156,11 +157,11 @@ def container_cpus(
     zones = status.get("numaNodeResources", [])
     has_cpus = any(map(_has_cpu, zones))
     if has_cpus and qos == BE and batch_pools:
-        return Decision(_pools(rule.batch_pools, zones), "batch pools of the memory nodes the scheduler gave")
+        return Decision(_pools(rule.batch_pools, zones), "batch pools of the memory nodes that the scheduler assigned")
     if best_effort and quirks.best_effort_cpus_left:
         return _LEFT
     if has_cpus and qos != BE:
-        return Decision(_pools(rule.share_pools, zones), "share pools of the memory nodes the scheduler gave")
+        return Decision(_pools(rule.share_pools, zones), "share pools of the memory nodes that the scheduler assigned")
     if qos == SYSTEM and rule.system_cpus:
         return Decision(Changes({"cpuset.cpus": rule.system_cpus}), "the node's CPUs for SYSTEM pods")
     if qos == LS:
@@ -173,7 +174,7 @@ def container_cpus(
 
 
 def in_batch_pools(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
-    """Whether a pod gets batch pools if there are some; False while its annotation cannot be read."""
+    """Return whether a pod gets existing batch pools. False while its annotation cannot be read."""
     try:
         return qos_class(labels) == BE and any(map(_has_cpu, _status(annotations).get("numaNodeResources", [])))
     except HookError:
@@ -181,22 +182,22 @@ def in_batch_pools(labels: Mapping[str, str], annotations: Mapping[str, str]) ->
 
 
 def container_quota(context: Container, *, keep_quota: bool = False) -> Decision:
-    """Remove a container's quota if its pod has exclusive CPUs, which it would only throttle."""
+    """Remove a container's quota if the pod has exclusive CPUs: a quota would only throttle the container."""
     return _quota(context.pod.annotations, keep_quota)
 
 
 def pod_quota(context: Pod, *, keep_quota: bool = False) -> Decision:
-    """Remove a pod's quota if it has exclusive CPUs."""
+    """Remove a pod's quota if the pod has exclusive CPUs."""
     return _quota(context.annotations, keep_quota)
 
 
 def host_application(context: HostApplication, rule: CpusetRule | None) -> Decision:
-    """Give all share pools to an LS program of the host; raises HookError for one of another class."""
+    """Give all share pools to an LS program of the host. Raises HookError if the program has another class."""
     if rule is None:
         return _NO_DECISION
     if context.qos != LS:
         raise HookError(
-            NAME, f"host application {context.name}: CPUs are given to LS only, not to {context.qos or 'none'}"
+            NAME, f"host application {context.name}: only class LS gets CPUs; the class is {context.qos or 'empty'}"
         )
     return Decision(Changes({"cpuset.cpus": rule.shared()}), "all share pools, for LS programs")
 
@@ -215,7 +216,7 @@ def _status(annotations: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _has_cpu(zone: Mapping[str, Any]) -> bool:
-    """Whether the scheduler gave CPU on a memory node; it may have given huge pages alone."""
+    """Return whether the scheduler assigned CPU on a memory node. It may have assigned only huge pages."""
     resources = zone.get("resources", {})
     return milli(resources, "cpu") != 0 or amount(resources, BATCH_CPU) > 0
 

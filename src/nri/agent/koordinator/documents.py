@@ -1,8 +1,8 @@
-"""NodeSLO: its keys and defaults, the numbers that its admission refuses, and its parts as strategies read them.
+"""NodeSLO: keys, defaults, the numbers that Koordinator's admission refuses, and sections for strategies.
 
-The spec is the API's JSON. Parts of a class (CPU, memory, cache) that are switched off have the values of `OFF`, so
-that earlier settings are reset; `systemClass` stays as written. A part that cannot be read is reported, and its last
-valid form stays in force.
+The spec is JSON of the API. Sections of a class (CPU, memory, cache) that are switched off have the values of `OFF`, so
+that earlier settings are reset; `systemClass` stays as written. An unreadable section is reported, and its last valid
+version stays in force.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ SPEC = Record(
         "systemStrategy": Record({"totalNetworkBandwidth": QUANTITY}),
     }
 )
-#: The values of each part of a class while it is off.
+#: The values of each section of a class that is switched off.
 OFF: Final[Mapping[str, Mapping[str, Any]]] = {
     "cpuQOS": {"enable": False, "groupIdentity": 0, "schedIdle": 0, "coreExpeller": False},
     "memoryQOS": {
@@ -71,13 +71,13 @@ OFF: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def read_spec(spec: Any) -> dict[str, Any]:
-    """Read NodeSLO's spec. Raises ValueError naming what cannot be read."""
+    """Read NodeSLO's spec. Raises ValueError, which names the key, if a value is malformed."""
     fields: dict[str, Any] = fit({} if spec is None else spec, SPEC, "spec")
     return fields
 
 
 def cpu_of(strategy: Mapping[str, Any], name: str, quirks: Quirks) -> dict[str, Any]:
-    """Return `cpuQOS` of a class, empty if NodeSLO does not mention it. Raises ValueError where the original panics."""
+    """Return `cpuQOS` of a class, empty if it is absent. Raises ValueError if Koordinator would panic."""
     cpu: dict[str, Any] | None = strategy.get(name, {}).get("cpuQOS")
     if cpu is None and not quirks.absent_classes_are_off:
         raise ValueError(f"spec.resourceQOSStrategy.{name}.cpuQOS is absent")
@@ -103,7 +103,7 @@ _CLASSES: Final = {
 }
 #: Memory QoS of pods with the annotated policy `auto`, by the key of their class.
 AUTO: Final[Mapping[str, Mapping[str, Any]]] = {name: parts["memoryQOS"] for name, parts in _CLASSES.items()}
-#: A whole NodeSLO's spec in which nothing is written.
+#: The spec of a NodeSLO without any configured value.
 DEFAULTS: Final[Mapping[str, Any]] = {
     "resourceUsedThresholdWithBE": {
         "enable": False, "cpuSuppressThresholdPercent": 65, "cpuSuppressPolicy": "cpuset",
@@ -126,7 +126,7 @@ _GIVEN_BACK: Final = ("cpuQOS", "memoryQOS", "resctrlQOS")
 
 
 def merged(spec: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a spec with defaults filled in. Empty texts count as absent; malformed parts stay unchanged."""
+    """Return a spec with defaults filled in. Empty strings count as absent; malformed sections stay unchanged."""
     merged_spec = over(DEFAULTS, {key: part for key, part in (spec or {}).items() if key != "extensions"})
     strategy = merged_spec["resourceQOSStrategy"]
     for name in _SWITCHED if isinstance(strategy, dict) else ():
@@ -138,7 +138,7 @@ def merged(spec: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge JSON key by key; null and empty values are ignored, lists are replaced."""
+    """Merge JSON objects key by key. Null and empty values of `changes` are ignored; lists are replaced."""
     result = copy.deepcopy(dict(base))
     for key, value in changes.items():
         below = result.get(key)
@@ -150,7 +150,7 @@ def over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Violation(NamedTuple):
-    """A number that the admission refuses: its place and the rule, such as min, max, or ltfield for its partner."""
+    """A number that the admission refuses: its key path, and the broken rule (min, max, gt, ltfield or gtfield)."""
 
     field: str
     rule: str
@@ -197,9 +197,9 @@ _RANGES: Final[Mapping[str, Mapping[str, tuple[int | None, int | None]]]] = {
         "watermarkScaleFactor": (None, 400), "memcgReapBackGround": (0, 1), "pageCacheLimitEnabled": (0, 1),
     },
 }  # fmt: skip
-#: Numbers that are above 0.
+#: Numbers that must be above 0.
 _POSITIVE: Final = frozenset({"cpuEvictTimeWindowSeconds", "watermarkScaleFactor", "minFreeKbytesFactor"})
-#: The smaller number of each pair, and the greater one.
+#: Pairs of keys: the number of the first key must be below the number of the second key.
 _PAIRS: Final = {
     "memoryEvictLowerPercent": "memoryEvictThresholdPercent",
     "cpuEvictBESatisfactionLowerPercent": "cpuEvictBESatisfactionUpperPercent",
@@ -208,12 +208,12 @@ _PAIRS: Final = {
     "memoryAllocatableEvictLowerPercent": "memoryAllocatableEvictThresholdPercent",
     "catRangeStartPercent": "catRangeEndPercent",
 }
-#: The parts of a spec that are checked.
+#: The sections of a spec that are checked.
 PARTS: Final = ("resourceUsedThresholdWithBE", "resourceQOSStrategy", "cpuBurstStrategy", "systemStrategy")
 
 
 def violations(part: str, document: Mapping[str, Any] | None) -> list[Violation]:
-    """Return the numbers of a part of a spec that the admission refuses; texts and disks are not checked."""
+    """Return the numbers of a section that the admission refuses. Strings and disks are not checked."""
     written = document or {}
     if part != "resourceQOSStrategy":
         return sorted(_wrong(part, written, ""))
@@ -227,7 +227,7 @@ def violations(part: str, document: Mapping[str, Any] | None) -> list[Violation]
 
 
 def refused(part: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield each key of a part whose number the admission refuses, with the number and the valid range."""
+    """Yield each key of a section with a number that the admission refuses, and the reason with the valid range."""
     for key, rule in violations(part, values):
         minimum, maximum = _RANGES.get(part, {}).get(key, (None, None))
         if rule in ("min", "max"):
@@ -260,11 +260,11 @@ _Value_co = TypeVar("_Value_co", covariant=True)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part(Generic[_Value_co]):
-    """A part of NodeSLO's spec that a strategy reads.
+    """A section of NodeSLO's spec that a strategy reads.
 
     Attributes:
-        parse: reads it from the spec, into which defaults were merged. Raises ValueError.
-        default: its value before a NodeSLO has been read.
+        parse: reads the section from the spec with defaults, or raises ValueError.
+        default: the value before a NodeSLO was read.
     """
 
     parse: Callable[[Mapping[str, Any]], _Value_co]
@@ -272,10 +272,10 @@ class Part(Generic[_Value_co]):
 
 
 class NodeSlo:
-    """The parts of NodeSLO that strategies read, each in its last valid form.
+    """The sections of NodeSLO that strategies read, each in its last valid version.
 
     Args:
-        parts: the parts that are read.
+        parts: the sections to read.
 
     Attributes:
         kind: the kind of the document.
@@ -289,29 +289,29 @@ class NodeSlo:
         self.has_document = False
 
     def __getitem__(self, part: Part[_Value_co]) -> _Value_co:
-        """Return the value in force of a part."""
+        """Return the value in force of a section."""
         value: _Value_co = self._parts[part].rule
         return value
 
     @property
     def errors(self) -> list[str]:
-        """The errors of the parts that cannot be read, and are not used."""
+        """The errors of unreadable sections."""
         return [part.error for part in self._parts.values() if part.error]
 
     def take(self, document: Mapping[str, Any] | None) -> None:
-        """Read a NodeSLO; None switches everything off."""
+        """Read a NodeSLO. None switches all sections off."""
         spec = (document or {}).get("spec")
         self.has_document = self.has_document or document is not None
         self.read(merged(spec if isinstance(spec, dict) else {}))
 
     def read(self, spec: Mapping[str, Any]) -> None:
-        """Read the spec of a NodeSLO into which defaults were merged; an absent part is off."""
+        """Read the spec of a NodeSLO with defaults. An absent section is off."""
         for part, value in self._parts.items():
             value.take(partial(part.parse, spec))
 
 
 def class_part(spec: Mapping[str, Any], name: str, part: str) -> tuple[Any, str]:
-    """Return a part of a class, None if absent, and its place for errors."""
+    """Return a section of a class, or None if it is absent, and the path of its key for errors."""
     strategy = spec.get("resourceQOSStrategy")
     values = strategy.get(name) if isinstance(strategy, dict) else None
     return values.get(part) if isinstance(values, dict) else None, f"resourceQOSStrategy.{name}.{part}"
@@ -319,12 +319,12 @@ def class_part(spec: Mapping[str, Any], name: str, part: str) -> tuple[Any, str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodAnnotation(Generic[_Value_co]):
-    """An annotation that gives a pod its own value instead of NodeSLO's.
+    """An annotation with a value for one pod that replaces the value of NodeSLO.
 
     Attributes:
-        strategy: the name of the strategy that reads it.
-        key: of the annotation.
-        parse: reads its text for a pod of a QoS class. Raises ValueError.
+        strategy: the name of the strategy that reads the annotation.
+        key: the key of the annotation.
+        parse: reads the annotation for a pod of a QoS class, or raises ValueError.
         node_value: the value of pods of a QoS class without the annotation.
     """
 
@@ -334,11 +334,11 @@ class PodAnnotation(Generic[_Value_co]):
     node_value: Callable[[NodeSlo, str], _Value_co]
 
     def value(self, rules: NodeSlo, qos: str, annotations: Mapping[str, str]) -> _Value_co:
-        """Return the value of a pod. Raises ValueError that begins with the annotation's key.
+        """Return the value of a pod. Raises ValueError, which names the annotation, if the annotation is malformed.
 
         Args:
-            rules: the parts of NodeSLO.
-            qos: the pod's class, or the default of its Kubernetes class.
+            rules: the sections of NodeSLO.
+            qos: the QoS class of the pod, or the default of its Kubernetes class.
             annotations: the pod's annotations.
         """
         text = annotations.get(self.key)
@@ -352,7 +352,8 @@ class PodAnnotation(Generic[_Value_co]):
     def in_round(self, round_: Round[NodeSlo], pod: Pod) -> _Value_co:
         """Return the value of a pod in a round.
 
-        An annotation that cannot be read is an error of the round; the last valid one stays in force, else NodeSLO's.
+        An unreadable annotation is an error of the round. Its last valid version stays in force, or else NodeSLO's
+        value.
         """
         qos = pod_class.default_qos(pod.manifest)
         try:
@@ -370,8 +371,8 @@ class PodAnnotation(Generic[_Value_co]):
 
 
 def json_object(text: str) -> dict[str, Any]:
-    """Return the object that a JSON text is. Raises ValueError."""
+    """Parse a JSON object. Raises ValueError if the text is not a JSON object."""
     document = parse_json(text)
     if not isinstance(document, dict):
-        raise ValueError("not an object")  # noqa: TRY004  (a bad annotation, not a bad call)
+        raise ValueError("not an object")  # noqa: TRY004  a mistake of the annotation, not of the caller
     return document

@@ -1,17 +1,18 @@
-"""Evictions for CPU or memory: when they start, how much they have to free, in which order pods go, and the requests.
+"""Evictions because of CPU or memory: when they start, how much they must free, the order of pods, and the requests.
 
 | feature | starts when | candidates | frees |
 |---|---|---|---|
-| BECPUEvict | batch pods get too little of the CPU that they request | labelled BE | requested batch CPU |
-| BEMemoryEvict | the node uses too much memory | labelled BE | used memory |
+| BECPUEvict | batch pods get too little of the CPU that they request | pods with label BE | requested batch CPU |
+| BEMemoryEvict | the node uses too much memory | pods with label BE | used memory |
 | CPUAllocatableEvict, MemoryAllocatableEvict | batch or mid pods request too much | see below | requests |
-| CPUEvict, MemoryEvict | the node uses too much | see below | use |
+| CPUEvict, MemoryEvict | the node uses too much | see below | usage |
 
-The candidates of the last two rows are pods whose label allows it, up to a priority that NodeSLO names. All features of
-one resource decide in one round, because an eviction by one counts for the others. `pod_class.never_evicted` spares
-static pods, system pods and pods of unknown priority; the log names them. A cooldown follows each eviction; for CPU it
-also follows the start, while there are few samples. An accepted eviction counts as freed; a refused one frees nothing:
-the next pod is tried, and the next round tries again. Units: thousandths of CPUs and bytes.
+The candidates of the last two rows are pods with a label that allows evictions, up to a priority in NodeSLO. All
+features of one resource decide in one round, because an eviction for one feature counts for the others.
+`pod_class.never_evicted` spares static pods, system pods and pods of unknown priority; the log names them. A cooldown
+follows each eviction; for CPU it also follows the start, when there are few samples. An accepted eviction counts as
+freed. After a refused eviction the next pod is tried, and the next round tries again. Units: thousandths of CPUs and
+bytes.
 """
 
 from __future__ import annotations
@@ -33,26 +34,26 @@ from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
 from nri.kube.quantity import capped, ceil
 
-#: Percent below the threshold down to which memory is freed, unless NodeSLO has a value.
+#: The default lower threshold is this many percent below the threshold.
 _BUFFER: Final = 2
 _USAGE_PERCENT: Final = 90
-#: Above it no pod is evicted for what is allocatable: from there on they are production.
+#: Pods with a higher priority are production pods; allocatable evictions spare them.
 MAX_PRIORITY: Final = 7999
 Thresholds = Mapping[str, Any]
 _PERIOD_US = 100_000
 _WINDOW_S: Final = 60
-#: Samples of a window that are kept at most.
+#: The maximum number of samples of a window.
 _MAX_SAMPLES: Final = 4096
-#: For how many seconds a pod whose eviction was accepted counts as gone while it is still listed.
+#: The time in seconds for which an evicted pod counts as freed while it is still listed.
 _ENDING_S: Final = 600.0
-#: Refused evictions of one round: each may take the timeout of a request to the API server.
+#: The maximum number of refused evictions in a round; each may take the timeout of a request to the apiserver.
 _MAX_REFUSALS: Final = 16
-#: After this many seconds of requests a round asks no more pods: other strategies wait for its end.
+#: The maximum time in seconds for the requests of a round, because other strategies wait for its end.
 MAX_REQUESTS_S: Final = 10.0
 
 
 class Feature(NamedTuple):
-    """One feature: its name, the resource, how it decides, and NodeSLO's keys for its threshold and lower end."""
+    """A feature: its name, its resource, its kind of decision, and NodeSLO's keys of the upper and lower threshold."""
 
     name: str
     kind: str
@@ -63,7 +64,7 @@ class Feature(NamedTuple):
 
 
 _USED, _ALLOCATABLE = "evictEnabledPriorityThreshold", "allocatableEvictPriorityThreshold"
-#: In the order in which they decide in a round.
+#: The features, in the order of their decisions in a round.
 FEATURES: Final = (
     Feature(
         "BECPUEvict", "cpu", "satisfaction", "cpuEvictBESatisfactionUpperPercent", "cpuEvictBESatisfactionLowerPercent"
@@ -83,7 +84,7 @@ FEATURES: Final = (
 
 
 class BatchCpu(NamedTuple):
-    """CPU of all batch pods together, in thousandths: used, requested, and the limit of their folder."""
+    """The CPU of all batch pods together, in thousandths: used, requested, and the limit of their cgroup."""
 
     used: float
     request: float
@@ -91,7 +92,7 @@ class BatchCpu(NamedTuple):
 
 
 class Victim(NamedTuple):
-    """A pod that may be evicted, with its request and use of the feature's resource; use is None if unknown."""
+    """A pod that may be evicted, with its request and usage of the feature's resource. Unknown usage is None."""
 
     pod: Mapping[str, Any]
     request: int
@@ -99,7 +100,7 @@ class Victim(NamedTuple):
 
 
 def valid(feature: Feature, thresholds: Thresholds) -> bool:
-    """Whether NodeSLO has valid thresholds for a feature; without them it does nothing."""
+    """Return whether NodeSLO has valid thresholds for a feature. Without them the feature does nothing."""
     threshold, lower = thresholds.get(feature.threshold), thresholds.get(feature.lower)
     if feature.how == "satisfaction":
         return threshold is not None and lower is not None and 0 < lower <= 60 and lower <= threshold < 100
@@ -114,30 +115,30 @@ def valid(feature: Feature, thresholds: Thresholds) -> bool:
 
 
 def idle(feature: Feature, thresholds: Thresholds) -> str:
-    """Return why a feature whose threshold NodeSLO names does nothing; "" if that is not by its numbers."""
+    """Return why a feature does nothing although NodeSLO has its threshold, or "" if its numbers are valid."""
     if valid(feature, thresholds):
         return ""
     threshold, lower, maximum = (
         thresholds.get(key) for key in (feature.threshold, feature.lower, feature.most_priority)
     )
     if feature.most_priority and maximum is None:
-        return f"nothing is evicted without {feature.most_priority}"
+        return f"no pod is evicted without {feature.most_priority}"
     if feature.how in ("allocatable", "satisfaction") and lower is None:
-        return f"nothing is evicted without {feature.lower}"
+        return f"no pod is evicted without {feature.lower}"
     if feature.how == "allocatable" and maximum is not None and maximum > MAX_PRIORITY:
-        return f"{feature.most_priority} {maximum} is above {MAX_PRIORITY}: pods from there on are production"
-    accepted = "from the lower one to 99, and the lower one from 1 to 60"
+        return f"{feature.most_priority} {maximum} is above {MAX_PRIORITY}; pods above it are production pods"
+    accepted = "from the lower threshold to 99, and the lower threshold from 1 to 60"
     if feature.how != "satisfaction":
-        accepted = "0 or more, and the lower one below it"
+        accepted = "0 or more, and the lower threshold must be below it"
     return f"{feature.threshold} {threshold} with {feature.lower} {lower} is not valid: it must be {accepted}"
 
 
 def satisfaction_release(average: BatchCpu, now: BatchCpu, thresholds: Thresholds) -> int:
-    """Return how many thousandths of a CPU of requests are to be freed; 0 for none.
+    """Return the amount of CPU requests to free, in thousandths of a CPU.
 
     Args:
-        average: over the window; the caller checks the number of samples.
-        now: the last sample.
+        average: the average over the window; the caller checks the number of samples.
+        now: the latest sample.
         thresholds: `resourceUsedThresholdWithBE` of NodeSLO.
     """
     lower = thresholds["cpuEvictBESatisfactionLowerPercent"]
@@ -156,7 +157,7 @@ def satisfaction_release(average: BatchCpu, now: BatchCpu, thresholds: Threshold
 
 
 def usage_release(feature: Feature, used: float, capacity: int, thresholds: Thresholds) -> int:
-    """Return how much of CPU or memory is to be freed on a node; 0 below the threshold."""
+    """Return the amount of CPU or memory to free on a node, or 0 below the threshold."""
     threshold, lower = thresholds.get(feature.threshold), thresholds.get(feature.lower)
     if threshold is None or capacity <= 0:
         return 0
@@ -166,7 +167,7 @@ def usage_release(feature: Feature, used: float, capacity: int, thresholds: Thre
 
 
 def asked_for(feature: Feature, pod: Mapping[str, Any], thresholds: Thresholds) -> tuple[str, int]:
-    """Return the resource of a feature that a pod requests, and the amount; "" if its priority is too high."""
+    """Return the resource of a feature that a pod requests, and the amount; ("", 0) if its priority is too high."""
     maximum = thresholds.get(feature.most_priority)
     if maximum is None or pod_class.priority(pod) > maximum:
         return "", 0
@@ -177,12 +178,12 @@ def asked_for(feature: Feature, pod: Mapping[str, Any], thresholds: Thresholds) 
 def allocatable_release(
     feature: Feature, requests: Mapping[str, int], allocatable: Mapping[str, int], thresholds: Thresholds
 ) -> dict[str, int]:
-    """Return the amounts of batch and mid resources to free: everything for a resource that the node lacks.
+    """Return the amounts of batch and mid resources to free. A resource that the node lacks is freed completely.
 
     Args:
-        feature: which one.
+        feature: the feature.
         requests: the sums of pods' requests by resource; see `asked_for`.
-        allocatable: the node's amounts by resource; an absent one is 0.
+        allocatable: the node's amounts by resource; an absent resource counts as 0.
         thresholds: `resourceUsedThresholdWithBE` of NodeSLO.
     """
     threshold, down_to = thresholds[feature.threshold], thresholds[feature.lower]
@@ -198,7 +199,7 @@ def allocatable_release(
 
 
 def frees(feature: Feature, victim: Victim) -> tuple[str, int]:
-    """Return the resource and amount that the eviction of a pod frees; "" for nothing."""
+    """Return the resource and amount that the eviction of a pod frees; ("", 0) if it frees nothing."""
     if feature.how == "satisfaction":
         return BATCH_CPU, victim.request
     if feature.how == "used":
@@ -214,14 +215,14 @@ def ranked(
     thresholds: Thresholds,
     requests: Mapping[str, int] | None = None,
 ) -> Sequence[Victim]:
-    """Return the pods that a feature may evict, in order.
+    """Return the pods that a feature may evict, in the order of evictions.
 
     Args:
-        feature: which one.
+        feature: the feature.
         pods: the pods of the node.
-        used: CPU or memory use of pods by uid; without pods that were not measured.
+        used: the CPU or memory usage of measured pods, by uid.
         thresholds: `resourceUsedThresholdWithBE` of NodeSLO.
-        requests: batch CPU requests by uid, where they are more accurate than the spec.
+        requests: batch CPU requests by uid, if they are more accurate than the spec.
     """
     requests_by_uid = requests or {}
     allowed = [pod for pod in pods if pod_class.policy_allows(pod, feature.name)]
@@ -229,7 +230,7 @@ def ranked(
         victims = [
             _victim(feature, pod, used, requests_by_uid) for pod in allowed if pod_class.labelled_be(_labels(pod))
         ]
-        # Of two pods without memory use the later name goes first; the following stable sorts keep that order.
+        # Of two pods without memory usage, the later name is evicted first; the later stable sorts keep that order.
         if feature.kind == "memory":
             victims.sort(key=lambda victim: "" if victim.used else str(_meta(victim.pod).get("name", "")), reverse=True)
         return sorted(victims, key=lambda victim: (_batch_priority(victim.pod), -_weight(feature, victim)))
@@ -247,7 +248,7 @@ def ranked(
 
 
 class Evicts(Protocol):
-    """Evicts pods, one at a time."""
+    """An object that evicts pods, one at a time."""
 
     def evict(self, feature: Feature, victim: Victim) -> bool:
         """Return whether the eviction was accepted; otherwise the next pod is tried."""
@@ -255,7 +256,7 @@ class Evicts(Protocol):
 
 
 class Task(NamedTuple):
-    """The work of one feature in a round: what is to be freed, by resource, and the pods in their order."""
+    """The work of one feature in a round: the amounts to free by resource, and the candidates in order."""
 
     feature: Feature
     release: Mapping[str, int]
@@ -263,16 +264,16 @@ class Task(NamedTuple):
 
 
 def evict_round(tasks: Iterable[Task], evicted_uids: Collection[str], evictor: Evicts) -> int:
-    """Evict until each task has enough; return the number of evicted pods.
+    """Evict pods until the amounts of each task are freed, and return the number of evicted pods.
 
     Args:
-        tasks: in order of their decisions.
-        evicted_uids: pods that were evicted before and are still listed; they count as freed.
-        evictor: evicts pods.
+        tasks: the tasks, in the order of their decisions.
+        evicted_uids: the uids of pods that were evicted before and are still listed; they count as freed.
+        evictor: the object that evicts pods.
     """
     every = list(tasks)
     evicted, counted = 0, set()
-    freed: Counter[tuple[bool, str]] = Counter()  # by all tasks: (is request, resource) -> amount
+    freed: Counter[tuple[bool, str]] = Counter()  # by (is usage, resource), for all tasks
     for feature, release, victims in every:
         used = feature.how == "used"
         for victim in victims:
@@ -288,7 +289,7 @@ def evict_round(tasks: Iterable[Task], evicted_uids: Collection[str], evictor: E
 
 
 def _freed(tasks: Iterable[Task], chooser: Feature, victim: Victim) -> dict[tuple[bool, str], int]:
-    """The amount that the eviction of a pod frees for each task, whichever task chose it."""
+    """Return the amounts that the eviction of a pod frees for all tasks."""
     freed: dict[tuple[bool, str], int] = {}
     for feature, release, _ in tasks:
         with_request = victim
@@ -302,13 +303,13 @@ def _freed(tasks: Iterable[Task], chooser: Feature, victim: Victim) -> dict[tupl
 
 
 def _batch_priority(pod: Mapping[str, Any]) -> int:
-    """The priority that batch pods are sorted by: that of their spec, also 0."""
+    """Return the priority by which batch pods are sorted: the priority in the spec, even if it is 0."""
     priority = pod_class.spec_priority(pod)
     return pod_class.priority(pod) if priority is None else priority
 
 
 def _weight(feature: Feature, victim: Victim) -> float:
-    """The use that batch pods of one priority are sorted by; CPU in proportion to the request."""
+    """Return the usage by which batch pods of one priority are sorted. CPU usage is relative to the request."""
     if feature.how != "satisfaction":
         return float(victim.used or 0)
     return (victim.used or 0) / victim.request if victim.request else 0.0
@@ -342,21 +343,21 @@ def _uid(pod: Mapping[str, Any]) -> str:
 
 
 def _busy(sample: BatchCpu, percent: int) -> bool:
-    """Whether the pods use up their limit; a limit below one CPU always counts as used up."""
+    """Return whether the pods use up their limit. A limit below one CPU always counts as used up."""
     return 0 < sample.limit < 1000 or (sample.limit > 0 and sample.used / sample.limit >= percent / 100)
 
 
 class Evict(Strategy):
-    """Evicts pods for one resource.
+    """The strategy that evicts pods because of one resource.
 
     Args:
-        kind: cpu or memory.
-        on: the features that are switched on.
-        cooldown_s: for how long nothing is evicted after an eviction.
+        kind: the resource: cpu or memory.
+        on: the names of the enabled features.
+        cooldown_s: the pause after an eviction, in seconds.
         interval_s: the seconds between two rounds.
 
     Attributes:
-        accepted: when evictions were accepted of pods that may still be listed, by uid.
+        accepted: the times of accepted evictions, by the uid of the pod, which may still be listed.
     """
 
     samples = Sampled.PODS | Sampled.BEST_EFFORT
@@ -367,17 +368,18 @@ class Evict(Strategy):
         self._kind, self._cooldown_s, self._pause_s = kind, cooldown_s, interval_s
         self._again: float | None = None
         self.accepted: dict[str, float] = {}
-        #: Pods whose eviction was refused in earlier rounds, while there are more candidates than one round may try.
+        #: Pods with an eviction that earlier rounds requested in vain, while there are more candidates than a round may
+        #: try.
         self._refused: frozenset[str] = frozenset()
         self._window: deque[tuple[float, BatchCpu]] = deque(maxlen=_MAX_SAMPLES)
         self._node: deque[tuple[float, float]] = deque(maxlen=_MAX_SAMPLES)
 
     def __len__(self) -> int:
-        """The number of pods that are remembered."""
+        """The number of remembered pods."""
         return len(self.accepted) + len(self._refused)
 
     def wants(self, rules: NodeSlo) -> bool:
-        """Whether there is work: NodeSLO asks for it."""
+        """Return whether NodeSLO switches evictions on."""
         return rules[THRESHOLD].enabled
 
     def round(self, round_: Round[NodeSlo]) -> None:
@@ -407,7 +409,7 @@ class Evict(Strategy):
         self._refused = self._refused | requests.refused if requests.exhausted else frozenset()
 
     def release(self, round_: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
-        """The amount that a feature has to free, and why."""
+        """Return the amounts that a feature has to free, and the reason."""
         if feature.how == "satisfaction":
             return self._satisfaction(round_, feature)
         if feature.how == "allocatable":
@@ -428,7 +430,7 @@ class Evict(Strategy):
         return {feature.kind: need} if need else {}, f"the node uses {int(used) * 100 // capacity} % of its {what}"
 
     def _used_on_average(self, now: float, used: float, window_s: int) -> float:
-        """The CPU that the node has used, over the window that NodeSLO names; without one what it uses now."""
+        """Return the node's average CPU usage in NodeSLO's time window, or its current usage without a window."""
         self._node.append((now, used))
         while now - self._node[0][0] > max(window_s, 0):
             self._node.popleft()
@@ -455,7 +457,7 @@ class Evict(Strategy):
         return {BATCH_CPU: need} if need else {}, f"batch pods get {share} % of the CPU that they request"
 
     def batch_cpu(self, round_: Round[NodeSlo]) -> BatchCpu | None:
-        """Return the CPU of all batch pods together, by the node's policy; None while unknown."""
+        """Return the CPU of all batch pods together with the limit of NodeSLO's policy, or None if unknown."""
         measured = self.measured_batch_cpu(round_)
         if measured is None or round_.rules[THRESHOLD].keys.get("cpuEvictPolicy") != "evictByAllocatable":
             return measured
@@ -466,7 +468,7 @@ class Evict(Strategy):
             return None
 
     def measured_batch_cpu(self, round_: Round[NodeSlo]) -> BatchCpu | None:
-        """Return use, requests and limit of all batch pods together; None while unknown."""
+        """Return usage, requests and limit of all batch pods together, or None while they are unknown."""
         folder = round_.best_effort_folder
         used = round_.sample.of(folder).milli
         if used is None:
@@ -481,7 +483,7 @@ class Evict(Strategy):
         return BatchCpu(used, requested, limit)
 
     def victims(self, round_: Round[NodeSlo], feature: Feature) -> list[Victim]:
-        """Return the pods that may be evicted, in order; the reasons for sparing others are recorded."""
+        """Return the pods that may be evicted, in order, and record why other candidates are spared."""
         pods = {pod.uid: pod for pod in round_.pods}
         cpu = feature.kind == "cpu"
         used = {uid: round_.sample.of(pod.folder) for uid, pod in pods.items()}
@@ -491,7 +493,7 @@ class Evict(Strategy):
         keys = round_.rules[THRESHOLD].keys
         for pod in round_.pods:
             if pod_class.labelled_be(pod.labels) and not pod_class.policy_allows(pod.manifest, feature.name):
-                why = f"its annotation {pod_class.ANNOTATION_EVICTION_POLICY} does not allow {feature.name}"
+                why = f"annotation {pod_class.ANNOTATION_EVICTION_POLICY} does not allow {feature.name}"
                 round_.spared[pod.subject(), feature.name] = why
         batch = feature.how == "satisfaction"
         requests = {uid: _batch_milli(pod, round_.sample.cpus * 1000) for uid, pod in pods.items()} if batch else None
@@ -506,31 +508,31 @@ class Evict(Strategy):
 
 
 class CpuEvict(Evict):
-    """Evicts pods for CPU."""
+    """The strategy that evicts pods because of CPU."""
 
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__("cpu", names, settings.loops.cpu_evict_cooldown, settings.loops.interval)
 
 
 class MemoryEvict(Evict):
-    """Evicts pods for memory."""
+    """The strategy that evicts pods because of memory."""
 
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__("memory", names, settings.loops.memory_evict_cooldown, settings.loops.interval)
 
 
 class _Requests:
-    """The evictions that one round requests, each with the reason of its feature.
+    """The evictions that one round requests.
 
     Args:
         round_: the round.
-        reasons: the reason of evictions by feature.
-        passed_over: uids of pods that are not tried in this round.
+        reasons: the reasons of evictions, by feature.
+        passed_over: the uids of pods that are not tried in this round.
 
     Attributes:
-        accepted: uids of pods whose eviction was accepted.
-        refused: uids of pods whose eviction was refused.
-        exhausted: whether candidates were left, because a round has limited refusals and time.
+        accepted: the uids of pods with an accepted eviction.
+        refused: the uids of pods with a refused eviction.
+        exhausted: whether the round reached its limit of refusals or time before the last candidate.
     """
 
     def __init__(self, round_: Round[NodeSlo], reasons: Mapping[Feature, str], passed_over: Collection[str]) -> None:
@@ -542,7 +544,7 @@ class _Requests:
         self.exhausted = False
 
     def evict(self, feature: Feature, victim: Victim) -> bool:
-        """Request one eviction; return whether it was accepted."""
+        """Request an eviction, and return whether it was accepted."""
         uid = _uid(victim.pod)
         if uid in self._passed_over:
             return False
@@ -555,11 +557,11 @@ class _Requests:
 
 
 def _allocatable(round_: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
-    """The requests of batch and mid pods above the node's resources; empty while unknown."""
+    """Return the requests of batch and mid pods above the node's resources, and the reason. Empty while unknown."""
     status = (round_.parts.store.document("Node") or {}).get("status") or {}
     amounts, keys = status.get("allocatable"), round_.rules[THRESHOLD].keys
     if not isinstance(amounts, dict):
-        round_.cannot(feature.name, "no pod is evicted", "no Node with allocatable resources is known")
+        round_.cannot(feature.name, "no pod is evicted", "the Node document has no allocatable resources")
         return {}, ""
     try:
         allocatable = {name: ceil(capped(value) * (1000 if name == "cpu" else 1)) for name, value in amounts.items()}
@@ -569,7 +571,7 @@ def _allocatable(round_: Round[NodeSlo], feature: Feature) -> tuple[dict[str, in
     requests: Counter[str] = Counter()
     for pod in round_.pods:
         name, amount = asked_for(feature, pod.manifest, keys)
-        if name != feature.kind:  # these evictions free no plain CPU or memory
+        if name != feature.kind:  # these evictions do not free plain CPU or memory
             requests[name] += amount
     del requests[""]
     need = allocatable_release(feature, requests, allocatable, keys)
@@ -578,10 +580,11 @@ def _allocatable(round_: Round[NodeSlo], feature: Feature) -> tuple[dict[str, in
 
 
 def _batch_milli(pod: Pod, maximum: int) -> int:
-    """The batch CPU request of a pod in thousandths, at most that of the machine.
+    """Return the batch CPU request of a pod in thousandths, at most `maximum`.
 
-    It comes from the spec, which the scheduler counted. For pods of a runtime, without extended resources, it comes
-    from the annotation; it is not trusted otherwise, because a large value would evict all other pods.
+    The request comes from the spec, which the scheduler counted. Pods from a runtime have no extended resources, so
+    their
+    annotation is used. Otherwise the annotation is not trusted: a large value would evict all other pods.
     """
     request = pod_class.request(pod.manifest, BATCH_CPU)
     if not request and from_runtime(pod.manifest):
@@ -603,7 +606,7 @@ def _row(name: str, what: str, strategy: str) -> StrategyRow:
     )
 
 
-#: All features of one resource are one strategy.
+#: The features. All features of one resource form one strategy.
 STRATEGIES: Final = (
     _row("BECPUEvict", "batch pods that get too little CPU are evicted", _CPU),
     _row("CPUEvict", "pods that allow it are evicted when the node uses too much CPU", _CPU),

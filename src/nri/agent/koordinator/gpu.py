@@ -1,7 +1,7 @@
-"""GPUEnvInject: the GPUs that a container sees; with HAMi-core also the limits and the library for a share of one.
+"""The hook GPUEnvInject: the visible GPUs of a container, and HAMi-core's limits and library for a share of a GPU.
 
-The values come from the scheduler's annotation. HAMi's monitor shares a folder with the container, which must exist
-before it is mounted: `monitor_folder` returns its path.
+The values come from the scheduler's annotation. HAMi's monitor shares a folder with the container. The folder must
+exist before it is mounted; `monitor_folder` returns its path.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from nri.kube.quantity import ceil
 NAME: Final = "GPUEnvInject"
 _HAMI: Final = "HAMi-core"
 _CORE, _MEMORY, _RATIO = (f"koordinator.sh/gpu-{part}" for part in ("core", "memory", "memory-ratio"))
-#: The folder in which HAMi's library has its locks.
-LOCKS: Final = "/tmp/vgpulock"  # noqa: S108  (a path inside HAMi's contract, not one of ours)
+#: The folder of the locks of HAMi's library.
+LOCKS: Final = "/tmp/vgpulock"  # noqa: S108  a path that HAMi defines
 LABEL_GPU_ISOLATION: Final = "koordinator.sh/gpu-isolation-provider"
 
 
 def container(context: Container, *, library: str = "/usr/local/vgpu/libvgpu.so", monitor: bool = False) -> Decision:
-    """Decide a container's environment and mounts. Raises HookError if the annotation cannot be read or lacks a share.
+    """Decide a container's environment and mounts. Raises HookError if the annotation is unreadable or incomplete.
 
     Args:
         context: the container.
-        library: HAMi-core's library on the host.
+        library: the path of HAMi-core's library on the host.
         monitor: whether HAMi's monitor reads the container's usage.
     """
     try:
@@ -42,10 +42,10 @@ def container(context: Container, *, library: str = "/usr/local/vgpu/libvgpu.so"
         return Decision()
     gpus = Changes(env={"NVIDIA_VISIBLE_DEVICES": ",".join(str(device.get("minor", 0)) for device in devices)})
     if context.pod.labels.get(LABEL_GPU_ISOLATION) != _HAMI:
-        return Decision(gpus, "GPUs that the scheduler gave")
+        return Decision(gpus, "GPUs that the scheduler assigned")
     share = devices[0].get("resources", {})
     if _amount(share, _RATIO, gpus) >= 100:
-        return Decision(gpus, "whole GPUs that the scheduler gave")
+        return Decision(gpus, "whole GPUs that the scheduler assigned")
     limits = {"CUDA_DEVICE_MEMORY_LIMIT": str(_amount(share, _MEMORY, gpus)), "LD_PRELOAD": library}
     if _CORE in share:
         limits["CUDA_DEVICE_SM_LIMIT"] = str(ceil(share[_CORE]))
@@ -59,7 +59,7 @@ def container(context: Container, *, library: str = "/usr/local/vgpu/libvgpu.so"
 
 
 def monitor_folder(context: Container, library: str) -> str:
-    """The host's folder for one container's usage, which must be created empty before the container."""
+    """Return the host's folder for the usage of one container, which must be created empty before the container."""
     return f"{posixpath.dirname(library)}/containers/{context.pod.uid}_{context.name}"
 
 

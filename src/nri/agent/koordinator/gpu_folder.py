@@ -1,8 +1,8 @@
 """Create the folders of the host that a container with a share of a GPU mounts.
 
 The folder of HAMi's locks is shared by all containers. The folder of HAMi's monitor is created empty for one container;
-its name must be a single path component, because it contains an id. Leftovers of an earlier container are moved aside
-at once and removed by a thread, because a container can fill the folder with any number of files.
+its name must be a single path component, because it contains an id. The folder of an earlier container is renamed
+immediately and removed by a thread, because a container can fill the folder with any number of files.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def make_folder(root: Root, changes: Changes, node: Node) -> list[Result]:
     Args:
         root: the machine.
         changes: the changes of the container.
-        node: with HAMi-core's library; the folder is next to it.
+        node: the rules of the node; the folder is next to HAMi-core's library.
     """
     beside = posixpath.dirname(node.gpu_library)
     sources = [mount.source for mount in changes.mounts if mount.destination == beside and mount.source != beside]
     results = [_make(root, f"{beside}/containers", source) for source in sources]
-    # A mount of a folder that is not there would refuse the container.
+    # The creation of the container would fail if the folder of the mount were missing.
     locks = any(mount.source == LOCKS for mount in changes.mounts) and not root.exists(LOCKS)
     return [*results, _shared(root, LOCKS)] if locks else results
 
@@ -52,14 +52,14 @@ def _shared(root: Root, path: str) -> Result:
         finally:
             os.close(descriptor)
     except OSError as error:
-        return Result(path, "folder", "there", *explain(error))
-    return Result(path, "folder", "there", Outcome.APPLIED)
+        return Result(path, "folder", "present", *explain(error))
+    return Result(path, "folder", "present", Outcome.APPLIED)
 
 
 def _make(root: Root, folder: str, path: str) -> Result:
     above, _, name = path.rpartition("/")
     if above != folder or name in ("", ".", ".."):
-        return Result(path, _NAME, "empty", Outcome.REFUSED, f"it is not a folder of {folder}")
+        return Result(path, _NAME, "empty", Outcome.REFUSED, f"not a folder in {folder}")
     try:
         with contextlib.suppress(FileExistsError):
             root.make_folder(folder)
@@ -90,9 +90,9 @@ def _empty(folder: int, name: str) -> None:
 
 
 def _remove(folder: int, name: str) -> None:
-    """Remove a tree below an open folder; symlinks in it are not followed.
+    """Remove a tree below an open folder without following symlinks.
 
-    Each folder in it is first moved to the top, because a container can nest them deeper than the limit of descriptors.
+    Each subfolder is first moved to the top, because a container can nest folders deeper than the limit of descriptors.
     """
     folders = [name]
     try:
@@ -103,7 +103,7 @@ def _remove(folder: int, name: str) -> None:
 
 
 def _take_apart(folder: int, name: str, folders: list[str]) -> None:
-    """Remove one folder; subfolders are moved next to it and added to `folders`. Irremovable files stay."""
+    """Remove one folder. Subfolders are moved next to it and added to `folders`. Files that cannot be removed stay."""
     with contextlib.suppress(OSError):
         opened = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
         try:

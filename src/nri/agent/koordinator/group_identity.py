@@ -1,4 +1,4 @@
-"""GroupIdentity: the identity (`cpu.bvt_warp_ns`) by which Anolis' scheduler prefers latency-sensitive pods.
+"""The hook GroupIdentity: the identity (`cpu.bvt_warp_ns`) by which Anolis' kernel prefers latency-sensitive pods.
 
 The value comes from NodeSLO; for LS pods the annotation `koordinator.sh/cpuQOS` overrides it. Identities exclude core
 scheduling. On a kernel without the file the writer substitutes another knob or reports it as unsupported.
@@ -24,13 +24,13 @@ from nri.kube.shapes import Record
 NAME: Final = "GroupIdentity"
 ANNOTATION_CPU_QOS: Final = "koordinator.sh/cpuQOS"
 SHAPE = Record({"enable": bool, "groupIdentity": int, "schedIdle": int, "coreExpeller": bool})
-#: The identities that the kernel takes.
+#: The identities that the kernel accepts.
 _KERNEL_IDENTITIES = range(-1, 3)
 _DEFAULTS = {"lsrClass": 2, "lsClass": 2, "beClass": -1}
 
 
 def rule_of(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> GroupIdentityRule:
-    """Return the identities. Guaranteed pods without a class have that of LSR, else of LS; their folder has none."""
+    """Return the identities. Guaranteed pods without a class have LSR's identity, or LS's if LSR is off."""
     strategy = read_spec(spec).get("resourceQOSStrategy", {})
     chosen = strategy.get("policies", {}).get("cpuPolicy", "") in ("", "groupIdentity")
     on, value = {}, {}
@@ -48,21 +48,21 @@ def rule_of(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> GroupIdentityRule:
 
 
 def cpu_qos(annotations: Mapping[str, str]) -> dict[str, Any] | None:
-    """A pod's annotated group identity: `enable`, `groupIdentity`; None without the annotation."""
+    """Return the group identity in a pod's annotation, or None without it. Raises ValueError if it is malformed."""
     config: dict[str, Any] | None = read(annotations, ANNOTATION_CPU_QOS, SHAPE)
     identity = (config or {}).get("groupIdentity", 0)
     if identity not in _KERNEL_IDENTITIES:
-        raise ValueError(f"annotation {ANNOTATION_CPU_QOS}: a group identity is from -1 to 2, not {identity}")
+        raise ValueError(f"annotation {ANNOTATION_CPU_QOS}: groupIdentity {identity} is not from -1 to 2")
     return config
 
 
 def in_effect(rule: GroupIdentityRule | None, supported: bool, sysctl: bool | None) -> GroupIdentityRule | None:
-    """Return the rule if it has any effect on this kernel, else None.
+    """Return the rule if it has an effect on this kernel, or else None.
 
     Args:
-        rule: of NodeSLO, None before it was read.
+        rule: the rule of NodeSLO; None before NodeSLO was read.
         supported: whether the kernel has the cgroup file or the sysctl.
-        sysctl: whether the sysctl is on, None if the kernel has none and identities are always on.
+        sysctl: whether the sysctl is on; None if the kernel has no sysctl and identities are always on.
     """
     if not supported or rule is None or not (rule.enabled or sysctl is None or sysctl):
         return None
@@ -70,7 +70,7 @@ def in_effect(rule: GroupIdentityRule | None, supported: bool, sysctl: bool | No
 
 
 def pod(context: Pod, rule: GroupIdentityRule) -> Decision:
-    """Decide a pod's identity; its annotation counts only for LS. Raises HookError for an unreadable one."""
+    """Decide a pod's identity. The annotation counts only for LS. Raises HookError if it is unreadable."""
     try:
         config = cpu_qos(context.annotations)
     except ValueError as error:
@@ -78,29 +78,29 @@ def pod(context: Pod, rule: GroupIdentityRule) -> Decision:
     qos = qos_class(context.labels)
     if config is not None and qos == LS:
         if not config.get("enable", False):
-            return Decision(Changes({"cpu.bvt": 0}), "the pod's annotation switches its identity off")
+            return Decision(Changes({"cpu.bvt": 0}), "the pod's annotation switches the identity off")
         if "groupIdentity" in config:
-            return Decision(Changes({"cpu.bvt": config["groupIdentity"]}), "the pod's annotation gives its identity")
+            return Decision(Changes({"cpu.bvt": config["groupIdentity"]}), "the identity in the pod's annotation")
     kube = kube_class_of(context.folder)
     return Decision(Changes({"cpu.bvt": rule.of_pod(qos, kube)}), f"NodeSLO, for {qos or kube} pods")
 
 
 def kube_class(context: KubeQosFolder, rule: GroupIdentityRule) -> Decision:
-    """Decide the identity of a kube-QoS folder."""
+    """Decide the identity of a Kubernetes QoS class."""
     return Decision(
         Changes({"cpu.bvt": rule.folders.get(context.kube_class, 0)}), f"NodeSLO, for the {context.kube_class} folder"
     )
 
 
 def host_application(context: HostApplication, rule: GroupIdentityRule) -> Decision:
-    """Decide the identity of a host application, by its class."""
+    """Decide the identity of a host application from its class."""
     return Decision(
         Changes({"cpu.bvt": rule.pods.get(context.qos, 0)}), f"NodeSLO, for {context.qos or 'classless'} programs"
     )
 
 
 def folder_identities(rule: GroupIdentityRule, driver: str = paths.SYSTEMD) -> list[Write]:
-    """Return the identities of the kube-QoS folder_identities."""
+    """Return the writes of the identities of Kubernetes QoS classes."""
     return [
         Write(
             paths.kube_class_path(kube_qos_class, driver),
@@ -118,10 +118,10 @@ def identities(
     """Return the writes of all identities.
 
     Args:
-        rule: of NodeSLO.
+        rule: the rule of NodeSLO.
         pods: the listed pods.
-        existing: all folders with the knob.
-        driver: the kubelet's driver.
+        existing: all cgroups with the knob.
+        driver: the kubelet's cgroup driver.
     """
     existing_folders = sorted({folder.strip("/") for folder in existing})
     writes = folder_identities(rule, driver)
@@ -141,7 +141,7 @@ def identities(
         dangling.pop(folder, None)
         writes += _with_containers(folder, value, existing_folders, "NodeSLO, for the pod's class")
     for folder, value in dangling.items():
-        writes += _with_containers(folder, value, existing_folders, "NodeSLO, for a folder of no listed pod")
+        writes += _with_containers(folder, value, existing_folders, "NodeSLO, for a cgroup without a listed pod")
     return writes
 
 
@@ -154,7 +154,7 @@ def _children(folder: str, folders: list[str]) -> list[str]:
 
 
 def _with_rule(decide: Callable[[Any, GroupIdentityRule], Decision]) -> Decide:
-    """Return a stage that decides nothing while there is no rule."""
+    """Return a stage function that makes no decision while there is no rule."""
     return lambda context, node: Decision() if node.identity is None else decide(context, node.identity)
 
 

@@ -1,8 +1,8 @@
 """Answer the calls of Koordinator's hook protocol, which a proxy makes before and after calls of the CRI.
 
-A request is a dict with the protocol's field names. The answer is the request with the changes applied, because the
-proxy replaces the whole. Changes that the protocol cannot express are written by the executor once the cgroup exists;
-unsupported ones are reported. The originally requested resources of each container are kept, so that a ratio is not
+A request is a dict with the protocol's field names. The reply is the request with the changes applied, because the
+proxy replaces all fields. The executor writes changes that the protocol cannot express once the cgroup exists;
+unsupported changes are reported. The requested resources of each container are remembered, so that a ratio is not
 applied twice.
 """
 
@@ -35,9 +35,9 @@ __all__ = ["HookCalls", "HookRefused", "stages_of"]
 _log = logging.getLogger(__name__)
 TRANSPORT: Final = "hooks"
 STARTED, STOPPED, POD_STOPPED = "PostStartContainer", "PostStopContainer", "PostStopPodSandbox"
-#: Pods and containers that are remembered, many times those of a full node.
+#: The maximum number of remembered pods, and of remembered containers; a node has far fewer.
 MAX_ENTRIES = 4096
-_NO_WORD = "Koordinator's hook protocol cannot express it; use NRI, directly or behind a proxy"
+_NO_WORD = "Koordinator's hook protocol cannot express this; use mode nri or proxy"
 
 Fields = dict[str, Any]
 _Key = TypeVar("_Key")
@@ -45,17 +45,17 @@ _Kept = TypeVar("_Kept")
 
 
 class HookRefused(NriError):
-    """A hook failed, and under the failure policy "Fail" the request is to fail with it."""
+    """A hook failed, and the failure policy "Fail" makes the request fail."""
 
 
 class _ContainerRecord(NamedTuple):
     """A container that a proxy reported.
 
     Attributes:
-        requested: what was requested before the agent changed it.
-        quota: the quota in the agent's answer.
-        round: the number of rule changes before that decision.
-        running: its context once it runs.
+        requested: the requested resources, before the agent changed them.
+        quota: the quota in the agent's reply.
+        round: the number of rule changes before the decision.
+        running: the container, once it runs.
     """
 
     requested: Resources | None
@@ -65,7 +65,7 @@ class _ContainerRecord(NamedTuple):
 
 
 def stages_of(node: Node) -> list[str]:
-    """The stages to register for: those at which a hook decides, and those at which what is kept begins and ends."""
+    """Return the stages to register for: stages with enabled hooks, and stages at which containers start and stop."""
     on = {stage for row in HOOKS if row.on(node) for stage in row.stages} - node.disabled_stages
     stages = [stage for stage in (RUN_POD, CREATE, UPDATE) if stage in on]
     if stages or REMOVE_POD in on:
@@ -74,7 +74,7 @@ def stages_of(node: Node) -> list[str]:
 
 
 class HookCalls:
-    """The answers, by stage. Any thread may call."""
+    """Answers calls of the protocol. Thread-safe."""
 
     def __init__(self, parts: Parts, runtime: str = "containerd") -> None:
         self._parts, self._runtime = parts, runtime
@@ -92,14 +92,15 @@ class HookCalls:
         }
 
     def answer(self, stage: str, request: Fields) -> Fields:
-        """Answer a call. Raises KeyError for an unknown stage, and HookRefused."""
+        """Answer a call. Raises HookRefused if a hook fails and the failure policy is "Fail"."""
         answer = self._answers.get(stage)
         return _echo(request) if answer is None else answer(request)
 
     def apply_again(self) -> int:
-        """Decide and write again for everything that runs, after rules changed. Returns the number of objects.
+        """Decide and write again for all running pods and containers. Returns their number.
 
-        A pod and its containers are one batch, because a pod's quota must not be below its containers'.
+        The values of a pod and its containers are one batch, because a pod's quota must not be below its containers'
+        quotas.
         """
         with self._lock:
             self._round += 1
@@ -111,11 +112,11 @@ class HookCalls:
         return sum(map(self._one_again, running.values()))
 
     def _one_again(self, contexts: Sequence[Pod | Container]) -> int:
-        """Decide again for a pod and its containers; returns how many that are, 0 if it cannot be done."""
+        """Decide again for a pod and its containers. Returns their number, or 0 after an error."""
         try:
             self._apply_again(contexts)
-        except Exception:  # noqa: BLE001 - one pod never stops the others, nor the thread
-            _log.exception("mode hooks: a pod could not be decided again")
+        except Exception:  # noqa: BLE001 - an error of one pod must not stop the others or the thread
+            _log.exception("mode hooks: a new decision for a pod failed")
             return 0
         return len(contexts)
 
@@ -184,7 +185,7 @@ class HookCalls:
         return words.container_response(outcome.changes, _echo(request))
 
     def _started(self, request: Fields) -> Fields:
-        """Write what the protocol cannot express and what waited, now that processes and cgroups exist."""
+        """Write the values that the protocol cannot express, and waiting values: processes and cgroups now exist."""
         container = self._context(request)
         waited = self._parts.executor.retry(container.pod.folder)
         self._parts.decisions.record(container.pod, TRANSPORT, waited)
@@ -210,10 +211,10 @@ class HookCalls:
         with self._lock:
             record = self._containers.get(_key(container))
             if record is not None and (record.running is None or record.running.id == container.id):
-                del self._containers[_key(container)]  # else another container of that name runs already
+                del self._containers[_key(container)]  # otherwise another container with this name already runs
         return _echo(request)
 
-    # --- inside ---
+    # --- helpers ---
 
     def _context(self, request: Fields) -> Container:
         folder = tidy(request.get("pod_cgroup_parent") or "")
@@ -227,12 +228,12 @@ class HookCalls:
         return outcome
 
     def _mend(self, decided: int, *contexts: Pod | Container) -> None:
-        """Decide again for what runs now if rules have changed since: they were applied to what ran before it."""
+        """Decide again for new objects if rules changed during the decision, because the change missed them."""
         if decided != self._round:
             self._one_again(contexts)
 
     def _tell_clear(self, container: Container, changes: Changes) -> None:
-        """Clear a running container's CPUs, which an update of the CRI cannot express."""
+        """Clear a running container's CPUs, because an update of the CRI cannot express that."""
         if clears_cpus(changes):
             results = clear_cpus(self._parts.executor, container.folder)
             self._parts.decisions.record(container, TRANSPORT, results)
@@ -254,12 +255,12 @@ def _key(container: Container) -> tuple[str, str]:
 
 
 def _has_id(request: Fields) -> bool:
-    """Whether a container has an id; without one its folder would be the pod's."""
+    """Return whether a container has an id. Without an id its cgroup would be the pod's."""
     return bool((request.get("container_meta") or {}).get("id"))
 
 
 def _as_requested(container: Container, record: _ContainerRecord | None) -> Container:
-    """The container with the requested quota, if the proxy reports the agent's answer instead."""
+    """Return the container with the requested quota, if the proxy reports the agent's quota instead."""
     if record is None or record.requested is None or container.resources is None or record.quota is None:
         return container
     if container.resources.cfs_quota != record.quota:
@@ -268,7 +269,7 @@ def _as_requested(container: Container, record: _ContainerRecord | None) -> Cont
 
 
 def _echo(request: Fields) -> Fields:
-    """The response that changes nothing."""
+    """Return a response without changes."""
     if "container_meta" in request:
         names = ("container_annotations", "container_resources", "pod_cgroup_parent", "container_envs")
     else:

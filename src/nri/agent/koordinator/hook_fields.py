@@ -1,4 +1,4 @@
-"""Conversion between requests and responses of Koordinator's hook protocol and the agent's contexts and changes.
+"""Convert requests of Koordinator's hook protocol to pods and containers, and changes to responses.
 
 Requests and responses are dicts with the protocol's field names (`pod_meta`, `container_resources`). The protocol
 cannot express mounts, devices and RDT classes.
@@ -16,7 +16,7 @@ from nri.agent.transports.messages import container_id
 
 __all__ = ["container_context", "container_response", "pod_context", "pod_response"]
 
-#: The protocol's fields by knob.
+#: The field of the protocol for each knob.
 _FIELDS = {
     "cpuset.cpus": "cpuset_cpus",
     "cpu.cfs_quota": "cpu_quota",
@@ -27,14 +27,14 @@ _FIELDS = {
 
 
 def pod_context(request: Mapping[str, Any]) -> Pod:
-    """Return the context of a PodSandboxHookRequest; the pod's resources are not used."""
+    """Return the pod of a PodSandboxHookRequest. The resources in the request are ignored."""
     return _pod(request, "labels", "annotations", "cgroup_parent")
 
 
 def container_context(
     request: Mapping[str, Any], runtime: str = "containerd", driver: str = paths.SYSTEMD
 ) -> Container:
-    """Return the context of a ContainerResourceHookRequest."""
+    """Return the container of a ContainerResourceHookRequest."""
     pod = _pod(request, "pod_labels", "pod_annotations", "pod_cgroup_parent")
     meta = request.get("container_meta") or {}
     number = container_id(meta.get("id", ""), pod.annotations, runtime)
@@ -51,12 +51,12 @@ def container_context(
 
 
 def pod_response(changes: Changes, response: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a PodSandboxHookResponse with the changes in it."""
+    """Add changes to a PodSandboxHookResponse."""
     return _with_resources(changes, response, "resources")
 
 
 def container_response(changes: Changes, response: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a ContainerResourceHookResponse with the changes in it; "" as the CPUs clears them."""
+    """Add changes to a ContainerResourceHookResponse. An empty list of CPUs clears the CPUs."""
     answer = _with_resources(changes, response, "container_resources")
     if changes.env:
         answer["container_envs"] = {**(response.get("container_envs") or {}), **changes.env}

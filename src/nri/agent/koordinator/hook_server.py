@@ -1,9 +1,9 @@
 """Mode "hooks": the agent as a hook server of Koordinator's runtime proxy.
 
-The proxy finds the agent by a registration file, which the agent writes again when it is missing. Under the failure
-policy "Ignore" the file is removed at an orderly stop; under "Fail" it stays, so that no pod passes undecided while the
-agent is replaced. The socket is for root only, because requests contain the environment of containers. A changed rule
-is applied to what was started since the agent was.
+The proxy finds the agent by a registration file. The agent writes a missing file again. Under the failure policy
+"Ignore" the file is removed at an orderly stop. Under "Fail" it stays, so that no pod passes without a decision while
+the agent is replaced. The socket is for root only, because requests contain the environment of containers. A changed
+rule is applied to pods and containers that were started after the agent.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from nri.thread_pool import ThreadPool
 
 __all__ = ["FILE_NAME", "HooksTransport"]
 
-#: The registration's name in the proxy's folder.
+#: The name of the registration file in the proxy's folder.
 FILE_NAME: Final = "nri-agent.json"
-#: Calls at a time; more wait.
+#: The maximum number of calls at the same time; further calls wait.
 _CALLS = 32
-#: How often the registration is checked, in seconds.
+#: The interval in seconds between checks of the registration file.
 LOOK_S = 60.0
+#: The time in seconds for running calls when the server stops.
 _STOP_S = 2.0
 
 log = logging.getLogger("nri.agent.hooks")
@@ -62,7 +63,7 @@ class HooksTransport:
         self._problem = ""
 
     def start(self) -> None:
-        """Serve and register. Raises NriError if the socket cannot be bound. The proxy may start later."""
+        """Serve and register; the proxy may start later. Raises NriError if the socket cannot be bound."""
         if self._running is not None:
             return
         pool = ThreadPool(_CALLS, thread_name_prefix="hooks")
@@ -79,7 +80,7 @@ class HooksTransport:
         self._running = server, pool, worker
 
     def stop(self) -> None:
-        """Stop serving; a second call has no effect."""
+        """Stop serving. A second call has no effect."""
         running, self._running = self._running, None
         if running is None:
             return
@@ -92,17 +93,17 @@ class HooksTransport:
         pool.shutdown(wait=False)
         worker.join()
 
-    def rules_changed(self, kinds: frozenset[str]) -> None:  # noqa: ARG002  every kind may concern every pod
-        """Note that what runs is to be decided again."""
+    def rules_changed(self, kinds: frozenset[str]) -> None:  # noqa: ARG002  every kind may affect every pod
+        """Request new decisions for running pods and containers."""
         self._work.set()
 
     def health(self) -> tuple[bool, str]:
-        """Whether the agent serves and is registered."""
+        """Return whether the agent serves and is registered, and a description."""
         if self._running is None:
-            return False, "it does not serve"
+            return False, "not started"
         if self._problem:
             return False, self._problem
-        return True, f"served at {self._socket}, registered as {self._file}"
+        return True, f"serving at {self._socket}, registered as {self._file}"
 
     def _run(self) -> None:
         while not self._end.is_set():
@@ -116,10 +117,10 @@ class HooksTransport:
                     continue
                 log.info("rules have changed: applied to %d pods and containers", self._calls.apply_again())
             except Exception:  # the thread also maintains the registration
-                log.exception("changed rules could not be applied to all that runs, or the registration is not written")
+                log.exception("cannot apply changed rules to all pods, or write the registration")
 
     def _register(self) -> None:
-        """Write the registration if it is not there as it should be."""
+        """Write the registration file if it is missing or has other content."""
         text = self._registration()
         try:
             with suppress(FileNotFoundError):
@@ -133,18 +134,18 @@ class HooksTransport:
                 self._file.unlink(missing_ok=True)
             self._problem = ""
         except (OSError, ValueError) as error:
-            self._problem = f"{self._file} cannot be written: {error}"
+            self._problem = f"cannot write {self._file}: {error}"
             log.warning("%s", self._problem)
 
     def _unregister(self) -> None:
-        """Remove the registration, unless another agent has written its own in the meantime."""
+        """Remove the registration file, unless another agent has replaced it."""
         with suppress(OSError):
             text = self._registration().encode()
             if read_regular(self._file, len(text)) == text:
                 self._file.unlink()
 
     def _registration(self) -> str:
-        """The text of the registration, "" if no hook decides at any stage."""
+        """Return the content of the registration file, or "" if no hook is enabled."""
         stages = stages_of(self._parts.decisions.node)
         if not stages:
             return ""

@@ -1,6 +1,6 @@
 """Host applications: programs of the host that NodeSLO lists, and their cgroups.
 
-They are not containers, so no runtime asks about them; they are decided by a timer and when NodeSLO changes.
+They are not containers, so no runtime reports them. Decisions for them follow a timer and changes of NodeSLO.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from nri.agent.koordinator.names import BE, LS, LSE, LSR, SYSTEM
 from nri.agent.model import HostApplication
 from nri.kube.shapes import Items, Record, Word, fit
 
-#: Default folders of host applications by class.
+#: The default cgroups of host applications, by QoS class.
 _HOST_FOLDERS = {"LSE": "host-latency-sensitive", "LSR": "host-latency-sensitive", "LS": "host-latency-sensitive"}
 _HOST_FOLDERS["BE"] = "host-best-effort"
 _HOST_BASES = {"Kubepods": GUARANTEED, "KubepodsBurstable": BURSTABLE, "KubepodsBesteffort": BEST_EFFORT}
@@ -24,19 +24,19 @@ SPEC = Items(Record({"name": str, "priority": str, "qos": _QOS, "cgroupPath": _P
 
 
 def by_name(applications: Iterable[Any] | None) -> dict[str, dict[str, Any]]:
-    """Read `spec.hostApplications`; of two with one name the last wins. Raises ValueError."""
+    """Read `spec.hostApplications` by name; the last one counts. Raises ValueError if the list is malformed."""
     listed = fit(list(applications or ()), SPEC, "hostApplications")
     return {application.get("name", ""): application for application in listed}
 
 
 def context_of(application: Mapping[str, Any], driver: str = SYSTEMD) -> HostApplication:
-    """Return the context of an application of NodeSLO."""
+    """Return the host application of an entry in NodeSLO."""
     path = host_application_path(dict(application), driver)
     return HostApplication(application.get("name", ""), application.get("qos", ""), path)
 
 
 def host_application_path(application: dict[str, Any] | None, driver: str = SYSTEMD) -> str:
-    """The folder of a host application of NodeSLO."""
+    """Return the cgroup of a host application, or "" if there is no application."""
     if application is None:
         return ""
     place = application.get("cgroupPath")

@@ -1,4 +1,4 @@
-"""The gates that NodeSLO requests. Gates that only a default requests are left out."""
+"""Find the gates that a NodeSLO requests. Default values of NodeSLO do not request gates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nri.agent.koordinator.resctrl import GROUPS
 
 _STRATEGY, _THRESHOLD = "resourceQOSStrategy", "resourceUsedThresholdWithBE"
 _CLASSES: Final = ("lsrClass", "lsClass", "beClass", "systemClass")
-#: Parts that ask for a gate by being switched on: the part of a class, the gate, and the classes that have it.
+#: Sections that request a gate when they are switched on: section, gate, and the classes with this section.
 _PARTS: Final = (
     ("memoryQOS", "CgroupReconcile", _CLASSES),
     ("resctrlQOS", "RdtResctrl", tuple(GROUPS.values())),
@@ -23,7 +23,7 @@ _BY_POLICY: Final = (
 
 
 def requested_gates(document: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the gates of hooks and strategies that a NodeSLO requests, each with the first key that does."""
+    """Return the gates that a NodeSLO requests, each with the first key that requests it."""
     key_by_gate: dict[str, str] = {}
     for gate, key in _requests(_table(document, "spec")):
         key_by_gate.setdefault(gate, key)

@@ -1,6 +1,6 @@
-"""The node before any document is read: settings, the machine's caches and its RDMA devices.
+"""The rules of a node before the first document: settings, caches and RDMA devices of the machine.
 
-Values that cannot be read are None; the hook that needs one then decides nothing.
+Unreadable values are None; a hook that needs such a value then makes no decision.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RdmaDevices:
         self._root = root
 
     def verbs(self, pci_address: str) -> Sequence[str]:
-        """The names in `infiniband_verbs` of a PCI function. Raises OSError if the folder is missing."""
+        """Return the names in `infiniband_verbs` of a PCI function. Raises OSError if the folder is missing."""
         if _PCI.fullmatch(pci_address) is None:
             raise OSError(errno.EINVAL, f"{pci_address[:40]!r} is not a PCI address, for example 0000:81:00.1")
         folder = f"/sys/bus/pci/devices/{pci_address}/infiniband_verbs"
@@ -41,7 +41,7 @@ class RdmaDevices:
         return self._root.names(folder)
 
     def numbers(self, path: str) -> tuple[int, int]:
-        """Major and minor number of a device node. Raises OSError if it is not there."""
+        """Return the major and minor number of a device node. Raises OSError if the node is missing."""
         descriptor = self._root.open(path, os.O_PATH)
         try:
             device = os.fstat(descriptor).st_rdev
@@ -51,7 +51,7 @@ class RdmaDevices:
 
 
 def cache_of(root: host.Root) -> Cache | None:
-    """The last-level cache of a machine; None if it cannot be partitioned."""
+    """Return the last-level cache of a machine, or None if it cannot be partitioned."""
     try:
         abilities = host.Resctrl(root).capabilities()
     except ValueError:
@@ -62,7 +62,7 @@ def cache_of(root: host.Root) -> Cache | None:
 
 
 def node_of(settings: AgentSettings, root: host.Root, hooks: Iterable[Hook]) -> Node:
-    """A node without rules, by the settings and the abilities of the machine."""
+    """Return a node without documents, from the settings and the machine."""
     gates = settings.gates
     return Node(
         gates=frozenset(row.name for row in hooks if gates.get(row.name, row.default)),

@@ -1,7 +1,7 @@
-"""A cache of parsed texts: a pod's author may write 256 KiB of annotation for 256 containers.
+"""A cache of parsed annotations: a pod may have 256 KiB of annotations that 256 containers read.
 
-Only long texts are cached, up to a bound, because a parsed text takes many times its size. Results are shared; do not
-change them.
+Only long strings are cached, up to a limit, because a parsed string takes many times its size. Results are shared: do
+not modify them.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any, Final
 
 __all__ = ["LONG", "Memo"]
 
-#: Characters of a text that is remembered; a shorter one is read as quickly.
+#: The minimum length of a cached string in characters; parsing a shorter string takes no longer than a lookup.
 LONG: Final = 1024
 _MAX_CHARACTERS: Final = 1 << 20
 
 
 class Memo:
-    """A cache of parsed texts and parse errors. Thread-safe.
+    """A cache of parsed strings and of parse errors. Thread-safe.
 
     Args:
-        max_bytes: total characters of cached texts.
+        max_bytes: the maximum total number of characters of cached strings.
     """
 
     def __init__(self, max_bytes: int = _MAX_CHARACTERS) -> None:
@@ -31,7 +31,7 @@ class Memo:
         self._lock = threading.Lock()
 
     def get(self, reader: str, text: str, read: Callable[[str], Any]) -> Any:
-        """Return `read(text)`, cached under `reader`. Raises the ValueError of `read`."""
+        """Return `read(text)`, cached under `reader`. Raises ValueError if `read` does."""
         if not LONG <= len(text) <= self._most:
             return read(text)
         with self._lock:

@@ -1,15 +1,15 @@
-"""CgroupReconcile: how much memory of a pod and its containers is protected, and from which use on it is throttled.
+"""The strategy CgroupReconcile: protected memory of pods and containers, and the usage at which they are throttled.
 
 | level | cgroup files |
 |---|---|
-| folder of a Kubernetes class | sums of `memory.min` and `memory.low`; the out-of-memory killer's priority and group |
-| pod | the same, from its request; Anolis' `memory.wmark_*` and `memory.pagecache_limit.*` |
-| container | the same, and `memory.high` |
+| Kubernetes QoS class | sums of `memory.min` and `memory.low`; the out-of-memory killer's priority and group |
+| pod | the same files, from the pod's request; Anolis' `memory.wmark_*` and `memory.pagecache_limit.*` |
+| container | the same files, and `memory.high` |
 
 A class that is off is written with the values of `OFF`, which resets it. Configurations are NodeSLO's `memoryQOS` as
-dicts; an absent key sets nothing. cgroup v2 has the first three files and the group (v1 on Anolis only). When the last
-class or pod is switched off, the values of `OFF` are written once more; also at the start, if a killed agent left
-values. `memory.oom_group` of a container is not a sign of that, because the kubelet sets it.
+dicts; an absent key sets no value. cgroup v2 has the first three files and the group (v1 has them on Anolis only). When
+the last class or pod is switched off, the values of `OFF` are written once more, also at the start if an earlier agent
+left values. A set `memory.oom_group` of a container does not count as such a value, because the kubelet sets it.
 """
 
 from __future__ import annotations
@@ -37,33 +37,34 @@ ANNOTATION_MEMORY: Final = "koordinator.sh/memoryQOS"
 #: NodeSLO's key of each QoS class.
 CLASS_KEYS: Final = {LSE: "lsrClass", LSR: "lsrClass", LS: "lsClass", BE: "beClass", SYSTEM: "systemClass"}
 _PAGE: Final = 4096
-#: Whether a pod's page cache is limited.
+#: The knob that switches the limit of a pod's page cache on.
 CACHE_SWITCH: Final = "memory.pagecache_limit.enable"
-#: Limits of a pod's page cache, which only Anolis' kernels have.
+#: The keys of a pod's page cache limit, which only Anolis' kernels have.
 _CACHE: Final = {
     "pageCacheEnable": bool, "pageCacheLimitPercent": int, "pageCacheLimitSize": int, "pageCacheReclaimSync": bool,
 }  # fmt: skip
 SHAPE: Final = Record({**{name: bool if name == "enable" else int for name in OFF["memoryQOS"]}, **_CACHE})
 POD_SHAPE: Final = Record({**SHAPE.keys, "policy": str})
-#: Anolis' knobs and the killer's, by NodeSLO's key.
+#: Anolis' knobs for watermarks, by NodeSLO's key.
 _WATERMARKS: Final = {
     "wmarkRatio": "memory.wmark_ratio",
     "wmarkScalePermill": "memory.wmark_scale_factor",
     "wmarkMinAdj": "memory.wmark_min_adj",
 }
 _KILLER: Final = {
+    #: Knobs of the out-of-memory killer, by NodeSLO's key.
     "priority": "memory.priority",
     "priorityEnable": "memory.use_priority_oom",
     "oomKillGroup": "memory.oom_group",
 }
-#: Whose configuration a Kubernetes class's folder has.
+#: NodeSLO's key of the class that configures each Kubernetes QoS class.
 _FOLDERS: Final = {GUARANTEED: "lsrClass", BURSTABLE: "lsClass", BEST_EFFORT: "beClass"}
 Config = Mapping[str, Any]
 NAME: Final = "CgroupReconcile"
 
 
 class QosContainer(NamedTuple):
-    """A container: its folder, and its request and limit in bytes; 0 for none."""
+    """A container: its cgroup, and its request and limit in bytes. 0 means none."""
 
     folder: str
     request: int
@@ -71,7 +72,7 @@ class QosContainer(NamedTuple):
 
 
 class QosPod(NamedTuple):
-    """A pod: its folder, Kubernetes class and configuration, and its request and limit in bytes, 0 for none."""
+    """A pod: its cgroup, Kubernetes class and configuration, and its request and limit in bytes. 0 means none."""
 
     folder: str
     kube_class: str
@@ -82,7 +83,7 @@ class QosPod(NamedTuple):
 
 
 class Target(NamedTuple):
-    """A value that a knob is to have. `level` is qos, pod or container."""
+    """A value for a knob. `level` is qos, pod or container."""
 
     level: str
     folder: str
@@ -91,21 +92,21 @@ class Target(NamedTuple):
 
 
 def parse(document: Any, where: str = "memoryQOS") -> Config:
-    """Read a class's `memoryQOS`. Raises ValueError with the place, which begins with `where`."""
+    """Read a class's `memoryQOS`. Raises ValueError, which starts with the key's path, if it is malformed."""
     config: Config = fit({} if document is None else document, SHAPE, where)
     return config
 
 
 def of_pod(annotation: str | None, node: Config | None, class_key: str) -> Config:
-    """Return the configuration of a pod: its annotation's policy and fields over the node's of its class.
+    """Return the configuration of a pod: policy and fields of its annotation replace its class's configuration.
 
     Args:
-        annotation: the pod's, None without one.
-        node: `memoryQOS` of its class; None without one.
-        class_key: NodeSLO's key of its class, "" for none.
+        annotation: the annotation of the pod; None if it has none.
+        node: `memoryQOS` of the pod's class; None if it is absent.
+        class_key: NodeSLO's key of the class; "" if the pod has no class.
 
     Raises:
-        ValueError: the annotation cannot be read.
+        ValueError: the annotation is malformed.
     """
     config = dict(node or {})
     if not annotation:
@@ -125,14 +126,14 @@ def of_pod(annotation: str | None, node: Config | None, class_key: str) -> Confi
 def targets(
     pods: Iterable[QosPod], classes: Mapping[str, Config | None], allocatable: int | None, folders: Mapping[str, str]
 ) -> list[Target]:
-    """Return the values of all pods, containers and folders.
+    """Return the values of all pods, containers and Kubernetes QoS classes.
 
     Args:
         pods: the running pods.
-        classes: `memoryQOS` by NodeSLO's key of the class; the folder of an absent class is left alone.
-        allocatable: bytes of the node for pods, at which a container without a limit is throttled; None if
-            unknown, and then it is not throttled.
-        folders: of the Kubernetes classes; that of guaranteed pods contains all.
+        classes: `memoryQOS` by NodeSLO's key of the class; an absent class gets no values.
+        allocatable: the node's memory for pods in bytes, from which the throttling of containers without a limit is
+            computed; None if unknown, then they are not throttled.
+        folders: the cgroups of Kubernetes QoS classes; the cgroup of guaranteed pods contains the others.
     """
     all_targets: list[Target] = []
     sums: dict[str, dict[str, int]] = {}
@@ -170,9 +171,9 @@ def _named(config: Config, knobs: Mapping[str, str]) -> dict[str, int]:
 
 
 def _cached(config: Config, limit: int) -> dict[str, int]:
-    """The limit of a pod's page cache: a size, or a percentage of its memory's limit; 0 switches it off.
+    """Return the limit of a pod's page cache: a size, or a percentage of the memory limit. 0 switches the limit off.
 
-    `pageCacheEnable` overrides only the switch.
+    `pageCacheEnable` overrides only whether the limit is on.
     """
     size, percent = config.get("pageCacheLimitSize"), config.get("pageCacheLimitPercent")
     if size is None and percent is not None and limit > 0:
@@ -190,13 +191,13 @@ def _cached(config: Config, limit: int) -> dict[str, int]:
 
 
 def _protected_sums(config: Config, request: int) -> dict[str, int]:
-    """`memory.min` and `memory.low`, as the percentages say."""
+    """Return `memory.min` and `memory.low` from the percentages."""
     keys = {"minLimitPercent": "memory.min", "lowLimitPercent": "memory.low"}
     return {knob: request * config[key] // 100 for key, knob in keys.items() if config.get(key) is not None}
 
 
 def _protected(config: Config, request: int) -> dict[str, int]:
-    """`memory.min` and `memory.low`; the second never below the first, if it is set."""
+    """Return `memory.min` and `memory.low`. A set `memory.low` is not below `memory.min`."""
     values = _protected_sums(config, request)
     if values.get("memory.low"):
         values["memory.low"] = max(values["memory.low"], values.get("memory.min", 0))
@@ -204,7 +205,7 @@ def _protected(config: Config, request: int) -> dict[str, int]:
 
 
 def _slowed(config: Config, container: QosContainer, allocatable: int | None) -> dict[str, int]:
-    """`memory.high`, between request and limit, in whole pages, and never below `memory.min`."""
+    """Return `memory.high`: between request and limit, in whole pages, and not below `memory.min`."""
     percent = config.get("throttlingPercent")
     if percent is None:
         return {}
@@ -222,28 +223,28 @@ def _slowed(config: Config, container: QosContainer, allocatable: int | None) ->
 def _pod_memory(text: str, node: Config, class_key: str) -> Config:
     policy = json_object(text).get("policy", "")
     if policy not in ("", "default", "auto", "none"):
-        raise ValueError(f"policy: unknown policy {str(policy)[:40]!r}; use default, auto or none")
+        raise ValueError(f"policy: unknown policy {str(policy)[:40]!r}; choose from default, auto, none")
     return of_pod(text, node, class_key)
 
 
 class MemoryQos(Strategy):
-    """Sets memory QoS."""
+    """The strategy that sets memory QoS."""
 
     name = NAME
     key = ANNOTATION_MEMORY
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
-        #: Whether values are set; None before the first check.
+        #: Whether values are set; None before the first round.
         self._active: bool | None = None
-        #: The pods whose page cache is limited.
+        #: The cgroups of pods with a page cache limit.
         self._cached: frozenset[str] = frozenset()
 
     def wants(self, rules: NodeSlo) -> bool:
-        """Whether there is work: memory QoS is requested, or was set."""
+        """Return whether memory QoS is requested or was set."""
         return self._active is not False or any(rule.get("enable") for rule in rules[MEMORY].values())
 
     def round(self, round_: Round[NodeSlo]) -> None:
-        """Decide for all pods and the folders above them."""
+        """Decide for all pods, their containers and the Kubernetes QoS classes."""
         before, self._active = self._active, any(rule.get("enable") for rule in round_.rules[MEMORY].values())
         self._active = self._active or any(ANNOTATION_MEMORY in pod.annotations for pod in round_.pods)
         if before is False and not self._active:
@@ -274,12 +275,12 @@ class MemoryQos(Strategy):
                 target.knob,
                 target.value,
                 NAME,
-                "NodeSLO's memoryQOS, or the pod's",
+                "memoryQOS of NodeSLO or of the pod",
             )
 
 
 def _is_leftover(round_: Round[NodeSlo], target: Target) -> bool:
-    """Whether a value that is off was set."""
+    """Return whether a knob has a value of an earlier agent."""
     kubelets = (target.level, target.knob) == ("container", "memory.oom_group")
     return not kubelets and round_.read(target.folder, target.knob) not in (None, target.value)
 
@@ -304,7 +305,7 @@ def _pod(round_: Round[NodeSlo], pod: Pod) -> QosPod:
 
 
 def _allocatable(round_: Round[NodeSlo]) -> int | None:
-    """Bytes of the node for pods, by its status, else all memory of the machine; None if unknown."""
+    """Return the node's memory for pods in bytes: allocatable, or else all memory, or None if unknown."""
     status: Mapping[str, Any] = (round_.parts.store.document("Node") or {}).get("status") or {}
     try:
         return ceil(capped((status.get("allocatable") or {})["memory"]))

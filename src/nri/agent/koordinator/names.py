@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-# Koordinator's QoS classes; "" is a pod without one.
+# Koordinator's QoS classes; NONE is the class of a pod without a valid label.
 LSE: Final = "LSE"
 LSR: Final = "LSR"
 LS: Final = "LS"
@@ -22,6 +22,6 @@ BATCH_MEMORY: Final = "kubernetes.io/batch-memory"
 
 
 def qos_class(labels: Mapping[str, str]) -> str:
-    """Return the class in a pod's label; "" for an unknown value, or without the label."""
+    """Return the QoS class in a pod's label, or NONE if the label is absent or has an unknown value."""
     name = labels.get(LABEL_QOS, NONE)
     return name if name in _CLASSES else NONE

@@ -1,4 +1,4 @@
-"""The network of standalone mode: the node's bandwidth shared out among its pods, and terway's files."""
+"""The network of standalone mode: shares of the node's bandwidth for pods, and terway's files."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ from nri.agent.transports.standalone.pods import NAME as TRANSPORT
 from nri.agent.transports.standalone.tally import Tally
 from nri.host import ClassId, Outcome, Result
 
+#: The maximum number of pods whose traffic is shaped.
 _MAX_PODS: Final = 4096
+#: The maximum number of addresses of a pod.
 _MAX_ADDRESSES: Final = 8
-_UNCLASSED: Final = f"annotation {ANNOTATION_NETWORK_QOS} is for pods with a class (label {LABEL_QOS}): it has none"
+_UNCLASSED: Final = f"annotation {ANNOTATION_NETWORK_QOS} requires a class (label {LABEL_QOS}), which the pod lacks"
 
 
 class NetworkShares:
     """Applies shares of the node's bandwidth to pods.
 
     Args:
-        parts: of the agent.
-        interface: the network interface; "" is that of the default route.
-        shaper: applies the plan.
+        parts: the shared parts of the agent.
+        interface: the network interface; "" means the interface of the default route.
+        shaper: the object that applies the plan.
     """
 
     def __init__(self, parts: Parts, interface: str = "", shaper: Shaper | None = None) -> None:
@@ -43,7 +45,7 @@ class NetworkShares:
         self._good = LastGoodAnnotations()
 
     def apply(self, pods: Iterable[Pod], tally: Tally, *, force: bool) -> list[Result]:
-        """Apply NodeSLO to the network; no effect before the first NodeSLO, or while the hook is off."""
+        """Apply NodeSLO to the network. No effect before the first NodeSLO, or while the hook is off."""
         node, document = self._parts.decisions.node, self._parts.store.document(SLO)
         if document is None or not switched_on(node, tc.NAME):
             return []
@@ -54,7 +56,7 @@ class NetworkShares:
             results = [] if self._cleared else self._shaper.clear(interface)
             self._cleared = True
         elif not shares:
-            reason = "NodeSLO does not have the node's bandwidth: systemStrategy.totalNetworkBandwidth"
+            reason = "NodeSLO lacks the node's bandwidth; set systemStrategy.totalNetworkBandwidth"
             results = [Result("node", "tc", "classes", Outcome.REFUSED, reason)]
         elif not interface:
             results = [Result("node", "tc", "classes", Outcome.REFUSED, "the machine has no default route")]
@@ -82,7 +84,7 @@ class NetworkShares:
                     continue
                 wrong: list[HookError] = []
                 traffic = traffic_of(pod, wrong.append)
-            except Exception as error:  # noqa: BLE001  one bad pod never stops the others
+            except Exception as error:  # noqa: BLE001  an error of one pod must not stop the others
                 tally.failed(pod.key, [error])
                 continue
             if wrong:
@@ -110,12 +112,12 @@ class NetworkShares:
         return results
 
     def _as_before(self, pod: Pod) -> Traffic | None:
-        """The traffic of a pod by its last readable annotation; None without one."""
+        """Return the traffic of a pod from its last readable annotation, or None if there is none."""
         instead = self._good.instead(pod.uid, ANNOTATION_NETWORK_QOS, pod.annotations)
         return None if instead is None else traffic_of(replace(pod, annotations=instead), lambda _: None)
 
     def _class_ids(self, shared: list[tuple[Pod, Traffic]], tally: Tally, force: bool) -> None:
-        """Each pod's class into its cgroup."""
+        """Write the traffic class of each pod to its cgroup."""
         writes = [
             Write(context.folder, NET_CLASS, str(ClassId(1, traffic.class_minor).number), tc.NAME)
             for context, traffic in shared
@@ -127,7 +129,7 @@ class NetworkShares:
 
 
 def traffic_of(pod: Pod, failed: Callable[[HookError], None]) -> Traffic:
-    """The traffic of a pod; an annotation that cannot be read is reported, and limits nothing."""
+    """Return the traffic of a pod. An unreadable annotation is reported and sets no limit."""
     limit = ingress = 0
     try:
         ingress, limit = tc.own_limits(pod.annotations)
@@ -138,7 +140,7 @@ def traffic_of(pod: Pod, failed: Callable[[HookError], None]) -> Traffic:
 
 
 def _ingress(context: Pod, traffic: Traffic) -> Result:
-    reason = "egress of a pod is shaped, ingress is not"
+    reason = "only egress of a pod is shaped"
     return Result(context.folder, "tc.ingress", traffic.ingress, Outcome.UNSUPPORTED, reason)
 
 
@@ -151,18 +153,18 @@ def _addresses(pod: Mapping[str, Any]) -> tuple[str, ...]:
     for text in texts:
         try:
             addresses.append(str(IPv4Address(text or "")))
-        except (AddressValueError, ValueError):  # no address yet, or an IPv6 one
+        except (AddressValueError, ValueError):  # no address yet, or an IPv6 address
             continue
     return tuple(dict.fromkeys(addresses))
 
 
 class Network:
-    """The work of a round over the network.
+    """Koordinator's work in a round over the network.
 
     Args:
-        settings: of the agent; `terway` and `tc` are read.
-        parts: of the agent.
-        shaper: applies the network's classes.
+        settings: the settings of the agent; `terway` and `tc` are read.
+        parts: the shared parts of the agent.
+        shaper: the object that applies traffic classes.
     """
 
     def __init__(self, settings: AgentSettings, parts: Parts, shaper: Shaper | None = None) -> None:
@@ -171,7 +173,7 @@ class Network:
         self._terway, self._good = str(settings.terway.folder), LastGoodAnnotations()
 
     def apply(self, pods: Iterable[Pod], tally: Tally, *, force: bool) -> list[Result]:
-        """Bring classes of the network and terway's files to what NodeSLO and the pods want."""
+        """Apply NodeSLO and the annotations of pods to traffic classes and terway's files."""
         listed = list(pods)
         results = self._shares.apply(listed, tally, force=force)
         return results + terway.apply(self._parts, self._terway, listed, tally, self._good)

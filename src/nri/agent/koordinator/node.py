@@ -1,6 +1,6 @@
-"""The rules of one node, from its documents and its machine: the value that all hooks decide by.
+"""The rules of one node, from its documents and its machine. Hooks read only this object and a pod or container.
 
-Each rule is built by the module of its feature, and is None or off until its document was read.
+The module of each feature builds its rule. A rule is None or off until its document was read.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Final, NamedTuple, Protocol
 
 from nri.agent.koordinator.quirks import Quirks
 
-#: Normalization is off.
+#: The ratio of a node without CPU normalization.
 NO_RATIO: Final = -1.0
 
 
 @dataclass(frozen=True, slots=True)
 class GroupIdentityRule:
-    """The identity (`cpu.bvt_warp_ns`) of pods by QoS class, of kube-QoS folders, and of pods without a class."""
+    """Identities (`cpu.bvt_warp_ns`): by QoS class, of Kubernetes QoS classes' cgroups, and of pods without a class."""
 
     enabled: bool = False
     pods: Mapping[str, int] = field(default_factory=dict)
@@ -25,13 +25,16 @@ class GroupIdentityRule:
     kube_pods: Mapping[str, int] = field(default_factory=dict)
 
     def of_pod(self, qos: str, kube_class: str) -> int:
-        """Return the identity of a pod: by its class, else by its Kubernetes class."""
+        """Return the identity of a pod by its QoS class, or else by its Kubernetes class."""
         return self.pods.get(qos, self.kube_pods.get(kube_class, 0))
 
 
 @dataclass(frozen=True, slots=True)
 class CoreSchedClass:
-    """Core scheduling of one class. An expeller shares a core with no other class; `cpu_idle` is for its folder."""
+    """Core scheduling of a class.
+
+    An expeller does not share a core with other classes; `cpu_idle` applies to the class.
+    """
 
     enabled: bool = False
     expeller: bool = False
@@ -40,7 +43,7 @@ class CoreSchedClass:
 
 @dataclass(frozen=True, slots=True)
 class CoreSchedRule:
-    """Core scheduling by QoS class, and by Kubernetes class for pods without one."""
+    """Core scheduling by QoS class, and by Kubernetes class for pods without a QoS class."""
 
     enabled: bool = False
     pods: Mapping[str, CoreSchedClass] = field(default_factory=dict)
@@ -48,11 +51,11 @@ class CoreSchedRule:
 
     @property
     def is_configured(self) -> bool:
-        """Whether a NodeSLO has been read at all."""
+        """Whether a NodeSLO has been read."""
         return bool(self.pods) and bool(self.kube_pods)
 
     def of_pod(self, qos: str, kube_class: str) -> CoreSchedClass:
-        """Return the rule for a pod; all off while core scheduling is off on the node."""
+        """Return the rule for a pod. It is off while core scheduling is off on the node."""
         if not self.enabled:
             return CoreSchedClass()
         return self.pods.get(qos) or self.kube_pods.get(kube_class) or CoreSchedClass()
@@ -67,9 +70,9 @@ class SharePool(NamedTuple):
 
 
 class CpusetRule(NamedTuple):
-    """The owners of CPUs. `kubelet_policy` is `static`, `none` or "" if unknown.
+    """The assignment of CPUs. `kubelet_policy` is `static`, `none`, or "" if unknown.
 
-    `withheld` are the CPUs that no batch pod gets: reserved by node or kubelet, or exclusive to SYSTEM pods.
+    Batch pods never get the CPUs in `withheld`: they are reserved by node or kubelet, or exclusive to SYSTEM pods.
     """
 
     share_pools: tuple[SharePool, ...] = ()
@@ -79,13 +82,13 @@ class CpusetRule(NamedTuple):
     withheld: frozenset[int] = frozenset()
 
     def shared(self) -> str:
-        """All CPUs of the share pools, in their order."""
+        """Return all CPUs of the share pools, in the order of the pools."""
         return ",".join(pool.cpus for pool in self.share_pools)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRule:
-    """Whether batch pods have a quota, and the ratio that scales it; None before it was read."""
+    """Whether batch pods have a quota, and the ratio that scales the quota. None before the document was read."""
 
     has_quota: bool | None = None
     ratio: float | None = None
@@ -93,7 +96,7 @@ class BatchRule:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """The machine's caches: `mask` has a bit for each way, `ids` are the domains, `vendor` that of the CPU."""
+    """The machine's last-level caches: domains, a mask with a bit for each way, and the vendor of the CPU."""
 
     ids: tuple[int, ...]
     mask: int
@@ -101,14 +104,14 @@ class Cache:
 
 
 class Devices(Protocol):
-    """The questions that the hook has to the machine."""
+    """The interface by which the hook RDMADeviceInject reads the machine."""
 
     def verbs(self, pci_address: str) -> Sequence[str]:
-        """Names in `infiniband_verbs` of a PCI function; raises OSError if it has no such folder."""
+        """Return the names in `infiniband_verbs` of a PCI function. Raises OSError if the folder is missing."""
         ...
 
     def numbers(self, path: str) -> tuple[int, int]:
-        """Major and minor number of a device node; raises OSError if it is not there."""
+        """Return the major and minor number of a device node. Raises OSError if the node is missing."""
         ...
 
 
@@ -117,19 +120,19 @@ class Node:
     """All current rules and settings of a node.
 
     Attributes:
-        identity: None before the first NodeSLO, or without effect.
-        cpus: None before the first NodeResourceTopology.
-        batch: for batch pods.
-        ratio: the speed of the node's CPUs; -1 for no normalization.
+        identity: identities; None before the first NodeSLO, or if they have no effect.
+        cpus: the assignment of CPUs; None before the first NodeResourceTopology.
+        batch: the rule for batch pods.
+        ratio: the relative speed of the node's CPUs; -1 means no normalization.
         core: core scheduling.
-        cache: None on a machine that cannot partition its caches.
-        devices: the machine's RDMA devices, None if unavailable.
-        gates: the enabled hooks; None for Koordinator's defaults.
-        disabled_stages: stages at which no hook decides anything.
-        fail: whether the first hook that fails stops the rest and fails the request (failure policy "Fail").
+        cache: the caches; None if the machine cannot partition them.
+        devices: the RDMA devices of the machine; None if they are unavailable.
+        gates: the enabled hooks; None means Koordinator's defaults.
+        disabled_stages: the stages at which no hook decides.
+        fail: whether the first failing hook stops later hooks and fails the request (failure policy "Fail").
         batch_pools: whether batch pods may have separate share pools.
         keep_quota: whether pods with exclusive CPUs keep their CPU quota.
-        gpu_library: HAMi-core's library.
+        gpu_library: the path of HAMi-core's library.
         gpu_monitor: whether HAMi's monitor is used.
         quirks: the differences from Koordinator.
     """

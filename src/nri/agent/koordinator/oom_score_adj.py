@@ -1,6 +1,6 @@
-"""OOMScoreAdj: how early the kernel kills a container's processes, from the pod's annotations.
+"""The hook OOMScoreAdj: the OOM score of a container's processes, from the pod's annotations.
 
-A value for a container's name precedes the value for the whole pod. The pause container keeps the runtime's value.
+A value for a container takes precedence over the value for the pod. The pause container keeps the runtime's value.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from nri.agent.hooks import CREATE, MEND_CONTAINER, Hook
+from nri.agent.hooks import CREATE, RECONCILE_CONTAINER, Hook
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.pod_annotations import read
 from nri.agent.model import Changes, Container, Decision, HookError
@@ -22,19 +22,19 @@ ANNOTATION_OOM_SCORES: Final = "koordinator.sh/oom-score-adj-spec"
 
 
 def container(context: Container) -> Decision:
-    """Decide a container's value. Raises HookError for one that cannot be read or is out of range."""
+    """Decide a container's score. Raises HookError if an annotation is unreadable or out of range."""
     if context.sandbox:
         return Decision()
     value = requested_score(context.pod.annotations, context.name)
     if value is None:
         return Decision()
     if not _MIN <= value <= _MAX:
-        raise HookError(NAME, f"{value} is not from {_MIN} to {_MAX}")
+        raise HookError(NAME, f"score {value} is not from {_MIN} to {_MAX}")
     return Decision(Changes({"oom_score_adj": value}), "the pod's annotation")
 
 
 def requested_score(annotations: Mapping[str, str], name: str) -> int | None:
-    """Return the score of a container in the annotations; None without one. Raises HookError if they cannot be read."""
+    """Return a container's score in the annotations, or None. Raises HookError if an annotation is unreadable."""
     try:
         by_name: dict[str, int] = (
             read(annotations, ANNOTATION_OOM_SCORES, Table(int)) or {}
@@ -63,6 +63,6 @@ HOOK: Final = Hook(
     False,
     ("pods",),
     (ANNOTATION_OOM_SCORE, ANNOTATION_OOM_SCORES),
-    {CREATE: _at_creation, MEND_CONTAINER: lambda context, _: container(context)},
+    {CREATE: _at_creation, RECONCILE_CONTAINER: lambda context, _: container(context)},
     (Owns(Level.CONTAINER, "oom_score_adj"),),
 )

@@ -1,6 +1,6 @@
-"""Readers of pod annotations, one function each. They raise ValueError with the annotation's key in front.
+"""Readers of pod annotations. They raise ValueError, which starts with the annotation's key, if it is malformed.
 
-Results are cached and shared; do not change them.
+Results are cached and shared: do not modify them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from nri.agent.koordinator import names
 from nri.agent.koordinator.memo import LONG, Memo
 from nri.kube.shapes import INT32, QUANTITY, Items, Record, Table, decode
 
-#: Amounts by the name of a resource.
+#: The shape of amounts by the name of the resource.
 AMOUNTS = Table(QUANTITY)
 _FUNCTION = Record({"minor": int, "busID": str})
 _EXTENSION = Record({"vfs": Items(_FUNCTION), "gpuSharedResourceTemplate": str})
@@ -21,7 +21,7 @@ _memo = Memo()
 
 
 def read(annotations: Mapping[str, str], key: str, shape: Any) -> Any | None:
-    """Read an annotation as JSON of a shape; None if absent."""
+    """Read an annotation as JSON of a shape, or return None if it is absent."""
     text = annotations.get(key)
     if text is None:
         return None
@@ -29,7 +29,7 @@ def read(annotations: Mapping[str, str], key: str, shape: Any) -> Any | None:
 
 
 def remembered(key: str, text: str, reader: str, parse: Callable[[str], Any]) -> Any:
-    """Parse the text of an annotation, cached by reader. Raises ValueError."""
+    """Parse an annotation, cached by reader. Raises ValueError if it is malformed."""
     try:
         return _memo.get(reader, text, parse)
     except ValueError as error:
@@ -37,6 +37,6 @@ def remembered(key: str, text: str, reader: str, parse: Callable[[str], Any]) ->
 
 
 def device_allocations(annotations: Mapping[str, str], kind: str) -> list[dict[str, Any]]:
-    """The devices of a kind (`gpu`, `rdma`) that the scheduler gave a pod."""
+    """Return the devices of a kind (`gpu`, `rdma`) that the scheduler assigned to a pod."""
     allocations: list[dict[str, Any]] = (read(annotations, names.ANNOTATION_DEVICES, _DEVICES) or {}).get(kind, [])
     return allocations

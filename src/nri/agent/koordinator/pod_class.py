@@ -1,13 +1,13 @@
-"""Classes and priorities of pods, and the pods that may be evicted.
+"""Classes and priorities of pods, and whether pods may be evicted.
 
 | predicate | true for |
 |---|---|
-| `labelled_be` | pods with the label BE: the batch pods |
-| `kubernetes_best_effort` | pods in Kubernetes' folder for best-effort pods, whatever their labels are |
-| `offline` | either of them: pods that yield CPU to all others |
+| `labelled_be` | batch pods, which have the label BE |
+| `kubernetes_best_effort` | pods of the Kubernetes QoS class BestEffort, whatever their labels are |
+| `offline` | pods of either kind, which yield CPU to all other pods |
 
-A value that the pod's source does not know is unknown, and no default replaces it where a pod could be harmed. The
-default priority of a class only sorts pods that may be evicted anyway.
+If the pod's source does not know a value, the value is unknown; no default replaces it if that could harm a pod. The
+default priority of a class is only used to sort pods that may be evicted anyway.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _ANNOTATION_SOURCE: Final = "kubernetes.io/config.source"
 _ANNOTATION_MIRROR: Final = "kubernetes.io/config.mirror"
 
 PROD, MID, BATCH, FREE = "koord-prod", "koord-mid", "koord-batch", "koord-free"
-#: The range of priorities of each class, and its default.
+#: The range of priorities of each class.
 _RANGES: Final = {PROD: (9000, 9999), MID: (7000, 7999), BATCH: (5000, 5999), FREE: (3000, 3999)}
 _DEFAULTS: Final = {PROD: 9500, MID: 7500, BATCH: 5500, FREE: 3500}
 _RESOURCES: Final = {
@@ -70,39 +70,39 @@ _RESOURCES: Final = {
 INT32: Final = 1 << 31
 INT64: Final = 1 << 63
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}")
-#: From here on priorities are those of system-cluster-critical and system-node-critical.
+#: The lowest priority of system-cluster-critical and system-node-critical pods.
 _CRITICAL: Final = 2_000_000_000
 _CRITICAL_NAMES: Final = frozenset({"system-cluster-critical", "system-node-critical"})
 _SYSTEM_NAMESPACE: Final = "kube-system"
 
 
 def labelled_be(labels: Mapping[str, str]) -> bool:
-    """Whether a pod's label is BE."""
+    """Return whether a pod's label is BE."""
     return labels.get(LABEL_QOS) == BE
 
 
 def kubernetes_best_effort(pod: PodManifest) -> bool:
-    """Whether Kubernetes counts a pod as best-effort."""
+    """Return whether the Kubernetes QoS class of a pod is BestEffort."""
     return kube_class(pod) == BEST_EFFORT
 
 
 def offline(pod: PodManifest) -> bool:
-    """Whether a pod yields CPU to others: by its label, or because it requests nothing of Kubernetes."""
+    """Return whether a pod yields CPU to others, because of its label or its Kubernetes QoS class."""
     return labelled_be(_labels(pod)) or kubernetes_best_effort(pod)
 
 
 def cpu_burstable(pod: PodManifest) -> bool:
-    """Whether a pod shares its CPUs, and may run ahead of its quota: all but LSE, LSR and BE."""
+    """Return whether a pod shares its CPUs, and may borrow CPU: all classes except LSE, LSR and BE."""
     return qos_class(_labels(pod)) not in (LSE, LSR, BE)
 
 
 def default_qos(pod: PodManifest) -> str:
-    """Return a pod's QoS class: of its label, else the default of its Kubernetes class."""
+    """Return a pod's QoS class from its label, or else the default of its Kubernetes class."""
     return qos_class(_labels(pod)) or {BEST_EFFORT: BE, GUARANTEED: LSR}.get(kube_class(pod), LS)
 
 
 def priority_class(pod: PodManifest) -> str:
-    """Return a pod's priority class: of its label, else by the range of its priority, else by its QoS class."""
+    """Return a pod's priority class from its label, or else from its priority, or else from its QoS class."""
     label = _labels(pod).get(LABEL_PRIORITY_CLASS)
     if label is not None:
         if label in _RANGES:
@@ -116,28 +116,28 @@ def priority_class(pod: PodManifest) -> str:
 
 
 def priority(pod: PodManifest) -> int:
-    """Return a pod's priority; the default of its class without one, or for 0."""
+    """Return a pod's priority. If it is absent or 0, return the default of the pod's priority class."""
     return spec_priority(pod) or _DEFAULTS[priority_class(pod)]
 
 
 def label_priority(pod: PodManifest) -> int:
-    """Return the priority within the class, from the pod's label; `priority` without one."""
+    """Return the priority in the pod's label, or `priority` if there is no label."""
     number = whole_number(_labels(pod).get(LABEL_PRIORITY), INT64)
     return priority(pod) if number is None else number
 
 
 def eviction_priority(pod: PodManifest) -> int:
-    """Return the eviction priority in the pod's annotation; 0 without one."""
+    """Return the eviction priority in the pod's annotation, or 0 if there is none."""
     return whole_number(_annotations(pod).get(ANNOTATION_EVICTION_PRIORITY), INT32) or 0
 
 
 def evictable_label(pod: PodManifest) -> bool:
-    """Whether a pod's label allows that it is evicted by the features that ask for that."""
+    """Return whether a pod's label allows evictions, which some features require."""
     return _labels(pod).get(LABEL_EVICTABLE) == "true"
 
 
 def policy_allows(pod: PodManifest, feature: str) -> bool:
-    """Whether a pod's annotation lists a feature that may evict it; True without the annotation."""
+    """Return whether a pod's annotation allows a feature to evict the pod. True without the annotation."""
     text = _annotations(pod).get(ANNOTATION_EVICTION_POLICY)
     if text is None:
         return True
@@ -153,30 +153,30 @@ def policy_allows(pod: PodManifest, feature: str) -> bool:
 
 
 def never_evicted(pod: PodManifest) -> str:
-    """Return why nothing may evict a pod, whoever asks; "" if it may be evicted."""
+    """Return why no feature may evict a pod, or "" if the pod may be evicted."""
     meta, spec, annotations = pod.get("metadata") or {}, pod.get("spec") or {}, _annotations(pod)
     number = spec_priority(pod)
     if _ANNOTATION_MIRROR in annotations or annotations.get(_ANNOTATION_SOURCE, "api") != "api":
-        return "it is a static pod"
+        return "the pod is static"
     if meta.get("namespace") == _SYSTEM_NAMESPACE:
-        return f"it is in the namespace {_SYSTEM_NAMESPACE}"
+        return f"the pod is in namespace {_SYSTEM_NAMESPACE}"
     if spec.get("priorityClassName") in _CRITICAL_NAMES or (number or 0) >= _CRITICAL:
-        return "it is critical to the system"
+        return "the pod is critical to the system"
     if number is None and _labels(pod).get(LABEL_PRIORITY_CLASS) not in _RANGES:
-        return f"its priority is unknown: neither spec.priority nor the label {LABEL_PRIORITY_CLASS}"
+        return f"the priority is unknown: spec.priority and label {LABEL_PRIORITY_CLASS} are missing"
     return ""
 
 
 def resource_name(pod: PodManifest, kind: str) -> str:
-    """Return the name of the resource `cpu` or `memory` that pods of this one's priority class ask for."""
+    """Return the name of the CPU or memory resource that pods of this priority class request."""
     return _RESOURCES.get((priority_class(pod), kind), kind)
 
 
 def request(pod: PodManifest, name: str) -> int:
-    """Return a pod's request of a resource: thousandths of `cpu`, else whole units; 0 for none.
+    """Return a pod's request of a resource, or 0: thousandths for `cpu`, otherwise whole units.
 
-    For CPU and memory, the request that the scheduler counts. For batch and mid resources, the sum of containers that
-    run together, as Koordinator counts: without init containers that end, and without overhead.
+    For CPU and memory this is the request that the scheduler counts. For batch and mid resources it is the sum of
+    containers that run at the same time, as Koordinator counts: without ending init containers, and without overhead.
     """
     spec = pod.get("spec") or {}
     if name in ("cpu", "memory"):
@@ -186,9 +186,9 @@ def request(pod: PodManifest, name: str) -> int:
 
 
 def limit(pod: PodManifest, name: str) -> int:
-    """Return the limit of a pod in whole units of a resource, as `request` counts; 0 for none.
+    """Return the limit of a pod in whole units of a resource, computed as in `request`, or 0 if there is no limit.
 
-    For batch and mid resources, a pod has no limit if one of its containers has none.
+    For batch and mid resources, a pod has no limit if a container has no limit.
     """
     spec = pod.get("spec") or {}
     if name in ("cpu", "memory"):
@@ -216,13 +216,13 @@ def _texts(pod: PodManifest, part: str) -> Mapping[str, str]:
 
 
 def spec_priority(pod: PodManifest) -> int | None:
-    """Return the priority in a pod's spec; None if unknown."""
+    """Return the priority in a pod's spec, or None if it is unknown."""
     number = (pod.get("spec") or {}).get("priority")
     return number if isinstance(number, int) and not isinstance(number, bool) else None
 
 
 def whole_number(text: str | None, bound: int) -> int | None:
-    """Return a whole number within a bound as Go reads it; None for any other text."""
+    """Parse an integer within a bound as Go does, or return None."""
     if text is None or _WHOLE.fullmatch(text) is None:
         return None
     number = int(text)

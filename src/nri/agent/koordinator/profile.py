@@ -1,6 +1,6 @@
-"""Koordinator's profile: one row for each hook, strategy and part of NodeSLO, and the kinds of documents.
+"""Koordinator's profile: the hooks, strategies, sections of NodeSLO and kinds of documents.
 
-A new hook or strategy is a module of this package and a row here.
+A new hook or strategy is a module of this package and a row in this module.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from nri.agent.koordinator import (
     oom_score_adj,
     rdma,
     resctrl,
+    slo_controller,
     system_config,
     tc,
     terway,
@@ -48,8 +49,9 @@ from nri.kube.shapes import Record, Table, fit
 Document = Mapping[str, Any]
 _META: Final = Record({"metadata": Record({"name": str, "annotations": Table(str)})})
 _HERE: Final = "nri.agent.koordinator"
-#: In the order in which they decide, which is by name as in the original. Of two hooks that set one value the later one
-#: wins: CPUSetAllocator takes away the quota that CPUNormalization has scaled.
+#: The hooks, in the order of their decisions, by name as in Koordinator. If two hooks set the same value, the later
+#: hook
+#: takes precedence: CPUSetAllocator removes the quota that CPUNormalization has scaled.
 HOOKS: Final = (
     batch_resource.HOOK,
     core_sched.HOOK,
@@ -63,7 +65,7 @@ HOOKS: Final = (
     tc.HOOK,
     terway.HOOK,
 )
-#: In the order in which they have their rounds.
+#: The strategies, in the order of their rounds.
 STRATEGIES: Final = (
     cpu_suppress.STRATEGY,
     cpu_burst.STRATEGY,
@@ -73,7 +75,7 @@ STRATEGIES: Final = (
     block_io.STRATEGY,
     system_config.STRATEGY,
 )
-#: The parts of NodeSLO that strategies read.
+#: The sections of NodeSLO that strategies read.
 PARTS: Final = (
     thresholds.THRESHOLD,
     cpu_burst.BURST,
@@ -96,7 +98,7 @@ POD_ANNOTATIONS: Final[tuple[PodAnnotation[Any], ...]] = (
 
 
 class SloRule(NamedTuple):
-    """The rules of hooks in a NodeSLO, and its spec, which strategies and network hooks read themselves."""
+    """The rules of hooks from a NodeSLO, and its spec, which strategies and network hooks read."""
 
     identity: GroupIdentityRule
     core: CoreSchedRule
@@ -105,9 +107,9 @@ class SloRule(NamedTuple):
 
 
 def _checked(document: Document) -> Document:
-    """Check that the metadata of a document have the right types, which readers of annotations rely on."""
+    """Check the types of a document's metadata, on which readers of annotations rely."""
     if not isinstance(document, dict):
-        raise ValueError("the document is not an object")  # noqa: TRY004  (a bad source, not a bad call)
+        raise ValueError("the document is not an object")  # noqa: TRY004  a mistake of the source, not of the caller
     fit(document, _META, "")
     return document
 
@@ -118,7 +120,7 @@ def _slo(document: Document) -> SloRule:
     rule = SloRule(group_identity.rule_of(spec), core_sched.rule_of(spec), batch_resource.has_cfs_quota(spec), spec)
     applications = spec.get("hostApplications")
     if applications is not None and not isinstance(applications, list):
-        raise ValueError("hostApplications: not a list")
+        raise ValueError("hostApplications: must be a list")
     host_application.by_name(applications)
     if terway.is_chosen(spec):
         terway.rule_of(spec)
@@ -140,9 +142,26 @@ def _ratio_into(rules: Node, ratio: float | None) -> Node:
     return replace(rules, ratio=ratio, batch=BatchRule(rules.batch.has_quota, ratio))
 
 
-#: The defaults apply without a NodeSLO: everything is switched off, and its values are reset.
+#: The kinds of documents. Without a NodeSLO the defaults apply: all features are off, and their values are reset.
 KINDS: Final = {
-    SLO: Kind(_slo, _slo({}), None, _slo_into, unread),
+    SLO: Kind(
+        _slo,
+        _slo({}),
+        None,
+        _slo_into,
+        unread,
+        derived_from=(slo_controller.CONFIG_MAP, NODE),
+        derive=slo_controller.node_slo,
+    ),
+    slo_controller.CONFIG_MAP: Kind(
+        slo_controller.read,
+        None,
+        None,
+        lambda rules, _: rules,
+        slo_controller.unread,
+        object_name=slo_controller.NAME,
+        namespace=slo_controller.NAMESPACE,
+    ),
     TOPOLOGY: Kind(
         lambda document: cpuset.rule_of(_checked(document)),
         None,
@@ -161,7 +180,7 @@ KINDS: Final = {
 
 
 def programs(documents: Documents, driver: str) -> Iterator[HostApplication]:
-    """Yield the programs of the host that NodeSLO lists. Raises ValueError if the list cannot be read."""
+    """Yield the programs of the host that NodeSLO lists. Raises ValueError if the list is malformed."""
     spec = (documents(SLO) or {}).get("spec") or {}
     try:
         listed = host_application.by_name(spec.get("hostApplications"))
@@ -172,7 +191,7 @@ def programs(documents: Documents, driver: str) -> Iterator[HostApplication]:
 
 
 def _unreadable(context: Pod, node: Node, strategies: Collection[str]) -> dict[str, str]:
-    """Return the errors of annotations that no stage of a hook reads on this machine, by reader.
+    """Return the errors of annotations that strategies or network hooks read, by hook or strategy.
 
     Args:
         context: the pod.
@@ -203,11 +222,11 @@ def _unreadable(context: Pod, node: Node, strategies: Collection[str]) -> dict[s
 
 
 def _origins(name: str, pod_class: str) -> tuple[tuple[str, str], ...]:
-    """Return the kinds and keys of documents that a hook or strategy decides by.
+    """Return the kinds and keys of the documents that a hook or strategy uses.
 
     Args:
-        name: of the hook or strategy.
-        pod_class: the pod's QoS class, or its Kubernetes class.
+        name: the name of the hook or strategy.
+        pod_class: the QoS class or Kubernetes class of the pod.
     """
     keys = next((row.document_keys for row in (*HOOKS, *STRATEGIES) if row.name == name), ())
     return tuple((kind, key.format(_CLASS_KEYS.get(pod_class, "lsClass"))) for kind, key in keys)
@@ -217,7 +236,7 @@ PROFILE: Final = Profile(
     name="koordinator",
     hooks=HOOKS,
     strategies=STRATEGIES,
-    switches={BATCH_POOLS: (False, "batch pods may have share pools of their own")},
+    switches={BATCH_POOLS: (False, "batch pods may have their own share pools")},
     kinds=KINDS,
     node=lambda settings, root: node_of(settings, root, HOOKS),
     strategy_rules=lambda: NodeSlo(PARTS),

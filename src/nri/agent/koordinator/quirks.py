@@ -1,4 +1,4 @@
-"""The differences from Koordinator, one named attribute each, in one frozen value.
+"""The differences from Koordinator: a frozen object with one attribute for each difference.
 
 An attribute is False in `Quirks.REFERENCE` and True by default. Code reads the attribute, never the mode. Each
 attribute is a row of the table "Other systems" in ``docs/deviations.md``.
@@ -14,107 +14,108 @@ __all__ = ["Quirks"]
 
 @dataclass(frozen=True, slots=True)
 class Quirks:
-    """The choices where the original surprises its users: `Quirks()` is what they expect, `Quirks.REFERENCE` exact."""
+    """Differences from surprising behaviour of Koordinator. `Quirks.REFERENCE` behaves exactly as Koordinator."""
 
     REFERENCE: ClassVar[Quirks]
     DEFAULT: ClassVar[Quirks]
 
     failed_hook_changes_nothing: bool = True
-    """Of a hook that failed nothing is applied.
+    """The changes of a failed hook are discarded.
 
-    :Reference: A hook that fails has set what it decided until then: half of a container's RDMA devices, a GPU without
+    :Reference: A failed hook's changes until the failure are applied: half of a container's RDMA devices, a GPU without
         its limit.
-    :Here: Nothing of it is applied; the others go on.
-    :Why: Half a decision was decided by nobody.
+    :Here: The changes are discarded; other hooks continue.
+    :Why: A part of a decision is not what anybody configured.
     """
     empty_batch_spec_ignored: bool = True
-    """A batch annotation that names no containers leaves the pod as it is, and does not set its memory limit to 0.
+    """A batch annotation without containers does not set the pod's memory limit to 0.
 
-    :Reference: A batch pod whose annotation names no containers gets a memory limit of 0.
-    :Why: Its first process is killed.
+    :Reference: A batch pod with an annotation without containers gets a memory limit of 0.
+    :Why: The kernel kills the first process of the pod.
     """
     bad_batch_spec_told: bool = True
-    """A batch annotation that cannot be read is an error that names it.
+    """An unreadable batch annotation is an error with the name of the annotation.
 
-    :Reference: A batch pod whose annotation cannot be read asks for nothing, and nothing is logged.
-    :Here: The hook fails with the annotation's name; what was applied stays.
-    :Why: A typing error took the limits from a pod, and nothing showed it.
+    :Reference: A batch pod with an unreadable annotation requests nothing, and nothing is logged.
+    :Here: The hook fails with the annotation's name; applied values stay.
+    :Why: A typing error removed the limits of a pod without any message.
     """
     scaled_quota_is_possible: bool = True
-    """A quota that is scaled to faster CPUs stays one that the kernel takes.
+    """A quota that is scaled to faster CPUs is not below the kernel's minimum.
 
-    :Reference: A quota of less than 1 ms is what a limit of 10m becomes on faster CPUs.
-    :Why: The kernel refuses less, and with it the container.
+    :Reference: A limit of 10m becomes a quota below 1 ms on faster CPUs.
+    :Why: The kernel refuses a quota below 1 ms, and so the container.
     """
     resctrl_class_needs_group: bool = True
-    """A container gets an RDT class only if the pod's annotation can be read, for only then is there a group.
+    """A container gets an RDT class only if the pod's annotation is readable: otherwise the group does not exist.
 
-    :Reference: A container of a pod whose resctrl annotation cannot be read gets the RDT class of a group that was
-        never made.
+    :Reference: A container of a pod with an unreadable resctrl annotation gets the RDT class of a group that does not
+        exist.
     :Why: The runtime refuses the container.
     """
     oom_score_at_creation: bool = True
-    """The oom score of a container is set before its first process runs, where the transport can say it.
+    """The OOM score of a container is set before its first process runs, if the transport can express it.
 
-    :Reference: The oom score is written by a timer, after the processes have started.
-    :Why: Until then the kernel kills by the wrong score.
+    :Reference: The OOM score is written by a timer, after the processes have started.
+    :Why: Until then the kernel selects processes by the wrong score.
     """
     absent_classes_are_off: bool = True
-    """A NodeSLO that does not mention a class has it switched off.
+    """A class that is absent in NodeSLO is switched off.
 
-    :Reference: A NodeSLO without one of its classes panics.
-    :Why: One missing key stopped the agent of the node.
+    :Reference: koordlet panics if a class is absent in NodeSLO.
+    :Why: A missing key stopped the agent of the node.
     """
     absent_bandwidth_is_none: bool = True
-    """A pod whose annotation limits its traffic one way is not limited the other way.
+    """An annotation may limit a pod's traffic in one direction only.
 
-    :Reference: A pod whose annotation has only one of `ingressLimit` and `egressLimit` is left out of terway's file.
-    :Why: To limit one way is common.
+    :Reference: A pod with only one of `ingressLimit` and `egressLimit` in its annotation is left out of terway's file.
+    :Why: It is common to limit only one direction.
     """
     negative_bandwidth_refused: bool = True
     """A negative bandwidth is an error.
 
-    :Reference: A negative bandwidth is one of nearly 2^64.
-    :Why: Nobody has as much.
+    :Reference: A negative bandwidth becomes a bandwidth of nearly 2^64.
+    :Why: No network has such a bandwidth.
     """
     bandwidth_shares_in_bytes: bool = True
-    """terway takes shares of the node's bandwidth in bytes.
+    """terway gets shares of the node's bandwidth in bytes.
 
-    :Reference: terway gets 50 % of a node's 100 Mbit/s as 50 MB/s, four times the node; 200M is no more than 100M.
-    :Why: The file is in bytes per second.
+    :Reference: terway gets 50 % of a node's 100 Mbit/s as 50 MB/s, four times the node's bandwidth; 200M has the
+        effect of 100M.
+    :Why: The unit of the file is bytes per second.
     """
     bad_share_pool_refused: bool = True
-    """A share pool whose CPUs cannot be read makes the topology rule invalid, and the last good one stays.
+    """A share pool with unreadable CPUs makes the topology rule invalid, and the last good rule stays in force.
 
-    :Reference: A share pool whose CPUs cannot be read is taken as it is, and written to every container.
-    :Why: The kernel refuses such CPUs one container after the other.
+    :Reference: A share pool with unreadable CPUs is written to every container.
+    :Why: The kernel refuses such CPUs for each container.
     """
     moved_processes_forgotten: bool = True
-    """A process that moves to another core-scheduling group is no longer known as one of the old group.
+    """A process that moves to another core scheduling group is removed from the old group.
 
-    :Reference: A process that moved from one core-scheduling group to another and back keeps the other one's cookie.
-    :Why: It shared a core's threads with those that it was to be kept from.
+    :Reference: A process that moved to another core scheduling group and back keeps the cookie of the other group.
+    :Why: The process shared a core with processes from which it should be separated.
     """
     groups_of_labels_apart: bool = True
-    """No label can name the core-scheduling group of an exclusive pod, or of a class that expels others.
+    """A label cannot name the core scheduling group of an exclusive pod, or of a class that expels others.
 
-    :Reference: The group of an exclusive pod is its uid, that of an expelling class the label's value with
-        `-expeller`; another pod's label may say just that.
-    :Why: Anybody can write labels, and a shared core leaks.
+    :Reference: The group of an exclusive pod is its uid. The group of an expelling class is the value of the label with
+        `-expeller`. The label of another pod may have the same value.
+    :Why: Every user can write labels, and a shared core leaks data.
     """
     best_effort_cpus_left: bool = True
-    """CPUs in the best-effort folder have one writer: BECPUSuppress, whatever a pod's label says; where batch pods
-    have share pools, the hook for those that the scheduler gave some.
+    """CPUs in the best-effort cgroup have one writer: BECPUSuppress, whatever the label of a pod is. Where batch pods
+    have share pools, the hook writes the CPUs of pods with assigned memory nodes.
 
-    :Reference: CPUSetAllocator gives containers of the best-effort folder share pools if their pod's label says LS,
-        the system's CPUs if it says SYSTEM, and batch pods theirs; BECPUSuppress then gives them the folder's.
-    :Why: A container had two CPU sets in turn, each for a second.
+    :Reference: CPUSetAllocator gives share pools to containers in the best-effort cgroup if their pod's label is LS,
+        the system's CPUs if it is SYSTEM, and batch pools to batch pods; BECPUSuppress then sets the cgroup's CPUs.
+    :Why: A container alternated between two CPU sets every second.
     """
     disabled_stages_honoured: bool = True
-    """Stages that are switched off are so in every mode.
+    """Disabled stages are disabled in every mode.
 
-    :Reference: Stages that are switched off are so in proxy mode only.
-    :Why: That is what the option says.
+    :Reference: Disabled stages are disabled in proxy mode only.
+    :Why: The option does not mention a mode.
     """
 
 

@@ -1,7 +1,7 @@
-"""RDMADeviceInject: the device nodes of the RDMA functions that the scheduler assigned to a container.
+"""The hook RDMADeviceInject: the device nodes of RDMA functions that the scheduler assigned to a container.
 
-They are the connection manager's node, and the verbs node of each virtual function, or of the physical function if
-there are none.
+The device nodes are the connection manager's node, and the verbs node of each virtual function, or of the physical
+function if there are no virtual functions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MODE: Final = 0o666
 
 
 def container(context: Container, devices: Devices) -> Decision:
-    """Decide a container's devices. Raises HookError if the annotation cannot be read or a device is missing."""
+    """Decide a container's devices. Raises HookError if the annotation is unreadable or a device is missing."""
     try:
         allocated = pod_annotations.device_allocations(context.pod.annotations, "rdma")
     except ValueError as error:
@@ -35,7 +35,7 @@ def container(context: Container, devices: Devices) -> Decision:
         nodes.extend(_node(_verbs(address, devices), devices) for address in _functions(allocated))
     except OSError as error:
         raise HookError(NAME, str(error), Changes(devices=tuple(nodes))) from None
-    return Decision(Changes(devices=tuple(nodes)), "RDMA functions that the scheduler gave")
+    return Decision(Changes(devices=tuple(nodes)), "RDMA functions that the scheduler assigned")
 
 
 def _functions(allocated: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""Koordinator's part of standalone mode: scheduler switches, cookies, group identities and leftover resctrl groups.
+"""Koordinator's additional work in standalone mode: sysctls of the scheduler, cookies, identities, resctrl groups.
 
-Only resctrl groups with this agent's prefix are removed, and never before all pods are known, because until then every
-group would look unused. Processes of a removed group return to the root group.
+Only resctrl groups with this agent's prefix are removed, and only after all pods are known: before that, every
+group would seem unused. Processes of a removed group return to the root group.
 """
 
 from __future__ import annotations
@@ -25,32 +25,33 @@ from nri.host import Outcome, Resctrl, Result, Unsupported, probe, set_features,
 
 __all__ = ["CORE_SCHED", "GROUP_IDENTITY", "Reconcile", "switched_on"]
 
-#: The two switches of Anolis' scheduler that exclude each other; its older kernels have the first one as a feature.
+#: Two sysctls of Anolis' scheduler that exclude each other. Older kernels have the first one as a scheduler feature.
 CORE_SCHED, GROUP_IDENTITY = "kernel.sched_core", "kernel.sched_group_identity_enabled"
 _CORE_FEATURE: Final = "CORE_SCHED"
 
-#: The maximum number of folders below that of all pods, and their depth: class, pod, container.
+#: The maximum number of cgroups of pods and containers that get an identity.
 _MAX_FOLDERS: Final = 8192
+#: The number of levels of cgroups below the cgroup of all pods: class, pod, container.
 _MAX_DEPTH: Final = 3
 _log = logging.getLogger("nri.agent")
 
 
 class Reconcile:
-    """Koordinator's work in a round, in addition to hooks.
+    """Koordinator's additional work in a round over cgroups.
 
     Args:
-        parts: of the agent.
+        parts: the shared parts of the agent.
     """
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._cookies = False
         self._learned = False
-        #: Whether group identities, which cookies exclude, cannot be switched off.
+        #: Whether group identities could not be switched off, which prevents cookies.
         self._identities_stay = False
 
     def node(self, tally: Tally) -> None:
-        """Switch the scheduler's sysctls as the rules need them; kernels without them have nothing to switch."""
+        """Set the scheduler's sysctls as the rules require. Kernels without these sysctls are skipped."""
         node = self._node
         gates = node.gates
         self._identities_stay = False
@@ -63,7 +64,7 @@ class Reconcile:
         results = [set_switch(self._parts.root, name, value) for name, value in switches]
         if switches[-1] == (CORE_SCHED, 1) and results[-1].outcome is Outcome.UNSUPPORTED:
             features = set_features(self._parts.root, {_CORE_FEATURE: True})
-            # Mainline kernels have neither; there prctl reports whether cookies are supported.
+            # Mainline kernels have neither; prctl then reports whether cookies are supported.
             results += [result for result in features if result.outcome is not Outcome.UNSUPPORTED]
         failed = {
             result.name for result in results if not result.in_force and result.outcome is not Outcome.UNSUPPORTED
@@ -73,7 +74,7 @@ class Reconcile:
         tally.wrote(results)
 
     def begin(self, pods: Sequence[Pod]) -> None:
-        """Take over once the cookies that containers have from an earlier agent, so that they can be removed."""
+        """In the first round, record the containers' cookies from an earlier agent, so that they can be removed."""
         node = self._node
         if self._learned or not node.core.is_configured or not switched_on(node, core_sched.NAME):
             return
@@ -84,11 +85,11 @@ class Reconcile:
                     pids = self._parts.executor.processes(context.folder)
                     membership = _membership(pod, context, node)
                     self._parts.executor.cookies.learn(membership, f"{context.pod.uid}/{context.id}", pids)
-            except Exception:  # noqa: BLE001  the round tells what is wrong with it
-                _log.debug("cookies of a pod could not be decided: %r", pod.key, exc_info=True)
+            except Exception:  # noqa: BLE001  the round reports the error of the pod
+                _log.debug("cannot read the cookies of a pod: %r", pod.key, exc_info=True)
 
     def container(self, pod: Pod, context: Container) -> list[Result]:
-        """Give a container its group's cookie, or remove it."""
+        """Give the cookie of its group to a container, or remove the container's cookie."""
         node = self._node
         rule = node.core
         if not rule.is_configured or not switched_on(node, core_sched.NAME) or not (rule.enabled or self._cookies):
@@ -102,7 +103,7 @@ class Reconcile:
         return self._parts.executor.core_sched(membership, key, context.folder, forget_moved=forget)
 
     def end(self, pods: Sequence[Pod], kinds: frozenset[str], tally: Tally) -> None:
-        """Remove resctrl groups that no pod requests any more, and write identities again if NodeSLO changed."""
+        """Remove resctrl groups that no pod requests, and write identities again if NodeSLO changed."""
         self._remove_stale(pods, tally)
         if SLO in kinds:
             self._all_identities(pods, tally)
@@ -113,7 +114,7 @@ class Reconcile:
         return node
 
     def _remove_stale(self, pods: Iterable[Pod], tally: Tally) -> None:
-        """Remove groups that none of these pods requests."""
+        """Remove the agent's resctrl groups that none of these pods requests."""
         node = self._node
         if node.cache is None or not switched_on(node, resctrl.NAME):
             return
@@ -125,7 +126,7 @@ class Reconcile:
             tally.wrote(self._parts.executor.resctrl(Change(group, remove=True)))
 
     def _all_identities(self, pods: Iterable[Pod], tally: Tally) -> None:
-        """Write the identities of all folders, also of unlisted pods."""
+        """Write the identities of all cgroups, including cgroups of unlisted pods."""
         parts, node = self._parts, self._node
         rule = group_identity.in_effect(
             node.identity if node.gates is None or group_identity.NAME in node.gates else None,
@@ -138,7 +139,7 @@ class Reconcile:
             tally.wrote(parts.executor.write(writes, keep=False))
 
     def _folders(self) -> Iterator[str]:
-        """The folder of all pods and those below it."""
+        """Yield the cgroup of all pods and the cgroups below it."""
         hierarchies = self._parts.executor.hierarchies
         level = [paths.kube_class_path(paths.GUARANTEED, self._parts.driver)]
         budget = _MAX_FOLDERS
@@ -150,12 +151,12 @@ class Reconcile:
 
 
 def switched_on(node: Node, hook: str) -> bool:
-    """Whether a hook that is off by default is on."""
+    """Return whether a hook that is off by default is enabled."""
     return node.gates is not None and hook in node.gates
 
 
 def _membership(pod: Pod, context: Container, node: Node) -> Membership:
-    """A container's group; SYSTEM pods, for example this agent, take no part."""
+    """Return a container's group. Core scheduling is off for SYSTEM pods, for example this agent."""
     pod_class, labels = pod.kube_class, context.pod.labels
     membership = core_sched.membership(labels, pod_class, context.pod.uid, node.core, node.quirks)
     return membership._replace(enabled=membership.enabled and qos_class(labels) != SYSTEM)

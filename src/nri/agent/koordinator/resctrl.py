@@ -1,12 +1,14 @@
-"""Resctrl and RdtResctrl: shares of cache and memory bandwidth, of single pods and of QoS classes.
+"""The hook Resctrl and the strategy RdtResctrl: cache and memory bandwidth of single pods and of QoS classes.
 
-The hook: a pod's annotation requests a group. The pod's stage creates the group with its schemata, the container's
-stage sets it as RDT class, and the pod's removal removes it. The strategy: one group for each of LSR, LS and BE by
-NodeSLO's `resctrlQOS`, with the threads of their containers, except pods with a group by annotation. When no class
-requests it any more, the groups get the whole cache once; also at the start, if a killed agent left groups.
+The hook: the annotation of a pod requests a group. The pod's stage creates the group with its schemata, the container's
+stage sets the group as RDT class, and the pod's removal removes the group.
 
-A range of the cache is in percent of its ways, both ends rounded up. A bandwidth is in percent, which Intel rounds up
-to tens and AMD counts in eighths of a gigabit: of 160, where 2048 is all. What cannot be computed is left out.
+The strategy: one group for each of LSR, LS and BE from NodeSLO's `resctrlQOS`, with the threads of their containers,
+except pods with a group by annotation. When no class requests a group any more, the groups get the whole cache once,
+also at the start if an earlier agent left groups.
+
+A range of the cache is in percent of its ways; both ends are rounded up. A bandwidth is in percent: Intel rounds up to
+tens; AMD counts eighths of a gigabit, up to 160, and 2048 means no limit. Values that cannot be computed are left out.
 """
 
 from __future__ import annotations
@@ -32,18 +34,19 @@ from nri.kube.shapes import Items, Record, fit
 
 NAME: Final = "Resctrl"
 INTEL, AMD = "GenuineIntel", "AuthenticAMD"
-#: The beginning of the names of this agent's groups; the rest is the pod's uid.
+#: The prefix of the names of this agent's groups, which end with the uid of the pod.
 PREFIX: Final = "koordlet-"
-#: Gigabits per second of one AMD die, less a fifth that is hard to reach; and the value for no limit.
+#: The bandwidth of an AMD die in gigabits per second, minus a fifth that is hard to reach.
 _AMD_MOST: Final = 160
+#: The value for no limit on AMD.
 _AMD_UNLIMITED: Final = 2048
 ANNOTATION_RESCTRL: Final = "node.koordinator.sh/resctrl"
 _SCHEMATA = {"percent": int, "range": Items(int)}
 _PART = Record({"schemata": Record(_SCHEMATA), "schemataPerCache": Items(Record({"cacheID": int, **_SCHEMATA}))})
 SHAPE = Record({"llc": _PART, "mb": _PART})
-#: The groups, and NodeSLO's key of the class that each is for.
+#: The group of each class, and NodeSLO's key of the class.
 GROUPS: Final = {"LSR": "lsrClass", "LS": "lsClass", "BE": "beClass"}
-#: `resctrlQOS` of a class.
+#: The shape of `resctrlQOS` of a class.
 CACHE: Final = Record(
     {"enable": bool, **dict.fromkeys(("catRangeStartPercent", "catRangeEndPercent", "mbaPercent"), int)}
 )
@@ -52,7 +55,7 @@ CLASS_NAME: Final = "RdtResctrl"
 
 
 class Schemata:
-    """Masks and shares by domain; 0 is not set. A line is written only if every domain of it is set.
+    """Masks and shares by domain; 0 means not set. A line is written only if all its domains are set.
 
     Attributes:
         l3: masks of the cache's ways.
@@ -66,19 +69,19 @@ class Schemata:
         self.domains = len(self.l3)
 
     def l3_valid(self) -> bool:
-        """Whether exactly the domains of the machine have masks."""
+        """Return whether exactly the domains of the machine have masks."""
         return 0 < self.domains == len(self.l3) and all(mask > 0 for mask in self.l3.values())
 
     def mb_valid(self) -> bool:
-        """Whether every domain that is named has a share."""
+        """Return whether every domain in `mb` has a share."""
         return self.domains > 0 and bool(self.mb) and all(share > 0 for share in self.mb.values())
 
     def l3_line(self) -> str:
-        """The line for the cache; the kernel passes over the last semicolon."""
+        """Return the line for the cache. The kernel ignores the last semicolon."""
         return self._line("L3", {domain: f"{mask:x}" for domain, mask in self.l3.items()})
 
     def mb_line(self) -> str:
-        """The line for the memory bandwidth, of the domains that the cache has."""
+        """Return the line for the memory bandwidth of the cache's domains."""
         return self._line("MB", {domain: str(self.mb.get(domain, 0)) for domain in (self.l3 if self.mb else ())})
 
     @staticmethod
@@ -101,7 +104,7 @@ def cache_mask(ways: int, start: int, end: int) -> int:
 
 
 def pod(context: Pod, cache: Cache) -> Decision:
-    """Decide a pod's group. Raises HookError for an annotation that cannot be read."""
+    """Decide a pod's group. Raises HookError if the annotation is unreadable."""
     try:
         requested = shares(context.annotations)
     except ValueError as error:
@@ -114,7 +117,7 @@ def pod(context: Pod, cache: Cache) -> Decision:
 
 
 def container(context: Container, quirks: Quirks = Quirks.DEFAULT) -> Decision:
-    """Decide a container's RDT class: the pod's group, which exists only if the annotation can be read."""
+    """Decide a container's RDT class: the pod's group, which exists only if the annotation is readable."""
     if ANNOTATION_RESCTRL not in context.pod.annotations:
         return Decision()
     if quirks.resctrl_class_needs_group:
@@ -122,24 +125,24 @@ def container(context: Container, quirks: Quirks = Quirks.DEFAULT) -> Decision:
             shares(context.pod.annotations)
         except ValueError as error:
             raise HookError(NAME, str(error)) from None
-    return Decision(Changes(resctrl=Resctrl(PREFIX + context.pod.uid)), "the group of its pod")
+    return Decision(Changes(resctrl=Resctrl(PREFIX + context.pod.uid)), "the group of the pod")
 
 
 def removal(context: Pod) -> Decision:
     """Remove the group of a removed pod."""
     if ANNOTATION_RESCTRL not in context.annotations:
         return Decision()
-    return Decision(Changes(resctrl=Resctrl(PREFIX + context.uid, remove=True)), "its pod is removed")
+    return Decision(Changes(resctrl=Resctrl(PREFIX + context.uid, remove=True)), "the pod was removed")
 
 
 def stale(groups: Iterable[str], pods: Iterable[Pod]) -> list[str]:
-    """Return the groups of this agent that no pod requests any more."""
+    """Return the groups of this agent that no pod requests."""
     requested = {PREFIX + pod.uid for pod in pods if ANNOTATION_RESCTRL in pod.annotations}
     return sorted(group for group in groups if group.startswith(PREFIX) and group not in requested)
 
 
 def bandwidth(percent: int, vendor: str) -> int:
-    """Return a percentage of the memory bandwidth in the CPU's unit; 0 for an unknown vendor."""
+    """Return a percentage of the memory bandwidth in the CPU's unit, or 0 if the vendor is unknown."""
     if vendor == INTEL:
         return percent if percent % 10 == 0 else int(percent / 10) * 10 + 10
     if vendor == AMD:
@@ -169,7 +172,7 @@ def _schemata(requested: Mapping[str, Any], cache: Cache) -> Schemata:
 
 
 def shares(annotations: Mapping[str, str]) -> dict[str, Any] | None:
-    """Cache and memory bandwidth of a pod: `llc` and `mb`, each `schemata` and `schemataPerCache`."""
+    """Return the cache and memory bandwidth of a pod (`llc` and `mb`, each with `schemata` and `schemataPerCache`)."""
     config: dict[str, Any] | None = read(annotations, ANNOTATION_RESCTRL, SHAPE)
     return config
 
@@ -197,12 +200,12 @@ HOOK: Final = Hook(
 
 
 def group_of(qos: str) -> str:
-    """Return the group of a QoS class; "" for none. Threads are added only while the class is switched on."""
+    """Return the group of a QoS class, or "" if the class has no group."""
     return _OF_CLASS.get(qos, "")
 
 
 def class_bandwidth(percent: int | None, vendor: str) -> str:
-    """Return the share of memory bandwidth in the processor's unit; "" keeps it."""
+    """Return the share of memory bandwidth in the processor's unit; "" keeps the current share."""
     if percent is None or not 0 < percent <= 100:
         return ""
     if vendor == AMD:
@@ -211,12 +214,12 @@ def class_bandwidth(percent: int | None, vendor: str) -> str:
 
 
 def class_schemata(config: Mapping[str, Any], ways: int | None, vendor: str, domains: Sequence[int]) -> tuple[str, ...]:
-    """Return the lines of a class's group; an invalid or unknown part has none.
+    """Return the lines of a class's group. Invalid and unknown values have no line.
 
     Args:
         config: `resctrlQOS` of the class.
         ways: the mask of all ways of the cache; None if unknown.
-        vendor: of the processor.
+        vendor: the vendor of the processor.
         domains: the numbers of the caches.
     """
     lines = []
@@ -225,7 +228,7 @@ def class_schemata(config: Mapping[str, Any], ways: int | None, vendor: str, dom
         try:
             lines.append(_line("L3", f"{cache_mask(ways, start, end):x}", domains))
         except ValueError:
-            pass  # the admission and the kernel refuse it
+            pass  # the admission and the kernel refuse such a range
     share = class_bandwidth(config.get("mbaPercent"), vendor)
     return tuple(filter(None, [*lines, _line("MB", share, domains) if share else ""]))
 
@@ -241,16 +244,16 @@ def _of_classes(spec: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 
 
 class ClassResctrl(Strategy):
-    """Shares out caches and bandwidth among classes."""
+    """The strategy that shares caches and bandwidth between QoS classes."""
 
     name = CLASS_NAME
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
-        #: Whether groups exist; None before the first check.
+        #: Whether groups exist; None before the first round.
         self._active: bool | None = None
 
     def wants(self, rules: NodeSlo) -> bool:
-        """Whether there is work: a class requests it, or groups were created."""
+        """Return whether a class requests a group, or groups were created."""
         return bool(self._active) or any(rule.get("enable") for rule in rules[CACHES].values())
 
     def round(self, round_: Round[NodeSlo]) -> None:
@@ -263,7 +266,7 @@ class ClassResctrl(Strategy):
             return
         if cache is None:
             round_.cannot(
-                CLASS_NAME, "no class gets a separate part of the cache", "the machine cannot partition its caches"
+                CLASS_NAME, "no class gets its own share of the cache", "the machine cannot partition its caches"
             )
             return
         for group, key in GROUPS.items():

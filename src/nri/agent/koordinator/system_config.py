@@ -1,7 +1,7 @@
-"""SystemConfig: sysctls of the machine's memory, from NodeSLO's `systemStrategy`.
+"""The strategy SystemConfig: sysctls of the machine's memory, from NodeSLO's `systemStrategy`.
 
-`minFreeKbytesFactor` is in ten-thousandths of the node's memory. An absent key sets nothing. A sysctl that is no longer
-requested gets back the value from before the agent set it, while the agent runs.
+`minFreeKbytesFactor` is in ten-thousandths of the node's memory. An absent key changes nothing. When a sysctl is no
+longer requested, the running agent restores its earlier value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nri.kube.quantity import capped, ceil
 from nri.kube.shapes import Record, fit
 
 _PART: Final = "systemStrategy"
-#: The switch of each key that is its value, and the least and greatest.
+#: The sysctl of each key, with the minimum and maximum.
 _SWITCHES: Final[Mapping[str, tuple[str, int, int]]] = {
     "watermarkScaleFactor": ("vm.watermark_scale_factor", 10, 400),
     "memcgReapBackGround": ("mm.memcg_reaper", 0, 1),
@@ -33,14 +33,14 @@ NAME: Final = "SystemConfig"
 
 
 class System(NamedTuple):
-    """Values by switch, and the ten-thousandths of the node's memory that stay free; None if not requested."""
+    """Values by sysctl, and the ten-thousandths of the node's memory to keep free (None if not requested)."""
 
     values: Mapping[str, int] = {}
     free: int | None = None
 
 
 def parse(document: Any) -> System:
-    """Read NodeSLO's `systemStrategy`. Raises ValueError for a number out of range."""
+    """Read NodeSLO's `systemStrategy`. Raises ValueError if a number is out of range."""
     section = fit({} if document is None else document, SHAPE, _PART)
     values = {}
     for key, (switch, minimum, maximum) in _SWITCHES.items():
@@ -55,32 +55,32 @@ def parse(document: Any) -> System:
 
 
 def switch_values(system: System, memory: int) -> tuple[dict[str, int], str]:
-    """Return the values by switch, and why one is left out, "" if none is.
+    """Return the values by sysctl, and the reason if a value is left out.
 
     Args:
         system: the requested values.
-        memory: of the node, in bytes.
+        memory: the memory of the node in bytes.
     """
     if system.free is None:
         return dict(system.values), ""
     kilobytes = (memory >> 10) * system.free // 10_000
     if not _MIN_FREE <= kilobytes <= _MAX_FREE:
-        why = f"{_PART}.{_FACTOR} {system.free} makes {kilobytes} kB, which is not from {_MIN_FREE} to {_MAX_FREE}"
+        why = f"{_PART}.{_FACTOR} {system.free} means {kilobytes} kB, which is not from {_MIN_FREE} to {_MAX_FREE}"
         return dict(system.values), why
     return {**system.values, _FREE: kilobytes}, ""
 
 
 class SystemConfig(Strategy):
-    """Sets the machine's sysctls of memory."""
+    """The strategy that sets the machine's sysctls of memory."""
 
     name = NAME
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
-        #: The values of switches before they were set.
+        #: The values of sysctls before the agent set them.
         self._before: dict[str, int] = {}
 
     def wants(self, rules: NodeSlo) -> bool:
-        """Whether there is work: a switch is requested, or was set."""
+        """Return whether a sysctl is requested or was set."""
         return bool(rules[SYSTEM_CONFIG].values or rules[SYSTEM_CONFIG].free is not None or self._before)
 
     def round(self, round_: Round[NodeSlo]) -> None:
@@ -94,13 +94,13 @@ class SystemConfig(Strategy):
                 self._before.setdefault(name, present)
                 round_.switches.append((NAME, name, value))
             else:
-                round_.cannot(NAME, f"{name} stays as it is", present.reason)
+                round_.cannot(NAME, f"{name} stays unchanged", present.reason)
         for name in self._before.keys() - values.keys():
             round_.switches.append((NAME, name, self._before.pop(name)))
 
 
 def _memory(round_: Round[NodeSlo]) -> int:
-    """Memory of the node in bytes, by its status, else of the machine; 0 if unknown."""
+    """Return the memory of the node in bytes, from its status, or else of the machine, or 0 if unknown."""
     status = (round_.parts.store.document("Node") or {}).get("status") or {}
     try:
         return ceil(capped((status.get("capacity") or {})["memory"]))
@@ -112,7 +112,7 @@ SYSTEM_CONFIG: Final = Part(lambda spec: parse(spec.get("systemStrategy")), Syst
 STRATEGY: Final = StrategyRow(
     NAME,
     False,
-    "the machine's sysctls of memory: what the kernel keeps free, and when it begins to reclaim",
+    "the machine's sysctls of memory: free memory, and when the kernel begins to reclaim",
     "nri.agent.koordinator.system_config:SystemConfig",
     (Owns(Level.NODE, "sysctl"),),
     document_keys=((SLO, "systemStrategy"),),

@@ -1,13 +1,13 @@
-"""TCNetworkQoS: classes of traffic control that share the node's bandwidth between system, LS and BE pods.
+"""The hook TCNetworkQoS: traffic classes that share the node's bandwidth between system, LS and BE pods.
 
-The plan, which `tc_programs` carries out: one HTB discipline 1: on the node's interface with root 1:1, which has the
-whole bandwidth; below it system 1:2, LS 1:3, BE 1:4, and one class for each pod with a limit; each may borrow up to its
-ceiling. A packet is classified by the address of its sender before translation, in a chain of ours that is replaced in
-one step; host programs and pods in the host's network are classified by `net_cls.classid`. Bandwidths are bits per
-second.
+`tc_programs` applies the plan of this module. It has an HTB discipline 1: on the node's interface. The root class 1:1
+has the whole bandwidth. Below it are system 1:2, LS 1:3, BE 1:4, and a class for each pod with a limit. Each class may
+borrow up to its ceiling. Packets are classified by the sender's address before translation, in a chain of the agent
+that is replaced in one step. Host programs and pods in the host's network are classified by `net_cls.classid`.
+Bandwidths are bits per second.
 
-Traffic of a pod without a QoS class counts as the system's. An address counts only if one pod alone has it. An
-unreadable annotation keeps the pod's last valid limit. Ingress is not shaped, and a pod that requests it is reported.
+Traffic of a pod without a QoS class counts as system traffic. An address counts only if a single pod has it. An
+unreadable annotation keeps the pod's last valid limit. Ingress is not shaped; a pod that requests it is reported.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ NAME: Final = "TCNetworkQoS"
 #: Minor number, default share of the bandwidth in percent, and priority of each class.
 _DEFAULTS: Final = {"system": (2, 40, 1), "ls": (3, 30, 2), "be": (4, 30, 3)}
 _MINORS: Final = {SYSTEM: 2, LSE: 3, LSR: 3, LS: 3, BE: 4}
-#: The handle of the agent's discipline, its top class, and the class of unclassified traffic: the system's.
+#: The handle of the agent's discipline, its root class, and the class of unclassified traffic, which is system's.
 _MAJOR, ROOT, _DEFAULT = 1, 1, 2
 CHAIN: Final = "NRI-NETQOS"
-#: The set of addresses of each class.
+#: The ipset with the addresses of each class.
 SETS: Final = {2: "nri_netqos_system", 3: "nri_netqos_ls", 4: "nri_netqos_be"}
-#: The first class of a pod, and the last.
+#: The first and last minor number of classes for pods.
 _FIRST, _LAST = 0x10, 0xFFFE
 
 
 class TrafficClass(NamedTuple):
-    """One class: what it is sure of (`rate`) and what it may have at most (`ceil`), in bits per second."""
+    """A traffic class with its guaranteed (`rate`) and maximum bandwidth (`ceil`), in bits per second."""
 
     minor: int
     rate: int
@@ -58,14 +58,14 @@ class TrafficClass(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TcRule:
-    """Whether rule_of shapes the node's traffic, and to what, in bits per second."""
+    """Whether the agent shapes the node's traffic, and the bandwidths in bits per second."""
 
     enabled: bool = False
     bandwidths: Bandwidths = field(default_factory=Bandwidths)
 
 
 def rule_of(spec: Any, current: TcRule, quirks: Quirks = Quirks.DEFAULT) -> TcRule:
-    """Return the rule; tc is the default policy. A spec without the node's bandwidth changes nothing."""
+    """Return the rule; tc is the default policy. A spec without the node's bandwidth keeps the current rule."""
     fields = read_spec(spec)
     policy = fields.get("resourceQOSStrategy", {}).get("policies", {}).get("netQOSPolicy", "tc")
     if policy != "tc":
@@ -86,7 +86,7 @@ def bandwidths_of(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> Bandwidths:
 
 
 def bits_per_s(value: int | str | None, total: int, quirks: Quirks = Quirks.DEFAULT) -> int:
-    """Return a class's share in bits per second; 0 without a valid one."""
+    """Return a class's share in bits per second, or 0 if it is absent or invalid."""
     if value is None:
         return 0
     if isinstance(value, int):
@@ -98,7 +98,7 @@ def bits_per_s(value: int | str | None, total: int, quirks: Quirks = Quirks.DEFA
 
 
 def classes(rule: TcRule) -> list[TrafficClass]:
-    """Return the classes below the root; none while tc is off or the node's bandwidth is unknown."""
+    """Return the classes below the root class. There are none while tc is off or the node's bandwidth is unknown."""
     total = rule.bandwidths.hw_tx_bps_max
     if not rule.enabled or not total:
         return []
@@ -116,9 +116,9 @@ def classes(rule: TcRule) -> list[TrafficClass]:
 
 
 def own_limits(annotations: Mapping[str, str]) -> tuple[int, int]:
-    """Return a pod's ingress and egress limits in bits per second; 0 for no limit.
+    """Return a pod's ingress and egress limits in bits per second; 0 means no limit.
 
-    Raises HookError for an unreadable annotation, or a negative bandwidth.
+    Raises HookError if the annotation is unreadable or a bandwidth is negative.
     """
     try:
         limits = pod_bandwidths(annotations)
@@ -130,7 +130,7 @@ def own_limits(annotations: Mapping[str, str]) -> tuple[int, int]:
 
 
 def minor_of(qos: str) -> int:
-    """Return the class that a pod's traffic belongs to; 0 for a pod without a QoS class, which stays in the default."""
+    """Return the minor number of a QoS class; 0 without a class, so that traffic stays in the default class."""
     return _MINORS.get(qos, 0)
 
 
@@ -143,13 +143,13 @@ class Traffic(NamedTuple):
     """The traffic of a pod.
 
     Attributes:
-        uid: the pod's.
-        minor: its class.
-        priority: of that class.
-        addresses: IPv4 addresses of the pod only; none if it uses the host's network.
-        limit: its egress limit in bits per second; 0 for none.
-        own_minor: its separate class, if it has a limit.
-        ingress: its requested ingress limit, which is not applied.
+        uid: the uid of the pod.
+        minor: the minor number of its QoS class.
+        priority: the priority of that class.
+        addresses: the IPv4 addresses of the pod; empty if the pod uses the host's network.
+        limit: the egress limit in bits per second; 0 means no limit.
+        own_minor: the minor number of the pod's own class, if the pod has a limit.
+        ingress: the requested ingress limit, which is not applied.
     """
 
     uid: str
@@ -162,19 +162,19 @@ class Traffic(NamedTuple):
 
     @property
     def class_minor(self) -> int:
-        """The class of its packets."""
+        """The minor number of the class of the pod's packets."""
         return self.own_minor or self.minor
 
 
 class Plan(NamedTuple):
-    """All of it.
+    """The traffic control of the node.
 
     Attributes:
         interface: the network interface.
-        total: its bandwidth in bits per second.
-        classes: those below the root.
-        pods: the pods' traffic.
-        with_sets: whether addresses are held in sets; else each is a rule.
+        total: the bandwidth of the interface in bits per second.
+        classes: the classes of QoS classes.
+        pods: the traffic of the pods.
+        with_sets: whether addresses are in ipsets; otherwise each address has a rule.
     """
 
     interface: str
@@ -184,12 +184,12 @@ class Plan(NamedTuple):
     with_sets: bool
 
     def qdisc(self) -> list[str]:
-        """Arguments of tc that create the discipline."""
+        """Return the arguments of tc that create the discipline."""
         handle = f"{_MAJOR}:"
         return ["qdisc", "replace", "dev", self.interface, "root", "handle", handle, "htb", "default", str(_DEFAULT)]
 
     def class_lines(self) -> Iterator[tuple[int, list[str]]]:
-        """The minor number of each class, and arguments of tc that create or change it; parents first."""
+        """Yield each class, parents first: its minor number, and the arguments of tc that create or change it."""
         yield ROOT, self._class(f"{_MAJOR}:", ROOT, self.total, self.total, 0)
         for qos_class in self.classes:
             yield (
@@ -204,12 +204,12 @@ class Plan(NamedTuple):
                 yield pod.own_minor, self._class(parent, pod.own_minor, limit, limit, pod.priority)
 
     def by_cgroup(self) -> list[str]:
-        """Arguments of tc that classify packets of host programs by cgroup."""
+        """Return the arguments of tc that classify packets of host programs by cgroup."""
         where = ["dev", self.interface, "parent", f"{_MAJOR}:", "protocol", "ip", "prio", "1", "handle", "1:"]
         return ["filter", "replace", *where, "cgroup"]
 
     def sets(self) -> str:
-        """Input for `ipset restore`: each set is filled under a temporary name and then swapped."""
+        """Return the input of `ipset restore`: each set is filled under a temporary name and then swapped."""
         lines: list[str] = []
         for minor, name in SETS.items():
             new = f"{name}_new"
@@ -219,7 +219,7 @@ class Plan(NamedTuple):
         return "\n".join(lines) + "\n"
 
     def chain(self) -> str:
-        """Input for `iptables-restore --noflush`: the chain with all its rules, in the place of the old one."""
+        """Return the input of `iptables-restore --noflush`, which replaces the chain with all its rules."""
         lines = ["*mangle", f":{CHAIN} - [0:0]"]
         for minor, name in SETS.items():
             if self.with_sets:
@@ -241,14 +241,14 @@ class Plan(NamedTuple):
 
 
 def minors(text: str) -> set[int]:
-    """The minor numbers of the classes that `tc class show` lists below our discipline."""
+    """Return the minor numbers of the classes that `tc class show` lists below the agent's discipline."""
     rows = (line.split() for line in text.splitlines())
     names = (words[2] for words in rows if len(words) > 2 and words[:2] == ["class", "htb"])
     return {int(minor, 16) for major, _, minor in (name.partition(":") for name in names) if major == "1" and minor}
 
 
 def own_minors(uids: Iterable[str]) -> dict[str, int]:
-    """A class for each pod, the same after a restart as long as no two pods meet in one."""
+    """Return a minor number for each pod. It stays the same after a restart unless the numbers of two pods collide."""
     minor_by_uid: dict[str, int] = {}
     used_places: set[int] = set()
     span = _LAST - _FIRST + 1

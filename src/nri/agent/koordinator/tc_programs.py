@@ -1,8 +1,8 @@
-"""Apply a plan of traffic control with tc, iptables and ipset, and report the outcome of each step.
+"""Apply a traffic control plan with tc, iptables and ipset, and report the outcome of each step.
 
-A discipline of another program is left alone and reported. Existing objects are compared every time and created again
-if missing; everything is applied again once per `refresh_s`. Only objects with this agent's names are removed. Programs
-run without a shell and with a deadline.
+A discipline of another program is kept and reported. Existing objects are compared in each round, and missing objects
+are created again. All objects are created again once per `refresh_s`. Only objects with this agent's names are removed.
+Programs run without a shell and with a deadline.
 """
 
 from __future__ import annotations
@@ -22,35 +22,36 @@ __all__ = ["Ran", "Run", "Shaper", "default_interface", "missing", "run"]
 
 _JUMP: Final = ("POSTROUTING", "-j", CHAIN)
 _FIRST_OF_PODS: Final = 0x10
-#: As often as that a jump into the chain may be there twice.
+#: The maximum number of duplicate jumps into the chain that are removed.
 _MAX_JUMPS: Final = 8
-#: How long a program may run, in seconds.
+#: The time in seconds after which a program is killed.
 TIMEOUT_S: Final = 10.0
+#: The maximum number of characters of a program's error.
 _MAX_SHOWN: Final = 300
 
 
 class Ran(NamedTuple):
-    """The end of a program: its exit code, 0 is well, and what it wrote."""
+    """The result of a program: exit code, standard output and standard error."""
 
     code: int
     out: str = ""
     error: str = ""
 
 
-#: Runs a command with a text as input.
+#: Runs a command with a string as standard input.
 Run = Callable[[Sequence[str], str], Ran]
 
 
 def missing(*programs: str) -> Unsupported | None:
-    """The reason why a program cannot be run; None if all can."""
+    """Return why programs cannot be run, or None if all are installed."""
     absent = [program for program in programs if shutil.which(program) is None]
     return Unsupported(f"{' and '.join(absent)}: not installed") if absent else None
 
 
 def run(argv: Sequence[str], text: str = "") -> Ran:
-    """Run a program to its end. One that cannot be run, or not in time, has ended badly; nothing is raised."""
+    """Run a program and return its result. If it cannot run or times out, the exit code is -1; no error is raised."""
     try:
-        process = subprocess.run(  # noqa: S603  a list of words; texts of pods in it are addresses that were parsed
+        process = subprocess.run(  # noqa: S603  no shell; the only strings of pods are parsed addresses
             list(argv), input=text, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired:
@@ -61,7 +62,7 @@ def run(argv: Sequence[str], text: str = "") -> Ran:
 
 
 def default_interface(root: Root) -> str:
-    """The interface of the machine's default route with the lowest metric; "" without one."""
+    """Return the interface of the default route with the lowest metric, or "" without a default route."""
     rows = (line.split() for line in (root.find("/proc/net/route") or "").splitlines()[1:])
     routes = [(int(row[6]), row[0]) for row in rows if len(row) > 7 and row[1] == row[7] == "00000000"]
     return min(routes)[1] if routes else ""
@@ -71,10 +72,10 @@ class Shaper:
     """Applies plans of traffic control.
 
     Args:
-        run: runs a program.
+        run: the function that runs a program.
         missing: returns the reason why programs cannot be run.
-        now: monotonic seconds.
-        refresh_s: seconds after which everything is applied again.
+        now: returns monotonic seconds.
+        refresh_s: seconds after which all objects are created again.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Shaper:
         return self._missing("ipset") is None
 
     def apply(self, plan: Plan) -> list[Result]:
-        """Make a plan real; one result for each part."""
+        """Apply a plan, and return a result for each step."""
         absent = self._missing("tc", "iptables", "iptables-restore")
         if absent is not None:
             return [Result(plan.interface, "tc", "classes", Outcome.UNSUPPORTED, absent.reason)]
@@ -113,7 +114,7 @@ class Shaper:
         return results
 
     def clear(self, interface: str) -> list[Result]:
-        """Remove what `apply` created, also in an earlier run of the agent."""
+        """Remove the objects that `apply` created, including objects of an earlier run of the agent."""
         self._made = None
         if self._missing("tc", "iptables") is not None:
             return []
@@ -138,12 +139,12 @@ class Shaper:
     def _discipline(self, plan: Plan) -> Result:
         root = self._root_of(plan.interface)
         if root is None:
-            reason = f"interface {plan.interface!r} not found, or tc may not read it"
+            reason = f"interface {plan.interface!r} not found, or tc cannot read it"
             return Result(plan.interface, "tc.qdisc", "htb 1:", Outcome.REFUSED, reason)
         if root == ("htb", "1:"):
             return Result(plan.interface, "tc.qdisc", "htb 1:", Outcome.UNCHANGED)
         if root[1] not in ("0:", ""):
-            reason = f"it has a queueing discipline of another program: {root[0]} {root[1]}"
+            reason = f"the interface has a queueing discipline of another program: {root[0]} {root[1]}"
             return Result(plan.interface, "tc.qdisc", "htb 1:", Outcome.REFUSED, reason)
         return self._tc(plan.interface, "tc.qdisc", "htb 1:", plan.qdisc())
 
@@ -173,7 +174,7 @@ class Shaper:
         return _result(plan.interface, "tc.jump", CHAIN, self._iptables("-A", *_JUMP))
 
     def _stale(self, plan: Plan) -> list[Result]:
-        """Remove classes of ended pods."""
+        """Remove the classes of ended pods."""
         planned = {minor for minor, _ in plan.class_lines()}
         stale = sorted(minor for minor in self._minors(plan.interface) - planned if minor >= _FIRST_OF_PODS)
         where = ["dev", plan.interface, "classid"]
@@ -182,7 +183,7 @@ class Shaper:
         ]
 
     def _root_of(self, interface: str) -> tuple[str, str] | None:
-        """Kind and handle of the discipline of an interface; None if unknown."""
+        """Return kind and handle of an interface's root discipline, or None if they are unknown."""
         outcome = self._run(["tc", "-j", "qdisc", "show", "dev", interface], "")
         try:
             rows = parse_json(outcome.out or "[]") if outcome.code == 0 else None
@@ -204,7 +205,7 @@ class Shaper:
 
 
 def _result(target: str, name: str, value: str, outcome: Ran) -> Result:
-    """The result of one call; unsupported, not refused, if the kernel lacks a classifier or a match."""
+    """Return the result of a call. The outcome is "unsupported" if the kernel lacks a classifier or a match."""
     if outcome.code == 0:
         return Result(target, name, value, Outcome.APPLIED)
     unsupported_texts = (

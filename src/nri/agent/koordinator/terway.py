@@ -1,8 +1,8 @@
-"""TerwayQoS: the two files from which the terway network daemon reads the bandwidths of the node and its pods.
+"""The hook TerwayQoS: two files from which the terway network daemon reads the bandwidths of the node and its pods.
 
-The files are written when NodeSLO or the pods change, and removed when NodeSLO does not choose terway; before the first
-NodeSLO they are left alone. Bandwidths are bytes per second. An unreadable annotation keeps the pod's last valid limit;
-without one the pod is left out. Files are replaced atomically, and links are not followed.
+The files are written when NodeSLO or pods change, and removed when NodeSLO does not choose terway. Before the first
+NodeSLO they are unchanged. Bandwidths are bytes per second. An unreadable annotation keeps the pod's last valid limit;
+a pod without a valid limit is left out. Files are replaced atomically, and links are not followed.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 
 
 def is_chosen(spec: Any) -> bool:
-    """Whether rule_of is to limit the bandwidths."""
+    """Return whether NodeSLO chooses terway to limit bandwidths."""
     policies = read_spec(spec).get("resourceQOSStrategy", {}).get("policies", {})
     return bool(policies.get("netQOSPolicy") == "terway-qos")
 
 
 def rule_of(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> Bandwidths:
-    """Return the bandwidths in bytes per second. ValueError: one cannot be read or is above the node's."""
+    """Return the bandwidths in bytes per second. Raises ValueError if a bandwidth is malformed or above the node's."""
     fields = read_spec(spec)
     if "systemStrategy" not in fields:
         return Bandwidths()
@@ -68,7 +68,7 @@ def rule_of(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> Bandwidths:
 
 
 def bytes_per_s(value: int | str | None, total: int, quirks: Quirks = Quirks.DEFAULT) -> int:
-    """Return a share in bytes per second: a text is in bits, a percentage is of `total`."""
+    """Return a share in bytes per second. A string is in bits; a number is a percentage of `total`."""
     if value is None:
         return 0
     if isinstance(value, int):
@@ -80,25 +80,25 @@ def bytes_per_s(value: int | str | None, total: int, quirks: Quirks = Quirks.DEF
 
 
 class PodLimits(NamedTuple):
-    """A pod's bandwidths in bytes per second; 0 for none."""
+    """A pod's bandwidths in bytes per second; 0 means no limit."""
 
     ingress: int = 0
     egress: int = 0
 
 
 def node_text(bandwidths: Bandwidths) -> str:
-    """Return the node's file: a line for each bandwidth; terway calls all pods offline."""
+    """Return the content of the node's file: a line for each bandwidth. terway calls all pods offline."""
     return "".join(
         f"{name if name.startswith('hw') else 'offline_' + name} {value}\n" for name, value in bandwidths.items()
     )
 
 
 def pods_text(pods: Iterable[tuple[Pod, str]], quirks: Quirks = Quirks.DEFAULT) -> tuple[str, dict[str, HookError]]:
-    """Return the text of the pods' file, and the errors of pods by uid, which are left out.
+    """Return the content of the pods' file, and the errors of left-out pods by uid.
 
     Args:
         pods: each pod with its Kubernetes QoS class.
-        quirks: where to decide as the original.
+        quirks: the differences from Koordinator.
     """
     entries: dict[str, Any] = {}
     errors: dict[str, HookError] = {}
@@ -120,12 +120,12 @@ def pods_text(pods: Iterable[tuple[Pod, str]], quirks: Quirks = Quirks.DEFAULT) 
 
 
 def priority(labels: Mapping[str, str], kube_class: str) -> int:
-    """Return 0 for the system's, 1 for latency-sensitive and 2 for best-effort pods."""
+    """Return the priority of a pod: 0 for system, 1 for latency-sensitive and 2 for best-effort pods."""
     return _PRIORITIES.get(labels.get(LABEL_QOS, "-"), _KUBE_PRIORITIES.get(kube_class, 0))
 
 
 def pod_limits(annotations: Mapping[str, str], quirks: Quirks = Quirks.DEFAULT) -> PodLimits:
-    """Read a pod's bandwidths. Raises HookError for an unreadable annotation."""
+    """Read a pod's bandwidths. Raises HookError if the annotation is unreadable."""
     if not annotations.get(ANNOTATION_NETWORK_QOS):
         return PodLimits()
     try:
@@ -145,14 +145,14 @@ def _bytes(bits: int | None, key: str, quirks: Quirks) -> int:
 
 
 def apply(parts: Parts, folder: str, pods: Iterable[Pod], tally: Tally, good: LastGoodAnnotations) -> list[Result]:
-    """Write or remove the files.
+    """Write or remove terway's files.
 
     Args:
-        parts: of the agent.
-        folder: where the daemon reads them, on the machine.
+        parts: the shared parts of the agent.
+        folder: the folder from which the daemon reads the files.
         pods: the running pods.
-        tally: counts.
-        good: the readable annotations of this round and earlier ones.
+        tally: the counts of the round.
+        good: the last readable annotations of this and earlier rounds.
     """
     node, document = parts.decisions.node, parts.store.document(SLO)
     if document is None or not switched_on(node, NAME):
@@ -190,13 +190,13 @@ def apply(parts: Parts, folder: str, pods: Iterable[Pod], tally: Tally, good: La
 
 
 def replace_file(root: Root, folder: str, name: str, text: str) -> Result:
-    """Write a file in an existing folder, atomically.
+    """Replace a file in an existing folder atomically.
 
     Args:
         root: the machine.
-        folder: its path.
-        name: of the file.
-        text: its content.
+        folder: the path of the folder.
+        name: the name of the file.
+        text: the content of the file.
     """
     path = f"{folder}/{name}"
     if root.find(path) == text:
@@ -215,7 +215,7 @@ def replace_file(root: Root, folder: str, name: str, text: str) -> Result:
 
 
 def remove_file(root: Root, folder: str, name: str) -> Result:
-    """Remove a file; the outcome is "unchanged" if it does not exist."""
+    """Remove a file. The outcome is "unchanged" if the file does not exist."""
     path = f"{folder}/{name}"
     try:
         parent = root.open(folder, _FOLDER)

@@ -1,4 +1,4 @@
-"""`resourceUsedThresholdWithBE` of NodeSLO: when best-effort pods are held back or evicted; two strategies read it."""
+"""`resourceUsedThresholdWithBE` of NodeSLO: when best-effort pods are suppressed or evicted."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from nri.agent.koordinator.documents import Part
 from nri.kube.shapes import Record, Word, fit
 
 DEFAULT_PERCENT: Final = 65
-#: Numbers of NodeSLO that are percentages, or seconds.
+#: Keys of NodeSLO with percentages or seconds.
 NUMBERS: Final = (
     "cpuSuppressThresholdPercent", "cpuSuppressMinPercent", "memoryEvictThresholdPercent", "memoryEvictLowerPercent",
     "cpuEvictBESatisfactionUpperPercent", "cpuEvictBESatisfactionLowerPercent", "cpuEvictBEUsageThresholdPercent",
     "cpuEvictTimeWindowSeconds", "cpuEvictThresholdPercent", "cpuEvictLowerPercent",
 )  # fmt: skip
-#: Percentages of what is allocatable may be above 100, and priorities are any numbers.
+#: Keys with percentages of allocatable amounts, which may be above 100, or with priorities.
 _FREE_NUMBERS: Final = (
     "cpuAllocatableEvictThresholdPercent", "cpuAllocatableEvictLowerPercent", "memoryAllocatableEvictThresholdPercent",
     "memoryAllocatableEvictLowerPercent", "evictEnabledPriorityThreshold", "allocatableEvictPriorityThreshold",
@@ -24,12 +24,12 @@ _TEXTS: Final = {
     "cpuSuppressPolicy": Word(("cpuset", "cfsQuota")),
     "cpuEvictPolicy": Word(("evictByRealLimit", "evictByAllocatable")),
 }
-#: `resourceUsedThresholdWithBE` of NodeSLO.
+#: The shape of `resourceUsedThresholdWithBE` of NodeSLO.
 THRESHOLDS: Final = Record({"enable": bool, **_TEXTS, **dict.fromkeys((*NUMBERS, *_FREE_NUMBERS), int)})
 
 
 class Threshold(NamedTuple):
-    """NodeSLO's `resourceUsedThresholdWithBE`: percentages, None if not set; `keys` has all keys."""
+    """NodeSLO's `resourceUsedThresholdWithBE` in percent. None means not set; `keys` has all keys."""
 
     enabled: bool = False
     suppress_percent: int = DEFAULT_PERCENT

@@ -1,6 +1,6 @@
-"""Keys of rules without effect: unknown keys with the nearest valid one, null values, and values without meaning.
+"""Find keys of rules without effect: unknown keys, null values, and values without meaning.
 
-A part that is switched off as a whole is not searched, because the manager writes such parts for every class.
+A section that is switched off is not searched, because the manager writes such sections for every class.
 """
 
 from __future__ import annotations
@@ -31,18 +31,21 @@ from nri.text import cut, plain
 
 __all__ = ["below", "nearly", "unread", "unread_annotations"]
 
-_MAX_KEYS, _MAX_TEXT = 100, 200
+#: The maximum number of reported keys of a document.
+_MAX_KEYS = 100
+#: The maximum number of characters of a key or value in a report.
+_MAX_TEXT = 200
 _THRESHOLDS: Final = "resourceUsedThresholdWithBE"
-#: The similarity of two names that differ by a typing mistake, among names that others define.
+#: The minimum similarity of a misspelt label or annotation to a valid one.
 _MIN_SIMILARITY: Final = 0.88
 _PARTS: Final = {"memoryQOS": memory_qos.SHAPE, "resctrlQOS": resctrl.CACHE}
-_NULL: Final = "it is null, which removes it: the default applies"
+_NULL: Final = "the value is null, so the default applies"
 _A_SHARE: Final = "a percentage from 0 to 100 nor a bandwidth, for example '100M'"
-#: Keys that only other programs read, and why this agent does not.
+#: Keys that this agent does not read, and the reason.
 _ELSEWHERE: Final = {
     **dict.fromkeys(
         ("schedGroupIdentityEnabled", "schedIdleSaverWmark", "schedFeatures"),
-        "nothing reads it, nor does koordlet: group identity and core scheduling set what they need themselves",
+        "nothing reads it, not even koordlet: group identity and core scheduling set the sysctls that they need",
     ),
 }
 
@@ -78,13 +81,13 @@ _ANNOTATIONS: Final = (cpu_normalization.ANNOTATION_RATIO, colocation.ANNOTATION
 
 
 def unread(document: Mapping[str, Any]) -> list[Unread]:
-    """Return the keys of a NodeSLO without effect; those of its spec are named from there."""
+    """Return the keys of a NodeSLO without effect. Paths of keys in the spec start below the spec."""
     rows = itertools.chain(below(document, _OBJECT, ""), _beyond(document), _shares(document), _idle(document))
     return [Unread(key.removeprefix("spec."), why) for (key, why), _ in zip(rows, range(_MAX_KEYS), strict=False)]
 
 
 def _beyond(document: Mapping[str, Any]) -> Iterator[Unread]:
-    """Yield the numbers of classes that are out of range; the other parts are refused as a whole."""
+    """Yield the numbers of classes that are out of range. Other sections with such numbers are refused entirely."""
     strategy = _table(_table(document, "spec"), "resourceQOSStrategy")
     for name in strategy:
         for part in ("cpuQOS", *_PARTS):
@@ -95,7 +98,7 @@ def _beyond(document: Mapping[str, Any]) -> Iterator[Unread]:
 
 
 def _shares(document: Mapping[str, Any]) -> Iterator[Unread]:
-    """Yield the network shares that are neither a percentage nor a bandwidth, which tc ignores."""
+    """Yield the network shares that tc ignores, because they are neither a percentage nor a bandwidth."""
     strategy = _table(_table(document, "spec"), "resourceQOSStrategy")
     if _table(strategy, "policies").get("netQOSPolicy", "tc") != "tc":
         return
@@ -121,7 +124,7 @@ def _share(value: int | str) -> bool:
 
 
 def _idle(document: Mapping[str, Any]) -> Iterator[Unread]:
-    """Yield the thresholds of enabled evictions that can never start."""
+    """Yield thresholds of enabled evictions with which no eviction can start."""
     thresholds = _table(_table(document, "spec"), _THRESHOLDS)
     if thresholds.get("enable") is not True:
         return
@@ -133,7 +136,7 @@ def _idle(document: Mapping[str, Any]) -> Iterator[Unread]:
 
 
 def unread_annotations(document: Mapping[str, Any]) -> list[Unread]:
-    """Return the keys without effect of the annotations of a Node or its topology: nearly ours, or in one of ours."""
+    """Return the annotations of a Node or its topology without effect: misspelt ones, and unknown keys in them."""
     meta = document.get("metadata")
     annotations = meta.get("annotations") if isinstance(meta, dict) else None
     rows = itertools.chain(_annotations(annotations), colocation.left_out(document))
@@ -141,7 +144,7 @@ def unread_annotations(document: Mapping[str, Any]) -> list[Unread]:
 
 
 def nearly(key: str, known_keys: Collection[str]) -> str:
-    """Return the label or annotation that a misspelt key of Koordinator's resembles; "" for a valid key, or none."""
+    """Return the valid label or annotation that a misspelt key resembles, or "" if the key is valid or unrelated."""
     if key in known_keys or "koordinator" not in key:
         return ""
     plain_names = {_plain(name): name for name in known_keys}
@@ -149,7 +152,7 @@ def nearly(key: str, known_keys: Collection[str]) -> str:
 
 
 def _plain(key: str) -> str:
-    """A key's name without its domain, and however it is written."""
+    """Return the name of a key without domain, case and separators."""
     return key.rpartition("/")[2].casefold().replace("-", "").replace("_", "")
 
 
@@ -166,7 +169,7 @@ def _annotations(annotations: Any) -> Iterator[Unread]:
 
 
 def below(value: Any, shape: Any, place: str) -> Iterator[Unread]:
-    """Yield the keys without effect in a value of a shape; `place` is their prefix."""
+    """Yield the keys without effect in a value of a shape. `place` is the prefix of their paths."""
     if isinstance(shape, Items) and isinstance(value, list):
         for number, part in enumerate(value[:_MAX_KEYS]):
             yield from below(part, shape.shape, f"{place.removesuffix('.')}[{number}].")
@@ -189,11 +192,11 @@ def below(value: Any, shape: Any, place: str) -> Iterator[Unread]:
 
 
 def _passed_over(key: str, value: Any, shape: Record, place: str) -> Iterator[Unread]:
-    """Yield a key that a shape does not have, unless its value is empty."""
+    """Yield a key that is not in a shape, unless its value is empty."""
     if key in _ELSEWHERE:
         yield Unread(f"{place}{key}", _ELSEWHERE[key])
     elif _asks(value):
-        lost = not place and key in _SPEC.keys  # a part of the spec outside of it
+        lost = not place and key in _SPEC.keys  # a section of the spec, but outside of the spec
         yield Unread.of(f"{place}{key}", f"spec.{key}" if lost else nearest_name(key, shape.keys))
 
 
@@ -203,5 +206,5 @@ def _table(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _asks(value: Any) -> bool:
-    """Whether a value would ask for anything, if it were read."""
+    """Return whether a value would request something if it were read."""
     return not isinstance(value, dict) or (value.get("enable") is not False and any(value.values()))

@@ -1,4 +1,4 @@
-"""Labels, annotations and values of a pod that nothing reads, although they look like Koordinator's."""
+"""Find labels, annotations and values of a pod without effect that look like Koordinator's."""
 
 from __future__ import annotations
 
@@ -47,11 +47,14 @@ _LABEL_VALUES: Final = {
 _NUMBERS: Final = {pod_class.LABEL_PRIORITY: pod_class.INT64, pod_class.ANNOTATION_EVICTION_PRIORITY: pod_class.INT32}
 _POLICY: Final = pod_class.ANNOTATION_EVICTION_POLICY
 _READ_HERE: Final = frozenset({*_SHAPES, *_LABEL_VALUES, *_NUMBERS, _POLICY})
-#: Resources of batch pods, and those of mid ones, which scheduler and kubelet read.
+#: The resources of batch pods, and of mid pods, which scheduler and kubelet read.
 _RESOURCES: Final = (BATCH_CPU, BATCH_MEMORY, "kubernetes.io/mid-cpu", "kubernetes.io/mid-memory")
-#: How near a resource's name has to be to one of these: `kubernetes.io/` is half of it.
+#: The minimum similarity of a misspelt resource to a valid one; `kubernetes.io/` alone is half of a name.
 _MIN_SIMILARITY: Final = 0.85
-_MAX_LINES, _MAX_TEXT = 16, 200
+#: The maximum number of reported mistakes of a pod.
+_MAX_LINES = 16
+#: The maximum number of characters of a value in a report.
+_MAX_TEXT = 200
 _memo = Memo()
 
 
@@ -61,13 +64,13 @@ def pod_unread(
     annotations: Mapping[str, str],
     extended: Mapping[str, ExtendedResources] | None = None,
 ) -> list[str]:
-    """Return a line for each mistake, up to a limit.
+    """Return a line for each mistake in the labels, annotations and resources of a pod, up to `_MAX_LINES`.
 
     Args:
         hook_keys: the labels and annotations that hooks read.
         labels: the pod's labels.
-        annotations: the pod's.
-        extended: the extended resources of its containers, if its spec is known.
+        annotations: the pod's annotations.
+        extended: the extended resources of the pod's containers, if the spec is known.
     """
     keys = _keys({**labels, **annotations}, hook_keys | _READ_HERE)
     words = _words(labels, annotations)
@@ -78,15 +81,15 @@ def pod_unread(
 
 
 def absent_containers(annotations: Mapping[str, str], containers: Collection[str]) -> list[str]:
-    """Return a line for each annotation (batch resources, OOM scores) that names missing containers.
+    """Return a line for each annotation (batch resources, OOM scores) that names a container which the pod lacks.
 
-    An annotation of batch resources without containers has a line as well.
+    An annotation of batch resources without containers also has a line.
     """
     resources_by_container = batch_resource.annotated(annotations)
     named: dict[str, Iterable[str]] = {ANNOTATION_EXTENDED: resources_by_container or ()}
     with suppress(ValueError):
         named[ANNOTATION_OOM_SCORES] = pod_annotations.read(annotations, ANNOTATION_OOM_SCORES, Table(int)) or {}
-    lines = [f"annotation {ANNOTATION_EXTENDED}: it names no container"] if resources_by_container == {} else []
+    lines = [f"annotation {ANNOTATION_EXTENDED}: no container is named"] if resources_by_container == {} else []
     existing, has = frozenset(containers), f"; it has {', '.join(containers)}"
     absent = {key: [name for name in names if name not in existing] for key, names in named.items()}
     return lines + [
@@ -100,13 +103,13 @@ def _classes(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Itera
     label = labels.get(LABEL_QOS, "")
     if label and not qos_class(labels):
         shown = plain(label, _MAX_TEXT)
-        yield f'{LABEL_QOS}: "{shown}" is not a class, so the pod has none; use one of {", ".join(_CLASSES)}'
+        yield f'{LABEL_QOS}: "{shown}" is not a class, so the pod has no class; choose from {", ".join(_CLASSES)}'
     if LABEL_QOS in annotations and LABEL_QOS not in labels:
         yield f"{LABEL_QOS}: without effect as an annotation; set it as a label"
 
 
 def _words(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[str]:
-    """Values without effect: of labels with fixed values, of numbers, and of features that do not evict."""
+    """Yield a line for each invalid value of a label, a number, a list of features or a CPU set."""
     for key, words in _LABEL_VALUES.items():
         if (value := _text(labels, key)) and value not in words:
             yield str(Unread.of_word(key, value, words))
@@ -114,7 +117,7 @@ def _words(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterato
         value = _text(annotations if key == pod_class.ANNOTATION_EVICTION_PRIORITY else labels, key)
         if value and pod_class.whole_number(value, bound) is None:
             bits = bound.bit_length()
-            yield f'{key}: "{plain(value, _MAX_TEXT)}" is not a whole number of {bits} bits, so it is none'
+            yield f'{key}: "{plain(value, _MAX_TEXT)}" is not a whole number of {bits} bits, so it is ignored'
     if text := _text(annotations, _POLICY):
         yield from _memo.get(_POLICY, text, _features)
     with suppress(ValueError):
@@ -126,19 +129,19 @@ def _words(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterato
 
 
 def _text(annotations: Mapping[str, str], key: str) -> str:
-    """A value; "" if absent, or not a text."""
+    """Return a value, or "" if it is absent or not a string."""
     value = annotations.get(key)
     return value if isinstance(value, str) else ""
 
 
 def _features(text: str) -> list[str]:
-    """The unknown names in the annotation of features that may evict a pod."""
+    """Return a line for each unknown name in the annotation of features that may evict a pod."""
     try:
         named = parse_json(text)
     except ValueError:
         named = None
     if not isinstance(named, list):
-        return [f"annotation {_POLICY}: not a list of features, so none evicts the pod"]
+        return [f"annotation {_POLICY}: not a list of features, so no feature evicts the pod"]
     features = tuple(feature.name for feature in evict.FEATURES)
     wrong = (name for name in named if name not in features)
     complaints = (Unread.of_word(f"annotation {_POLICY}", str(name), features) for name in wrong)
@@ -153,7 +156,7 @@ def _keys(annotations: Mapping[str, str], known_keys: frozenset[str]) -> Iterato
 
 
 def _inside(annotations: Mapping[str, str]) -> Iterator[str]:
-    """Unread keys in the JSON of annotations; a malformed annotation is reported by its hook."""
+    """Yield a line for each unread key in the JSON of annotations. Hooks report malformed annotations."""
     for key, shape in _SHAPES.items():
         text = annotations.get(key)
         if text:
@@ -178,7 +181,7 @@ def _unread_resources(extended: Mapping[str, ExtendedResources]) -> Iterator[str
 
 
 def _resources(containers: Mapping[str, Any], *, everything: bool = True) -> Iterable[Unread]:
-    """The names of unread resources: all unknown ones, or only those similar to valid ones."""
+    """Yield the names of unread resources: all unknown names, or only names similar to valid ones."""
     for container, parts in containers.items():
         for part in ("requests", "limits") if isinstance(parts, dict) else ():
             amounts = parts.get(part)

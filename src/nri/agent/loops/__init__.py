@@ -1,4 +1,4 @@
-"""The strategies of a profile, called by a timer: samples of the machine in, writes and evictions out."""
+"""The strategies of a profile: called by a timer, they read samples and request writes and evictions."""
 
 from nri.agent.loops.timer import Loops
 

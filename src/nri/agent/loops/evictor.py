@@ -1,7 +1,7 @@
-"""Evictors of pods: through the apiserver, which respects disruption budgets, or through the runtime, immediately.
+"""Evict pods, through the apiserver, which respects disruption budgets, or through the runtime, immediately.
 
-An eviction is requested, not waited for. Its evictor follows from the source of pods. Evictors are imported on use,
-because they need packages that an agent with pods from files does without.
+An eviction is requested without waiting for its end. The source of pods determines the evictor. Evictors are imported
+on use, because they need packages that an agent with pods from files does not have.
 """
 
 from __future__ import annotations
@@ -21,40 +21,41 @@ from nri.ttrpc.codes import Code
 __all__ = ["ApiserverEvictor", "CriEvictor", "Evictor", "NoEvictor", "NriEvictor", "evictor_of"]
 
 _STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+#: The time in seconds that a runtime waits before it kills a container.
 _GRACE_S: Final = 0
-#: Set where the service account of a pod reaches the apiserver.
+#: This variable is set if the service account of a pod can be used.
 _IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 
 
 class Evictor(Protocol):
-    """Evicts pods."""
+    """An object that evicts pods."""
 
     def evict(self, pod: Mapping[str, Any], reason: str) -> str:
-        """Request the eviction of a pod; return "" if it was accepted, else the reason."""
+        """Request the eviction of a pod; return "" if it was accepted, or else the reason."""
         ...
 
 
 class NoEvictor:
-    """Refuses every eviction."""
+    """An evictor that refuses every eviction."""
 
     def evict(self, pod: Mapping[str, Any], reason: str) -> str:
-        """Refuse."""
-        return f"{key_of(pod)} stays: this agent knows neither apiserver nor runtime ({reason})"
+        """Return the refusal."""
+        return f"{key_of(pod)} is not evicted: this agent is connected to neither an apiserver nor a runtime ({reason})"
 
 
 class ApiserverEvictor:
-    """Evicts by the apiserver.
+    """Evicts pods through the apiserver.
 
     Args:
-        kubeconfig: how to reach it; "" as a pod does.
+        kubeconfig: the kubeconfig file; "" means the service account of the agent's pod.
     """
 
     def __init__(self, kubeconfig: str) -> None:
         self._kubeconfig = kubeconfig
         self._client: Any = None
 
-    def evict(self, pod: Mapping[str, Any], reason: str) -> str:  # noqa: ARG002  the log has it
-        """Ask for an eviction, for which the API has no reason to give; a disruption budget may forbid it."""
+    def evict(self, pod: Mapping[str, Any], reason: str) -> str:  # noqa: ARG002  the log contains the reason
+        """Request an eviction, which a disruption budget may forbid. The API has no field for the reason."""
         namespace, _, name = key_of(pod).partition("/")
         try:
             if self._client is None:
@@ -66,7 +67,7 @@ class ApiserverEvictor:
 
 
 class CriEvictor:
-    """Stops the containers of a pod by the runtime; the manager of the pod sees them end.
+    """Stops the containers of a pod through the runtime; the kubelet then sees that they have ended.
 
     Args:
         socket: the runtime's CRI socket.
@@ -75,8 +76,8 @@ class CriEvictor:
     def __init__(self, socket: str) -> None:
         self._socket = socket
 
-    def evict(self, pod: Mapping[str, Any], reason: str) -> str:  # noqa: ARG002  the log has it
-        """Stop all containers at once; the first that cannot be stopped is the reason."""
+    def evict(self, pod: Mapping[str, Any], reason: str) -> str:  # noqa: ARG002  the log contains the reason
+        """Stop all containers of a pod immediately, and return the first error."""
         client = importlib.import_module("nri.cri.client")
         messages = importlib.import_module("nri.cri.pb.api_pb2")
         errors = []
@@ -93,18 +94,18 @@ class CriEvictor:
 
 
 class NriEvictor:
-    """Evicts containers by the runtime's NRI.
+    """Evicts containers through NRI.
 
     Args:
-        pods: know which runtime has a container.
-        otherwise: who evicts where the runtime does nothing for an eviction.
+        pods: the pods, which tell the runtime of a container.
+        otherwise: the evictor to use if the runtime does not support evictions.
     """
 
     def __init__(self, pods: NriPods, otherwise: Evictor) -> None:
         self._pods, self._otherwise = pods, otherwise
 
     def evict(self, pod: Mapping[str, Any], reason: str) -> str:
-        """Ask the runtime to evict all containers of a pod; the first refusal is the reason."""
+        """Ask the runtime to evict all containers of a pod, and return the first refusal."""
         errors = []
         for number in _containers(pod):
             try:
@@ -119,14 +120,14 @@ class NriEvictor:
 
 
 def _containers(pod: Mapping[str, Any]) -> Iterator[str]:
-    """The ids of a pod's containers, without their runtime."""
+    """Yield the ids of a pod's containers, without the prefix of the runtime."""
     status = pod.get("status") or {}
     numbers = [container.get("containerID") or "" for key in _STATUSES for container in status.get(key) or ()]
     return filter(None, (number.partition("://")[2] for number in numbers))
 
 
 def evictor_of(settings: AgentSettings, pods: PodSource | None = None) -> Evictor:
-    """The evictor that the settings make possible; `pods` is the source of pods."""
+    """Return the evictor that the settings imply. `pods` is the source of pods."""
     if isinstance(pods, NriPods):
         has_apiserver = settings.rules.source == "apiserver" or settings.rules.kubeconfig or os.environ.get(_IN_CLUSTER)
         return NriEvictor(

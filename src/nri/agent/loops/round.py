@@ -1,6 +1,6 @@
-"""A round of strategies: what they read, and the values that they want to be set.
+"""A round of strategies: their inputs, and the values that they request.
 
-Strategies add values to the round and write nothing themselves; all values go out as one batch, in level order.
+Strategies add values to the round instead of writing them. All values are written as one batch, parents first.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _Rules = TypeVar("_Rules")
 
 
 class KnobValue(NamedTuple):
-    """A value that a strategy wants a knob to have.
+    """A value that a strategy requests for a knob.
 
     Attributes:
-        devices: the values of a knob that has them by device.
-        group: a name shared by values that are applied together or not at all; "" for none.
-        passing: whether it lasts for one round only: the file is compared and written, and no runtime is notified.
+        devices: the values by device, for a knob with a value for each device.
+        group: the name of a group of values that are applied together or not at all; "" means no group.
+        passing: whether the value lasts for one round only; it is then written without notifying the runtime.
     """
 
     subject: Subject
@@ -45,10 +45,10 @@ class KnobValue(NamedTuple):
 
 
 class Evictions(Protocol):
-    """Evicts pods and records it."""
+    """An object that evicts pods and records the evictions."""
 
     def evict(self, pod: Pod, loop: str, reason: str) -> str:
-        """Request the eviction of a pod; return "" if it was accepted, else the reason."""
+        """Request the eviction of a pod; return "" if it was accepted, or else the reason."""
         ...
 
 
@@ -57,20 +57,20 @@ class Round(Generic[_Rules]):
     """The inputs and results of one round.
 
     Attributes:
-        parts: of the agent; strategies only read them.
-        rules: what the document requests of strategies.
+        parts: the shared parts of the agent; strategies only read them.
+        rules: the rules for strategies, from their document.
         pods: the running pods.
-        sample: of the machine.
-        topology: its CPUs.
+        sample: the sample of the machine.
+        topology: the CPUs of the machine.
         values: the values to write.
         groups: the resctrl groups to write.
-        switches: sysctls to set: the strategy, the switch and its value.
-        evictions: evicts pods; None if that is not possible.
-        spared: candidates that may not be evicted, by pod and strategy, with the reason.
-        errors: what could not be decided, a line each.
-        unreadable: the error of an annotation by pod and strategy, "" if it is valid.
-        good: the readable annotations of this round and earlier ones.
-        unsupported: decisions that lack data on this machine, a line each.
+        switches: the sysctls to set: strategy, sysctl and value.
+        evictions: the object that evicts pods; None if evictions are not possible.
+        spared: the reasons why candidates must not be evicted, by pod and strategy.
+        errors: a line for each failed decision.
+        unreadable: the errors of annotations, by pod and strategy; "" means that the annotation is valid.
+        good: the last readable annotations of this and earlier rounds.
+        unsupported: a line for each decision that needs data which this machine does not have.
     """
 
     parts: Parts
@@ -90,12 +90,12 @@ class Round(Generic[_Rules]):
 
     @property
     def best_effort_folder(self) -> str:
-        """The folder of best-effort pods."""
+        """The cgroup of best-effort pods."""
         return paths.kube_class_path(BEST_EFFORT, self.parts.driver)
 
     @property
     def programs(self) -> list[HostApplication]:
-        """The host programs with cgroups that documents list; none if they cannot be read."""
+        """The host programs with cgroups that documents list. Empty if the documents cannot be read."""
         try:
             listed = list(self.parts.profile.programs(self.parts.store.document, self.parts.driver))
         except ValueError:
@@ -103,7 +103,7 @@ class Round(Generic[_Rules]):
         return [replace(program, folder=program.folder.strip("/")) for program in listed if program.folder]
 
     def read(self, folder: str, knob: str) -> Value | None:
-        """The current value of a knob; None if unknown."""
+        """Return the current value of a knob, or None if it is unknown."""
         try:
             current = Writer(self.parts.executor.hierarchies, refresh_s=0).read(folder, knob)
         except (OSError, ValueError):
@@ -111,21 +111,21 @@ class Round(Generic[_Rules]):
         return None if isinstance(current, Unsupported) else current
 
     def usage(self, folder: str, *, processor_only: bool = False) -> CgroupUsage | None:
-        """The use of a cgroup since its creation; None if it does not exist."""
+        """Return the usage of a cgroup since its creation, or None if the cgroup does not exist."""
         try:
             return cgroup_usage(self.parts.executor.hierarchies, folder, processor_only=processor_only)
         except (OSError, ValueError):
             return None
 
     def evict(self, pod: Pod, loop: str, reason: str) -> bool:
-        """Request the eviction of a pod; return whether it was accepted."""
+        """Request the eviction of a pod, and return whether the request was accepted."""
         refused = "this agent cannot evict" if self.evictions is None else self.evictions.evict(pod, loop, reason)
         if refused:
             self.errors.append(f"{loop}: {refused}")
         return not refused
 
     def cannot(self, loop: str, what: str, why: str) -> None:
-        """Record what a strategy cannot do without data of this machine; no effect if `why` is ""."""
+        """Record an action that a strategy cannot do without data of this machine. No effect if `why` is ""."""
         if why:
             self.unsupported[f"{loop}: {what}: unsupported here: {why}"] = None
 
@@ -141,10 +141,10 @@ class Round(Generic[_Rules]):
         group: str = "",
         passing: bool = False,
     ) -> None:
-        """Add a value to write; for the parameters see `KnobValue`."""
+        """Add a value to write. `KnobValue` explains the parameters."""
         self.values.append(KnobValue(subject, folder, knob, str(value), loop, reason, None, group, passing))
 
 
 def folder_subject(kube_class: str) -> Subject:
-    """The subject of a kube-QoS folder."""
+    """Return the subject for records about the cgroup of a Kubernetes QoS class."""
     return Subject(f"kube-qos/{kube_class}", name=kube_class)

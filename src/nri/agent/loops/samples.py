@@ -1,6 +1,7 @@
-"""Samples of the machine: what the node, its pods and containers used since the previous sample.
+"""Samples of the machine: usage of the node, of pods and of containers since the previous sample.
 
-Rates are differences of counters, so the first sample of a cgroup has none. An unavailable value is None with a reason.
+Rates are differences of counters, so the first sample of a cgroup has no rates. An unknown value is None, with a
+reason.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ _TIMES, _SIZES = "/proc/stat", "/proc/meminfo"
 
 
 class Used(NamedTuple):
-    """The use of a cgroup; None if unknown.
+    """The usage of a cgroup. Unknown values are None.
 
     Attributes:
-        milli: thousandths of a CPU, since the sample before.
-        throttled: whether its quota was used up since then.
-        memory: its working set in bytes.
+        milli: CPU usage since the previous sample, in thousandths of a CPU.
+        throttled: whether the cgroup was throttled since the previous sample.
+        memory: the working set in bytes.
     """
 
     milli: float | None = None
@@ -39,13 +40,13 @@ class Sample(NamedTuple):
     Attributes:
         at: monotonic seconds.
         cpus: the number of CPUs.
-        milli: busy CPU time in thousandths of CPUs; None in the first sample, or if unknown.
-        memory_total: bytes; None if unknown.
-        memory_used: bytes that are not available to programs; None if unknown.
-        cgroups: the use of the requested cgroups that exist, by folder.
-        no_cpu: why the use of CPUs is unknown; "" if it is known.
-        no_memory: why the use of memory is unknown; "" if it is known.
-        times: the counters of all CPUs; None if they cannot be read.
+        milli: CPU usage of the machine in thousandths of CPUs; None in the first sample, or if unknown.
+        memory_total: the memory of the machine in bytes; None if unknown.
+        memory_used: the bytes that are not available to programs; None if unknown.
+        cgroups: the usage of the existing requested cgroups, by folder.
+        no_cpu: why the CPU usage is unknown; "" if it is known.
+        no_memory: why the memory usage is unknown; "" if it is known.
+        times: the time counters of all CPUs; None if they cannot be read.
         sizes: the amounts of memory in bytes, by their names in /proc/meminfo; empty if they cannot be read.
     """
 
@@ -61,7 +62,7 @@ class Sample(NamedTuple):
     sizes: Mapping[str, int] = MappingProxyType({})
 
     def of(self, folder: str) -> Used:
-        """Return the use of a cgroup; all unknown if it was not sampled."""
+        """Return the usage of a cgroup; all values are None if it was not sampled."""
         return self.cgroups.get(folder, Used())
 
 
@@ -71,12 +72,12 @@ class _Before(NamedTuple):
 
 
 class Sampler:
-    """Takes samples.
+    """Takes samples of the machine and of cgroups.
 
     Args:
         root: the machine.
-        hierarchies: its cgroups.
-        now: monotonic seconds.
+        hierarchies: the cgroup hierarchies of the machine.
+        now: returns monotonic seconds.
     """
 
     def __init__(self, root: Root, hierarchies: Hierarchies, now: Callable[[], float]) -> None:
@@ -85,11 +86,11 @@ class Sampler:
         self._before: dict[str, _Before] = {}
 
     def __len__(self) -> int:
-        """The number of cgroups that are remembered."""
+        """The number of cgroups in the last sample."""
         return len(self._before)
 
     def take(self, folders: Iterable[str], cpus: int) -> Sample:
-        """Look at the machine and at these cgroups."""
+        """Take a sample of the machine and of these cgroups."""
         at = self._now()
         busy, no_cpu = self._busy(cpus)
         sizes, no_memory = self._sizes()
@@ -107,10 +108,10 @@ class Sampler:
         return Sample(at, cpus, busy, total, used, used_by_folder, no_cpu, no_memory, self._times, sizes)
 
     def _busy(self, cpus: int) -> tuple[int | None, str]:
-        """Busy thousandths of CPUs since the previous sample, and the reason if unknown."""
+        """Return the CPU usage since the previous sample in thousandths of CPUs, and the reason if it is unknown."""
         before, self._times = self._times, None
         if not cpus:
-            return None, "/sys/devices/system/cpu names no CPU"
+            return None, "/sys/devices/system/cpu lists no CPU"
         try:
             self._times = cpu_times(self._root)
         except (OSError, ValueError) as error:
@@ -118,7 +119,7 @@ class Sampler:
         return (None if before is None else int(self._times.share(before) * cpus * 1000)), ""
 
     def _sizes(self) -> tuple[dict[str, int], str]:
-        """The machine's amounts of memory, and why they cannot be read."""
+        """Return the amounts of memory of the machine, and the reason if they cannot be read."""
         try:
             return memory(self._root), ""
         except (OSError, ValueError) as error:
@@ -126,7 +127,7 @@ class Sampler:
 
 
 def _memory(sizes: Mapping[str, int], why: str) -> tuple[int | None, int | None, str]:
-    """The machine's memory and its use in bytes, and the reason if unknown."""
+    """Return the memory of the machine and its usage in bytes, and the reason if a value is unknown."""
     if why:
         return None, None, why
     total, free = sizes.get("MemTotal"), sizes.get("MemAvailable")
@@ -142,7 +143,7 @@ def _why(path: str, error: OSError | ValueError) -> str:
 
 
 def _since(before: _Before | None, now: _Before) -> Used:
-    """The use between two looks; a counter that went back belongs to another cgroup."""
+    """Return the usage between two samples. A counter that decreased belongs to a new cgroup."""
     size = now.usage.working_set_bytes
     if before is None or now.at <= before.at:
         return Used(memory=size)

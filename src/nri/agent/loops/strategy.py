@@ -15,7 +15,7 @@ __all__ = ["Rules", "Sampled", "Strategy"]
 
 
 class Sampled(Flag):
-    """The cgroups to sample for a strategy; the node's use is in every sample."""
+    """The cgroups to sample for a strategy. Each sample contains the usage of the node."""
 
     NODE = 0
     BEST_EFFORT = auto()
@@ -25,7 +25,7 @@ class Sampled(Flag):
 
 
 class Rules(Protocol):
-    """What a document requests of strategies.
+    """The rules for strategies, read from a document.
 
     Attributes:
         kind: the kind of the document.
@@ -37,25 +37,26 @@ class Rules(Protocol):
 
     @property
     def errors(self) -> list[str]:
-        """The errors of the parts that cannot be read, and are not used."""
+        """The errors of unreadable fields, which are not used."""
         ...
 
     def take(self, document: Mapping[str, Any] | None) -> None:
-        """Read the document; None switches everything off."""
+        """Read the document. None switches all strategies off."""
         ...
 
 
 class Strategy(Protocol):
-    """A strategy decides by samples, on a timer, in one thread.
+    """A strategy, which decides by samples of the machine when a timer calls it. All rounds run in one thread.
 
     Attributes:
-        name: the gates that switch it on, separated by commas.
-        interval_s: the pause between two rounds in seconds; 0 for that of the settings. A rule applies to
-            it as soon as `wants` was called.
+        name: the gates of the strategy, separated by commas.
+        interval_s: the pause between two rounds in seconds; 0 means the interval in the settings. A value from rules
+            applies
+            after `wants` was called.
         samples: the cgroups to sample.
-        key: the annotation by which a pod requests it, independent of the rules; "" if there is none.
-        transient: whether its values are reset when the agent ends.
-        prompt: whether it also has a round as soon as pods appear or change.
+        key: the annotation by which a pod requests the strategy, whatever the rules are; "" if there is none.
+        transient: whether the values of the strategy are reset when the agent ends.
+        prompt: whether the strategy also has a round as soon as pods appear or change.
     """
 
     name: str
@@ -66,19 +67,19 @@ class Strategy(Protocol):
     prompt: ClassVar[bool] = False
 
     def wants(self, rules: Any) -> bool:
-        """Whether there is work: it is requested, or values have to be reset."""
+        """Return whether the rules request the strategy, or its values have to be reset."""
         ...
 
     def round(self, round_: Round[Any]) -> None:
-        """Look at a round, and add values and evictions to it."""
+        """Decide, and add values and evictions to the round."""
         ...
 
-    def state(self, now: float) -> str:  # noqa: ARG002  for those that have a time to tell
-        """Return one line on what it decides by, at a time in monotonic seconds; "" for nothing."""
+    def state(self, now: float) -> str:  # noqa: ARG002  for strategies that show a remaining time
+        """Return the inputs of decisions in one line, at a time in monotonic seconds; "" if there are none."""
         return ""
 
-    def unchanged(self, uid: str) -> Mapping[str, str]:  # noqa: ARG002  most have nothing to explain
-        """Return why the last round left values of a pod unchanged, by container; "" is the pod itself.
+    def unchanged(self, uid: str) -> Mapping[str, str]:  # noqa: ARG002  most strategies have nothing to explain
+        """Return why the last round left values of a pod unchanged, by container. The key "" stands for the pod itself.
 
         Thread-safe.
         """

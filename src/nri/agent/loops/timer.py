@@ -1,6 +1,6 @@
-"""Run the enabled strategies by a timer, and carry out their values in one batch.
+"""Run the enabled strategies by a timer, and write their values in one batch.
 
-Nothing is sampled while no strategy needs it. An exception of a strategy does not cost the others their round.
+Samples are taken only while a strategy needs them. An exception of one strategy does not stop the others.
 """
 
 from __future__ import annotations
@@ -31,33 +31,36 @@ from nri.text import count, plain
 
 __all__ = ["Loops"]
 
-#: The name under which decisions of loops are recorded, where hooks have their stage and their transport.
+#: The stage of decisions by strategies in records.
 _STAGE: Final = "loop"
-#: The reason of a round that pods which have come or changed ask for.
+#: The reason of a round after pods appeared or changed.
 _PODS: Final = "pods"
-#: The name of settings for the whole machine in `explain`.
+#: The subject of values of resctrl in `explain`.
 _MACHINE: Final = Subject("node/resctrl", name="resctrl")
+#: The subject of sysctls in `explain`.
 _SYSCTLS: Final = Subject("node/sysctls", name="sysctls")
+#: The maximum number of pods that strategies handle.
 _MAX_PODS: Final = 4096
+#: The maximum number of errors of a round.
 _MAX_ERRORS: Final = 100
-_NUMBER: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
-#: Reasons for refused evictions of one pod that are warnings in the log; others are logged as details.
+_NUMBER: Final = re.compile(r"[0-9]+(\\.[0-9]+)?")
+#: The maximum number of different refusals of one pod's eviction that are logged as warnings.
 _MAX_REFUSAL_REASONS: Final = 8
-#: For how many seconds the machine's CPUs are believed to be those that they were.
+#: The time in seconds after which the CPUs of the machine are read again.
 _TOPOLOGY_S: Final = 60.0
 _log = logging.getLogger("nri.agent")
 
 
 class _Group:
-    """The strategies with one interval, and what their last round has met."""
+    """The strategies with the same interval, and the errors of their last round."""
 
     def __init__(self, pause_s: float, loops: list[Strategy], sampler: Sampler) -> None:
         self.pause_s, self.loops, self.sampler = pause_s, loops, sampler
         self.due = 0.0
-        #: Strategies that are off and had the round that resets their values.
+        #: Strategies that are off and whose values have been reset.
         self.off: set[str] = set()
         self.errors: list[str] = []
-        #: Knobs that this machine does not support, already logged.
+        #: Decisions that this machine does not support, already logged.
         self.unsupported: dict[str, None] = {}
         #: Logged errors, without the numbers in them.
         self.told: frozenset[str] = frozenset()
@@ -67,11 +70,11 @@ class Loops:
     """Runs strategies by a timer.
 
     Args:
-        settings: of the agent; `loops` and the enabled strategies are read.
+        settings: the settings of the agent; `loops` and the enabled strategies are read.
         parts: the shared parts of the agent.
-        values: writes the values of strategies; None for the executor.
-        evictor: evicts pods; None for the one that the settings imply.
-        now: monotonic seconds.
+        values: the writer of strategies' values; None means the executor.
+        evictor: the evictor of pods; None means the evictor that the settings imply.
+        now: returns monotonic seconds.
         sampler: the class of samplers.
     """
 
@@ -104,33 +107,33 @@ class Loops:
         self._groups: dict[tuple[float, bool], _Group] = {}
         self._regroup()
         self._preview = frozenset(settings.preview)
-        #: The pods of the last round as their source has them, and as strategies see them; and what is wrong with some.
+        #: The API objects of the pods of the last round. `_seen` has the pods for strategies, and the errors of pods.
         self._listed: list[PodManifest] = []
         self._seen: tuple[list[Pod], list[str]] = [], []
         #: The exception of each strategy in its last round, already logged.
         self._broken: dict[str, str] = {}
         self._good = LastGoodAnnotations()
         self._unreadable: list[str] = []
-        #: Pods that strategies may not evict, with the reason, already logged.
+        #: Pods that strategies must not evict, with the reason, already logged.
         self._spared: dict[tuple[Subject, str], str] = {}
-        #: Reasons of refused evictions since the last accepted one, by pod and strategy, already logged.
+        #: Reasons of refused evictions since the last accepted eviction, by pod and strategy, already logged.
         self._refusals: dict[tuple[Subject, str], set[str]] = {}
 
     def start(self) -> None:
-        """Begin; the first round is at once."""
+        """Start the rounds; the first round begins immediately."""
         self._worker.start()
 
     def pods_changed(self) -> None:
-        """Start a round soon, of the strategies with `prompt`."""
+        """Request a round of the strategies with `prompt`."""
         if any(prompt for _, prompt in self._groups):
             self._worker.poke(_PODS)
 
     def stop(self) -> None:
-        """End within the round that runs. Written values stay, but for those that only hold while the agent watches."""
+        """Stop after the current round. Written values stay, except transient values."""
         if self._worker.stop():
-            self._give_back()
+            self._reset_transient_values()
 
-    def _give_back(self) -> None:
+    def _reset_transient_values(self) -> None:
         """Run a last round of strategies with transient values, as if nothing requested them."""
         if not any(loop.transient for loop in self.loops):
             return
@@ -142,26 +145,26 @@ class Loops:
                 for loop in passing:
                     try:
                         loop.round(round_)
-                    except Exception:  # noqa: BLE001  one strategy must not keep what the others have set
-                        _log.exception("%s: its values may stay", loop.name)
+                    except Exception:  # noqa: BLE001  an error of one strategy must not stop the others
+                        _log.exception("%s: values may not be reset", loop.name)
                 self._write(round_)
 
     def rules_changed(self, kinds: frozenset[str]) -> None:
-        """Look at all rules again, soon; what is switched off, too, because it gives back by them."""
+        """Request a round of all strategies, also of disabled strategies, which may reset values."""
         for group in self._groups.values():
             group.off = set()
         self._worker.poke(*kinds)
 
     def health(self) -> tuple[bool, str]:
-        """Whether rounds succeed, and which strategies are on."""
+        """Return whether rounds succeed, and the enabled strategies."""
         if self._worker.error:
-            return False, f"a round has failed: {self._worker.error}"
+            return False, f"a round failed: {self._worker.error}"
         on = ", ".join(loop.name for loop in self.loops) or "none"
         wrong = f"; {count(len(self.errors), 'error')} ({self.errors[0]})" if self.errors else ""
         return True, f"{on}{wrong}"
 
     def schedule(self) -> list[dict[str, Any]]:
-        """Return the strategies that are on: when each decides again, how often, by what, and if it is previewed."""
+        """Return the enabled strategies: next round, interval, inputs, and whether each is only previewed."""
         now = self._now()
         return [
             {
@@ -177,7 +180,7 @@ class Loops:
         ]
 
     def unchanged(self, uid: str) -> list[dict[str, str]]:
-        """Return why the last rounds left values of a pod unchanged, a row for each container."""
+        """Return why the last rounds left values of a pod unchanged, with a row for each container."""
         return [
             {"container": container, "strategy": loop.name, "reason": reason}
             for group in [*self._groups.values()]
@@ -188,7 +191,7 @@ class Loops:
 
     @property
     def errors(self) -> list[str]:
-        """Everything that could not be read, done or decided when it was tried last, a line each."""
+        """A line for each error of the rules and of the last rounds."""
         texts = (
             *self._rules.errors,
             *(error for group in self._groups.values() for error in (*group.unsupported, *group.errors)),
@@ -196,9 +199,12 @@ class Loops:
         return [plain(text, 200) for text in texts][:_MAX_ERRORS]
 
     def round(self, reasons: frozenset[str] = frozenset()) -> None:
-        """One round: sample, decide, write, evict; of strategies that are due, or of all if a rule has changed."""
+        """Run a round: sample, decide, write and evict.
+
+        A changed rule makes all strategies run, not only the due ones.
+        """
         self._rules.take(self._parts.store.document(self._rules.kind))
-        self._tell(self._rules.errors)
+        self._log_document_errors(self._rules.errors)
         if not (self._rules.has_document and self._parts.pods.synced):
             return
         for loop in self.loops:
@@ -217,13 +223,13 @@ class Loops:
         ]
         if not due:
             return
-        pods, senseless = self._pods()
+        pods, unreadable = self._pods()
         for group in due:
             group.due = now + group.pause_s
-            self._group_round(group, pods, senseless)
+            self._group_round(group, pods, unreadable)
 
     def _regroup(self) -> None:
-        """Group strategies by interval: a group shares samples of the time since its previous round."""
+        """Group strategies by interval. A group shares samples of the time since its previous round."""
         together: dict[tuple[float, bool], list[Strategy]] = {}
         for loop in self.loops:
             together.setdefault((loop.interval_s or self._usual_s, loop.prompt), []).append(loop)
@@ -235,12 +241,12 @@ class Loops:
         }
         self._worker.interval_s = min((pause_s for pause_s, _ in together), default=self._usual_s)
 
-    def _group_round(self, group: _Group, pods: list[Pod], senseless: list[str]) -> None:
-        active = [loop for loop in group.loops if loop.wants(self._rules) or _asked_by(loop, pods)]
+    def _group_round(self, group: _Group, pods: list[Pod], unreadable: list[str]) -> None:
+        active = [loop for loop in group.loops if loop.wants(self._rules) or _is_requested(loop, pods)]
         # A strategy that was just switched off has one last round, which resets its values.
         last = [loop for loop in group.loops if loop not in active and loop.name not in group.off]
         group.off = {loop.name for loop in group.loops if loop not in active}
-        group.errors = [*senseless]
+        group.errors = [*unreadable]
         if not active and not last:
             group.unsupported = {}
             return
@@ -253,11 +259,11 @@ class Loops:
                 loop.round(round_)
                 if loop.name in self._preview:
                     self._preview_groups(round_, loop.name, shared)
-            except Exception as error:  # noqa: BLE001  one strategy must not cost the others their round
+            except Exception as error:  # noqa: BLE001  an error of one strategy must not stop the others
                 text = plain(f"{loop.name}: {type(error).__name__}: {error}", 200)
                 round_.errors.append(text)
                 level = logging.DEBUG if self._broken.get(loop.name) == text else logging.ERROR
-                _log.log(level, "%s: the round has failed", loop.name, exc_info=True)
+                _log.log(level, "%s: the round failed", loop.name, exc_info=True)
                 self._broken[loop.name] = text
             else:
                 self._broken.pop(loop.name, None)
@@ -265,44 +271,44 @@ class Loops:
             rows = [(name, reason)] if reason else []
             self._parts.decisions.errors(subject, _STAGE, self.name, rows, (name,))
         self._write(round_)
-        self._spare(round_)
+        self._log_spared(round_)
         for text in round_.unsupported:
             if text not in group.unsupported:
                 _log.warning("%s", text)
         # Errors of annotations and of failed rounds were already logged.
         reported = set(self._broken.values())
         reported |= {f"{name}: {of.namespace}/{of.name}: {why}" for (of, name), why in round_.unreadable.items()}
-        group.told = self._warn([text for text in round_.errors if text not in reported], group.told)
+        group.told = self._log_new_errors([text for text in round_.errors if text not in reported], group.told)
         group.unsupported, group.errors = round_.unsupported, round_.errors[:_MAX_ERRORS]
 
-    def _warn(self, errors: list[str], before: frozenset[str]) -> frozenset[str]:
-        """Log what could not be decided, once; it is the same as long as it differs by its numbers alone."""
+    def _log_new_errors(self, errors: list[str], before: frozenset[str]) -> frozenset[str]:
+        """Log errors that were not logged before. Errors that differ only in numbers count as equal."""
         now = {_NUMBER.sub("0", text): text for text in errors[:_MAX_ERRORS]}
         for key, text in now.items():
             if key not in before:
                 _log.warning("%s", plain(text, 400))
         return frozenset(now)
 
-    def _tell(self, errors: list[str]) -> None:
-        """Log unused parts of the document, once while they last."""
+    def _log_document_errors(self, errors: list[str]) -> None:
+        """Log the errors of the document that were not logged before."""
         for text in errors:
             if text not in self._unreadable:
                 _log.warning("%s: %s; the last valid value stays in force", self._rules.kind, plain(text, 400))
         self._unreadable = errors
 
     def _pods(self) -> tuple[list[Pod], list[str]]:
-        """The running pods; a pod whose resources cannot be read is left out and reported.
+        """Return the running pods, and a line for each pod that is left out because it cannot be read.
 
-        Pods are converted again only if the source has other objects than last time, because that is expensive.
+        Pods are converted again only if the source has new objects, because the conversion is expensive.
         """
         parts, every = self._parts, self._parts.pods.pods()
         listed, excess = every[:_MAX_PODS], max(len(every) - _MAX_PODS, 0)
         if len(listed) == len(self._listed) and all(map(operator.is_, listed, self._listed)):
             return self._seen
-        senseless: list[str] = []
+        unreadable: list[str] = []
 
         def failed(key: str, error: Exception) -> None:
-            senseless.append(f"{key}: {error}")
+            unreadable.append(f"{key}: {error}")
 
         pods: list[Pod] = []
         for pod in running(listed, parts.executor.hierarchies, parts.driver, failed):
@@ -311,8 +317,8 @@ class Loops:
             else:
                 failed(pod.key, pod.problem)
         if excess:
-            senseless.append(f"{count(excess, 'pod')} left alone: strategies look at {_MAX_PODS} pods at most")
-        self._listed, self._seen = listed, (pods, senseless)
+            unreadable.append(f"{count(excess, 'pod')} ignored: strategies handle at most {_MAX_PODS} pods")
+        self._listed, self._seen = listed, (pods, unreadable)
         return self._seen
 
     def _new_round(self, group: _Group, pods: list[Pod], loops: list[Strategy]) -> Round[Any]:
@@ -334,16 +340,16 @@ class Loops:
         return round_
 
     def _topology(self) -> Topology:
-        """The CPUs of the machine; they seldom change."""
+        """Return the CPUs of the machine, which are read again after `_TOPOLOGY_S`."""
         if self._cpus is None or self._now() - self._looked >= _TOPOLOGY_S:
             self._cpus, self._looked = read_topology(self._parts.root), self._now()
         return self._cpus
 
     def _write(self, round_: Round[Any]) -> None:
-        values = [value for value in round_.values if not self._previewed(value)]
+        values = [value for value in round_.values if not self._is_previewed(value)]
         self._write_passing([value for value in values if value.passing])
         lasting = [value for value in values if not value.passing]
-        writes = [_write_of(value_) for value_ in lasting]
+        writes = [_knob_write(value_) for value_ in lasting]
         if self._values is not None:
             for value_, written in zip(lasting, self._values.write(writes), strict=True):
                 self._record(value_, written.result, self._values.name if written.by_runtime else self.name)
@@ -354,7 +360,7 @@ class Loops:
             self._parts.history.record(_MACHINE, self.name, self._parts.executor.resctrl(group))
         for loop, name, number in round_.switches:
             switch_value = KnobValue(_SYSCTLS, "", name, str(number), loop, "systemStrategy")
-            if not self._previewed(switch_value):
+            if not self._is_previewed(switch_value):
                 result = set_switch(self._parts.root, name, number)
                 self._parts.observer.wrote([result])
                 self._record(switch_value, result, self.name)
@@ -367,8 +373,8 @@ class Loops:
             self._parts.observer.met(self.name, "previewed value")
         del round_.groups[first:]
 
-    def _previewed(self, knob_value: KnobValue) -> bool:
-        """Whether a value is only previewed; then it is recorded as such."""
+    def _is_previewed(self, knob_value: KnobValue) -> bool:
+        """Return whether a value is only previewed. If so, record it as previewed."""
         if knob_value.loop not in self._preview:
             return False
         value = knob_value.value if knob_value.devices is None else str(dict(knob_value.devices))
@@ -379,25 +385,25 @@ class Loops:
         return True
 
     def _write_passing(self, values: list[KnobValue]) -> None:
-        """Write values that last for one round; reset values of a group if one of it failed."""
+        """Write values that last for one round. If a value of a group fails, reset the other values of the group."""
         write = self._parts.executor.write
-        writes = [_write_of(value) for value in values]
+        writes = [_knob_write(value) for value in values]
         results = write(writes, keep=False, force=True, lasting=False) if values else []
         for value_, result in zip(values, results, strict=True):
             self._record(value_, result, self.name)
         failed = {value.group for value, result in zip(values, results, strict=True) if not result.in_force} - {""}
         back = [
-            value._replace(value=str(result.before), reason="as it was, for another one does not hold")
+            value._replace(value=str(result.before), reason="reset, because another value of the group failed")
             for value, result in zip(values, results, strict=True)
             if value.group in failed and result.outcome is Outcome.APPLIED and result.before is not None
         ]
-        writes = [_write_of(value_) for value_ in back]
+        writes = [_knob_write(value_) for value_ in back]
         restored = write(writes, keep=False, force=True, lasting=False) if back else []
         for value_, result in zip(back, restored, strict=True):
             self._record(value_, result, self.name)
 
     def _record(self, knob_value: KnobValue, result: Result, by: str) -> None:
-        """Record changes and failures; unchanged values are not recorded again each second."""
+        """Record a changed or failed value. Unchanged values are not recorded again in each round."""
         if result.outcome in (Outcome.UNCHANGED, Outcome.GONE):
             return
         value = knob_value.value if knob_value.devices is None else str(dict(knob_value.devices))
@@ -406,8 +412,8 @@ class Loops:
         )
         self._parts.history.record(knob_value.subject, by, [result])
 
-    def _spare(self, round_: Round[Any]) -> None:
-        """Log the pods that are candidates but may not be evicted, once for each."""
+    def _log_spared(self, round_: Round[Any]) -> None:
+        """Log each candidate that must not be evicted, once."""
         for (subject, loop), why in round_.spared.items():
             if self._spared.get((subject, loop)) == why:
                 continue
@@ -419,13 +425,13 @@ class Loops:
         self._refusals = {key: why for key, why in self._refusals.items() if key[0].key in uids}
 
     def evict(self, pod: Pod, loop: str, reason: str) -> str:
-        """Request the eviction of a pod and record it; return "" if it was accepted, else the reason."""
+        """Request the eviction of a pod and record it; return "" if it was accepted, or else the reason."""
         if loop in self._preview:
             self._parts.history.decided(pod.subject(), PREVIEW, self.name, [("eviction", "would be", loop, reason)])
             self._parts.observer.met(self.name, "previewed eviction")
             return ""
         refused = self._evictor.evict(pod.manifest, f"{loop}: {reason}")
-        # A refused eviction is requested again in the next round, which would be a line each second.
+        # A refused eviction is requested again in the next round; logging each request would fill the log.
         reasons = self._refusals.setdefault((pod.subject(), loop), set()) if refused else set()
         text = plain(_NUMBER.sub("0", refused), 200)
         is_repeated = text in reasons or len(reasons) >= _MAX_REFUSAL_REASONS
@@ -440,7 +446,7 @@ class Loops:
         return refused
 
 
-def _write_of(knob_value: KnobValue) -> Write:
+def _knob_write(knob_value: KnobValue) -> Write:
     return Write(
         knob_value.folder,
         knob_value.knob,
@@ -450,15 +456,15 @@ def _write_of(knob_value: KnobValue) -> Write:
     )
 
 
-def _readable(pod: Pod, senseless: list[str]) -> bool:
-    """Whether the containers of a pod can be read; one malformed pod must not cost the others their round."""
+def _readable(pod: Pod, unreadable: list[str]) -> bool:
+    """Return whether the containers of a pod can be read."""
     try:
         return pod.containers is not None
-    except Exception as error:  # noqa: BLE001  see above
-        senseless.append(f"{pod.key}: {type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001  an error of one pod must not stop the round
+        unreadable.append(f"{pod.key}: {type(error).__name__}: {error}")
         return False
 
 
-def _asked_by(loop: Strategy, pods: list[Pod]) -> bool:
-    """Whether a pod requests this strategy by annotation."""
+def _is_requested(loop: Strategy, pods: list[Pod]) -> bool:
+    """Return whether a pod requests this strategy by annotation."""
     return bool(loop.key) and any(loop.key in pod.annotations for pod in pods)

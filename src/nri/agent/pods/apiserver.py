@@ -1,4 +1,4 @@
-"""Pods from an apiserver: those bound to this node, followed while the agent runs."""
+"""Pods of this node from an apiserver, which are followed while the agent runs."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ class ApiserverPods(KnownPods):
 
     Args:
         settings: `rules.kubeconfig` and `rules.node_name` are read.
-        api: the apiserver; by default the one that the settings name.
+        api: the apiserver; by default the apiserver that the settings name.
 
     Raises:
-        ConfigError: the kubeconfig or the service account cannot be used.
+        ConfigError: the kubeconfig or the service account is unusable.
     """
 
     def __init__(self, settings: AgentSettings, api: Apiserver | None = None) -> None:
         super().__init__(Known())
         self._api = api or connect(settings.rules.kubeconfig)
-        # What has ended is of no use, and any number of pods may have.
+        # Ended pods are not listed: no decision concerns them, and their number is unlimited.
         fields = f"spec.nodeName={node_name(settings)},status.phase!=Succeeded,status.phase!=Failed"
         self._follower = Follower(self._api, PODS, self._take, fields=fields, on_problem=self._known.failed)
 
     def start(self) -> None:
-        """Start to follow, in a separate thread."""
+        """Start to follow the pods of this node, in a separate thread."""
         self._follower.start()
 
     def stop(self) -> None:
-        """Stop; known pods are kept."""
+        """Stop following. Known pods are kept."""
         self._follower.stop()
         self._api.close()
 

@@ -1,8 +1,8 @@
 """Pods from the CRI of this node's runtime, assembled as API objects.
 
-The CRI reports names, labels, annotations and running containers; verbose answers may also contain the cgroup and the
-kubelet's requested resources. Those do not change, so each pod and container is queried for them once. Init containers
-cannot be told from others, and ended containers are left out.
+The CRI reports names, labels, annotations and running containers. Verbose replies may also contain the cgroup and the
+resources that the kubelet requested. These do not change, so each pod and container is queried for them once. Init
+containers cannot be told from other containers, and ended containers are left out.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 __all__ = ["CriPods"]
 
-#: Labels that the kubelet adds for itself; all others are the pod's.
+#: Labels that the kubelet adds for itself; all other labels are the pod's.
 _KUBELETS = ("io.kubernetes.pod.name", "io.kubernetes.pod.namespace", "io.kubernetes.pod.uid")
 _RUNNING = {pb.CONTAINER_CREATED: "waiting", pb.CONTAINER_RUNNING: "running"}
 _EVENT = "event"
-#: The class of a pod without further data from the runtime.
+#: The Kubernetes QoS class of a pod for which the runtime reports no details.
 _UNKNOWN = "Unknown"
-#: Events that come within this time of one another are one question, in seconds.
+#: The time in seconds after an event in which further events are gathered, to list pods only once.
 _GATHER_S = 0.05
-#: The maximum number of remembered answers; a node has a few hundred pods.
+#: The maximum number of remembered details of pods or containers; a node has a few hundred pods.
 _MAX_ANSWERS = 20_000
 _Words = TypeVar("_Words", PodInfo, ContainerInfo)
 
@@ -45,7 +45,7 @@ class CriPods(KnownPods):
         settings: `cri_socket` and `pods.interval` are read.
 
     Raises:
-        NriError: grpcio is not installed; raised when it starts.
+        NriError: grpcio is not installed; raised by `start`.
     """
 
     def __init__(self, settings: AgentSettings) -> None:
@@ -64,7 +64,7 @@ class CriPods(KnownPods):
         self._events.start()
 
     def stop(self) -> None:
-        """Stop; known pods are kept."""
+        """Stop querying. Known pods are kept."""
         self._events.stop()
         self._worker.stop()
         self._forget()
@@ -75,7 +75,7 @@ class CriPods(KnownPods):
         self.ask()
 
     def ask(self) -> None:
-        """Query once. After a failure the connection and the runtime's name are renewed: it may be another runtime."""
+        """List the pods once. After an error, connect again and ask for the name: the runtime may be another one."""
         try:
             if self._client is None:
                 self._client = CriClient(self._socket, option="--set pods.cri=PATH")
@@ -114,7 +114,7 @@ class CriPods(KnownPods):
         return [self._pod(sandbox, containers_by_pod[sandbox.id].values()) for sandbox in latest.values()]
 
     def _learn(self, client: CriClient, sandboxes: Iterable[pb.PodSandbox], running: Iterable[pb.Container]) -> None:
-        """Query data that does not change for new objects; forget removed ones."""
+        """Query the constant data of new pods and containers, and forget removed pods and containers."""
         self._pod_words = _answers(
             self._pod_words,
             [one.id for one in sandboxes],
@@ -131,7 +131,7 @@ class CriPods(KnownPods):
         )
 
     def _pod(self, sandbox: pb.PodSandbox, running: Collection[pb.Container]) -> PodManifest:
-        """A pod as the API would have it, as far as the CRI reports it."""
+        """Return a pod as an API object with the fields that the CRI reports."""
         words = self._pod_words.get(sandbox.id) or PodInfo()
         of_containers = {one.id: self._container_words.get(one.id) or ContainerInfo() for one in running}
         spec: dict[str, Any] = {
@@ -169,7 +169,7 @@ def _metadata(sandbox: pb.PodSandbox) -> dict[str, Any]:
 
 
 def _guess(containers: Iterable[ContainerInfo]) -> str:
-    """The Kubernetes class by the OOM scores that the kubelet sets; "" if they are ambiguous."""
+    """Return the Kubernetes QoS class that follows from the OOM scores of the containers; "" if no score is known."""
     scores = {words.oom_score for words in containers if words.oom_score is not None}
     if not scores:
         return ""
@@ -179,7 +179,7 @@ def _guess(containers: Iterable[ContainerInfo]) -> str:
 def _answers(
     known_answers: Mapping[str, _Words], ids: Iterable[str], ask: Callable[[str], _Words]
 ) -> dict[str, _Words]:
-    """Return the answer for each id, from those known or by a query. Uncertain answers are queried again."""
+    """Return the data of each id, either known data or the result of a query. Failed queries are repeated next time."""
     answers: dict[str, _Words] = {}
     for id_ in ids:
         if id_ in known_answers:

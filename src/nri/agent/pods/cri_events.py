@@ -1,6 +1,6 @@
-"""The CRI's stream of container events, as a trigger to list pods again.
+"""The CRI's stream of container events, which triggers a new list of pods.
 
-A runtime without the stream, or one that went away, is asked for it again after a while.
+If the stream is not available or ends, it is requested again after a while.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ from nri.errors import NriError, RpcError
 __all__ = ["CriEvents"]
 
 _log = logging.getLogger(__name__)
+#: The gRPC status code of a runtime without this call.
 _UNIMPLEMENTED = 12
-#: The pause before a runtime without events is tried again, in seconds.
+#: The pause in seconds before the stream is requested again from a runtime without events.
 LATER_S = 60.0
+#: The time in seconds that `stop` waits for the end of the thread.
 _STOP_S = 10.0
 
 
 class CriEvents:
-    """Listens in a separate thread. `start` and `stop` may be called twice.
+    """A listener for container events, in a separate thread. `start` and `stop` may be called twice.
 
     Args:
         socket: the runtime's CRI socket.
-        happened: called in that thread for each event.
+        happened: called in the thread for each event.
     """
 
     def __init__(self, socket: str, happened: Callable[[], None]) -> None:
@@ -40,14 +42,14 @@ class CriEvents:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to listen."""
+        """Start to listen."""
         if self._thread is None:
             self._stopping.clear()
             self._thread = threading.Thread(target=self._run, name="events of the runtime", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """Listen no longer."""
+        """Stop listening."""
         self._stopping.set()
         with self._lock:
             if self._client is not None:
@@ -65,10 +67,10 @@ class CriEvents:
                 self._listen()
             except RpcError as error:
                 later_s = LATER_S if error.code == _UNIMPLEMENTED else 0.0
-                _log.debug("the runtime reports no events: %s", error)
+                _log.debug("no events from the runtime: %s", error)
             except NriError as error:
-                _log.debug("the runtime reports no events: %s", error)
-            except Exception:  # noqa: BLE001  the thread goes on with the next connection
+                _log.debug("no events from the runtime: %s", error)
+            except Exception:  # noqa: BLE001  the thread continues with the next connection
                 _log.exception("events of the runtime could not be read")
             self._stopping.wait(max(later_s, backoff.ended()))
 

@@ -1,7 +1,7 @@
-"""Pods from files: manifests with their status, as `kubectl get pods -o yaml` prints them; for tests and laptops.
+"""Pods from files: manifests with a status, as `kubectl get pods -o yaml` prints them. Useful for tests and laptops.
 
-Pods of other nodes are skipped. A pod without a uid is reported once and left out, because cgroups and records are
-named by it. A file that cannot be read keeps its last readable content.
+Pods of other nodes are skipped. A pod without a uid is reported once and left out, because the uid is the name of
+its cgroup and of its records. If a file becomes unreadable, its last readable content stays in force.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["FilePods"]
 
 _log = logging.getLogger(__name__)
-#: The pause between two looks at the files, in seconds.
+#: The pause between two checks of the files, in seconds.
 LOOK_S = 1.0
-#: Pods without a uid that are reported one by one: each costs a search for its line.
+#: The maximum number of pods without a uid that are reported one by one; each report searches for a line.
 _MAX_REPORTED_PODS = 20
 
 
@@ -44,12 +44,12 @@ class FilePods(KnownPods):
         self._worker = Worker("pods of files", lambda _: self.look(), LOOK_S)
 
     def start(self) -> None:
-        """Read the files, and watch them from now on."""
+        """Read the files, and start to watch them for changes."""
         self.look()
         self._worker.start()
 
     def stop(self) -> None:
-        """Watch them no longer."""
+        """Stop watching the files."""
         self._worker.stop()
 
     def look(self) -> None:
@@ -63,17 +63,17 @@ class FilePods(KnownPods):
         self._known.replace(pod for _, pod in node_pods if uid_of(pod))
 
     def _tell(self, without_uid: list[tuple[Document, dict[str, Any]]]) -> None:
-        """Warn of pods without a uid, once."""
+        """Log a warning for each pod without a uid, once."""
         texts = [_without_uid(document, pod) for document, pod in without_uid[:_MAX_REPORTED_PODS]]
         if len(without_uid) > _MAX_REPORTED_PODS:
-            texts.append(f"{count(len(without_uid) - _MAX_REPORTED_PODS, 'more pod')} without a uid, left alone")
+            texts.append(f"{count(len(without_uid) - _MAX_REPORTED_PODS, 'more pod')} without a uid are ignored")
         for text in texts:
             if text not in self._told:
                 _log.warning("%s", text)
         self._told = frozenset(texts)
 
     def _is_of_this_node(self, thing: dict[str, Any]) -> bool:
-        """Whether an object is a pod of this node, or of no node yet."""
+        """Return whether an object is a pod of this node, or a pod without a node."""
         spec, meta = thing.get("spec") or {}, thing.get("metadata")
         if thing.get("kind") != "Pod" or not isinstance(meta, dict) or not isinstance(spec, dict):
             return False
@@ -83,6 +83,6 @@ class FilePods(KnownPods):
 def _without_uid(document: Document, pod: dict[str, Any]) -> str:
     name = plain(key_of(pod).strip("/"))
     return (
-        f"{document.place(pod, 'metadata')}: pod {name} has no uid and is left alone: give it the metadata.uid that "
-        "its cgroups have, which kubectl get pod -o yaml prints"
+        f"{document.place(pod, 'metadata')}: pod {name} has no uid and is ignored. Add the metadata.uid that "
+        "its cgroups have; kubectl get pod -o yaml prints it"
     )

@@ -1,7 +1,7 @@
 """Pods from this node's kubelet, polled over HTTPS.
 
-The kubelet lists static pods under the uid of their cgroups. Every answer is bounded in time and size; the token is
-read again for each request, because it is rotated in its file.
+The kubelet lists static pods with the uid of their cgroups. Each reply is limited in time and size. The token is
+read again for each request, because the file gets a new token from time to time.
 """
 
 from __future__ import annotations
@@ -35,24 +35,27 @@ if TYPE_CHECKING:
 __all__ = ["KubeletPods", "pods_of"]
 
 _log = logging.getLogger(__name__)
+#: The maximum size of a token file.
 _TOKEN_BYTES = 1 << 16
 _ACCOUNT_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105  a path
 _PATH = "/pods"
-#: Maximum bytes of an answer, which is parsed as a stream.
+#: The maximum size of a reply, which is parsed as a stream.
 MAX_LIST_BYTES = 512 << 20
-#: One read of the connection, and a whole answer, in seconds.
-READ_S, ANSWER_S = 5.0, 15.0
-_TOO_LATE = "the answer takes too long"
+#: The maximum time of one read from the connection, in seconds.
+READ_S = 5.0
+#: The maximum time of a whole reply, in seconds.
+ANSWER_S = 15.0
+_TOO_LATE = "the reply takes too long"
 
 
 class KubeletPods(KnownPods):
-    """The source of pods that asks the kubelet.
+    """The source of pods that polls the kubelet.
 
     Args:
         settings: `pods.kubelet`, `pods.kubelet_token`, `pods.kubelet_ca` and `pods.interval` are read.
 
     Raises:
-        ConfigError: the file of the CA cannot be used.
+        ConfigError: the CA file is unusable.
     """
 
     def __init__(self, settings: AgentSettings) -> None:
@@ -62,7 +65,7 @@ class KubeletPods(KnownPods):
         self._tls = _context(settings.pods.kubelet_ca, where) if where.tls else None
         self._token = settings.pods.kubelet_token or (_ACCOUNT_TOKEN if os.path.exists(_ACCOUNT_TOKEN) else "")
         if self._token and not settings.pods.kubelet_ca:
-            _log.warning("pods.kubelet_ca is not set: the token goes to whatever listens at %s", settings.pods.kubelet)
+            _log.warning("pods.kubelet_ca is not set: any program at %s can get the token", settings.pods.kubelet)
         self._worker = Worker("pods of the kubelet", lambda _: self.ask(), settings.pods.interval)
 
     def start(self) -> None:
@@ -70,11 +73,11 @@ class KubeletPods(KnownPods):
         self._worker.start()
 
     def stop(self) -> None:
-        """Stop; known pods are kept."""
+        """Stop polling. Known pods are kept."""
         self._worker.stop()
 
     def ask(self) -> None:
-        """Ask once."""
+        """List the pods once."""
         try:
             pods = pods_of(self._answer())
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -83,12 +86,12 @@ class KubeletPods(KnownPods):
             return
         self._known.failed("")
         if pods.problem != self.left_out:
-            _log.warning("pods of the kubelet: %s", pods.problem or "all are known")
+            _log.warning("pods of the kubelet: %s", pods.problem or "all pods are listed again")
         self.left_out = pods.problem
         self._known.replace(pods.objects.values())
 
     def _answer(self) -> Iterator[bytes]:
-        """Yield the body of the answer. Raises OSError, HTTPException or ValueError if it is unusable."""
+        """Yield the body of the reply. Raises OSError, HTTPException or ValueError if the reply is unusable."""
         headers = {"Accept": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {_token(self._token)}"
@@ -104,13 +107,13 @@ class KubeletPods(KnownPods):
                 connection.request("GET", _PATH, headers=headers)
                 answer = connection.getresponse()
                 if answer.status != 200:
-                    hint = {401: "is the token good?", 403: "see nri-agent-kubelet in deploy/agent/rbac.yaml"}
+                    hint = {401: "check the token", 403: "see nri-agent-kubelet in deploy/agent/rbac.yaml"}
                     raise ValueError(f"HTTP {answer.status} {hint.get(answer.status, '')}".strip())
                 size = 0
                 while part := answer.read1(1 << 16):
                     size += len(part)
                     if size > MAX_LIST_BYTES:
-                        raise ValueError(f"the answer is bigger than {MAX_LIST_BYTES} bytes")
+                        raise ValueError(f"the reply is larger than {MAX_LIST_BYTES} bytes")
                     if time.monotonic() > deadline:
                         raise TimeoutError(_TOO_LATE)
                     yield part
@@ -124,7 +127,7 @@ class KubeletPods(KnownPods):
 
 @contextmanager
 def _ending(connection: socket.socket) -> Iterator[None]:
-    """End a connection when its time is over: the timeout of each read ends no head of an answer that trickles."""
+    """Close the connection after `ANSWER_S`: the timeout of each read does not limit a header that arrives slowly."""
     with socket.socket(fileno=os.dup(connection.fileno())) as duplicate:
 
         def end() -> None:
@@ -142,22 +145,22 @@ def _ending(connection: socket.socket) -> Iterator[None]:
 
 
 def _token(path: str) -> str:
-    """The token in a file. ValueError for one that no header can hold, because http.client's error has it in it."""
+    """Return the token in a file. Raises ValueError if it cannot be in a header; http.client's error would quote it."""
     token = read_regular(path, _TOKEN_BYTES).decode().strip()
     if not (token.isascii() and token.isprintable()):
-        raise ValueError(f"{path} has no token: it must be one line of text")
+        raise ValueError(f"{path} does not contain a token: the file must be one line of text")
     return token
 
 
 def _context(ca: str, where: KubeletAddress) -> ssl.SSLContext:
-    """TLS that verifies the kubelet by a CA, if one is configured.
+    """Return a TLS context that verifies the kubelet's certificate if a CA is configured.
 
-    A kubelet's certificate names the node, never the loopback address, so there only the CA is verified.
+    The certificate names the node, never a loopback address. At a loopback address only the CA is verified.
     """
     try:
         context = ssl.create_default_context(cafile=ca or None)
     except (OSError, ValueError) as error:
-        raise ConfigError(ca, "", f"cannot be used as a CA: {error}") from None
+        raise ConfigError(ca, "", f"not usable as a CA: {error}") from None
     if not ca or where.loopback:
         context.check_hostname = False
     if not ca:
@@ -166,9 +169,9 @@ def _context(ca: str, where: KubeletAddress) -> ssl.SSLContext:
 
 
 def pods_of(answer: Iterable[bytes]) -> ObjectCache:
-    """Read the pods of the kubelet's answer. Raises ValueError if it is not a list of pods.
+    """Read the pods of the kubelet's reply. Raises ValueError if the reply is not a list of pods.
 
-    Pods that are too large, or exceed the total size, are left out.
+    Pods that are too large, or that exceed the limit of the total size, are left out.
     """
     splitter, decode, pods = ListSplitter(), make_decoder(Pod), ObjectCache()
     for part in answer:
@@ -177,10 +180,10 @@ def pods_of(answer: Iterable[bytes]) -> ObjectCache:
     frame = parse_json(splitter.end())
     items = frame.get("items", "") if isinstance(frame, dict) else ""
     if items is not None and not isinstance(items, list):
-        raise ValueError("the answer is not a list of pods")
+        raise ValueError("the reply is not a list of pods")
     return pods
 
 
 def _key_of(pod: dict[str, Any]) -> Key:
-    """Namespace, name and uid: a static pod that was changed is there twice for a while."""
+    """Return namespace, name and uid: a static pod that was changed is listed twice for a while."""
     return (*key_of(pod).split("/", 1), uid_of(pod))

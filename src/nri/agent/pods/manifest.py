@@ -1,4 +1,4 @@
-"""Pods as Kubernetes lists them (the API's JSON), read as pods of the agent."""
+"""Conversion of pods from the Kubernetes API's JSON to pods of the agent."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from nri.agent import cgroup_paths
 from nri.agent.model import Container, ExtendedResources, Pod, PodManifest, Resources
 from nri.kube import cgroup_limits, kubelet, pod_resources
 
-#: Its containers have no cgroups on the host.
+#: The runtime class of pods in virtual machines, whose containers have no cgroups on the host.
 _VIRTUAL_MACHINE = "kata"
 
 
 def kube_class(pod: PodManifest) -> str:
-    """Return the Kubernetes QoS class of a pod: of its status, else computed from its containers."""
+    """Return the Kubernetes QoS class from a pod's status, or else compute it from the containers."""
     reported: str = (pod.get("status") or {}).get("qosClass") or ""
     if reported:
         return reported
@@ -30,24 +30,24 @@ def kube_class(pod: PodManifest) -> str:
 
 
 def active(pod: PodManifest) -> bool:
-    """Whether a pod runs, or is about to."""
+    """Return whether a pod is running or pending."""
     return (pod.get("status") or {}).get("phase") in ("Running", "Pending")
 
 
 def ignored(pod: PodManifest) -> bool:
-    """Whether a pod's containers have no cgroups on this host."""
+    """Return whether a pod's containers have no cgroups on this host."""
     return (pod.get("spec") or {}).get("runtimeClassName") == _VIRTUAL_MACHINE
 
 
 def from_runtime(pod: PodManifest) -> bool:
-    """Whether a runtime described the pod; a runtime does not know extended resources."""
+    """Return whether a runtime described the pod. Runtimes do not report extended resources."""
     return bool(pod.get("cgroupParent"))
 
 
 def listed_pod(pod: PodManifest, folder: str, sandbox_id: str = "", driver: str = cgroup_paths.SYSTEMD) -> Pod:
     """Return a pod of the API with its containers.
 
-    It never raises for what cannot be read of resources and containers: `problem` has the error then, so that names,
+    Errors of reading resources and containers are not raised but become the pod's `problem`, so that names,
     labels and annotations can still be used.
     """
     meta = pod.get("metadata") or {}
@@ -101,9 +101,9 @@ def _with_containers(pod: Pod, sandbox_id: str) -> Pod:
 def _containers(
     pod: Pod, specs: Iterable[PodManifest] | None, statuses: Iterable[PodManifest] | None
 ) -> Iterator[Container]:
-    """Yield the containers that have an id, in the order of the statuses."""
+    """Yield the containers with an id, in the order of the statuses."""
     spec_by_name = {spec.get("name", ""): spec for spec in reversed(list(specs or ()))}
-    folders = pod.manifest.get("cgroups") or {}  # not a field of the API: some sources know the cgroups
+    folders = pod.manifest.get("cgroups") or {}  # a field that only some pod sources set
     for status in statuses or ():
         name, container_id = status.get("name", ""), status.get("containerID", "")
         if not container_id:
@@ -122,29 +122,29 @@ def _containers(
 
 
 def _cpu_limit(spec: PodManifest) -> float:
-    """Return the limit of a container in CPUs; 0 for no limit."""
+    """Return the limit of a container in CPUs, or 0 if there is no limit."""
     return max(cgroup_limits.milli(pod_resources.container_amounts(spec, "limits"), "cpu"), 0) / 1000
 
 
 def _texts(entries: Any) -> dict[str, str]:
-    """Labels or annotations, without those that are not texts."""
+    """Return labels or annotations without values that are not strings."""
     return {key: text for key, text in (entries or {}).items() if isinstance(text, str)}
 
 
 def uid_of(pod: PodManifest) -> str:
-    """The uid of a pod; "" if it has none."""
+    """Return the uid of a pod, or "" if the pod has no uid."""
     uid = (pod.get("metadata") or {}).get("uid")
     return uid if isinstance(uid, str) else ""
 
 
 def key_of(pod: PodManifest) -> str:
-    """The name of a pod for people: `namespace/name`."""
+    """Return the name of a pod for people: `namespace/name`."""
     meta = pod.get("metadata") or {}
     return f"{meta.get('namespace', '')}/{meta.get('name', '')}"
 
 
 def started_of(pod: PodManifest) -> float | None:
-    """When a pod started, in seconds since 1970; None if that is unknown."""
+    """Return when a pod started in seconds since 1970, or None if that is unknown."""
     try:
         started = datetime.fromisoformat((pod.get("status") or {})["startTime"])
     except (KeyError, TypeError, ValueError):
@@ -158,7 +158,7 @@ def container_resources(container: PodManifest) -> Resources:
 
 
 def extended_of(container: PodManifest) -> ExtendedResources | None:
-    """Return the extended resources that a container requests; None if there are none."""
+    """Return the extended resources that a container requests, or None if it requests none."""
     requests, limits = (
         {name: value for name, value in pod_resources.container_amounts(container, part).items() if "/" in name}
         for part in ("requests", "limits")
@@ -180,7 +180,7 @@ def _pod_resources(spec: PodManifest) -> Resources:
 
 
 def _flat(entry: PodManifest) -> dict[str, Fraction]:
-    """Requests and limits of a container or pod spec, keyed as the kubelet does; a limit alone is also a request."""
+    """Return requests and limits with the kubelet's keys. A limit without a request is also the request."""
     limits, requests = (pod_resources.container_amounts(entry, part) for part in ("limits", "requests"))
     return {f"limits.{name}": value for name, value in limits.items()} | {
         f"requests.{name}": value for name, value in (limits | requests).items()

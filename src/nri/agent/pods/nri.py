@@ -1,8 +1,8 @@
-"""Pods from NRI alone: what a runtime reports to the agent's plugin, assembled as API objects.
+"""Pods from NRI alone: the reports of a runtime to the agent's plugin, assembled as API objects.
 
-A pod's class is that of its cgroup parent; requests and limits are decoded from the resources that the kubelet passed
-to the runtime. Annotations are those of the pod's creation, because NRI reports no later ones. Init containers cannot
-be told from others, and ended containers are left out.
+A pod's class follows from its cgroup parent. Requests and limits are decoded from the resources that the kubelet passed
+to the runtime. Annotations are as at the pod's creation, because NRI does not report changes. Init containers cannot
+be told from other containers, and ended containers are left out.
 """
 
 from __future__ import annotations
@@ -28,31 +28,32 @@ if TYPE_CHECKING:
 __all__ = ["Followed", "NriPods", "api_pod"]
 
 _CHANGED: Final = "changed"
-#: Events within this time are one notification, in seconds.
+#: The time in seconds after an event in which further events are gathered into one notification.
 _GATHER_S: Final = 0.05
+#: The interval of the worker in seconds. It works on request; a timed run has no effect.
 _SELDOM_S: Final = 3600.0
 
 
-#: Requests the eviction of a container by id, with a reason. Raises NriError.
+#: Requests the eviction of a container, given its id and a reason. Raises NriError if the request fails.
 Evict = Callable[[str, str], object]
 
 
 class Created(Protocol):
-    """A container as a plugin keeps it."""
+    """A container that a plugin has seen."""
 
     @property
     def pod_id(self) -> str:
-        """The id of its pod's sandbox."""
+        """The id of the sandbox of the container's pod."""
         ...
 
     @property
     def context(self) -> Container:
-        """Its context, with the kubelet's request as its resources."""
+        """The container, with the resources that the kubelet requested."""
         ...
 
     @property
     def created(self) -> bool:
-        """Whether the runtime has it."""
+        """Whether the runtime has created the container."""
         ...
 
 
@@ -60,15 +61,15 @@ class Followed(Protocol):
     """The pods and containers that a plugin has seen.
 
     Attributes:
-        synced: whether everything that runs was reported at least once.
-        problem: why the list may be old; "" if it is current.
+        synced: whether all running pods and containers were reported at least once.
+        problem: the reason why the list may be old; "" if it is current.
     """
 
     synced: bool
     problem: str
 
     def subscribe(self, listener: Callable[[], None]) -> None:
-        """Have a function called after a change."""
+        """Call a function after each change."""
         ...
 
     def pods(self) -> list[tuple[str, Pod]]:
@@ -88,7 +89,7 @@ class NriPods:
     """The source of pods that follows the agent's plugins.
 
     Args:
-        settings: `root` is read, for the node's memory.
+        settings: `root` is read, to find the node's memory.
     """
 
     def __init__(self, settings: AgentSettings) -> None:
@@ -96,11 +97,11 @@ class NriPods:
         self._evict: dict[int, Evict] = {}
         self._listeners: list[Callable[[], None]] = []
         self._worker = Worker("pods of NRI", self._tell, _SELDOM_S)
-        #: The pods, and whether they are up to date.
+        #: The pods at the last rebuild; `_current` is False if they have changed since.
         self._listed: list[PodManifest] = []
         self._current = False
         self._lock = threading.Lock()
-        #: By pod: the contexts that it was built from, and the object.
+        #: For each pod: the contexts that its object was built from, and the object.
         self._made: dict[str, tuple[tuple[object, ...], PodManifest]] = {}
         try:
             self._capacity = memory(Root(settings.root)).get("MemTotal", 0)
@@ -108,7 +109,7 @@ class NriPods:
             self._capacity = 0
 
     def follow(self, inventory: Followed, evict: Evict) -> None:
-        """Follow the inventory of a plugin, whose runtime evicts by `evict`. Call it before `start`."""
+        """Follow the inventory of a plugin; `evict` asks its runtime for an eviction. Call this before `start`."""
         self._followed.append(inventory)
         self._evict[id(inventory)] = evict
         inventory.subscribe(self._changed)
@@ -121,7 +122,7 @@ class NriPods:
         """Return the pods of the runtimes; unchanged pods are the same objects as before."""
         with self._lock:  # concurrent callers wait for one rebuild
             if not self._current:
-                self._current = True  # set before reading: a change during the rebuild causes another one
+                self._current = True  # set before reading: a change during the rebuild causes another rebuild
                 self._made = self._put_together()
                 self._listed = [pod for _, pod in self._made.values()]
             return self._listed
@@ -143,7 +144,10 @@ class NriPods:
         return entry_by_pod
 
     def evict(self, container: str, reason: str) -> None:
-        """Ask the runtime of a container to evict it. Raises NriError if there is none, or it refuses."""
+        """Ask a container's runtime to evict the container.
+
+        Raises NriError if no runtime has it, or the runtime refuses.
+        """
         for inventory in self._followed:
             if any(number == container for number, _ in inventory.containers()):
                 self._evict[id(inventory)](container, reason)
@@ -151,7 +155,7 @@ class NriPods:
         raise NriError(f"no runtime has container {plain(container, 80)}")
 
     def subscribe(self, listener: Callable[[], None]) -> None:
-        """Have a function called after pods have changed."""
+        """Call a function after pods changed."""
         self._listeners.append(listener)
 
     def start(self) -> None:
@@ -164,7 +168,7 @@ class NriPods:
 
     @property
     def synced(self) -> bool:
-        """Whether every runtime has reported everything that runs."""
+        """Whether every runtime has reported all running pods and containers."""
         return bool(self._followed) and all(inventory.synced for inventory in self._followed)
 
     @property
@@ -174,18 +178,18 @@ class NriPods:
 
     def _tell(self, reasons: frozenset[str]) -> None:
         if reasons != {TIMER}:
-            time.sleep(_GATHER_S)  # one pod that starts is several events
+            time.sleep(_GATHER_S)  # the start of one pod causes several events
             notify(self._listeners)
 
 
 def api_pod(pod: Pod, containers: Sequence[Container], started_ns: int = 0, capacity: int = 0) -> PodManifest:
-    """Return a pod as the API would have it, as far as NRI reports it.
+    """Return a pod as an API object with the fields that NRI reports.
 
     Args:
-        pod: its context.
-        containers: its containers; of several with one name the last.
-        started_ns: when it started.
-        capacity: the node's memory in bytes; without it requests of memory are unknown.
+        pod: the pod.
+        containers: the containers of the pod; of several containers with one name, the last counts.
+        started_ns: when the pod started, in nanoseconds since 1970.
+        capacity: the node's memory in bytes; if it is 0, memory requests are unknown.
     """
     kube_class = paths.kube_class_of(pod.folder)
     container_by_name = {container.name: container for container in containers}
@@ -223,7 +227,7 @@ def api_pod(pod: Pod, containers: Sequence[Container], started_ns: int = 0, capa
 
 
 def _resources(resources: Resources | None, kube_class: str, capacity: int) -> dict[str, dict[str, Any]]:
-    """Requests and limits in the form of the API."""
+    """Return requests and limits in the form of the API."""
     has = resources or Resources()
     quota = (has.cfs_quota or 0, has.cfs_period or 0)
     amounts = resources_from_cgroup(

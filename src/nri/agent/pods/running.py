@@ -1,8 +1,9 @@
 """Running pods with their cgroups and pause containers.
 
-A cgroup that the pod's source reports precedes a computed one. An apiserver lists a static pod under another uid than
-its cgroup has, which is the hash of its file; that hash is trusted only if no other pod has or claims it, because
-anybody can write the annotation. No status lists the pause container: it is the one cgroup of a pod without a status.
+A cgroup that the pod's source reports takes precedence over a computed cgroup. For a static pod, an apiserver lists a
+uid that differs from the uid in the cgroup, the hash of the pod's file. The hash is trusted only if no other pod claims
+it, because anybody can write the annotation. The pause container is the only cgroup of a pod that is not in the pod's
+status.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _MIRROR: Final = "kubernetes.io/config.mirror"
 #: A uid, which becomes part of a path; pods that a runtime defines need not have a UUID.
 _IS_UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
 _IS_HASH: Final = re.compile(r"[0-9a-f]{32}")
-#: The exceptions of reading a malformed pod.
+#: The exceptions that reading a malformed pod can raise.
 _MALFORMED_POD_ERRORS: Final = (AttributeError, TypeError, ValueError, LookupError, ArithmeticError)
 #: In the names of the cgroups that runtimes create for their monitors in the cgroup of a pod.
 _CONMON: Final = "conmon-"
@@ -39,13 +40,13 @@ def running(
     driver: str,
     failed: Callable[[str, Exception], None] = lambda _key, _error: None,
 ) -> Iterator[Pod]:
-    """Yield the pods that run or are about to.
+    """Yield the running and pending pods.
 
     Args:
         pods: API objects.
         hierarchies: the machine's cgroups.
-        driver: the kubelet's.
-        failed: called with the name of each malformed pod, which is left out, and the error.
+        driver: the kubelet's cgroup driver.
+        failed: called with the name and error of each malformed pod; such a pod is left out.
     """
     listed = [pod for pod in pods if _runs(pod)]
     uids = Counter(uid for pod in listed for uid in {manifest.uid_of(pod), _hash_of(pod)} if uid)
@@ -60,7 +61,7 @@ def running(
 
 
 def _runs(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod runs, and has at least the form of a pod."""
+    """Return whether a pod is running or pending, and has the form of a pod."""
     try:
         meta = pod.get("metadata") or {}
         words = (meta.get("annotations") or {}, meta.get("labels") or {})
@@ -71,15 +72,15 @@ def _runs(pod: Mapping[str, Any]) -> bool:
 
 def _listed_pod(pod: Mapping[str, Any], uids: Counter[str], hierarchies: Hierarchies, driver: str) -> Pod:
     uid, hashed = manifest.uid_of(pod), _hash_of(pod)
-    if _IS_UID.fullmatch(uid) is None:  # it could lead to another cgroup
-        raise ValueError(f"{plain(uid, 40)} is not a valid uid")
-    if not manifest.key_of(pod).isprintable():  # it is written to files of other programs
-        raise ValueError(f"{plain(manifest.key_of(pod), 80)} is not the name of a pod")
+    if _IS_UID.fullmatch(uid) is None:  # the path could lead to another cgroup
+        raise ValueError(f"uid {plain(uid, 40)} is not valid")
+    if not manifest.key_of(pod).isprintable():  # the name is written to files of other programs
+        raise ValueError(f"name {plain(manifest.key_of(pod), 80)} is not valid")
     folder, made_by = _reported_folder(pod), driver
     if folder:
         made_by = paths.SYSTEMD if folder.endswith(".slice") else paths.CGROUPFS
     else:
-        if manifest.kube_class(pod) not in KUBE_CLASSES:  # else the values would apply to all pods
+        if manifest.kube_class(pod) not in KUBE_CLASSES:  # otherwise the values would apply to all pods
             raise ValueError(f"{str(manifest.kube_class(pod))[:40]!r} is not a Kubernetes QoS class")
         folder_uid = hashed if hashed and hashed != uid and uids[hashed] == 1 else uid
         folder = paths.pod_path(manifest.kube_class(pod), folder_uid, driver)
@@ -87,7 +88,7 @@ def _listed_pod(pod: Mapping[str, Any], uids: Counter[str], hierarchies: Hierarc
 
 
 def _reported_folder(pod: Mapping[str, Any]) -> str:
-    """The folder that the pod's source reports; "" if it does not. A slice of systemd is expanded to its path."""
+    """Return the cgroup that the pod's source reports, or "" if it reports none. Slices of systemd are expanded."""
     parent = pod.get("cgroupParent")
     if not isinstance(parent, str) or not parent:
         return ""
@@ -98,14 +99,14 @@ def _reported_folder(pod: Mapping[str, Any]) -> str:
 
 
 def _hash_of(pod: Mapping[str, Any]) -> str:
-    """The uid that the kubelet gave a static pod, from the annotations of its mirror pod; "" for other pods."""
+    """Return the uid that the kubelet gave a static pod, from the annotations of the mirror pod; "" for other pods."""
     annotations = (pod.get("metadata") or {}).get("annotations") or {}
     text = annotations.get(_HASH, "") if _MIRROR in annotations else ""
     return text if isinstance(text, str) and _IS_HASH.fullmatch(text) else ""
 
 
 def _sandbox_id(pod: Mapping[str, Any], folder: str, hierarchies: Hierarchies, driver: str) -> str:
-    """The id of a pod's pause container; "" before all containers have an id, or without such a cgroup."""
+    """Return the id of a pod's pause container, or "" if it cannot be determined."""
     status, names, runtimes = pod.get("status") or {}, set(), set()
     for container in (container for key in _STATUSES for container in status.get(key) or ()):
         try:
@@ -124,7 +125,7 @@ def _sandbox_id(pod: Mapping[str, Any], folder: str, hierarchies: Hierarchies, d
 
 
 def _number(name: str, runtime: str, driver: str) -> str:
-    """The id of a container from the name of its folder; "" if that is not one of this runtime's."""
+    """Return the id of a container from the name of its cgroup, or "" if the name is not in this runtime's form."""
     prefix, suffix = SCOPES[runtime], ".scope"
     if driver == paths.CGROUPFS:  # with cgroupfs only CRI-O has a prefix
         prefix, suffix = prefix if runtime == "cri-o" else "", ""

@@ -1,8 +1,8 @@
 """Sources of pods: the last known pods of this node, and a notification when they change.
 
-A pod is an API object: a dict with `metadata`, `spec` and `status`, whose `containerStatuses` have a `containerID` such
-as `containerd://...`. Unknown fields are absent. Two fields are not the API's: `cgroupParent`, the pod's cgroup, and
-`cgroups`, the containers' cgroups by name, where they are known.
+A pod is an API object: a dict with `metadata`, `spec` and `status`. The `containerStatuses` have a `containerID`, for
+example `containerd://...`. Unknown fields are absent. Two fields are not in the API: `cgroupParent`, the pod's cgroup,
+and `cgroups`, the known cgroups of containers by name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 def start_time(at_ns: int) -> str:
-    """Return a time in nanoseconds since 1970 as the API has that of a pod's start."""
+    """Return a time, given in nanoseconds since 1970, in the format of the API's `startTime`."""
     return datetime.fromtimestamp(at_ns / 1e9, UTC).isoformat()
 
 
@@ -35,14 +35,14 @@ def notify(listeners: Iterable[Callable[[], None]]) -> None:
 
 
 class PodSource(Protocol):
-    """A source of pods. `start` never blocks on a peer that is not there; `start` and `stop` may be called twice."""
+    """A source of pods. `start` does not wait for an absent peer; `start` and `stop` may be called twice."""
 
     def pods(self) -> list[PodManifest]:
-        """Return the known pods, which may be old: see `synced` and `problem`."""
+        """Return the known pods. The list may be old: see `synced` and `problem`."""
         ...
 
     def subscribe(self, listener: Callable[[], None]) -> None:
-        """Call a function after pods changed, possibly often and from any thread."""
+        """Call a function after pods changed, from any thread."""
         ...
 
     def start(self) -> None:
@@ -50,7 +50,7 @@ class PodSource(Protocol):
         ...
 
     def stop(self) -> None:
-        """Stop, and wait for the end; known pods are kept."""
+        """Stop, and wait until the threads have ended. Known pods are kept."""
         ...
 
     @property
@@ -60,7 +60,7 @@ class PodSource(Protocol):
 
     @property
     def problem(self) -> str:
-        """The reason why the known pods may be old, in one line; "" if they are current."""
+        """The reason in one line why the known pods may be old; "" if they are current."""
         ...
 
 
@@ -85,7 +85,7 @@ class Known:
             self._listeners.append(listener)
 
     def replace(self, pods: Iterable[PodManifest]) -> None:
-        """Replace all pods; listeners are called if the pods differ, or are the first."""
+        """Replace all pods. Listeners are called if the pods differ, and after the first list."""
         new = list(pods)
         with self._lock:
             changed = new != self._pods or not self.synced
@@ -94,7 +94,7 @@ class Known:
         notify(listeners)
 
     def failed(self, error: str) -> None:
-        """Record that the source cannot be read, or with "" that it can again; known pods are kept."""
+        """Record why the source cannot be read; "" means that it can be read again. Known pods are kept."""
         if error and error != self.problem:
             _log.warning("pods may be old: %s", error)
         elif self.problem and not error:
@@ -103,11 +103,11 @@ class Known:
 
 
 class KnownPods:
-    """Base class of sources that answer from known pods."""
+    """Base class of sources with a list of known pods."""
 
     def __init__(self, pods: Known) -> None:
         self._known = pods
-        #: One line on the pods that are too large; "" if there are none.
+        #: A line about pods that are too large; "" if there are no such pods.
         self.left_out = ""
 
     def pods(self) -> list[PodManifest]:
@@ -125,5 +125,5 @@ class KnownPods:
 
     @property
     def problem(self) -> str:
-        """The reason why the known pods may be old or incomplete, in one line; "" if they are not."""
+        """The reason in one line why the known pods may be old or incomplete; "" if they are neither."""
         return "; ".join(filter(None, (self._known.problem, self.left_out)))

@@ -1,8 +1,8 @@
-"""A runtime's verbose status of a pod or container: the kubelet's requests, as the runtime stored them.
+"""Read the kubelet's requests from a runtime's verbose status of a pod or container.
 
-containerd answers in the CRI's names (`cgroup_parent`), this project's engine in those of the CRI's JSON form
-(`cgroupParent`, numbers as texts), CRI-O only with the resulting OCI spec, which was adjusted and so is not a request.
-Missing or malformed keys are unknown.
+containerd uses the CRI's field names (`cgroup_parent`). This project's engine uses the CRI's JSON names
+(`cgroupParent`, numbers as strings). CRI-O reports only the resulting OCI spec, which was adjusted and so is not the
+request. Missing or malformed keys count as unknown.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from nri.cri.verbose import parse_info
 
 __all__ = ["ASKED_QUOTA", "ContainerInfo", "PodInfo", "container_info", "pod_info"]
 
-#: Annotation of a container: the requested CPU quota, and the scaled one that the agent set instead.
+#: The annotation of a container with two numbers: the requested CPU quota, and the quota that the agent set instead.
 ASKED_QUOTA = "agent.nri/cfs-quota"
-_MAX_DIGITS = 19  # digits
+_MAX_DIGITS = 19  # of a number that fits into 64 bits
 _CPU_PERIOD_US = 100_000
-#: A pod's folder in an OCI spec: of the pause container, in both drivers' forms.
+#: The name of a slice of systemd.
 _SLICE = re.compile(r"[\w.@-]+\.slice")
 
 
 @dataclass(frozen=True, slots=True)
 class PodInfo:
-    """Data of a runtime on a pod: its cgroup, its class by that, and whether it uses the node's network."""
+    """A runtime's data about a pod: its cgroup, the QoS class of the cgroup, and whether it uses the host network."""
 
     folder: str = ""
     qos_class: str = ""
@@ -36,7 +36,7 @@ class PodInfo:
 
 @dataclass(frozen=True, slots=True)
 class ContainerInfo:
-    """Data of a runtime on a container: its part of the pod's spec, and the OOM score that the kubelet requested."""
+    """A runtime's data about a container: fields of the pod's spec, and the OOM score that the kubelet requested."""
 
     spec: dict[str, Any] = field(default_factory=dict)
     oom_score: int | None = None
@@ -57,7 +57,7 @@ def pod_info(answer: pb.PodSandboxStatusResponse) -> PodInfo:
 def container_info(answer: pb.ContainerStatusResponse) -> ContainerInfo:
     """Read the verbose status of a container.
 
-    Behind the agent's proxy the configuration has a scaled quota, with an annotation that has the requested one.
+    Behind the agent's proxy, the configuration has a scaled quota, and an annotation has the requested quota.
     """
     info = parse_info(answer.info)
     resources = _at(info, "config", "linux", "resources")
@@ -90,7 +90,7 @@ def container_info(answer: pb.ContainerStatusResponse) -> ContainerInfo:
 
 
 def _at(tree: Any, *keys: str) -> Any:
-    """The value at a path of keys, each in the CRI's form or its JSON form; None if missing."""
+    """Return the value at a path of keys, or None if it is missing. Keys may be in the CRI's form or its JSON form."""
     for key in keys:
         if not isinstance(tree, dict):
             return None
@@ -100,7 +100,7 @@ def _at(tree: Any, *keys: str) -> Any:
 
 
 def _folder_of(spec: Any) -> str:
-    """The pod's folder from the OCI spec of its pause container; "" if it is not part of it."""
+    """Return the pod's cgroup from the OCI spec of the pause container, or "" if the spec does not contain it."""
     path = _text(_at(spec, "linux", "cgroupsPath"))
     parent = path.partition(":")[0] if ":" in path else path.rpartition("/")[0]
     return parent if "pod" in parent and (parent.startswith("/") or _SLICE.fullmatch(parent)) else ""
@@ -111,7 +111,7 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> int:
-    """A whole number, also as a text; 0 for anything else."""
+    """Return an integer, which may be given as a string; 0 for any other value."""
     if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,19}", value):
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63 else 0

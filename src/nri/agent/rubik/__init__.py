@@ -1,8 +1,8 @@
-"""The profile of openEuler's rubik: online pods keep their latency while offline pods use the rest of the node.
+"""The profile of openEuler's rubik: online pods keep their latency while offline pods use spare resources of the node.
 
-One module for each service: what it reads of the configuration file and of annotations, what it decides, its hook, and
-its rounds. `profile` has the rows, `settings` reads the file; `service` and `pods` have what services share. The
-differences from rubik are in docs/deviations.md.
+Each service is a module with its block of the configuration file, its annotation, its decisions, its hook and its
+rounds. `profile` has the rows, `settings` reads the file, `service` and `pods` contain shared code. The differences
+from rubik are in docs/deviations.md.
 """
 
 from nri.agent.rubik.profile import PROFILE

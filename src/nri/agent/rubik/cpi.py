@@ -1,17 +1,17 @@
-"""cpi: offline pods that slow online ones down, as cycles per instruction (CPI) show, are limited for a while.
+"""The service cpi: limit offline pods that slow down online pods, as cycles per instruction (CPI) show, for a while.
 
-Every minute events are counted for ten seconds. Every five minutes online pods are compared with their usual CPI, and
-the pods that disturb them get a tenth of a CPU for five minutes. A pod takes part by its annotation `volcano.sh/cpi`.
-Without the processor's counters no pod is judged, which is reported.
+Events are counted for ten seconds in each minute. Every five minutes the CPI of online pods is compared with their
+usual CPI, and the pods that disturb them get a tenth of a CPU for five minutes. A pod takes part if it has the
+annotation `volcano.sh/cpi`. If the processor's counters are not available, that is reported and no pod is judged.
 
-An online pod's usual CPI is a mean and a standard deviation, to which samples are added as they grow old; a pod is
-slowed down when at least three samples of five minutes are far above. Suspects are scored by how their CPU use of ten
-minutes correlates with that pod's CPI.
+The usual CPI of an online pod is a mean and a standard deviation, to which old samples are added. A pod is slowed if at
+least three samples of five minutes are far above the usual CPI. Suspects are scored by the correlation of their CPU
+usage in ten minutes with the pod's CPI.
 
-Quotas are restored after that time, when the service is switched off, and when the agent ends, unless somebody else has
-changed them meanwhile. A pod that has the limit in its first round was left by an agent that was killed, also if
-containers of it were restarted since: it gets the quotas of its containers' limits, after the same time. A pod that
-quotaTurbo manages, or that has a limit as a whole, is left alone.
+Quotas are restored after the limit ends, when the service is switched off, and when the agent ends, unless another
+program has changed them. If a pod has the limit in its first round, an earlier agent has left it, also if containers
+were restarted since: the pod gets the quotas of its containers' limits after the same time. A pod that quotaTurbo
+manages, or a pod with a pod-level limit, is not limited.
 
 A series is a list of pairs of time in nanoseconds and value, ascending.
 """
@@ -56,21 +56,34 @@ __all__ = [
 
 NAME: Final = "cpi"
 ANNOTATION: Final = "volcano.sh/cpi"
-#: The quota of a pod that is limited, in microseconds.
+#: The quota of a limited pod, in microseconds.
 LIMITED_US: Final = 10_000
 #: The score above which a suspect is limited.
 _GUILTY_SCORE: Final = 0.15
-#: The time whose samples show a slowed pod, and the time whose samples of a suspect are scored.
-_OUTLIER_NS, SUSPECT_NS = 300 * 10**9, 600 * 10**9
-#: The lowest CPU use of a valid sample, and the number of samples that a baseline needs.
+#: A pod is slowed if its samples of this time are far from the usual CPI, in nanoseconds.
+_OUTLIER_NS = 300 * 10**9
+#: A suspect is scored by its samples of this time, in nanoseconds.
+SUSPECT_NS = 600 * 10**9
+#: The lowest CPU usage of a valid sample, in CPUs.
 _MIN_CPUS: Final = 0.25
+#: The minimum number of samples of a baseline.
 _MIN_BASELINE_SAMPLES: Final = 60
+#: The minimum number of high samples of a slowed pod.
 _MIN_OUTLIERS: Final = 3
-#: Seconds: of a sample, between two samples, between two judgements, of a limit, and between two expirations.
-_SAMPLE_S, _PAUSE_S, _JUDGE_S, _LIMIT_S, _EXPIRE_S = 10.0, 60.0, 300.0, 300.0, 1800.0
+#: The length of a sample, in seconds.
+_SAMPLE_S = 10.0
+#: The pause between two samples, in seconds.
+_PAUSE_S = 60.0
+#: The pause between two judgements, in seconds.
+_JUDGE_S = 300.0
+#: The length of a limit, in seconds.
+_LIMIT_S = 300.0
+#: The pause between two expirations of old samples, in seconds.
+_EXPIRE_S = 1800.0
 _QUOTA, _PERIOD = "cpu.cfs_quota", "cpu.cfs_period"
 _NS_PER_S: Final = 1_000_000_000
 
+#: Pairs of time in nanoseconds and value, in ascending order.
 Series = list[tuple[int, float]]
 
 
@@ -83,11 +96,11 @@ class Baseline:
     std: float = 0.0
 
     def threshold(self) -> float:
-        """The CPI above which a sample is far from the usual."""
+        """Return the CPI above which a sample is far from the usual CPI."""
         return self.mean + 2 * self.std
 
     def fold(self, values: Sequence[float]) -> Baseline:
-        """Return the baseline with further samples."""
+        """Return the baseline with additional samples."""
         count = self.count + len(values)
         if not values:
             return self
@@ -98,7 +111,7 @@ class Baseline:
 
 
 class Online(NamedTuple):
-    """An online pod: its baseline, and the series of its CPI and CPU use."""
+    """An online pod: its baseline, and the series of its CPI and CPU usage."""
 
     baseline: Baseline
     cpi: Series
@@ -106,39 +119,39 @@ class Online(NamedTuple):
 
 
 def cpi_of(cycles: int, instructions: int) -> float:
-    """Return cycles per instruction. Raises ValueError without instructions."""
+    """Return cycles per instruction. Raises ValueError if there are no instructions."""
     if instructions <= 0:
         raise ValueError("no instruction was counted")
     return cycles / instructions
 
 
 def add(series: Series, at: int, value: float) -> None:
-    """Add a sample. Raises ValueError for a negative time, or one before that of the last sample."""
+    """Add a sample. Raises ValueError if the time is negative or before the time of the last sample."""
     if at < (series[-1][0] if series else 0):
-        raise ValueError(f"{at} is not a time of a sample")
+        raise ValueError(f"{at} is before the last sample")
     series.append((at, value))
 
 
 def within(series: Series, start: int, end: int) -> Series:
-    """Return the samples from `start` on, up to the first one at `end` or after it."""
+    """Return the samples from `start` up to the first sample at or after `end`."""
     first = bisect_left(series, (start, -math.inf))
     return series[first : bisect_left(series, (end, -math.inf)) + 1] if start <= end else []
 
 
 def normalized(series: Series) -> Series:
-    """Return the series with values whose sum is 1; a series whose sum is 0 does not change."""
+    """Return the series scaled to a sum of 1. A series with a sum of 0 is unchanged."""
     total = math.fsum(value for _, value in series)
     return [(at, value / total) for at, value in series] if total else list(series)
 
 
 def split(series: Series, before: int) -> tuple[Series, Series]:
-    """Return the samples older than a time, and the rest."""
+    """Return the samples before a time, and the other samples."""
     place = bisect_left(series, (before, -math.inf))
     return series[:place], series[place:]
 
 
 def expire(pod: Online, before: int) -> Online:
-    """Add samples older than a time to the baseline, if the pod was busy and they are not far from the usual."""
+    """Move samples before a time to the baseline, if the pod was busy and the samples are near the usual CPI."""
     old, cpi = split(pod.cpi, before)
     old_cpu, cpu = split(pod.cpu, before)
     cpus_by_time = dict(old_cpu)
@@ -148,7 +161,7 @@ def expire(pod: Online, before: int) -> Online:
 
 
 def outlier(pod: Online, now: int, window_ns: int = _OUTLIER_NS) -> bool:
-    """Whether an online pod is slowed down now."""
+    """Return whether an online pod is slowed now."""
     if pod.baseline.count <= _MIN_BASELINE_SAMPLES:
         return False
     cpus_by_time = dict(within(pod.cpu, now - window_ns, now))
@@ -158,7 +171,7 @@ def outlier(pod: Online, now: int, window_ns: int = _OUTLIER_NS) -> bool:
 
 
 def score(pod: Online, suspect: Series, now: int, window_ns: int = SUSPECT_NS) -> float:
-    """Return how much a suspect's CPU use correlates with a pod's CPI."""
+    """Return the correlation of a suspect's CPU usage with a pod's CPI."""
     use = dict(normalized(within(suspect, now - window_ns, now)))
     highest = pod.baseline.threshold()
     total = 0.0
@@ -172,7 +185,7 @@ def score(pod: Online, suspect: Series, now: int, window_ns: int = SUSPECT_NS) -
 
 
 def antagonists(online: Iterable[Online], suspects: Mapping[str, Series], now: int) -> set[str]:
-    """Return the offline pods to limit: all antagonists of slowed pods, or the biggest user if there are none."""
+    """Return the offline pods to limit: the antagonists of slowed pods, or else the pod with the highest CPU usage."""
     slowed = [pod for pod in online if outlier(pod, now)]
     guilty = {name for name, series in suspects.items() for pod in slowed if score(pod, series, now) > _GUILTY_SCORE}
     if guilty or not slowed:
@@ -184,7 +197,7 @@ def antagonists(online: Iterable[Online], suspects: Mapping[str, Series], now: i
 
 
 def limits(pod: Pod) -> list[Write]:
-    """Return the writes that limit a pod and its containers, the containers first; all are applied, or none."""
+    """Return the writes that limit a pod and its containers, containers first. All of them are applied, or none."""
     folders = (*(container.folder for container in pod.containers), pod.folder)
     return [Write(folder, _QUOTA, str(LIMITED_US), NAME) for folder in folders]
 
@@ -197,7 +210,7 @@ class _Limit(NamedTuple):
 
 
 class Cpi(Service):
-    """Limits pods that disturb others."""
+    """The service that limits offline pods which disturb online pods."""
 
     name = NAME
     transient: ClassVar[bool] = True
@@ -205,24 +218,25 @@ class Cpi(Service):
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)
         self._counting = Counting(NAME, (Event.CYCLES, Event.INSTRUCTIONS))
-        #: The baselines and samples of online pods, and the CPU use of offline ones, by uid.
+        #: The baselines and samples of online pods, by uid.
         self.online: dict[str, Online] = {}
+        #: The CPU usage of offline pods, by uid.
         self.suspects: dict[str, Series] = {}
-        #: The pods that are limited, by uid.
+        #: The limited pods, by uid.
         self.limited: dict[str, _Limit] = {}
         #: The CPU time of pods when counting began, in nanoseconds.
         self._cpu_ns_at_start: dict[str, int | None] = {}
-        #: When a sample, a judgement and an expiration are due, in monotonic seconds.
+        #: When the next sample, judgement and expiration are due, in monotonic seconds.
         self.due = dict.fromkeys(("sample", "judge", "clear"), 0.0)
         #: The offline pods of the last round.
         self._last_offline: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
-        """The number of pods that are limited."""
+        """The number of limited pods."""
         return len(self.limited)
 
     def wants(self, rules: Services) -> bool:
-        """Whether the file switches it on, or quotas remain to be restored."""
+        """Return whether the file switches the service on, or quotas must be restored."""
         return super().wants(rules) or bool(self.limited)
 
     def pause_s(self) -> float:
@@ -230,14 +244,12 @@ class Cpi(Service):
         return _SAMPLE_S
 
     def state(self, now: float) -> str:
-        """Return how many pods are judged and limited, and when the next judgement is."""
+        """Return the number of judged and limited pods, and the time of the next judgement."""
         after = max(self.due["judge"] - now, 0.0)
-        return (
-            f"{len(self.online)} pods are judged, {len(self.limited)} limited; the next judgement is in {after:.0f} s"
-        )
+        return f"{len(self.online)} pods are judged, {len(self.limited)} are limited; next judgement in {after:.0f} s"
 
     def round(self, round_: Round[Services]) -> None:
-        """Sample, judge and limit, each when it is due."""
+        """Sample, judge and limit pods, if these actions are due."""
         pods = {pod.uid: pod for pod in round_.pods}
         online = {uid: pod for uid, pod in pods.items() if pod.annotations.get(ANNOTATION) == "online"}
         offline = {uid: pod for uid, pod in pods.items() if pod.annotations.get(ANNOTATION) == "offline"}
@@ -257,7 +269,7 @@ class Cpi(Service):
         self._counting.report(round_)
 
     def _measure(self, round_: Round[Services], online: Mapping[str, Pod], pods: dict[str, Pod]) -> None:
-        """End a sample, or begin one if it is due."""
+        """End a sample, or begin the next one if it is due."""
         if self._counting.since is not None:
             self._sample(round_, pods)
         elif self._is_due("sample", round_.sample.at, _PAUSE_S) and self._counting.begin(
@@ -266,7 +278,7 @@ class Cpi(Service):
             self._cpu_ns_at_start = {uid: ns for uid, pod in pods.items() if (ns := _cpu_ns(round_, pod)) is not None}
 
     def _judge(self, round_: Round[Services], offline: Mapping[str, Pod]) -> None:
-        """Expire old samples, and limit the antagonists, if it is due."""
+        """Expire old samples and limit antagonists, if these actions are due."""
         now_ns = nanoseconds(round_.sample)
         if self._is_due("clear", round_.sample.at, _EXPIRE_S):
             self._expire(now_ns - SUSPECT_NS)
@@ -281,7 +293,7 @@ class Cpi(Service):
         return True
 
     def _sample(self, round_: Round[Services], pods: dict[str, Pod]) -> None:
-        """Add the events that were counted, and the CPUs that were used meanwhile."""
+        """Add the counted events and the CPU usage of the sample."""
         seconds = round_.sample.at - (self._counting.since or 0.0)
         events, at = self._counting.end(), nanoseconds(round_.sample)
         for uid, pod in pods.items():
@@ -295,17 +307,17 @@ class Cpi(Service):
                 try:
                     value = cpi_of(events[uid][Event.CYCLES], events[uid][Event.INSTRUCTIONS])
                 except ValueError:
-                    continue  # it did not run
+                    continue  # the pod did not run
                 add(self.online[uid].cpi, at, value)
                 add(self.online[uid].cpu, at, cpus)
 
     def _expire(self, before: int) -> None:
-        """Add old samples to the baselines, and forget them."""
+        """Add old samples to the baselines, and drop them from the series."""
         self.online = {uid: expire(pod, before) for uid, pod in self.online.items()}
         self.suspects = {uid: split(series, before)[1] for uid, series in self.suspects.items()}
 
     def _take_over(self, round_: Round[Services], pod: Pod) -> None:
-        """Take over the limit that a killed agent has left."""
+        """Take over a limit that an earlier agent has left."""
         has_pod_limit = (pod.manifest.get("spec") or {}).get("resources")
         if has_pod_limit or pod.annotations.get(quota_turbo.ANNOTATION) == "true":
             return
@@ -321,13 +333,13 @@ class Cpi(Service):
         limit, period = limit_of(pod), period_of(now.folder)
         if limit and period is None:
             return
-        # The pod's own quota includes containers that do not run.
+        # The quota of the pod includes containers that do not run.
         quotas[now.folder] = quota_turbo.quota_of_limit(limit, period or 0) if limit else UNLIMITED
         quotas = {folder: quota if quota == UNLIMITED else max(quota, MIN_QUOTA_US) for folder, quota in quotas.items()}
         self.limited[pod.uid] = _Limit(round_.sample.at + _LIMIT_S, quotas)
 
     def _limit(self, round_: Round[Services], pod: Pod) -> None:
-        """Limit a pod and its containers, or prolong their limit, unless somebody else moves its quotas."""
+        """Limit a pod and its containers, or prolong the limit, unless quotaTurbo manages the pod."""
         if pod.annotations.get(quota_turbo.ANNOTATION) == "true":
             return
         until, before = round_.sample.at + _LIMIT_S, self.limited.get(pod.uid)
@@ -338,21 +350,21 @@ class Cpi(Service):
         current = {write.folder: round_.read(write.folder, _QUOTA) for write in writes}
         quotas = {folder: quota for folder, quota in current.items() if isinstance(quota, int)}
         if len(quotas) < len(writes):
-            round_.errors.append(f"{NAME}: {pod.key}: its quotas cannot be read, so it is not limited")
+            round_.errors.append(f"{NAME}: {pod.key}: the quotas cannot be read, so the pod is not limited")
             return
         self.limited[pod.uid] = _Limit(until, quotas)
-        reason = "it disturbs an online pod, as cycles per instruction say"
+        reason = "the pod disturbs an online pod, as cycles per instruction show"
         self._write(round_, pod, {write.folder: int(write.value) for write in writes}, reason)
 
     def _restore(self, round_: Round[Services], pods: dict[str, Pod]) -> None:
-        """Restore the quotas of pods whose limit has ended."""
+        """Restore the quotas of pods after the end of their limits."""
         for uid, limit in list(self.limited.items()):
             if uid in pods and self.on and round_.sample.at < limit.until:
                 continue
             del self.limited[uid]
             if uid in pods:
                 quotas = {f: quota for f, quota in limit.quotas.items() if round_.read(f, _QUOTA) == LIMITED_US}
-                self._write(round_, pods[uid], quotas, "its time is over")
+                self._write(round_, pods[uid], quotas, "the time of the limit is over")
 
     @staticmethod
     def _write(round_: Round[Services], pod: Pod, quotas: dict[str, int], reason: str) -> None:
@@ -363,6 +375,6 @@ class Cpi(Service):
 
 
 def _cpu_ns(round_: Round[Any], pod: Pod) -> int | None:
-    """Return the CPU time that a pod has used, in nanoseconds; None if it is unknown."""
+    """Return the CPU time that a pod has used in nanoseconds, or None if it is unknown."""
     usage = round_.usage(pod.folder, processor_only=True)
     return None if usage is None else usage.cpu_ns

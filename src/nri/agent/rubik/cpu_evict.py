@@ -1,4 +1,4 @@
-"""cpuevict: an offline pod is evicted when the node's CPU use, averaged over a window, reaches the threshold."""
+"""The service cpuevict: evict an offline pod when the node's average CPU usage in a window reaches the threshold."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Block", "CpuEvict", "Window"]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Eviction by the node's CPU, averaged over `windows` seconds: 0 is two intervals."""
+    """The settings of cpuevict. The CPU usage is averaged over `windows` seconds; 0 means two intervals."""
 
     interval: Annotated[int, Between(1, 3600)] = 1
     windows: Annotated[int, Between(0, 3600)] = 0
@@ -30,13 +30,13 @@ class Block:
     def __post_init__(self) -> None:
         windows = self.windows or 2 * self.interval
         if windows % self.interval or windows > 3600:
-            reason = f"{windows} s is not a multiple of interval {self.interval} s of at most 3600 s"
-            raise WrongValue("windows", reason, f"such as {self.interval}")
+            reason = f"{windows} s is not a multiple of interval {self.interval} s up to 3600 s"
+            raise WrongValue("windows", reason, f"for example {self.interval}")
         object.__setattr__(self, "windows", windows)
 
 
 class Window:
-    """The node's CPU use, averaged over this many seconds."""
+    """The node's CPU usage, averaged over a number of seconds."""
 
     def __init__(self, seconds: float) -> None:
         self._oldest_ns = round((seconds + 1) * 10**9)
@@ -46,7 +46,7 @@ class Window:
         return len(self._samples)
 
     def add(self, now_ns: int, ticks: Ticks) -> float | None:
-        """Add a reading; return the average percent in use, None before there are two."""
+        """Add a reading, and return the average percentage in use, or None before the second reading."""
         self._samples.append((now_ns, ticks))
         while now_ns - self._samples[0][0] >= self._oldest_ns:
             self._samples.popleft()
@@ -54,23 +54,23 @@ class Window:
 
 
 class CpuEvict(Evict):
-    """Evicts an offline pod when the node's CPUs are busy."""
+    """The service that evicts an offline pod when the node's CPUs are busy."""
 
     name = "cpuevict"
 
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)
         self.window = Window(0)
-        #: The percent of CPU time in use, averaged over the window; None before there are two readings.
+        #: The average percentage of CPU time in use; None before the second reading.
         self.average: float | None = None
 
     def changed(self) -> None:
-        """Begin again with another block."""
+        """Start again with a new block."""
         super().changed()
         self.window = Window(0 if self.block is None else self.block.windows)
 
-    def due(self, round_: Round[Services], pods: Sequence[Pod]) -> Due | None:  # noqa: ARG002  the node's use alone
-        """Return the eviction that is due when the window's average reaches the threshold."""
+    def due(self, round_: Round[Services], pods: Sequence[Pod]) -> Due | None:  # noqa: ARG002  of the node only
+        """Return the eviction that is due if the average has reached the threshold."""
         use = ticks(round_.sample)
         if use is None:
             round_.cannot(self.name, "no pod is evicted", round_.sample.no_cpu)

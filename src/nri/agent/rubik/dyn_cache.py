@@ -1,9 +1,10 @@
-"""dynCache: offline pods have a part of the last-level cache and of memory bandwidth, by five resctrl groups.
+"""The service dynCache: limit offline pods to shares of the last-level cache and of memory bandwidth.
 
-A share of the cache is a run of ways from the lowest on. A pod's group is that of the level in its annotation
-`volcano.sh/cache-limit`; a pod whose annotation cannot be read keeps its last valid level. Cache misses of online pods
-move the share of the dynamic group, where the processor counts them; else it stays where it starts, which is reported.
-Caches have the numbers of their domains. The groups are removed when the service is switched off.
+There are five resctrl groups. A share of the cache is a run of ways, starting with the lowest. The annotation
+`volcano.sh/cache-limit` of a pod contains the level of its group; a pod with an unreadable annotation keeps its last
+valid level. Cache misses of online pods change the share of the dynamic group. If the processor does not count misses,
+the share keeps its first value, which is reported. Caches are numbered by their domains. The groups are removed when
+the service is switched off.
 """
 
 from __future__ import annotations
@@ -50,8 +51,14 @@ _LEVELS: Final = ("low", "middle", "high", "max", "dynamic")
 #: The resctrl group of each level.
 GROUPS: Final = {level: f"rubik_{level}" for level in _LEVELS}
 DYNAMIC: Final = GROUPS["dynamic"]
-#: Percent of misses: at MANY or more of one pod shares fall, with fewer than FEW of all pods they rise; and the points.
-_MANY_PERCENT, _FEW_PERCENT, _FALL_POINTS, _RISE_POINTS = 20, 10, 50, 5
+#: If an online pod has at least this percentage of misses, the shares fall.
+_MANY_PERCENT = 20
+#: If all online pods have a lower percentage of misses, the shares rise.
+_FEW_PERCENT = 10
+#: The percentage points by which shares fall.
+_FALL_POINTS = 50
+#: The percentage points by which shares rise.
+_RISE_POINTS = 5
 _EVENTS: Final = (Event.REFERENCES, Event.MISSES, Event.LAST_LEVEL_READS, Event.LAST_LEVEL_MISSES)
 #: The longest pause between two searches for processes of offline pods, in seconds.
 _MAX_PAUSE_S: Final = 1.0
@@ -62,7 +69,7 @@ _Percent = Annotated[int, Between(10, 100)]
 
 @dataclass(frozen=True, slots=True)
 class Percents:
-    """Shares of three groups, in percent."""
+    """Shares of the cache of three groups, in percent."""
 
     low: _Percent = 20
     mid: _Percent = 30
@@ -82,7 +89,7 @@ class Bandwidths(Percents):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Last-level cache and memory bandwidth of offline pods; times in milliseconds."""
+    """The settings of dynCache. Times are in milliseconds."""
 
     defaultLimitMode: Literal["static", "dynamic"] = "static"
     adjustInterval: _Milliseconds = 1000
@@ -92,26 +99,26 @@ class Block:
 
 
 class Shares(NamedTuple):
-    """Percent of the cache and of the memory bandwidth."""
+    """Percentages of the cache and of the memory bandwidth."""
 
     l3: int
     mb: int
 
 
 class Misses(NamedTuple):
-    """Whole percent of references that missed the cache, and of accesses that missed the last level."""
+    """The percentages of references that missed the cache, and of accesses that missed the last level."""
 
     cache: int = 0
     llc: int = 0
 
 
 def mask(width: int, percent: int) -> int:
-    """Return the mask of a share: this percentage of `width` ways from the lowest on, rounded down, at least one."""
+    """Return the mask of a share: a percentage of `width` ways from the lowest up, rounded down, at least one."""
     return (1 << max(width * percent // 100, 1)) - 1
 
 
 def group_shares(block: Block) -> dict[str, Shares]:
-    """Return the shares of each group; that of the dynamic group is its start."""
+    """Return the shares of each group. The dynamic group gets its first share."""
     cache, band = block.l3Percent, block.memBandPercent
     low = Shares(cache.low, band.low)
     shares = (low, Shares(cache.mid, band.mid), Shares(cache.high, band.high), Shares(100, 100), low)
@@ -124,9 +131,9 @@ def schemata(
     """Return the schemata of a group, by resource and cache domain.
 
     Args:
-        width: of the cache's mask, in bits.
-        shares: of the group.
-        domains: the domains of each resource that the machine has.
+        width: the number of bits of the cache's mask.
+        shares: the shares of the group.
+        domains: the domains of each resource of the machine.
         least: the minimum number of ways in a mask.
     """
     ways = mask(width, shares.l3) | mask(least, 100)
@@ -135,7 +142,7 @@ def schemata(
 
 
 def group_of(pod: Pod, default: str) -> str:
-    """Return the group of an offline pod; `default` is static or dynamic. Raises ValueError for another level."""
+    """Return the group of an offline pod; `default` is static or dynamic. Raises ValueError if the level is unknown."""
     level = pod.annotations.get(ANNOTATION) or {"static": "max", "dynamic": "dynamic"}[default]
     if level not in GROUPS:
         raise ValueError(f"{ANNOTATION} {level!r} is not one of {', '.join(GROUPS)}")
@@ -143,12 +150,12 @@ def group_of(pod: Pod, default: str) -> str:
 
 
 def check(annotations: Mapping[str, str]) -> None:
-    """Raise ValueError for a level that does not exist."""
+    """Raise ValueError if the level in the annotation is unknown."""
     group_of(Pod(annotations=annotations), "static")
 
 
 def uses_dynamic(pods: Iterable[Pod], default: str) -> bool:
-    """Whether an offline pod is in the dynamic group."""
+    """Return whether an offline pod is in the dynamic group."""
     for pod in pods:
         try:
             if offline(pod) and group_of(pod, default) == DYNAMIC:
@@ -159,7 +166,7 @@ def uses_dynamic(pods: Iterable[Pod], default: str) -> bool:
 
 
 def miss_percent(missed: int, total: int) -> int:
-    """Return the whole percent that missed."""
+    """Return the percentage of misses, rounded down."""
     return 100 * missed // (1 + total)
 
 
@@ -170,7 +177,10 @@ def step(
     up_percent: int = _MANY_PERCENT,
     down_percent: int = _FEW_PERCENT,
 ) -> Shares:
-    """Return the dynamic group's next shares by the misses of the online pods; unmeasured pods count as quiet."""
+    """Return the dynamic group's next shares from the misses of online pods.
+
+    Unmeasured pods count as pods without misses.
+    """
     cache, band = block.l3Percent, block.memBandPercent
     if any(max(percents) >= up_percent for percents in misses):
         return Shares(max(now.l3 - _FALL_POINTS, cache.low), max(now.mb - _FALL_POINTS, band.low))
@@ -180,7 +190,7 @@ def step(
 
 
 def tasks(pods: Iterable[Pod], default: str, processes: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
-    """Return the processes of offline pods by group; `processes` are those of each container's cgroup."""
+    """Return the processes of offline pods by group; `processes` has the processes of each container's cgroup."""
     by_group: dict[str, list[int]] = {}
     for pod in filter(offline, pods):
         try:
@@ -193,7 +203,7 @@ def tasks(pods: Iterable[Pod], default: str, processes: Mapping[str, Sequence[in
 
 
 class DynCache(Service):
-    """Keeps the resctrl groups, and the processes of offline pods in them."""
+    """The service that maintains resctrl groups with the processes of offline pods."""
 
     name = NAME
 
@@ -202,43 +212,43 @@ class DynCache(Service):
         self._counting = Counting(NAME, _EVENTS)
         #: The shares of the dynamic group; None before the first round.
         self.dynamic: Shares | None = None
-        #: When misses are counted next, in monotonic seconds.
+        #: When the next count of misses begins, in monotonic seconds.
         self._due = 0.0
         self._has_groups = False
 
     def __len__(self) -> int:
-        """The number of pods whose misses are counted."""
+        """The number of pods with counted misses."""
         return len(self._counting)
 
     def wants(self, rules: Services) -> bool:
-        """Whether the file switches it on, or groups remain to be removed."""
+        """Return whether the file switches the service on, or groups must be removed."""
         return super().wants(rules) or self._has_groups
 
     def pause_s(self) -> float:
-        """Return the interval of the file, but no more than a second: processes start and end."""
+        """Return the interval in the file, but at most a second, because processes start and end."""
         return min(float(self.block.adjustInterval) / _MS_PER_S, _MAX_PAUSE_S)
 
     def changed(self) -> None:
-        """Begin again with another block."""
+        """Start again with a new block."""
         self.dynamic = None
         self._counting.end()
 
-    def state(self, now: float) -> str:  # noqa: ARG002  no part of it depends on the time
+    def state(self, now: float) -> str:  # noqa: ARG002  the state does not depend on the time
         """Return the shares of the dynamic group."""
         shares = self.dynamic
         return "" if shares is None else f"the dynamic group has {shares.l3} % of the cache, {shares.mb} % of bandwidth"
 
     def round(self, round_: Round[Services]) -> None:
-        """Put the processes of offline pods into their groups, whose shares follow the misses of online ones."""
+        """Put the processes of offline pods into groups, with shares that follow the misses of online pods."""
         try:
             abilities = resctrl.Resctrl(round_.parts.root).capabilities()
         except ValueError as error:
             abilities = Unsupported(str(error))
         cache = None if isinstance(abilities, Unsupported) else abilities.caches.get("L3")
         if isinstance(abilities, Unsupported) or cache is None:
-            shared = "the processor shares no last-level cache"
+            shared = "the processor cannot partition its last-level cache"
             reason = abilities.reason if isinstance(abilities, Unsupported) else shared
-            round_.cannot(NAME, "offline pods have all of the cache", reason)
+            round_.cannot(NAME, "offline pods can use the whole cache", reason)
             return
         if not self.on:
             round_.groups += [Resctrl(group, remove=True) for group in GROUPS.values()]
@@ -255,16 +265,16 @@ class DynCache(Service):
         self._has_groups = True
 
     def _members(self, round_: Round[Services], pods: Sequence[Pod]) -> dict[str, list[int]]:
-        """Return the processes of offline pods by group; that there are none at all is reported."""
+        """Return the processes of offline pods by group. Report if there are no processes."""
         executor = round_.parts.executor
         processes = {c.folder: executor.threads(c.folder) for pod in pods for c in pod.containers}
         if processes and not any(processes.values()):
-            round_.errors.append(f"{NAME}: no process of an offline pod is seen: an agent in a pod needs hostPID")
+            round_.errors.append(f"{NAME}: no process of an offline pod is visible; an agent in a pod needs hostPID")
         return tasks(pods, self.block.defaultLimitMode, processes)
 
     @staticmethod
     def _by_class(round_: Round[Services]) -> tuple[list[Pod], list[Pod]]:
-        """Return the online pods; and the offline ones that have a valid level, with that level."""
+        """Return the online pods, and the offline pods with a valid level, with that level."""
         online, with_level = list[Pod](), list[Pod]()
         for pod in round_.pods:
             now = pod
@@ -277,7 +287,7 @@ class DynCache(Service):
         return online, with_level
 
     def _next_dynamic(self, round_: Round[Services], online: list[Pod], pods: list[Pod]) -> Shares:
-        """Return the shares of the dynamic group now; begin to count misses, or evaluate them, when that is due."""
+        """Return the current shares of the dynamic group. Begin to count misses, or evaluate them, if that is due."""
         shares = self.dynamic = self.dynamic or group_shares(self.block)[DYNAMIC]
         if not uses_dynamic(pods, self.block.defaultLimitMode):
             self._counting.end()
@@ -294,6 +304,6 @@ class DynCache(Service):
             self.dynamic = step(shares, misses, self.block)
             self._due = now + self.block.adjustInterval / _MS_PER_S
         elif since is None and now >= self._due:
-            self._counting.begin(round_, online, "the dynamic group stays as it starts")
+            self._counting.begin(round_, online, "the dynamic group keeps its first share")
         self._counting.report(round_)
         return self.dynamic

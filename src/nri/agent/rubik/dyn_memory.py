@@ -1,12 +1,12 @@
-"""dynMemory: `memory.high` of offline pods follows the node's free memory, so that their memory is reclaimed first.
+"""The service dynMemory: `memory.high` of offline pods follows the node's free memory, so that it is reclaimed first.
 
-The policy `fssr` falls fast and rises slowly. With T bytes of memory on the node, the limit begins at 0.8 T. Less than
-T/10 free: it falls by T/10, down to 0.3 T. More than T/5 free in thirteen readings in a row: it rises by T/100, up to
-0.8 T. Readings are five seconds apart.
+The policy `fssr` falls fast and rises slowly. With T bytes of memory on the node, the limit starts at 0.8 T. If less
+than T/10 is free, the limit falls by T/10, down to 0.3 T. If more than T/5 is free in thirteen consecutive readings,
+the limit rises by T/100, up to 0.8 T. Readings are five seconds apart.
 
-The limit of a pod is removed when the pod becomes online, or the service is switched off. A limit that a killed agent
-has left on an offline pod is recognized by its value. A kernel without `memory.high` is reported as unsupported; the
-start of reclaim below the limit is left out where only openEuler's kernels have it.
+The limit of a pod is removed when the pod becomes online, or the service is switched off. A limit that an earlier agent
+has left on an offline pod is recognized by its value. A kernel without `memory.high` is reported as unsupported. The
+threshold of asynchronous reclaim is written only on openEuler's kernels.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ __all__ = ["HOOK", "INTERVAL_S", "Block", "DynMemory", "MemoryHigh", "limits", "
 NAME: Final = "dynMemory"
 INTERVAL_S: Final = 5
 _HIGH, _ASYNC_RATIO = "memory.high", "memory.high_async_ratio"
-#: Readings that are only counted before the next one raises.
+#: The number of readings with much free memory before the limit rises.
 _QUIET_READINGS: Final = 12
 _ASYNC_PERCENT: Final = 80
-#: The largest page of a kernel, which rounds limits down to whole pages.
+#: The size of a kernel's largest page; kernels round limits down to whole pages.
 _MAX_PAGE_BYTES: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Memory of offline pods by the node's free memory."""
+    """The settings of dynMemory."""
 
     policy: Literal["fssr"]
 
 
 class MemoryHigh:
-    """The limit over time.
+    """The limit, which follows readings of the free memory.
 
     Attributes:
         high: the limit in bytes.
-        quiet: readings in a row with much memory free.
+        quiet: the number of consecutive readings with much free memory.
     """
 
     def __init__(self, total: int | None) -> None:
-        """Begin with the node's memory in bytes. Raises ValueError if it is unknown."""
+        """Start with the node's memory in bytes. Raises ValueError if it is unknown."""
         if not total or total < 0:
             raise ValueError("dynMemory: the node's memory is unknown: /proc/meminfo has no MemTotal")
         self._total, self.reserved = total, total // 10
@@ -59,7 +59,7 @@ class MemoryHigh:
         self.high, self.quiet = self._ceiling, 0
 
     def read(self, free: int) -> bool:
-        """Apply a reading of the free bytes; return whether the limit has changed."""
+        """Apply a reading of the free bytes, and return whether the limit has changed."""
         before = self.high
         if free > 2 * self.reserved and self.quiet < _QUIET_READINGS:
             self.quiet += 1
@@ -72,22 +72,22 @@ class MemoryHigh:
         return self.high != before
 
     def has(self, high: int) -> bool:
-        """Whether a limit that is in force, in whole pages, can be one of these."""
+        """Return whether a limit in force can be a value of this service."""
         return self._floor - _MAX_PAGE_BYTES < high <= self._ceiling
 
 
 def limits(high: int) -> dict[str, int]:
-    """Return the values of an offline pod by cgroup file, in the order in which they are written.
+    """Return the values of an offline pod by cgroup file, in the order of writes.
 
-    Reclaim begins before the limit where a kernel can do that.
+    Reclaim begins below the limit if the kernel supports that.
     """
     return {_ASYNC_RATIO: _ASYNC_PERCENT, _HIGH: high}
 
 
 def writes(before: Pod, pod: Pod, high: int) -> list[Write]:
-    """Return the writes for a pod that was as `before`.
+    """Return the writes for a pod; `before` is its earlier state.
 
-    A pod that becomes online loses its limit; one that always was online does not get any.
+    A pod that becomes online loses its limit. A pod that was always online gets no write.
     """
     if not offline(pod):
         return [Write(pod.folder, _HIGH, str(UNLIMITED), NAME)] if offline(before) else []
@@ -95,17 +95,17 @@ def writes(before: Pod, pod: Pod, high: int) -> list[Write]:
 
 
 def at_start(pod: Pod, node: Node) -> Decision:
-    """Give a new offline pod the limit that the last round gave the others; nothing before the first round."""
+    """Give a new offline pod the limit of the last round. Before the first round there is no limit."""
     in_force = node.in_force.get(NAME, {}) if class_of(pod) == OFFLINE else {}
     values: dict[str, Setting] = {knob: value for knob, value in in_force.items() if node.has(knob)}
-    return Decision(Changes(values), "that of all offline pods now") if values else Decision()
+    return Decision(Changes(values), "the current limit of all offline pods") if values else Decision()
 
 
 HOOK: Final = Hook(NAME, False, (), (PREEMPTIBLE,), {RUN_POD: at_start})
 
 
 class DynMemory(Service):
-    """Keeps `memory.high` of offline pods at the limit of now."""
+    """The service that sets `memory.high` of offline pods to the current limit."""
 
     name = NAME
     prompt = True
@@ -113,37 +113,39 @@ class DynMemory(Service):
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)
         self._limit: MemoryHigh | None = None
-        #: When the free memory is read next, in monotonic seconds.
+        #: The time of the next reading of free memory, in monotonic seconds.
         self._due = 0.0
-        #: The pods with a limit that this service has set.
+        #: The pods that have a limit of this service.
         self._limited_pods: frozenset[str] = frozenset()
         self._leftovers_searched = False
 
     def __len__(self) -> int:
-        """The number of pods that have a limit."""
+        """The number of pods with a limit."""
         return len(self._limited_pods)
 
     def wants(self, rules: Services) -> bool:
-        """Whether the file switches it on, or limits remain to be removed."""
+        """Return whether the file switches the service on, or limits must be removed."""
         return super().wants(rules) or bool(self._limited_pods)
 
     def pause_s(self) -> float:
-        """Return the interval, which is always the same."""
+        """Return the constant interval."""
         return float(INTERVAL_S)
 
-    def state(self, now: float) -> str:  # noqa: ARG002  no part of it depends on the time
-        """Return the limit, and the number of quiet readings for which it has not changed."""
+    def state(self, now: float) -> str:  # noqa: ARG002  the state does not depend on the time
+        """Return the limit, and the number of consecutive readings with much free memory."""
         limit = self._limit
-        return "" if limit is None else f"memory.high is {limit.high >> 20} MiB; {limit.quiet} quiet readings"
+        return (
+            "" if limit is None else f"memory.high is {limit.high >> 20} MiB; {limit.quiet} readings with free memory"
+        )
 
     def round(self, round_: Round[Services]) -> None:
-        """Set and remove the limits of all pods, and read the free memory when that is due."""
+        """Set and remove the limits of all pods, and read the free memory if that is due."""
         node = round_.parts.store.node
         if reason := node.lacks(_HIGH):
             round_.cannot(NAME, "offline pods have no limit", reason)
             return
         limit = self._next_limit(round_) if self.on else None
-        # The hook gives these to a new pod before its first process.
+        # The hook gives these values to a new pod before its first process.
         node.in_force[NAME] = {} if limit is None else limits(limit.high)
         if not self._leftovers_searched:
             self._leftovers_searched, self._limited_pods = True, _limited_by_killed_agent(round_)
@@ -162,7 +164,7 @@ class DynMemory(Service):
         self._limited_pods = frozenset(limited)
 
     def _next_limit(self, round_: Round[Services]) -> MemoryHigh | None:
-        """Return the limit after this reading; None if the node's memory is unknown, and no pod gets a limit."""
+        """Return the limit after this reading, or None if the node's memory is unknown."""
         sizes = round_.sample.sizes
         try:
             if self._limit is None:
@@ -172,18 +174,18 @@ class DynMemory(Service):
             return None
         if "MemFree" in sizes and round_.sample.at >= self._due:
             self._limit.read(sizes["MemFree"])
-            # A round of the timer that begins a little early is not put off by a whole interval.
+            # A round that begins slightly early is not postponed by a whole interval.
             self._due = round_.sample.at + INTERVAL_S * 0.9
         return self._limit
 
 
 def _as_offline(pod: Pod) -> Pod:
-    """Return the pod as it was when it got its limit."""
+    """Return a pod in the state in which it got its limit."""
     return replace(pod, annotations={PREEMPTIBLE: "true"})
 
 
 def _limited_by_killed_agent(round_: Round[Services]) -> frozenset[str]:
-    """Return the offline pods that have a limit in the first round."""
+    """Return the offline pods that already have a limit of this service in the first round."""
     try:
         limit = MemoryHigh(round_.sample.sizes.get("MemTotal"))
     except ValueError:

@@ -1,7 +1,7 @@
-"""Events of processors that pods cause, counted from one round to a later one.
+"""Count events of processors that pods cause, from one round to a later round.
 
-Counters are open only while something is counted, and their number is bounded: pods beyond it are reported. A machine
-that does not count an event is reported with the event's name.
+Counters are open only during a count. Their number is limited; further pods are reported. A machine that does not count
+an event is reported with the name of the event.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from nri.host.perf import Counters, Event, count, probe_events
 
 __all__ = ["Counting"]
 
-#: Descriptors of counters that are open at once, but no more than this part of those that the process may have.
+#: The maximum number of open counters.
 _MAX_DESCRIPTORS: Final = 4096
+#: Counters use at most this fraction (1/8) of the process's file descriptors.
 _PART: Final = 8
 
 
 class Counting:
-    """Counts events of pods.
+    """A counter of events of pods.
 
     Args:
         service: the name of the service that counts.
@@ -35,15 +36,15 @@ class Counting:
         self._service, self._events = service, events
         self._counters: dict[str, Counters] = {}
         self._missing: tuple[str, str] | None = None
-        #: When it began, in monotonic seconds; None while nothing is counted.
+        #: When the count began, in monotonic seconds; None between two counts.
         self.since: float | None = None
 
     def __len__(self) -> int:
-        """The number of pods whose events are counted."""
+        """The number of counted pods."""
         return len(self._counters)
 
     def begin(self, round_: Round[Services], pods: Iterable[Pod], effect: str) -> bool:
-        """Begin to count; return whether this machine counts. `effect` is what its absence means, for `report`."""
+        """Begin to count, and return whether this machine can. `report` shows `effect` if it cannot."""
         self.end()
         unsupported = probe_events(self._events)
         if unsupported is not None:
@@ -56,9 +57,9 @@ class Counting:
         hierarchies = round_.parts.executor.hierarchies
         for pod in pods:
             if len(self._counters) >= max_pods:
-                advice = "" if limit == _MAX_DESCRIPTORS else "; a higher LimitNOFILE allows more"
-                reason = f"{limit} counters are the most{advice}"
-                round_.errors.append(f"{self._service}: only {max_pods} pods are measured, for {reason}")
+                advice = "" if limit == _MAX_DESCRIPTORS else "; raise LimitNOFILE to measure more"
+                reason = f"the limit is {limit} counters{advice}"
+                round_.errors.append(f"{self._service}: only {max_pods} pods are measured: {reason}")
                 break
             try:
                 counters = count(hierarchies, round_.parts.root, pod.folder, self._events, processors)
@@ -74,12 +75,12 @@ class Counting:
         return True
 
     def report(self, round_: Round[Services]) -> None:
-        """Report the effect of missing counters, in every round."""
+        """Report the effect of missing counters. Call it in every round."""
         if self._missing is not None:
             round_.cannot(self._service, *self._missing)
 
     def end(self) -> dict[str, dict[Event, int]]:
-        """Stop counting; return the events of each pod, by uid, without pods that no longer exist."""
+        """End the count, and return the events of existing pods, by uid."""
         counters_by_uid, self._counters, self.since = self._counters, {}, None
         events: dict[str, dict[Event, int]] = {}
         for uid, counters in counters_by_uid.items():

@@ -1,10 +1,10 @@
-"""The evictions of offline pods: what psi, cpuevict and memoryevict share.
+"""Evictions of offline pods: the common code of psi, cpuevict and memoryevict.
 
-One pod is evicted at a time: the biggest user of the resource, of equal ones the newer, and never a pod whose use is
-unknown. It takes as many rounds in a row above the threshold as the settings say (`loops.evict_after`). A cooldown
-begins when an eviction is accepted. The evicted pod is not asked again for a minute, in which it may end; a pod that
-may not go, for example because of a disruption budget, leaves it to the next one. Pods of kube-system, static pods and
-mirrors are not candidates.
+One pod is evicted at a time: the pod with the highest usage of the resource, and of equal pods the newer one. A pod
+with unknown usage is not evicted. The threshold must be exceeded in several consecutive rounds (`loops.evict_after`). A
+cooldown begins when an eviction is accepted. An evicted pod gets a minute to end. If an eviction is refused, for
+example by a disruption budget, the next pod is tried. Pods of kube-system, static pods and mirror pods are never
+evicted.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from nri.agent.settings.values import AgentSettings
 
 __all__ = ["Cooldown", "Due", "Evict", "Sample", "candidates", "cpu_percent", "memory_mb", "victim"]
 
-#: Pods that one round asks to go, if those before may not go.
+#: The maximum number of pods that a round tries to evict, if evictions are refused.
 _MAX_ATTEMPTS: Final = 3
-#: The time in seconds in which a pod that was asked to go may end.
+#: The time in seconds that an evicted pod may need to end.
 _ENDING_S: Final = 60.0
 
 
 class Sample(NamedTuple):
-    """One reading of a pod's use."""
+    """A reading of a pod's usage."""
 
     t_ns: int
     cpu_ns: int
@@ -37,7 +37,7 @@ class Sample(NamedTuple):
 
 
 def cpu_percent(samples: Sequence[Sample], cpus: int) -> float | None:
-    """Return the percent of the node that a pod used between its last two samples; None if it is unknown."""
+    """Return the percentage of the node's CPU that a pod used between its last two samples, or None if unknown."""
     if len(samples) < 2:
         return None
     first, last = samples[-2:]
@@ -46,7 +46,7 @@ def cpu_percent(samples: Sequence[Sample], cpus: int) -> float | None:
 
 
 def memory_mb(samples: Sequence[Sample]) -> float | None:
-    """Return the memory in use at the last sample, in MB; None without one."""
+    """Return the memory usage in the last sample in MB, or None without a sample."""
     return samples[-1].memory_bytes / 10**6 if samples else None
 
 
@@ -56,29 +56,29 @@ def candidates(pods: Iterable[Pod], *, from_apiserver: bool) -> list[Pod]:
 
 
 def victim(pods: Iterable[Pod], use: Mapping[str, float | None]) -> Pod | None:
-    """Return the candidate to evict; `use` is by uid."""
+    """Return the candidate to evict. `use` has the usage by uid."""
     uses = [(used, pod) for pod in pods if (used := use.get(pod.uid)) is not None]
     order = sorted(uses, key=lambda row: (-row[0], -(row[1].started or 0.0), row[1].namespace, row[1].name))
     return order[0][1] if order else None
 
 
 class Cooldown:
-    """A pause in seconds after an eviction."""
+    """A pause after an eviction."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._until: float | None = None
 
     def over(self, now: float) -> bool:
-        """Whether a decision is due at a time in seconds."""
+        """Return whether the pause is over at a time in seconds."""
         return self._until is None or now >= self._until
 
     def remaining_s(self, now: float) -> float:
-        """Return the seconds until the next decision."""
+        """Return the remaining seconds of the pause."""
         return 0.0 if self._until is None else max(self._until - now, 0.0)
 
     def begin(self, now: float) -> None:
-        """Begin after an eviction."""
+        """Start the pause."""
         self._until = now + self._seconds
 
 
@@ -90,39 +90,41 @@ class Due(NamedTuple):
 
 
 class Evict(Service):
-    """Evicts an offline pod while a condition holds."""
+    """A service that evicts an offline pod while a condition is true."""
 
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)
         self._rounds_until_eviction = settings.loops.evict_after
         self._from_apiserver = settings.pods.source == "apiserver"
-        #: Rounds in a row above the threshold.
+        #: The number of consecutive rounds above the threshold.
         self._rounds_above = 0
         self._samples: dict[str, deque[Sample]] = {}
-        #: When running pods were asked to go, by uid.
+        #: The times of accepted evictions of pods that are still listed, by uid.
         self._asked: dict[str, float] = {}
         self._cooldown = Cooldown(0)
         #: The readings of the last round, for people.
         self._readings = ""
 
     def __len__(self) -> int:
-        """The number of pods whose use is remembered."""
+        """The number of pods with remembered usage."""
         return len(self._samples)
 
     def pause_s(self) -> float:
-        """Return the interval of the file."""
+        """Return the interval in the file."""
         return float(self.block.interval)
 
     def state(self, now: float) -> str:
-        """Return the readings of the last round, and for how long no pod is evicted."""
+        """Return the readings of the last round, and the remaining cooldown."""
         remaining_s, above, needed = self._cooldown.remaining_s(now), self._rounds_above, self._rounds_until_eviction
-        progress = f"{above} of {needed} rounds above it" if 0 < above < needed else ""
+        progress = f"{above} of {needed} rounds above the threshold" if 0 < above < needed else ""
         return "; ".join(
-            filter(None, (self._readings, progress, f"no eviction for {remaining_s:.0f} s more" if remaining_s else ""))
+            filter(
+                None, (self._readings, progress, f"no eviction for another {remaining_s:.0f} s" if remaining_s else "")
+            )
         )
 
     def changed(self) -> None:
-        """Begin again with another block."""
+        """Start again with a new block."""
         self._cooldown = Cooldown(0 if self.block is None else self.block.cooldown or 0)
         self._rounds_above = 0
 
@@ -144,7 +146,7 @@ class Evict(Service):
         for _ in range(_MAX_ATTEMPTS):
             chosen = victim(remaining, self.use(due.resource, round_.sample.cpus))
             if chosen is None:
-                round_.errors.append(f"{self.name}: {due.reason}, but the use of no offline pod is known")
+                round_.errors.append(f"{self.name}: {due.reason}, but the usage of all offline pods is unknown")
                 return
             if round_.evict(pods[chosen.uid][0], self.name, due.reason):
                 self._asked[chosen.uid] = now
@@ -155,7 +157,7 @@ class Evict(Service):
 
     @abstractmethod
     def due(self, round_: Round[Services], pods: Sequence[Pod]) -> Due | None:
-        """Return the eviction that is due now; None if no pod has to go."""
+        """Return the eviction that is due now, or None if no eviction is due."""
 
     def _sample(self, round_: Round[Services], pods: Iterable[Pod]) -> None:
         now, samples = nanoseconds(round_.sample), dict[str, deque[Sample]]()
@@ -167,7 +169,7 @@ class Evict(Service):
         self._samples = samples
 
     def use(self, resource: str, cpus: int) -> Mapping[str, float | None]:
-        """Return the use of each offline pod by uid: percent of the node, or MB for memory; None if it is unknown."""
+        """Return the usage of offline pods by uid: percentage of the node's CPU, or MB of memory; None if unknown."""
         if resource == "memory":
             return {uid: memory_mb(list(samples)) for uid, samples in self._samples.items()}
         return {uid: cpu_percent(list(samples), cpus) for uid, samples in self._samples.items()}

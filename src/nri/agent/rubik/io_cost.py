@@ -1,9 +1,8 @@
-"""ioCost: disks have a cost model, and online and offline pods a weight by it.
+"""The service ioCost: disks have a cost model, and online and offline pods have weights.
 
-On cgroup v1 only openEuler's kernels have it, and only if pages that are written later count for the pod that wrote
-them; on v2 weights are `io.weight`. A missing disk switches all disks off and is reported: half of them would not
-control anything. An incomplete model is found when the file is read. What the service has set is reset when it is
-switched off.
+On cgroup v1 this requires openEuler's kernel, with writeback counted for the pod that wrote the pages. On v2 weights
+are `io.weight`. A missing disk switches all disks off and is reported, because control of some disks would have no
+effect. An incomplete model is refused when the file is read. Values are reset when the service is switched off.
 """
 
 from __future__ import annotations
@@ -43,8 +42,9 @@ __all__ = [
 
 NAME: Final = "ioCost"
 _MODEL, _QOS, _INODE = "io.cost_model", "io.cost_qos", "memory.wb_blkio_ino"
-#: The cgroup files of weights, on cgroup v1 and on v2; and the weight that a kernel gives.
+#: The cgroup files of weights, on cgroup v1 and on v2.
 _WEIGHTS: Final = ("io.cost_weight", "io.weight")
+#: The kernel's default weight.
 DEFAULT_WEIGHT: Final = 100
 _ONLINE_WEIGHT, _OFFLINE_WEIGHT = 1000, 10
 _WEIGHT_REASON: Final = f"online {_ONLINE_WEIGHT}, offline {_OFFLINE_WEIGHT}"
@@ -54,7 +54,7 @@ _Amount = Annotated[int, Between(-(2**63), 2**63 - 1)]
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """The most that a disk does in a second: bytes, and operations in sequence and at random, read and written."""
+    """The maximum rates of a disk per second: bytes, sequential and random operations, for reads and writes."""
 
     rbps: _Amount = 0
     rseqiops: _Amount = 0
@@ -75,7 +75,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class NodeDevices:
-    """The disks of the node with this name, or of every other node for `global`."""
+    """The disks of the node with this name; `global` stands for every other node."""
 
     nodeName: str = ""
     config: list[Device] = field(default_factory=list)
@@ -85,33 +85,33 @@ _KEYS: Final = tuple(parameter.name for parameter in fields(Parameters))
 
 
 def supported(command_line: str) -> bool:
-    """Whether the kernel was started so that written pages count for the pod that wrote them, on cgroup v1."""
+    """Return whether the kernel was booted with writeback for cgroup v1."""
     return "cgroup1_writeback" in command_line.split()
 
 
 def devices_of(nodes: Sequence[NodeDevices], name: str) -> Sequence[Device]:
-    """Return the disks of a node: of the first entry with its name, else of the last for all nodes."""
+    """Return the disks of a node: the first entry with its name, or else the last entry for all nodes."""
     node_entries = [node for node in nodes if node.nodeName == name]
     every = [node for node in nodes if node.nodeName == "global"]
     return node_entries[0].config if node_entries else every[-1].config if every else ()
 
 
 def disk_path(name: str) -> str:
-    """Return the path of a disk that is named below /dev, for example `sda` or `mapper/vg-a`; a path is valid too."""
+    """Return the path of a disk, given its path or its name below /dev, for example `sda` or `mapper/vg-a`."""
     return name if name.startswith("/dev/") else f"/dev/{name}"
 
 
 def problems(device: Device) -> Iterator[Problem]:
-    """Yield why a disk cannot be controlled by its model; paths begin at the disk."""
+    """Yield the mistakes in the model of a disk. Paths begin at the disk."""
     if device.model != "linear":
-        yield Problem(("model",), f'"{device.model}" is not linear', 'say "linear"')
+        yield Problem(("model",), f'"{device.model}" is not linear', 'use "linear"')
     for key, value in zip(_KEYS, astuple(device.param), strict=True):
         if value <= 0:
-            yield Problem(("param", key), f"{value} is not from 1 on", "say what the disk does in a second at most")
+            yield Problem(("param", key), f"{value} is not above 0", "use the maximum rate of the disk per second")
 
 
 def block_problems(nodes: Sequence[NodeDevices]) -> Iterator[Problem]:
-    """Yield what is wrong with the models of all disks; paths begin at the block."""
+    """Yield the mistakes in the models of all disks. Paths begin at the block."""
     for index, node in enumerate(nodes):
         for place, device in enumerate(node.config):
             for problem in problems(device):
@@ -119,10 +119,10 @@ def block_problems(nodes: Sequence[NodeDevices]) -> Iterator[Problem]:
 
 
 def writes(devices: Iterable[Device], number_of: Callable[[str], str]) -> Iterator[Write]:
-    """Yield the writes in the root cgroup, disk by disk; `number_of` returns the numbers of a block device, or "".
+    """Yield the writes in the root cgroup, disk by disk. `number_of` returns the number of a block device, or "".
 
     Raises:
-        ValueError: at a disk that is missing, or whose model is incomplete.
+        ValueError: a disk is missing, or its model is incomplete.
     """
     for place, device in enumerate(devices):
         number = number_of(device.dev)
@@ -145,7 +145,7 @@ def _switch(number: str, *, on: bool) -> Write:
 
 
 def pod_writes(pod: Pod, inode: str, knob: str = _WEIGHTS[0]) -> list[Write]:
-    """Return the writes for a pod; `inode` is that of its block I/O cgroup on v1, to which its memory is bound."""
+    """Return the writes for a pod. `inode` is the inode of its block I/O cgroup on v1, to which its memory is bound."""
     bound = [Write(pod.folder, _INODE, inode, NAME)] if inode else []
     return [Write(pod.folder, knob, str(weight(offline=offline(pod))), NAME), *bound]
 
@@ -156,7 +156,7 @@ def weight(*, offline: bool) -> int:
 
 
 def _unsupported(node: Node) -> str:
-    """Return why the kernel cannot control disks by cost; "" if it can."""
+    """Return why the kernel cannot control disks by cost, or "" if it can."""
     if reason := node.lacks(_MODEL) or node.lacks(_QOS):
         return reason
     if node.has(_WEIGHTS[0]) and not supported(node.command_line()):
@@ -165,7 +165,7 @@ def _unsupported(node: Node) -> str:
 
 
 def at_start(pod: Pod, node: Node) -> Decision:
-    """Give a new pod its weight by its class, where the kernel has cost models."""
+    """Give a new pod the weight of its class, if the kernel has cost models."""
     knob = next(filter(node.has, _WEIGHTS), "")
     if not knob or _unsupported(node):
         return Decision()
@@ -176,7 +176,7 @@ HOOK: Final = Hook(NAME, False, (), (PREEMPTIBLE,), {RUN_POD: at_start})
 
 
 class IoCost(Service):
-    """Sets the cost models of the node's disks and the weights of pods."""
+    """The service that sets cost models of disks and weights of pods."""
 
     name = NAME
     prompt = True
@@ -184,16 +184,17 @@ class IoCost(Service):
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)
         self._node_name = node_name(settings)
-        #: The disks that are on, and by cgroup of each pod with a weight the cgroup file of the weight.
+        #: The disks that are switched on.
         self._disks: frozenset[str] = frozenset()
+        #: The cgroup file of the weight of each pod with a weight, by the pod's cgroup.
         self._weight_knobs: dict[str, str] = {}
 
     def __len__(self) -> int:
-        """The number of pods that have a weight."""
+        """The number of pods with a weight."""
         return len(self._weight_knobs)
 
     def wants(self, rules: Services) -> bool:
-        """Whether the file switches it on, or models or weights remain to be reset."""
+        """Return whether the file switches the service on, or models or weights must be reset."""
         return super().wants(rules) or bool(self._disks or self._weight_knobs)
 
     def round(self, round_: Round[Services]) -> None:
@@ -204,7 +205,7 @@ class IoCost(Service):
         for pod in round_.pods:
             if not knob:
                 if pod.folder in before:
-                    reason = "it is switched off"
+                    reason = "ioCost is switched off"
                     round_.set(pod.subject(), pod.folder, before[pod.folder], DEFAULT_WEIGHT, NAME, reason)
                 continue
             inode = _inode(round_, pod.folder) if knob == _WEIGHTS[0] else ""
@@ -214,7 +215,7 @@ class IoCost(Service):
 
     @staticmethod
     def _weight_knob(round_: Round[Services]) -> str:
-        """Return the cgroup file of weights; "" if disks cannot be controlled by cost."""
+        """Return the cgroup file of weights, or "" if disks cannot be controlled by cost."""
         node = round_.parts.store.node
         if reason := _unsupported(node):
             round_.cannot(NAME, "pods have no weights", reason)
@@ -222,14 +223,14 @@ class IoCost(Service):
         return _WEIGHTS[0] if node.has(_WEIGHTS[0]) else _WEIGHTS[1]
 
     def _set_models(self, round_: Round[Services], *, on: bool) -> None:
-        """Set the models of the node's disks, and switch off those that are no longer named."""
+        """Set the models of the node's disks, and switch off disks that the file no longer contains."""
         models: list[Write] = []
         if on:
             try:
                 devices = devices_of(self.block, self._node_name)
                 models = list(writes(devices, lambda name: block_device(round_.parts.root, disk_path(name))))
             except ValueError as error:
-                round_.errors.append(f"{error}: no disk is controlled")
+                round_.errors.append(f"{error}; no disk is controlled")
         disks = {write.value.partition(" ")[0] for write in models}
         # One value for each file: of two values for one file in a batch, only the later one would be written.
         by_knob: dict[str, dict[str, str]] = {}
@@ -237,12 +238,12 @@ class IoCost(Service):
             number, _, words = write.value.partition(" ")
             by_knob.setdefault(write.knob, {})[number] = words
         for knob, by_disk in by_knob.items():
-            round_.values.append(KnobValue(_ROOT, "", knob, "", NAME, "the file's models of disks", by_disk))
+            round_.values.append(KnobValue(_ROOT, "", knob, "", NAME, "the disk models in rubik's file", by_disk))
         self._disks = frozenset(disks)
 
 
 def _inode(round_: Round[Services], folder: str) -> str:
-    """Return the inode of a pod's cgroup of block I/O on v1; "" if it is unknown."""
+    """Return the inode of a pod's block I/O cgroup on v1, or "" if it is unknown."""
     hierarchies = round_.parts.executor.hierarchies
     identity = hierarchies.files.identity(hierarchies.folder("blkio", folder) or "")
     return str(identity[1]) if identity else ""

@@ -1,9 +1,9 @@
-"""ioLimit: block I/O of a pod's containers is limited by disk, as the annotation `volcano.sh/blkio-limit` says.
+"""The service ioLimit: limits of block I/O by disk, from the pod annotation `volcano.sh/blkio-limit`.
 
-Limits are bytes and operations a second. A row of the annotation that cannot be read, or whose disk does not exist, is
-reported and costs the other rows nothing; its disk keeps what it has. An annotation that is not JSON costs that pod the
-service, is reported once, and the last valid one stays in force. A limit that is no longer asked for is removed; one
-that somebody else has set, on another disk or of another value, is left alone.
+Limits are bytes and operations per second. A row of the annotation that is unreadable, or names a missing disk, is
+reported without effect on other rows; the disk keeps its limit. An annotation that is not JSON is reported once, and
+the last valid annotation stays in force. Limits that are no longer requested are removed. A limit that another program
+has set, on another disk or with another value, is not changed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KNOBS: Final = tuple(_KNOB_BY_KEY.values())
 _SHAPE: Final = Record(dict.fromkeys(_KNOB_BY_KEY, Items(Record({"device": str, "value": str}))))
 _DISK: Final = re.compile(r"[0-9]{1,18}:[0-9]{1,18}")
 _LIMIT: Final = re.compile(r"0{0,32}[0-9]{1,20}")
-#: The rows of the annotation by key: device and value as they are written.
+#: The rows of the annotation by key, as unparsed pairs of device and value.
 Rows = dict[str, list[tuple[str, str]]]
 
 
@@ -44,9 +44,9 @@ class DiskLimits(NamedTuple):
     """The limits that an annotation sets.
 
     Attributes:
-        limits: bytes or operations a second, by cgroup file and by the numbers of the disk (`8:0`); -1 is no limit.
-        unclear: by cgroup file the disks whose row does not have a number as its value: they keep what they have.
-        problems: a line for each row that has no effect.
+        limits: bytes or operations per second, by cgroup file and device number (`8:0`); -1 means no limit.
+        unclear: the disks with a malformed value, by cgroup file; they keep their limits.
+        problems: a line for each row without effect.
     """
 
     limits: dict[str, dict[str, int]]
@@ -55,17 +55,17 @@ class DiskLimits(NamedTuple):
 
 
 def parse(annotations: Mapping[str, str]) -> Rows:
-    """Return the rows of the annotation, none without one. Raises ValueError for what is not JSON of that shape."""
+    """Return the rows of the annotation. Raises ValueError if the annotation is not JSON of this shape."""
     tree: Mapping[str, Any] = decode(annotations.get(ANNOTATION) or "{}", _SHAPE)
     return {key: [(row.get("device", ""), row.get("value", "")) for row in tree.get(key, ())] for key in _KNOB_BY_KEY}
 
 
 def disk_limits(rows: Rows, lookup: Callable[[str], str]) -> DiskLimits:
-    """Return the limits of the valid rows; a row without effect costs the others nothing.
+    """Return the limits of the valid rows. A row without effect does not affect the other rows.
 
     Args:
-        rows: as of `parse`.
-        lookup: the numbers of a path below /dev if a block device is there, else "".
+        rows: the rows that `parse` returned.
+        lookup: returns the device number of a path below /dev, or "" if there is no block device.
     """
     result = DiskLimits({}, {}, [])
     for key, pairs in rows.items():
@@ -82,13 +82,13 @@ def disk_limits(rows: Rows, lookup: Callable[[str], str]) -> DiskLimits:
 
 
 def check(annotations: Mapping[str, str]) -> None:
-    """Raise ValueError for the first row that cannot have an effect, whichever disks exist."""
+    """Raise ValueError if a row cannot have an effect, whichever disks exist."""
     for problem in disk_limits(parse(annotations), lambda _path: "0:0").problems:
         raise ValueError(f"{ANNOTATION}: {problem}")
 
 
 def at_creation(container: Container, node: Node) -> Decision:
-    """Give a new container the limits by disk that its pod asks for."""
+    """Give a new container the limits that its pod requests."""
     try:
         limits = disk_limits(parse(container.pod.annotations), node.disk).limits
     except ValueError:
@@ -105,26 +105,26 @@ HOOK: Final = Hook(NAME, False, (), (ANNOTATION,), {CREATE: at_creation})
 
 
 class IoLimit(Service):
-    """Keeps the limits of running containers as the annotations of their pods say."""
+    """The service that sets the limits of running containers from their pods' annotations."""
 
     name = NAME
     prompt = True
 
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)
-        #: The disks with a limit that this service has set, by cgroup and cgroup file.
+        #: The disks with a limit of this service, by cgroup and cgroup file.
         self._limited_disks: dict[tuple[str, str], frozenset[str]] = {}
 
     def __len__(self) -> int:
-        """The number of cgroup files with a limit that this service has set."""
+        """The number of cgroup files with a limit of this service."""
         return len(self._limited_disks)
 
     def wants(self, rules: Services) -> bool:
-        """Whether the file switches it on, or limits remain to be removed."""
+        """Return whether the file switches the service on, or limits must be removed."""
         return super().wants(rules) or self.was_on
 
     def round(self, round_: Round[Services]) -> None:
-        """Set the limits that pods ask for, and remove those that they no longer ask for."""
+        """Set the requested limits, and remove limits that are no longer requested."""
         limited: dict[tuple[str, str], frozenset[str]] = {}
         leftovers = self.leftovers(round_, ANNOTATION)
         for pod in round_.pods:
@@ -141,13 +141,13 @@ class IoLimit(Service):
                     if limits or unclear:
                         limited[place] = frozenset(limits) | unclear
                     if limits or removed:
-                        reason = f"annotation {ANNOTATION}" if limits else "it is no longer requested"
+                        reason = f"annotation {ANNOTATION}" if limits else "the limit is no longer requested"
                         subject = pod.subject(container.name)
                         round_.values.append(KnobValue(subject, *place, "", NAME, reason, {**removed, **limits}))
         self._limited_disks = limited
 
     def _limits(self, round_: Round[Services], pod: Pod) -> DiskLimits:
-        """Return the limits that a pod asks for, by cgroup file and disk."""
+        """Return the limits that a pod requests, by cgroup file and disk."""
         annotations = readable(round_, pod, NAME, ANNOTATION, parse)
         requested = disk_limits(parse(annotations), lambda path: block_device(round_.parts.root, path))
         round_.errors += [f"{NAME}: {pod.key}: {ANNOTATION}: {problem}" for problem in requested.problems]
@@ -155,7 +155,7 @@ class IoLimit(Service):
 
 
 def _stale_limits(round_: Round[Services], pod: Pod) -> dict[str, dict[str, int]]:
-    """Return the limits that a pod asks for while the service is off, without reporting problems of the annotation."""
+    """Return the limits that a pod requests, without reporting problems of the annotation."""
     try:
         return disk_limits(parse(pod.annotations), lambda path: block_device(round_.parts.root, path)).limits
     except ValueError:
@@ -163,6 +163,6 @@ def _stale_limits(round_: Round[Services], pod: Pod) -> dict[str, dict[str, int]
 
 
 def _in_force(round_: Round[Services], place: tuple[str, str], limits: Mapping[str, int]) -> frozenset[str]:
-    """Return the disks that have exactly these limits."""
+    """Return the disks with exactly these limits."""
     current = round_.read(*place) if limits else None
     return frozenset(disk for disk in limits if isinstance(current, Mapping) and current.get(disk) == limits[disk])

@@ -1,6 +1,6 @@
-"""The machine under rubik's hooks and services: its kernel's cgroup files, its processors and its disks.
+"""Access of rubik's hooks and services to the machine: cgroup files, processors and disks.
 
-This is the module of the profile that opens files; all others ask it, or read cgroups through the round.
+Of this profile, only this module opens files; other modules call it, or read cgroups through the round.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from nri.host import Hierarchies, Root, Unsupported, detect, probe, read_topolog
 
 __all__ = ["Kernel", "block_device"]
 
-#: Pause in seconds before a missing file is looked for again: on cgroup v2 it may come with the first pod.
+#: The time in seconds after which a missing file is searched again: on cgroup v2 it may appear with the first pod.
 _ABSENT_S: Final = 10.0
 
 
 class Kernel:
-    """The cgroup files that the kernel has, its command line, and the processors of a machine.
+    """The cgroup files of the kernel, its command line, and the processors of the machine.
 
     Args:
         root: the machine.
-        now: monotonic seconds.
+        now: returns monotonic seconds.
     """
 
     def __init__(self, root: Root, now: Callable[[], float] = time.monotonic) -> None:
         self._root, self._now = root, now
         self._hierarchies: Hierarchies | None = None
-        #: By cgroup file why it is missing, and until when this is believed.
+        #: Why a cgroup file is missing, and until when this answer is valid, by cgroup file.
         self._missing: dict[str, tuple[str, float]] = {}
         self._present: set[str] = set()
         self._cpus = 0
 
     def lacks(self, knob: str) -> str:
-        """Return why the kernel does not have a cgroup file; "" if it has it."""
+        """Return why the kernel lacks a cgroup file, or "" if the file exists."""
         if knob in self._present:
             return ""
         reason, until = self._missing.get(knob, ("", 0.0))
@@ -52,18 +52,18 @@ class Kernel:
         return ""
 
     def command_line(self) -> str:
-        """Return the kernel's command line; "" if it cannot be read."""
+        """Return the kernel's command line, or "" if it cannot be read."""
         return self._root.find("/proc/cmdline") or ""
 
     def cpus(self) -> int:
-        """Return the number of processors, which are counted once."""
+        """Return the number of processors, which is read once."""
         if not self._cpus:
             self._cpus = len(read_topology(self._root).cpus)
         return self._cpus
 
 
 def block_device(root: Root, path: str) -> str:
-    """Return the numbers (`8:0`) of the block device at a path of the machine; "" if there is no such device."""
+    """Return the device number (`8:0`) of a block device, or "" if the path is not a block device."""
     try:
         descriptor = root.open(path, os.O_PATH)
     except (OSError, ValueError):

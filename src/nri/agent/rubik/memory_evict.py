@@ -1,4 +1,4 @@
-"""memoryevict: an offline pod is evicted when the node's memory in use reaches the threshold."""
+"""The service memoryevict: evict an offline pod when the node's memory usage reaches the threshold."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from nri.config import Between
 
 __all__ = ["Block", "MemoryEvict", "memory_percent"]
 
-#: The rows of /proc/meminfo with memory that is free, or that the kernel can free.
+#: The rows of /proc/meminfo with memory that is free or can be freed by the kernel.
 _AVAILABLE: Final = ("MemFree", "Buffers", "Cached", "SReclaimable")
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Eviction by the node's memory in use."""
+    """The settings of memoryevict."""
 
     threshold: Annotated[int, Between(1, 99)]
     interval: Annotated[int, Between(1, 3600)] = 1
@@ -28,7 +28,7 @@ class Block:
 
 
 def memory_percent(meminfo: Mapping[str, int]) -> float:
-    """Return the percent of the node's memory in use, without pages that the kernel can free. Raises ValueError."""
+    """Return the percentage of the node's memory in use, without freeable pages. Raises ValueError if it is unknown."""
     total = meminfo.get("MemTotal", 0)
     if total <= 0:
         raise ValueError("the node's memory is unknown: /proc/meminfo has no MemTotal")
@@ -36,12 +36,12 @@ def memory_percent(meminfo: Mapping[str, int]) -> float:
 
 
 class MemoryEvict(Evict):
-    """Evicts an offline pod when the node's memory is full."""
+    """The service that evicts an offline pod when the node's memory is full."""
 
     name = "memoryevict"
 
-    def due(self, round_: Round[Services], pods: Sequence[Pod]) -> Due | None:  # noqa: ARG002  the node's use alone
-        """Return the eviction that is due when the node's memory in use reaches the threshold."""
+    def due(self, round_: Round[Services], pods: Sequence[Pod]) -> Due | None:  # noqa: ARG002  of the node only
+        """Return the eviction that is due if the node's memory usage has reached the threshold."""
         try:
             used = memory_percent(round_.sample.sizes)
         except ValueError as error:

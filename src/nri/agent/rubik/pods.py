@@ -1,7 +1,7 @@
-"""Pods as rubik's services see them: their cgroups, their CPU limits, and which of them are offline.
+"""Properties of pods for rubik's services: offline or online, requests, limits, and protection from evictions.
 
-A pod is offline if its annotation or its label `volcano.sh/preemptable` is exactly `true`, unless the annotation is
-exactly `false`, which spares it. Every other pod is online.
+A pod is offline if its annotation or its label `volcano.sh/preemptable` is exactly `true`. An annotation that is
+exactly `false` overrides the label. Every other pod is online.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SOURCE, _MIRROR = "kubernetes.io/config.source", "kubernetes.io/config.mirror"
 
 
 def offline(pod: Pod) -> bool:
-    """Whether a pod yields to the others."""
+    """Return whether a pod is offline."""
     annotation = pod.annotations.get(PREEMPTIBLE)
     return annotation == "true" or (annotation != "false" and pod.labels.get(PREEMPTIBLE) == "true")
 
@@ -31,22 +31,22 @@ def class_of(pod: Pod) -> str:
 
 
 def protected(pod: Pod, *, from_apiserver: bool) -> bool:
-    """Whether a pod may never be evicted: a pod of kube-system, a static pod, or the mirror of a static pod.
+    """Return whether a pod must not be evicted: it is in kube-system, static, or the mirror of a static pod.
 
     Args:
         pod: the pod.
-        from_apiserver: whether the API server lists it. There the source annotation is what the pod's author wrote;
-            a kubelet overwrites it in what itself, and the runtime, report.
+        from_apiserver: whether the apiserver lists the pod. If so, the author of the pod wrote the source annotation;
+            otherwise the kubelet did.
     """
     source = "api" if from_apiserver else pod.annotations.get(_SOURCE, "api")
     return pod.namespace == "kube-system" or source != "api" or _MIRROR in pod.annotations
 
 
 def request_of(pod: Pod, name: str) -> int:
-    """Return what a pod requests of a resource, rounded up to whole units; 0 for nothing."""
+    """Return a pod's request of a resource, rounded up to whole units, or 0 if it requests none."""
     return ceil(pod_total(pod.manifest.get("spec") or {}, "requests").get(name, Fraction(0)))
 
 
 def limit_of(pod: Pod) -> float:
-    """Return the limit in CPUs that a kubelet gives a pod's own cgroup; 0 for no limit."""
+    """Return the limit in CPUs that a kubelet sets for a pod's cgroup, or 0 if there is no limit."""
     return ceil(pod_limit(pod.manifest.get("spec") or {}, "cpu") * 1000) / 1000

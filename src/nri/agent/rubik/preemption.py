@@ -1,12 +1,12 @@
-"""preemption: online pods have absolute priority over offline ones, for CPU, memory and the network.
+"""The service preemption: online pods have priority over offline pods for CPU, memory and the network.
 
-An offline pod and its containers get level -1 and a class of network traffic. Online ones stay at 0; the kernel does
-not take a level back, so a level below 0 is reported and not written. Kernels without levels have substitutes: an idle
-pod with the lowest shares, the highest OOM score, and memory of online pods that is reclaimed last.
+An offline pod and its containers get level -1 and a class of network traffic. Online pods stay at level 0. The kernel
+does not allow a level to rise again, so a level below 0 of an online pod is only reported. Kernels without levels have
+substitutes: an idle pod with the lowest shares, the highest OOM score, and `memory.low` of online pods.
 
-The hook sets levels and their substitutes at a creation. The rounds do what it cannot do: they protect the memory that
-online pods request, where the kernel has `memory.low` and no level of memory, and they put the network of a pod under
-control by openEuler's module, once, when the pod has its first process. A node without the module is reported.
+The hook sets levels or their substitutes at a creation. The rounds protect the memory that online pods request, if the
+kernel has `memory.low` but no memory level. They also enable network control of a pod by openEuler's module, once, when
+the pod has its first process. A node without the module is reported.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _Megabytes = Annotated[int, Between(-(2**63), 2**63 - 1)]
 
 @dataclass(frozen=True, slots=True)
 class Net:
-    """Bandwidth of offline pods' network in MB a second: between `bandwidthLow` and `bandwidthHigh`, by `waterline`."""
+    """Network bandwidth of offline pods in MB per second: from `bandwidthLow` to `bandwidthHigh`, by `waterline`."""
 
     waterline: _Megabytes = 0
     bandwidthLow: _Megabytes = 0
     bandwidthHigh: _Megabytes = 0
 
     def problem(self) -> str:
-        """Return what is wrong with it if the network is to be controlled, or an empty string."""
+        """Return the mistake that prevents control of the network, or ""."""
         for key, least in (("waterline", 20), ("bandwidthLow", 1), ("bandwidthHigh", 1)):
             value = getattr(self, key)
             if not least <= value <= _MAX_MB:
@@ -56,7 +56,7 @@ class Net:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The resources for which online pods have priority, and the bandwidth of the network of offline ones."""
+    """The settings of preemption: the resources, and the network bandwidth of offline pods."""
 
     resource: list[Literal["cpu", "memory", "net"]]
     net: Net = field(default_factory=Net)
@@ -65,11 +65,11 @@ class Block:
         if not self.resource:
             raise WrongValue("resource", "is empty", "name some of cpu, memory, net")
         if "net" in self.resource and (problem := self.net.problem()):
-            raise WrongValue("net", problem, "the resource net needs all three")
+            raise WrongValue("net", problem, "the resource net requires all three keys")
 
 
 class _Mechanism(NamedTuple):
-    """A way to hold a resource back: the cgroup file that it needs, and the values of a pod and of its containers."""
+    """A mechanism for one resource: the required cgroup file, and the values of a pod and of its containers."""
 
     needs: str
     pod: Mapping[str, int]
@@ -81,8 +81,8 @@ def _level(knob: str, value: int = -1) -> _Mechanism:
 
 
 _MIN_SHARES: Final = {SHARES: 2}
-#: The mechanisms by resource: the first one that the kernel has is used. An idle cgroup does not accept shares, so that
-#: a runtime could not update it: that is why containers of an idle pod have few shares instead.
+#: The mechanisms of each resource; the first supported mechanism is used. An idle cgroup does not accept shares, so a
+#: runtime could not update an idle container: containers of an idle pod get few shares instead.
 _MECHANISMS: Final[Mapping[str, tuple[_Mechanism, ...]]] = {
     "cpu": (
         _level("cpu.qos_level"),
@@ -95,7 +95,7 @@ _MECHANISMS: Final[Mapping[str, tuple[_Mechanism, ...]]] = {
 
 
 class Network(NamedTuple):
-    """The process whose network is put under control (0 for none), and what cannot be done for its pod."""
+    """The decision on a pod's network: a process for which control is enabled (0 means none), and problems."""
 
     enable: int
     problems: list[str]
@@ -104,22 +104,22 @@ class Network(NamedTuple):
 def decide(
     before: Pod | None, pod: Pod, resources: Collection[str], pid: int, read: Callable[[str, str], str | None]
 ) -> Network:
-    """Decide about the network of a pod; its levels are what `values` returns.
+    """Decide on the network of a pod, and find problems of its levels.
 
     Args:
-        before: the pod as it was before, None for a new one.
+        before: the earlier state of the pod; None for a new pod.
         pod: the pod.
-        resources: those that the configuration names.
-        pid: a process of the pod, 0 if it has none: without a process there is no network to control.
-        read: the text of a file in a cgroup, None if the file is missing.
+        resources: the resources in the configuration.
+        pid: a process of the pod, or 0: without a process there is no network to control.
+        read: returns the content of a cgroup file, or None if the file is missing.
     """
     if before is not None and (not offline(pod) or offline(before)):
         became_online = offline(before) and not offline(pod)
-        return Network(0, ["it became online, and its levels cannot be put back"] if became_online else [])
+        return Network(0, ["the pod became online, but its levels cannot be reset"] if became_online else [])
     problems = []
     chosen = [name for name in _MECHANISMS if name in resources]
     if "net" in chosen and not pid:
-        problems.append("it has no process whose network could be controlled")
+        problems.append("the pod has no process, so its network cannot be controlled")
         chosen.remove("net")
     enable = pid if "net" in chosen and not pod.host_network else 0
     for name in () if offline(pod) else chosen:
@@ -127,16 +127,16 @@ def decide(
             knob = _MECHANISMS[name][0].needs
             text = read(folder, knob)
             if text is None or text.strip() != "0":
-                problems.append(f"{knob} of {folder} is {text and text.strip()}, and cannot be put back")
+                problems.append(f"{knob} of {folder} is {text and text.strip()}, and cannot be reset")
     return Network(enable, problems)
 
 
 def values(resources: Collection[str], has: Callable[[str], bool], *, pod: bool) -> dict[str, int]:
-    """Return the values of an offline pod, or of a container of it, by cgroup file.
+    """Return the values of an offline pod or of its containers, by cgroup file.
 
     Args:
-        resources: those that the configuration names.
-        has: whether the kernel has a cgroup file.
+        resources: the resources in the configuration.
+        has: returns whether the kernel has a cgroup file.
         pod: whether the values are for the pod itself.
     """
     result: dict[str, int] = {}
@@ -150,10 +150,10 @@ def values(resources: Collection[str], has: Callable[[str], bool], *, pod: bool)
 
 
 def protection(pods: Iterable[tuple[str, int, Mapping[str, int]]]) -> dict[str, int]:
-    """Return the bytes of memory that are reclaimed last, by cgroup; a cgroup has at least the sum of those below it.
+    """Return the bytes of protected memory by cgroup. A parent has at least the sum of its children.
 
     Args:
-        pods: of each online pod its cgroup, the bytes that it requests in all, and those of its containers by cgroup.
+        pods: for each online pod: the cgroup, the requested bytes, and the bytes of each container by cgroup.
     """
     sizes: dict[str, int] = {}
     for folder, request, containers in pods:
@@ -166,7 +166,7 @@ def protection(pods: Iterable[tuple[str, int, Mapping[str, int]]]) -> dict[str, 
 
 
 def bandwidth(net: Net) -> dict[str, str]:
-    """Return the texts for the network of the whole node, by the file's name."""
+    """Return the contents of the files for the node's network, by file name."""
     return {
         "net_qos_waterline": f"{net.waterline}mb",
         "net_qos_bandwidth": f"{net.bandwidthLow}mb,{net.bandwidthHigh}mb",
@@ -174,7 +174,7 @@ def bandwidth(net: Net) -> dict[str, str]:
 
 
 def at_creation(context: Pod | Container, node: Node) -> Decision:
-    """Give an offline pod or container its levels, or their substitutes."""
+    """Set the levels of an offline pod or container, or their substitutes."""
     pod = context if isinstance(context, Pod) else context.pod
     if class_of(pod) != OFFLINE or (isinstance(context, Container) and context.sandbox):
         return Decision()
@@ -186,7 +186,7 @@ HOOK: Final = Hook(NAME, False, (), (PREEMPTIBLE,), {RUN_POD: at_creation, CREAT
 
 
 class Preemption(Service):
-    """Puts networks under control, and protects memory."""
+    """The service that controls networks of pods and protects memory of online pods."""
 
     name = NAME
     prompt = True
@@ -194,27 +194,28 @@ class Preemption(Service):
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)
         self._preview = NAME in settings.preview
-        #: The cgroups whose memory is protected.
+        #: The cgroups with protected memory.
         self._protected_cgroups: frozenset[str] = frozenset()
-        #: The pods as they were, and a process of each pod whose network is under control.
+        #: The earlier states of pods, by uid.
         self._before: dict[str, Pod] = {}
+        #: A process of each pod with network control, by the uid of the pod.
         self._controlled: dict[str, int] = {}
         self._node_controlled = False
 
     def __len__(self) -> int:
-        """The number of cgroups whose memory is protected."""
+        """The number of cgroups with protected memory."""
         return len(self._protected_cgroups)
 
     def wants(self, rules: Services) -> bool:
-        """Whether the file switches it on, or protection or control remain to be reset."""
+        """Return whether the file switches the service on, or protection or control must be reset."""
         return super().wants(rules) or bool(self._protected_cgroups or self._controlled or self._node_controlled)
 
     def changed(self) -> None:
-        """Have the network's bandwidth written again."""
+        """Write the network bandwidth again in the next round."""
         self._node_controlled = False
 
     def round(self, round_: Round[Services]) -> None:
-        """Protect memory, control networks, and report what cannot be done for a pod."""
+        """Protect memory, control networks, and report problems of pods."""
         resources = self.block.resource if self.on else ()
         self._protect(round_, "memory" in resources)
         net = self._control_node(round_, "net" in resources and not self._preview)
@@ -224,14 +225,14 @@ class Preemption(Service):
             self._control_pod(round_, pod, before.get(pod.uid), [*levels, *(["net"] if net else ())])
         for uid in self._controlled.keys() - ({pod.uid for pod in round_.pods} if net and self.on else set()):
             del self._controlled[uid]
-            # The process of that time may have ended, and another one may have its number.
+            # The earlier process may have ended, and another process may have its id.
             if pid := next((_process(round_, pod) for pod in round_.pods if pod.uid == uid), 0):
                 self._write(round_, _DISABLE, pid)
 
     def _control_pod(self, round_: Round[Services], pod: Pod, before: Pod | None, resources: Sequence[str]) -> None:
-        """Put a pod's network under control, and report what cannot be done; the hook sets its levels."""
+        """Enable network control of a pod, and report problems. The hook sets the levels."""
         now = pod
-        if now is before and "net" not in resources:  # the same object as long as the pod does not change
+        if now is before and "net" not in resources:  # an unchanged pod is the same object
             self._before[pod.uid] = now
             return
         pid = (self._controlled.get(pod.uid) or _process(round_, pod)) if "net" in resources else 0
@@ -250,11 +251,11 @@ class Preemption(Service):
             self._before[pod.uid] = before
 
     def _protect(self, round_: Round[Services], on: bool) -> None:
-        """Have memory of online pods reclaimed last, where no level does that."""
+        """Protect memory of online pods, if the kernel has no memory level."""
         node = round_.parts.store.node
         on = on and not node.has("memory.qos_level")
         if on and (reason := node.lacks(_LOW)):
-            round_.cannot(NAME, "memory of online pods has no protection but OOM scores", reason)
+            round_.cannot(NAME, "memory of online pods is protected only by OOM scores", reason)
             on = False
         online = [pod for pod in round_.pods if not offline(pod)] if on else []
         sizes = protection(
@@ -264,17 +265,15 @@ class Preemption(Service):
         subjects = {pod.folder: pod.subject() for pod in round_.pods}
         subjects |= {c.folder: pod.subject(c.name) for pod in round_.pods for c in pod.containers}
         for folder, size in {**dict.fromkeys(self._protected_cgroups, 0), **sizes}.items():
-            reason = "requested by online pods" if folder in sizes else "no online pod requests it any more"
+            reason = "requested by online pods" if folder in sizes else "no longer requested by online pods"
             subject = subjects.get(folder) or folder_subject(folder)
             round_.set(subject, folder, _LOW, size, NAME, reason)
         self._protected_cgroups = frozenset(folder for folder, size in sizes.items() if size)
 
     def _control_node(self, round_: Round[Services], on: bool) -> bool:
-        """Set the bandwidth of the node; return whether networks are to be controlled and openEuler's module exists."""
+        """Set the network bandwidth of the node, and return whether the networks of pods can be controlled."""
         if on and not round_.parts.root.exists(_ENABLE):
-            round_.cannot(
-                NAME, "offline pods have a class of traffic, and nothing acts on it", f"there is no {_ENABLE}"
-            )
+            round_.cannot(NAME, "the traffic class of offline pods has no effect", f"{_ENABLE} not found")
             on = False
         if self._node_controlled != on and self._write(round_, _ENABLE if on else _DISABLE, os.getpid()):
             self._node_controlled = on
@@ -294,12 +293,12 @@ class Preemption(Service):
 
 
 def _memory(pod: Pod, container: str) -> int:
-    """Return the bytes that a container requests, or its limit; 0 for none."""
+    """Return the memory request of a container in bytes, or else its limit, or else 0."""
     request = pod.amount(container, "requests", "memory")
     return max(request if request >= 0 else pod.amount(container, "limits", "memory"), 0)
 
 
 def _process(round_: Round[Services], pod: Pod) -> int:
-    """Return a process of a pod; 0 if it has none."""
+    """Return a process of a pod, or 0 if it has no process."""
     executor = round_.parts.executor
     return next((pid for c in pod.containers for pid in executor.processes(c.folder)), 0)

@@ -1,6 +1,6 @@
-"""rubik's profile as one value: its services with the cgroup files that they own, and how its file is read.
+"""rubik's profile: the services with their cgroup files, and the reader of rubik's configuration file.
 
-The order is that of the rounds. A new service is a module in this package and a row here.
+Rows are in the order of rounds. A new service is a module in this package and a row in this module.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _OFFLINE, _ONLINE = frozenset({OFFLINE}), frozenset({ONLINE})
 SERVICES: Final = (
     ServiceRow(
         preemption.Preemption,
-        "online pods come first: for CPU, memory and the network",
+        "online pods have priority for CPU, memory and the network",
         block=preemption.Block,
         owns=(
             *(Owns(Level.POD, knob, _OFFLINE) for knob in ("cpu.qos_level", "cpu.idle", "cpu.shares")),
@@ -58,7 +58,7 @@ SERVICES: Final = (
     ),
     ServiceRow(
         quota_turbo.QuotaTurbo,
-        "containers that ask for it get more than their quota while the node has CPU to spare",
+        "containers that request it get more than their quota while the node has spare CPU",
         block=quota_turbo.Block,
         owns=tuple(Owns(level, "cpu.cfs_quota") for level in _POD_AND_CONTAINER),
         annotation=quota_turbo.ANNOTATION,
@@ -66,7 +66,7 @@ SERVICES: Final = (
     ),
     ServiceRow(
         quota_burst.QuotaBurst,
-        "containers that ask for it save up CPU time to use above their quota",
+        "containers that request it save CPU time and use it above their quota",
         owns=tuple(Owns(level, "cpu.cfs_burst") for level in _POD_AND_CONTAINER),
         annotation=quota_burst.ANNOTATION,
         check=quota_burst.parse,
@@ -74,7 +74,7 @@ SERVICES: Final = (
     ),
     ServiceRow(
         io_limit.IoLimit,
-        "block I/O of containers is limited, by disk, as their pod asks for",
+        "block I/O of containers is limited by disk, as the pod requests",
         owns=tuple(Owns(Level.CONTAINER, knob) for knob in io_limit.KNOBS),
         annotation=io_limit.ANNOTATION,
         check=io_limit.check,
@@ -89,7 +89,7 @@ SERVICES: Final = (
     ),
     ServiceRow(
         dyn_cache.DynCache,
-        "offline pods have a part of the last-level cache and of memory bandwidth",
+        "offline pods get a share of the last-level cache and of memory bandwidth",
         block=dyn_cache.Block,
         owns=(Owns(Level.NODE, "resctrl"),),
         annotation=dyn_cache.ANNOTATION,
@@ -97,7 +97,7 @@ SERVICES: Final = (
     ),
     ServiceRow(
         io_cost.IoCost,
-        "disks have a cost model, and pods a weight by it",
+        "disks have a cost model, and pods have weights",
         block=list[io_cost.NodeDevices],
         owns=(
             *(Owns(Level.NODE, knob) for knob in ("io.cost_model", "io.cost_qos")),
@@ -108,8 +108,8 @@ SERVICES: Final = (
     ),
     ServiceRow(
         cpi.Cpi,
-        "offline pods that slow online ones down are limited for a while",
-        # It leaves pods alone whose quotas quotaTurbo moves.
+        "offline pods that slow down online pods are limited for a while",
+        # This service skips pods that quotaTurbo manages.
         owns=tuple(
             Owns(level, "cpu.cfs_quota", _OFFLINE, unless=frozenset({"quotaTurbo"})) for level in _POD_AND_CONTAINER
         ),
@@ -128,7 +128,7 @@ READER: Final = Reader(SERVICES)
 _DOMAIN: Final = "volcano.sh/"
 _SWITCHES: Final = (PREEMPTIBLE, *(row.annotation for row in SERVICES if row.is_switch))
 _ANNOTATIONS: Final = (PREEMPTIBLE, *(row.annotation for row in SERVICES if row.annotation))
-#: Similarity of two names from which one is a misspelling of the other.
+#: The minimum similarity of a misspelt annotation to a valid one.
 _MIN_SIMILARITY: Final = 0.88
 
 
@@ -151,7 +151,7 @@ def _node(settings: AgentSettings, root: Root) -> Node:
 
 
 def unreadable(context: Pod, _node: Node, services: Collection[str]) -> dict[str, str]:
-    """Return what is wrong with a pod's annotations, by the service that reads each."""
+    """Return the errors of a pod's annotations, by the service that reads the annotation."""
     errors: dict[str, str] = {}
     for row in SERVICES:
         if row.check is None or row.name not in services:
@@ -166,7 +166,7 @@ def unreadable(context: Pod, _node: Node, services: Collection[str]) -> dict[str
 def unread(
     labels: Mapping[str, str], annotations: Mapping[str, str], _extended: Mapping[str, ExtendedResources] | None
 ) -> list[str]:
-    """Return a line for each label or annotation that is nearly one that a service reads, or has no valid value."""
+    """Return a line for each label or annotation that is misspelt or has an invalid value."""
     lines = []
     for values, keys in ((annotations, _ANNOTATIONS), (labels, (PREEMPTIBLE,))):
         for key, value in values.items():
@@ -179,7 +179,7 @@ def unread(
 
 
 def _origins(service: str, _class: str) -> Iterator[tuple[str, str]]:
-    """Yield the keys of the file by which a service decides."""
+    """Yield the kind and key of rubik's file that a service uses."""
     yield KIND, service
 
 

@@ -1,6 +1,6 @@
-"""psi: an offline pod is evicted when online pods wait for CPU, memory or I/O.
+"""The service psi: evict an offline pod when online pods wait for CPU, memory or I/O.
 
-The kernel's pressure figures (PSI) of each online pod's cgroup say which percent of the last 10 s it waited.
+The kernel's pressure figures (PSI) of a pod's cgroup are the percentage of the last 10 s in which the pod waited.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from nri.host import Unsupported, cgroup_pressure
 
 __all__ = ["VICTIM_BY", "Block", "PsiEvict", "pressed"]
 
-#: The resource by which the victim is chosen, for each resource under pressure.
+#: For each resource under pressure, the resource by which the victim is chosen.
 VICTIM_BY: Final = {"cpu": "cpu", "io": "cpu", "memory": "memory"}
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Eviction when online pods wait: for which resources, and for how many percent of the last 10 s.
+    """The settings of psi: the resources, and the percentage of the last 10 s above which a pod is evicted.
 
-    `cooldown` is in seconds after an eviction, and not a key of rubik's: there the next round may evict again.
+    `cooldown`, in seconds after an eviction, does not exist in rubik, where the next round may evict again.
     """
 
     resource: list[Literal["cpu", "memory", "io"]]
@@ -42,18 +42,18 @@ class Block:
 
 
 def pressed(resources: Iterable[str], avg10: Mapping[str, Iterable[float]], threshold: float) -> str:
-    """Return the first resource for which an online pod waits more than `threshold` percent of the time, or ""."""
+    """Return the first resource for which an online pod waits more than `threshold` percent of the time, or else ""."""
     over = (name for name in resources if any(percent > threshold for percent in avg10.get(name, ())))
     return next(over, "")
 
 
 class PsiEvict(Evict):
-    """Evicts an offline pod when online pods wait."""
+    """The service that evicts an offline pod when online pods wait."""
 
     name = "psi"
 
     def due(self, round_: Round[Services], pods: Sequence[Pod]) -> Due | None:
-        """Return the eviction for the first resource for which an online pod waits too long."""
+        """Return an eviction if an online pod waits too long for a resource."""
         online = [pod for pod in pods if not offline(pod)]
         waits = {resource: list(self._waits(round_, resource, online)) for resource in self.block.resource}
         threshold = self.block.avg10threshold
@@ -67,7 +67,7 @@ class PsiEvict(Evict):
         return Due(VICTIM_BY[resource], reason)
 
     def _waits(self, round_: Round[Services], resource: str, online: Iterable[Pod]) -> Iterable[float]:
-        """Yield the percent of the last 10 s in which each online pod waited for a resource."""
+        """Yield the percentage of the last 10 s in which each online pod waited for a resource."""
         hierarchies = round_.parts.executor.hierarchies
         for pod in online:
             try:

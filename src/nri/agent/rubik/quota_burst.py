@@ -1,8 +1,8 @@
-"""quotaBurst: a pod annotated with `volcano.sh/quota-burst-time` may save up CPU time and spend it above its quota.
+"""The service quotaBurst: pods with annotation `volcano.sh/quota-burst-time` save CPU time and use it above the quota.
 
-A container's burst is refused when it exceeds the quota, or when the quota already covers every CPU of the node. The
-pod gets the sum of its containers' bursts. An annotation that cannot be parsed is reported once and the last valid one
-stays in force. Bursts are reset when the annotation goes away or the service is switched off.
+The burst of a container is refused if it exceeds the quota, or if the quota already covers all CPUs of the node. The
+pod gets the sum of its containers' bursts. An unreadable annotation is reported once, and the last valid annotation
+stays in force. Bursts are reset when the annotation is removed or the service is switched off.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DIGITS: Final = re.compile(r"[+-]?0{0,32}[0-9]{1,19}")
 
 
 class Quota(NamedTuple):
-    """A cgroup's quota, period and burst in microseconds; None if the file is missing or not a number."""
+    """A cgroup's quota, period and burst in microseconds. A value is None if the file is missing or not a number."""
 
     quota: int | None
     period: int | None
@@ -38,7 +38,7 @@ class Quota(NamedTuple):
 
 
 def parse(annotations: Mapping[str, str]) -> int | None:
-    """Return the burst that a pod requests in microseconds, or None. Raises ValueError."""
+    """Return the requested burst in microseconds, or None. Raises ValueError if the annotation is malformed."""
     text = annotations.get(ANNOTATION, "")
     if not text:
         return None
@@ -49,18 +49,18 @@ def parse(annotations: Mapping[str, str]) -> int | None:
 
 
 def refusal(burst_us: int, current: Quota, cpus: int) -> str:
-    """Return why a burst cannot be set, or an empty string."""
+    """Return why a burst cannot be set, or "" if it can."""
     if current.quota is None or current.period is None or current.burst is None:
-        return "its quota, period or burst cannot be read"
+        return "the quota, period or burst cannot be read"
     if current.quota == UNLIMITED:
         return ""
     if current.quota >= current.period * cpus:
-        return f"its quota {current.quota} is that of all {cpus} CPUs"
-    return f"its quota {current.quota} is less than the burst {burst_us}" if current.quota < burst_us else ""
+        return f"the quota {current.quota} already covers all {cpus} CPUs"
+    return f"the quota {current.quota} is less than the burst {burst_us}" if current.quota < burst_us else ""
 
 
 def writes(pod: Pod, burst_us: int, quota_of: Callable[[str], Quota], cpus: int) -> list[Write]:
-    """Return the writes for the containers and their sum for the pod; `quota_of` reads the quota of a cgroup."""
+    """Return the writes for the containers, and their sum for the pod. `quota_of` reads the quota of a cgroup."""
     accepted = [c.folder for c in pod.containers if not refusal(burst_us, quota_of(c.folder), cpus)]
     bursts = dict.fromkeys(accepted, burst_us)
     total_us = burst_us * len(accepted)
@@ -70,7 +70,7 @@ def writes(pod: Pod, burst_us: int, quota_of: Callable[[str], Quota], cpus: int)
 
 
 def at_creation(container: Container, node: Node) -> Decision:
-    """Give a new container the burst that its pod requests, if the quota of its creation allows it."""
+    """Give a new container the burst that its pod requests, if the container's quota allows it."""
     resources = container.resources or Resources()
     quota = Quota(resources.cfs_quota or UNLIMITED, resources.cfs_period or CPU_PERIOD_US, 0)
     try:
@@ -86,7 +86,7 @@ HOOK: Final = Hook(NAME, False, (), (ANNOTATION,), {CREATE: at_creation})
 
 
 class QuotaBurst(Service):
-    """Keeps the bursts of running pods as their annotations say."""
+    """The service that sets the bursts of running pods from their annotations."""
 
     name = NAME
     prompt = True
@@ -96,11 +96,11 @@ class QuotaBurst(Service):
         self._pods_with_burst: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
-        """The number of pods that have a burst."""
+        """The number of pods with a burst."""
         return len(self._pods_with_burst)
 
     def wants(self, rules: Services) -> bool:
-        """Whether the file switches it on, or bursts remain to be reset."""
+        """Return whether the file switches the service on, or bursts must be reset."""
         return super().wants(rules) or self.was_on
 
     def round(self, round_: Round[Services]) -> None:
@@ -121,13 +121,13 @@ class QuotaBurst(Service):
 
     @staticmethod
     def _set(round_: Round[Services], pod: Pod, burst_us: int | None, cgroups: Collection[str]) -> None:
-        """Set the burst of these containers, and the sum of all for the pod; None resets them."""
+        """Set the burst of these containers, and the sum of all bursts for the pod. None resets the bursts."""
         quotas = {folder: _quota(round_, pod, folder) for folder in pod.folders()}
         names = {container.folder: container.name for container in pod.containers}
         for cgroup, name in names.items() if burst_us is not None else ():
             if reason := refusal(burst_us or 0, quotas[cgroup], round_.sample.cpus):
                 round_.errors.append(f"{NAME}: {pod.key}/{name}: no burst: {reason}")
-        reason = f"annotation {ANNOTATION}" if burst_us is not None else "it is no longer requested"
+        reason = f"annotation {ANNOTATION}" if burst_us is not None else "the burst is no longer requested"
         for write in writes(pod, burst_us or 0, quotas.__getitem__, round_.sample.cpus):
             if write.folder in cgroups or write.folder not in names:
                 subject = pod.subject(names.get(write.folder, ""))
@@ -135,9 +135,9 @@ class QuotaBurst(Service):
 
 
 def _quota(round_: Round[Services], pod: Pod, folder: str) -> Quota:
-    """Return the quota, period and burst of a pod or container, without what quotaTurbo adds to a quota for a while.
+    """Return quota, period and burst of a pod or container, without quotaTurbo's temporary addition to the quota.
 
-    The kernel refuses a quota below the burst, so that a burst above the limit would keep the quota from going back.
+    The kernel refuses a quota below the burst, so a burst above the limit would prevent the quota's return.
     """
     values = [round_.read(folder, knob) for knob in (_QUOTA, _PERIOD, _BURST)]
     quota, period, burst = (value if isinstance(value, int) else None for value in values)
@@ -149,7 +149,7 @@ def _quota(round_: Round[Services], pod: Pod, folder: str) -> Quota:
 
 
 def _with_requested_burst(round_: Round[Services], pod: Pod, cgroups: Collection[str]) -> frozenset[str]:
-    """Return the containers of a pod with exactly the burst of its annotation; others were set by somebody else."""
+    """Return the containers with exactly the annotated burst. Another program has set all other bursts."""
     try:
         burst_us = parse(pod.annotations)
     except ValueError:

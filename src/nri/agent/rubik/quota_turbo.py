@@ -1,18 +1,19 @@
-"""quotaTurbo: containers of pods that ask for it get more than their quota while the node has CPU to spare.
+"""The service quotaTurbo: containers that request it get more than their quota while the node has spare CPU.
 
-One tick has seven steps. 1. The node's use U over the tick, kept for a minute. 2. Period, quota, throttling and use of
-each container. 3. At the high mark or above, quotas above the limit fall slowly, except those of containers that are
-being throttled. 4. At the alarm mark or above, they fall by all that is above it. 5. Below it, on a node whose use
-hardly varies, quotas of throttled containers rise. 6. A container gets at most its limit over the last sixty ticks, and
-never less than its limit now. 7. The quota and those of the cgroups above it change together.
+A tick has seven steps. 1. Read the node's usage, which is kept for a minute. 2. Read period, quota, throttling and
+usage of each container. 3. At the high mark or above, lower quotas above the limit slowly, except of throttled
+containers. 4. At the alarm mark or above, lower quotas by the whole excess. 5. Below the alarm mark, if the node's
+usage hardly varies, raise the quotas of throttled containers. 6. Keep each container's average over the last sixty
+ticks within its limit, and each quota at or above the limit. 7. Change a quota and the quotas of its parent cgroups
+together.
 
-A container and the cgroups above it change together or not at all; the containers of one pod are one change, because
-they share those cgroups. Quotas return to the limits when a pod no longer asks, when the service is switched off and
-when the agent ends; a quota above its limit in the first round was left by an agent that was killed. Quotas are written
-to cgroups and no runtime is notified: they last for a tick, and the runtime keeps the limit, which an agent that starts
-later decodes.
+A container and its parent cgroups change together or not at all. The containers of a pod are one change, because they
+have the same parents. Quotas return to the limits when a pod no longer requests the service, when the service is
+switched off, and when the agent ends. A quota above its limit in the first round was left by an earlier agent. Quotas
+are written to cgroups without notifying the runtime: they last for a tick, and the runtime keeps the limit, which a
+later agent reads.
 
-Times are nanoseconds, quotas and periods microseconds, limits CPUs.
+Times are in nanoseconds, quotas and periods in microseconds, limits in CPUs.
 """
 
 from __future__ import annotations
@@ -63,18 +64,21 @@ ANNOTATION: Final = "volcano.sh/quota-turbo"
 _QUOTA, _PERIOD = "cpu.cfs_quota", "cpu.cfs_period"
 _MS_PER_S: Final = 1000
 _MINUTE_NS: Final = 60 * 10**9
+#: The maximum number of remembered usage samples of a container.
 _MAX_SAMPLES: Final = 59
-#: The highest quota, in limits; and from how much unused CPU time a container may have it, in highest quotas.
-_HEIGHT, _PLENTY = 2, 3
+#: The highest quota, as a multiple of the limit.
+_HEIGHT = 2
+#: Unused CPU time of this many highest quotas allows the highest quota.
+_PLENTY = 3
 _TOPS: Final = ("kubepods", "kubepods.slice")
 _PERCENT: Final = Between(0, 100)
-#: Descriptors that the files of one container take at most.
+#: The maximum number of open files of a container.
 _FILES_PER_CONTAINER: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Quotas above the limit while the node is idle; marks in percent of the node, the interval in milliseconds."""
+    """The settings of quotaTurbo: marks in percent of the node's CPU, and the interval in milliseconds."""
 
     highWaterMark: Annotated[int, Between(0, 99)] = 60
     alarmWaterMark: Annotated[int, Between(1, 100)] = 80
@@ -83,12 +87,15 @@ class Block:
     def __post_init__(self) -> None:
         if self.highWaterMark >= self.alarmWaterMark:
             reason = f"{self.highWaterMark} is not less than alarmWaterMark {self.alarmWaterMark}"
-            raise WrongValue("highWaterMark", reason, "use a smaller one")
+            raise WrongValue("highWaterMark", reason, "use a smaller number")
 
 
 @dataclass(frozen=True, slots=True)
 class Knobs:
-    """Marks and steps, in percent of the node except `slowFallbackRatio`. Raises WrongValue for impossible ones."""
+    """Marks and steps in percent of the node, except `slowFallbackRatio`.
+
+    Raises WrongValue if a value is impossible.
+    """
 
     highWaterMark: int = 60
     alarmWaterMark: int = 80
@@ -98,7 +105,7 @@ class Knobs:
 
     def __post_init__(self) -> None:
         if not 0 <= self.highWaterMark < self.alarmWaterMark <= 100:
-            reason = f"{self.highWaterMark} and alarmWaterMark {self.alarmWaterMark} do not ascend from 0 to 100"
+            reason = f"{self.highWaterMark} and alarmWaterMark {self.alarmWaterMark} must ascend from 0 to 100"
             raise WrongValue("highWaterMark", reason, "for example 60 and 80")
         for key in ("elevateLimit", "cpuFloatingLimit"):
             if not _PERCENT.admits(getattr(self, key)):
@@ -106,7 +113,7 @@ class Knobs:
 
 
 class Reading(NamedTuple):
-    """One reading of a container's cgroup."""
+    """A reading of a container's cgroup."""
 
     quota: int
     period: int
@@ -117,7 +124,7 @@ class Reading(NamedTuple):
 
 @dataclass(slots=True)
 class Managed:
-    """A container with its last two readings of throttling, and its use at each tick: pairs of time and use."""
+    """A managed container with its last two readings of throttling, and its usage as pairs of time and usage."""
 
     folder: str
     limit: float
@@ -130,19 +137,19 @@ class Managed:
     usages: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=_MAX_SAMPLES))
 
     def base(self) -> int:
-        """The quota of the limit in whole microseconds."""
+        """Return the quota of the limit in whole microseconds."""
         return quota_of_limit(self.limit, self.period)
 
     def least(self) -> int:
-        """The lowest quota: that of the limit, or the kernel's least, which a kubelet gives a smaller limit."""
+        """Return the lowest quota: the quota of the limit, or the kernel's minimum if that is higher."""
         return max(self.base(), MIN_QUOTA_US)
 
     def newly_throttled(self) -> int:
-        """In how many periods it was throttled since the last reading."""
+        """Return the number of throttled periods since the last reading."""
         return self.throttled - self.throttled_before
 
     def take(self, reading: Reading, now: int) -> None:
-        """Take a new reading."""
+        """Record a new reading."""
         self.throttled_before, self.throttled_ns_before = self.throttled, self.throttled_ns
         self.quota, self.period = reading.quota, reading.period
         self.throttled, self.throttled_ns = reading.throttled, reading.throttled_ns
@@ -153,15 +160,15 @@ Deltas = dict[str, float]
 
 
 def quota_of_limit(limit: float, period: int) -> int:
-    """Return the quota of a limit in CPUs, in whole microseconds, as a kubelet sets it.
+    """Return the quota of a limit in CPUs, in whole microseconds, as a kubelet computes it.
 
-    The product is rounded before the fraction is dropped: 0.29 * 100000 is 28999.999999999996.
+    The product is rounded before the fraction is dropped, because 0.29 * 100000 is 28999.999999999996.
     """
     return math.floor(round(limit * period, 3))
 
 
 def slow_fallback(containers: Iterable[Managed], use: float, knobs: Knobs) -> Deltas:
-    """Return by how much quotas above the limit fall from the high mark on."""
+    """Return the reductions of quotas above the limit, at the high mark or above."""
     if use < knobs.highWaterMark:
         return {}
     part = (use - knobs.highWaterMark) / (knobs.alarmWaterMark - knobs.highWaterMark) * knobs.slowFallbackRatio
@@ -173,8 +180,8 @@ def slow_fallback(containers: Iterable[Managed], use: float, knobs: Knobs) -> De
 
 
 def fast_fallback(containers: Iterable[Managed], use: float, cpus: int, knobs: Knobs) -> Deltas:
-    """Return by how much quotas above the limit fall from the alarm mark on: together all that is above the mark."""
-    # Whole microseconds: a difference of CPUs as floats may be 0, or less, for a quota that is above the limit.
+    """Return the reductions of quotas above the limit, at the alarm mark or above: together the whole excess usage."""
+    # In whole microseconds: as floats, the difference may be 0 or less for a quota above the limit.
     excess = {c.folder: (c, c.quota - c.base()) for c in containers if c.quota > c.base()}
     excess_cpus = sum(more_us / c.period for c, more_us in excess.values() if c.period > 0)
     if use < knobs.alarmWaterMark or excess_cpus <= 0:
@@ -184,7 +191,7 @@ def fast_fallback(containers: Iterable[Managed], use: float, cpus: int, knobs: K
 
 
 def elevate(containers: Iterable[Managed], uses: Sequence[float], cpus: int, knobs: Knobs) -> Deltas:
-    """Return by how much throttled containers rise: by what they lacked, at most by `elevateLimit` together."""
+    """Return the increases of throttled containers: their missing CPU, together at most `elevateLimit`."""
     use = uses[-1] if uses else 0.0
     if uses and max(uses) - min(uses) > knobs.cpuFloatingLimit:
         return {}
@@ -204,7 +211,7 @@ def elevate(containers: Iterable[Managed], uses: Sequence[float], cpus: int, kno
 
 
 def deltas(containers: Sequence[Managed], uses: Sequence[float], cpus: int, knobs: Knobs) -> Deltas:
-    """Return the sum of the three steps, by folder; `uses` are those of the last minute, the last one of now."""
+    """Return the sum of the three steps by cgroup. `uses` is the node's usage in the last minute, the latest last."""
     limited = [container for container in containers if container.quota != UNLIMITED]
     use = uses[-1] if uses else 0.0
     total = dict.fromkeys((container.folder for container in containers), 0.0)
@@ -225,7 +232,7 @@ def height(limit: float, period: int) -> float:
 
 
 def max_next(limit: float, period: int, usages: Sequence[tuple[int, int]]) -> float:
-    """Return the highest quota for the next tick, by what the container has left of its limit."""
+    """Return the highest quota for the next tick, from the CPU time that the container has left."""
     base, maximum = limit * period, height(limit, period)
     count, spent = len(usages), float(usages[-1][0] - usages[0][0]) if usages else 0.0
     if count < 2 or spent <= 0 or maximum <= 0:
@@ -238,32 +245,32 @@ def max_next(limit: float, period: int, usages: Sequence[tuple[int, int]]) -> fl
 
 
 def next_quota(container: Managed, delta: float) -> int:
-    """Return the next quota of a container: whole microseconds, never below its limit, or the kernel's least."""
+    """Return the next quota of a container in whole microseconds, at least `Managed.least`."""
     least, quota = container.least(), container.quota + delta
-    if quota <= least:  # most containers, most of the time: the highest quota need not be computed
+    if quota <= least:  # the usual case: the highest quota need not be computed
         return least
     return max(int(min(quota, max_next(container.limit, container.period, container.usages))), least)
 
 
 def manageable(limit: float | None, cpus: int) -> bool:
-    """Whether a container has a limit that leaves something to rise to."""
+    """Return whether a container has a limit below the CPUs of the node."""
     return limit is not None and 0 < limit < cpus
 
 
 def chain(folder: str, before: int, after: int, quota_of: Callable[[str], int | None]) -> list[Write]:
-    """Return the writes for a container and the cgroups above it, below that of all pods, in order.
+    """Return the writes for a container and its parents below the cgroup of all pods, in order.
 
-    Growing begins at the top, shrinking at the container. A cgroup without a limit stays without, and one that would
-    fall below the least quota of a kernel stays as it is. If one write is refused, the writer resets the others.
+    Growing begins at the top, shrinking at the container. A cgroup without a limit keeps no limit. A cgroup that would
+    fall below the kernel's minimum is unchanged. If a write is refused, the writer resets the others.
 
     Raises:
-        ValueError: the container does not have its own cgroup, or a quota cannot be read.
+        ValueError: the container has no cgroup, or a quota cannot be read.
     """
     if before == after:
         return []
     names = [name for name in folder.split("/") if name]
     if not names or names[-1] in _TOPS:
-        raise ValueError("a container without a folder has no quota")
+        raise ValueError("a container without a cgroup has no quota")
     first = 2 if names[0] in _TOPS else 1
     values = []
     for depth in range(first, len(names) + 1):
@@ -280,9 +287,9 @@ def chain(folder: str, before: int, after: int, quota_of: Callable[[str], int | 
 
 
 def restored(pod: Pod, period_of: Callable[[str], int | None]) -> list[Write]:
-    """Return the writes that give a pod and its containers the quotas of their limits, to the pod their sum.
+    """Return the writes that restore the quotas of a pod's containers to their limits, and the pod's to the sum.
 
-    A container without a limit, and its pod, are unlimited. If a limit is not known nothing is written.
+    A container without a limit, and its pod, become unlimited. If a limit is unknown, there are no writes.
     """
     quotas: list[tuple[str, int]] = []
     for container in pod.containers:
@@ -297,12 +304,12 @@ def restored(pod: Pod, period_of: Callable[[str], int | None]) -> list[Write]:
 
 
 class Turbo:
-    """The containers and the node's use over time.
+    """The managed containers and the node's usage over time.
 
     Attributes:
-        managed: the containers, by folder.
-        cpus: how many the node has.
-        knobs: marks and steps; others hold from the next tick on.
+        managed: the containers, by cgroup.
+        cpus: the number of CPUs of the node.
+        knobs: marks and steps; new values apply at the next tick.
     """
 
     def __init__(self, cpus: int, knobs: Knobs | None = None) -> None:
@@ -312,11 +319,11 @@ class Turbo:
         self._uses: deque[tuple[int, float]] = deque()
 
     def add(self, folder: str, limit: float | None, reading: Reading, now: int) -> None:
-        """Manage a container. Raises ValueError if its limit leaves nothing to decide, or its folder is not known."""
+        """Manage a container. Raises ValueError if its limit is not manageable, or its cgroup is unknown."""
         if limit is None or not manageable(limit, self.cpus):
-            raise ValueError(f"a limit of {limit} CPUs leaves nothing to raise on {self.cpus}")
+            raise ValueError(f"a limit of {limit} CPUs cannot be raised on a node with {self.cpus}")
         if not folder:
-            raise ValueError("a container without a folder has no quota")
+            raise ValueError("a container without a cgroup has no quota")
         container = Managed(folder, limit, reading.quota, reading.period)
         container.take(reading, now)
         container.take(reading, now)
@@ -324,12 +331,12 @@ class Turbo:
         self.managed.setdefault(folder, container)
 
     def remove(self, folder: str) -> int | None:
-        """Forget a container; return the quota of its limit, which it gets back."""
+        """Forget a container, and return the quota of its limit, to restore it."""
         container = self.managed.pop(folder, None)
         return None if container is None else container.least()
 
     def observe(self, ticks: Ticks, now: int) -> float:
-        """Take a reading of the node; return the percent in use since the last one, 0 at the first."""
+        """Record a reading of the node, and return the percentage in use since the last reading, or 0 at first."""
         last, self._last = self._last, ticks
         if last is None:
             return 0.0
@@ -340,26 +347,26 @@ class Turbo:
         return use
 
     def why_unchanged(self, folder: str) -> str:
-        """Return why the last tick left a container's quota as it was."""
+        """Return why the last tick left a container's quota unchanged."""
         container, uses = self.managed.get(folder), [use for _, use in self._uses.copy()]
         if container is None:
-            return "its quota and use cannot be read"
+            return "the quota and usage cannot be read"
         if container.quota == UNLIMITED:
-            return "its quota is unlimited"
+            return "the quota is unlimited"
         if not uses:
-            return "the node's use is not known yet"
+            return "the node's usage is not known yet"
         if self.knobs.alarmWaterMark - uses[-1] < self.knobs.elevateLimit:
             mark = self.knobs.alarmWaterMark - self.knobs.elevateLimit
             return f"the node uses {uses[-1]:.0f} %; quotas rise while it uses {mark:g} % or less"
         if max(uses) - min(uses) > self.knobs.cpuFloatingLimit:
             span, limit = max(uses) - min(uses), self.knobs.cpuFloatingLimit
-            return f"the node's use varied by {span:.0f} % in a minute; quotas rise while it is {limit:g} or less"
+            return f"the node's usage varied by {span:.0f} % in a minute; quotas rise while that is {limit:g} % or less"
         if container.newly_throttled() <= 0:
-            return "it was not throttled in the last tick"
-        return "it has used up what it may have above its limit"
+            return "the container was not throttled in the last tick"
+        return "the container has used up its CPU time above the limit"
 
     def decide(self, readings: Mapping[str, Reading], now: int) -> dict[str, int]:
-        """Take readings of the containers; return the next quota of each that has one, by folder."""
+        """Record readings of containers, and return the next quotas of limited containers, by cgroup."""
         containers = [container for folder, container in self.managed.items() if folder in readings]
         for container in containers:
             container.take(readings[container.folder], now)
@@ -368,7 +375,7 @@ class Turbo:
 
 
 class Candidate(NamedTuple):
-    """A container that is to be managed: its pod, its name and its limit in CPUs."""
+    """A container to manage: its pod, its name and its limit in CPUs."""
 
     pod: Pod
     name: str
@@ -376,7 +383,7 @@ class Candidate(NamedTuple):
 
 
 class QuotaTurbo(Service):
-    """Raises and lowers quotas."""
+    """The service that raises and lowers quotas."""
 
     name = NAME
     transient = True
@@ -384,64 +391,64 @@ class QuotaTurbo(Service):
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)
         self._turbo: Turbo | None = None
-        #: The containers that are managed, by their cgroup.
+        #: The managed containers, by cgroup.
         self._candidates: dict[str, Candidate] = {}
-        #: The open files of the containers that are managed: at most half of those that the process may have open.
+        #: The open files of managed containers, at most half of the process's file descriptors.
         self._files: dict[str, ProcessorFiles] = {}
         self._max_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // (2 * _FILES_PER_CONTAINER)
         #: The pods and the number of CPUs of the last search for candidates, and its result.
         self._last_candidates: tuple[list[Pod], int, dict[str, Candidate]] = [], 0, {}
-        #: The containers whose quotas the last tick has changed.
+        #: The containers with a new quota in the last tick.
         self._changed: frozenset[str] = frozenset()
-        #: The pods of the last tick, the number of CPUs, and why their use is unknown; None while it is off.
+        #: The pods of the last tick, the number of CPUs, and why CPU usage is unknown; None while the service is off.
         self._last_tick: tuple[list[Pod], int, str] | None = None
-        #: The percent of the node that was in use in the last tick; None before the first one.
+        #: The percentage of the node's CPU in use in the last tick; None before the first tick.
         self.use_percent: float | None = None
 
     def __len__(self) -> int:
-        """The number of containers that are managed."""
+        """The number of managed containers."""
         return len(self.managed)
 
     @property
     def managed(self) -> Collection[str]:
-        """The cgroups of the containers that are managed."""
+        """The cgroups of the managed containers."""
         return self._candidates.keys()
 
     def wants(self, rules: Services) -> bool:
-        """Whether there is work: the file switches it on, or quotas are to go back."""
+        """Return whether the file switches the service on, or quotas must be restored."""
         return super().wants(rules) or bool(self._candidates)
 
     def pause_s(self) -> float:
-        """Return the interval of the file."""
+        """Return the interval in the file."""
         return float(self.block.syncInterval) / _MS_PER_S
 
-    def state(self, now: float) -> str:  # noqa: ARG002  no part of it depends on the time
-        """Say how many containers there are, and by which marks they are changed."""
+    def state(self, now: float) -> str:  # noqa: ARG002  the state does not depend on the time
+        """Return the node's usage, the marks, and the number of managed containers."""
         if self.block is None:
             return ""
         use = "" if self.use_percent is None else f"the node uses {self.use_percent:.0f} %, "
-        marks = f"quotas rise below {self.block.alarmWaterMark} % and fall from {self.block.highWaterMark} % on"
+        marks = f"quotas rise below {self.block.alarmWaterMark} % and fall at {self.block.highWaterMark} % or more"
         return f"{use}{marks}; {count(len(self), 'container')}"
 
     def unchanged(self, uid: str) -> Mapping[str, str]:
-        """Return why quotas of a pod's containers did not change in the last tick, by container; "" is the pod."""
+        """Return why quotas of a pod did not change in the last tick, by container. The key "" stands for the pod."""
         turbo, managed, changed, tick = self._turbo, self._candidates, self._changed, self._last_tick
         pod = next((pod for pod in tick[0] if pod.uid == uid), None) if tick else None
         if turbo is None or tick is None or pod is None:
             return {}
         _, cpus, no_cpu = tick
         if pod.annotations.get(ANNOTATION) != "true":
-            return {"": f'its annotation {ANNOTATION} is not "true"'}
+            return {"": f'annotation {ANNOTATION} is not "true"'}
         return {
             container.name: (no_cpu or turbo.why_unchanged(container.folder))
             if container.folder in managed
-            else f"its CPU limit is not between 0 and the {cpus} CPUs of the node, or its quota cannot be read"
+            else f"the CPU limit is not between 0 and the {cpus} CPUs of the node, or the quota cannot be read"
             for container in pod.containers
             if container.folder not in changed
         }
 
     def round(self, round_: Round[Services]) -> None:
-        """One tick."""
+        """Run a tick."""
         turbo = self._turbo = self._turbo or Turbo(round_.sample.cpus)
         turbo.cpus = round_.sample.cpus
         if self.on:
@@ -459,7 +466,7 @@ class QuotaTurbo(Service):
         self._candidates = {folder: c for folder, c in candidates.items() if folder in turbo.managed}
         use, changed = ticks(round_.sample), set[str]()
         if use is None:
-            round_.cannot(NAME, "quotas stay as they are", round_.sample.no_cpu)
+            round_.cannot(NAME, "quotas stay unchanged", round_.sample.no_cpu)
         elif self.on:
             percent = self.use_percent = turbo.observe(use, now)
             for folder, quota in turbo.decide(readings, now).items():
@@ -472,9 +479,9 @@ class QuotaTurbo(Service):
         quotas.send()
 
     def _candidates_of(self, round_: Round[Services]) -> dict[str, Candidate]:
-        """The containers whose pods ask for it, and whose limits leave something to raise, by folder."""
+        """Return the containers with a manageable limit in pods that request the service, by cgroup."""
         pods, cpus, candidates = self._last_candidates
-        # Pods are the same objects as long as nothing of them has changed.
+        # Unchanged pods are the same objects.
         if cpus == round_.sample.cpus and len(pods) == len(round_.pods) and all(map(operator.is_, pods, round_.pods)):
             return candidates
         candidates = {
@@ -488,7 +495,7 @@ class QuotaTurbo(Service):
         return candidates
 
     def _reading(self, turbo: Turbo, round_: Round[Services], folder: str) -> Reading | None:
-        """One reading of a container's cgroup, whose files are held open; None if it is gone, or tells too little."""
+        """Return a reading of a container's cgroup from its open files, or None if the cgroup is gone or incomplete."""
         files = self._files.get(folder)
         if files is None:
             if len(self._files) >= self._max_files:
@@ -499,14 +506,14 @@ class QuotaTurbo(Service):
                 )
             except (OSError, ValueError):
                 return None
-        # One with its limit is not changed before it has run: until then its last reading will do.
+        # A container at its limit is not changed before it has run: until then its last reading is sufficient.
         managed = turbo.managed.get(folder)
         at_limit = managed is not None and managed.quota == managed.least()
         values = files.read(resting=at_limit and folder not in self._changed)
         return None if values is None else Reading(*values)
 
     def _release(self, turbo: Turbo, candidates: dict[str, Candidate], round_: Round[Services], quotas: Quotas) -> None:
-        """Give back what containers have that are no longer managed, or have another limit now."""
+        """Restore quotas of containers that are no longer managed or have a new limit."""
         for folder, before in self._candidates.items():
             now = candidates.get(folder)
             if now is not None and now.limit == before.limit:
@@ -514,7 +521,7 @@ class QuotaTurbo(Service):
             quota = turbo.remove(folder)
             reading = _reading(round_, folder)
             if now is None and reading is not None and quota is not None:
-                quotas.change(folder, reading.quota, quota, before, "it is no longer requested")
+                quotas.change(folder, reading.quota, quota, before, "quotaTurbo is no longer requested")
 
     def _take(self, turbo: Turbo, folder: str, candidate: Candidate, reading: Reading, now: int) -> None:
         """Manage a container."""
@@ -523,7 +530,7 @@ class QuotaTurbo(Service):
 
 
 class Quotas:
-    """The changes of one tick, with the cgroups above each container, which several have in common."""
+    """The changes of a tick to containers and their parent cgroups, which several containers share."""
 
     def __init__(self, round_: Round[Services]) -> None:
         self._round = round_
@@ -531,7 +538,7 @@ class Quotas:
         self._writes: dict[str, tuple[Write, Candidate, str]] = {}
 
     def change(self, folder: str, before: int, after: int, candidate: Candidate, reason: str) -> None:
-        """Have a container's quota changed, and those above it by as much."""
+        """Change a container's quota, and the quotas of its parents by the same amount."""
         if UNLIMITED in (before, after):
             return
         self._now[folder] = before
@@ -545,7 +552,7 @@ class Quotas:
             self._writes[write.folder] = write, candidate, reason
 
     def send(self) -> None:
-        """Pass all changes to the round: those of one pod are applied together or not at all."""
+        """Add all changes to the round. Changes of one pod are applied together or not at all."""
         for folder, (write, candidate, reason) in self._writes.items():
             pod = candidate.pod
             subject = pod.subject(candidate.name if folder != pod.folder else "")
@@ -559,7 +566,7 @@ class Quotas:
 
 
 def _reading(round_: Round[Services], folder: str) -> Reading | None:
-    """One reading of a container's cgroup; None if it is not there, or tells too little."""
+    """Return a reading of a container's cgroup, or None if the cgroup is missing or incomplete."""
     quota, period = round_.read(folder, _QUOTA), round_.read(folder, _PERIOD)
     use = round_.usage(folder, processor_only=True)
     if not (isinstance(quota, int) and isinstance(period, int)) or use is None or use.cpu_ns is None:

@@ -1,7 +1,7 @@
-"""The parts that rubik's services share: the row of a service, how the file switches one on, and the node's rules.
+"""The common code of rubik's services: the row of a service, the base class of services, and the node's rules.
 
-What a service has set is reset in the round after it was switched off. So is what its hook gave a container whose
-creation had begun before, and what a killed agent has left.
+Values of a service are reset in the round after it was switched off. That includes values that its hook gave to
+containers during that time, and values of an earlier agent.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class Node:
 
     Attributes:
         services: the services that the file switches on, each with its block; None for a service without a block.
-        lacks: returns why the kernel does not have a cgroup file; "" if it has it.
-        disk: returns the numbers of the block device at a path of the machine, for example `8:0`; "" without one.
+        lacks: returns why the kernel lacks a cgroup file; "" if the file exists.
+        disk: returns the device number of a block device, for example `8:0`; "" if the path is not a block device.
         cpus: returns the number of processors.
         command_line: returns the kernel's command line.
-        in_force: by service the values that its last round has given to all offline pods, by cgroup file.
-        switched_on: the hooks that the settings switch on.
+        in_force: the values of all offline pods from the last round, by service and cgroup file.
+        switched_on: the hooks that the settings enable.
         stages_off: the stages at which no hook decides.
-        fail: whether the first hook that fails fails the request.
+        fail: whether the first failing hook fails the request.
     """
 
     services: Mapping[str, Any] = field(default_factory=dict)
-    lacks: Callable[[str], str] = lambda _knob: "there is no machine"
+    lacks: Callable[[str], str] = lambda _knob: "the machine is unknown"
     disk: Callable[[str], str] = lambda _path: ""
     cpus: Callable[[], int] = lambda: 0
     command_line: Callable[[], str] = lambda: ""
@@ -53,17 +53,17 @@ class Node:
     fail: bool = False
 
     def has(self, knob: str) -> bool:
-        """Whether the kernel has a cgroup file."""
+        """Return whether the kernel has a cgroup file."""
         return not self.lacks(knob)
 
     @property
     def gates(self) -> frozenset[str]:
-        """The services that are on."""
+        """The enabled services."""
         return self.switched_on & self.services.keys()
 
     @property
     def keeps_partial(self) -> bool:
-        """Whether the changes that a hook made before it failed are applied: never."""
+        """Whether the changes of a failed hook are applied: never."""
         return False
 
 
@@ -72,12 +72,12 @@ class Services:
 
     Args:
         kind: the kind of the document.
-        parse: returns the block of each service that a document switches on, by name. Raises ConfigError.
+        parse: returns the blocks of the services that a document switches on, by name, or raises ConfigError.
 
     Attributes:
-        blocks: by the service's name; None for a service without a block.
-        known: whether a document was ever read.
-        errors: what is wrong with the last document, whose blocks are not used then.
+        blocks: the blocks by the name of the service; None for a service without a block.
+        has_document: whether a document was ever read.
+        errors: the mistakes in the last document; its blocks are not used then.
     """
 
     def __init__(self, kind: str, parse: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
@@ -88,7 +88,7 @@ class Services:
         self._document: Mapping[str, Any] | None = None
 
     def take(self, document: Mapping[str, Any] | None) -> None:
-        """Read the file; None switches everything off."""
+        """Read the document. None switches all services off."""
         if document is self._document and document is not None:
             return
         self._document = document
@@ -98,19 +98,19 @@ class Services:
         self.has_document = True
         try:
             self.blocks, self.errors = self._parse(document), []
-        except ConfigError as error:  # the store has refused it before
+        except ConfigError as error:  # the store has already refused the document
             self.errors = [str(error)]
 
 
 class Service(Strategy):
-    """One service with its rounds.
+    """The base class of services.
 
     Attributes:
-        name: its name in `agent.enabledFeatures`.
-        interval_s: the pause between two rounds in seconds, by the file.
+        name: the name in `agent.enabledFeatures`.
+        interval_s: the pause between two rounds in seconds, from the file.
         transient: whether its values are reset when the agent ends.
-        block: its block of the file; None if it has no block, or is off.
-        on: whether the file switches it on.
+        block: the block in the file; None if the service has no block or is off.
+        on: whether the file switches the service on.
     """
 
     name: str
@@ -119,11 +119,11 @@ class Service(Strategy):
         self.interval_s = 0.0
         self.block: Any = None
         self.on = False
-        #: The containers of pods with the annotation in the last round without the service; None if it was never on.
+        #: Containers of pods with the annotation in the last round with the service off; None if it was never on.
         self._containers_without: frozenset[str] | None = None
 
     def wants(self, rules: Services) -> bool:
-        """Whether there is work: the file switches it on."""
+        """Return whether the file switches the service on."""
         self.on = self.name in rules.blocks
         block = rules.blocks.get(self.name)
         if block != self.block:
@@ -135,22 +135,23 @@ class Service(Strategy):
         return self.on
 
     def pause_s(self) -> float:
-        """Return the pause between two rounds, in seconds; 0 for that of the settings."""
+        """Return the pause between two rounds in seconds; 0 means the pause in the settings."""
         return 0.0
 
     def changed(self) -> None:
-        """Apply another block."""
+        """Apply a new block."""
 
     @property
     def was_on(self) -> bool:
-        """Whether the file has switched it on at any time, so that containers may have values of its hook."""
+        """Whether the service was ever on, so that containers may have values of its hook."""
         return self._containers_without is not None
 
     def leftovers(self, round_: Round[Services], key: str) -> frozenset[str]:
-        """Return the cgroups that a round without the service sees for the first time, of pods with an annotation.
+        """Return the cgroups of annotated pods that a round with the service off sees for the first time.
 
-        They may have been created while it was on: its hook gives a container values before any round sees it. If it
-        was never on, a killed agent may have left them: then all are checked in the only round.
+        They may have been created while the service was on: the hook sets values before a round sees the container. If
+            the
+        service was never on, an earlier agent may have left values: then all cgroups are returned in the only round.
         """
         if self.on:
             return frozenset()
@@ -162,7 +163,7 @@ class Service(Strategy):
 
     @abstractmethod
     def round(self, round_: Round[Services]) -> None:
-        """Decide about a round; a service that is off resets what it has set."""
+        """Decide in a round. A service that is off resets its values."""
 
 
 def _no_problems(_block: Any) -> Iterable[Problem]:
@@ -170,18 +171,18 @@ def _no_problems(_block: Any) -> Iterable[Problem]:
 
 
 class ServiceRow(NamedTuple):
-    """One service, for the profile.
+    """The row of a service in the profile.
 
     Attributes:
-        service: the class with its rounds.
-        what: what it does, for people.
-        block: the type of its block in the file; None for a service without a block.
-        owns: the cgroup files that it sets.
-        annotation: the annotation by which a pod asks for it; "" if there is no such annotation.
-        is_switch: whether this annotation is either true or false.
-        check: raises ValueError for annotations of a pod that the service cannot read; None if it reads any text.
-        hook: what new pods and containers get before they run; None for nothing.
-        problems: yields what is wrong with a block of the right type; paths begin at the block.
+        service: the class of the service.
+        what: a description for people.
+        block: the type of the block in the file; None if the service has no block.
+        owns: the cgroup files that the service sets.
+        annotation: the annotation by which a pod requests the service; "" if there is no such annotation.
+        is_switch: whether the annotation must be "true" or "false".
+        check: raises ValueError if annotations are unreadable; None if every value is readable.
+        hook: the hook for new pods and containers; None if there is no hook.
+        problems: yields the mistakes in a block of the right type; paths begin at the block.
     """
 
     service: type[Service]
@@ -196,7 +197,7 @@ class ServiceRow(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name in `agent.enabledFeatures`, and the key of its block."""
+        """The name in `agent.enabledFeatures`, and the key of the block."""
         return self.service.name
 
 
@@ -207,14 +208,14 @@ def readable(
     key: str,
     read: Callable[[Mapping[str, str]], object],
 ) -> Mapping[str, str]:
-    """Return a pod's annotations, with the last valid value of a service's annotation if it cannot be read now.
+    """Return a pod's annotations, with the last valid value of a service's annotation if it is now unreadable.
 
     Args:
-        round_: the round, which collects what is wrong.
+        round_: the round, which collects errors.
         pod: the pod with the annotations.
         service: the name of the service.
-        key: its annotation.
-        read: raises ValueError for annotations that cannot be read.
+        key: the annotation of the service.
+        read: raises ValueError if the annotation is unreadable.
     """
     try:
         read(pod.annotations)
@@ -228,14 +229,14 @@ def readable(
 
 
 class Ticks(NamedTuple):
-    """Ticks of all processors since the start: in use, which includes waiting for I/O here, and all."""
+    """Ticks of all processors since the boot: busy ticks, which include waiting for I/O, and all ticks."""
 
     busy: int
     total: int
 
 
 def share(before: Ticks, now: Ticks) -> float:
-    """Return the percent of time in use between two readings."""
+    """Return the percentage of busy time between two readings."""
     busy, total = now.busy - before.busy, now.total - before.total
     if busy <= 0:
         return 0.0
@@ -243,11 +244,11 @@ def share(before: Ticks, now: Ticks) -> float:
 
 
 def ticks(sample: Sample) -> Ticks | None:
-    """Return the processors' time as rubik counts it: waiting for I/O is in use. None if it is unknown."""
+    """Return the processors' time as rubik counts it (waiting for I/O is busy), or None if it is unknown."""
     times = sample.times
     return None if times is None else Ticks(times.busy + times.io_wait, times.busy + times.idle)
 
 
 def nanoseconds(sample: Sample) -> int:
-    """Return the time of a sample."""
+    """Return the time of a sample in nanoseconds."""
     return round(sample.at * _NS_PER_S)

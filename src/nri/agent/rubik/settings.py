@@ -1,13 +1,13 @@
-"""rubik's configuration file: as settings of the agent when it starts, and as the document of hooks and services.
+"""Read rubik's configuration file, as settings of the agent at the start, and as the document of services.
 
-The file is JSON as Go reads it: keys in any case, of several spellings the exact one wins, null means absent. It has
-the agent's own keys, and one block for each service that is switched on; blocks of services that are off are not read.
-What a block may contain is part of its service's module, and found through the service's row.
+The file is JSON as Go reads it: keys in any case (the exact spelling wins), and null means absent. It has the keys of
+the agent, and a block for each enabled service; blocks of disabled services are not read. The module of a service
+defines its block, which is found through the row of the service.
 
-An agent never starts with a file that has a mistake, and every mistake is named at once. A file that gets a mistake
-while an agent runs changes nothing. A service that the file did not switch on at the start stays off, because the check
-of who sets which cgroup file was made without it. Keys with which rubik does something else, for example its log,
-become notes.
+The agent does not start with a file that has mistakes; all mistakes are reported together. If a file gets a mistake
+while the agent runs, the last good version stays in force. A service that was off at the start stays off, because the
+check for conflicts of cgroup files did not include it. Keys for which the agent differs from rubik, for example its
+log, become notes.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from nri.kube.shapes import Unread, nearest_name
 
 __all__ = ["KIND", "Agent", "File", "Reader"]
 
-#: The kind of the document that rubik's file is.
+#: The kind of rubik's file as a document.
 KIND: Final = "RubikConfiguration"
 _FEATURES: Final = "agent.enabledFeatures"
-#: The agent's log level for each of rubik's.
+#: The agent's log level for each level of rubik.
 _LEVELS: Final = {"": "info", "debug": "debug", "info": "info", "warn": "warning", "error": "error", "stack": "debug"}
-#: The keys of rubik's old format, as openEuler 22.03-SP1 has it, and what to write now; the clearest ones first.
+#: Keys of rubik's old format (openEuler 22.03-SP1) and their replacements. Keys that identify the format come first.
 _OLD_KEYS: Final = {
-    "cacheConfig": 'write it as "dynCache", and "dynCache" in agent.enabledFeatures',
-    "blkioConfig": 'write "ioLimit" in agent.enabledFeatures',
-    "memoryConfig": 'write "dynMemory": {"policy": "fssr"}, and "dynMemory" in agent.enabledFeatures',
-    "nodeConfig": 'write it as "ioCost", and "ioCost" in agent.enabledFeatures',
-    "autoCheck": 'leave it out; write "preemption" in agent.enabledFeatures',
-    "autoConfig": 'leave it out; write "preemption" in agent.enabledFeatures',
-    **dict.fromkeys(("logDriver", "logDir", "logSize", "logLevel", "cgroupRoot"), 'write it below "agent"'),
+    "cacheConfig": 'rename it to "dynCache", and add "dynCache" to agent.enabledFeatures',
+    "blkioConfig": 'add "ioLimit" to agent.enabledFeatures instead',
+    "memoryConfig": 'use "dynMemory": {"policy": "fssr"}, and add "dynMemory" to agent.enabledFeatures',
+    "nodeConfig": 'rename it to "ioCost", and add "ioCost" to agent.enabledFeatures',
+    "autoCheck": 'remove it, and add "preemption" to agent.enabledFeatures',
+    "autoConfig": 'remove it, and add "preemption" to agent.enabledFeatures',
+    **dict.fromkeys(("logDriver", "logDir", "logSize", "logLevel", "cgroupRoot"), 'move it into "agent"'),
 }
 _CGROUPS: Final = "/sys/fs/cgroup"
 _NODE_NAME: Final = "RUBIK_NODE_NAME"
@@ -54,7 +54,7 @@ _DOCUMENT: Final = Source("", "", "json")
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """The keys of the agent itself; `complain` checks their values, reading the file does not."""
+    """The keys of the agent in rubik's file. `complain` checks their values."""
 
     logDriver: str = "stdio"
     logDir: str = "/var/log/rubik"
@@ -66,7 +66,7 @@ class Agent:
     enabledFeatures: list[str] | None = None
 
     def complain(self) -> None:
-        """Raise WrongValue for the first value that is not allowed."""
+        """Raise WrongValue if a value is not allowed."""
         for key, words in _VALUES_BY_KEY.items():
             if getattr(self, key) not in words:
                 raise WrongValue(
@@ -87,7 +87,7 @@ _VALUES_BY_KEY: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class File(NamedTuple):
-    """A file: the agent's keys, the blocks as they are written, and the keys without effect."""
+    """A file: the agent's keys, the unparsed blocks, and the keys without effect."""
 
     source: Source
     agent: Agent
@@ -96,7 +96,7 @@ class File(NamedTuple):
 
 
 class Reader:
-    """Reads rubik's file.
+    """A reader of rubik's file.
 
     Args:
         rows: the services.
@@ -106,18 +106,18 @@ class Reader:
         self._rows = {row.name: row for row in rows}
 
     def read(self, tree: Any, source: Source) -> File:
-        """Read the keys of the agent; `services` reads the blocks. Raises ConfigError naming file, line and key."""
+        """Read the keys of the agent; `services` reads the blocks. Raises ConfigError if a key has a mistake."""
         if not isinstance(tree, dict):
-            raise ConfigError(source.name, "", "is not a JSON object", 'write {"agent": {...}}')
+            raise ConfigError(source.name, "", "is not a JSON object", 'use {"agent": {...}}')
         keys = ("agent", *self._rows)
         unread = [Unread.of(key, nearest_name(key, keys)) for key in tree if key not in keys]
         agent = _built(Agent, {} if tree.get("agent") is None else tree["agent"], "agent", source, unread)
         return File(source, agent, {key: value for key, value in tree.items() if key != "agent"}, unread)
 
     def services(self, file: File) -> dict[str, Any]:
-        """Read the blocks of the services that are switched on, by name; None for a service without a block.
+        """Read the blocks of the enabled services, by name; None for a service without a block.
 
-        Raises ConfigError for the first problem, with all others in `others`.
+        Raises ConfigError if there are mistakes; `others` of the first error has the other errors.
         """
         blocks: dict[str, Any] = {}
         errors: list[ConfigError] = []
@@ -125,7 +125,7 @@ class Reader:
         for place, name in enumerate(file.agent.enabledFeatures or ()):
             path: Path = ("agent", "enabledFeatures", place)
             if name not in self._rows:
-                problems.append(Problem(path, f'"{name}" is no service', suggest(name, self._rows)))
+                problems.append(Problem(path, f'"{name}" is not a service', suggest(name, self._rows)))
             elif name in blocks:
                 problems.append(Problem(path, f'"{name}" is listed twice', "list it once"))
             else:
@@ -146,11 +146,14 @@ class Reader:
         return _built(self._rows[name].block, value, name, file.source, file.unread)
 
     def blocks(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the blocks of a document. Raises ConfigError with all mistakes of the document."""
+        """Return the blocks of a document. Raises ConfigError, with all mistakes, if the document has mistakes."""
         return self._checked(self.read(document, _DOCUMENT))
 
     def _checked(self, file: File) -> dict[str, Any]:
-        """Return the blocks of a file whose agent's keys are valid as well. Raises ConfigError with all mistakes."""
+        """Return the blocks of a file.
+
+        Raises ConfigError, with all mistakes, if the agent's keys or blocks have mistakes.
+        """
         errors: list[ConfigError] = []
         blocks: dict[str, Any] = {}
         try:
@@ -194,12 +197,12 @@ class Reader:
         return {name: f"{_FEATURES}[{place}]" for place, name in names if name in self._rows}
 
     def layer(self, source: Source) -> FileLayer | None:
-        """Return a configuration file of rubik's as settings of the agent; None for a file of another program."""
-        odd: list[str] = []  # NaN and the like, which the agent's own settings may have
+        """Return rubik's configuration file as settings of the agent, or None for a file of another program."""
+        odd: list[str] = []  # for example NaN, which the agent's own settings may contain
         try:
             tree = parse_json(source.text, parse_constant=odd.append)
         except ValueError:
-            return None  # the next reader reports where it is not JSON
+            return None  # the next reader reports the position of the mistake
         if not isinstance(tree, dict):
             return None
         if "agent" not in tree:
@@ -207,14 +210,14 @@ class Reader:
                 raise located_errors(source, [problem])[0]
             return None
         if odd:
-            raise ConfigError(source.name, "", f"holds {odd[0]}, which is not valid JSON")
+            raise ConfigError(source.name, "", f"contains {odd[0]}, which is not valid JSON")
         file = self.read(tree, source)
         services = self._checked(file)
         notes = [f"{source.name}: {note}" for note in _without_effect(file.agent)]
         return FileLayer(Layer(_settings(file.agent, services, source.name), lambda _: source.name), notes)
 
     def _without_agent(self, tree: Mapping[str, Any]) -> Problem | None:
-        """Return what is wrong with a file of rubik's without a key `agent`; None for a file of another program."""
+        """Return the mistake in a file of rubik without the key `agent`, or None if it belongs to another program."""
         for key, value in tree.items():
             if isinstance(value, dict) and "enabledFeatures" in value:
                 return Problem((key,), "unknown key", 'did you mean "agent"?')
@@ -233,14 +236,14 @@ def _into(node: Node, services: Mapping[str, Any] | None) -> Node:
 
 
 def _line(error: ConfigError) -> str:
-    """Return a mistake on one line, with the number of the others."""
+    """Return a mistake on one line, with the number of other mistakes."""
     more = f"; and {len(error.others)} more" if error.others else ""
     hint = f"; {error.suggestion}" if error.suggestion else ""
     return f"{error.key}: {error.reason}{hint}{more}"
 
 
 def _settings(agent: Agent, services: Iterable[str], name: str) -> dict[str, Any]:
-    """Return the agent's settings for a file with this name."""
+    """Return the agent's settings from the keys of a file with this name."""
     by_nri = agent.informerType == "nri"
     rules = {"source": "files", "path": name}
     if os.environ.get(_NODE_NAME):
@@ -261,14 +264,14 @@ def _settings(agent: Agent, services: Iterable[str], name: str) -> dict[str, Any
 def _without_effect(agent: Agent) -> list[str]:
     notes = []
     if agent.logDriver == "file":
-        notes.append("agent.logDriver: without effect, because this agent logs to standard error")
+        notes.append("agent.logDriver: without effect, because the agent logs to standard error")
     if not agent.cgroupRoot.rstrip("/").endswith(_CGROUPS):
-        notes.append(f"agent.cgroupRoot: without effect, because it does not end with {_CGROUPS}: set root instead")
+        notes.append(f"agent.cgroupRoot: without effect, because it does not end with {_CGROUPS}; set root instead")
     return notes
 
 
 def _built(annotation: Any, value: Any, key: str, source: Source, unread: list[Unread]) -> Any:
-    """Return the value of a top-level key as its type. Raises ConfigError with all mistakes."""
+    """Convert the value of a top-level key to its type. Raises ConfigError, with all mistakes, if that fails."""
     problems: list[Problem] = []
     top = type("Top", (), {"__annotations__": {key: annotation}})
     built = check(top, _folded(top, {key: value}, (), unread), (), problems).values[key]
@@ -280,13 +283,13 @@ def _built(annotation: Any, value: Any, key: str, source: Source, unread: list[U
 
 
 def _folded(cls: type, tree: Any, path: Path, unread: list[Unread]) -> Any:
-    """Return the tree with the keys as a class spells them, without nulls and unknown keys."""
+    """Return the tree with the spelling of a class's fields, without nulls and unknown keys."""
     if not isinstance(tree, dict):
         return tree
     fields = fields_of(cls)
     names = {name.casefold(): name for name in fields}
     folded = {}
-    for key, value in sorted(tree.items()):  # one with small letters comes last
+    for key, value in sorted(tree.items()):  # the spelling with small letters comes last
         name = key if key in fields else names.get(key.casefold())
         if name is None:
             unread.append(Unread.of(path_text((*path, key)), nearest_name(key, fields)))
@@ -296,7 +299,7 @@ def _folded(cls: type, tree: Any, path: Path, unread: list[Unread]) -> Any:
 
 
 def _folded_value(annotation: Any, value: Any, path: Path, unread: list[Unread]) -> Any:
-    """Return the value of a field, with the keys as classes in its type spell them."""
+    """Return the value of a field, with the spelling of the fields of nested classes."""
     if is_plain(annotation):
         return _folded(annotation, value, path, unread)
     types = typing.get_args(annotation)

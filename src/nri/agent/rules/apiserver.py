@@ -1,7 +1,7 @@
-"""Rules from an apiserver: the objects of this node that contain them, followed while the agent runs.
+"""Rules from an apiserver, which are followed while the agent runs.
 
-While the apiserver is unreachable the last rules stay, and the store reports since when. A kind that the cluster does
-not have is a problem of that kind only.
+While the apiserver is unreachable, the last rules stay in force, and the store reports the problem. A kind that does
+not exist in the cluster is a problem of that kind only.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class ApiserverRules:
     Args:
         settings: `rules.kubeconfig` and `rules.node_name` are read.
         store: receives the rules.
-        api: the apiserver; by default the one that the settings name.
+        api: the apiserver; by default the apiserver that the settings name.
 
     Raises:
-        ConfigError: the kubeconfig or the service account cannot be used.
+        ConfigError: the kubeconfig or the service account is unusable.
     """
 
     def __init__(self, settings: AgentSettings, store: RuleStore, api: Apiserver | None = None) -> None:
@@ -41,21 +41,21 @@ class ApiserverRules:
         self._followers = {
             name: Follower(
                 self._api,
-                KINDS[name],
+                KINDS[name].in_one_namespace(row.namespace),
                 self._taker(name),
-                fields=f"metadata.name={self._node}",
+                fields=f"metadata.name={row.object_name or self._node}",
                 on_problem=self._teller(name),
             )
-            for name in store.kinds
+            for name, row in store.kinds.items()
         }
 
     def start(self) -> None:
-        """Start to follow, in separate threads."""
+        """Start to follow the objects of each kind, in separate threads."""
         for follower in self._followers.values():
             follower.start()
 
     def stop(self) -> None:
-        """End; the rules stay."""
+        """Stop following. The rules stay in force."""
         for follower in self._followers.values():
             follower.cut()
         for follower in self._followers.values():
@@ -63,20 +63,31 @@ class ApiserverRules:
         self._api.close()
 
     def health(self) -> tuple[bool, str]:
-        """Ready once every kind was listed; later interruptions do not change that, because the rules stay.
+        """Return True once every kind of the node's own objects was listed.
 
-        The store has the details of problems.
+        Later interruptions do not change that, because the rules stay in force.
+
+        The store reports the details of problems.
         """
-        waiting = [name for name, follower in self._followers.items() if not (follower.synced or follower.absent)]
+        optional = {name for name, row in self._store.kinds.items() if row.object_name}
+        waiting = [
+            name
+            for name, follower in self._followers.items()
+            if not (follower.synced or follower.absent or name in optional)
+        ]
         troubled = [name for name, follower in self._followers.items() if follower.problem]
         words = (
-            f"waits for {', '.join(waiting)}" if waiting else f"no news of {', '.join(troubled)}" if troubled else ""
+            f"waiting for {', '.join(waiting)}" if waiting else f"cannot read {', '.join(troubled)}" if troubled else ""
         )
-        return not waiting, f"those of {self._node} at {self._api.address}" + (f": {words}" if words else "")
+        return not waiting, f"rules of {self._node} at {self._api.address}" + (f": {words}" if words else "")
 
     def _taker(self, name: str) -> Callable[[Mapping[Key, Object]], None]:
+        row = self._store.kinds[name]
+        object_name = row.object_name or self._node
+
         def take(objects: Mapping[Key, Object]) -> None:
-            self._store.put(name, objects.get(("", self._node)), f"{name} {self._node} of {self._api.address}")
+            document = objects.get((row.namespace, object_name))
+            self._store.put(name, document, f"{name} {object_name} of {self._api.address}")
 
         return take
 

@@ -1,8 +1,8 @@
 """Rules from files: objects as YAML or JSON, in one file or a folder.
 
-Objects of other nodes or kinds are skipped, so that a folder may contain those of all nodes; a kind that exists for
-other nodes only, or whose name is nearly right, is reported. If two files define one kind, the first one counts and the
-second is reported. A file that cannot be read keeps its last readable content in force.
+Objects of other nodes or kinds are skipped, so that a folder may contain objects of all nodes. A kind that exists for
+other nodes only, or has a misspelt name, is reported. If two files define one kind, the first file counts and the
+second file is reported. If a file becomes unreadable, its last readable content stays in force.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ if TYPE_CHECKING:
 
 __all__ = ["FileRules"]
 
-#: The pause between two looks at the files, in seconds.
+#: The pause between two checks of the files, in seconds.
 LOOK_S = 1.0
-#: A key, or the number of an item.
+#: A part of the path of a key: a name, or the number of a list item.
 _PART = re.compile(r"[^.\[\]]+|\[\d{1,9}(?=\])")
-_MAX_ODD, _MAX_NAME = 20, 253
-#: How alike a kind has to be to one of rules; a folder may hold any others.
+#: The maximum number of remarks on objects of unknown kinds.
+_MAX_ODD = 20
+#: The maximum length of a name in a remark, in characters.
+_MAX_NAME = 253
+#: The similarity from which a kind counts as a misspelt kind of rules. A folder may contain objects of other kinds.
 _MIN_SIMILARITY = 0.8
 
 
@@ -54,16 +57,16 @@ class FileRules:
         self._refused: set[tuple[str, str]] = set()
 
     def start(self) -> None:
-        """Read the files, and watch them from now on."""
+        """Read the files, and start to watch them for changes."""
         self.look()
         self._worker.start()
 
     def stop(self) -> None:
-        """Watch them no longer."""
+        """Stop watching the files."""
         self._worker.stop()
 
     def health(self) -> tuple[bool, str]:
-        """Always ready: no file is no rule. Mistakes in files are in the store."""
+        """Return True: rules are optional, and the store reports mistakes in files."""
         return True, f"{count(len(self._said), 'kind')} of rules from {self._path}"
 
     def look(self) -> None:
@@ -76,20 +79,20 @@ class FileRules:
             self._store.refuse("", name, words, error.source)
             refused.add(("", name))
         file_by_kind: dict[str, str] = {}
-        #: Files by the other node that has an object of a kind in it, and lines on objects of no kind.
+        #: For each kind, the files with objects of other nodes, by the name of the node.
         foreign_files: dict[str, dict[str, str]] = {}
-        odd: list[str] = []
+        odd: list[str] = []  # remarks on objects with a missing or misspelt kind
         for name, documents in self._folder.files.items():
-            for document, thing in documents:
+            for document, thing in filter(self._may_have_rules, documents):
                 kind = self._kind(thing)
                 if kind not in self._store.kinds:
                     odd += _odd(kind, self._store.kinds, document.place(thing, "kind"))
                     continue
-                if owner := self._owner(thing):
+                if owner := self._owner(kind, thing):
                     foreign_files.setdefault(kind, {})[owner] = name
                     continue
                 if kind in file_by_kind:
-                    self._store.refuse(kind, name, f"another one is given in {file_by_kind[kind]}, which counts")
+                    self._store.refuse(kind, name, f"{file_by_kind[kind]} also defines this kind and is used instead")
                     refused.add((kind, name))
                     continue
                 file_by_kind[kind] = name
@@ -102,19 +105,26 @@ class FileRules:
         self._said, self._refused = file_by_kind, refused
         lines = [*odd[:_MAX_ODD], *self._foreign(foreign_files, file_by_kind)]
         if self._folder.files and not (file_by_kind or refused or lines):
-            named = (f'object with "{kind.key}"' if kind.key else name for name, kind in self._store.kinds.items())
-            lines = [f"{self._path}: no rules found: it has no {', no '.join(named)}"]
+            named = (
+                f'object with "{kind.key}"' if kind.key else f"{name} {kind.object_name}".rstrip()
+                for name, kind in self._store.kinds.items()
+            )
+            lines = [f"{self._path}: no rules found; expected {', '.join(named)}"]
         self._store.remark(str(self._path), lines)
 
     def _kind(self, thing: Mapping[str, Any]) -> str:
-        """The kind of an object; an object without one is identified by a key."""
+        """Return the kind of an object. An object without the field `kind` is identified by another key."""
         by_key = (name for name, kind in self._store.kinds.items() if kind.key and kind.key in thing)
         return str(thing.get("kind", "")) or next(by_key, "")
 
-    def _owner(self, thing: dict[str, Any]) -> str:
-        """The other node that an object belongs to; "" for this node's, or without a node."""
-        meta = thing.get("metadata")
-        name = meta.get("name") if isinstance(meta, dict) else None
+    def _may_have_rules(self, entry: tuple[Document, dict[str, Any]]) -> bool:
+        """Return whether an object may contain rules. Of some kinds only one object does."""
+        row = self._store.kinds.get(self._kind(entry[1]))
+        return row is None or row.object_name in ("", _name(entry[1]))
+
+    def _owner(self, kind: str, thing: dict[str, Any]) -> str:
+        """Return the other node that an object belongs to; "" if it belongs to this node or to no node."""
+        name = "" if self._store.kinds[kind].object_name else _name(thing)
         return "" if name in (None, "", self._node) else plain(str(name), _MAX_NAME)
 
     def _foreign(self, files_by_kind: Mapping[str, Mapping[str, str]], own_kinds: Collection[str]) -> Iterator[str]:
@@ -122,21 +132,27 @@ class FileRules:
             if kind not in own_kinds:
                 (owner, name), *more = files.items()
                 named = f"{owner} and of {len(more)} more" if more else owner
-                yield f"{name}: {kind} is of node {named}, and this is {self._node} (rules.node_name)"
+                yield f"{name}: {kind} belongs to node {named}, but this node is {self._node} (rules.node_name)"
+
+
+def _name(thing: dict[str, Any]) -> Any:
+    """The name of an object; None without one."""
+    meta = thing.get("metadata")
+    return meta.get("name") if isinstance(meta, dict) else None
 
 
 def _odd(kind: str, kinds: Iterable[str], place: str) -> list[str]:
-    """A line on an object that has no kind, or one that is nearly a kind of rules."""
+    """Return a remark on an object with a missing or misspelt kind, as a list of at most one line."""
     matches = get_close_matches(kind.casefold()[:_MAX_NAME], [kind.casefold() for kind in kinds], 1, _MIN_SIMILARITY)
     if kind and not matches:
         return []
     named = next((kind for kind in kinds if matches and kind.casefold() == matches[0]), "")
-    problem = f"{plain(kind, _MAX_NAME)}: nothing reads it; did you mean {named}?" if kind else "it has no kind"
+    problem = f"{plain(kind, _MAX_NAME)}: nothing reads it; did you mean {named}?" if kind else "missing"
     return [f"{place}: kind: {problem}"]
 
 
 def _place(document: Document, thing: dict[str, Any], error: str) -> str:
-    """The file and line of a key, or of the key that an error starts with."""
+    """Return the file and line of a key, or of the key at the beginning of an error."""
     key = error.partition(": ")[0]
     if key.startswith("annotation "):
         return document.place(thing, "metadata", "annotations", key.removeprefix("annotation "))

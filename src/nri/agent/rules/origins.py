@@ -1,4 +1,4 @@
-"""The places of the rules behind a pod's values, for `explain`: file, line and key. A default has no line."""
+"""For `explain`: the file, line and key of the rules that led to a pod's values. A default has no line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["with_places"]
 
 
 def with_places(account: Mapping[str, Any], store: RuleStore, profile: Profile) -> dict[str, Any]:
-    """Return an account of a pod with `rule_keys`: kind, key and place of each rule in force, and who decided by it."""
+    """Add `rule_keys` to a pod's explanation: kind, key, file and hooks of each rule that a decision used."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for value in account["values"]:
         for kind, key in profile.origins(value["hook"], account.get("of", "")):
@@ -29,7 +29,7 @@ def with_places(account: Mapping[str, Any], store: RuleStore, profile: Profile) 
 
 
 def _written(document: Any, key: str) -> bool:
-    """Whether a document has a key: a place in its spec, or an annotation."""
+    """Return whether a document has a key, which is a path in its spec, or "annotation NAME"."""
     name = key.removeprefix("annotation ")
     for part in ("metadata", "annotations", name) if name != key else ("spec", *key.split(".")):
         document = document.get(part) if isinstance(document, Mapping) else None

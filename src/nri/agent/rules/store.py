@@ -1,7 +1,8 @@
 """The rules in force on this node: the last good document of each kind.
 
-Thread-safe. A document that cannot be read changes nothing and is reported until its source has a good one; a document
-is removed only by the source that delivered it. Listeners are called without a lock, in the thread of the source.
+Thread-safe. An unreadable document is reported until its source delivers a readable one, and changes nothing. A
+document is removed only by the source that delivered it. Listeners are called without a lock, in the thread of the
+source.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from nri.text import plain
 __all__ = ["Problem", "RuleStore"]
 
 _log = logging.getLogger(__name__)
-#: The longest error that is kept, in characters: documents are written by others.
+#: The maximum number of characters of a remembered error, which may quote a document.
 _MAX_SHOWN = 500
-#: Problems of more sources than that are not kept; a folder of rules may hold any number of bad files.
+#: The maximum number of remembered problems; a folder of rules may contain any number of bad files.
 _MAX_PROBLEMS = 100
-#: Keys without effect that one line of the log has.
+#: The maximum number of keys without effect in one line of the log.
 _MAX_UNREAD = 10
 
+#: Called with the kinds whose rules have changed.
 Listener = Callable[[frozenset[str]], None]
 
 
@@ -35,10 +37,10 @@ class Problem:
     """A document that was refused.
 
     Attributes:
-        kind: its kind, "" if unknown.
-        source: its origin, with the line if it is a file.
-        error: the reason, starting with the key if one value is wrong.
-        at: the time in seconds since the epoch.
+        kind: the kind of the document; "" if unknown.
+        source: the origin of the document, with the line number in a file.
+        error: the reason; it starts with the key if one value is wrong.
+        at: when the problem began, in seconds since 1970.
     """
 
     kind: str
@@ -48,24 +50,25 @@ class Problem:
 
 
 class _Entry:
-    """One kind over time."""
+    """The document and rule in force of one kind."""
 
-    __slots__ = ("document", "kept", "place", "source")
+    __slots__ = ("document", "is_derived", "kept", "place", "source")
 
     def __init__(self) -> None:
         self.kept: LastGood[Any] = LastGood(None)
         self.document: Mapping[str, Any] | None = None
         self.source = ""
         self.place: Callable[[str], str] | None = None
+        self.is_derived = False
 
 
 class RuleStore:
     """All rules of the node.
 
     Args:
-        base: the node before any rule: gates, failure policy, abilities of the machine.
+        base: the rules of the node before any document: gates, failure policy, abilities of the machine.
         kinds: the kinds of documents.
-        clock: seconds since the epoch, for problems.
+        clock: returns seconds since 1970, for problems.
         log: whether changes and problems are logged.
     """
 
@@ -92,36 +95,38 @@ class RuleStore:
         source: str,
         place: Callable[[str], str] | None = None,
     ) -> None:
-        """Store a document of a source, or remove it with None. Raises KeyError for an unknown kind.
+        """Store a document of a source; None removes the document. Raises KeyError if the kind is unknown.
 
         Args:
             kind: one of `kinds`.
             document: the API object.
-            source: its origin; only the same origin can remove it.
-            place: returns the place of a key, or of an error that starts with one, if the source knows it.
+            source: the origin of the document; only the same origin can remove it.
+            place: returns the file and line of a key, or of the key at the beginning of an error, if the source can
+                tell.
         """
         with self._lock:
-            changed = self._take(kind, document, source, place)
+            changed = {kind} if self._take(kind, document, source, place) else set()
+            changed |= {name for name in self.kinds if self._derive(name, kind)}
             listeners = list(self._listeners) if changed else []
         for listener in listeners:
             try:
-                listener(frozenset({kind}))
-            except Exception:  # noqa: BLE001  a listener's error is not the source's, which has more to tell
+                listener(frozenset(changed))
+            except Exception:  # noqa: BLE001  an error of a listener must not stop the source
                 _log.exception("a changed %s could not be applied", kind)
 
     def refuse(self, kind: str, source: str, error: str, where: str = "") -> None:
-        """Record that a source, or a part of it, cannot be read as documents; its earlier documents stay."""
+        """Record that documents of a source cannot be read. Earlier documents of the source stay in force."""
         with self._lock:
             self._note(kind, source, where or source, error)
 
     def accept(self, kind: str, source: str) -> None:
-        """Withdraw a refusal."""
+        """Withdraw the refusal of a source."""
         with self._lock:
             if self._problems.pop((kind, source), None) is not None:
-                self._tell("what was wrong with %s of %s is over", kind or "a document", source)
+                self._tell("the problem of %s of %s is fixed", kind or "a document", source)
 
     def remark(self, source: str, lines: list[str]) -> None:
-        """Replace the remarks of a source; new ones are logged."""
+        """Replace the remarks on a source, and log the new remarks."""
         with self._lock:
             before = self._remarks.get(source, [])
             self._remarks[source] = lines
@@ -131,21 +136,21 @@ class RuleStore:
 
     @property
     def node(self) -> Any:
-        """All rules, as one value that does not change."""
+        """All rules of the node, as an immutable value."""
         return self._node
 
     def document(self, kind: str) -> Mapping[str, Any] | None:
-        """Return the last good document of a kind, which must not be changed; None before the first one."""
+        """Return the last good document of a kind, or None before the first document. Do not modify it."""
         with self._lock:
             return self._entries[kind].document
 
     def sources(self) -> dict[str, str]:
-        """Return where the document in force of each kind came from, "" for those without one."""
+        """Return the source of the document in force of each kind; "" means that the kind has no document."""
         with self._lock:
             return {kind: entry.source for kind, entry in self._entries.items()}
 
     def problems(self) -> list[Problem]:
-        """Return what was refused and has not been mended, oldest first."""
+        """Return the problems that are not fixed, oldest first."""
         with self._lock:
             return sorted(self._problems.values(), key=lambda problem: problem.at)
 
@@ -160,25 +165,25 @@ class RuleStore:
             return [line for lines in self._remarks.values() for line in lines]
 
     def place(self, kind: str, key: str) -> str:
-        """Return the source of the document in force, if possible with the line of a key; "" without a document."""
+        """Return the source of the document in force, if possible with the line of a key, or "" without a document."""
         with self._lock:
             entry = self._entries[kind]
             place, source = entry.place, entry.source
         return place(key) if place is not None else source
 
     def subscribe(self, listener: Listener) -> None:
-        """Have a function called with the kinds whose rule has changed, after the change, by the source's thread."""
+        """Call a function with the kinds of changed rules after each change, in the thread of the source."""
         with self._lock:
             self._listeners.append(listener)
 
     def _take(
         self, kind: str, document: Mapping[str, Any] | None, source: str, place: Callable[[str], str] | None
     ) -> bool:
-        """Apply a document, or its absence; return whether the rule changed."""
+        """Apply a document or its removal, and return whether the rule changed."""
         entry, row = self._entries[kind], self.kinds[kind]
         if document is None:
             self._problems.pop((kind, source), None)
-            if entry.source != source:  # from another source, or never stored
+            if entry.source != source:  # the document in force is from another source, or there is none
                 return False
             entry.document, entry.source, entry.place = None, "", None
             self._unread.pop(kind, None)
@@ -190,10 +195,10 @@ class RuleStore:
                 self._note(kind, source, source if place is None else place(entry.kept.error), entry.kept.error)
                 return False
             if self._problems.pop((kind, source), None) is not None:
-                self._tell("%s of %s is mended, and in force", kind, source)
+                self._tell("%s of %s is fixed, and in force", kind, source)
             elif changed or entry.source != source:
                 self._tell("%s of %s is in force", kind, source)
-            entry.document, entry.source, entry.place = document, source, place
+            entry.document, entry.source, entry.place, entry.is_derived = document, source, place, False
             self._look(kind, source, list(row.unread(document)))
         if changed:
             self._node = self._base
@@ -201,8 +206,28 @@ class RuleStore:
                 self._node = self.kinds[name].into(self._node, other.kept.rule)
         return changed
 
+    def _derive(self, kind: str, cause: str) -> bool:
+        """Compute the document of a kind after one of its causes has changed; return whether the rule changed."""
+        entry, row = self._entries[kind], self.kinds[kind]
+        if row.derive is None or cause not in (kind, *row.derived_from):
+            return False
+        if entry.document is not None and not entry.is_derived:
+            return False  # a source has the document
+        causes = [self._entries[name] for name in row.derived_from]
+        source = causes[0].source or entry.source
+        try:
+            document = row.compute(one.document for one in causes)
+        except ValueError as error:
+            self._note(kind, source, source, str(error))
+            return False
+        if document == entry.document:
+            return False
+        changed = self._take(kind, document, source if document is not None else entry.source, None)
+        entry.is_derived = document is not None
+        return changed
+
     def _look(self, kind: str, source: str, unread: list[UnreadKey]) -> None:
-        """Note the keys without effect; the log has each set of them once."""
+        """Remember the keys without effect of a document, and log them if they changed."""
         if self._tells and unread and unread != self._unread.get(kind):
             shown_keys = "; ".join(map(str, unread[:_MAX_UNREAD]))
             _log.warning("%s of %s has keys without effect: %s", kind, source, shown_keys)
@@ -217,7 +242,7 @@ class RuleStore:
         shown = plain(error, _MAX_SHOWN)
         problem = self._problems.get(key)
         if self._tells and (problem is None or problem.error != shown):
-            _log.warning("%s of %s is not used; the last good one stays: %s", kind or "a document", where, shown)
+            _log.warning("%s of %s is not used; the last good version stays: %s", kind or "a document", where, shown)
         if problem is None and len(self._problems) >= _MAX_PROBLEMS:
             return
         self._problems[key] = Problem(kind, where, shown, self._clock() if problem is None else problem.at)

@@ -1,4 +1,4 @@
-"""The address of a kubelet. An address to which the token would be sent in clear text is refused."""
+"""The address of a kubelet. An address is refused if the token would be sent to it in clear text."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["KubeletAddress", "kubelet_address"]
 
 
 class KubeletAddress(NamedTuple):
-    """The place at which a kubelet listens.
+    """The address at which a kubelet listens.
 
     Attributes:
-        tls: whether it is spoken to over HTTPS.
-        loopback: whether it is on this machine by its address, which no packet leaves.
+        tls: whether the kubelet is queried over HTTPS.
+        loopback: whether it is a loopback address, so that no packet leaves this machine.
     """
 
     tls: bool
@@ -24,7 +24,7 @@ class KubeletAddress(NamedTuple):
 
 
 def kubelet_address(text: str) -> KubeletAddress:
-    """Parse `https://HOST:PORT`. Raises ValueError, without the text itself, for an invalid or unsafe address."""
+    """Parse `https://HOST:PORT`. Raises ValueError if the address is invalid or unsafe; the error does not quote it."""
     try:
         where = urlsplit(text)
         host, port = where.hostname, where.port

@@ -12,5 +12,5 @@ __all__ = ["node_name"]
 
 
 def node_name(settings: AgentSettings) -> str:
-    """Return the name in the settings, else the machine's name in lower case, as the kubelet does."""
+    """Return the name in the settings, or else the name of the machine in lower case, as the kubelet does."""
     return settings.rules.node_name or socket.gethostname().strip().lower()

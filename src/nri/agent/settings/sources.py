@@ -1,6 +1,6 @@
 """The sources of the agent's settings: files, environment variables and flags.
 
-A file may also be that of another agent, for example rubik's configuration; the profile then converts it.
+A file may also be the configuration of another agent, for example rubik. The profile then converts the file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["AGENT_SETTINGS", "load_each", "socket_of"]
 
 
 def _layer(name: str) -> FileLayer:
-    """Read a file: one of a profile's format, else one with the agent's keys."""
+    """Read a file, either in the format of a profile or with the keys of the agent."""
     source = read_file(name)
     if source.format in ("json", "auto") and source.text.lstrip().startswith("{"):
         for profile in PROFILES:
@@ -49,40 +49,43 @@ AGENT_SETTINGS: Final = SettingsLoader(
 def load_each(profiles: Sequence[str], paths: Sequence[str], flags: Mapping[str, Given]) -> list[Loaded[AgentSettings]]:
     """Read the settings of several profiles that share a process.
 
-    A file that names a profile, for example rubik's configuration, applies to that profile only, all else to all
-    profiles, except flags for the source of rules (the first only). Later profiles get other names and sockets.
+    A file that names a profile, for example rubik's configuration, applies to that profile only. All other settings
+    apply to all profiles, except that flags for the source of rules apply only to the first profile. Later profiles get
+    other names and sockets.
 
     Raises:
-        ConfigError: all mistakes of the first profile with mistakes, or a file of another profile.
+        ConfigError: the settings of a profile have mistakes (the error lists all of them), or a file names another
+            profile.
     """
-    of = {name: str(_layer(name).layer.tree.get("profile", "")) for name in paths}
-    if strange := [name for name, profile in of.items() if profile and profile not in profiles]:
-        raise ConfigError(strange[0], "profile", f"is {of[strange[0]]}, which no --profile names", "leave the file out")
+    profile_by_file = {name: str(_layer(name).layer.tree.get("profile", "")) for name in paths}
+    if other_files := [name for name, profile in profile_by_file.items() if profile and profile not in profiles]:
+        reason = f"is {profile_by_file[other_files[0]]}, but --profile does not name it"
+        raise ConfigError(other_files[0], "profile", reason, "leave the file out")
     settings_list: list[Loaded[AgentSettings]] = []
     for profile in profiles:
         profile_flags = {key: value for key, value in flags.items() if not (settings_list and key.startswith("rules."))}
         loaded = AGENT_SETTINGS.load(
-            *(name for name in paths if of[name] in ("", profile)),
+            *(name for name in paths if profile_by_file[name] in ("", profile)),
             flags={**profile_flags, "profile": ("--profile", profile)},
         )
         settings = loaded.settings
         if settings_list:
             first = settings_list[0].settings
-            nri = replace(settings.nri, name=_apart(first.nri.name, settings.nri.name, profile))
+            nri = replace(settings.nri, name=_suffixed(first.nri.name, settings.nri.name, profile))
             http = settings.http if settings.http != first.http else type(settings.http)()
-            socket = _apart(first.socket, settings.socket, profile)
+            socket = _suffixed(first.socket, settings.socket, profile)
             settings = replace(settings, nri=nri, socket=socket, http=http)
         settings_list.append(loaded._replace(settings=settings))
     return settings_list
 
 
 def socket_of(settings: AgentSettings) -> str:
-    """The socket of this profile's agent: that of the settings, unless several agents run."""
-    beside = _apart(settings.socket, settings.socket, settings.profile)
+    """Return the socket of this profile's agent. If several agents run, its name ends with the profile."""
+    beside = _suffixed(settings.socket, settings.socket, settings.profile)
     return beside if is_live(beside) else settings.socket
 
 
-def _apart(first: str, name: str, profile: str) -> str:
-    """The name or socket of a later profile: the first one's with the profile appended, unless they differ already."""
+def _suffixed(first: str, name: str, profile: str) -> str:
+    """Return the name or socket of a later profile: `name`, with the profile appended if it equals `first`."""
     base, dot, suffix = name.partition(".sock")
     return f"{base}-{profile}{dot}{suffix}" if name == first else name

@@ -1,7 +1,8 @@
-"""The tables of ``agent.toml``: one frozen class each, with defaults, units and meanings."""
+"""The sections of ``agent.toml``, each as a frozen class with defaults, units and meanings."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -28,17 +29,17 @@ __all__ = [
 ]
 
 CONTAINERD = "/run/containerd/containerd.sock"
-#: Bytes of a path that a unix socket can have.
+#: The maximum length in bytes of the path of a unix socket.
 _MAX_PATH = 107
 _MAX_ROUNDS = 1000
 
 
 def check_sockets(table: object, *names: str) -> None:
-    """Raise ValueError for a path that no unix socket can have."""
+    """Make the paths of sockets absolute. Raises ValueError for a path that no unix socket can have."""
     for name in names:
-        path = str(getattr(table, name))
-        if path and not path.startswith("/"):
-            raise ValueError(f'{name} "{path}" must be an absolute path')
+        value = getattr(table, name)
+        path = str(value) and os.path.abspath(value)
+        object.__setattr__(table, name, type(value)(path))  # the table is frozen for all others
         if len(path.encode()) > _MAX_PATH:
             raise ValueError(f'{name} "{path}" is longer than the {_MAX_PATH} bytes of a socket path')
 
@@ -50,7 +51,7 @@ class NriSettings:
     Attributes:
         socket: the runtime's NRI socket.
         name: the plugin's name; koordlet's is "koordlet_nri".
-        index: two digits, the plugin's place among others. As koordlet's, it is 00, before all others.
+        index: two digits that order the plugins. Like koordlet's plugin, the agent has 00 and runs first.
         connect_timeout: how long one connection and its registration may take, in seconds.
         backoff: the longest pause before the second attempt to connect, in seconds; it doubles each time.
         backoff_cap: the longest pause between two attempts, in seconds.
@@ -79,12 +80,12 @@ class ProxySettings:
     Attributes:
         listen: the socket that the kubelet is given as its container runtime.
         runtime_endpoint: the runtime's own CRI socket.
-        state: the folder of records of pods and containers, for the proxy's next start.
-        socket_path: where other NRI plugins can connect; empty for none.
-        plugin_path: the folder of plugins that the proxy launches; empty for none.
+        state: the folder in which the proxy records pods and containers for its next start.
+        socket_path: the socket at which other NRI plugins can connect; empty means that no plugin can connect.
+        plugin_path: the folder of plugins that the proxy launches; empty means that it launches no plugin.
         plugin_config_path: the folder of their configuration.
-        policy_path: the operator's policy for each plugin; empty for none.
-        skip_label: pods with this label, KEY=VALUE, pass unchanged; empty for none.
+        policy_path: the file or folder with the operator's policies for plugins; empty means no policy.
+        skip_label: pods with this label, KEY=VALUE, pass unchanged; empty means that no label is checked.
     """
 
     listen: str = "/run/nri-proxy/proxy.sock"
@@ -109,11 +110,13 @@ class HooksSettings:
     """Mode "hooks": the agent as a hook server of Koordinator's own runtime proxy.
 
     Attributes:
-        socket: where the agent serves RuntimeHookService.
-        endpoint: that socket's path as the proxy sees it, for an agent in a container; empty if it is the same.
-        registration_folder: where the proxy looks for hook servers.
-        failure_policy: what the proxy does with a request while the agent is unreachable.
-        runtime: the runtime behind the proxy, which names the cgroups of containers; the protocol does not report it.
+        socket: the socket at which the agent serves RuntimeHookService.
+        endpoint: the path of that socket in the proxy's file system, for an agent in a container; empty if it is the
+            same.
+        registration_folder: the folder in which the proxy looks for hook servers.
+        failure_policy: whether the proxy passes or fails a request while the agent is unreachable.
+        runtime: the runtime behind the proxy. The names of container cgroups depend on it, and the protocol does not
+            report it.
     """
 
     socket: str = "/run/nri/agent-hooks.sock"
@@ -128,13 +131,13 @@ class HooksSettings:
 
 @dataclass(frozen=True, slots=True)
 class StandaloneSettings:
-    """Mode "standalone": values in force are compared with decided ones, and repaired.
+    """Mode "standalone": the agent compares values in force with its decisions and corrects them.
 
     Attributes:
-        interval: the pause between two rounds over everything, in seconds; changes are applied at once.
-        force_update: an unchanged value is written again after this time, in seconds. For all modes.
+        interval: the pause between two rounds over all pods, in seconds; changes are applied immediately.
+        force_update: an unchanged value is written again after this time, in seconds, in all modes.
         cgroup_driver: the kubelet's cgroup driver; "auto" detects it.
-        apply: "cri" also sends values of containers to the runtime, as far as the CRI can express them.
+        apply: "cri" also sends values of containers to the runtime, if the CRI can express them.
     """
 
     interval: Duration = 10.0
@@ -152,9 +155,9 @@ class LoopSettings:
 
     Attributes:
         interval: the pause between two samples, in seconds.
-        memory_evict_cooldown: the pause after an eviction for memory, in seconds.
-        cpu_evict_cooldown: the same for CPU.
-        evict_after: rounds in a row above a threshold after which a pod is evicted (profile rubik).
+        memory_evict_cooldown: the pause after an eviction because of memory, in seconds.
+        cpu_evict_cooldown: the pause after an eviction because of CPU, in seconds.
+        evict_after: the number of consecutive rounds above a threshold after which a pod is evicted (profile rubik).
     """
 
     interval: Duration = 1.0
@@ -165,7 +168,9 @@ class LoopSettings:
     def __post_init__(self) -> None:
         check_timeouts(self, "interval")
         if not 1 <= self.evict_after <= _MAX_ROUNDS:
-            raise WrongValue("evict_after", f"{self.evict_after} is not from 1 to {_MAX_ROUNDS}", "1 is at once")
+            raise WrongValue(
+                "evict_after", f"{self.evict_after} is not from 1 to {_MAX_ROUNDS}", "1 evicts immediately"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +178,11 @@ class RuleSettings:
     """The source of NodeSLO, NodeResourceTopology and the node.
 
     Attributes:
-        source: files of this node, or an apiserver.
-        path: a file, or the folder of files, with the documents, in YAML or JSON; a change is applied at once.
-        kubeconfig: how to reach the apiserver; empty for the service account of the agent's pod. For pods as well.
-        node_name: the name of this node at the apiserver; empty for the name of this machine. For pods as well.
+        source: where rules come from: files of this node, or an apiserver.
+        path: a file or folder with the documents, in YAML or JSON; changes are applied immediately.
+        kubeconfig: the kubeconfig file for the apiserver, for rules and pods; empty means the service account of the
+            agent's pod.
+        node_name: the name of this node at the apiserver, for rules and pods; empty means the name of this machine.
     """
 
     source: Literal["files", "apiserver"] = "files"
@@ -190,14 +196,16 @@ class PodSettings:
     """The source of this node's pods.
 
     Attributes:
-        source: NRI (modes nri and proxy), an apiserver, the kubelet, the CRI, or files.
+        source: where pods come from: NRI (modes nri and proxy), an apiserver, the kubelet, the CRI, or files.
         interval: the pause between two queries of the kubelet or the CRI, in seconds.
-        kubelet: the kubelet's address, https://HOST:PORT; http, which sends the token in clear, only at loopback.
-        kubelet_token: the file of the token for it; empty for that of the service account, if there is one.
-        kubelet_ca: the file of the CA of its certificate; empty: the certificate is not verified.
-        cri: the runtime's CRI socket; empty for that of proxy.runtime_endpoint in mode proxy, else for the first that
-            exists, of this project's engine, containerd, K3s, CRI-O and iSulad.
-        path: a file, or the folder of files, with manifests of pods, in YAML or JSON.
+        kubelet: the kubelet's address, https://HOST:PORT; http is allowed for loopback addresses only, because it would
+            reveal the token.
+        kubelet_token: the file with the token for the kubelet; empty means the token of the service account, if there
+            is one.
+        kubelet_ca: the file with the CA of the kubelet's certificate; empty means that the certificate is not verified.
+        cri: the runtime's CRI socket; empty means proxy.runtime_endpoint in mode proxy, otherwise the first existing
+            socket of this project's engine, containerd, K3s, CRI-O and iSulad.
+        path: a file or folder with manifests of pods, in YAML or JSON.
     """
 
     source: Literal["nri", "apiserver", "kubelet", "cri", "files"] = "cri"
@@ -213,16 +221,16 @@ class PodSettings:
         try:
             kubelet_address(self.kubelet)
         except ValueError as error:
-            raise WrongValue("kubelet", f'"{self.kubelet}" {error}', 'such as "https://127.0.0.1:10250"') from None
+            raise WrongValue("kubelet", f'"{self.kubelet}" {error}', 'for example "https://127.0.0.1:10250"') from None
 
 
 @dataclass(frozen=True, slots=True)
 class GpuSettings:
-    """GPUEnvInject, when HAMi-core shares out GPUs.
+    """The hook GPUEnvInject, if HAMi-core shares GPUs between containers.
 
     Attributes:
-        library: HAMi-core's library on the node.
-        monitor: HAMi's monitor reads what containers use.
+        library: the path of HAMi-core's library on the node.
+        monitor: let HAMi's monitor read the GPU usage of containers.
     """
 
     library: str = "/usr/local/vgpu/libvgpu.so"
@@ -231,10 +239,10 @@ class GpuSettings:
 
 @dataclass(frozen=True, slots=True)
 class TerwaySettings:
-    """TerwayQoS: the files of the terway network daemon.
+    """The hook TerwayQoS, which writes files for the terway network daemon.
 
     Attributes:
-        folder: where they are written, on the node.
+        folder: the folder of these files on the node.
     """
 
     folder: Path = Path("/var/lib/terway/qos")
@@ -242,10 +250,10 @@ class TerwaySettings:
 
 @dataclass(frozen=True, slots=True)
 class TcSettings:
-    """TCNetworkQoS: the network interface whose bandwidth is shared.
+    """The hook TCNetworkQoS: the network interface with the bandwidth to share.
 
     Attributes:
-        interface: its name; empty: that of the default route.
+        interface: the name of the interface; empty means the interface of the default route.
     """
 
     interface: str = ""

@@ -1,6 +1,6 @@
-"""The agent's settings as frozen values: a class is a table of ``agent.toml``, a field is a key.
+"""The agent's settings as frozen values: a class is a section of ``agent.toml``, a field is a key.
 
-Contradicting settings raise ValueError. Durations are seconds, written as a number or as "5s".
+Contradictory settings raise ValueError. Durations are seconds, written as a number or as "5s".
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
 ProfileName = Annotated[str, OneOf(lambda: PROFILES)]
 Gate = Annotated[str, OneOf(lambda: [gate for name in PROFILES for gate in profile_of(name).gates])]
 Mode = Literal["nri", "proxy", "hooks", "standalone"]
-#: The stages at which hooks decide; the four in the middle are Koordinator's as well, and no hook decides there.
+#: The stages that can be disabled. The four in the middle line exist in Koordinator's protocol; no hook uses them.
 Stage = Literal[
     "PreRunPodSandbox", "PreCreateContainer", "PreUpdateContainerResources", "PreRemoveRunPodSandbox",
     "PreStartContainer", "PostStartContainer", "PostStopContainer", "PostStopPodSandbox",
@@ -57,21 +57,21 @@ Stage = Literal[
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """All settings of an agent. `AgentSettings()` is an agent without a configuration file.
+    """All settings of an agent. `AgentSettings()` has the default values.
 
     Attributes:
-        profile: the profile: koordinator or rubik.
-        modes: how decisions reach the node; there may be several.
-        root: the path of the machine's root file system, for an agent in a container.
-        socket: the socket for nri agent explain, health and metrics; for root only.
+        profile: the set of hooks and strategies: koordinator or rubik.
+        modes: the ways in which decisions reach the node; several modes can be combined.
+        root: the path at which the agent sees the machine's root file system, for an agent in a container.
+        socket: the socket for nri agent explain, health and metrics; only root can connect.
         log_level: the lowest level that is logged.
         failure_policy: whether an error of a hook stops the other hooks and fails the request.
         disabled_stages: stages at which no hook decides.
-        keep_quota: pods with exclusive CPUs keep their CPU quota.
-        beside_koordlet: start although a koordlet runs here; both then write the same files.
-        compat: "reference" decides exactly as the original system; see docs/deviations.md.
-        gates: hooks and strategies that are switched on or off, by name; the profile has the defaults.
-        preview: hooks and strategies that decide, record and count without any effect, by name.
+        keep_quota: keep the CPU quota of pods with exclusive CPUs.
+        beside_koordlet: start even if koordlet runs on this machine; both then write the same files.
+        compat: "reference" decides exactly as Koordinator or rubik; see docs/deviations.md.
+        gates: hooks and strategies to switch on or off, by name; the profile has the defaults.
+        preview: the names of hooks and strategies whose decisions are recorded and counted, but not applied.
     """
 
     profile: ProfileName = "koordinator"
@@ -108,11 +108,11 @@ class AgentSettings:
         if not self.modes:
             raise ValueError("modes is empty; choose nri, proxy, hooks or standalone")
         if self.pods.source == "nri" and not {"nri", "proxy"} & set(self.modes):
-            raise ValueError('pods.source = "nri" requires mode nri or proxy, where the plugin learns what runs')
+            raise ValueError('pods.source = "nri" requires mode nri or proxy, whose plugin reports the pods')
         if len(set(self.modes)) < len(self.modes):
             raise ValueError(f"modes has duplicates: {', '.join(self.modes)}")
 
     @property
     def cri_socket(self) -> str:
-        """The socket of the runtime's CRI, behind the agent's proxy the proxy's runtime endpoint; "" to look for it."""
+        """The socket of the runtime's CRI. In mode proxy, the default is the runtime's endpoint; "" means to search."""
         return self.pods.cri or (self.proxy.runtime_endpoint if "proxy" in self.modes else "")

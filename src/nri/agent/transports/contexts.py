@@ -1,7 +1,7 @@
-"""Pods and containers of NRI's messages, with the actual paths of their cgroups.
+"""Pods and containers from NRI messages, with the actual paths of their cgroups.
 
 A kubelet with the systemd driver names only the last slice of a pod's cgroup, and each runtime has its own form for the
-path of a container. Both become paths below the root of the cgroups.
+path of a container's cgroup. Both become paths relative to the root of the cgroups.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from nri.agent.model import Container, Pod, Resources
 from nri.agent.transports import messages
 from nri.api import messages as m
 
-__all__ = ["container_context", "placed", "pod_context", "requested"]
+__all__ = ["container_context", "pod_context", "requested", "with_current_folder"]
 
 
 def pod_context(pod: m.PodSandbox) -> Pod:
-    """Return the context of a pod."""
+    """Return a pod from its NRI message."""
     return replace(messages.pod_context(pod), folder=tidy(pod.linux.cgroup_parent))
 
 
 def container_context(
     pod: m.PodSandbox, container: m.Container, runtime: str, known_pod: Pod | None = None
 ) -> Container:
-    """Return a container; `runtime` is the prefix of its id, `known_pod` its pod if it is known already."""
+    """Return a container from its NRI message. `runtime` is the prefix of its id; `known_pod` saves a conversion."""
     known_pod = known_pod or pod_context(pod)
     driver = paths.SYSTEMD if known_pod.folder.endswith(".slice") else paths.CGROUPFS
     context = messages.container_context(pod, container, runtime, driver, known_pod)
@@ -33,8 +33,8 @@ def container_context(
     return replace(context, folder=folder) if folder else context
 
 
-def placed(context: Container, pod: m.PodSandbox, container: m.Container, runtime: str) -> Container:
-    """Return the container with its current folder; behind a proxy it has none before it is created."""
+def with_current_folder(context: Container, pod: m.PodSandbox, container: m.Container, runtime: str) -> Container:
+    """Return the container with its current cgroup; behind a proxy a container has a cgroup only after its creation."""
     folder = container_context(pod, container, runtime).folder
     return replace(context, folder=folder) if folder else context
 

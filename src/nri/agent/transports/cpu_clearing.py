@@ -1,7 +1,7 @@
-"""An explicit clear of a container's CPUs, which NRI cannot express: a write, once the cgroup exists.
+"""Clear the CPUs of a container, which NRI cannot express, by a write once the cgroup exists.
 
-The kernel takes no empty set while there are processes, so the CPUs of the parent cgroup are written; on cgroup v2 the
-parent's own set may be empty, and then its effective CPUs are written.
+The kernel refuses an empty set while the cgroup has processes, so the CPUs of the parent cgroup are written. On cgroup
+v2 the parent's own set may be empty; then its effective CPUs are written.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ __all__ = ["clear_cpus", "clears_cpus"]
 
 
 def clears_cpus(changes: Changes | None) -> bool:
-    """Whether changes clear a container's CPUs."""
+    """Return whether changes clear a container's CPUs."""
     return changes is not None and changes.knobs.get(CPUS) == ""
 
 
 def clear_cpus(executor: Executor, folder: str) -> list[Result]:
-    """Clear the CPUs of a container's cgroup, whatever is believed to be there."""
+    """Clear the CPUs of a container's cgroup, even if they are believed to be cleared."""
     path = folder.strip("/")
     if not path or executor.hierarchies.of("cpuset") is None:
         return executor.write([Write(path, CPUS, "", "an explicit clear")], force=True, keep=False)
@@ -32,8 +32,8 @@ def clear_cpus(executor: Executor, folder: str) -> list[Result]:
             cpus = knob_file.in_force(executor.hierarchies, above, CPUS) or cpus
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        return [Result(path, CPUS, "", Outcome.GONE, f"the cgroup above: {reason}")]
+        return [Result(path, CPUS, "", Outcome.GONE, f"cannot read the parent cgroup: {reason}")]
     if not isinstance(cpus, frozenset):
-        return [Result(path, CPUS, "", Outcome.UNSUPPORTED, "the CPUs of the cgroup above cannot be read")]
-    write = Write(path, CPUS, cpuset.to_text(cpus), "an explicit clear: all that the cgroup above has")
+        return [Result(path, CPUS, "", Outcome.UNSUPPORTED, "the CPUs of the parent cgroup cannot be read")]
+    write = Write(path, CPUS, cpuset.to_text(cpus), "an explicit clear: all CPUs of the parent cgroup")
     return executor.write([write], force=True, keep=False)

@@ -1,8 +1,8 @@
-"""The pods and containers that a plugin knows, and the last decision for each. Thread-safe.
+"""The pods and containers that a plugin knows, with the last decision for each. Thread-safe.
 
-A container enters when it is being created, and leaves when it or its pod has stopped or is removed; some runtimes do
-not report a failed creation. The kubelet's request is kept next to the result, because the runtime reports only the
-result, and a quota must not be scaled twice.
+A container enters the inventory during its creation. It leaves when the container or its pod has stopped or is removed;
+some runtimes do not report a failed creation. The kubelet's request is stored next to the result, because the runtime
+reports only the result, and a quota must not be scaled twice.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ class InventoryEntry:
     """A container, with its last decision and the runtime's view.
 
     Attributes:
-        pod_id: the id of its pod's sandbox.
-        context: the container with the kubelet's request as its resources, as far as known.
-        changes: the changes last handed over; None if they must be handed over again in any case.
-        generation: the generation of the rules behind them.
-        answered: the generation of the rules that answered the kubelet's last request.
-        created: whether the runtime knows it, so that it can be updated.
+        pod_id: the id of the sandbox of the container's pod.
+        context: the container, with the resources that the kubelet requested, if they are known.
+        changes: the changes that the runtime got last; None if it must get changes again in any case.
+        generation: the generation of the rules that led to `changes`.
+        answered: the generation of the rules at the kubelet's last request.
+        created: whether the runtime has created the container, so that it can be updated.
         request_count: the number of requests of the kubelet for other resources.
-        requested: the resources that it has requested, by knob.
-        reported: the runtime's view of the resources, as far as known.
-        decided: the values of unsolicited updates: of strategies, and to make room for others.
+        requested: the resources that the kubelet requested, by knob.
+        reported: the resources that the runtime reported, by knob.
+        decided: the values of unsolicited updates, from strategies or to make room for other containers.
     """
 
     pod_id: str
@@ -46,21 +46,21 @@ class InventoryEntry:
     decided: dict[str, Setting] = field(default_factory=dict)
 
     def hand_over(self, changes: Changes) -> None:
-        """Record changes of hooks; their values are no longer those of unsolicited updates."""
+        """Record changes that the runtime gets. Their values replace values of unsolicited updates."""
         self.changes = changes
         for name in changes.knobs:
             self.decided.pop(name, None)
 
 
 class RuntimeInventory:
-    """All pods and containers of one runtime.
+    """The pods and containers of one runtime.
 
     Args:
-        transport: the prefix of the names of counts.
+        transport: the prefix of the labels in `counts`.
 
     Attributes:
-        synced: whether the runtime has reported everything that runs at least once.
-        problem: why the inventory may be old; "" if it is current.
+        synced: whether the runtime has reported all running pods and containers at least once.
+        problem: the reason why the inventory may be old; "" if it is current.
     """
 
     def __init__(self, transport: str = "nri") -> None:
@@ -74,7 +74,7 @@ class RuntimeInventory:
         self._listeners: list[Callable[[], None]] = []
 
     def subscribe(self, listener: Callable[[], None]) -> None:
-        """Have a function called after what is held has changed, by the thread that has changed it."""
+        """Call a function after each change, in the thread that made the change."""
         self._listeners.append(listener)
 
     def _changed(self) -> None:
@@ -82,7 +82,7 @@ class RuntimeInventory:
             listener()
 
     def note_problem(self, problem: str) -> None:
-        """Record why the inventory may be old; "" after the runtime reported everything that runs."""
+        """Record why the inventory may be old; "" after the runtime reported all running pods and containers."""
         self.problem, self.synced = problem, self.synced or not problem
         self._changed()
 
@@ -97,7 +97,7 @@ class RuntimeInventory:
             return list(self._containers.items())
 
     def counts(self) -> dict[str, float]:
-        """Return the numbers of pods and containers, for a gauge."""
+        """Return the numbers of pods and containers, for the gauge `held`."""
         return {f"{self._transport} pods": len(self._pods), f"{self._transport} containers": len(self._containers)}
 
     def pod(self, pod_id: str) -> Pod | None:
@@ -109,11 +109,11 @@ class RuntimeInventory:
         return self._containers.get(container_id)
 
     def started_ns(self, pod_id: str) -> int:
-        """Return when a pod has started, in nanoseconds since 1970: its first container, or when it was first seen."""
+        """Return when a pod's first container was created, or the pod was first seen, in nanoseconds since 1970."""
         return self._started_ns.get(pod_id, 0)
 
     def put_pod(self, pod_id: str, context: Pod, made_ns: Iterable[int] = ()) -> None:
-        """Add a pod; `made_ns` are the creation times of its containers, 0 if unknown."""
+        """Add a pod. `made_ns` are the creation times of its containers; 0 means unknown."""
         seen_ns = self._started_ns.get(pod_id) or time.time_ns()
         with self._lock:
             self._pods[pod_id] = context
@@ -128,19 +128,19 @@ class RuntimeInventory:
         self._changed()
 
     def mark_created(self, container: InventoryEntry, context: Container) -> None:
-        """Note that the runtime has created a container, and its context as it is now."""
+        """Record that the runtime has created a container, and its current context."""
         container.created, container.context = True, context
         self._changed()
 
     def get_or_add(self, container_id: str, new: InventoryEntry) -> InventoryEntry:
-        """Return a container; `new` is added if it is unknown."""
+        """Return a container; add `new` if the container is unknown."""
         entry = self.container(container_id)
         if entry is None:
             self.put(container_id, new)
         return entry or new
 
     def ask(self, container: InventoryEntry, context: Container) -> None:
-        """Record a newer request of the kubelet; values that it does not contain stay as requested before."""
+        """Record a new request of the kubelet. Values that are not in the request keep the earlier request's value."""
         before = container.context.resources or Resources()
         requested = context.resources or Resources()
         named = {
@@ -154,14 +154,14 @@ class RuntimeInventory:
         self._changed()
 
     def drop(self, container_id: str) -> InventoryEntry | None:
-        """Forget a container; return its entry."""
+        """Forget a container, and return its entry."""
         with self._lock:
             entry = self._containers.pop(container_id, None)
         self._changed()
         return entry
 
     def drop_pod(self, pod_id: str) -> list[InventoryEntry]:
-        """Forget a pod and all its containers, which are returned."""
+        """Forget a pod and its containers, and return the containers."""
         with self._lock:
             self._pods.pop(pod_id, None)
             self._started_ns.pop(pod_id, None)
@@ -171,7 +171,7 @@ class RuntimeInventory:
         return entries
 
     def keep_only(self, pods: set[str], containers: set[str]) -> list[Pod]:
-        """Forget what the runtime does not have any more; return the pods of that."""
+        """Forget all other pods and containers, and return the forgotten pods."""
         with self._lock:
             dropped = [self._pods.pop(number) for number in list(self._pods) if number not in pods]
             self._started_ns = {number: at for number, at in self._started_ns.items() if number in pods}

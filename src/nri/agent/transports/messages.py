@@ -1,7 +1,7 @@
-"""Conversion of NRI's messages to pods and containers, and of changes to adjustments and updates.
+"""Convert NRI messages to pods and containers, and changes to adjustments and updates.
 
-Values that neither a field (`FIELDS`) nor `unified` can express, values of pods and an explicit clear of CPUs are left
-to the executor.
+The executor writes values that neither a field (`FIELDS`) nor `unified` can express, values of pods, and explicit
+clears of CPUs.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from nri.host.cgroups.fields import FIELDS, HUGE_PAGES, knob_of_file, unified_pl
 
 _LIMIT: Final = ".limit"
 
-#: The fields by knob: how the message that has each is found, if it is below, and its name there.
+#: For each knob: a getter of the nested message with its field, if the message is nested, and the name of the field.
 _PLACES: Final = {
     name: (attrgetter(above) if above else None, field)
     for name, (above, _, field) in ((name, path.rpartition(".")) for name, path in FIELDS.items())
 }
-#: A pod of the kubelet's former docker shim bears this.
+#: An annotation of pods that the kubelet's former docker shim created.
 _DOCKER_TYPE = "io.kubernetes.docker.type"
 
 
 def pod_context(pod: m.PodSandbox) -> Pod:
-    """Return a pod of NRI; its resources are unknown."""
+    """Return a pod from its NRI message. Its resources are unknown."""
     return Pod(
         namespace=pod.namespace,
         name=pod.name,
@@ -46,14 +46,14 @@ def container_context(
     driver: str = paths.SYSTEMD,
     context: Pod | None = None,
 ) -> Container:
-    """Return a container of NRI. Its folder is computed from its pod's; empty variables are left out.
+    """Return a container from its NRI message. Its cgroup is computed; empty variables are left out.
 
     Args:
-        pod: its pod.
+        pod: the message of its pod.
         container: the runtime's message.
-        runtime: the prefix of its ids.
+        runtime: the prefix of the container's id.
         driver: the kubelet's cgroup driver.
-        context: its pod, if it was converted already.
+        context: the pod, if its message was converted before.
     """
     context = context or pod_context(pod)
     number = container_id(container.id, context.annotations, runtime)
@@ -79,12 +79,12 @@ def _never(_name: str) -> bool:
     return False
 
 
-def sayable(name: str, on_v2: Callable[[str], bool] = _never) -> bool:
-    """Whether NRI can express a knob.
+def is_expressible(name: str, on_v2: Callable[[str], bool] = _never) -> bool:
+    """Return whether NRI can express a knob.
 
     Args:
         name: the knob.
-        on_v2: whether this machine has a knob, or a file named as `unified.FILE`, on cgroup v2.
+        on_v2: returns whether this machine has cgroup v2 with a knob or a file (`unified.FILE`).
     """
     if name in FIELDS or name == OOM_SCORE or name.startswith(HUGE_PAGES):
         return True
@@ -92,7 +92,7 @@ def sayable(name: str, on_v2: Callable[[str], bool] = _never) -> bool:
 
 
 def adjustment(changes: Changes, on_v2: Callable[[str], bool] = _never) -> m.ContainerAdjustment:
-    """Return changes as an adjustment of a container that is being created; `on_v2` as for `sayable`."""
+    """Return changes as an adjustment of a container that is being created; `on_v2` as for `is_expressible`."""
     message = m.ContainerAdjustment()
     _set(message.linux.resources, changes.knobs, on_v2)
     for rule in changes.device_rules:
@@ -121,12 +121,12 @@ def adjustment(changes: Changes, on_v2: Callable[[str], bool] = _never) -> m.Con
 def update(
     changes: Changes, container: str, on_v2: Callable[[str], bool] = _never, *, rdt_class: bool = False
 ) -> m.ContainerUpdate | None:
-    """Return changes as an update of a container; None if the update would be empty.
+    """Return changes as an update of a container, or None if the update would be empty.
 
     Args:
         changes: the changes.
-        container: the container's id at the runtime.
-        on_v2: as for `sayable`.
+        container: the id of the container at the runtime.
+        on_v2: as for `is_expressible`.
         rdt_class: whether to include an RDT class, which runtimes drop from updates.
     """
     message = m.ContainerUpdate()
@@ -140,7 +140,7 @@ def update(
 
 
 def reported(resources: m.LinuxResources) -> dict[str, Setting]:
-    """Return the resources of a message by knob; a file of cgroup v2 without a knob is `unified.FILE`."""
+    """Return the resources of a message by knob. A file of cgroup v2 without a knob has the name `unified.FILE`."""
     value_by_knob: dict[str, Setting] = {}
     for name, (above, field) in _PLACES.items():
         part: Any = above(resources) if above else resources
@@ -165,7 +165,7 @@ def reported(resources: m.LinuxResources) -> dict[str, Setting]:
 
 
 def _host_network(namespaces: Iterable[m.LinuxNamespace]) -> bool:
-    """Whether a pod uses the node's network: it has namespaces, but no network namespace."""
+    """Return whether a pod uses the node's network: it has namespaces, but not a network namespace."""
     kinds = {namespace.type for namespace in namespaces}
     return bool(kinds) and "network" not in kinds
 
@@ -184,7 +184,7 @@ def _resources(linux: m.LinuxContainer) -> Resources:
 
 def _set(resources: m.LinuxResources, knobs: Mapping[str, Setting], on_v2: Callable[[str], bool]) -> None:
     for name, value in knobs.items():
-        if value == "" or not sayable(name, on_v2):  # NRI cannot express a clear of CPUs
+        if value == "" or not is_expressible(name, on_v2):  # NRI cannot express a clear of CPUs
             continue
         if name in FIELDS:
             _set_field(resources, FIELDS[name], value)

@@ -2,11 +2,11 @@
 
 | situation | reaction |
 |---|---|
-| no socket yet, or the runtime went away | wait for the socket |
-| the connection ends | connect again after a pause that doubles up to a limit, with jitter |
-| refused: the name is taken, the configuration is bad | reported by the transport's health; tried again later |
-| another process, or part of this one, has this index and name at the socket | refused by name, without connecting |
-| a rule changes | what runs is decided again, in a separate thread |
+| the socket is missing, or the runtime ended | wait for the socket |
+| the connection ends | connect again after a random pause that grows up to a limit |
+| the runtime refuses the name or the configuration | the health report shows the reason; try again later |
+| another plugin of this machine has the same index and name at the socket | report the other process, do not connect |
+| a rule changes | decide again for running pods, in a separate thread |
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from nri.stub.program.reconnect import GiveUp
 __all__ = ["NriTransport"]
 
 _log = logging.getLogger(__name__)
-#: How often the folder of the socket is looked for, in seconds.
+#: The pause in seconds between checks whether the folder of the socket exists.
 _GLANCE_S: Final = 0.25
 
 
 class NriTransport(PluginTransport[HookPlugin]):
-    """The agent's connection to a runtime's NRI.
+    """The agent's connection to a runtime over NRI.
 
     Args:
-        settings: the agent's.
-        parts: the agent's.
+        settings: the settings of the agent.
+        parts: the shared parts of the agent.
 
     Attributes:
         name: "nri".
-        values: sets what strategies decide.
-        plugin: what is registered.
+        values: the writer of strategies' values.
+        plugin: the registered plugin.
     """
 
     def __init__(self, settings: AgentSettings, parts: Parts) -> None:
@@ -55,7 +55,7 @@ class NriTransport(PluginTransport[HookPlugin]):
         self._program: Program | None = None
 
     def start(self) -> None:
-        """Begin to wait for the runtime; a second call does nothing."""
+        """Start to wait for the runtime. A second call has no effect."""
         with self._lock:
             if self._thread is not None:
                 return
@@ -65,7 +65,7 @@ class NriTransport(PluginTransport[HookPlugin]):
         self.plugin.refresher.start()
 
     def stop(self) -> None:
-        """End after the reply to the request at hand; what has been applied stays. A second call does nothing."""
+        """Stop after the reply to the current request. Applied values stay. A second call has no effect."""
         with self._lock:
             thread, self._thread = self._thread, None
             self._stopped.set()
@@ -76,7 +76,7 @@ class NriTransport(PluginTransport[HookPlugin]):
         self.plugin.refresher.stop()
 
     def health(self) -> tuple[bool, str]:
-        """Whether the plugin takes part; else what it waits for."""
+        """Return whether the plugin is registered, and with which runtime, or the reason why it is not."""
         with self._lock:
             program, problem, running = self._program, self._problem, self._thread is not None
         if program is not None and program.is_ready():
@@ -102,7 +102,7 @@ class NriTransport(PluginTransport[HookPlugin]):
                 self._failed(str(error))
             except (GiveUp, ConfigError) as error:
                 self._failed(error.text if isinstance(error, GiveUp) else str(error))
-            except Exception as error:  # noqa: BLE001 - the agent lives on
+            except Exception as error:  # noqa: BLE001 - the agent tries again
                 _log.exception("mode nri: the connection failed")
                 self._failed(f"{type(error).__name__}: {error}")
             with self._lock:
@@ -110,7 +110,7 @@ class NriTransport(PluginTransport[HookPlugin]):
             self._pause(backoff)
 
     def _serve(self, backoff: Backoff) -> None:
-        """Connect, and connect again, until stopped or refused."""
+        """Keep a connection until the transport is stopped or the runtime refuses the plugin."""
         program = Program(
             self.plugin,
             self._options(),

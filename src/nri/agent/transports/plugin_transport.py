@@ -1,6 +1,6 @@
-"""Base class of transports in which the agent is a plugin: its name, thread and connection state.
+"""Base class of transports in which the agent is a plugin: the name, thread and connection state.
 
-A lost connection is retried after a pause that doubles up to a limit; a repeated problem is logged once.
+A lost connection is retried after a pause that grows up to a limit. A repeated problem is logged once.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from nri.text import plain
 
 __all__ = ["JOIN_S", "PluginTransport"]
 
-#: How long a thread has to end, in seconds.
+#: The time in seconds to wait for the end of a thread.
 JOIN_S: Final = 10.0
 _log = logging.getLogger("nri.agent.transports")
 P = TypeVar("P", bound=HookPlugin)
 
 
 class PluginTransport(Generic[P]):
-    """The common part of modes "nri" and "proxy".
+    """The common behaviour of modes "nri" and "proxy".
 
     Args:
-        name: of the mode.
-        settings: the agent's.
-        parts: the agent's.
-        plugin: what is registered.
+        name: the name of the mode.
+        settings: the settings of the agent.
+        parts: the shared parts of the agent.
+        plugin: the plugin to register.
     """
 
     def __init__(self, name: str, settings: AgentSettings, parts: Parts, plugin: P) -> None:
@@ -44,14 +44,14 @@ class PluginTransport(Generic[P]):
         self._problem = ""
 
     def rules_changed(self, kinds: frozenset[str]) -> None:  # noqa: ARG002 - hooks read several kinds
-        """Have what runs decided again."""
+        """Request new decisions for running pods and containers."""
         self.plugin.rules_changed()
 
     def _backoff(self) -> Backoff:
         return Backoff(self._nri.backoff, self._nri.backoff_cap)
 
     def _connected(self, backoff: Backoff) -> None:
-        """The plugin takes part."""
+        """Record that the plugin is registered."""
         backoff.reset()
         with self._lock:
             self._problem = ""
@@ -66,7 +66,7 @@ class PluginTransport(Generic[P]):
             _log.warning("mode %s: %s%s", self.name, what, text)
 
     def _pause(self, backoff: Backoff) -> None:
-        """Wait before the next connection, unless it is stopped."""
+        """Wait before the next connection, unless the transport is stopped."""
         if not self._stopped.is_set():
             self._observer.met(self.name, "refused")
             self._stopped.wait(backoff.ended())

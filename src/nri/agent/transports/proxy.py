@@ -1,12 +1,12 @@
-"""Mode "proxy": a CRI proxy in this process, with the agent as its plugin over a pair of sockets.
+"""Mode "proxy": a CRI proxy in the agent's process, with the agent as a plugin over a pair of sockets.
 
 | situation | reaction |
 |---|---|
-| no runtime yet, or it went away | the proxy waits for it; the kubelet gets an error |
-| another process listens at the proxy's socket, or has its records | the transport fails to start, with the reason |
-| the plugin is not ready when the proxy starts | after a while the kubelet is served without it |
-| the plugin's connection ends | connect again, after a pause that doubles up to a limit |
-| a rule changes | what runs is decided again, in a separate thread |
+| the runtime is missing, or ended | wait for the runtime; the kubelet gets an error |
+| another process listens at the proxy's socket, or uses its records | fail to start, with the reason |
+| the plugin is not ready when the proxy starts | serve the kubelet without the plugin after a while |
+| the plugin's connection ends | connect again after a pause that grows up to a limit |
+| a rule changes | decide again for running pods, in a separate thread |
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from nri.stub.session.session import Session
 __all__ = ["ProxyTransport", "proxy_settings"]
 
 _log = logging.getLogger(__name__)
-#: How long the kubelet waits for the agent's plugin when the proxy starts, in seconds.
+#: The time in seconds that a kubelet waits for the agent's plugin when the proxy starts.
 ADMIT_S: Final = 5.0
 
 
@@ -38,13 +38,13 @@ class ProxyTransport(PluginTransport[ProxyPlugin]):
     """The agent's proxy.
 
     Args:
-        settings: the agent's.
-        parts: the agent's.
+        settings: the settings of the agent.
+        parts: the shared parts of the agent.
 
     Attributes:
         name: "proxy".
-        proxy: the proxy; another one after each start.
-        plugin: what takes part in it.
+        proxy: the proxy; each start creates a new one.
+        plugin: the plugin of the proxy.
     """
 
     def __init__(self, settings: AgentSettings, parts: Parts) -> None:
@@ -56,7 +56,7 @@ class ProxyTransport(PluginTransport[ProxyPlugin]):
         self._session: Session | None = None
 
     def start(self) -> None:
-        """Listen for the kubelet; a second call has no effect. Raises NriError if the proxy cannot start."""
+        """Listen for the kubelet. A second call has no effect. Raises NriError if the proxy cannot start."""
         if self.proxy is not None:
             return
         self._stopped.clear()
@@ -74,7 +74,7 @@ class ProxyTransport(PluginTransport[ProxyPlugin]):
         self.plugin.refresher.start()
 
     def stop(self) -> None:
-        """End: the kubelet is shut out, containers run on as they are. A second call does nothing."""
+        """Stop serving the kubelet. Containers run unchanged. A second call has no effect."""
         proxy, self.proxy = self.proxy, None
         if proxy is None:
             return
@@ -89,7 +89,7 @@ class ProxyTransport(PluginTransport[ProxyPlugin]):
         self.plugin.refresher.stop()
 
     def health(self) -> tuple[bool, str]:
-        """Whether the kubelet is served and the plugin takes part."""
+        """Return whether the kubelet is served and the plugin is connected, and a description."""
         proxy = self.proxy
         if proxy is None:
             return False, "not started"
@@ -98,22 +98,22 @@ class ProxyTransport(PluginTransport[ProxyPlugin]):
         if session is None or session.stage != "ready":
             return False, problem or "the agent is not connected to its proxy yet"
         if not proxy.listening:
-            return False, "the kubelet is not let in yet"
-        where = f"{proxy.settings.listen}, before {proxy.runtime}"
+            return False, "not listening for the kubelet yet"
+        where = f"{proxy.settings.listen} in front of {proxy.runtime}"
         if not proxy.connected:
-            return False, f"serving {where}, which is not there"
+            return False, f"serving {where}, which does not respond"
         return True, f"serving {where}"
 
     # -- the plugin's connection --------------------------------------------------------------------------------------
 
     def _admit(self, adaptation: Adaptation) -> None:
-        """Connect the plugin, and wait until it takes part, or for as long as a kubelet can wait."""
+        """Connect the plugin, and wait up to `ADMIT_S` until it is ready."""
         self._thread = threading.Thread(
             target=self._connect, args=(adaptation,), name="nri-agent-proxy-plugin", daemon=True
         )
         self._thread.start()
         if not adaptation.ready([self.label], ADMIT_S):
-            _log.warning("mode proxy: the agent is not connected to its proxy: %s", self._problem or "it is late")
+            _log.warning("mode proxy: the agent is not connected to its proxy: %s", self._problem or "timeout")
 
     def _connect(self, adaptation: Adaptation) -> None:
         backoff = self._backoff()
@@ -128,7 +128,7 @@ class ProxyTransport(PluginTransport[ProxyPlugin]):
             try:
                 _take(adaptation, runtime_end, plugin_end)
                 problem = session.run()
-            except Exception as error:  # noqa: BLE001 - the agent lives on
+            except Exception as error:  # noqa: BLE001 - the agent connects again
                 problem = str(error) if isinstance(error, NriError) else f"{type(error).__name__}: {error}"
             if not self._stopped.is_set():
                 self._failed(problem, "the agent's connection to its own proxy has ended: ")
@@ -144,7 +144,7 @@ class ProxyTransport(PluginTransport[ProxyPlugin]):
 
 
 def proxy_settings(settings: AgentSettings) -> ProxySettings:
-    """The proxy's settings, of the agent's."""
+    """Return the settings of the proxy from the settings of the agent."""
     proxy = settings.proxy
     key, _, value = proxy.skip_label.partition("=")
     plugins = PluginSettings(
@@ -166,7 +166,7 @@ def proxy_settings(settings: AgentSettings) -> ProxySettings:
 
 
 def _take(adaptation: Adaptation, runtime_end: socket.socket, plugin_end: socket.socket) -> None:
-    """Pass the adaptation its end of a connection; both ends are closed if it refuses."""
+    """Pass one end of a connection to the adaptation. Close both ends if the adaptation refuses it."""
     try:
         adaptation.connect(runtime_end)
     except BaseException:

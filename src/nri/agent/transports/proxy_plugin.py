@@ -1,12 +1,12 @@
-"""The plugin behind our CRI proxy: as with NRI, for a runtime that reports less and creates cgroups later.
+"""The plugin of the CRI proxy, which reports less than NRI and gets the cgroups of containers later.
 
 | difference | consequence |
 |---|---|
-| a container has no id while it is created, and another id for plugins | its cgroup is computed from the runtime's id |
-| the proxy's name is not the runtime's | ids and cgroups have the runtime's name, which the proxy queries |
+| a container has no id during its creation, and plugins see another id | its cgroup is computed from the runtime's id |
+| the proxy has another name than the runtime | ids and cgroups have the runtime's name, which the proxy queries |
 | cgroups are created after StartContainer | values that need a write are written at PostStartContainer |
-| the request has the CPUs that the kubelet requests | an explicit clear removes them from it, by an annotation |
-| the CRI has no RDT class | the executor moves the container's threads into the group |
+| the request has the CPUs that the kubelet requests | an annotation makes the proxy remove them if a hook clears CPUs |
+| the CRI has no RDT class | the executor moves the container's threads into the resctrl group |
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nri.agent.model import NO_CHANGES, Resources
 from nri.agent.parts import Parts
 from nri.agent.transports import contexts
 from nri.agent.transports.cpu_clearing import clears_cpus
-from nri.agent.transports.hook_plugin import Answer, Asked, HookPlugin
+from nri.agent.transports.hook_plugin import Answer, HookPlugin, Requests
 from nri.agent.transports.inventory import InventoryEntry
 from nri.api import messages as m
 from nri.api.builders.adjustment import Adjustment
@@ -31,6 +31,7 @@ from nri.proxy.events.views import RUNTIME_ID
 
 __all__ = ["ProxyPlugin"]
 
+#: The runtime's name in container ids while the proxy does not know it.
 _DEFAULT = "containerd"
 
 
@@ -38,10 +39,10 @@ class ProxyPlugin(HookPlugin):
     """The agent's hooks as a plugin of the proxy.
 
     Args:
-        parts: the agent's.
-        runtime_name: returns the runtime's name; "" if unknown.
-        requested: returns the kubelet's request for a container; None if unknown.
-        fail: whether a request that this plugin does not answer fails.
+        parts: the shared parts of the agent.
+        runtime_name: returns the name of the runtime; "" if it is unknown.
+        requested: returns the kubelet's request for a container; None if it is unknown.
+        fail: whether a request fails if this plugin does not reply.
     """
 
     def __init__(
@@ -57,15 +58,15 @@ class ProxyPlugin(HookPlugin):
         self._kubelet_request = requested
 
     def configure(self) -> EventMask:
-        """Choose the events: those of NRI, and the first moment at which a container has a cgroup."""
+        """Subscribe to the events of `HookPlugin`, and to the first event at which a container has a cgroup."""
         return super().configure() | EventMask.of("PostStartContainer")
 
     def synchronize(self, pods: list[m.PodSandbox], containers: list[m.Container]) -> list[Update]:
-        """Take over what runs, each container with its folder."""
+        """Take over the running containers, each with its cgroup."""
         by_id = {pod.id: pod for pod in pods}
         for container in containers:
             if container.pod_sandbox_id in by_id:
-                self._place(by_id[container.pod_sandbox_id], container)
+                self._set_cgroup_path(by_id[container.pod_sandbox_id], container)
         return super().synchronize(pods, containers)
 
     def create_container(self, pod: m.PodSandbox, container: m.Container) -> Answer:
@@ -79,40 +80,40 @@ class ProxyPlugin(HookPlugin):
         return (adjustment if adjustment.message.ByteSize() else None), updates
 
     def post_create_container(self, pod: m.PodSandbox, container: m.Container) -> None:
-        """Note the container's folder, now that it has its id."""
+        """Record the container's cgroup, which follows from its new id."""
         if self.held.container(container.id) is not None:
-            self._place(pod, container)
+            self._set_cgroup_path(pod, container)
         super().post_create_container(pod, container)
 
     def start_container(self, pod: m.PodSandbox, container: m.Container) -> None:
-        """Decide for a container that was created without the proxy; its cgroup may not exist yet."""
+        """Decide for a container that was created without the proxy. Its cgroup may not exist yet."""
         if self.held.container(container.id) is None:
-            self._place(pod, container)
-            self._late(pod, container)
+            self._set_cgroup_path(pod, container)
+            self._decide_late(pod, container)
 
     def post_start_container(self, pod: m.PodSandbox, container: m.Container) -> None:
-        """Write what the CRI cannot express."""
+        """Write the values that the CRI cannot express."""
         entry = self.held.container(container.id)
         if entry is None:
             return
-        self._place(pod, container)
-        self.held.mark_created(entry, contexts.placed(entry.context, pod, container, self._scheme))
-        self._quietly("start", lambda: self._by_writes(entry))
+        self._set_cgroup_path(pod, container)
+        self.held.mark_created(entry, contexts.with_current_folder(entry.context, pod, container, self._scheme))
+        self._quietly("start", lambda: self._write_values(entry))
 
     def update_container(self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources) -> Update | None:
         """Apply the rules to the resources that the kubelet requests."""
-        self._place(pod, container)
+        self._set_cgroup_path(pod, container)
         return super().update_container(pod, container, resources)
 
-    def _take_over(self, pod: m.PodSandbox, container: m.Container, requests: Asked, now: int) -> None:
-        """Take over a running container; the proxy has stored the kubelet's request."""
+    def _take_over(self, pod: m.PodSandbox, container: m.Container, requests: Requests, now: int) -> None:
+        """Take over a running container, with the kubelet's request from the proxy's records."""
         request = self._kubelet_request(container.id)
         if request is not None:
             context = contexts.requested(pod, container, convert.to_nri(request).value, self._scheme)
             requests = {**requests, (pod.uid, container.name): context.resources or Resources()}
         super()._take_over(pod, container, requests, now)
 
-    # -- how ----------------------------------------------------------------------------------------------------------
+    # -- helpers -------------------------------------------------------------------------------------------------------
 
     @property
     def _scheme(self) -> str:
@@ -121,8 +122,8 @@ class ProxyPlugin(HookPlugin):
             self._name = name if _is_known(name) else ""
         return self._name or _DEFAULT
 
-    def _place(self, pod: m.PodSandbox, container: m.Container) -> None:
-        """Set the path of a container's cgroup, if the runtime did not: from its pod's folder and the runtime's id."""
+    def _set_cgroup_path(self, pod: m.PodSandbox, container: m.Container) -> None:
+        """Set a missing path of a container's cgroup, computed from the pod's cgroup and the runtime's id."""
         if container.linux.cgroups_path:
             return
         parent = contexts.pod_context(pod).folder
@@ -130,8 +131,8 @@ class ProxyPlugin(HookPlugin):
         runtime_id = container.annotations.get(RUNTIME_ID) or container.id
         container.linux.cgroups_path = f"/{paths.container_path(parent, f'{self._scheme}://{runtime_id}', driver)}"
 
-    def _by_writes(self, entry: InventoryEntry) -> None:
-        """Write what the CRI cannot express, now that the cgroup exists."""
+    def _write_values(self, entry: InventoryEntry) -> None:
+        """Write the values that the CRI cannot express."""
         self._clear(entry)
         changes = entry.changes or NO_CHANGES
         results = self._parts.executor.retry(entry.context.folder)
@@ -141,7 +142,7 @@ class ProxyPlugin(HookPlugin):
 
 
 def _is_known(runtime: str) -> bool:
-    """Whether the names of a runtime's systemd scopes are known."""
+    """Return whether the names of a runtime's systemd scopes are known."""
     try:
         return bool(paths.container_path("a.slice", f"{runtime}://c", paths.SYSTEMD))
     except (KeyError, ValueError):

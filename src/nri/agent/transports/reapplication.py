@@ -1,9 +1,10 @@
-"""Decide again for what runs: after a runtime reported it, and after a rule changed.
+"""Decide again for running pods and containers, after a runtime reported them and after a rule changed.
 
-Values of pods are written, values of containers go to the runtime: in the reply to Synchronize, otherwise as
-unsolicited updates, in portions, because a runtime holds its lock while it applies them. Only changed decisions are
-sent. Pods come first, then containers, then again those pods whose value the kernel refused while their containers had
-more. A failing hook changes nothing; a removed rule restores what the kubelet requested.
+Values of pods are written. Values of containers go to the runtime: in the reply to Synchronize, otherwise as
+unsolicited updates. These are sent in portions, because a runtime holds its lock while it applies them. Only changed
+decisions are sent. Pods come first, then containers. A pod's value that the kernel refused, for example because a
+container had a higher value, is then tried again. A failing hook changes nothing. A removed rule restores the values
+that the kubelet requested.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 from nri import host
-from nri.agent.hooks import MEND_CONTAINER, MEND_POD, Outcome
+from nri.agent.hooks import RECONCILE_CONTAINER, RECONCILE_POD, Outcome
 from nri.agent.model import CPUS, OOM_SCORE, QUOTA, Changes, Pod, Resources, Setting, pod_writes, writes
 from nri.agent.ownership import Level
 from nri.agent.parts import Parts
@@ -30,16 +31,17 @@ from nri.text import plain
 __all__ = ["PORTION", "Reapply"]
 
 _log = logging.getLogger(__name__)
-#: The knobs whose values are given back.
+#: The knobs that get the kubelet's value again when no hook sets them any more.
 _GIVEN_BACK: Final = (QUOTA, CPUS)
-#: Containers in one update: a runtime takes up to 50 ms for each, and has 5 s.
+#: The maximum number of containers in one update: a runtime needs up to 50 ms for each, and the request times out after
+#: 5 s.
 PORTION: Final = 32
-#: The fraction of the time for an answer to Synchronize that is used; the rest follows as unsolicited updates.
+#: The fraction of the time for the reply to Synchronize that is used; later values are sent as unsolicited updates.
 _SHARE: Final = 0.5
 
 
 class _Due(NamedTuple):
-    """An update to be sent. `request_count` is that of the entry when it was decided."""
+    """An update to be sent. `request_count` is the entry's count at the time of the decision."""
 
     entry: InventoryEntry
     changes: Changes
@@ -48,11 +50,11 @@ class _Due(NamedTuple):
 
 
 class Reapply:
-    """Decides again for everything that one runtime runs.
+    """Decides again for the pods and containers of one runtime.
 
     Attributes:
         generation: the number of rule changes.
-        left: whether some pods or containers are not decided yet.
+        left: whether a decision is missing for some pods or containers.
     """
 
     def __init__(self, parts: Parts, inventory: RuntimeInventory, transport: str) -> None:
@@ -60,7 +62,7 @@ class Reapply:
         self.generation = 0
         self.left = False
         self._missing: set[str] = set()
-        #: The hooks whose values are given back.
+        #: The hooks that set knobs of `_GIVEN_BACK`.
         self._given_back = frozenset(
             owner.name
             for owner in parts.profile.owners()
@@ -68,11 +70,11 @@ class Reapply:
         )
 
     def rules_changed(self) -> None:
-        """Note that what was decided until now is out of date."""
+        """Record that all decisions are out of date."""
         self.generation += 1
 
     def synchronized(self, reported: Mapping[str, m.Container], time_left_s: float | None) -> list[m.ContainerUpdate]:
-        """Decide for everything that runs; return the updates that differ from the runtime's view.
+        """Decide for all pods and containers, and return the updates that differ from the runtime's view.
 
         Values of pods are written first. If the time is too short, `left` is set.
         """
@@ -99,11 +101,11 @@ class Reapply:
             if until is not None and monotonic() > until:
                 entry.changes, self.left = None, True
             else:
-                self._beside(entry, changes)
+                self._write_others(entry, changes)
         return updates
 
     def run(self, runtime: RuntimeHandle) -> bool:
-        """Decide for everything that runs, and send changed decisions; return whether nothing is left to do."""
+        """Decide for all pods and containers, and send changed decisions. Returns whether all of them succeeded."""
         generation = self.generation
         refused = [context for _, context in self._held.pods() if not self.pod(context)]
         well = not runtime.connected or self._send_all(runtime, generation)
@@ -111,7 +113,7 @@ class Reapply:
         return well and all(retried) and generation == self.generation
 
     def vanished(self) -> list[Pod]:
-        """Forget the pods that had neither containers nor a cgroup in this call and the previous one; return them.
+        """Forget and return the pods that had neither containers nor a cgroup in this call and in the previous call.
 
         A restarted runtime may not report the removal of an older pod.
         """
@@ -129,16 +131,16 @@ class Reapply:
         return vanished
 
     def pod(self, context: Pod, *, force: bool = False) -> bool:
-        """Decide and write a pod's values; return whether the kernel refused none of them."""
+        """Decide and write a pod's values. Returns False if the kernel refused a value."""
         decisions = self._parts.decisions
         try:
-            outcome = decisions.decide(MEND_POD, context, self._transport)
+            outcome = decisions.decide(RECONCILE_POD, context, self._transport)
             if outcome.failed is not None:
                 return True
             if force:
                 self._parts.executor.write(pod_writes(context.folder, outcome.changes), force=True)
             results = decisions.carry_out(context, outcome, self._transport)
-        except Exception:  # noqa: BLE001 - one pod never stops the others
+        except Exception:  # noqa: BLE001 - an error of one pod must not stop the others
             _log.exception("mode %s: a pod could not be decided", self._transport)
             return True
         return all(result.outcome is not host.Outcome.REFUSED for result in results)
@@ -156,7 +158,7 @@ class Reapply:
             if changes is None or (before is not None and before.knobs == changes.knobs):
                 continue
             entry.hand_over(changes)
-            self._beside(entry, changes)
+            self._write_others(entry, changes)
             update = self._update(entry, changes, number)
             if update is not None:
                 portion.append(_Due(entry, changes, update, request_number))
@@ -166,10 +168,10 @@ class Reapply:
         return self._send(runtime, portion) and well
 
     def _send(self, runtime: RuntimeHandle, portion: list[_Due]) -> bool:
-        """Send updates and record their outcomes; return whether none has to be sent again."""
+        """Send updates, and record their outcomes. Returns False if an update has to be sent again."""
         if not portion:
             return True
-        reason = "the runtime could not update it"
+        reason = "the runtime could not update the container"
         try:
             failed = {
                 refused_update.container_id
@@ -189,25 +191,27 @@ class Reapply:
             self._tell(entry, due.changes, reason if bad else "")
             if (
                 bad or entry.request_count != due.request_count
-            ):  # the kubelet has sent another request meanwhile: decide by that
+            ):  # the kubelet has sent another request meanwhile: decide again
                 entry.changes, well = None, False
         return well
 
     def _decide(self, entry: InventoryEntry) -> Changes | None:
-        """Run the hooks for a running container; None if they fail."""
+        """Return the hooks' changes of a running container, or None if the hooks fail."""
         try:
-            outcome = self._parts.decisions.decide(MEND_CONTAINER, entry.context, self._transport)
+            outcome = self._parts.decisions.decide(RECONCILE_CONTAINER, entry.context, self._transport)
             if outcome.failed is not None:
                 return None
-            changes, left_out = translation.sayable(self._with_what_was_asked(entry, outcome), entry.context.folder)
+            changes, left_out = translation.valid_changes(
+                self._with_requested_values(entry, outcome), entry.context.folder
+            )
             self._parts.decisions.record(entry.context, self._transport, left_out)
-        except Exception:  # noqa: BLE001 - one pod never stops the others
+        except Exception:  # noqa: BLE001 - an error of one container must not stop the others
             _log.exception("mode %s: a container could not be decided", self._transport)
             return None
         return changes
 
-    def _with_what_was_asked(self, entry: InventoryEntry, outcome: Outcome) -> Changes:
-        """Return the changes, with the kubelet's request for values that only an earlier decision set."""
+    def _with_requested_values(self, entry: InventoryEntry, outcome: Outcome) -> Changes:
+        """Return the changes, plus the kubelet's values for knobs that only an earlier decision set."""
         changes, before = outcome.changes, entry.changes
         if before is None or any(error.hook in self._given_back for error in outcome.errors):
             return changes  # a failed hook must not reset earlier values
@@ -223,25 +227,25 @@ class Reapply:
     ) -> m.ContainerUpdate | None:
         try:
             return translation.update(changes, number, self._parts.executor.on_v2, reported)
-        except Exception as error:  # noqa: BLE001 - one container's values must not stop those of the others
-            self._tell(entry, changes, f"it cannot be converted for the runtime: {plain(str(error))}")
+        except Exception as error:  # noqa: BLE001 - an error of one container must not stop the others
+            self._tell(entry, changes, f"the decision cannot be converted to a message: {plain(str(error))}")
             return None
 
-    def _beside(self, entry: InventoryEntry, changes: Changes) -> None:
-        """Write what no update can express."""
+    def _write_others(self, entry: InventoryEntry, changes: Changes) -> None:
+        """Write the values that no update can express."""
         executor, folder = self._parts.executor, entry.context.folder
-        deeds: list[Callable[[], list[Result]]] = []
+        actions: list[Callable[[], list[Result]]] = []
         if clears_cpus(changes):
-            deeds.append(lambda: clear_cpus(executor, folder))
-        file_changes = translation.beside(changes, executor.on_v2)
+            actions.append(lambda: clear_cpus(executor, folder))
+        file_changes = translation.written_changes(changes, executor.on_v2)
         if (score := file_changes.number(OOM_SCORE)) is not None:
-            deeds.append(lambda: executor.oom_score(folder, score))
+            actions.append(lambda: executor.oom_score(folder, score))
         if file_changes := file_changes.without((OOM_SCORE, CPUS)):
-            deeds.append(lambda: executor.write(writes(folder, file_changes), keep=False))
-        for deed in deeds:
+            actions.append(lambda: executor.write(writes(folder, file_changes), keep=False))
+        for action in actions:
             try:
-                self._parts.decisions.record(entry.context, self._transport, deed())
-            except Exception:  # noqa: BLE001 - one pod never stops the others
+                self._parts.decisions.record(entry.context, self._transport, action())
+            except Exception:  # noqa: BLE001 - an error of one write must not stop the others
                 _log.exception("mode %s: a write failed", self._transport)
 
     def _tell(self, entry: InventoryEntry, changes: Changes, reason: str) -> None:

@@ -1,6 +1,6 @@
 """A thread that calls a function on request, so that no source of rules waits for a runtime.
 
-Requests before a run are merged. A failed run is repeated a few times, after a growing pause.
+Requests before a run are merged. A failed run is repeated up to `_MAX_TRIES` times, with growing pauses.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _MAX_TRIES = 5
 
 
 class Refresher:
-    """The thread.
+    """A thread that calls `run` after each request.
 
     Args:
-        run: the work; returns whether all of it is done.
-        name: the thread's name.
-        backoff: the pauses.
+        run: the function to call; returns whether all its work succeeded.
+        name: the name of the thread.
+        backoff: the pauses after failed runs.
     """
 
     def __init__(self, run: Callable[[], bool], name: str, backoff: Backoff | None = None) -> None:
@@ -34,7 +34,7 @@ class Refresher:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to listen to requests; a second call does nothing."""
+        """Start to wait for requests. A second call has no effect."""
         with self._condition:
             if self._thread is None or self._stopped:
                 self._stopped = False
@@ -42,13 +42,13 @@ class Refresher:
                 self._thread.start()
 
     def ask(self) -> None:
-        """Have the work done soon; returns at once."""
+        """Request a run, and return immediately."""
         with self._condition:
             self._kubelet_request = True
             self._condition.notify_all()
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """End after the work at hand, and wait for that; a second call does nothing."""
+        """Stop after the current run, and wait for its end. A second call has no effect."""
         with self._condition:
             self._stopped = True
             self._condition.notify_all()
@@ -66,8 +66,8 @@ class Refresher:
                 self._kubelet_request = False
             try:
                 succeeded = self._run()
-            except Exception:  # noqa: BLE001 - the thread goes on
-                _log.exception("%s: running pods could not be decided again", self._name)
+            except Exception:  # noqa: BLE001 - the thread must continue
+                _log.exception("%s: new decisions for running pods failed", self._name)
                 succeeded = False
             if succeeded:
                 tries = 0
@@ -78,4 +78,4 @@ class Refresher:
                     self._kubelet_request = True
             else:
                 tries = 0
-                _log.warning("%s: some values were not applied; the next attempt is when a rule changes", self._name)
+                _log.warning("%s: some values were not applied; the next attempt follows a change of rules", self._name)

@@ -1,8 +1,8 @@
-"""The agent's registration at a runtime: its events, and a lock against a second agent of the same name.
+"""The agent's registration at a runtime: its events, and a lock against a second agent with the same name.
 
-Runtimes let two plugins of one name register; both would then set the same values, and every container would be refused
-as a conflict. The lock is a file next to the runtime's socket, which all processes that can register see. A folder that
-cannot be written has no lock.
+Runtimes let two plugins with the same name register. Both would then set the same values, and every container would be
+refused as a conflict. The lock is a file next to the runtime's socket, which is visible to all processes that can
+register. There is no lock if the folder is not writable.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nri.text import plain
 
 __all__ = ["EVENTS", "Registration", "TakenError", "subscription"]
 
-#: The events that are subscribed to, unless the runtime's configuration names others.
+#: The events to subscribe to, unless the runtime's configuration lists events.
 EVENTS: Final = EventMask.of(
     "RunPodSandbox", "RemovePodSandbox", "CreateContainer", "PostCreateContainer", "StartContainer", "UpdateContainer",
     "PostUpdateContainer", "PostUpdatePodSandbox", "StopContainer", "RemoveContainer",
@@ -27,36 +27,36 @@ EVENTS: Final = EventMask.of(
 
 
 def subscription(listed: Sequence[str], known_events: EventMask) -> EventMask:
-    """Return the events to subscribe to: those that the runtime's configuration lists, else all of use that it knows.
+    """Return the events to subscribe to: the events in the runtime's configuration, or else all useful known events.
 
     Raises:
-        ConfigError: an event does not exist, or no hook decides at any of them.
+        ConfigError: an event does not exist, or no hook uses any of the events.
     """
     if not listed:
         return EVENTS & known_events
-    source, hint = "the runtime's configuration", f"of use here: {EVENTS}"
+    source, hint = "the runtime's configuration", f"useful events: {EVENTS}"
     try:
         chosen = EventMask.parse(",".join(listed)) & EVENTS
     except ValueError as error:
         raise ConfigError(source, "events", str(error), hint) from None
     if not chosen:
-        raise ConfigError(source, "events", f"{', '.join(listed)}: no hook decides at any of these", hint)
+        raise ConfigError(source, "events", f"{', '.join(listed)}: no hook uses these events", hint)
     return chosen
 
 
 class TakenError(NriError):
-    """Another process, or another part of this one, has registered this plugin already."""
+    """A plugin with the same name is already registered on this machine."""
 
 
 class Registration:
-    """The lock of one plugin at one socket; a context manager.
+    """A context manager that holds the lock of one plugin at one socket.
 
     Args:
         socket: path of the runtime's socket.
-        label: the plugin, ``NN-name``.
+        label: the full name of the plugin, ``NN-name``.
 
     Raises:
-        TakenError: on entering: another process has it.
+        TakenError: another plugin holds the lock; raised on entering.
     """
 
     def __init__(self, socket: str, label: str) -> None:
@@ -71,11 +71,11 @@ class Registration:
             holder = plain(error.strerror or "", 20)
             who = "this process" if holder == str(os.getpid()) else f"process {holder or 'unknown'}"
             raise TakenError(
-                f"plugin {self._label} is registered at {self._socket} by {who} already: of two with one name every"
-                " container would be refused"
+                f"{who} has already registered plugin {self._label} at {self._socket}; with two plugins of one name,"
+                " every container would be refused"
             ) from None
         except OSError:
-            pass  # the folder cannot be written, or does not support locks
+            pass  # the folder is not writable, or does not support locks
         return self
 
     def __exit__(

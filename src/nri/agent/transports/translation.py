@@ -1,8 +1,8 @@
-"""Changes as NRI's messages, and whether a runtime's view of a container contains them.
+"""Convert changes to NRI messages, and compare changes with a runtime's view of a container.
 
-A value that no runtime could take, for example a malformed CPU list, is left out with its reason. A scaled CPU quota
-must not be scaled again by an agent that starts later: the kubelet's quota is read from the API if its pods are known,
-else from an annotation that the container got when it was scaled; otherwise nothing is decided.
+A value that no runtime accepts, for example a malformed CPU list, is left out with its reason. A scaled CPU quota must
+not be scaled again by an agent that starts later. The kubelet's quota is therefore read from the API's pods, or from an
+annotation that the container got when the quota was scaled; without either, no quota is decided.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from nri.text import cut, plain
 
 __all__ = [
     "adjustment",
-    "asked_before",
-    "beside",
-    "by_api",
-    "compared",
+    "comparison_results",
     "confirmed",
+    "requested_resources",
+    "requests_from_api",
     "same",
-    "sayable",
     "updatable",
     "update",
+    "valid_changes",
+    "written_changes",
 ]
 
-#: Knobs whose values are lists of numbers.
+#: Knobs with a list of CPUs or memory nodes as value.
 _SETS: Final = (CPUS, "cpuset.mems")
-#: Values that only a runtime sets, and no write.
+#: Values that only a runtime can set.
 _BY_RUNTIME: Final = AT_CREATION - {OOM_SCORE}
 
-#: Whether this machine has a knob, or a file named as `unified.FILE`, on cgroup v2.
+#: Returns whether this machine has cgroup v2 with a knob or a file (`unified.FILE`).
 OnV2 = Callable[[str], bool]
 
 
-def sayable(changes: Changes, target: str) -> tuple[Changes, list[Result]]:
-    """Return changes without values that no runtime accepts, and one result for each of those."""
+def valid_changes(changes: Changes, target: str) -> tuple[Changes, list[Result]]:
+    """Return changes without values that no runtime accepts, and a result for each left-out value."""
     refused = {name: reason for name, value in changes.knobs.items() if (reason := _complaint(name, value))}
     if not refused:
         return changes, []
@@ -55,32 +55,32 @@ def sayable(changes: Changes, target: str) -> tuple[Changes, list[Result]]:
 
 
 def _complaint(name: str, value: Setting) -> str:
-    """The reason why no runtime accepts a value; "" if one could."""
+    """Return the reason why no runtime accepts a value, or "" for a valid value."""
     if name in _SETS and isinstance(value, str):
         cpu_set, reason = cpus(value)
-        return "" if cpu_set or not value else reason or "it names no CPU"
+        return "" if cpu_set or not value else reason or "the list has no CPU"
     return KNOBS[name].complaint(value) if name in KNOBS and isinstance(value, int) else ""
 
 
 def adjustment(changes: Changes, requested: Resources | None, on_v2: OnV2) -> m.ContainerAdjustment:
-    """Return changes as an adjustment of a container with these requested resources."""
+    """Return changes as an adjustment of a container for which the kubelet requested these resources."""
     message = messages.adjustment(changes, on_v2)
     _note(message, changes, requested)
     return message
 
 
 def _note(message: m.ContainerAdjustment, changes: Changes, requested: Resources | None) -> None:
-    """Annotate an adjustment with the requested quota, if it sets another one."""
+    """Add an annotation with the requested quota, if the adjustment sets another quota."""
     quota = requested.cfs_quota if requested is not None else None
     if quota is not None and quota > 0 and (scaled := changes.number(QUOTA)) not in (None, quota, -1):
         message.annotations[ASKED_QUOTA] = f"{quota} {scaled}"
 
 
-def asked_before(pod: m.PodSandbox, container: m.Container, resources: Resources | None) -> Resources | None:
-    """Return the requested resources of a running container; a quota that may have been scaled is unknown.
+def requested_resources(pod: m.PodSandbox, container: m.Container, resources: Resources | None) -> Resources | None:
+    """Return the requested resources of a running container. A quota that may be scaled counts as unknown.
 
-    The annotation is trusted only if the quota is the scaled one, and only if the pod does not have
-    it as well: some runtimes copy annotations of pods, which users write.
+    The annotation is trusted only if it names the current quota as the scaled quota, and the pod does not have the
+    annotation as well: some runtimes copy the annotations of pods, which users write.
     """
     if resources is None or not resources.cfs_quota or resources.cfs_quota < 0:
         return resources
@@ -90,8 +90,8 @@ def asked_before(pod: m.PodSandbox, container: m.Container, resources: Resources
     return replace(resources, cfs_quota=int(requested) if trusted else None)
 
 
-def by_api(pods: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Resources]:
-    """Return what pods of the API ask for each container, by the pod's uid and the container's name."""
+def requests_from_api(pods: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Resources]:
+    """Return the requests of API pods by the pod's uid and the container's name."""
     resources_by_container = {}
     for pod in pods:
         uid = (pod.get("metadata") or {}).get("uid", "")
@@ -104,12 +104,14 @@ def by_api(pods: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Resources
 
 
 def updatable(changes: Changes, on_v2: OnV2) -> Changes:
-    """Return the part of changes that an update can express."""
-    return changes.only([name for name in changes.knobs if name not in AT_CREATION and messages.sayable(name, on_v2)])
+    """Return the changes that an update can express."""
+    return changes.only(
+        [name for name in changes.knobs if name not in AT_CREATION and messages.is_expressible(name, on_v2)]
+    )
 
 
-def beside(changes: Changes, on_v2: OnV2) -> Changes:
-    """Return the knobs that no update can express and a write can, without a clear of CPUs."""
+def written_changes(changes: Changes, on_v2: OnV2) -> Changes:
+    """Return the changes that only a write can express, without a clear of CPUs."""
     by_update = updatable(changes, on_v2).knobs
     return changes.only([name for name in changes.knobs if name not in by_update and name not in _BY_RUNTIME])
 
@@ -117,13 +119,13 @@ def beside(changes: Changes, on_v2: OnV2) -> Changes:
 def update(
     changes: Changes, container: str, on_v2: OnV2, container_message: m.Container | None = None
 ) -> m.ContainerUpdate | None:
-    """Return changes as an update of a container; None if it would be empty.
+    """Return changes as an update of a container, or None if the update would be empty.
 
     Args:
         changes: the changes.
-        container: the container's id.
-        on_v2: whether this machine has a knob on cgroup v2.
-        container_message: the runtime's view; values that it has already are left out.
+        container: the id of the container.
+        on_v2: as for `messages.is_expressible`.
+        container_message: the runtime's view; values that are already in force are left out.
     """
     if container_message is not None:
         current = messages.reported(container_message.linux.resources)
@@ -133,8 +135,8 @@ def update(
     return messages.update(changes, container, on_v2)
 
 
-def compared(container: m.Container, changes: Changes, target: str) -> list[Result]:
-    """Return the outcome of changes by the runtime's view of the container; none for values that it does not report."""
+def comparison_results(container: m.Container, changes: Changes, target: str) -> list[Result]:
+    """Return the results of changes according to the runtime's view. Unreported values have no result."""
     results = []
     current = messages.reported(container.linux.resources)
     for name, value in changes.knobs.items():
@@ -147,16 +149,16 @@ def compared(container: m.Container, changes: Changes, target: str) -> list[Resu
 
 
 def confirmed(container: m.Container, changes: Changes, on_v2: OnV2) -> bool:
-    """Whether the runtime reports all the values that a write could set as well."""
+    """Return whether the runtime reports all values that could otherwise be written."""
     score = changes.number(OOM_SCORE)
     return update(changes, container.id, on_v2, container) is None and (
-        not beside(changes, on_v2).without((OOM_SCORE,))
+        not written_changes(changes, on_v2).without((OOM_SCORE,))
         and (score is None or container.linux.oom_score_adj.value == score)
     )
 
 
 def _other_fields(container: m.Container, changes: Changes) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the values outside of resources: name, decided value, and the runtime's."""
+    """Yield values that are not resources: the name, the decided value, and the runtime's value."""
     env = dict(entry.partition("=")[::2] for entry in container.env)
     yield from ((f"env.{name}", value, env.get(name)) for name, value in changes.env.items())
     mounts = {mount.destination: mount.source for mount in container.mounts}
@@ -172,7 +174,7 @@ def _other_fields(container: m.Container, changes: Changes) -> Iterator[tuple[st
 
 
 def same(name: str, value: Setting, has: Setting | None) -> bool:
-    """Whether a runtime's value of a knob equals a decided one; None if it reports none."""
+    """Return whether a runtime's value of a knob equals a decided value. `has` is None for an unreported value."""
     if has is None:
         return False
     if name not in _SETS or not (isinstance(value, str) and isinstance(has, str)):
@@ -186,5 +188,5 @@ def same(name: str, value: Setting, has: Setting | None) -> bool:
 def _result(target: str, name: str, value: Any, has: Any, same: bool) -> Result:
     if same:
         return Result(target, name, value, Outcome.APPLIED, after=has)
-    reason = f"the runtime has {plain(cut(str(has), 80))}" if has is not None else "the runtime does not have it"
+    reason = f"the runtime has {plain(cut(str(has), 80))}" if has is not None else "the runtime lacks this value"
     return Result(target, name, value, Outcome.CLAMPED, reason, after=has)

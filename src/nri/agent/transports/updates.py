@@ -1,13 +1,13 @@
-"""Unsolicited updates of running containers: values of strategies, and room for a container that is being created.
+"""Unsolicited updates of running containers: values of strategies, and room for a container during its creation.
 
-A strategy's value for a container goes to the runtime, so that the runtime's view stays correct and it does not undo
-the value later; what NRI cannot express goes to the executor. While a container is created, hooks may decide for
-running ones (stage `MAKE_ROOM`); those updates are part of the answer.
+A strategy's value for a container goes to the runtime, so that the runtime's view stays correct and the runtime does
+not undo the value later. Values that NRI cannot express go to the executor. During the creation of a container, hooks
+may decide for running containers (stage `MAKE_ROOM`); these updates are a part of the reply.
 
-The kernel's files are read after an update. A value that is missing there, or was refused, is written to its file, and
-the record says why. A value is sent once while the runtime's view has it; a refused value is sent again after a pause.
-Where pods come from NRI alone, the runtime's view is the only record of the kubelet's request, which a later agent
-needs: such values are written to their files.
+After an update the kernel's files are read. A missing or refused value is written to its file, and the record tells
+why. A value is not sent again while the runtime's view contains it. A refused value is sent again after a pause. If
+pods come from NRI alone, the runtime's view is the only record of the kubelet's request, which a later agent needs:
+values of such knobs are therefore written to their files.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ from nri.text import plain
 __all__ = ["RuntimeUpdates"]
 
 _log = logging.getLogger(__name__)
-#: Seconds before a refused value is sent again, and before a silent runtime is used again.
+#: The pause in seconds before a refused value is sent again, and after a timeout of the runtime.
 _PAUSE_S: Final = 60.0
-#: Seconds for which updates of one round are sent; the rest follows in the next round.
+#: The maximum time in seconds for the updates of one round; further updates follow in the next round.
 _ROUND_S: Final = 4.0
-#: The part of the time for an answer to a creation in which hooks decide for other containers.
+#: The fraction of the time for a reply to CreateContainer in which hooks decide for other containers.
 _SHARE: Final = 0.5
 #: The resources that a kubelet requests.
 _REQUESTED_KNOBS: Final = (SHARES, QUOTA, MEMORY_LIMIT)
-_LEFT_OUT: Final = "the runtime took the update and did not set it, so it was written to its file"
+_LEFT_OUT: Final = "the runtime accepted the update without setting the value, so the value was written to its file"
 
 
 class _Due(NamedTuple):
-    """An update of one container, and the positions of its values among the requested writes."""
+    """An update of one container, with the indexes of its values in the list of requested writes."""
 
     entry: InventoryEntry
     update: m.ContainerUpdate
@@ -67,14 +67,14 @@ class _Due(NamedTuple):
 
 
 class RuntimeUpdates:
-    """The updates of one runtime's containers.
+    """Sends updates of one runtime's containers.
 
     Args:
-        parts: the agent's.
-        inventory: the containers.
-        transport: the name in records.
+        parts: the shared parts of the agent.
+        inventory: the containers of the runtime.
+        transport: the name of the transport in records.
         runtime: returns the current connection.
-        now: monotonic seconds.
+        now: returns monotonic seconds.
     """
 
     def __init__(
@@ -88,9 +88,9 @@ class RuntimeUpdates:
         self._parts, self._held, self.name = parts, inventory, transport
         self._runtime, self._now = runtime, now
         self._deaf_until = 0.0
-        #: Refused values by container and knob, each with the time until which it is not sent again.
+        #: Refused values by container and knob, each with the time before which the value is not sent again.
         self._refused: dict[tuple[str, str], tuple[Setting, float]] = {}
-        #: Writes for other containers, by the container that is being created; not confirmed yet.
+        #: Unconfirmed values of other containers, by the id of the container that is being created.
         self._room: dict[str, list[tuple[Container, list[Write]]]] = {}
         #: Knobs that are not sent to the runtime, because a later agent reads the kubelet's request from its view.
         self._asked_for = _REQUESTED_KNOBS if isinstance(parts.pods, NriPods) else ()
@@ -99,10 +99,11 @@ class RuntimeUpdates:
     # -- strategies ---------------------------------------------------------------------------------------------------
 
     def write(self, requests: Sequence[Write]) -> list[Written]:
-        """Write values through the runtime or the executor; one result for each, in the order of `requests`.
+        """Write values through the runtime or the executor, and return a result for each of `requests`, in their order.
 
-        Cgroups above containers come first, as they have to where values grow; what the kernel refuses of them is tried
-        once more when the containers have theirs, as it has to be where values shrink.
+        Cgroups above containers are written first, because a parent's value must grow before its containers' values.
+        Values that the kernel refuses are written again after the containers' values, because a parent must shrink
+        after them.
         """
         executor = self._parts.executor
         due = self._due(requests)
@@ -124,7 +125,7 @@ class RuntimeUpdates:
         ]
 
     def _due(self, requests: Sequence[Write]) -> list[_Due]:
-        """The updates that bring the runtime's view to what was decided now, or before and could not be sent."""
+        """Return the updates with values that were decided now or could not be sent before."""
         runtime, now = self._runtime(), self._now()
         if not runtime.connected:
             return []
@@ -142,10 +143,10 @@ class RuntimeUpdates:
         self._refused = {key: update for key, update in self._refused.items() if key[0] in listed and update[1] > now}
         if now < self._deaf_until:
             return []
-        updates = (self._of(number, entry, places) for number, entry in listed.items() if entry.decided)
+        updates = (self._due_update(number, entry, places) for number, entry in listed.items() if entry.decided)
         return [update for update in updates if update is not None]
 
-    def _of(self, number: str, entry: InventoryEntry, places: Mapping[tuple[str, str], int]) -> _Due | None:
+    def _due_update(self, number: str, entry: InventoryEntry, places: Mapping[tuple[str, str], int]) -> _Due | None:
         values = {
             name: value
             for name, value in entry.decided.items()
@@ -158,33 +159,33 @@ class RuntimeUpdates:
         return _Due(entry, update, values, [places[number, name] for name in values if (number, name) in places])
 
     def _value(self, write: Write) -> Setting | None:
-        """The value of a write in an update; None if an update cannot express it, or the kernel has another unit.
+        """Return the value of a write for an update, or None if an update cannot express it in the kernel's unit.
 
-        Runtimes convert shares to weights of cgroup v2 differently, so that no file confirms the value.
+        Runtimes convert shares to cgroup v2 weights in different ways, so the file would not confirm the value.
         """
         on_v2 = self._parts.executor.on_v2
         name = write.knob
-        if name in self._asked_for or name in AT_CREATION or not messages.sayable(name, on_v2):
+        if name in self._asked_for or name in AT_CREATION or not messages.is_expressible(name, on_v2):
             return None
         if name == SHARES and on_v2(name):
             return None
         try:
             value = value_of(name, write.value)
         except (KeyError, ValueError):
-            return None  # the executor reports what is wrong with it
+            return None  # the executor reports the error
         if isinstance(value, int):
             return value
         return write.value or None
 
     def _send(self, due: Sequence[_Due]) -> list[tuple[_Due, str]]:
-        """Send updates; return each with the reason why the runtime refused it, "" if it did not."""
+        """Send updates, and return each with the reason why the runtime refused it; "" if the runtime accepted it."""
         outcomes, until = [], self._now() + _ROUND_S
         for start in range(0, len(due), PORTION):
             portion = due[start : start + PORTION]
             if self._now() > until:
-                outcomes += [(update, "the round had no time left") for update in portion]
+                outcomes += [(update, "the time of the round was over") for update in portion]
             else:
-                outcomes += self._sent(portion)
+                outcomes += self._send_portion(portion)
         for update, reason in outcomes:
             if reason:
                 self._parts.observer.met(self.name, "update refused")
@@ -192,8 +193,8 @@ class RuntimeUpdates:
                 update.entry.reported.update(update.values)
         return outcomes
 
-    def _sent(self, portion: Sequence[_Due]) -> list[tuple[_Due, str]]:
-        reason, until = "it could not update the container", self._now() + _PAUSE_S
+    def _send_portion(self, portion: Sequence[_Due]) -> list[tuple[_Due, str]]:
+        reason, until = "the update failed", self._now() + _PAUSE_S
         try:
             failed = {
                 update_.container_id
@@ -204,7 +205,7 @@ class RuntimeUpdates:
             if isinstance(error, DeadlineExceeded):
                 self._deaf_until = until
         if failed:
-            _log.warning("mode %s: %s does not update %s: %s; their values are written to their files for %d s",
+            _log.warning("mode %s: %s does not update %s: %s; their values are written to cgroup files for %d s",
                          self.name, self._runtime().name, ", ".join(sorted(failed)), reason, _PAUSE_S)  # fmt: skip
         for update_ in portion:
             if update_.update.container_id in failed:
@@ -216,7 +217,10 @@ class RuntimeUpdates:
     # -- requests of the kubelet --------------------------------------------------------------------------------------
 
     def values_to_keep(self, entry: InventoryEntry, requested: m.LinuxResources) -> Changes:
-        """Return the values to keep when a kubelet requests resources: all but those that it requests anew."""
+        """Return the decided values to keep when a kubelet requests resources.
+
+        A changed request drops a decided value.
+        """
         request = messages.reported(requested)
         anew = {
             name
@@ -231,12 +235,12 @@ class RuntimeUpdates:
     # -- creations ----------------------------------------------------------------------------------------------------
 
     def room(self, created: str, new: Container, time_left_s: float | None) -> list[m.ContainerUpdate]:
-        """Run the hooks of running containers for the creation of another one; return the updates.
+        """Run the hooks of running containers for the creation of another container, and return the updates.
 
         Args:
-            created: the new container's id.
-            new: its context.
-            time_left_s: the time until the runtime's deadline; None for no deadline.
+            created: the id of the new container.
+            new: the new container.
+            time_left_s: the time until the runtime's deadline; None means no deadline.
         """
         if not self._makes_room:
             return []
@@ -248,25 +252,28 @@ class RuntimeUpdates:
             if until is not None and time.monotonic() > until:
                 self._parts.observer.left_out("containers beside a creation", len(running) - position)
                 break
-            update = self._moved(number, entry, new, looked_at)
+            update = self._room_update(number, entry, new, looked_at)
             if update is not None:
                 updates.append(update)
         return updates
 
-    def _moved(
+    def _room_update(
         self,
         number: str,
         entry: InventoryEntry,
         new: Container,
         looked_at: list[tuple[Container, list[Write]]],
     ) -> m.ContainerUpdate | None:
-        """Decide for one running container; what no update can express is written at once."""
+        """Decide for one running container. Values that no update can express are written immediately."""
         decisions, executor, context = self._parts.decisions, self._parts.executor, entry.context
         outcome = decisions.decide(MAKE_ROOM, replace(context, new=new), self.name)
-        changes, left_out = translation.sayable(outcome.changes, context.folder)
+        changes, left_out = translation.valid_changes(outcome.changes, context.folder)
         if not changes.knobs and not left_out:
             return None
-        sent, file_changes = translation.updatable(changes, executor.on_v2), translation.beside(changes, executor.on_v2)
+        sent, file_changes = (
+            translation.updatable(changes, executor.on_v2),
+            translation.written_changes(changes, executor.on_v2),
+        )
         results = executor.write(writes(context.folder, file_changes), keep=False) if file_changes else []
         decisions.record(context, self.name, [*left_out, *results])
         update = translation.update(sent, number, executor.on_v2)
@@ -278,21 +285,21 @@ class RuntimeUpdates:
         return update
 
     def created(self, number: str) -> None:
-        """Look at what the kernel has of the updates that went with the answer to a creation, and record it."""
+        """Read the kernel's values after the updates in the reply to CreateContainer, and record the results."""
         for context, requests in self._room.pop(number, []):
             results_of_writes = self._parts.executor.write(requests, force=True, keep=False)
             results = [_by_update(result, "").result for result in results_of_writes]
             self._parts.decisions.record(context, self.name, results)
 
     def forget(self, number: str) -> None:
-        """Drop what is remembered of a creation that came to nothing."""
+        """Forget the updates for a container that was not created."""
         self._room.pop(number, None)
 
 
 def _by_update(result: Result, reason: str) -> Written:
-    """The result of a value that the runtime got, from what the executor has found after that."""
+    """Return the result of a value that was sent to the runtime, from the result of the executor's later check."""
     if reason:
-        words = f"the runtime did not take it, so it was written to its file: {reason}"
+        words = f"the runtime refused the value, so the value was written to its file: {reason}"
         return Written(replace(result, reason=f"{result.reason}; {words}" if result.reason else words), False)
     if result.outcome is Outcome.UNCHANGED:
         return Written(replace(result, outcome=Outcome.APPLIED), True)

@@ -1,1 +1,1 @@
-"""Parts of the executor: waiting writes, core scheduling, lists of CPUs, updates through the CRI."""
+"""Modules of the executor: waiting writes, core scheduling, lists of CPUs, updates through the CRI."""

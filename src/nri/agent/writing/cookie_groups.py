@@ -1,7 +1,7 @@
-"""Core-scheduling cookies by group: how the processes of a container get their group's cookie, or lose it.
+"""Core scheduling cookies by group: give the cookie of a group to the processes of a container, or remove it.
 
-Groups and members are remembered for five minutes after they were last used. A group whose processes have all ended
-gets a new cookie.
+Groups and members are forgotten five minutes after their last use. A group gets a new cookie after all its processes
+have ended.
 """
 
 from __future__ import annotations
@@ -13,38 +13,39 @@ __all__ = ["NO_COOKIE", "CookieGroups", "Cookies", "HeldCookie", "Membership"]
 
 #: The cookie of processes without core scheduling.
 NO_COOKIE: Final = 0
+#: The time in seconds after which an unused group or member is forgotten.
 _FORGET_AFTER_S: Final = 300.0
 
 
 class Membership(NamedTuple):
-    """Whether a container takes part, and in which group."""
+    """Whether core scheduling is enabled for a container, and its group."""
 
     enabled: bool
     group: str
 
 
 class Cookies(Protocol):
-    """Cookies of processes. All methods raise OSError for an ended process."""
+    """An interface to the cookies of processes. All methods raise OSError if a process has ended."""
 
     def get(self, pid: int) -> int:
-        """The cookie of a process."""
+        """Return the cookie of a process."""
         ...
 
     def create(self, pid: int) -> None:
-        """Give a process, with all its threads, a new cookie."""
+        """Give a new cookie to a process and all its threads."""
         ...
 
     def assign(self, source: int, targets: Sequence[int]) -> list[int]:
-        """Give processes the cookie of another one; return those that failed."""
+        """Give the cookie of one process to others, and return the processes that did not get it."""
         ...
 
     def clear(self, pids: Sequence[int]) -> list[int]:
-        """Remove the cookies of processes; return those that failed."""
+        """Remove the cookies of processes, and return the processes that kept their cookie."""
         ...
 
 
 class HeldCookie:
-    """A cookie and the processes that have it."""
+    """A cookie, and the processes that have the cookie."""
 
     def __init__(self, cookie: int, pids: Iterable[int] = ()) -> None:
         self.cookie = cookie
@@ -52,12 +53,12 @@ class HeldCookie:
 
     @property
     def valid(self) -> bool:
-        """Whether it is a real cookie that a process has."""
+        """Whether the cookie is not `NO_COOKIE` and a process has it."""
         return self.cookie > NO_COOKIE and bool(self.pids)
 
 
 class CookieGroups:
-    """Groups and their cookies on one node.
+    """The groups of one node and their cookies.
 
     Attributes:
         entries: the cookie of each group.
@@ -73,14 +74,14 @@ class CookieGroups:
     def enable(
         self, group: str, container: str, pids: Sequence[int], now: float = 0.0, *, forget_moved: bool = True
     ) -> bool:
-        """Give a container's processes the cookie of its group; return whether that succeeded.
+        """Give the cookie of a group to a container's processes, and return whether that succeeded.
 
         Args:
-            group: the group's name.
-            container: `pod uid/container id`.
+            group: the name of the group.
+            container: the container, as `pod uid/container id`.
             pids: the processes of the container.
-            now: monotonic seconds.
-            forget_moved: whether processes from another group are removed from that group.
+            now: the current time in monotonic seconds.
+            forget_moved: whether processes that were in another group are removed from that group.
         """
         self._forget(now)
         if not pids:
@@ -110,7 +111,7 @@ class CookieGroups:
         return cookie > NO_COOKIE
 
     def disable(self, container: str, pids: Sequence[int], now: float = 0.0) -> None:
-        """Remove the cookie from a container's processes, if it ever had one."""
+        """Remove the cookie from a container's processes, if the container was in a group."""
         self._forget(now)
         last = self.members.get(container)
         entry = self._valid(last) if last is not None else None
@@ -121,7 +122,7 @@ class CookieGroups:
         self._drop(last, container, entry)
 
     def load(self, group: str, container: str, pids: Sequence[int], now: float = 0.0) -> bool:
-        """Take over the cookie that a container has at the start; return whether it has processes."""
+        """Record the cookie that a container has at the start. Returns whether the container has processes."""
         if not pids:
             return False
         cookie, having = self.current(pids)
@@ -129,7 +130,7 @@ class CookieGroups:
             return True
         entry = self.entries.get(group)
         if entry is not None and entry.cookie not in (NO_COOKIE, cookie):
-            return True  # two cookies for one group: the reconciler repairs that
+            return True  # two cookies for one group: the reconciler corrects that
         if entry is None:
             entry = HeldCookie(cookie)
         entry.pids.update(having)
@@ -137,7 +138,7 @@ class CookieGroups:
         return True
 
     def current(self, pids: Sequence[int]) -> tuple[int, list[int]]:
-        """Return the first cookie that any of the processes has, and those that have it."""
+        """Return the first cookie of the processes, and the processes that have this cookie."""
         first, having = NO_COOKIE, []
         for pid in pids:
             cookie = self._cookie_of(pid)
@@ -147,7 +148,10 @@ class CookieGroups:
         return first, having
 
     def add(self, pids: Sequence[int]) -> tuple[int, list[int]]:
-        """Create a cookie on the first process and share it with the others. Raises OSError if the first has ended."""
+        """Create a cookie on the first process and share it with the others.
+
+        Raises OSError if the first one has ended.
+        """
         if not pids:
             return NO_COOKIE, []
         first = pids[0]
@@ -158,10 +162,12 @@ class CookieGroups:
         return cookie, sorted(set(pids) - set(failed))
 
     def share(self, pids: Sequence[int], siblings: Sequence[int], cookie: int) -> tuple[list[int] | None, list[int]]:
-        """Give processes the cookie of a sibling.
+        """Give the cookie of a sibling to processes.
 
         Returns:
-            The processes that have it now, None if no sibling has it any more; and the siblings that lost it.
+            The processes that now have the cookie, or None if no sibling has the cookie any more; and the siblings
+            without
+                        the cookie.
         """
         cookie_by_pid = {pid: current for pid in pids if (current := self._cookie_of(pid)) is not None}
         without_cookie = sorted(pid for pid, current in cookie_by_pid.items() if current != cookie)
@@ -177,7 +183,7 @@ class CookieGroups:
         return None, lost
 
     def clear(self, pids: Sequence[int]) -> list[int]:
-        """Remove the cookies of processes; return those without one now."""
+        """Remove the cookies of processes, and return the processes that now have no cookie."""
         cookie_by_pid = {pid: current for pid in pids if (current := self._cookie_of(pid)) is not None}
         having = sorted(pid for pid, current in cookie_by_pid.items() if current != NO_COOKIE)
         failed = self._cookies.clear(having) if having else []
@@ -213,7 +219,7 @@ class CookieGroups:
             self.entries.pop(group, None)
 
     def _forget(self, now: float) -> None:
-        """Forget groups and members that were not used for five minutes."""
+        """Forget groups and members that were not used for `_FORGET_AFTER_S`."""
         for kind, name in [key for key, last_seen in self._seen.items() if now - last_seen > _FORGET_AFTER_S]:
             del self._seen[(kind, name)]
             (self.entries if kind == "group" else self.members).pop(name, None)

@@ -1,4 +1,4 @@
-"""Core scheduling of containers: the groups of cookies, applied to this machine's processes."""
+"""Core scheduling of containers: groups with a common cookie, applied to the processes of this machine."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ class KernelCookies:
         self._scheduler = scheduler
 
     def get(self, pid: int) -> int:
-        """The cookie of a process. Raises OSError if it has ended."""
+        """Return the cookie of a process. Raises OSError if the process has ended."""
         return self._scheduler.cookie(pid)
 
     def create(self, pid: int) -> None:
-        """Give a process a new cookie. Raises OSError."""
+        """Give a new cookie to a process. Raises OSError if that fails."""
         result = self._scheduler.create(pid)
         if not result.in_force:
             raise OSError(result.reason)
 
     def assign(self, source: int, targets: Sequence[int]) -> list[int]:
-        """Give processes the cookie of another one; return those that failed."""
+        """Give the cookie of one process to others, and return the processes that did not get it."""
         return _failed(targets, self._scheduler.share(source, targets))
 
     def clear(self, pids: Sequence[int]) -> list[int]:
-        """Remove the cookies of processes; return those that failed."""
+        """Remove the cookies of processes, and return the processes that kept their cookie."""
         return _failed(pids, self._scheduler.clear(pids))
 
 
 class CoreScheduling:
-    """The groups of one node. Thread-safe.
+    """The core scheduling groups of one node. Thread-safe.
 
     Attributes:
-        groups: the cookies by group; changed under a lock.
+        groups: the groups and their cookies; changed under a lock.
     """
 
     def __init__(self, scheduler: CoreScheduler, clock: Callable[[], float]) -> None:
@@ -53,12 +53,12 @@ class CoreScheduling:
     def apply(
         self, membership: Membership, container: str, pids: Sequence[int], *, forget_moved: bool = True
     ) -> list[Result]:
-        """Give a container's processes the cookie of its group, or remove it; return one result.
+        """Give the cookie of a group to a container's processes, or remove their cookie. Returns the result.
 
         Args:
-            membership: whether it takes part, and in which group.
-            container: `pod uid/container id`.
-            pids: its processes; without processes there is no result.
+            membership: whether core scheduling is enabled for the container, and its group.
+            container: the container, as `pod uid/container id`.
+            pids: the processes of the container; without processes there is no result.
             forget_moved: see `CookieGroups.enable`.
         """
         if not pids:
@@ -78,9 +78,10 @@ class CoreScheduling:
             return [_result(container, group, before, self.groups.current(pids)[0], in_force=succeeded)]
 
     def learn(self, membership: Membership, container: str, pids: Sequence[int]) -> None:
-        """Take over the cookie that a container has from an earlier run of the agent, as that of its group.
+        """Record a container's cookie from an earlier run of the agent as the cookie of its group.
 
-        A container that no longer takes part becomes its own group, so that its cookie can be removed.
+        If core scheduling is now disabled for the container, it becomes its own group, so that its cookie can be
+        removed.
         """
         if pids and self._scheduler.probe() is None:
             group = membership.group if membership.enabled else container
@@ -94,5 +95,5 @@ def _failed(pids: Sequence[int], results: Sequence[Result]) -> list[int]:
 
 def _result(container: str, group: str, before: int, after: int, *, in_force: bool) -> Result:
     if not in_force:
-        return Result(container, _NAME, group, Outcome.REFUSED, "no process got it", before, after)
+        return Result(container, _NAME, group, Outcome.REFUSED, "no process got the cookie", before, after)
     return Result(container, _NAME, group, Outcome.UNCHANGED if before == after else Outcome.APPLIED, "", before, after)

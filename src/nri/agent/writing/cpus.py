@@ -1,6 +1,6 @@
-"""Lists of CPUs in decisions: parsed once for all containers of a pod, and refused if no machine has that many.
+"""Lists of CPUs in decisions. A list is parsed once for all containers of a pod, and refused if it is too long.
 
-A pod's author can write a short text, `0-65535`, that would become tens of thousands of numbers for each container.
+The author of a pod can write a short list, `0-65535`, that would become many thousand numbers for each container.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from nri.text import plain
 
 __all__ = ["MAX_CPUS", "cpus", "value_of"]
 
-#: Kernels are built for no more.
+#: The maximum number of CPUs of a Linux kernel.
 MAX_CPUS: Final = 8192
-#: A list is no longer than that, in characters; 8192 single numbers are.
+#: The maximum length of a list in characters; 8192 single numbers fit.
 _MAX_TEXT: Final = 1 << 16
 
 
 @lru_cache(maxsize=16)
 def cpus(text: str) -> tuple[frozenset[int], str]:
-    """Return the CPUs of a list; for a list that no kernel accepts none, with the reason."""
+    """Return the CPUs of a list, and "". For a list that no kernel accepts, return no CPUs and the reason."""
     if len(text) > _MAX_TEXT:
-        return frozenset(), f"a list of CPUs of {len(text)} characters"
+        return frozenset(), f"the list of CPUs has {len(text)} characters; the limit is {_MAX_TEXT}"
     try:
         cpu_set = cpuset.parse(text)
     except ValueError as error:
         return frozenset(), plain(str(error))
     if len(cpu_set) > MAX_CPUS:
-        return frozenset(), f"{len(cpu_set)} CPUs; the limit is {MAX_CPUS}"
+        return frozenset(), f"the list has {len(cpu_set)} CPUs; the limit is {MAX_CPUS}"
     return cpu_set, ""
 
 
 def value_of(knob: str, text: str) -> Value:
-    """Return the value of a knob from its text. Raises KeyError for an unknown knob, and ValueError."""
+    """Parse the value of a knob. Raises KeyError if the knob is unknown, and ValueError if the value is malformed."""
     if knob != CPUS:
         return host.knob(knob).parse(text)
     cpu_set, reason = cpus(text)

@@ -1,9 +1,9 @@
-"""Values written to containers' cgroups, sent to their runtime through the CRI so that its view stays correct.
+"""Report values in containers' cgroups to the runtime through the CRI, so that the runtime's view stays correct.
 
-Files are written first, in the order that the kernel needs; the runtime then sets the same value again, which changes
-nothing. A value is sent once, and again after its file had to be written again. Where pods are known by the runtime
-alone, requested resources are not sent, because an agent that starts later reads the kubelet's request there. A runtime
-that does not answer is left alone for a minute.
+Files are written first, in the order that the kernel requires. The runtime then sets the same value again, without
+effect. A value is sent once, and again after its file had to be written again. If the runtime is the only source of
+pods, requested resources are not sent, because an agent that starts later reads the kubelet's request from the runtime.
+After a timeout the runtime gets no updates for a minute.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nri.text import plain
 __all__ = ["CriUpdates"]
 
 _log = logging.getLogger(__name__)
-#: The fields of the CRI by knob.
+#: The CRI field of each knob.
 _FIELDS: Final = {
     SHARES: "cpu_shares",
     QUOTA: "cpu_quota",
@@ -34,23 +34,25 @@ _FIELDS: Final = {
     "cpuset.mems": "cpuset_mems",
 }
 _LISTS: Final = (CPUS, "cpuset.mems")
-#: Knobs that a later agent reads the kubelet's request from, if pods are known by the runtime alone.
+#: Knobs with the kubelet's request, which a later agent reads if the runtime is the only source of pods.
 _REQUESTED_KNOBS: Final = frozenset({SHARES, QUOTA, MEMORY_LIMIT})
-#: The last part of a container's cgroup, in which its id is.
+#: The name of a container's cgroup, which contains the id of the container.
 _ID: Final = re.compile(r"(?:.*-)?([0-9a-f]{64})(?:\.scope)?")
+#: The maximum time of a call, in seconds.
 _CALL_S: Final = 4.0
+#: The pause after a failed call, in seconds.
 _PAUSE_S: Final = 60.0
-#: The maximum number of values remembered as sent.
+#: The maximum number of remembered values that were sent.
 _MAX_VALUES: Final = 20_000
 
 
 class CriUpdates:
-    """Sends values to one runtime.
+    """Reports values to one runtime.
 
     Args:
-        socket: its CRI socket.
-        runtime_alone: whether pods are known by the runtime alone.
-        now: monotonic seconds.
+        socket: the CRI socket of the runtime.
+        runtime_alone: whether the runtime is the only source of pods.
+        now: returns monotonic seconds.
     """
 
     def __init__(self, socket: str, *, runtime_alone: bool = False, now: Callable[[], float] = time.monotonic) -> None:
@@ -62,11 +64,11 @@ class CriUpdates:
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """The number of values remembered as sent."""
+        """The number of remembered values that were sent."""
         return len(self._told)
 
     def tell(self, in_force: Iterable[Write]) -> None:
-        """Send values in force, with one call for each container. Never raises, because the files are written."""
+        """Send values in force, with one call for each container. Errors are only logged: the files are written."""
         with self._lock:
             new: dict[str, dict[str, str]] = {}
             for write in in_force:
@@ -80,7 +82,7 @@ class CriUpdates:
                 self._one(number, values)
 
     def forget(self, folder: str) -> None:
-        """Forget what was sent of a container."""
+        """Forget the values that were sent for a container."""
         match = _ID.fullmatch(folder.rstrip("/").rpartition("/")[2])
         if match is not None:
             with self._lock:
@@ -97,10 +99,10 @@ class CriUpdates:
                 self._client = CriClient(self._socket, option="--set pods.cri=PATH")
             self._client.call("UpdateContainerResources", request, _CALL_S)
         except RpcError as error:
-            _log.warning("the runtime does not take %s of %s: %s", values, number[:12], plain(str(error), 200))
+            _log.warning("the runtime refuses %s for container %s: %s", values, number[:12], plain(str(error), 200))
         except NriError as error:
             self._deaf_until = self._now() + _PAUSE_S
-            _log.warning("values are in their cgroups, but not in the view of the runtime: %s", plain(str(error), 200))
+            _log.warning("values are in cgroup files, but not in the view of the runtime: %s", plain(str(error), 200))
             return
         if len(self._told) >= _MAX_VALUES:
             self._told.clear()

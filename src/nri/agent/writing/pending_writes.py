@@ -1,6 +1,6 @@
-"""Writes that wait for their cgroup, which a runtime creates later than it reports it.
+"""Writes that wait for their cgroup: a runtime reports a cgroup before it creates it.
 
-Bounded in number and time, because the cgroup of a pod that vanished never appears. The newest value of a knob counts.
+Number and time are limited, because the cgroup of a vanished pod never appears. The newest value of a knob counts.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ class _Folder(NamedTuple):
 
 
 class Pending:
-    """Writes by cgroup, kept for at most `kept_s` seconds, for the newest `max_writes`."""
+    """Waiting writes by cgroup, for at most `max_writes` cgroups and `kept_s` seconds."""
 
     def __init__(self, now: Callable[[], float], max_writes: int = 2048, kept_s: float = 300.0) -> None:
         self._now, self._most, self._kept_s = now, max_writes, kept_s
         self._folders: OrderedDict[str, _Folder] = OrderedDict()
 
     def __len__(self) -> int:
-        """The number of writes that wait."""
+        """The number of waiting writes."""
         return sum(len(row.writes) for row in self._folders.values())
 
     def keep(self, write: Write) -> int:
-        """Keep a write; return the number of writes dropped for it."""
+        """Add a write, and return the number of older writes that were dropped."""
         folder = write.folder.strip("/")
         row = self._folders.pop(folder, None) or _Folder(self._now(), {})
         row.writes[write.knob] = write
@@ -39,7 +39,7 @@ class Pending:
         return self._bound()
 
     def drop(self, writes: Sequence[Write]) -> None:
-        """Forget what has been written since, or has another value now."""
+        """Forget waiting writes that these writes replace."""
         for write in writes:
             folder = write.folder.strip("/")
             row = self._folders.get(folder)
@@ -49,13 +49,13 @@ class Pending:
                     del self._folders[folder]
 
     def take(self, folder: str) -> list[Write]:
-        """Remove and return the waiting writes of a cgroup and those below it."""
+        """Remove and return the waiting writes of a cgroup and of the cgroups below it."""
         if not self._folders:
             return []
         return [write for name in self._below(folder) for write in self._folders.pop(name).writes.values()]
 
     def forget(self, folder: str) -> None:
-        """Drop the waiting writes of a cgroup and those below it."""
+        """Drop the waiting writes of a cgroup and of the cgroups below it."""
         for name in self._below(folder):
             del self._folders[name]
 

@@ -18,9 +18,12 @@ from nri.api.builders.checks import (
     U64,
     absolute_path,
     cdi_device,
+    cgroups_path,
+    device_name,
     enum_number,
     enum_numbers,
     flag,
+    folder_name,
     integer,
     mapping_text,
     new_key,
@@ -28,9 +31,13 @@ from nri.api.builders.checks import (
     number_list,
     one_of,
     rlimit,
+    sysctl_name,
     text,
     texts,
+    warn_of_blank,
 )
+from nri.api.builders.checks import file_mode as check_file_mode
+from nri.api.builders.combinations import check_memory_policy, check_mount, check_scheduler
 from nri.api.builders.resources import Resources
 from nri.api.builders.view import AdjustmentView
 from nri.api.removal import mark_in_list, mark_in_map
@@ -54,7 +61,7 @@ class Adjustment(Resources, AdjustmentView):
     """Changes of a container that is being created.
 
     `nri.Adjustment().add_env("POD_NAME", pod.name).set_memory_limit(64 << 20)`. Readers, for example `.env`, show what
-    was set so far, without what was removed; `removed()` has the latter.
+    was set so far, without the removed keys, which `removed()` returns.
 
     Attributes:
         message: the `ContainerAdjustment` that is sent.
@@ -65,7 +72,7 @@ class Adjustment(Resources, AdjustmentView):
     message: m.ContainerAdjustment
 
     def __init__(self) -> None:
-        self.message = m.ContainerAdjustment()
+        super().__init__(m.ContainerAdjustment())
 
     @classmethod
     def _message_class(cls) -> type[m.ContainerAdjustment]:
@@ -74,6 +81,7 @@ class Adjustment(Resources, AdjustmentView):
     def add_annotation(self, key: str, value: str) -> Self:
         """Set an annotation of the container."""
         checked = mapping_text("annotations", new_key("key", key, "remove_annotation"), value)
+        warn_of_blank("annotation", key)
         self.message.annotations[key] = checked
         return self
 
@@ -86,6 +94,7 @@ class Adjustment(Resources, AdjustmentView):
         """Set an environment variable."""
         if "=" in new_key("name", name, "remove_env"):
             raise ValueError(f"name must not contain '=': {name!r}")
+        warn_of_blank("environment variable", name)
         self.message.env.add(key=name, value=mapping_text("env", name, value))
         return self
 
@@ -101,14 +110,18 @@ class Adjustment(Resources, AdjustmentView):
             mount: absolute path in the container, or a whole `Mount`, which replaces the other arguments.
             source: path on the host, or another source of this type of file system.
             type: type of the file system; `bind` for a path of the host.
-            options: mount options, for example `rbind`, `ro`, `rprivate`.
+            options: mount options, for example `rbind`, `ro`, `rprivate`; a bind mount requires `bind` or `rbind`.
         """
         if isinstance(mount, m.Mount):
             new_path("mount.destination", mount.destination, "remove_mount")
+            text("mount.source", mount.source)
+            text("mount.type", mount.type)
+            texts("mount.options", list(mount.options))
             self.message.mounts.append(mount)
             return self
         destination = new_path("mount", mount, "remove_mount")
         source, kind, words = text("source", source), text("type", type), texts("options", options)
+        check_mount(source, kind, words)
         self.message.mounts.add(destination=destination, source=source, type=kind, options=words)
         return self
 
@@ -118,7 +131,7 @@ class Adjustment(Resources, AdjustmentView):
         return self
 
     def set_args(self, args: Iterable[str]) -> Self:
-        """Set the command line. A conflict if an earlier plugin has set one."""
+        """Set the command line. This is a conflict if an earlier plugin has set it."""
         words = texts("args", args)
         if not words:
             raise ValueError(
@@ -132,14 +145,14 @@ class Adjustment(Resources, AdjustmentView):
         return self
 
     def update_args(self, args: Iterable[str]) -> Self:
-        """Set the command line, also in place of an earlier plugin's; an empty list restores the image's."""
+        """Set the command line, even if an earlier plugin has set it. An empty list restores the image's."""
         self.message.args[:] = ["", *texts("args", args)]
         return self
 
     def add_hooks(self, hooks: m.Hooks) -> Self:
-        """Add OCI hooks, after those added before."""
+        """Add OCI hooks after the hooks that were added before."""
         if not isinstance(hooks, m.Hooks):
-            raise TypeError(f"hooks must be a Hooks message, not {hooks!r}; add_hook() adds one hook")
+            raise TypeError(f"hooks must be a Hooks message, not {hooks!r}; add_hook() adds a single hook")
         for stage in HOOK_STAGES:
             for position, hook in enumerate(getattr(hooks, stage)):
                 absolute_path(f"hooks.{stage}[{position}].path", hook.path)
@@ -149,22 +162,24 @@ class Adjustment(Resources, AdjustmentView):
     def add_hook(
         self, stage: str, path: str, args: Iterable[str] = (), env: Iterable[str] = (), timeout_s: int | None = None
     ) -> Self:
-        """Add one OCI hook.
+        """Add an OCI hook.
 
         Args:
             stage: `prestart`, `create_runtime`, `create_container`, `start_container`, `poststart` or `poststop`.
             path: absolute path of the executable on the host.
             args: command line, with the program name first.
             env: environment, as `NAME=value`.
-            timeout_s: seconds, None for no limit.
+            timeout_s: the timeout in seconds, None for no limit.
         """
-        hook = m.Hook(path=absolute_path("path", path), args=texts("args", args), env=texts("env", env))
-        optional.put(hook, "timeout", None if timeout_s is None else integer("timeout_s", timeout_s, I64))
+        if absolute_path("path", path).endswith("/"):
+            raise ValueError(f"path must be an executable file, not the folder {path!r}")
+        hook = m.Hook(path=path, args=texts("args", args), env=texts("env", env))
+        optional.put(hook, "timeout", None if timeout_s is None else integer("timeout_s", timeout_s, (1, I64[1])))
         getattr(self.message.hooks, one_of("stage", stage, HOOK_STAGES)).append(hook)
         return self
 
     def add_rlimit(self, type: str, hard: int, soft: int) -> Self:
-        """Set a process resource limit, for example `RLIMIT_NOFILE`; the hard limit comes before the soft one."""
+        """Set a process resource limit, for example `RLIMIT_NOFILE`. The hard limit comes before the soft limit."""
         limit = m.POSIXRlimit(type=rlimit("type", type), hard=integer("hard", hard, U64))
         limit.soft = integer("soft", soft, U64)
         if soft > hard:
@@ -173,7 +188,7 @@ class Adjustment(Resources, AdjustmentView):
         return self
 
     def add_cdi_device(self, device: str | m.CDIDevice) -> Self:
-        """Add a Container Device Interface device, `vendor/class=device`. Cannot be removed again."""
+        """Add a Container Device Interface device, `vendor/class=device`. It cannot be removed again."""
         name = device.name if isinstance(device, m.CDIDevice) else device
         self.message.CDI_devices.add(name=cdi_device("device", name))
         return self
@@ -191,7 +206,7 @@ class Adjustment(Resources, AdjustmentView):
         uid: int | None = None,
         gid: int | None = None,
     ) -> Self:
-        """Add a device node at this absolute path in the container; access is allowed along with it.
+        """Add a device node at this absolute path in the container, and allow access to the device.
 
         Args:
             device: absolute path in the container, or a whole `LinuxDevice`, which replaces the other arguments.
@@ -210,7 +225,10 @@ class Adjustment(Resources, AdjustmentView):
             )
             device.major = integer("major", major, I64)
             device.minor = integer("minor", minor, I64)
-            for field, number in (("file_mode", file_mode), ("uid", uid), ("gid", gid)):
+            optional.put(
+                device, "file_mode", file_mode if file_mode is None else check_file_mode("file_mode", file_mode)
+            )
+            for field, number in (("uid", uid), ("gid", gid)):
                 optional.put(device, field, number if number is None else integer(field, number, U32))
         self.message.linux.devices.append(device)
         return self
@@ -221,8 +239,9 @@ class Adjustment(Resources, AdjustmentView):
         return self
 
     def set_namespace(self, type: str, path: str = "") -> Self:
-        """Add a namespace by its OCI type (`network`, `pid`, `mount`, ...): a new one, or the one at `path`."""
-        namespace = m.LinuxNamespace(type=one_of("type", type, NAMESPACE_TYPES), path=text("path", path))
+        """Add a namespace by its OCI type (`network`, `pid`, `mount`, ...): a new namespace, or the one at `path`."""
+        checked = absolute_path("path", path) if path else text("path", path)
+        namespace = m.LinuxNamespace(type=one_of("type", type, NAMESPACE_TYPES), path=checked)
         self.message.linux.namespaces.append(namespace)
         return self
 
@@ -234,29 +253,30 @@ class Adjustment(Resources, AdjustmentView):
     def add_net_device(self, host_device: str, device: str | m.LinuxNetDevice = "") -> Self:
         """Move a network device of the host into the container, under the name `device` if given."""
         name = device.name if isinstance(device, m.LinuxNetDevice) else device
-        checked = text("device", name)
-        self.message.linux.net_devices[new_key("host_device", host_device, "remove_net_device")].name = checked
+        checked = device_name("device", name)
+        key = device_name("host_device", new_key("host_device", host_device, "remove_net_device"))
+        self.message.linux.net_devices[key].name = checked
         return self
 
     def remove_net_device(self, host_device: str) -> Self:
-        """Do not move this network device of the host into the container."""
+        """Do not move this network device of the host into the container, although an earlier plugin requested it."""
         mark_in_map(self.message.linux.net_devices, text("host_device", host_device, empty=False))
         return self
 
     def set_sysctl(self, name: str, value: str) -> Self:
         """Set a kernel parameter, for example `net.core.somaxconn`."""
-        checked = mapping_text("sysctl", new_key("name", name, "remove_sysctl"), value)
+        checked = mapping_text("sysctl", sysctl_name("name", new_key("name", name, "remove_sysctl")), value)
         self.message.linux.sysctl[name] = checked
         return self
 
     def remove_sysctl(self, name: str) -> Self:
-        """Do not change a kernel parameter, so that it has the host's value."""
+        """Do not change this kernel parameter, so that it has the host's value."""
         mark_in_map(self.message.linux.sysctl, text("name", name, empty=False))
         return self
 
     def set_cgroups_path(self, path: str) -> Self:
-        """Set the control group of the container. Cannot be reset, so empty is an error."""
-        self.message.linux.cgroups_path = text("path", path, empty=False)
+        """Set the control group of the container. It cannot be reset, so an empty path is an error."""
+        self.message.linux.cgroups_path = cgroups_path("path", path)
         return self
 
     def set_oom_score_adj(self, score: int) -> Self:
@@ -273,6 +293,8 @@ class Adjustment(Resources, AdjustmentView):
         """
         number = enum_number("io_class", m.IOPrioClass, io_class, "IOPRIO_CLASS_")
         value = m.LinuxIOPriority(priority=integer("priority", priority, (0, 7)))
+        if priority and number == m.IOPrioClass.Value("IOPRIO_CLASS_NONE"):
+            raise ValueError(f"priority must be 0 for the class NONE, not {priority}")
         setattr(value, "class", number)
         self.message.linux.io_priority.CopyFrom(value)
         return self
@@ -310,6 +332,7 @@ class Adjustment(Resources, AdjustmentView):
                 deadline=integer("deadline_ns", deadline_ns, U64),
                 period=integer("period_ns", period_ns, U64),
             )
+            check_scheduler(policy)
         self.message.linux.scheduler.CopyFrom(policy)
         return self
 
@@ -321,12 +344,12 @@ class Adjustment(Resources, AdjustmentView):
         return self
 
     def set_rdt_clos_id(self, clos_id: str) -> Self:
-        """Set the RDT class of service (a directory of resctrl)."""
-        self.message.linux.rdt.clos_id.value = text("clos_id", clos_id)
+        """Set the RDT class of service, which is a directory of resctrl."""
+        self.message.linux.rdt.clos_id.value = folder_name("clos_id", clos_id)
         return self
 
     def set_rdt_schemata(self, schemata: Iterable[str]) -> Self:
-        """Set the lines of the RDT schemata, for example `L3:0=ff;1=ff`. They replace earlier ones."""
+        """Set the lines of the RDT schemata, for example `L3:0=ff;1=ff`. They replace earlier lines."""
         self.message.linux.rdt.schemata.CopyFrom(m.OptionalRepeatedString(value=texts("schemata", schemata)))
         return self
 
@@ -354,5 +377,6 @@ class Adjustment(Resources, AdjustmentView):
             nodes=number_list("nodes", nodes, empty=True),
             flags=enum_numbers("flags", m.MpolFlag, flags, "MPOL_F_"),
         )
+        check_memory_policy(policy)
         self.message.linux.memory_policy.CopyFrom(policy)
         return self

@@ -1,7 +1,7 @@
-"""Checks of arguments of builders; each error names the argument and the value.
+"""Checks of the arguments of builders. Each error names the argument and the value.
 
-They refuse what no runtime could apply, at the call instead of on the wire or in the kernel. A check runs before
-anything is written into a message, because protobuf would leave an empty wrapper, which means zero.
+They refuse values that no runtime could apply, at the call instead of on the wire or in the kernel. A check runs before
+a message is changed, because protobuf would leave an empty wrapper, which means zero.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "I64",
     "LIMIT",
+    "MAX_CFS_PERIOD_US",
     "RLIMITS",
     "SHARES",
     "SWAPPINESS",
@@ -23,29 +24,48 @@ __all__ = [
     "U64",
     "absolute_path",
     "cdi_device",
+    "cfs_time",
+    "cgroups_path",
+    "device_name",
     "enum_number",
     "enum_numbers",
+    "file_mode",
     "flag",
+    "folder_name",
     "integer",
     "mapping_text",
+    "memory_limit",
     "new_key",
     "new_path",
     "number_list",
     "one_of",
+    "page_size",
     "rlimit",
+    "sysctl_name",
     "text",
     "texts",
     "unified_key",
+    "warn_of_blank",
 ]
 
 #: Ranges of the wire's integer types.
 I64 = (-(1 << 63), (1 << 63) - 1)
 U32 = (0, (1 << 32) - 1)
 U64 = (0, (1 << 64) - 1)
-#: Ranges of the kernel: an amount of memory where -1 is unlimited, weights, the tendency to swap.
+#: The range of an amount of memory; -1 means unlimited.
 LIMIT = (-1, (1 << 63) - 1)
+#: The range of CPU weights on cgroup v1.
 SHARES = (2, 262144)
+#: The range of the kernel's tendency to swap.
 SWAPPINESS = (0, 100)
+
+#: Bounds of the kernel's CPU bandwidth control in microseconds; 0 leaves a value unset, as in runtimes.
+MIN_CFS_US = 1000
+MAX_CFS_PERIOD_US = 1_000_000
+#: A page: smaller limits of memory leave no page to the container.
+_PAGE_BYTES = 4096
+#: The longest name of a network device.
+_MAX_DEVICE_NAME = 15
 
 #: The process resource limits of Linux, each as `RLIMIT_` and its name.
 RLIMITS = (
@@ -54,12 +74,27 @@ RLIMITS = (
 )  # fmt: skip
 
 
+#: Doubts that were logged, at most so many.
+_doubts: set[str] = set()
+_MAX_DOUBTS = 100
+
+
+def doubt(text: str) -> None:
+    """Log, once per text, a value that is probably a mistake, but that some runtime or kernel accepts."""
+    if text in _doubts or len(_doubts) >= _MAX_DOUBTS:
+        return
+    _doubts.add(text)
+    import logging  # noqa: PLC0415 - a plugin's start must not import it
+
+    logging.getLogger("nri.api").warning("%s", text)
+
+
 def integer(name: str, value: Any, bounds: tuple[int, int]) -> int:
     """Check an integer against its bounds, both included.
 
     Raises:
-        TypeError: not an int, or a bool.
-        ValueError: out of bounds.
+        TypeError: the value is not an int, or it is a bool.
+        ValueError: the value is out of bounds.
     """
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} must be an int, not {value!r}")
@@ -73,7 +108,7 @@ def flag(name: str, value: Any) -> bool:
     """Check that a value is a bool.
 
     Raises:
-        TypeError: not a bool.
+        TypeError: the value is not a bool.
     """
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be a bool, not {value!r}")
@@ -81,11 +116,11 @@ def flag(name: str, value: Any) -> bool:
 
 
 def text(name: str, value: Any, *, empty: bool = True) -> str:
-    """Check a text for C programs and the wire: no NUL, no lone surrogates; empty only if `empty`.
+    """Check a string for C programs and the wire: no NUL, no lone surrogates, and not empty unless `empty`.
 
     Raises:
-        TypeError: not a str.
-        ValueError: empty, or an invalid character.
+        TypeError: the value is not a str.
+        ValueError: the value is empty, or has an invalid character.
     """
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a str, not {value!r}")
@@ -102,11 +137,11 @@ def text(name: str, value: Any, *, empty: bool = True) -> str:
 
 
 def new_key(name: str, value: Any, remove_with: str) -> str:
-    """Check a key to set: not empty and without a removal mark.
+    """Check a key to set: it must not be empty or have a removal mark.
 
     Raises:
-        TypeError: not a str.
-        ValueError: empty or marked; the error names the method that removes.
+        TypeError: the key is not a str.
+        ValueError: the key is empty or marked; the error names the method that removes.
     """
     key = text(name, value, empty=False)
     if is_marked(key):
@@ -118,8 +153,8 @@ def absolute_path(name: str, value: Any) -> str:
     """Check that a path is absolute.
 
     Raises:
-        TypeError: not a str.
-        ValueError: empty or relative.
+        TypeError: the path is not a str.
+        ValueError: the path is empty or relative.
     """
     checked = text(name, value, empty=False)
     if not checked.startswith("/"):
@@ -133,11 +168,11 @@ def new_path(name: str, value: Any, remove_with: str) -> str:
 
 
 def number_list(name: str, value: Any, *, empty: bool = False) -> str:
-    """Check CPUs or memory nodes in the kernel's list format; empty only if `empty`.
+    """Check CPUs or memory nodes in the kernel's list format. An empty list is an error unless `empty`.
 
     Raises:
-        TypeError: not a str.
-        ValueError: not such a list, or without a number; see `nri.api.cpuset`.
+        TypeError: the list is not a str.
+        ValueError: the list is invalid, or has no number; see `nri.api.cpuset`.
     """
     checked = text(name, value, empty=empty)
     try:
@@ -153,8 +188,8 @@ def cdi_device(name: str, value: Any) -> str:
     """Check the name of a Container Device Interface device, `vendor/class=device`.
 
     Raises:
-        TypeError: not a str.
-        ValueError: another form.
+        TypeError: the name is not a str.
+        ValueError: the name has another form.
     """
     full = text(name, value, empty=False)
     kind, equals, device = full.partition("=")
@@ -177,7 +212,7 @@ def rlimit(name: str, value: Any) -> str:
     """Check the type of a process resource limit.
 
     Raises:
-        ValueError: Linux has no such limit.
+        ValueError: Linux does not have this limit.
     """
     kind = text(name, value, empty=False)
     if not kind.startswith("RLIMIT_") or kind.removeprefix("RLIMIT_") not in RLIMITS:
@@ -189,21 +224,170 @@ def unified_key(name: str, value: Any) -> str:
     """Check the name of a file of cgroup v2.
 
     Raises:
-        TypeError: not a str.
-        ValueError: empty, or the path of a file elsewhere.
+        TypeError: the name is not a str.
+        ValueError: the name is empty, or the path of a file in another folder.
     """
     key = text(name, value, empty=False)
     if "/" in key:
         raise ValueError(f"{name} must be the name of a file without '/', for example memory.high, not {value!r}")
+    if key not in _UNIFIED_FILES and not key.startswith("hugetlb."):
+        _check_unknown_file(name, key)
     return key
 
 
-def texts(name: str, values: Any) -> list[str]:
-    """Check several texts.
+#: The files of cgroup v2 that accept a value, and those that only report.
+_UNIFIED_FILES = frozenset((
+    "cgroup.freeze", "cgroup.max.depth", "cgroup.max.descendants", "cgroup.pressure", "cgroup.subtree_control",
+    "cgroup.type", "cpu.idle", "cpu.max", "cpu.max.burst", "cpu.pressure", "cpu.uclamp.max", "cpu.uclamp.min",
+    "cpu.weight", "cpu.weight.nice", "cpuset.cpus", "cpuset.cpus.exclusive", "cpuset.cpus.partition", "cpuset.mems",
+    "dmem.low", "dmem.max", "dmem.min", "io.bfq.weight", "io.cost.model", "io.cost.qos", "io.latency", "io.max",
+    "io.pressure", "io.prio.class", "io.weight", "memory.high", "memory.low", "memory.max", "memory.min",
+    "memory.oom.group", "memory.peak", "memory.pressure", "memory.reclaim", "memory.swap.high", "memory.swap.max",
+    "memory.swap.peak", "memory.zswap.max", "memory.zswap.writeback", "misc.max", "pids.max", "rdma.max",
+))  # fmt: skip
+_READ_ONLY_FILES = frozenset((
+    "cgroup.controllers", "cgroup.events", "cgroup.stat", "cpu.stat", "cpuset.cpus.effective", "cpuset.mems.effective",
+    "io.stat", "memory.current", "memory.events", "memory.numa_stat", "memory.stat", "memory.swap.current",
+    "misc.current", "pids.current", "pids.events", "rdma.current",
+))  # fmt: skip
+
+
+def _check_unknown_file(name: str, key: str) -> None:
+    """Refuse a file that only reports, and a misspelt one; log a doubt about others, which some kernel may have."""
+    import difflib  # noqa: PLC0415 - only for a key that is probably a mistake
+
+    if key in _READ_ONLY_FILES:
+        raise ValueError(f"{name} must be a file that accepts a value: {key!r} only reports")
+    matches = difflib.get_close_matches(key, _UNIFIED_FILES, 1, 0.85)
+    is_own = any(key.startswith((f"{match}.", f"{match}_")) for match in matches)
+    if matches and not is_own:
+        raise ValueError(f"{name} must be a file of cgroup v2: {key!r} does not exist; did you mean {matches[0]}?")
+    doubt(f"cgroup v2 of mainline Linux has no file {key!r}: runtimes fail to write it on other kernels")
+
+
+def memory_limit(name: str, value: Any) -> int:
+    """Check a limit of memory; a limit below a page is logged as a doubt."""
+    number = integer(name, value, LIMIT)
+    if 0 < number < _PAGE_BYTES:
+        doubt(
+            f"{name} is {number}: the kernel rounds it down to no memory at all; the unit is bytes, 64 MiB is 64 << 20"
+        )
+    return number
+
+
+def cfs_time(name: str, value: Any, bounds: tuple[int, int], most: int) -> int:
+    """Check a period or quota of CPU time in microseconds.
 
     Raises:
-        TypeError: one text instead of several, or an element that is not a text.
-        ValueError: an invalid character.
+        ValueError: the kernel refuses the value.
+    """
+    number = integer(name, value, bounds)
+    if 0 < number < MIN_CFS_US or number > most:
+        limits = f"between {MIN_CFS_US} and {most}" if most < U64[1] else f"{MIN_CFS_US} or more"
+        raise ValueError(f"{name} must be {limits} microseconds, not {number}")
+    return number
+
+
+def page_size(name: str, value: Any) -> str:
+    """Check the size of a huge page.
+
+    Raises:
+        ValueError: not a size as the kernel writes it.
+    """
+    size = text(name, value, empty=False)
+    number = size[:-2]
+    if size[-2:] not in ("KB", "MB", "GB") or not number.isdecimal() or not number.isascii() or number[0] == "0":
+        raise ValueError(f"{name} must be a size as the kernel writes it, for example 2MB or 1GB, not {value!r}")
+    return size
+
+
+def file_mode(name: str, value: Any) -> int:
+    """Check the permission bits of a device node.
+
+    Raises:
+        ValueError: more bits than those of permissions, for example of octal digits that were written as a decimal.
+    """
+    mode = integer(name, value, U32)
+    if mode > 0o777:
+        digits = str(mode)
+        is_octal = len(digits) == 3 and not set(digits) - set("01234567")
+        hint = f"; write 0o{digits}" if is_octal else ""
+        raise ValueError(f"{name} must have only permission bits, at most 0o777, not {mode} ({mode:#o}){hint}")
+    return mode
+
+
+def folder_name(name: str, value: Any) -> str:
+    """Check the name of a class that is a folder of resctrl; empty is allowed.
+
+    Raises:
+        ValueError: a path instead of a name.
+    """
+    word = text(name, value)
+    if "/" in word or word in {".", ".."}:
+        raise ValueError(f"{name} must be a name without '/', not {value!r}")
+    return word
+
+
+def device_name(name: str, value: Any) -> str:
+    """Check the name of a network device; empty is allowed.
+
+    Raises:
+        ValueError: the kernel has no such name.
+    """
+    word = text(name, value)
+    if len(word.encode()) > _MAX_DEVICE_NAME or "/" in word or word in {".", ".."} or word.split() not in ([word], []):
+        raise ValueError(f"{name} must have at most {_MAX_DEVICE_NAME} bytes, without '/' and blanks, not {value!r}")
+    return word
+
+
+def sysctl_name(name: str, value: Any) -> str:
+    """Check the name of a kernel parameter in its form with dots, in which a slash stands for a dot in a name.
+
+    Raises:
+        ValueError: the form with slashes.
+    """
+    dot, slash = value.find("."), value.find("/")
+    if slash >= 0 and not 0 <= dot < slash:
+        dotted = value.translate({ord("/"): ".", ord("."): "/"})
+        raise ValueError(f"{name} must be written with dots, {dotted}, not {value!r}")
+    if not value.startswith(_NAMESPACED_SYSCTLS):
+        doubt(f"the kernel parameter {value} belongs to no namespace of a container: runc and crun refuse it")
+    return str(value)
+
+
+#: How names of kernel parameters begin that namespaces of a container have.
+_NAMESPACED_SYSCTLS = (
+    "net.", "kernel.msg", "kernel.sem", "kernel.shm", "kernel.auto_msgmni", "kernel.hostname", "kernel.domainname",
+    "fs.mqueue.", "user.",
+)  # fmt: skip
+
+
+def warn_of_blank(what: str, key: str) -> None:
+    """Log a doubt about a key with blanks."""
+    if key.split() != [key]:
+        doubt(f"{what} {key!r} contains a blank: no program will look for it")
+
+
+def cgroups_path(name: str, value: Any) -> str:
+    """Check the control group of a container: absolute, or `slice:prefix:name` for systemd.
+
+    Raises:
+        ValueError: empty, or it leaves its parent.
+    """
+    path = text(name, value, empty=False)
+    if ".." in path.split("/"):
+        raise ValueError(f"{name} must not contain '..': {value!r}")
+    if not path.startswith("/") and path.count(":") != 2:
+        doubt(f"the cgroup path {path!r} is relative: the result depends on the runtime; begin it with '/'")
+    return path
+
+
+def texts(name: str, values: Any) -> list[str]:
+    """Check several strings.
+
+    Raises:
+        TypeError: the argument is a single string, or an element is not a string.
+        ValueError: a string has an invalid character.
     """
     if isinstance(values, (str, bytes)):
         raise TypeError(f"{name} must be a list of texts, not the text {values!r}: write [{values!r}]")
@@ -220,11 +404,11 @@ def mapping_text(name: str, entry: object, value: Any) -> str:
 
 
 def enum_number(name: str, enum: Any, value: Any, prefix: str) -> Any:
-    """The number of an enum's value, given by number, name, or name without the common prefix, in any case.
+    """The number of an enum's value, given by number, name, or name without the common prefix; case is ignored.
 
     Raises:
-        TypeError: neither a number nor a name.
-        ValueError: the enum has no such value.
+        TypeError: the value is neither a number nor a name.
+        ValueError: the enum does not have this value.
     """
     if isinstance(value, str):
         word = value.upper()
@@ -240,17 +424,17 @@ def enum_number(name: str, enum: Any, value: Any, prefix: str) -> Any:
 
 
 def enum_numbers(name: str, enum: Any, values: Any, prefix: str) -> list[Any]:
-    """Numbers of several values of an enum; see `enum_number`."""
+    """The numbers of several values of an enum; see `enum_number`."""
     if isinstance(values, str):
         raise TypeError(f"{name} must be a list of names or numbers, not the text {values!r}")
     return [enum_number(f"{name}[{position}]", enum, value, prefix) for position, value in enumerate(values)]
 
 
 def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
-    """Check that a word is one of a fixed list.
+    """Check that a word is in a fixed list.
 
     Raises:
-        ValueError: another word.
+        ValueError: the word is not in the list.
     """
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")

@@ -1,33 +1,52 @@
 """`Eviction`: a plugin's request that the runtime stop a container.
 
-The reference's runtimes ignore evictions; ours passes them to the engine.
+Runtimes with the Go library ignore evictions. Runtimes built on this package pass them to their engine.
 """
 
 from __future__ import annotations
 
-from nri.api.builders.builder import Builder
+from nri.api.builders.builder import Answer
 from nri.api.builders.checks import text
 from nri.api.messages import Container, ContainerEviction
 
-__all__ = ["Eviction"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["Eviction", "id_of"]
 
 
-class Eviction(Builder):
-    """Request to stop one container.
+def id_of(container: Any) -> str:
+    """The id of a container, given as the container or as its id. Raises TypeError for another type."""
+    if isinstance(container, Container):
+        return container.id
+    if not isinstance(container, str):
+        raise TypeError(f"container must be a Container or its id, not {_kind(container)}")
+    return container
 
-    A handler returns it, alone or among updates: `create_container`, `update_container`, `stop_container` and
-    `synchronize` may. At any other time use `self.runtime.evict`. Runtimes with the Go library, for example containerd
-    and CRI-O, ignore evictions; the plugin logs that once.
+
+def _kind(value: object) -> str:
+    if hasattr(value, "DESCRIPTOR"):  # the text of a message has many lines
+        return f"a {type(value).__name__}"
+    return repr(value)
+
+
+class Eviction(Answer):
+    """A request to stop a container.
+
+    A handler of `create_container`, `update_container`, `stop_container` or `synchronize` may return it, alone or among
+    updates. At any other time use `self.runtime.evict`. Runtimes with the Go library, for example containerd and CRI-O,
+    ignore evictions; the plugin logs that once.
 
     Args:
-        container: its id, or the container itself.
+        container: the container's id, or the container itself.
         reason: a reason for people.
 
     Attributes:
         message: the `ContainerEviction` that is sent.
 
     Raises:
-        TypeError: `container` is not an id or a container, or `reason` is not a text.
+        TypeError: `container` is not an id or a container, or `reason` is not a string.
         ValueError: the id is empty.
     """
 
@@ -36,9 +55,11 @@ class Eviction(Builder):
     message: ContainerEviction
 
     def __init__(self, container: str | Container, reason: str = "") -> None:
-        container_id = container.id if isinstance(container, Container) else container
-        self.message = ContainerEviction(
-            container_id=text("container_id", container_id, empty=False), reason=text("reason", reason)
+        container_id = id_of(container)
+        super().__init__(
+            ContainerEviction(
+                container_id=text("container_id", container_id, empty=False), reason=text("reason", reason)
+            )
         )
 
     @classmethod
@@ -47,7 +68,7 @@ class Eviction(Builder):
 
     @property
     def container_id(self) -> str:
-        """The container to stop."""
+        """The id of the container to stop."""
         return self.message.container_id
 
     @property

@@ -1,27 +1,32 @@
 """The resource setters that adjustments and updates share: `Resources`, a mixin over a message's `linux.resources`.
 
-A setter checks before it writes, creates the messages on its path (presence means "set", even to zero) and returns the
+A setter checks the value, creates the messages on its path (presence means "set", even to zero), and returns the
 builder. Units are the kernel's: bytes and microseconds.
 """
 
 from __future__ import annotations
 
 from nri.api import optional
-from nri.api.builders.builder import Builder
+from nri.api.builders.builder import Answer
 from nri.api.builders.checks import (
     I64,
     LIMIT,
+    MAX_CFS_PERIOD_US,
     SHARES,
     SWAPPINESS,
     U64,
+    cfs_time,
     flag,
+    folder_name,
     integer,
     mapping_text,
+    memory_limit,
     number_list,
     one_of,
     text,
     unified_key,
 )
+from nri.api.builders.checks import page_size as check_page_size
 from nri.api.builders.view import ResourceView
 from nri.api.messages import HugepageLimit, LinuxDeviceCgroup
 
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Resources"]
 
 
-class Resources(Builder, ResourceView):
+class Resources(Answer, ResourceView):
     """Setters and readers of resources. Every setter returns the builder, so that calls chain.
 
     Raises, all setters:
@@ -45,27 +50,40 @@ class Resources(Builder, ResourceView):
     message: Any
 
     def set_memory_limit(self, limit_bytes: int) -> Self:
-        """Set the most memory in bytes; -1 is unlimited."""
-        self.message.linux.resources.memory.limit.value = integer("limit_bytes", limit_bytes, LIMIT)
+        """Set the memory limit in bytes; -1 is unlimited."""
+        self.message.linux.resources.memory.limit.value = self._below_swap(limit_bytes)
         return self
 
     def set_memory_reservation(self, reservation_bytes: int) -> Self:
         """Set the soft limit of memory in bytes; -1 is unlimited."""
-        self.message.linux.resources.memory.reservation.value = integer("reservation_bytes", reservation_bytes, LIMIT)
+        self.message.linux.resources.memory.reservation.value = memory_limit("reservation_bytes", reservation_bytes)
         return self
 
     def set_memory_swap(self, swap_bytes: int) -> Self:
-        """Set the most memory and swap together in bytes; -1 is unlimited."""
-        self.message.linux.resources.memory.swap.value = integer("swap_bytes", swap_bytes, LIMIT)
+        """Set the limit of memory and swap together in bytes, not below the memory limit; -1 is unlimited."""
+        checked, limit = memory_limit("swap_bytes", swap_bytes), self.memory_limit
+        if limit is not None and 0 < checked < limit:
+            raise ValueError(
+                f"swap_bytes must be at least the limit of memory, {limit}, because it counts both, not {checked}"
+            )
+        self.message.linux.resources.memory.swap.value = checked
         return self
 
+    def _below_swap(self, limit_bytes: int) -> int:
+        checked, swap = memory_limit("limit_bytes", limit_bytes), self.memory_swap
+        if swap is not None and 0 < swap < checked:
+            raise ValueError(
+                f"limit_bytes must not exceed memory and swap together, {swap}: call set_memory_swap() before"
+            )
+        return checked
+
     def set_memory_kernel(self, kernel_bytes: int) -> Self:
-        """Set the most kernel memory in bytes (cgroup v1); -1 is unlimited."""
+        """Set the limit of kernel memory in bytes (cgroup v1); -1 is unlimited."""
         self.message.linux.resources.memory.kernel.value = integer("kernel_bytes", kernel_bytes, LIMIT)
         return self
 
     def set_memory_kernel_tcp(self, kernel_tcp_bytes: int) -> Self:
-        """Set the most memory of TCP buffers in bytes (cgroup v1); -1 is unlimited."""
+        """Set the memory limit of TCP buffers in bytes (cgroup v1); -1 is unlimited."""
         self.message.linux.resources.memory.kernel_tcp.value = integer("kernel_tcp_bytes", kernel_tcp_bytes, LIMIT)
         return self
 
@@ -90,13 +108,13 @@ class Resources(Builder, ResourceView):
         return self
 
     def set_cpu_quota(self, quota_us: int) -> Self:
-        """Set the run time per period in microseconds; -1 is unlimited."""
-        self.message.linux.resources.cpu.quota.value = integer("quota_us", quota_us, I64)
+        """Set the run time per period in microseconds, 1000 or more; -1 is unlimited."""
+        self.message.linux.resources.cpu.quota.value = cfs_time("quota_us", quota_us, I64, U64[1])
         return self
 
     def set_cpu_period(self, period_us: int) -> Self:
-        """Set the length of a period in microseconds."""
-        self.message.linux.resources.cpu.period.value = integer("period_us", period_us, U64)
+        """Set the length of a period in microseconds, 1000 to 1000000."""
+        self.message.linux.resources.cpu.period.value = cfs_time("period_us", period_us, U64, MAX_CFS_PERIOD_US)
         return self
 
     def set_cpu_realtime_runtime(self, runtime_us: int) -> Self:
@@ -110,43 +128,46 @@ class Resources(Builder, ResourceView):
         return self
 
     def set_cpuset_cpus(self, cpus: str) -> Self:
-        """Set the allowed CPUs in the kernel's list format, `0-3,8`. Cannot be reset, so empty is an error."""
+        """Set the allowed CPUs in the kernel's list format, `0-3,8`. They cannot be reset, so "" is an error."""
         self.message.linux.resources.cpu.cpus = number_list("cpus", cpus)
         return self
 
     def set_cpuset_mems(self, mems: str) -> Self:
-        """Set the allowed memory nodes in the kernel's list format, `0-3,8`. Cannot be reset, so empty is an error."""
+        """Set the allowed memory nodes in the kernel's list format, `0-3,8`.
+
+        They cannot be reset, so "" is an error.
+        """
         self.message.linux.resources.cpu.mems = number_list("mems", mems)
         return self
 
     def set_pids_limit(self, limit: int) -> Self:
-        """Set the most processes and threads; -1 is unlimited."""
-        checked = integer("limit", limit, I64)
+        """Set the limit of processes and threads; -1 is unlimited."""
+        checked = integer("limit", limit, LIMIT)
         pids = self.message.linux.resources.pids
         pids.limit = checked
         pids.SetInParent()
         return self
 
     def add_hugepage_limit(self, page_size: str, limit_bytes: int) -> Self:
-        """Limit the huge pages of one size (`2MB`, `1GB`), in bytes."""
+        """Limit the huge pages of a size (`2MB`, `1GB`), in bytes."""
         limit = HugepageLimit(
-            page_size=text("page_size", page_size, empty=False), limit=integer("limit_bytes", limit_bytes, U64)
+            page_size=check_page_size("page_size", page_size), limit=integer("limit_bytes", limit_bytes, U64)
         )
         self.message.linux.resources.hugepage_limits.append(limit)
         return self
 
     def set_blockio_class(self, name: str) -> Self:
-        """Set the block I/O class from the runtime's configuration; empty removes the container from all classes."""
+        """Set the block I/O class from the runtime's configuration. "" removes the container from all classes."""
         self.message.linux.resources.blockio_class.value = text("name", name)
         return self
 
     def set_rdt_class(self, name: str) -> Self:
-        """Set the RDT class from the runtime's configuration; empty removes the container from all classes."""
-        self.message.linux.resources.rdt_class.value = text("name", name)
+        """Set the RDT class from the runtime's configuration. "" removes the container from all classes."""
+        self.message.linux.resources.rdt_class.value = folder_name("name", name)
         return self
 
     def add_unified(self, key: str, value: str) -> Self:
-        """Set the value of a file of cgroup v2, for example `memory.high`. Cannot be removed again."""
+        """Set the value of a file of cgroup v2, for example `memory.high`. It cannot be removed again."""
         checked = mapping_text("unified", unified_key("key", key), value)
         self.message.linux.resources.unified[key] = checked
         return self
@@ -160,7 +181,7 @@ class Resources(Builder, ResourceView):
         minor: int | None = None,
         access: str = "rwm",
     ) -> Self:
-        """Add a rule of the device control group, after earlier ones. Runtimes apply it only to new containers.
+        """Add a rule of the device control group after earlier rules. Runtimes apply it only to new containers.
 
         Args:
             allow: allow or deny.

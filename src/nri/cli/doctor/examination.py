@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from typing import TYPE_CHECKING
 
 from nri.api.naming import DEFAULT_SOCKET
@@ -57,7 +58,20 @@ def examine(settings: Settings, root: str, release: str = "", file: str = "") ->
     plugins.check_failed(root, [*paths, DEFAULT_SOCKET], findings)
     _kubelet(root, findings)
     _python(findings)
-    return findings
+    return _without_contradictions(findings)
+
+
+def _without_contradictions(findings: list[Finding]) -> list[Finding]:
+    """Leave out that a setting is in order if a problem of the same setting is reported."""
+    wrong_settings = {_setting(finding.where) for finding in findings if finding.level == "problem"}
+    wrong_settings = {setting for setting in wrong_settings if ": " in setting}  # not files, sockets, programs
+    return [finding for finding in findings if finding.level != "ok" or _setting(finding.where) not in wrong_settings]
+
+
+def _setting(where: str) -> str:
+    """File and key of a finding, without the line and the tables around the key."""
+    file, _, key = re.sub(r":\d+(?=: )", "", where).partition(": ")
+    return f"{file}: {key.rpartition('.')[2]}" if key else file
 
 
 def _running_settings(reading: Reading) -> RuntimeNri | None:

@@ -66,7 +66,7 @@ def _enabled(nri: RuntimeNri, findings: list[Finding], *, is_only: bool) -> None
         findings.append(Finding("ok", f"NRI is on in {nri.name}, socket {nri.socket_path}", _where(nri, key)))
     elif nri.enabled is False:
         by_default = "" if key in nri.origin else " by default"
-        # A runtime that the kubelet cannot use often stands next to the one that matters.
+        # A node often has a second runtime, which the kubelet cannot use.
         level = "problem" if is_only or key in nri.origin or _ROWS[nri.name].cri_sockets else "note"
         findings.append(Finding(level, f"NRI is off in {nri.name}{by_default}", _where(nri, key), step))
 

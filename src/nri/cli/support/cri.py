@@ -66,7 +66,7 @@ def find_container(word: str, containers: list[Any], pods: Mapping[str, Any]) ->
             containers: all existing containers, the newest first.
             pods: all pods, by id.
     """
-    matches = find(word, [_named(container, pods.get(container.pod_sandbox_id)) for container in containers])
+    matches = find(word, [_with_names(container, pods.get(container.pod_sandbox_id)) for container in containers])
     if not matches:
         raise Failure(f'no container "{word}". try: nri pod ps -a', FAILED)
     if len(matches) > 1:
@@ -74,7 +74,7 @@ def find_container(word: str, containers: list[Any], pods: Mapping[str, Any]) ->
     return next(container for container in containers if container.id == matches[0].id)
 
 
-def _named(container: Any, pod: Any) -> NamedContainer:
+def _with_names(container: Any, pod: Any) -> NamedContainer:
     """A container with its names. The pod's name is empty if the pod no longer exists."""
     name, namespace = (pod.metadata.name, pod.metadata.namespace) if pod is not None else ("", "")
     runs = state_name(container) == "running"

@@ -15,7 +15,7 @@ from nri.cli.settings import PATH
 if TYPE_CHECKING:
     from nri.trace.recorder import Recorder
 
-__all__ = ["OBSERVER", "only_looks", "record_options", "recorded", "redact_options"]
+__all__ = ["OBSERVER", "is_observer", "record_options", "recorded", "redact_options"]
 
 #: The command in recordings of a plugin. `nri.testing.replay` checks it, because these recordings lack the answers.
 OBSERVER = "nri record"
@@ -52,7 +52,7 @@ _OPTIONS = (
 )
 
 
-def only_looks(plugin: str) -> bool:
+def is_observer(plugin: str) -> bool:
     """Whether ``NN-name`` is the plugin of a command such as `nri events`, which changes nothing."""
     return _OBSERVER_LABELS.fullmatch(plugin) is not None
 

@@ -165,7 +165,7 @@ def plugin(settings: Settings, argv: tuple[str, ...], config: str | None, html: 
 
 
 def _show_result(out: Output, report: Report, html: str | None, before: dict[tuple[str, str], str] | None) -> int:
-    """Print a report, write it as a page, and compare it with an earlier one; returns the exit code."""
+    """Print a report, write it as a page, and compare it with an earlier one. Returns the exit code."""
     if out.human:
         show_report(out, report)
     else:

@@ -36,7 +36,7 @@ EXAMPLES = [
     help="Examine the file system below this folder instead of /.",
 )
 @click.option(
-    "--release", default="", metavar="VERSION", help="containerd's release. Default: that of the daemon here."
+    "--release", default="", metavar="VERSION", help="containerd's release. Default: the running daemon's release."
 )
 @click.option(
     "--file", "path", default="", metavar="FILE", help="containerd's configuration. Default: all known files."

@@ -37,7 +37,7 @@ _NOT_COMPARED = "nothing was compared: no value was applied to a running contain
     cls=Verb,
     examples=[
         "nri drift                               # values that were overwritten after they were applied",
-        "nri drift --watch                       # keep watching for further ones",
+        "nri drift --watch                       # keep watching for further overwritten values",
         "nri drift --watch --metrics 127.0.0.1:9400",
     ],
 )

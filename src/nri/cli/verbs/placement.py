@@ -359,7 +359,7 @@ def _place_row(place: Mapping[str, Any]) -> dict[str, Any]:
 
 def _interrupts_row(wish: Mapping[str, Any]) -> dict[str, Any]:
     """The interrupts that CPUs handle or avoid, as a row of the table."""
-    takes = [*wish["claim"], *(["unclaimed ones"] if wish["sink"] else [])]
+    takes = [*wish["claim"], *(["unclaimed interrupts"] if wish["sink"] else [])]
     return {**wish, "claim": ", ".join(takes), "mask": ", ".join(wish["mask"])}
 
 

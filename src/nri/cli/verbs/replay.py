@@ -12,7 +12,7 @@ import click
 from nri.cli.errors import DIFFERS, FAILED, USAGE, Failure
 from nri.cli.output import Output, Painted
 from nri.cli.settings import PATH, Settings
-from nri.cli.support.recording import only_looks, record_options, recorded
+from nri.cli.support.recording import is_observer, record_options, recorded
 from nri.cli.support.verb import Verb
 from nri.text import count, plain
 
@@ -106,7 +106,9 @@ def _recorded_plugins(path: str, out: Output) -> str:
         # A recording of nri run has records of plugins instead of events.
         plugins = [step.plugin for step in item.steps] if isinstance(item, Event) else [item.plugin]
         names.update(
-            dict.fromkeys(plugin for plugin in plugins if plugin and len(names) < _MAX_NAMES and not only_looks(plugin))
+            dict.fromkeys(
+                plugin for plugin in plugins if plugin and len(names) < _MAX_NAMES and not is_observer(plugin)
+            )
         )
     *first_problems, last_problem = trace.problems or [""]
     for line in first_problems if not items else trace.problems:
@@ -131,7 +133,7 @@ def _show(out: Output, runtime: Replay, outcomes: Iterator[Outcome], indices: se
             calls = ((step.plugin, step.plugin.partition("-")[0]) for step in outcome.event.steps)
             missing = ((name, index) for name, index in calls if index.isdecimal() and index not in indices)
             for name, index in missing:
-                if not only_looks(name) and len(absent) < _MAX_NAMES:
+                if not is_observer(name) and len(absent) < _MAX_NAMES:
                     absent[name] = index
         else:
             same += 1

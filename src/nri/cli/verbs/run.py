@@ -247,6 +247,8 @@ def _load_plugin(
         if count > 1:
             error = ConfigError(f"{error.source}, {plugin_arguments.target}", error.key, error.reason, error.suggestion)
         raise error from None
+    if options.index != index:
+        plugin._check_index(options.index)
     if settings.timeout_s is not None:
         options.registration_timeout_s = settings.timeout_s
     return plugin, options

@@ -75,7 +75,7 @@ def apply(
     try:
         result = generator.update(message) if update else generator.adjust(message)
     except SpecError as error:
-        where = _shown(config) if error.path else _shown(adjustment)
+        where = _display_name(config) if error.path else _display_name(adjustment)
         raise Failure(f"{where}: {error}", FAILED) from None
     Output(settings).document(result)
 
@@ -129,13 +129,13 @@ def validate(settings: Settings, files: tuple[str, ...]) -> int:
     else:
         for name, problems in faulty.items():
             for problem in problems:
-                out.text(f"{_shown(name)}: {problem}")
+                out.text(f"{_display_name(name)}: {problem}")
         if not faulty:
             out.note(f"{len(problems_by_file)} valid")
     return FAILED if faulty else 0
 
 
-def _shown(name: str) -> str:
+def _display_name(name: str) -> str:
     return "standard input" if name == "-" else name
 
 
@@ -153,7 +153,7 @@ def _spec(name: str) -> Spec:
     if not isinstance(tree, dict):
         from nri.config.complaint import shorten
 
-        raise Failure(f"{_shown(name)}: not a spec: expected a JSON object, not {shorten(tree)}", USAGE)
+        raise Failure(f"{_display_name(name)}: not a spec: expected a JSON object, not {shorten(tree)}", USAGE)
     return tree
 
 
@@ -163,12 +163,12 @@ def _message(name: str, kind: Any) -> Any:
 
     tree = _tree(name, "auto")
     if tree is None:
-        raise Failure(f"{_shown(name)}: the file is empty; an adjustment that changes nothing is {{}}", USAGE)
+        raise Failure(f"{_display_name(name)}: the file is empty; an adjustment that changes nothing is {{}}", USAGE)
     if isinstance(tree, dict) and "adjust" in tree:
         tree = tree["adjust"]
     if isinstance(tree, dict) and kind.DESCRIPTOR.name == "ContainerUpdate" and "linux" not in tree:
         tree = {"linux": {"resources": tree}}
-    return from_json(kind, tree, _shown(name))
+    return from_json(kind, tree, _display_name(name))
 
 
 def _generator(

@@ -103,7 +103,7 @@ def _is_foreground(terminal: int) -> bool:
 
 
 def _is_quit_requested(keys: int | None, wait_s: float) -> bool:
-    """Wait for `wait_s`, or until q is pressed; returns whether q was pressed."""
+    """Wait for `wait_s`, or until q is pressed. Returns whether q was pressed."""
     if keys is None:
         time.sleep(wait_s)
         return False

@@ -33,7 +33,7 @@ EXAMPLES = [
     "manifest",
     required=True,
     metavar="FILE|-",
-    help="YAML or JSON of pods, or of anything with a pod template.",
+    help="YAML or JSON of pods, or of resources with a pod template.",
 )
 @click.option(
     "--image-config", metavar="FILE", help="The image's configuration, with its environment and command line."

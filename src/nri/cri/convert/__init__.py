@@ -1,7 +1,7 @@
 """Convert pods, containers and resources between the CRI's messages and NRI's.
 
-Fields without a counterpart are returned as a list, never dropped silently. What plugins see of a container comes from
-its OCI spec, and from the request where the spec has no field for it.
+Fields without a counterpart are returned as a list, never dropped silently. The fields that plugins get of a container
+come from its OCI spec, or from the request if the spec does not have the field.
 """
 
 from nri.cri.convert.dropped import Converted, Dropped

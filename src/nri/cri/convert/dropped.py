@@ -1,6 +1,6 @@
-"""The fields that a conversion could not carry over, found by comparison with the list of those that it does.
+"""Find the fields that a conversion could not carry over, by comparison with the list of carried fields.
 
-Unlisted fields are reported, so a new field of the CRI is never lost silently.
+Unlisted fields are reported, so that a new field of the CRI is never lost silently.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _MAX_VALUE_LENGTH = 120
 
 
 class Dropped(NamedTuple):
-    """A field that was set and is not in the result. `str` is one line for people.
+    """A set field that is not in the result of a conversion. `str` is a line for users.
 
     Attributes:
-        field: its path in the message that was converted, as ``linux.security_context.no_new_privs``.
+        field: its path in the converted message, such as ``linux.security_context.no_new_privs``.
         value: its value, shortened.
         reason: why it is not carried over.
     """
@@ -34,17 +34,17 @@ class Dropped(NamedTuple):
         return f"{self.field} ({self.value}): {self.reason}"
 
     def below(self, path: str) -> Dropped:
-        """The same field, if its message is the field `path` of a bigger one."""
+        """The same field, with its path in a bigger message that has this message at `path`."""
         return self._replace(field=f"{path}.{self.field}")
 
 
 class Converted(Generic[T]):
-    """The result of a conversion, with the fields that it lacks.
+    """The result of a conversion, with the dropped fields.
 
     Args:
         value: the resulting message.
-        find: finds the dropped fields. It is called on first use, because it costs as much as the conversion, and most
-            events of plugins never need it.
+        find: finds the dropped fields. It is called on first use, because it takes as long as the conversion, and most
+            events never need it.
 
     Attributes:
         value: the resulting message.
@@ -59,7 +59,7 @@ class Converted(Generic[T]):
 
     @property
     def dropped(self) -> tuple[Dropped, ...]:
-        """The set fields that the result lacks, found in the original message as it is at the first call."""
+        """The set fields that the result does not have, found in the original message at the first call."""
         if self._dropped is None:
             self._dropped = tuple(self._find())
         return self._dropped
@@ -78,7 +78,7 @@ def left_over(message: Message, carried: Collection[str], reason: str) -> list[D
 
 
 def shown(value: object) -> str:
-    """A value as a short text on one line."""
+    """A value as a short line."""
     return plain(str(value), _MAX_VALUE_LENGTH) or "set, but empty"
 
 
@@ -89,7 +89,7 @@ def _is_carried(path: str, carried: Collection[str]) -> bool:
 
 
 def _leaves(message: Message, above: str) -> Iterator[tuple[str, Any]]:
-    """Yield all set fields, with their paths; an empty message counts as one field."""
+    """Yield all set fields with their paths. An empty message counts as a field."""
     for field, value in message.ListFields():
         path = above + field.name
         is_map = field.message_type is not None and field.message_type.GetOptions().map_entry

@@ -1,7 +1,7 @@
 """Build the messages of pods and containers that plugins receive from the CRI's requests and OCI specs.
 
-A container's message joins the request's configuration, the CRI's status, and the OCI spec, a plain dict. Unknown texts
-of enums become 0, as in the reference.
+A container's message combines the request's configuration, the CRI's status, and the OCI spec, a plain dict. Unknown
+names of enums become 0, as in containerd.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nri.cri.convert.resources import from_oci, to_nri
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import RequestError
 
-#: The CRI's state, NRI's state. The CRI has no state for a paused container.
+#: NRI's state for each state of the CRI. The CRI does not have a state for paused containers.
 STATES = {
     pb.CONTAINER_CREATED: m.ContainerState.CONTAINER_CREATED,
     pb.CONTAINER_RUNNING: m.ContainerState.CONTAINER_RUNNING,
@@ -29,7 +29,7 @@ _PROFILES = {
     pb.SecurityProfile.Localhost: m.SecurityProfile.LOCALHOST,
 }
 _SECURITY = "linux.security_context"
-# Most of them reach plugins through the spec: command and args are the process's args, for example.
+# Most fields reach plugins through the spec: command and args are the process's args, for example.
 _CONTAINER_FIELDS = {
     "metadata.name", "image.image", "image.user_specified_image", "command", "args", "envs[]", "devices[]", "labels",
     "annotations", "mounts[].container_path", "mounts[].host_path", "mounts[].readonly", "mounts[].propagation",
@@ -46,9 +46,9 @@ def container(
 ) -> Converted[m.Container]:
     """Build the message of a container.
 
-    `spec` is complete: process, mounts, devices, namespaces and resources come from it. The request's annotations win
-    over the spec's. `status` provides the id, state, times (Unix, nanoseconds), exit and image: `image_ref` is the
-    image's digest, `image_id` the digest of its configuration.
+    `spec` is complete: process, mounts, devices, namespaces and resources come from it. The request's annotations
+    override the spec's annotations. `status` provides the id, state, times (Unix, nanoseconds), exit and image:
+    `image_ref` is the image's digest, `image_id` the digest of its configuration.
 
     Raises:
         RequestError: the kind of the request's seccomp profile is unknown.
@@ -86,7 +86,7 @@ def container(
 
 
 def _reason(status: pb.ContainerStatus) -> str:
-    """Containerd's reason for the end of a container."""
+    """The reason for the end of a container, in containerd's words."""
     if status.state != pb.CONTAINER_EXITED:
         return ""
     return "Error" if status.exit_code else "Completed"
@@ -104,9 +104,9 @@ def pod_sandbox(
 ) -> Converted[m.PodSandbox]:
     """Build the message of a pod.
 
-    `status` provides the id, the runtime handler and the addresses, the primary one first. `spec` may be partial, for a
-    pod without a pause container; its annotations win over those of the request. Callers leave out namespaces whose
-    path no longer exists.
+    `status` provides the id, the runtime handler and the addresses, the primary address first. `spec` may be partial,
+    for a pod without a pause container. Its annotations override the request's annotations. Callers omit namespaces
+    with a path that no longer exists.
     """
     spec = spec or {}
     linux = spec.get("linux") or {}
@@ -148,7 +148,7 @@ _PROPAGATION = {
     pb.PROPAGATION_HOST_TO_CONTAINER: "rslave",
     pb.PROPAGATION_BIDIRECTIONAL: "rshared",
 }
-#: Field of the CRI's message; object and key in the spec.
+#: The fields of the CRI's message, with object and key in the spec.
 _RESOURCES = (
     ("cpu_shares", "cpu", "shares"),
     ("cpu_quota", "cpu", "quota"),
@@ -163,7 +163,7 @@ _RESOURCES = (
 def requested(config: pb.ContainerConfig) -> Spec:
     """Build a spec from the request alone: arguments, variables, user, mounts, resources, OOM score.
 
-    It lacks the image's command, variables and user, and whatever a runtime adds.
+    It does not have the image's command, variables and user, nor the fields that a runtime adds.
     """
     security = config.linux.security_context
     process: dict[str, Any] = {
@@ -209,7 +209,7 @@ def _resources(requested: pb.LinuxContainerResources) -> dict[str, Any]:
 
 #: An OCI runtime spec, or a part of one.
 Spec = dict[str, Any]
-#: Field of NRI's message, key of the spec.
+#: The fields of NRI's message, with the key in the spec.
 HOOKS = {
     "prestart": "prestart", "create_runtime": "createRuntime", "create_container": "createContainer",
     "start_container": "startContainer", "poststart": "poststart", "poststop": "poststop",

@@ -1,6 +1,6 @@
 """Convert container resources between the CRI and NRI (`to_nri`, `to_cri`), and from an OCI spec (`from_oci`).
 
-In the CRI 0 and an empty text mean "not set". Swap is carried over, which containerd does not do.
+In the CRI, 0 and an empty string mean "not set". Unlike containerd, these functions convert swap, too.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ NOT_IN_NRI = "NRI's resources have no field for it"
 NOT_IN_CRI = "the CRI's resources have no field for it"
 _INT64_MAX = 2**63 - 1
 
-#: Field of the CRI's message; object and field of NRI's; whether it is set even if it is 0. Plugins rely on shares,
-#: quota, period and memory limit being set.
+#: The fields of the CRI's message, with object and field of NRI's message, and whether the field is set even if it is
+#: 0. Plugins rely on shares, quota, period and memory limit being set.
 SCALARS = (
     ("cpu_period", "cpu", "period", True),
     ("cpu_quota", "cpu", "quota", True),
@@ -29,7 +29,7 @@ SCALARS = (
 CPUSETS = (("cpuset_cpus", "cpus"), ("cpuset_mems", "mems"))
 _CARRIED = {*(row[0] for row in SCALARS), *(row[0] for row in CPUSETS), "hugepage_limits[]", "unified"}
 
-#: Field of NRI's object, key of the spec's object.
+#: The fields of NRI's object, with the key of the spec's object.
 OCI_FIELDS = {
     "cpu": {
         "shares": "shares", "quota": "quota", "period": "period", "realtime_runtime": "realtimeRuntime",
@@ -43,7 +43,7 @@ OCI_FIELDS = {
 
 
 def to_nri(requested: pb.LinuxContainerResources, path: str = "") -> Converted[m.LinuxResources]:
-    """Convert the resources of a request for plugins. NRI has no OOM score here, so it is dropped if it is set.
+    """Convert the resources of a request for plugins. NRI's resources have no OOM score, so it is dropped.
 
     `path` is the path of `requested` in the request, for the names of dropped fields.
 
@@ -74,9 +74,10 @@ def to_nri(requested: pb.LinuxContainerResources, path: str = "") -> Converted[m
 def to_cri(
     resources: m.LinuxResources, base: pb.LinuxContainerResources | None = None
 ) -> Converted[pb.LinuxContainerResources]:
-    """Convert resources of plugins for a runtime that speaks the CRI: `base`, overwritten by what `resources` sets.
+    """Convert resources of plugins for a runtime's CRI: `base`, overridden by the fields that are set in `resources`.
 
-    `base` is the request, or the container's current resources; fields that NRI lacks (the OOM score) come from it.
+    `base` is the request, or the container's current resources. Fields that NRI does not have (the OOM score) come from
+    `base`.
     """
     request = pb.LinuxContainerResources()
     if base is not None:
@@ -104,7 +105,7 @@ def to_cri(
 
 def _carried_to_cri() -> set[str]:
     fields = {f"{part}.{name}" for _, part, name, _ in SCALARS} | {f"cpu.{name}" for _, name in CPUSETS}
-    # A set but empty `cpu` or `memory` has no content, so nothing is lost with it.
+    # A set but empty `cpu` or `memory` has no fields, so nothing is lost.
     return fields | {"hugepage_limits[]", "unified"}
 
 

@@ -143,6 +143,7 @@ class PodSteps:
         config = pb.PodSandboxConfig()
         config.CopyFrom(pod.config)
         config.linux.cgroup_parent = pod.record.cgroup_parent
+        config.hostname = pod.record.hostname
         return Pod(pod.id, config, pod.record.namespace_paths, self.files(pod).mounts())
 
     # --- folders ---

@@ -209,8 +209,10 @@ def container_config(config: Mapping[str, Any], name: str) -> dict[str, Any]:
     for key in _LISTS:
         _texts(_get(settings, key, list, name, "config"), name, f"config.{key}")
     for path, value in _get(settings, "Volumes", dict, name, "config").items():
-        if value not in ({}, None):
-            raise InvalidRequest(f"image {name}: config.Volumes[{path[:80]!r}] is {_shown(value)}; it must be {{}}")
+        if value is not None and not isinstance(value, dict):
+            raise InvalidRequest(
+                f"image {name}: config.Volumes[{path[:80]!r}] is {_shown(value)}; it must be an object"
+            )
     for key in _TABLES:
         _texts(list(_get(settings, key, dict, name, "config").values()), name, f"config.{key}")
     try:

@@ -14,7 +14,7 @@ from typing import Any
 
 from google.protobuf import json_format
 
-from nri.adaptation import Numbers, OrderedUpdates, UpdateResult
+from nri.adaptation import OrderedUpdates, SequenceNumbers, UpdateResult
 from nri.api import messages as m
 from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
@@ -54,7 +54,7 @@ class Resources:
         """Apply plugins' updates of containers; one result for each, never an error. Values of later answers win."""
         return [self._apply(update, updates.numbers(update)) for update in updates]
 
-    def _apply(self, update: m.ContainerUpdate, numbers: Numbers) -> UpdateResult:
+    def _apply(self, update: m.ContainerUpdate, numbers: SequenceNumbers) -> UpdateResult:
         result = UpdateResult(update)
         try:
             container = self._inventory.container(update.container_id)
@@ -74,7 +74,7 @@ class Resources:
         resources: m.LinuxResources,
         result: UpdateResult,
         oci_resources: dict[str, Any] | None = None,
-        numbers: Numbers | None = None,
+        numbers: SequenceNumbers | None = None,
     ) -> None:
         """Change resources, or only spec and record if the container has no process.
 

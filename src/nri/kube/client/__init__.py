@@ -1,14 +1,14 @@
 """A client of the apiserver for an agent on one node: it follows a few kinds of objects, and evicts pods.
 
-It needs the extra `agent`, and loads it when it connects. `connection` lists, watches and evicts; `http` is the
-only module that knows lightkube; `objects` has the kinds that can be followed, and reads answers and refusals; `follow`
-lists and watches for as long as it runs.
+The client requires the extra `agent`, and imports it when it connects. `connection` lists, watches and evicts; only
+`http` uses lightkube; `objects` has the kinds that can be followed, and reads answers and errors; `follow` lists and
+watches until it is stopped.
 
     with connect("/etc/kubernetes/kubelet.conf") as api:
         pods = Follower(api, PODS, lambda pods: print(len(pods)), fields="spec.nodeName=node-1")
         pods.start()
 
-The least that the apiserver must allow is in ``deploy/agent/rbac.yaml``.
+The required permissions are in ``deploy/agent/rbac.yaml``.
 """
 
 from nri.kube.client.connection import Apiserver, connect

@@ -33,7 +33,7 @@ from nri.kube.object_cache import ObjectCache
 
 __all__ = ["MAX_LIST_BYTES", "Apiserver", "Listing", "WatchStream", "connect"]
 
-#: Limit for the bytes of all pages of a list, which are not kept in memory.
+#: Limit for the bytes of all pages of a list. The pages are not kept in memory.
 MAX_LIST_BYTES = 512 << 20
 #: Request this many objects in a page.
 PAGE_OBJECTS = 500
@@ -47,14 +47,14 @@ _WATCH_GRACE_S = 30.0
 
 
 def connect(kubeconfig: str | os.PathLike[str] = "", context: str = "", account: str = ACCOUNT) -> Apiserver:
-    """Return the API server of a kubeconfig, or by default that of the cluster in which this runs.
+    """Return the API server of a kubeconfig, or by default of the cluster in which this program runs.
 
-    Nothing is sent yet. ConfigError for an invalid kubeconfig or service account, NriError without the
-    extra `agent`.
+    No request is sent yet. Raises ConfigError if the kubeconfig or the service account is invalid, and NriError without
+    the extra `agent`.
 
     Args:
-        kubeconfig: its path, "" for the service account.
-        context: the name of a context, "" for the current one.
+        kubeconfig: the path of the kubeconfig, or "" for the service account.
+        context: the name of a context, or "" for the current context.
         account: the folder of the service account.
     """
     path = os.fspath(kubeconfig)
@@ -81,7 +81,7 @@ class Apiserver:
         self.close()
 
     def close(self) -> None:
-        """Close connections, busy ones after their last use."""
+        """Close connections; connections in use are closed after their last use."""
         self._shared.close()
 
     @property
@@ -90,12 +90,12 @@ class Apiserver:
         return self._shared.address
 
     def list(self, kind: Kind, fields: str = "", version: str = "") -> Listing:
-        """Return all objects of a kind; too large ones are left out, see `ObjectCache`.
+        """Return all objects of a kind. Objects that are too large are omitted, see `ObjectCache`.
 
         Args:
-            kind: of what.
+            kind: the kind.
             fields: a field selector.
-            version: "" for the newest state, "0" for any, else the minimum version of the list.
+            version: "" for the newest state, "0" for any state, else the minimum version of the list.
         """
         what = f"list {kind}"
         query = {"fieldSelector": fields, "limit": str(PAGE_OBJECTS)}
@@ -132,13 +132,13 @@ class Apiserver:
             yield WatchStream(kind, what, answer, self._clock, self._clock() + lasting_s + _WATCH_GRACE_S)
 
     def evict(self, namespace: str, name: str, uid: str = "", grace_s: int | None = None) -> None:
-        """Request the eviction of a pod, which ends later. ApiserverError 429 if a disruption budget forbids it.
+        """Request the eviction of a pod, which ends later. Raises ApiserverError 429 if a disruption budget forbids it.
 
         Args:
-            namespace: the pod's.
-            name: the pod's.
-            uid: the pod's; another pod with the same name is not evicted.
-            grace_s: termination grace period in seconds; None for the pod's own.
+            namespace: the pod's namespace.
+            name: the pod's name.
+            uid: the pod's uid; another pod with the same name is not evicted.
+            grace_s: the termination grace period in seconds, or None for the pod's own period.
         """
         options: Object = {}
         if uid:
@@ -155,13 +155,13 @@ class Apiserver:
         self._send(f"evict {namespace}/{name}", path, {"json": body}, "POST")
 
     def patch(self, what: str, path: str, changes: Object, owner: str = "") -> None:
-        """Change fields of an object: missing fields stay, null removes one.
+        """Change fields of an object. Missing fields stay unchanged; null removes a field.
 
         Args:
-            what: description for errors.
-            path: of the object, see `Kind.in_namespace` and `Kind.named`.
-            changes: its new fields; with an `owner` the whole object.
-            owner: field manager of a server-side apply, which creates the object, and removes fields it no longer has.
+            what: a description of the request for errors.
+            path: the path of the object, see `Kind.in_namespace` and `Kind.named`.
+            changes: the new fields; with an `owner` the whole object.
+            owner: the field manager of a server-side apply, which creates the object, and removes missing fields.
         """
         kind = "application/apply-patch+yaml" if owner else "application/merge-patch+json"
         options: dict[str, Any] = {"content": json.dumps(changes), "headers": {"Content-Type": kind}}
@@ -205,7 +205,7 @@ class Apiserver:
 
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:
-        """Turn errors of the HTTP client into ApiserverError."""
+        """Convert errors of the HTTP client to ApiserverError."""
         try:
             yield
         except ApiserverError:
@@ -236,7 +236,7 @@ class WatchStream:
         self._deadline = deadline
 
     def events(self) -> Iterator[list[Event]]:
-        """Yield groups of events until the API server ends the watch. Raises ApiserverError."""
+        """Yield groups of events until the API server ends the watch. Raises ApiserverError if the watch fails."""
         lines = Lines(MAX_OBJECT_BYTES)
         for part in self._answer.iter_bytes():
             try:
@@ -259,7 +259,7 @@ class WatchStream:
         if connection is None:
             return
         try:
-            # A second descriptor: TLS's own shutdown would wait for the other side, and for the reader's lock.
+            # A second descriptor is used because TLS's own shutdown would wait for the peer, and for the reader's lock.
             with socket.socket(fileno=os.dup(connection.fileno())) as duplicate:
                 duplicate.shutdown(socket.SHUT_RDWR)
         except OSError:

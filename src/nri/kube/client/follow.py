@@ -1,8 +1,8 @@
-"""Follow the objects of one kind: list them, watch them, resume the watch, and list them again if necessary.
+"""Follow the objects of a kind: list and watch the objects, resume the watch, and list again if necessary.
 
 While the API server does not answer, the last known objects stay in force. Pauses between attempts are random, up to
-half a minute, so that nodes do not all return at once. A list may be as old as the known state, so that the API server
-can answer from memory, but not older, unless the API server itself has lost that state.
+half a minute, so that nodes do not all reconnect at once. A list may be as old as the known state, so that the API
+server can answer from memory. It must not be older, unless the API server has lost the known state.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["Follower"]
 
 _log = logging.getLogger(__name__)
-#: Random duration of a watch in seconds, so that nodes do not all renew at once.
+#: The range of a watch's random duration in seconds, so that nodes do not all renew their watches at once.
 _WATCH_DURATIONS_S = range(240, 480)
 #: A pause follows a watch that the API server ends sooner.
 _MIN_WATCH_S = 1.0
-#: Longer pauses that the API server requests are cut to this.
+#: Longer pauses that the API server requests are reduced to this duration.
 _MAX_RETRY_AFTER_S = 60.0
 _NOT_FOUND = 404
 #: A stop waits at most this long for a running request.
@@ -39,16 +39,16 @@ Changed = Callable[[Mapping[Key, Object]], None]
 
 
 class Follower:
-    """The objects of one kind, kept up to date by a thread.
+    """The objects of a kind, kept up to date by a thread.
 
     Args:
         api: the API server.
         kind: the kind of the objects.
-        changed: called by the thread with all objects by namespace and name, first and after each change; it must not
-            change them, nor keep the mapping.
+        changed: called by the thread with all objects by namespace and name, first and after each change. It must not
+            change the objects, nor keep the mapping.
         fields: a field selector.
-        on_problem: called by the thread with a new `problem`, and with "" when it is solved; by default it is logged.
-        clock: monotonic seconds.
+        on_problem: called by the thread with a new `problem`, and with "" when it is solved. By default it is logged.
+        clock: returns monotonic seconds.
         pause: waits a number of seconds, less after a stop.
     """
 
@@ -77,9 +77,9 @@ class Follower:
         self._open: WatchStream | None = None
         self._objects = ObjectCache()
         self._left_out = ""
-        #: The version from which to watch, "" to list all objects first.
+        #: The version from which to watch, or "" to list all objects first.
         self._version = ""
-        #: The newest known version; no list may be older.
+        #: The newest known version. Lists must not be older.
         self._newest = "0"
         #: Whether all objects were passed to `changed` at least once.
         self.synced = False
@@ -116,7 +116,7 @@ class Follower:
                 self._pause(delay_s)
 
     def run_once(self) -> float:
-        """List if necessary, then watch until the watch ends; return the seconds to wait before the next call."""
+        """List if necessary, then watch until the watch ends. Returns the seconds to wait before the next call."""
         self.backoff.started()
         begun = self._clock()
         try:
@@ -178,7 +178,7 @@ class Follower:
                     self._open = None
 
     def _take(self, events: list[Event]) -> bool:
-        """Apply events; return whether any object has changed."""
+        """Apply events. Returns whether any object has changed."""
         changed = removed = False
         for event in events:
             if event.type == "BOOKMARK":
@@ -202,7 +202,7 @@ class Follower:
 
     @property
     def left_out(self) -> str:
-        """One line about objects that are too large to be followed, or ""."""
+        """A line about objects that are too large to be followed, or ""."""
         return self._left_out
 
     def _hand_over(self) -> None:

@@ -1,7 +1,7 @@
 """The HTTP client of an API server, which lightkube creates from a kubeconfig or a service account.
 
 Only this module imports lightkube, and only when it is used. After an error the files are read again, at most every
-half minute, because tokens and certificates are rotated in them.
+half minute, because their tokens and certificates are rotated.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ __all__ = ["ACCOUNT", "INSTALL", "READ_S", "SharedClient", "failures", "make_cli
 
 #: The folder of a pod's service account.
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-#: One read of a connection, in seconds.
+#: The timeout of a read, in seconds.
 READ_S = 15.0
 _CONNECT_S = 5.0
-#: Files of credentials are not read more often, in seconds.
+#: The minimum interval of reading the files of credentials, in seconds.
 _RENEW_S = 30.0
 
 
 def make_client(path: str, context: str, account: str) -> Any:
-    """Make an HTTP client with the address, the certificates and the credentials in place.
+    """Make an HTTP client with address, certificates and credentials.
 
-    Raises ConfigError for files that cannot be used, NriError without the extra `agent`.
+    Raises ConfigError if the files cannot be used, and NriError without the extra `agent`.
 
     Args:
-        path: of the kubeconfig; "" for the service account.
-        context: which of its contexts, "" for the current one.
+        path: the path of the kubeconfig, or "" for the service account.
+        context: the name of a context, or "" for the current context.
         account: the folder of the service account.
     """
     try:
         from lightkube.config import client_adapter, kubeconfig
     except ImportError:
-        raise NriError(f"the apiserver needs lightkube, which is not installed. Install the extra: {INSTALL}") from None
+        raise NriError(f"lightkube is required for the apiserver, but not installed. Install: {INSTALL}") from None
     library = logging.getLogger("httpx2")
     if library.level == logging.NOTSET:
         library.setLevel(logging.WARNING)  # it would log each request
@@ -102,7 +102,7 @@ class SharedClient:
 
     @contextmanager
     def borrow(self) -> Iterator[Any]:
-        """Lend the client; a replaced client is closed after its last use."""
+        """Lend the client. A replaced client is closed after its last use."""
         with self._lock:
             if self._current.replaced or (self._doubted and self._clock() - self._made > _RENEW_S):
                 self._made = self._clock()

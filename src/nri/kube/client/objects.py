@@ -1,6 +1,6 @@
 """Kinds of objects, and answers of an API server: pages of a list, events of a watch, statuses, errors.
 
-An object is a dict of the fields that are used, see `nri.kube.decoder`. An invalid answer is a ValueError.
+An object is a dict of the used fields, see `nri.kube.decoder`. Functions raise ValueError if an answer is invalid.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Kind(NamedTuple):
     """A kind of the API.
 
     Attributes:
-        name: in manifests.
-        group: "" for the core.
-        version: of the API.
-        plural: its name in URLs.
+        name: the kind's name in manifests.
+        group: the API group, or "" for the core group.
+        version: the version of the API.
+        plural: the kind's name in URLs.
         shape: the used fields of an object.
     """
 
@@ -61,8 +61,12 @@ class Kind(NamedTuple):
         """The URL path of all objects of the kind in all namespaces, without a leading slash."""
         return "/".join([*(("apis", self.group) if self.group else ("api",)), self.version, self.plural])
 
+    def in_one_namespace(self, namespace: str) -> Kind:
+        """The kind, limited to the objects of a namespace; the kind itself for ""."""
+        return self._replace(plural=f"namespaces/{quote(namespace, safe='')}/{self.plural}") if namespace else self
+
     def in_namespace(self, namespace: str, name: str, part: str = "") -> str:
-        """The URL path of one object, or of a subresource such as `eviction`."""
+        """The URL path of an object, or of a subresource such as `eviction`."""
         head, _, plural = self.path.rpartition("/")
         words = [head, "namespaces", quote(namespace, safe=""), plural, quote(name, safe=""), part]
         return "/".join(word for word in words if word)
@@ -81,12 +85,13 @@ NODE_SLOS = Kind("NodeSLO", "slo.koordinator.sh", "v1alpha1", "nodeslos")
 NODE_TOPOLOGIES = Kind("NodeResourceTopology", "topology.node.k8s.io", "v1alpha1", "noderesourcetopologies")
 #: The resource that placement plugins write, with another version than Koordinator's.
 NODE_ZONES = NODE_TOPOLOGIES._replace(version="v1alpha2")
+CONFIG_MAPS = Kind("ConfigMap", "", "v1", "configmaps")
 #: The kinds that the agent can follow, by name.
-KINDS = {kind.name: kind for kind in (PODS, NODES, NODE_SLOS, NODE_TOPOLOGIES)}
+KINDS = {kind.name: kind for kind in (PODS, NODES, NODE_SLOS, NODE_TOPOLOGIES, CONFIG_MAPS)}
 
 
 Object = dict[str, Any]
-#: Longer pauses of a refusal are cut to this; JSON can contain numbers too large for a float.
+#: Longer pauses in an error are reduced to this duration. JSON can contain numbers that are too large for a float.
 _MAX_RETRY_AFTER_S = 86_400
 _EVENTS = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
 
@@ -102,10 +107,10 @@ class Event(NamedTuple):
     """A change of an object.
 
     Attributes:
-        type: one of `_EVENTS`.
-        object: the object; a BOOKMARK has only its version, an ERROR a status.
-        size: its size in memory in bytes.
-        problem: the reason to leave the object out, which then has only metadata; or "".
+        type: a type in `_EVENTS`.
+        object: the object; a BOOKMARK has only its version, an ERROR is a status.
+        size: the object's size in memory in bytes.
+        problem: the reason to omit the object, which then has only metadata, or "".
     """
 
     type: str
@@ -118,7 +123,7 @@ class ObjectReader:
     """Reads lists and events of a kind. Raises NriError without the extra `agent`.
 
     Args:
-        kind: of the objects.
+        kind: the kind of the objects.
     """
 
     def __init__(self, kind: Kind) -> None:
@@ -126,7 +131,7 @@ class ObjectReader:
         self._split = make_event_decoder()
 
     def read_item(self, item: bytes | Oversized, objects: ObjectCache) -> None:
-        """Add an object of a list to a cache, or record why it is left out."""
+        """Add an object of a list to a cache, or record why it is omitted."""
         objects.take(item, self._decode, lambda value: key_of(_checked(value)))
 
     def read_event(self, line: bytes | Oversized) -> Event:
@@ -153,7 +158,7 @@ def _known_type(kind: str) -> str:
 
 
 def _head_object(item: Oversized) -> Object:
-    """The metadata at the beginning of an object that is left out."""
+    """The metadata at the beginning of an object that is omitted."""
     namespace, name = item.key
     return {"metadata": {"namespace": namespace, "name": name, "resourceVersion": item.version}}
 
@@ -169,7 +174,7 @@ def read_page(frame: bytes) -> Page:
 
 
 def read_status(data: bytes) -> tuple[int, str, float]:
-    """Parse a status: code, message, and seconds until a retry; 0, "", 0 if it is invalid."""
+    """Parse a status: code, message, and seconds until a retry. Returns 0, "", 0 if it is invalid."""
     try:
         return status_of(_table(_decode(data), "the status"))
     except ValueError:
@@ -200,7 +205,7 @@ def version_of(thing: Object) -> str:
 
 
 def _checked(value: Object) -> Object:
-    """Check that an object has a name and a version. Raises ValueError."""
+    """Return an object. Raises ValueError if it does not have a name and a version."""
     meta = _table(value.get("metadata"), "its metadata")
     if not meta.get("name"):
         raise ValueError("an object has no name")
@@ -225,9 +230,9 @@ _GONE = 410
 #: An API server answers 504 for a version that it has not reached, and also when it is busy.
 _TOO_NEW = "Too large resource version"
 _HINTS = {
-    401: "is the token still good?",
+    401: "check that the token is valid",
     403: "see the roles in deploy/agent/rbac.yaml, or deploy/placement/rbac.yaml",
-    404: "is its CustomResourceDefinition installed?",
+    404: "check that its CustomResourceDefinition is installed",
 }
 
 
@@ -264,7 +269,7 @@ class Lines:
     """Splits data into lines; the cost is linear in its length, even for small pieces.
 
     Args:
-        max_bytes: limit for a line; a longer one becomes `Oversized`.
+        max_bytes: the limit for a line; a longer line becomes `Oversized`.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -273,7 +278,7 @@ class Lines:
         self._size = 0
 
     def feed(self, data: bytes) -> list[bytes | Oversized]:
-        """Return the complete lines without line ends and without empty ones. ValueError for an endless line."""
+        """Return the complete lines that are not empty, without line ends. Raises ValueError if a line is too long."""
         *ended, tail = data.split(b"\n")
         lines: list[bytes | Oversized] = []
         for part in ended:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nri.oci.cdi.file import DeviceFile
     from nri.oci.draft import Spec
 
-#: The folders of the CDI library, lowest rank first: static descriptions of administrators, then those of programs.
+#: The folders of the CDI library, lowest rank first: files of administrators, then files of programs.
 FOLDERS = ("/etc/cdi", "/var/run/cdi")
 _SUFFIXES = (".json", ".yaml")
 
@@ -36,11 +36,11 @@ class _Content(NamedTuple):
 class CdiDevices:
     """The CDI devices that the files in some folders describe.
 
-    A device in a folder of higher rank hides one of the same name in a lower one. Folders are checked for changes
-    whenever devices are requested, so nothing needs to be watched. Thread-safe.
+    A device in a folder of higher rank hides a device of the same name in a folder of lower rank. Folders are checked
+    for changes whenever devices are requested, so they do not need to be watched. Thread-safe.
 
     Args:
-        folders: lowest rank first; a missing folder has no devices.
+        folders: the folders, lowest rank first; a missing folder has no devices.
         root: the path of the host's root directory, for folders and device nodes.
     """
 
@@ -73,10 +73,10 @@ class CdiDevices:
     def inject(self, spec: Spec, devices: Sequence[str]) -> Spec:
         """Return a copy of a spec with devices injected, given by their qualified names.
 
-        The edits that a file has for all of its devices are applied once, before those of its first device.
+        A file's edits for all its devices are applied once, before the edits of its first device.
 
         Raises:
-            SpecError: a device is unknown, or the host lacks what it requires.
+            SpecError: a device is unknown, or the host does not have a required device node.
         """
         content = self._current()
         missing = [name for name in devices if name not in content.devices]
@@ -95,7 +95,7 @@ class CdiDevices:
         return draft.spec
 
     def _explain(self, name: str, content: _Content) -> str:
-        """Explain why a device cannot be resolved: malformed name, conflict, or no file describes it."""
+        """Explain why a device cannot be resolved: its name is malformed, in conflict, or not in any file."""
         try:
             parse_name(name)
         except ValueError as error:
@@ -141,7 +141,7 @@ def _read(fingerprints: tuple[object, ...], files: list[tuple[str, int]]) -> _Co
                 conflicts.pop(qualified, None)  # files of a lower rank no longer matter
             else:
                 conflicts.setdefault(qualified, [other.path]).append(path)
-    # Two files of the same rank hide each other, because nothing tells which one is intended.
+    # Two files of the same rank hide each other, because the intended file is not known.
     for qualified, paths in conflicts.items():
         devices.pop(qualified)
         problems.append(ConfigError(paths[-1], "devices", f"{qualified} is also described by {paths[0]}"))

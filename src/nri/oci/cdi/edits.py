@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def apply(draft: Draft, edits: Iterable[Edits], root: str = "/") -> None:
-    """Apply edits to a spec, in order. SpecError if the host lacks a device.
+    """Apply edits to a spec, in order. Raises SpecError if the host does not have a device.
 
-    Edits are applied kind by kind, so that a later device wins over an earlier one within each kind.
+    Edits are applied kind by kind, so that a later device overrides an earlier device within each kind.
     """
     all_edits = list(edits)
     _env(draft, [entry for edit in all_edits for entry in edit.env or ()])
@@ -49,7 +49,7 @@ def apply(draft: Draft, edits: Iterable[Edits], root: str = "/") -> None:
 
 
 def _env(draft: Draft, entries: list[str]) -> None:
-    """Set environment variables: replace the last one of that name, or append."""
+    """Set environment variables: replace the last variable of the same name, or append."""
     if not entries:
         return
     places = {entry.partition("=")[0]: place for place, entry in enumerate(draft.texts("process", "env"))}
@@ -64,7 +64,7 @@ def _env(draft: Draft, entries: list[str]) -> None:
 
 
 def _node(draft: Draft, device: dict[str, Any], permissions: str) -> None:
-    """Add a device, owned by the container's user unless the file says otherwise, and allow access to it."""
+    """Add a device, owned by the container's user unless the file has an owner, and allow access to it."""
     for key in ("uid", "gid"):
         container_id = draft.find("process", "user", key)
         if key not in device and container_id:
@@ -101,7 +101,7 @@ def _mount(mount: Mount, has_user_namespace: bool) -> dict[str, Any]:
 
 
 def _id_mapping(kind: str, options: list[str]) -> str:
-    """The option that maps a bind mount's owners into the container's user namespace; "" if there is none to add."""
+    """The option that maps a bind mount's owners to the container's user namespace. Returns "" if it is not needed."""
     mapping = "idmap" if kind == "bind" else ""
     for option in options:
         if option in ("idmap", "ridmap"):
@@ -138,10 +138,10 @@ class _Node(NamedTuple):
 def complete(node: DeviceNode, root: str = "/") -> dict[str, object]:
     """The spec's device for a node, completed with the host's type, numbers and mode.
 
-    A node with type and number does not have to exist on the host; if it does, only its mode is used.
+    A node with type and number does not have to exist on the host. If it exists, only its mode is used.
 
     Raises:
-        SpecError: the host lacks the device, or has another type there.
+        SpecError: the host does not have the device, or its node has another type.
     """
     device: dict[str, object] = {"path": node.path, "type": node.type, "major": node.major, "minor": node.minor}
     is_complete = bool(node.type and (node.major or node.type == "p"))

@@ -1,4 +1,4 @@
-"""Read and validate a CDI file. The classes are the file format: their attributes are its keys."""
+"""Read and validate a CDI file. The classes define the file format: their attributes are the keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Id = Annotated[int, Between(0, (1 << 32) - 1)]
 
 
 class DeviceNode:
-    """A device node of the container; missing fields are taken from the host's node."""
+    """A device node of the container. Missing fields are taken from the host's node."""
 
     path: str
     hostPath: str = ""  # noqa: N815  (the format's keys, here and below)
@@ -96,7 +96,7 @@ class Device:
 
 
 class Document:
-    """A CDI file: devices of one vendor and class, and edits that apply once for all of them."""
+    """A CDI file: devices of a vendor and class, and edits that apply once for all these devices."""
 
     cdiVersion: str  # noqa: N815
     kind: str
@@ -121,7 +121,7 @@ class QualifiedName(NamedTuple):
 
 
 def parse_name(text: str) -> QualifiedName:
-    """Split a qualified name. ValueError explains what is wrong with it."""
+    """Split a qualified name. Raises ValueError, with the reason, if it is invalid."""
     kind, sign, name = text.partition("=")
     if not sign or text.startswith("/"):
         raise ValueError(f'"{text}" is not a qualified name; write vendor.com/class=name')
@@ -130,7 +130,7 @@ def parse_name(text: str) -> QualifiedName:
 
 
 def check_kind(text: str) -> tuple[str, str]:
-    """Return vendor and class of ``vendor.com/class``. ValueError explains what is wrong with them."""
+    """Return vendor and class of ``vendor.com/class``. Raises ValueError, with the reason, if they are invalid."""
     vendor, sign, kind = text.partition("/")
     if not sign:
         raise ValueError(f'"{text}" has no "/"; write vendor.com/class')
@@ -144,7 +144,7 @@ def check_kind(text: str) -> tuple[str, str]:
 
 
 def check_name(name: str) -> str:
-    """Return a device's unqualified name. ValueError explains what is wrong with it."""
+    """Return a device's unqualified name. Raises ValueError, with the reason, if it is invalid."""
     if not _NAME.fullmatch(name):
         raise ValueError(
             f'the name "{name}" must begin and end with a letter or digit, and contain only letters, digits, '
@@ -173,7 +173,7 @@ def _digit_first(document: Document) -> bool:
     return any(device.name[:1].isdigit() for device in document.devices or ())
 
 
-#: The features that need a newer version, newest first: (version, feature, whether a document uses it).
+#: The features that require a version, newest first: (version, feature, function that checks a document for it).
 _FEATURES: tuple[tuple[str, str, Callable[[Document], bool]], ...] = (
     ("1.1.0", "netDevices", lambda document: any(edits.netDevices for edits in _edits(document))),
     ("1.1.0", "intelRdt.schemata and intelRdt.enableMonitoring", _newer_rdt),
@@ -197,13 +197,13 @@ _FEATURES: tuple[tuple[str, str, Callable[[Document], bool]], ...] = (
         lambda document: any(mount.type for edits in _edits(document) for mount in edits.mounts or ()),
     ),
 )
-#: Every released version, oldest first. Versions before _OLDEST are recognized, but files may not use them.
+#: Every released version, oldest first. Versions before _OLDEST are known, but files must not use them.
 VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
 _OLDEST = "0.3.0"
 
 
 def check_version(document: Document) -> None:
-    """Check that a file's version exists and has what the file uses. ValueError explains what is wrong."""
+    """Check that a file's version exists and has the used features. Raises ValueError, with the reason, if not."""
     version = document.cdiVersion.removeprefix("v")
     if version not in VERSIONS:
         raise ValueError(f'"{document.cdiVersion}" is not a version of CDI; known versions: {", ".join(VERSIONS[2:])}')
@@ -224,12 +224,12 @@ class DeviceFile(NamedTuple):
     """A valid file.
 
     Attributes:
-        path: of the file.
-        priority: the rank of its folder.
-        vendor, kind: the two parts of the kind of its devices.
+        path: the path of the file.
+        priority: the rank of the file's folder.
+        vendor, kind: the vendor and the class of its devices.
         devices: the edits of each device, by unqualified name.
         edits: the edits that apply once for all devices.
-        annotations: the annotations of each device that has any, with those of the file, by unqualified name.
+        annotations: the annotations of devices, including the file's annotations, by unqualified name.
     """
 
     path: str
@@ -252,7 +252,7 @@ class _Problem(NamedTuple):
 
 
 def read_device_file(path: str, priority: int = 0) -> DeviceFile:
-    """Read and check a file. ConfigError for the first problem, with the remaining ones in `others`."""
+    """Read and check a file. Raises ConfigError for the first problem, with the other problems in `others`."""
     source = read_file(path)
     document = read(Document, [source])
     problems = list(_problems(document))
@@ -365,5 +365,5 @@ def _net_problems(edits: Edits, path: Path) -> Iterator[_Problem]:
 
 
 def is_clos_id(text: str) -> bool:
-    """Whether a text can name a resctrl group: "/" is the root group, "" means no group."""
+    """Whether a string can name a resctrl group: "/" is the root group, "" means no group."""
     return text == "/" or not (len(text) >= 4096 or text in (".", "..") or "/" in text or "\n" in text)

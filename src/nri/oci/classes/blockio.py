@@ -1,4 +1,4 @@
-"""Block-I/O classes: weights and throttles for the devices that match, by class name. The format is goresctrl's.
+"""Block-I/O classes: weights and throttles for matching devices, by class name, in goresctrl's format.
 
     Classes:
       throttled:
@@ -8,7 +8,7 @@
           Weight: 50
 
 Keys may be in any letter case, and a class may be empty, as in goresctrl's sample.
-Devices are looked up whenever a class is resolved, so that hot-plugged ones count.
+Devices are looked up whenever a class is resolved, so that hot-plugged devices count.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _File:
     Classes: dict[str, list[_Item | None] | None] | None = None
 
 
-#: Key of the format, key of the spec.
+#: The keys of the spec, by key of the format.
 _THROTTLES = {
     "ThrottleReadBps": "throttleReadBpsDevice",
     "ThrottleWriteBps": "throttleWriteBpsDevice",
@@ -67,8 +67,8 @@ class BlockIoClasses:
     """The block-I/O classes of a configuration.
 
     Args:
-        config: the configuration; `BlockIoClasses.read(path)` takes it from a file.
-        find: returns the paths that match a pattern; default: a glob on this machine.
+        config: the configuration; `BlockIoClasses.read(path)` reads it from a file.
+        find: returns the paths that match a pattern. The default is a glob on this machine.
         root: the path of the host's root directory.
 
     Raises:
@@ -86,7 +86,7 @@ class BlockIoClasses:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, root: str = "/") -> BlockIoClasses:
-        """Read the classes of a file. ConfigError if it is invalid."""
+        """Read the classes of a file. Raises ConfigError if it is invalid."""
         return cls(read_file(path), root=root)
 
     @property
@@ -95,7 +95,7 @@ class BlockIoClasses:
         return sorted(self._classes)
 
     def resolve(self, name: str) -> dict[str, Any]:
-        """The spec's ``linux.resources.blockIO`` of a class. SpecError if there is no such class."""
+        """The spec's ``linux.resources.blockIO`` of a class. Raises SpecError if the class does not exist."""
         if name not in self._classes:
             raise SpecError("", f'no block-I/O class "{name}"; known: {", ".join(self.names) or "none"}')
         settings: dict[str, Any] = {}
@@ -160,7 +160,7 @@ def _settings(
 
 
 def _number(key: str, quantity: _Quantity) -> int:
-    """The value of a quantity, rounded up to an integer. ValueError if it is malformed or out of bounds."""
+    """The value of a quantity, rounded up to an integer. Raises ValueError if it is malformed or out of bounds."""
     number = math.ceil(parse(quantity))
     if key == "Weight" and number not in _WEIGHTS:
         raise ValueError(f"{quantity} must be between {_WEIGHTS[0]} and {_WEIGHTS[-1]}")

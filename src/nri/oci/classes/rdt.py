@@ -6,10 +6,10 @@
         enableMonitoring: true
       silver: {closID: batch}
 
-Without a configuration each class name is the name of a group, as in containerd. Of goresctrl's own format only the
-class names are used (``partitions: {NAME: {classes: ...}}``), because a tool that configures resctrl from it creates
-groups with these names. Keys may be in any letter case there, and the class ``system/default`` or ``""`` is the root
-group.
+Without a configuration each class name is the name of a group, as in containerd. In goresctrl's own format only the
+class names are used (``partitions: {NAME: {classes: ...}}``), because a tool that configures resctrl from such a file
+creates groups with these names. Keys of this format may be in any letter case, and the class ``system/default`` or
+``""`` is the root group.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class _File:
 
 
 class RdtClasses:
-    """The RDT classes of a configuration; without one, every class name is accepted.
+    """The RDT classes of a configuration. Without a configuration, every class name is accepted.
 
     Args:
-        config: the configuration; `RdtClasses.read(path)` takes it from a file.
+        config: the configuration; `RdtClasses.read(path)` reads it from a file.
         prefix: prepended to group names, so that two runtimes can share a machine.
 
     Raises:
@@ -95,16 +95,16 @@ class RdtClasses:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, prefix: str = "") -> RdtClasses:
-        """Read the classes of a file. ConfigError if it is invalid."""
+        """Read the classes of a file. Raises ConfigError if it is invalid."""
         return cls(read_file(path), prefix=prefix)
 
     @property
     def names(self) -> list[str]:
-        """The sorted names of all classes; empty if every name is accepted."""
+        """The sorted names of all classes. Returns an empty list if every name is accepted."""
         return sorted(self._classes or ())
 
     def resolve(self, name: str) -> dict[str, Any]:
-        """The spec's ``linux.intelRdt`` of a class. SpecError if it is unknown, or its name cannot name a group."""
+        """The spec's ``linux.intelRdt`` of a class. Raises SpecError if it is unknown, or its group name is invalid."""
         name = name or _ROOT_CLASS
         rdt_class = _Class() if self._classes is None else self._classes.get(name)
         if rdt_class is None:

@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 import nri
+from nri.api import messages, optional
 from nri.plugins.annotations import Mode, find
 from nri.text import plain
 
@@ -78,7 +79,7 @@ class MemoryPolicy(NamedTuple):
 def _devices(annotation: Annotation, adjustment: Adjustment) -> list[str]:
     devices = annotation.rows(Device, "path")
     for index, device in enumerate(devices):
-        path, type_, major, minor, *optional = device
+        path, type_, major, minor, *numbers = device
         for key, number in (("major", major), ("minor", minor)):
             if number < 0:
                 raise annotation.refusal(f"[{index}].{key}", f"must not be negative: {number}")
@@ -89,9 +90,10 @@ def _devices(annotation: Annotation, adjustment: Adjustment) -> list[str]:
         if device.file_mode > _MAX_PERMISSIONS:
             shown = f"{device.file_mode} is 0o{device.file_mode:o}, which has more than permission bits"
             annotation.warn(f"[{index}].file_mode: {shown} (octal has a leading 0, as in 0660)")
-        mode, uid, gid = (number or None for number in optional)
+        mode, uid, gid = (number or None for number in numbers)
         with annotation.at(f"[{index}]", device="path"):
-            adjustment.add_device(path, type_, major, minor, file_mode=mode, uid=uid, gid=gid)
+            adjustment.add_device(path, type_, major, minor, uid=uid, gid=gid)
+        optional.put(adjustment.message.linux.devices[-1], "file_mode", mode)  # more than permissions pass, as in Go
         if type_ != "p" and not major:
             raise annotation.refusal(f"[{index}]", "major is missing or 0", "add 'major: ...'")
     return [device.path for device in devices]
@@ -118,8 +120,8 @@ BIND = {"bind", "rbind"}
 def _mounts(annotation: Annotation, adjustment: Adjustment) -> list[str]:
     mounts = annotation.rows(Mount, "destination")
     for index, mount in enumerate(mounts):
-        with annotation.at(f"[{index}]", mount="destination"):
-            adjustment.add_mount(*mount)
+        with annotation.at(f"[{index}]", mount=""):
+            adjustment.add_mount(messages.Mount(**mount._asdict()))
         if not mount.source and (mount.type in ("", "bind") or not BIND.isdisjoint(mount.options)):
             raise annotation.refusal(
                 f"[{index}]", "source is missing", "add 'source: ...', or the type of a file system"

@@ -164,7 +164,7 @@ class MemoryPolicyPlugin(nri.Plugin):
             self.log.warning("%s", wrong)
         candidates = [annotation for annotation in candidates if annotation.key.endswith(scope)] or candidates
         if len(candidates) > 1:
-            raise candidates[0].refusal("", f"{candidates[1].key} is set as well", "remove one of them")
+            raise candidates[0].refusal("", f"{candidates[1].key} is set as well", "remove one of the two")
         if not candidates or not candidates[0].text:
             return None
         policy = (

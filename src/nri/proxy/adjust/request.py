@@ -85,7 +85,7 @@ def put_mounts(config: pb.ContainerConfig, entry: Entry) -> list[tuple[str, obje
         mounts.drop(destination)
         if removed:
             continue
-        mounts.add(_bind(mount))
+        mounts.add(_bind_mount(mount))
         if unsupported := [option for option in mount.options if option not in _KNOWN_OPTIONS]:
             dropped.append((destination, ",".join(unsupported), _NO_OPTIONS))
     mounts.apply()
@@ -96,7 +96,7 @@ def _is_bind(mount: m.Mount) -> bool:
     return mount.type in ("bind", "rbind") or bool({"bind", "rbind"} & set(mount.options))
 
 
-def _bind(mount: m.Mount) -> pb.Mount:
+def _bind_mount(mount: m.Mount) -> pb.Mount:
     cri_mount = pb.Mount(container_path=mount.destination, host_path=mount.source)
     for option in mount.options:  # the last option of a kind counts
         if option in _PROPAGATION:
@@ -130,7 +130,7 @@ def put_devices(config: pb.ContainerConfig, entry: Entry) -> list[tuple[str, obj
         devices.drop(path)
         if not removed:
             devices.add(pb.Device(container_path=path, host_path=node, permissions=_ALL))
-            if difference := _differs(device, node):
+            if difference := _node_differences(device, node):
                 dropped.append((path, difference, _OF_THE_NODE))
     devices.apply()
     return dropped
@@ -163,7 +163,7 @@ def _is_node(root: Path, path: str, device: m.LinuxDevice) -> bool:
     return kind is not None and kind(status.st_mode) and numbers == (device.major, device.minor)
 
 
-def _differs(device: m.LinuxDevice, node: str) -> str:
+def _node_differences(device: m.LinuxDevice, node: str) -> str:
     """The requested mode and owner of a device if they differ from the host's node, as text."""
     status = os.stat(node)
     rows = (

@@ -68,10 +68,10 @@ class Adoption:
             container_ids = {
                 container.id
                 for container in self._store.containers()
-                if container.runtime_id or not self._in_making(container)
+                if container.runtime_id or not self._is_being_created(container)
             }
             pods, containers = self._queries.lists()
-            with self._none_joins(late):
+            with self._keep_joiners_out(late):
                 self._end_missing(
                     known_pods - {pod.id for pod in pods}, container_ids, {container.id for container in containers}
                 )
@@ -90,7 +90,7 @@ class Adoption:
 
     def pod(self, pod_id: str, *, late: bool = True) -> PodRecord:
         """Adopt a pod. Raises RpcError, RuntimeUnavailable."""
-        with self._adopting, self._none_joins(late):
+        with self._adopting, self._keep_joiners_out(late):
             return self._store.pod(pod_id) or self._pod(pod_id, late)
 
     def container(self, runtime_id: str, *, late: bool = True) -> ContainerRecord:
@@ -106,7 +106,7 @@ class Adoption:
 
     # --- inside ---
 
-    def _none_joins(self, late: bool) -> AbstractContextManager[object]:
+    def _keep_joiners_out(self, late: bool) -> AbstractContextManager[object]:
         """Keep plugins from joining between a record and its event, because they would get neither."""
         return self._domain.block() if late else nullcontext()
 
@@ -130,14 +130,14 @@ class Adoption:
         return record
 
     def _adopt_once(self, container: pb.Container, late: bool) -> ContainerRecord:
-        with self._adopting, self._none_joins(late):
+        with self._adopting, self._keep_joiners_out(late):
             return self._store.container(container.id) or self._adopt(container, late)
 
     def _adopt(self, container: pb.Container, late: bool) -> ContainerRecord:
         facts = self._queries.container(container.id)
         if self._store.pod(container.pod_sandbox_id) is None:
             self._pod(container.pod_sandbox_id, late)
-        record = self._awaited(container)
+        record = self._unfinished_record(container)
         was_known = record is not None
         if record is None:
             record = ContainerRecord(id=container.id, pod_id=container.pod_sandbox_id, config=facts.config)
@@ -158,7 +158,7 @@ class Adoption:
                 self._domain.post_start(record)
         return record
 
-    def _awaited(self, container: pb.Container) -> ContainerRecord | None:
+    def _unfinished_record(self, container: pb.Container) -> ContainerRecord | None:
         """The record of a container that an earlier proxy was creating when it ended."""
         for record in self._store.containers(container.pod_sandbox_id):
             key = container_key(record.pod_id, record.config.metadata)
@@ -166,7 +166,7 @@ class Adoption:
                 return record
         return None
 
-    def _in_making(self, record: ContainerRecord) -> bool:
+    def _is_being_created(self, record: ContainerRecord) -> bool:
         return container_key(record.pod_id, record.config.metadata) in self._store.making
 
     def _end_missing(self, pods: set[str], recorded: set[str], present: set[str]) -> None:

@@ -49,7 +49,7 @@ class ContainerCalls:
             return call.forward(data)
         data = context.before("CreateContainer", data, request, Subject(pod), call.deadline)
         record = ContainerRecord(id=secrets.token_hex(32), pod_id=pod.id, config=request.config, reported=CREATING)
-        with context.store.being_made(*container_key(pod.id, request.config.metadata)):
+        with context.store.creation_in_progress(*container_key(pod.id, request.config.metadata)):
             answer = self._create(data, request, pod, record, call)
         response = decode_answer(pb.CreateContainerResponse, answer)
         context.after("CreateContainer", request, response, Subject(pod, record), call.deadline)
@@ -64,7 +64,7 @@ class ContainerCalls:
         with context.domain.block(deadline=call.deadline):
             reply = context.domain.create(pod, record, call.deadline)
             try:
-                data = self._adjusted(data, request, record, reply)
+                data = self._adjusted_request(data, request, record, reply)
                 record.resources.CopyFrom(request.config.linux.resources)
                 context.store.put(record)
                 answer = call.forward(data)
@@ -84,7 +84,7 @@ class ContainerCalls:
             context.domain.post_create(record)
         return answer
 
-    def _adjusted(
+    def _adjusted_request(
         self, data: bytes, request: pb.CreateContainerRequest, record: ContainerRecord, reply: CreateReply
     ) -> bytes:
         """The request with adjustments. Raises RequestError for unsupported adjustments if the settings refuse them."""
@@ -102,12 +102,12 @@ class ContainerCalls:
         if record is None:
             return call.forward(data)
         data = context.before("StartContainer", data, request, Subject(pod, record), call.deadline)
-        with context.domain.block(deadline=call.deadline), context.store.being_made(*start_key(record)):
+        with context.domain.block(deadline=call.deadline), context.store.creation_in_progress(*start_key(record)):
             context.domain.start(record, call.deadline)
             try:
                 answer = call.forward(data)
             except BaseException as error:
-                self._not_started(record, error, call.deadline)
+                self._report_failed_start(record, error, call.deadline)
                 raise
             context.store.note(record, shown=created_container(record, context.facts(record, call.deadline)))
             context.domain.post_start(record)
@@ -115,7 +115,7 @@ class ContainerCalls:
         context.after("StartContainer", request, response, Subject(pod, record), call.deadline)
         return answer
 
-    def _not_started(self, record: ContainerRecord, error: BaseException, deadline: float | None) -> None:
+    def _report_failed_start(self, record: ContainerRecord, error: BaseException, deadline: float | None) -> None:
         """Report the state of a container to plugins whose start has failed or was not answered."""
         if not (isinstance(error, RuntimeFailed) and error.code in _UNCLEAR):
             self._context.domain.stop(record, deadline)
@@ -167,7 +167,7 @@ class ContainerCalls:
                 result, numbers = UpdateResult(update), reply.numbers
                 newest = order.newest(reply.resources, numbers, result)
                 if reply.changed or newest is not reply.resources:
-                    data = self._changed(request, reply.resources, newest, record)
+                    data = self._changed_request(request, reply.resources, newest, record)
                 answer = call.forward(data)
                 is_sent = True
                 if record.requested.ByteSize():
@@ -182,7 +182,7 @@ class ContainerCalls:
             raise
         return answer
 
-    def _changed(
+    def _changed_request(
         self,
         request: pb.UpdateContainerResourcesRequest,
         complete: m.LinuxResources,

@@ -99,7 +99,7 @@ class Domain:
         parts = [
             convert.to_nri(getattr(request, name)).value if request.HasField(name) else None for name in _RESOURCES
         ]
-        self.adaptation.update_pod_sandbox(_present(pod.shown), *parts, deadline=deadline)
+        self.adaptation.update_pod_sandbox(_without_missing_namespaces(pod.shown), *parts, deadline=deadline)
 
     def post_update_pod(self, pod: PodRecord, request: pb.UpdatePodSandboxResourcesRequest) -> None:
         """Record new resources of a pod, and report them."""
@@ -111,7 +111,7 @@ class Domain:
                 getattr(config.linux, name).CopyFrom(getattr(request, name))
                 getattr(shown.linux, f"pod_{name}").CopyFrom(convert.to_nri(getattr(request, name)).value)
         self._store.note(pod, shown=shown, config=config)
-        self._logged("post_update_pod_sandbox", _present(pod.shown))
+        self._send_logging_errors("post_update_pod_sandbox", _without_missing_namespaces(pod.shown))
 
     def stop_pod(self, pod: PodRecord, deadline: float | None = None) -> None:
         """Report once that a pod has stopped, after the end of its containers."""
@@ -119,7 +119,7 @@ class Domain:
             self.stop(container, deadline)
         with self._turn(pod):
             if self._store.advance(pod, STOPPED, (CREATED,)):
-                self._logged("stop_pod_sandbox", _present(pod.shown))
+                self._send_logging_errors("stop_pod_sandbox", _without_missing_namespaces(pod.shown))
 
     def remove_pod(self, pod: PodRecord, deadline: float | None = None) -> None:
         """Report once that a pod and its containers are removed, and drop their records."""
@@ -128,14 +128,16 @@ class Domain:
         self.stop_pod(pod, deadline)
         with self._turn(pod):
             if self._store.advance(pod, REMOVED, (STOPPED,)):
-                self._logged("remove_pod_sandbox", _present(pod.shown))
+                self._send_logging_errors("remove_pod_sandbox", _without_missing_namespaces(pod.shown))
             self._store.drop(pod)
 
     # --- containers ---
 
     def create(self, pod: PodRecord, container: ContainerRecord, deadline: float | None) -> CreateReply:
         """Ask plugins about a new container. Raises the error of the request."""
-        return self.adaptation.create_container(_present(pod.shown), container.shown, deadline=deadline)
+        return self.adaptation.create_container(
+            _without_missing_namespaces(pod.shown), container.shown, deadline=deadline
+        )
 
     def undo_create(self, container: ContainerRecord, deadline: float | None = None) -> None:
         """Report that the creation of a container has failed, and drop its record."""
@@ -210,7 +212,11 @@ class Domain:
 
     def snapshot(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
         """All pods and containers whose creation was reported to plugins, but not their end."""
-        pods = [_present(pod.shown) for pod in self._store.pods() if pod.reported == CREATED and not pod.skipped]
+        pods = [
+            _without_missing_namespaces(pod.shown)
+            for pod in self._store.pods()
+            if pod.reported == CREATED and not pod.skipped
+        ]
         shown = {pod.id for pod in pods}
         containers = [
             record.shown for record in self._store.containers() if record.reported == CREATED and record.pod_id in shown
@@ -247,12 +253,12 @@ class Domain:
 
     def _pod_of(self, container: ContainerRecord) -> m.PodSandbox:
         pod = self._store.pod(container.pod_id)
-        return _present(pod.shown) if pod is not None else m.PodSandbox(id=container.pod_id)
+        return _without_missing_namespaces(pod.shown) if pod is not None else m.PodSandbox(id=container.pod_id)
 
     def _send_for_container(self, event: str, container: ContainerRecord) -> Any:
-        return self._logged(event, self._pod_of(container), container.shown)
+        return self._send_logging_errors(event, self._pod_of(container), container.shown)
 
-    def _logged(self, event: str, *messages: Any) -> Any:
+    def _send_logging_errors(self, event: str, *messages: Any) -> Any:
         """Send an event whose failure is only logged."""
         try:
             return getattr(self.adaptation, event)(*messages)
@@ -271,7 +277,7 @@ class _Turn:
         self.users = 0
 
 
-def _present(pod: m.PodSandbox) -> m.PodSandbox:
+def _without_missing_namespaces(pod: m.PodSandbox) -> m.PodSandbox:
     """The pod without namespaces whose path no longer exists."""
     if all(not namespace.path or os.path.exists(namespace.path) for namespace in pod.linux.namespaces):
         return pod

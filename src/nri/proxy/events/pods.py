@@ -39,7 +39,7 @@ class PodCalls:
             context.store.put(skipped)
             return answer
         data = context.before("RunPodSandbox", data, request, Subject(), call.deadline)
-        with context.store.being_made(*pod_key(request.config.metadata)):
+        with context.store.creation_in_progress(*pod_key(request.config.metadata)):
             answer = call.forward(data)
             response = decode_answer(pb.RunPodSandboxResponse, answer)
             record = PodRecord(response.pod_sandbox_id, request.config, request.runtime_handler)

@@ -13,7 +13,15 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Any
 
-from nri.adaptation import CreateReply, FieldOrder, Numbers, OrderedUpdates, StopReply, UpdateReply, UpdateResult
+from nri.adaptation import (
+    CreateReply,
+    FieldOrder,
+    OrderedUpdates,
+    SequenceNumbers,
+    StopReply,
+    UpdateReply,
+    UpdateResult,
+)
 from nri.api import messages as m
 from nri.api.owners import owners_of
 from nri.cri import convert
@@ -92,7 +100,9 @@ class Updates:
         finally:
             turn.lock.release()
 
-    def _apply(self, update: m.ContainerUpdate, result: UpdateResult, numbers: Numbers, until: float | None) -> None:
+    def _apply(
+        self, update: m.ContainerUpdate, result: UpdateResult, numbers: SequenceNumbers, until: float | None
+    ) -> None:
         record = self._store.named(update.container_id)
         if record is None or record.reported != CREATED:
             result.mark_stale(_STALE_REASONS.get("" if record is None else record.reported, "the container has ended"))

@@ -43,14 +43,14 @@ def created_container(record: ContainerRecord, facts: ContainerFacts | None) -> 
         shown = requested_container(record)
         shown.state = m.ContainerState.CONTAINER_CREATED
     else:
-        shown = _of(record, facts)
+        shown = _container_from_spec(record, facts)
     shown.annotations.pop(RUNTIME_ID, None)  # only the proxy sets it
     if record.runtime_id != record.id:
         shown.annotations[RUNTIME_ID] = record.runtime_id
     return shown
 
 
-def _of(record: ContainerRecord, facts: ContainerFacts) -> m.Container:
+def _container_from_spec(record: ContainerRecord, facts: ContainerFacts) -> m.Container:
     status = pb.ContainerStatus()
     status.CopyFrom(facts.status)
     status.id = record.id

@@ -24,7 +24,7 @@ def resources_after_response(stored: Fields | None, response: Fields | None) -> 
     """Return resources after a hook server's response. They do not change if either side has no resources."""
     if stored is None or response is None:
         return None if stored is None else dict(stored)
-    merged = _merged(stored, response)
+    merged = _with_changes(stored, response)
     if -1000 <= response.get("oom_score_adj", 0) <= 1000:
         merged["oom_score_adj"] = response.get("oom_score_adj", 0)
     merged.update({name: response.get(name, "") for name in _CPUS})
@@ -35,7 +35,7 @@ def resources_after_update(stored: Fields | None, update: Fields | None) -> dict
     """Return stored resources after an update over the CRI. CPUs are updated if they are set, the OOM score never."""
     if stored is None or update is None:
         return None if stored is None else dict(stored)
-    merged = _merged(stored, update)
+    merged = _with_changes(stored, update)
     merged.update({name: update[name] for name in _CPUS if update.get(name)})
     return merged
 
@@ -69,7 +69,7 @@ def container_after_response(container: Fields, response: Fields) -> dict[str, A
     return after
 
 
-def _merged(stored: Fields, changes: Fields) -> dict[str, Any]:
+def _with_changes(stored: Fields, changes: Fields) -> dict[str, Any]:
     merged = dict(stored)
     merged.update({name: changes[name] for name in _POSITIVE if changes.get(name, 0) > 0})
     if changes.get("cpu_quota"):  # -1 is a value

@@ -36,17 +36,17 @@ METHODS: Final[Mapping[str, Method]] = {stage: _method(f"{stage}Hook") for stage
 
 def fields_of(message: Message) -> dict[str, Any]:
     """All fields that are set in a message, and in its inner messages. Bytes stay bytes."""
-    return {field.name: _plain(value) for field, value in message.ListFields()}
+    return {field.name: _plain_value(value) for field, value in message.ListFields()}
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     if isinstance(value, Message):
         return fields_of(value)
     if isinstance(value, (str, bytes, int, float)):
         return value
     if hasattr(value, "items"):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value]
+        return {key: _plain_value(item) for key, item in value.items()}
+    return [_plain_value(item) for item in value]
 
 
 #: Fields of resources that have the same name in both protocols, and a single value.
@@ -80,7 +80,7 @@ def change_container(request: cri.CreateContainerRequest, before: Fields, after:
     if parent and parent != before.get("pod_cgroup_parent"):
         request.sandbox_config.linux.cgroup_parent = parent
     old, new = before.get("container_resources") or {}, after.get("container_resources") or {}
-    if _differ(old, new):
+    if _field_differs(old, new):
         _set(request.config.linux.resources, old, new)
     _set_env(request.config, before.get("container_envs") or {}, after.get("container_envs") or {})
 
@@ -103,7 +103,7 @@ def _merge(target: Any, before: Fields | None, after: Fields | None) -> None:
             target[key] = value
 
 
-def _differ(old: Fields, new: Fields) -> bool:
+def _field_differs(old: Fields, new: Fields) -> bool:
     return any((old.get(name) or 0) != (new.get(name) or 0) for name in (*_SINGLE, "unified"))
 
 

@@ -62,14 +62,14 @@ class Backend:
 
     def unary(self, method: str, request: bytes, timeout_s: float | None, metadata: Metadata) -> Any:
         """Begin a call with one request and one answer, both bytes. Returns gRPC's future."""
-        return self._begun(self._method(method).future, request, timeout_s, metadata)
+        return self._begin_call(self._method(method).future, request, timeout_s, metadata)
 
     def unary_through(self, method: str, request: bytes, timeout_s: float, metadata: Metadata) -> tuple[bytes, Any]:
         """Make such a call in the caller's thread, which takes half the processor time. It cannot be cancelled.
 
         Returns the answer and gRPC's call. Raises grpc.RpcError, RuntimeUnavailable.
         """
-        answer, call = self._begun(self._method(method).with_call, request, timeout_s, metadata)
+        answer, call = self._begin_call(self._method(method).with_call, request, timeout_s, metadata)
         return answer, call
 
     def _method(self, name: str) -> Any:
@@ -77,13 +77,13 @@ class Backend:
 
     def server_stream(self, method: str, request: bytes, timeout_s: float | None, metadata: Metadata) -> Any:
         """Begin a call with one request and a stream of answers. Returns gRPC's call, which is iterated."""
-        return self._begun(self.channel.unary_stream(method), request, timeout_s, metadata)
+        return self._begin_call(self.channel.unary_stream(method), request, timeout_s, metadata)
 
     def stream(self, method: str, requests: Iterable[bytes], timeout_s: float | None, metadata: Metadata) -> Any:
         """Begin a call of an unknown kind: streams in both directions, with any number of messages."""
-        return self._begun(self.channel.stream_stream(method), requests, timeout_s, metadata)
+        return self._begin_call(self.channel.stream_stream(method), requests, timeout_s, metadata)
 
-    def _begun(self, begin: Any, request: Any, timeout_s: float | None, metadata: Metadata) -> Any:
+    def _begin_call(self, begin: Any, request: Any, timeout_s: float | None, metadata: Metadata) -> Any:
         try:
             return begin(request, timeout=timeout_s, metadata=metadata)
         except ValueError as error:
@@ -124,11 +124,11 @@ class Backend:
 
     def start(self) -> None:
         """Begin to connect. Returns at once."""
-        self.channel.subscribe(self._note, try_to_connect=True)
+        self.channel.subscribe(self._log_state, try_to_connect=True)
 
     def stop(self) -> None:
         """End the connection. Running calls fail."""
-        self.channel.unsubscribe(self._note)
+        self.channel.unsubscribe(self._log_state)
         # gRPC's thread that watches the connection ends within 0.2 s. If the channel is closed earlier, it logs a
         # traceback.
         looking = getattr(self.channel, "_connectivity_state", None)
@@ -140,7 +140,7 @@ class Backend:
         closing.start()
         closing.join(MORE_S)
 
-    def _note(self, state: Any) -> None:
+    def _log_state(self, state: Any) -> None:
         ready = state is grpc.ChannelConnectivity.READY
         with self._noting:
             lost = self._was_ready and not ready

@@ -97,7 +97,7 @@ class Call:
     def abort(self, code: grpc.StatusCode, details: str, trailing: Any = ()) -> NoReturn:
         """End the call with an error, by raising gRPC's exception."""
         if trailing:
-            self.context.set_trailing_metadata(_passed(trailing))
+            self.context.set_trailing_metadata(_call_metadata(trailing))
         self.context.abort(code, details)
         raise AssertionError("abort always raises")
 
@@ -128,27 +128,27 @@ class Call:
     def _answers(self, call: _Stream) -> Iterator[bytes]:
         self._ends_with_client(call)
         try:
-            if first := _passed(call.initial_metadata()):
+            if first := _call_metadata(call.initial_metadata()):
                 self.context.send_initial_metadata(first)
             yield from call
         except grpc.RpcError:
             raise _failure(call) from None
         finally:
             call.cancel()
-        self.context.set_trailing_metadata(_passed(call.trailing_metadata()))
+        self.context.set_trailing_metadata(_call_metadata(call.trailing_metadata()))
 
     def _ends_with_client(self, call: Any) -> None:
         if not self.context.add_callback(call.cancel):
             call.cancel()  # the client has already disconnected
 
     def _metadata(self) -> tuple[tuple[str, str | bytes], ...]:
-        return _passed(self.context.invocation_metadata())
+        return _call_metadata(self.context.invocation_metadata())
 
     def _send_along(self, call: Any) -> None:
-        if first := _passed(call.initial_metadata()):
+        if first := _call_metadata(call.initial_metadata()):
             with suppress(grpc.RpcError):  # the client has disconnected, but the runtime has executed the call
                 self.context.send_initial_metadata(first)
-        if last := _passed(call.trailing_metadata()):
+        if last := _call_metadata(call.trailing_metadata()):
             self.context.set_trailing_metadata(last)
 
 
@@ -156,7 +156,7 @@ def _failure(call: Any) -> RuntimeFailed:
     return RuntimeFailed(call.code(), call.details() or "", tuple(call.trailing_metadata() or ()))
 
 
-def _passed(metadata: Any) -> tuple[tuple[str, str | bytes], ...]:
+def _call_metadata(metadata: Any) -> tuple[tuple[str, str | bytes], ...]:
     """Metadata without the metadata of the connection."""
     return tuple(
         (key, value) for key, value in metadata or () if key not in _CONNECTION_METADATA and not key.startswith(":")

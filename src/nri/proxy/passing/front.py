@@ -88,13 +88,13 @@ class Front(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no type
 
     def _cri_handler(self, name: str, method: Any, answers: Mapping[str, Answer]) -> Any:
         if method.server_streaming:
-            return grpc.unary_stream_rpc_method_handler(self._streaming(name, Call.forward_stream))
-        return grpc.unary_unary_rpc_method_handler(self._answering(name, answers.get(name)))
+            return grpc.unary_stream_rpc_method_handler(self._stream_behaviour(name, Call.forward_stream))
+        return grpc.unary_unary_rpc_method_handler(self._unary_behaviour(name, answers.get(name)))
 
     def _stream_handler(self, name: str) -> Any:
-        return grpc.stream_stream_rpc_method_handler(self._streaming(name, Call.forward_streams))
+        return grpc.stream_stream_rpc_method_handler(self._stream_behaviour(name, Call.forward_streams))
 
-    def _answering(self, name: str, answer: Answer | None) -> Callable[[bytes, Any], bytes]:
+    def _unary_behaviour(self, name: str, answer: Answer | None) -> Callable[[bytes, Any], bytes]:
         def behave(request: bytes, context: Any) -> bytes:
             call = Call(name, context, self._backend)
             try:
@@ -104,7 +104,7 @@ class Front(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no type
 
         return behave
 
-    def _streaming(self, name: str, forward: Callable[[Call, Any], Iterator[bytes]]) -> Callable[..., Any]:
+    def _stream_behaviour(self, name: str, forward: Callable[[Call, Any], Iterator[bytes]]) -> Callable[..., Any]:
         def behave(request: Any, context: Any) -> Iterator[bytes]:
             call = Call(name, context, self._backend)
             try:

@@ -30,19 +30,19 @@ class Store:
     def load(self) -> None:
         """Load the records of an earlier proxy."""
         for record in self._checkpoint.load():
-            self._take(record)
+            self._add(record)
 
     # --- finding ---
 
     def pod(self, pod_id: str) -> PodRecord | None:
         """A pod by its id, or by a unique beginning of its id."""
         with self._lock:
-            return self._pods.get(pod_id) or _only(self._pods, pod_id)
+            return self._pods.get(pod_id) or _unique_match(self._pods, pod_id)
 
     def container(self, runtime_id: str) -> ContainerRecord | None:
         """A container by the runtime's id, or by a unique beginning of this id."""
         with self._lock:
-            return self._by_runtime.get(runtime_id) or _only(self._by_runtime, runtime_id)
+            return self._by_runtime.get(runtime_id) or _unique_match(self._by_runtime, runtime_id)
 
     def named(self, container_id: str) -> ContainerRecord | None:
         """A container by its id for plugins."""
@@ -68,7 +68,7 @@ class Store:
     def put(self, record: Record) -> Record:
         """Add a record, in memory and on disk."""
         with self._lock:
-            self._take(record)
+            self._add(record)
             self._checkpoint.put(record)
         return record
 
@@ -77,8 +77,8 @@ class Store:
         with self._lock:
             for name, value in values.items():
                 setattr(record, name, value)
-            if self._has(record):
-                self._take(record)
+            if self._is_current(record):
+                self._add(record)
                 self._checkpoint.put(record)
 
     def advance(self, record: Record, step: str, before: Iterable[str]) -> bool:
@@ -103,7 +103,7 @@ class Store:
             self._checkpoint.delete(record)
 
     @contextmanager
-    def being_made(self, *name: str) -> Iterator[None]:
+    def creation_in_progress(self, *name: str) -> Iterator[None]:
         """Record for the length of the block that a pod or container of this name is being created or started."""
         with self._lock:
             self.making[name] = self.making.get(name, 0) + 1
@@ -117,11 +117,11 @@ class Store:
 
     # --- inside ---
 
-    def _has(self, record: Record) -> bool:
+    def _is_current(self, record: Record) -> bool:
         where: Any = self._pods if isinstance(record, PodRecord) else self._containers
         return record.id in where
 
-    def _take(self, record: Record) -> None:
+    def _add(self, record: Record) -> None:
         if isinstance(record, PodRecord):
             self._pods[record.id] = record
             return
@@ -130,7 +130,7 @@ class Store:
             self._by_runtime[record.runtime_id] = record
 
 
-def _only(records: dict[str, Any], prefix: str) -> Any:
+def _unique_match(records: dict[str, Any], prefix: str) -> Any:
     if not prefix:
         return None
     matches = [record for key, record in records.items() if key.startswith(prefix)]

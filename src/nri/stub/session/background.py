@@ -1,7 +1,7 @@
 """Background work: methods marked with `@nri.every(seconds)`, which start once the plugin is synchronized.
 
 Each method runs in a separate thread, parallel to the handlers. It is skipped while there is no connection. Exceptions
-are logged, and the method is called again after the interval; `sys.exit` ends the plugin, as in a handler.
+are logged, and the method is called again after the interval. `sys.exit` ends the plugin, as in a handler.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def background_methods(plugin_class: type) -> list[str]:
 
 
 class Background:
-    """The background work of one plugin. `exited` is called once, when a method has called `sys.exit`."""
+    """The background work of a plugin. `exited` is called once, when a method has called `sys.exit`."""
 
     def __init__(self, plugin: PluginBase, exited: Callable[[SystemExit], object] | None = None) -> None:
         self._plugin = plugin
@@ -82,14 +82,12 @@ class Background:
             self._threads.append(thread)
 
     def _run(self, name: str, turn: Any) -> None:
-        from nri.stub.handler.coroutines import resolve
-
         method = getattr(self._plugin, name)
         interval_s = method._nri_every_s
         while True:
             try:
                 if self._plugin.runtime.connected:
-                    resolve(method())
+                    _call(name, method)
             except Exception:
                 self._plugin.log.exception("%s failed; next try in %g s", name, interval_s)
             except SystemExit as error:
@@ -104,19 +102,17 @@ class Background:
             turn.acquire()
 
     def tick(self) -> None:
-        """Call every marked method once in this thread, after running calls; for tests.
+        """Call every marked method once in this thread, after running calls have ended. For tests.
 
         Exceptions of the methods are raised. Without a connection no method is called.
         """
-        from nri.stub.handler.coroutines import resolve
-
         for name in background_methods(type(self._plugin)):
             turn = self._turns.setdefault(name, allocate_lock())
             if not turn.acquire(timeout=TICK_TIMEOUT_S):
                 raise NriError(f"{name} cannot be called: a call of it has been running for {TICK_TIMEOUT_S:g} s")
             try:
                 if self._plugin.runtime.connected:
-                    resolve(getattr(self._plugin, name)())
+                    _call(name, getattr(self._plugin, name))
             finally:
                 turn.release()
 
@@ -127,3 +123,16 @@ class Background:
         self._stop.set()
         for thread in self._threads:
             thread.join(timeout_s)
+
+
+def _call(name: str, method: Callable[[], Any]) -> None:
+    """Call a method. TypeError if it returns an answer, because nothing reads that."""
+    from nri.api.builders.builder import Answer
+    from nri.stub.handler.coroutines import resolve
+
+    result: Any = resolve(method())
+    answers = result if isinstance(result, (list, tuple)) else (result,)
+    for answer in answers:
+        if isinstance(answer, Answer):
+            kind = type(answer).__name__
+            raise TypeError(f"{name} returned an {kind}, which nothing reads: request it with self.runtime")

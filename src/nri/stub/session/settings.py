@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from nri.errors import ConfigError
-from nri.stub.support.default_attributes import defaults, has_all_defaults
+from nri.stub.support.checks import reads_attribute
+from nri.stub.support.default_attributes import ConfigText, defaults, has_all_defaults
 from nri.stub.support.mirror import Mirror
 from nri.stub.support.runtime_handle import RuntimeHandle
 
@@ -43,21 +44,23 @@ def check_attributes(plugin: PluginBase) -> None:
 def apply(
     plugin: PluginBase, text: str, file: str | None = None, plugin_flags: Mapping[str, list[str] | bool] = _NO_FLAGS
 ) -> None:
-    """Set `plugin.config`. Without a `Config` class it is the unchanged text of the runtime or of the file.
+    """Set `plugin.config`. Without a `Config` class it is the unchanged configuration text of the runtime or the file.
 
     Args:
         plugin: the plugin.
         text: the configuration text of the runtime.
-        file: path of the file of `--config`, or None.
+        file: the path of the file of `--config`, or None.
         plugin_flags: the plugin's flags (`nri.stub.program.options.Options.own`).
 
     Raises:
-        ConfigError: a source cannot be read, or is invalid; with source, key and value.
+        ConfigError: a source cannot be read or is invalid; the error has source, key and value.
     """
     config_class = plugin.Config
     plugin.config_source = file or (_RUNTIME if text.strip() else "")
+    if config_class is None and (file is not None or text.strip()):
+        _check_is_read(plugin, file)
     if config_class is None and file is None:
-        plugin.config = text
+        plugin.config = ConfigText(text)
         return
     if not text.strip() and file is None and not plugin_flags and config_class is not None:
         plugin.config = defaults(config_class)
@@ -76,7 +79,7 @@ def apply(
     if file is not None:
         sources.append(read_file(file, None if plugin.config_format == "auto" else plugin.config_format))
     if config_class is None:
-        plugin.config = sources[-1].text
+        plugin.config = ConfigText(sources[-1].text)
     elif plugin_flags:
         from nri.config.layers import merge, parse_layer
 
@@ -84,6 +87,21 @@ def apply(
         plugin.config = merge(config_class, [*layers, *_flag_layers(config_class, plugin.flags, plugin_flags)]).value
     else:
         plugin.config = read(config_class, sources)
+
+
+def _check_is_read(plugin: PluginBase, file: str | None) -> None:
+    """Report a configuration for a plugin without `Config` that does not read `self.config`.
+
+    Raises:
+        ConfigError: the file of `--config` would have no effect. A text of the runtime is only logged.
+    """
+    plugin_class = type(plugin)
+    if reads_attribute(plugin_class, "config"):
+        return
+    reason = f"{plugin_class.__name__} has no class Config and does not read self.config"
+    if file is not None:
+        raise ConfigError(file, "", f"the file would have no effect: {reason}", "leave --config out")
+    plugin.log.warning("the runtime's configuration has no effect: %s", reason)
 
 
 def check_flags(plugin_class: type[PluginBase], plugin_flags: Mapping[str, list[str] | bool]) -> None:
@@ -106,7 +124,7 @@ def check_flags(plugin_class: type[PluginBase], plugin_flags: Mapping[str, list[
 def _simple_values(
     config_class: type | None, flags: Mapping[str, tuple[str, str, str]], plugin_flags: Mapping[str, list[str] | bool]
 ) -> dict[str, str | bool] | None:
-    """The values of flags if all are texts or switches, which need no validation; else None.
+    """The values of flags if all are strings or switches, which need no validation, else None.
 
     This avoids importing `nri.config`, which takes 35 ms and 3 MiB.
     """

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from types import CodeType
     from typing import Any
 
-__all__ = ["ARGUMENTS", "check_class", "kebab_case", "note_if_not_run"]
+__all__ = ["ARGUMENTS", "check_class", "kebab_case", "note_if_not_run", "reads_attribute"]
 
 #: The arguments of each handler.
 ARGUMENTS: dict[str, tuple[str, ...]] = {
@@ -38,21 +38,24 @@ _RUNNER_MODULES = ("nri.stub.program", "nri.stub.session", "nri.testing")
 
 #: The formats of a configuration text.
 FORMATS = ("auto", "json", "yaml", "toml")
-#: Settings of a class -> names of the permitted types, and a description for error texts.
+#: For each setting of a class: the names of the permitted types, and a description for error texts.
 _ATTRIBUTES: dict[str, tuple[tuple[str, ...], str]] = {
     "config_format": (("str",), "one of " + ", ".join(FORMATS)),
-    "name": (("str",), "a text"),
-    "failure_policy": (("FailurePolicy", "NoneType"), "nri.FailurePolicy(...)"),
-    "log_file": (("str", "NoneType"), "the path of a file"),
-    "Config": (("class", "NoneType"), "a class with annotations"),
-    "flags": (("dict", "mappingproxy"), "flags by name, each a Flag or (field of Config, name of the value, help)"),
-    "annotations": (("dict", "mappingproxy"), "texts by annotation"),
-    "sets": (("tuple", "list", "NoneType"), "a tuple of names of fields"),
+    "name": (("str",), "a str"),
+    "failure_policy": (("FailurePolicy", "NoneType"), "an nri.FailurePolicy or None"),
+    "log_file": (("str", "NoneType"), "the path of a file or None"),
+    "Config": (("class", "NoneType"), "a class with annotations or None"),
+    "flags": (
+        ("dict", "mappingproxy"),
+        "a dict of flags by name, each a Flag(field, value_name, help)",
+    ),
+    "annotations": (("dict", "mappingproxy"), "a dict of texts by annotation"),
+    "sets": (("tuple", "list", "NoneType"), "a tuple of names of fields or None"),
 }
 
 #: All class attributes that nri reads. `mirror` may be any value.
 _SETTINGS = ("mirror", *_ATTRIBUTES)
-#: Other names for settings -> the setting.
+#: The setting for each wrong name of a setting.
 _SETTING_BY_SYNONYM = {
     "plugin_name": "name",
     "policy": "failure_policy",
@@ -63,7 +66,7 @@ _SETTING_BY_SYNONYM = {
     "config_schema": "Config",
     "settings": "Config",
 }
-#: Settings that other libraries have and this one does not -> what to do instead.
+#: Settings of other libraries that do not exist here, and what to do instead.
 _UNSUPPORTED_SETTINGS = {
     "events": "a plugin receives the events whose methods it defines",
     "index": "start it with --idx NN",
@@ -71,10 +74,10 @@ _UNSUPPORTED_SETTINGS = {
     "timeout": "the runtime sets it; see self.deadline, and timeout in policy.toml",
 }
 _EVENT_NAMES = frozenset((*(spec.rpc for spec in EVENTS), "Configure", "Synchronize", *ARGUMENTS))
-#: Prefixes and suffixes of event names that are used here and in other libraries.
+#: Prefixes and suffixes of event names in this and other libraries.
 _PREFIXES = ("on_", "handle_", "do_", "before_", "after_", "pre_", "post_")
 _SUFFIXES = ("_handler", "_hook", "_event")
-#: Synonyms of event names, without prefix and suffix -> the handler.
+#: The handler for synonyms of event names, without prefix and suffix.
 _HANDLER_BY_SYNONYM = {
     **{spec.method.removesuffix("_sandbox"): spec.method for spec in EVENTS if spec.method.endswith("_sandbox")},
     "create_pod": "run_pod_sandbox",
@@ -87,7 +90,7 @@ _HANDLER_BY_SYNONYM = {
     "validate_adjustment": "validate_container_adjustment",
     "validate_container": "validate_container_adjustment",
 }
-#: Names that mean a handler only if they had a prefix or suffix.
+#: The handler for names that mean a handler only with a prefix or suffix.
 _HANDLER_BY_STEM = {
     "close": "closed",
     "closed": "closed",
@@ -109,9 +112,9 @@ _HANDLER_BY_STEM = {
         )
     },
 }  # fmt: skip
-#: Methods that a plugin may override and that handle no event.
+#: Methods that a plugin may override and that do not handle an event.
 _OTHER_METHODS = ("measurements",)
-#: Attributes of `self` that a method of the same name would hide -> the handler to suggest, or "".
+#: Attributes of `self` that a method of the same name would hide, with the handler to suggest, or "".
 _INSTANCE_ATTRIBUTES = {
     "config": "configure",
     "deadline": "",
@@ -128,7 +131,7 @@ _READ_INSTRUCTIONS = frozenset(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "
 _VARARGS = 0x04
 #: The code flags of a generator function, and of an async one.
 _GENERATOR_FLAGS = 0x20 | 0x200
-#: Type names in annotations of `Config` -> the types of a default value. Other annotations are checked by `nri.config`.
+#: The types of a default value by type name in `Config`. `nri.config` checks all other annotations.
 _DEFAULTS: dict[str, tuple[type, ...]] = {
     "str": (str,), "int": (int,), "float": (float, int), "bool": (bool,), "bytes": (bytes,), "list": (list,),
     "dict": (dict,), "set": (set,), "tuple": (tuple,), "None": (type(None),),
@@ -150,8 +153,7 @@ def check_class(cls: type, base: type) -> None:
     """Raise TypeError for a method of `cls` that resembles a handler without being one, or has wrong arguments."""
     for name, value in cls.__dict__.items():
         function = getattr(value, "__func__", value)
-        if hasattr(function, "_nri_when") and name not in _POD_HANDLERS:
-            raise TypeError(f"{cls.__name__}.{name} is marked with nri.when, which filters pods, but it handles no pod")
+        _check_marks(cls, name, value, function)
         if name.startswith("_"):
             continue
         _check_setting(cls, name, value)
@@ -187,6 +189,27 @@ def check_class(cls: type, base: type) -> None:
     _check_tables(cls)
 
 
+def _check_marks(cls: type, name: str, value: Any, function: Any) -> None:
+    """Raise TypeError for a mark without a pod, and for background work that cannot be called without arguments."""
+    if hasattr(function, "_nri_when") and name not in _POD_HANDLERS:
+        raise TypeError(f"{cls.__name__}.{name} is marked with nri.when, which filters pods, but it handles no pod")
+    if not (hasattr(function, "_nri_every_s") or hasattr(value, "_nri_every_s")):
+        return
+    who = f"{cls.__name__}.{name} is marked with nri.every, which calls it without arguments"
+    if name in ARGUMENTS:
+        raise TypeError(f"{who}, but it handles an event: mark another method")
+    code: CodeType | None = getattr(function, "__code__", None)
+    if code is None:
+        return
+    if code.co_flags & _GENERATOR_FLAGS:
+        raise TypeError(f"{who}, but it contains yield, so that a call does not run it")
+    first = 0 if isinstance(value, staticmethod) else 1
+    required = code.co_varnames[first : code.co_argcount - len(getattr(function, "__defaults__", None) or ())]
+    if required or _required_keywords(code, cls, name):
+        names = ", ".join(required) or "keywords"
+        raise TypeError(f"{who}, but it requires {names}; self.state has the pods and containers if mirror = True")
+
+
 def _check_tables(cls: type) -> None:
     """Raise TypeError or ValueError for flags and declarations of fields that do not exist."""
     if cls.__dict__.get("flags"):
@@ -209,9 +232,9 @@ def _check_setting(cls: type, name: str, value: Any) -> None:
         return  # a descriptor, whose value is computed later
     kinds, expected = _ATTRIBUTES[name]
     if type(value).__name__ not in kinds and not ("class" in kinds and isinstance(value, type)):
-        raise TypeError(f"{cls.__name__}.{name} is {value!r}: {expected} is expected")
+        raise TypeError(f"{cls.__name__}.{name} must be {expected}, not {value!r}")
     if name == "config_format" and value not in FORMATS:
-        raise ValueError(f"{cls.__name__}.{name} is {value!r}: {expected} is expected")
+        raise ValueError(f"{cls.__name__}.{name} must be {expected}, not {value!r}")
 
 
 def _check_own_attribute(cls: type, name: str) -> None:
@@ -220,7 +243,7 @@ def _check_own_attribute(cls: type, name: str) -> None:
     Attributes that a method of the class reads are permitted, and those of base classes, which were checked there.
     """
     nearest = _nearest_setting(name) or _nearest_handler(name)
-    if nearest is None or any(name in base.__dict__ for base in cls.__mro__[1:]) or _is_read(cls, name):
+    if nearest is None or any(name in base.__dict__ for base in cls.__mro__[1:]) or reads_attribute(cls, name):
         return
     raise TypeError(
         f"{cls.__name__}.{name} has no effect: nothing reads it; did you mean {nearest}? "
@@ -228,7 +251,7 @@ def _check_own_attribute(cls: type, name: str) -> None:
     )
 
 
-def _is_read(cls: type, name: str) -> bool:
+def reads_attribute(cls: type, name: str) -> bool:
     """Whether code of the class or of its bases reads an attribute of this name, of any object."""
     from dis import get_instructions  # imported only for the few classes that have such an attribute
 
@@ -253,9 +276,9 @@ def _code_objects(value: Any, depth: int = 4) -> Iterator[CodeType]:
 
 
 def _check_unsupported(cls: type, name: str, value: Any) -> None:
-    """Raise TypeError for events, an index or a timeout, which a class cannot set; other values are permitted."""
+    """Raise TypeError for events, an index or a timeout, which a class cannot set. Other values are permitted."""
     if name == "timeout":
-        has_no_effect = type(value) in (int, float) and not _is_read(cls, name)
+        has_no_effect = type(value) in (int, float) and not reads_attribute(cls, name)
     elif name == "events":
         items = value.split(",") if isinstance(value, str) else value
         items = items if isinstance(items, (list, tuple, set, frozenset)) else ()
@@ -269,7 +292,7 @@ def _check_unsupported(cls: type, name: str, value: Any) -> None:
 
 
 def _check_defaults(place: str, config: Any, above: tuple[Any, ...] = ()) -> None:
-    """Raise TypeError for a default whose type does not match its annotation, which nothing else would report.
+    """Raise TypeError for a default whose type does not match its annotation. No later check would report it.
 
     `above` are the enclosing classes, because a class may have a field of its own type.
     """
@@ -304,7 +327,7 @@ def _check_flags(cls: Any) -> None:
 
 
 def _nearest_handler(name: str) -> str | None:
-    """The handler that `name` is probably a misspelling of; None for an unrelated name."""
+    """The handler that `name` is probably a misspelling of. Returns None for an unrelated name."""
     name = _snake_case(name)
     words = next((name.removeprefix(word) for word in _PREFIXES if name.startswith(word)), name)
     words = next((words.removesuffix(word) for word in _SUFFIXES if words.endswith(word)), words)
@@ -318,7 +341,7 @@ def _nearest_handler(name: str) -> str | None:
 
 
 def _nearest_setting(name: str) -> str | None:
-    """The setting that `name` is probably a misspelling of; None for an unrelated name."""
+    """The setting that `name` is probably a misspelling of. Returns None for an unrelated name."""
     name = _snake_case(name)
     if name in _SETTING_BY_SYNONYM:
         return _SETTING_BY_SYNONYM[name]
@@ -357,7 +380,7 @@ def _check_arguments(cls: type, name: str, code: CodeType, defaults: tuple[objec
 def _required_keywords(code: CodeType, cls: type, name: str) -> bool:
     if not code.co_kwonlyargcount:
         return False
-    function = cls.__dict__[name]
+    function = getattr(cls.__dict__[name], "__func__", cls.__dict__[name])
     return len(getattr(function, "__kwdefaults__", None) or ()) < code.co_kwonlyargcount
 
 
@@ -374,7 +397,7 @@ def _nearest(name: str, choices: tuple[str, ...]) -> str | None:
 
 
 def _distance(a: str, b: str, limit: int) -> int:
-    """Edit distance with swaps; anything above `limit` may be returned as `limit` + 1."""
+    """The edit distance with swaps. A distance above `limit` may be returned as `limit` + 1."""
     before: list[int] = []
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):

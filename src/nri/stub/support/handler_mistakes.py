@@ -2,30 +2,37 @@
 
 | mistake | detection |
 |---|---|
-| it changes the message of its request | the deterministic serialization differs |
-| it creates an Adjustment and returns nothing | it returned None, and no line of it returns a value |
-| it returns one Adjustment for several containers | the same object is returned again with other content |
-| it calls `sys.exit` | SystemExit, which would end the plugin without an error |
+| the handler changes the message of its request | the deterministic serialization differs |
+| the handler creates an answer and does not return it | no object holds the answer after the call; not requested |
+| the handler returns the same Adjustment for several containers | the same object is returned with other content |
+| the handler calls `sys.exit` | SystemExit, which would end the plugin without an error |
 """
 
 from __future__ import annotations
 
-import ast
 import difflib
-import inspect
-import textwrap
+from collections import deque
 from functools import wraps
 from os.path import basename
 from typing import TYPE_CHECKING, Any
 
+from nri.api import messages as m
 from nri.api.builders.adjustment import Adjustment
+from nri.api.builders.builder import new_answers
 from nri.api.builders.update import Update
 from nri.errors import NriError
+from nri.stub.support import context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
+    from weakref import ref
 
     from google.protobuf.message import Message
+
+    from nri.api.builders.builder import Answer
+
+    #: The answers that a call has created, with their messages.
+    _Created = deque[tuple[ref[Answer], Any]]
 
 __all__ = ["checked_handler"]
 
@@ -40,6 +47,8 @@ _ANSWERS: dict[str, type[Adjustment | Update]] = {
 
 #: How deep nested messages are searched for a field to suggest.
 _MAX_DEPTH = 4
+#: The most answers of one call that are watched.
+_MAX_ANSWERS = 10_000
 
 
 def checked_handler(handler: Callable[..., Any], method: str, names: tuple[str, ...]) -> Callable[..., Any]:
@@ -72,31 +81,42 @@ def checked_handler(handler: Callable[..., Any], method: str, names: tuple[str, 
                 ) from error
             _note(error, mistake() or _suggestion(error, [message for _, message, _ in originals]))
 
-        def answered(result: Any) -> Any:
-            _refuse(mistake() or answers.mistake(result))
+        def answered(result: Any, created: _Created) -> Any:
+            _refuse(mistake() or answers.mistake(result) or _forgotten(handler, method, result, created))
             return result
 
+        created: _Created = deque(maxlen=_MAX_ANSWERS)
+        new_answers.set(created)
         try:
             result = handler(*arguments)
         except (Exception, SystemExit) as error:
             raised(error)
             raise
+        finally:
+            new_answers.set(None)
         if hasattr(result, "cr_frame"):  # an `async def`
             return _finish(result, answered, raised)
-        return answered(result)
+        return answered(result, created)
 
     return call
 
 
 async def _finish(
-    coroutine: Coroutine[Any, Any, Any], answered: Callable[[Any], Any], raised: Callable[[BaseException], None]
+    coroutine: Coroutine[Any, Any, Any],
+    answered: Callable[[Any, _Created], Any],
+    raised: Callable[[BaseException], None],
 ) -> Any:
+    created: _Created = deque(maxlen=_MAX_ANSWERS)
+    new_answers.set(created)
     try:
         result = await coroutine
     except (Exception, SystemExit) as error:
         raised(error)
         raise
-    return answered(result)
+    finally:
+        new_answers.set(None)
+    del coroutine  # its frame holds the handler's variables
+    return answered(result, created)
 
 
 class _Answers:
@@ -104,19 +124,13 @@ class _Answers:
 
     def __init__(self, handler: Callable[..., Any], method: str) -> None:
         self._handler, self._method = handler, method
-        self._forgets: bool | None = None
         self._last: Adjustment | None = None
         self._bytes = b""
 
     def mistake(self, result: Any) -> str:
-        """Describe the mistake in an answer; "" if there is none."""
+        """Describe the mistake in an answer. Returns "" without a mistake."""
         if self._method != "create_container":
             return ""
-        if result is None:
-            if self._forgets is None:
-                self._forgets = _never_returns(self._handler)
-            who = _handler_text(self._handler, self._method)
-            return f"{who} creates an Adjustment, but returns nothing: return it" if self._forgets else ""
         adjustment = result[0] if isinstance(result, tuple) and result else result
         if not isinstance(adjustment, Adjustment):
             return ""
@@ -131,26 +145,45 @@ class _Answers:
         return ""
 
 
-def _never_returns(handler: Callable[..., Any]) -> bool:
-    """Whether a handler creates an Adjustment, but no line of it returns a value."""
-    try:
-        (function,) = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(handler)))).body
-    except (OSError, TypeError, ValueError, SyntaxError):
-        return False  # the source is not available
-    makes_adjustment, queue = False, [*ast.iter_child_nodes(function)]
-    while queue:
-        node = queue.pop()
-        if isinstance(node, ast.Return) and node.value is not None:
-            return False
-        called = node.func if isinstance(node, ast.Call) else None
-        makes_adjustment = makes_adjustment or getattr(called, "attr", getattr(called, "id", "")) == Adjustment.__name__
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            queue += ast.iter_child_nodes(node)
-    return makes_adjustment
+def _forgotten(handler: Callable[..., Any], method: str, result: Any, created: _Created) -> str:
+    """Describe the answers that a call has created and neither returned, requested nor stored; "" if there are none."""
+    dropped = [message for answer, message in created if answer() is None and _has_effect(message)]
+    if not dropped:
+        return ""
+    call = context.current.get()
+    requests = [m.UpdateContainersRequest.FromString(payload) for _, payload in (call and call.queued) or ()]
+    used = [*_returned(result), *(update for request in requests for update in request.update)]
+    dropped = [message for message in dropped if message not in used]
+    if not dropped:
+        return ""
+    kind = type(dropped[0]).__name__.removeprefix("Container")
+    what = f"{len(dropped)} answers, the first an {kind}," if len(dropped) > 1 else f"an {kind},"
+    who = _handler_text(handler, method)
+    if method in _ANSWERS and not (kind == "Adjustment" and method != "create_container"):
+        step = "return it" if len(dropped) == 1 else "return them in one list"
+        returned = "returns nothing" if result is None else "returns another answer"
+        return f"{who} creates {what} but {returned}: {step}"
+    step = "containers are adjusted in create_container" if kind == "Adjustment" else "request it with self.runtime"
+    return f"{who} creates {what} which has no effect: {step}"
+
+
+def _has_effect(message: Any) -> bool:
+    if isinstance(message, m.ContainerUpdate):
+        return bool(message.linux.resources.ByteSize())
+    return bool(message.ByteSize())
+
+
+def _returned(result: Any) -> Iterator[Any]:
+    """The messages in a handler's answer, which may be copies."""
+    for item in result if isinstance(result, (list, tuple)) else (result,):
+        if isinstance(item, (list, tuple)):
+            yield from _returned(item)
+        else:
+            yield getattr(item, "message", item)
 
 
 def _suggestion(error: BaseException, messages: list[Message]) -> str:
-    """A suggestion for a field that the messages do not have; "" for other errors."""
+    """A suggestion for a field that the messages do not have. Returns "" for other errors."""
     if not isinstance(error, AttributeError):
         return ""
     names, queue = set[str](), [(message.DESCRIPTOR, 0) for message in messages]

@@ -6,7 +6,7 @@ match all of them.
 
 from __future__ import annotations
 
-from nri.api.selectors import Filters, Pattern, Selector
+from nri.api.selectors import Filters, LabelSelector, Pattern, Selector
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,15 +28,16 @@ def when(
 ) -> Callable[[F], F]:
     """Call the handler only for pods of these namespaces that have these labels and annotations.
 
-    A selector is a text: `key` (present), `!key` (absent), `key=value`, `key!=value` (another value, or absent). The
-    value may have the wildcards `*`, `?` and `[...]`. A pod must match all selectors. A dict is equivalent:
+    A selector is a text: `key` (present), `!key` (absent), `key=value`, `key!=value` (another value, or absent),
+    `key in (a,b)` or `key notin (a,b)`. Values may have the wildcards `*`, `?` and `[...]`. A pod must match all
+    selectors, of a list and of several marks. A dict is equivalent:
     `{"app": "web"}` is `app=web`, `{"app": True}` is `app`, `{"app": False}` is `!app`. A namespace is `prod`,
     `prod-*`, or `!prod` for all others. Only the pod is checked. `synchronize` gets the matching pods and their
     containers.
 
     Raises:
-        TypeError: there is no selector, or it is not a text.
-        ValueError: a text is not a valid selector or namespace.
+        TypeError: there is no selector, or a selector is not a string.
+        ValueError: a string is not a valid selector or namespace, or no pod can match.
     """
     for name in unknown:
         suggestion = next((word for word in ("namespaces", "labels", "annotations") if word[:2] == name[:2]), "")
@@ -44,21 +45,42 @@ def when(
         raise TypeError(f"nri.when has no argument {name}{hint}")
     if misplaced or namespaces is labels is annotations is None:
         raise TypeError("nri.when takes namespaces, labels or annotations by name: write @nri.when(labels='app=web')")
-    filters = Filters(
+    _check_not_empty(namespaces=namespaces, labels=labels, annotations=annotations)
+    filters = _filters(
         _parsed("namespaces", Pattern.parse, _texts("namespaces", namespaces)),
-        _parsed("labels", Selector.parse, _texts("labels", _as_texts("labels", labels))),
+        _parsed("labels", LabelSelector.parse, _texts("labels", _as_texts("labels", labels))),
         _parsed("annotations", Selector.parse, _texts("annotations", _as_texts("annotations", annotations))),
     )
 
     def mark(handler: F) -> F:
-        handler._nri_when = (*getattr(handler, "_nri_when", ()), filters)  # type: ignore[attr-defined]
+        marks: tuple[Filters, ...] = (*getattr(handler, "_nri_when", ()), filters)
+        # One mark's namespaces are alternatives, so that those of several marks cannot be checked as one choice.
+        _filters((), *([selector for mark in marks for selector in getattr(mark, kind)] for kind in _LISTS))
+        handler._nri_when = marks  # type: ignore[attr-defined]
         return handler
 
     return mark
 
 
+#: The attributes of `Filters` of which all must hold.
+_LISTS = ("label", "annotation")
+
+
+def _filters(*choices: Any) -> Filters:
+    try:
+        return Filters(*choices)
+    except ValueError as error:
+        raise ValueError(f"nri.when: {error}") from None
+
+
+def _check_not_empty(**choices: Any) -> None:
+    for name, choice in choices.items():
+        if choice is not None and hasattr(choice, "__len__") and not isinstance(choice, str) and not len(choice):
+            raise TypeError(f"nri.when({name}={choice!r}) selects nothing: leave the argument out, or name {name}")
+
+
 def _as_texts(name: str, selectors: Any) -> Any:
-    """Convert the selectors of a dict to texts."""
+    """Convert the selectors of a dict to strings."""
     if not hasattr(selectors, "items"):
         return selectors
     texts = []
@@ -66,7 +88,7 @@ def _as_texts(name: str, selectors: Any) -> Any:
         if value is True or value is False:
             texts.append(key if value else f"!{key}")
         elif isinstance(value, str):
-            texts.append(f"{key}={value}")
+            texts.append(f"{key}=={value}")  # a value may begin with "="
         else:
             raise TypeError(f"nri.when({name}=...): {key!r} must be a text, True or False, not {value!r}")
     return texts

@@ -23,11 +23,19 @@ _NAMED = re.compile(r"(?P<index>[0-9]{2})-(?P<name>.+)")
 
 @dataclass(frozen=True, slots=True)
 class TrialPlugin:
-    """A plugin of the trial: its index, its class or program, and its configuration."""
+    """A plugin of the trial.
+
+    Attributes:
+        index: two digits.
+        target: its class or program.
+        config: its configuration.
+        index_requested: whether the command line has the index.
+    """
 
     index: str
     target: str
     config: Source | None = None
+    index_requested: bool = False
 
     @property
     def is_program(self) -> bool:
@@ -41,17 +49,23 @@ class TrialPlugin:
 
 
 def trial_plugins(targets: Sequence[str], configs: Sequence[str]) -> list[TrialPlugin]:
-    """Parse the plugins of a command line, with indices and configurations. ConfigError for invalid arguments."""
+    """Parse the plugins of a command line, with indices and configurations.
+
+    Raises ConfigError for invalid arguments.
+    """
     pairs = [_split(text) for text in targets]
     indices = _fill_indices([index for index, _ in pairs])
     sources = _sources(configs, indices)
-    return [TrialPlugin(index, target, sources.get(index)) for index, (_, target) in zip(indices, pairs, strict=True)]
+    return [
+        TrialPlugin(index, target, sources.get(index), bool(requested))
+        for index, (requested, target) in zip(indices, pairs, strict=True)
+    ]
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Return index and target of ``NN=TARGET``, or of a file called ``NN-name``; the index is "" otherwise.
+    """Return index and target of ``NN=TARGET``, or of a file called ``NN-name``. The index is "" otherwise.
 
-    ConfigError for an index that is not two digits.
+    Raises ConfigError for an index that is not two digits.
     """
     match = _INDEXED.fullmatch(text)
     if match:
@@ -86,7 +100,7 @@ def _fill_indices(indices: list[str]) -> list[str]:
 
 
 def _sources(configs: Sequence[str], indices: list[str]) -> dict[str, Source]:
-    """Read the configuration files by index. ConfigError unless exactly one plugin has the index."""
+    """Read the configuration files by index. Raises ConfigError unless exactly one plugin has the index."""
     source_by_index = {}
     for text in configs:
         match = _INDEXED.fullmatch(text)
@@ -116,6 +130,6 @@ def shared_indices(plugins: Sequence[TrialPlugin]) -> list[str]:
 
 
 def name_in(target: str) -> str | None:
-    """The name in a file name ``NN-name``; None for other file names."""
+    """The name in a file name ``NN-name``. Returns None for other file names."""
     named = _NAMED.fullmatch(os.path.basename(target.partition(":")[0]).removesuffix(".py"))
     return named["name"] if named else None

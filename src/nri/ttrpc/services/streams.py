@@ -60,7 +60,7 @@ class _Stream(Generic[M]):
         Raises: RpcError if the peer failed the stream, DeadlineExceeded, ConnectionClosed.
         """
         try:
-            payload = self.inbox.take(self._until(timeout_s, self._wait_s))
+            payload = self.inbox.take(self._wait_deadline(timeout_s, self._wait_s))
         except DeadlineExceeded:
             raise DeadlineExceeded(f"a message of {self.name}") from None
         return None if payload is None else decoded(self._kind, payload)
@@ -70,7 +70,7 @@ class _Stream(Generic[M]):
         while (message := self.receive()) is not None:
             yield message
 
-    def _until(self, timeout_s: float | None, usual_s: float | None) -> float | None:
+    def _wait_deadline(self, timeout_s: float | None, usual_s: float | None) -> float | None:
         """The deadline of a wait: its own, or the deadline of the whole stream."""
         seconds = usual_s if timeout_s == _ITS_OWN else timeout_s
         if seconds is None:
@@ -119,7 +119,7 @@ class ClientStream(_Stream[M]):
             return b"".join(frame)
 
         try:
-            self._write(link.client_id, opened, self._until(_ITS_OWN, self._send_s))
+            self._write(link.client_id, opened, self._wait_deadline(_ITS_OWN, self._send_s))
         except BaseException:
             self._forget()
             raise
@@ -142,7 +142,9 @@ class ClientStream(_Stream[M]):
         self._notice_the_end()
         frame = self._link.client.streams.data
         try:
-            self._write(self._link.client_id, lambda: frame(self._id, payload), self._until(timeout_s, self._send_s))
+            self._write(
+                self._link.client_id, lambda: frame(self._id, payload), self._wait_deadline(timeout_s, self._send_s)
+            )
         except LocalProtocolError as error:
             raise self.inbox.error or LocalProtocolError(f"{self.name}: {error.reason}") from None
 
@@ -150,7 +152,7 @@ class ClientStream(_Stream[M]):
         """Close our half; the server's messages can still be received. Raises as `send`."""
         self._notice_the_end()
         frame = self._link.client.streams.close
-        self._write(self._link.client_id, lambda: frame(self._id), self._until(_ITS_OWN, self._send_s))
+        self._write(self._link.client_id, lambda: frame(self._id), self._wait_deadline(_ITS_OWN, self._send_s))
 
     def result(self, timeout_s: float | None = _ITS_OWN) -> M:
         """Close our half and wait for the only reply of a server that does not stream. Raises as `receive`."""
@@ -179,7 +181,7 @@ class ClientStream(_Stream[M]):
             if link.closed is None and self._id in link.client.streams:
                 self.inbox.drop()  # so that further messages are read, and the server is not blocked
                 self._answerer.poll()
-                self._write(link.client_id, lambda: frame(self._id), self._until(_CLOSE_S, self._send_s))
+                self._write(link.client_id, lambda: frame(self._id), self._wait_deadline(_CLOSE_S, self._send_s))
         except (DeadlineExceeded, ConnectionClosed, ProtocolError):
             pass  # the server notices the end of the connection, or its own deadline
         finally:
@@ -233,7 +235,7 @@ class ServerStream(_Stream[M]):
         payload = encoded(message)
         frame, stream_id = self._link.server.streams.data, self.request.stream_id
         try:
-            deadline = self._until(timeout_s, self._send_s)
+            deadline = self._wait_deadline(timeout_s, self._send_s)
             self._write(self._link.server_id, lambda: frame(stream_id, payload), deadline)
         except LocalProtocolError as error:
             raise self.inbox.error or LocalProtocolError(f"{self.name}: {error.reason}") from None
@@ -241,7 +243,7 @@ class ServerStream(_Stream[M]):
     def end(self) -> None:
         """End the stream after the last message."""
         frame, stream_id = self._link.server.streams.close, self.request.stream_id
-        self._write(self._link.server_id, lambda: frame(stream_id), self._until(_ITS_OWN, self._send_s))
+        self._write(self._link.server_id, lambda: frame(stream_id), self._wait_deadline(_ITS_OWN, self._send_s))
 
     def forget(self) -> None:
         """Drop further messages, because the handler has returned."""

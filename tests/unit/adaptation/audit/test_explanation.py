@@ -6,7 +6,7 @@ import pytest
 
 from nri.adaptation.audit.explanation import REQUEST
 from nri.adaptation.audit.record import TAKEN_BACK
-from nri.adaptation.containers.answer_order import OVERTAKEN, Numbers
+from nri.adaptation.containers.answer_order import OVERTAKEN, SequenceNumbers
 from nri.api import messages as m
 from nri.rules import Rules
 from tests.support.histories import create, env, shares, steps, update
@@ -164,7 +164,7 @@ def test_a_field_that_is_not_in_force_is_told_with_its_reason_and_the_others_go_
         outcomes=[("c1", "cpu.shares", outcome, reason)],
         numbers={"20-balance": 5},
     )
-    back = {TAKEN_BACK: Numbers(0, over={"cpu.shares": accepted})}
+    back = {TAKEN_BACK: SequenceNumbers(0, over={"cpu.shares": accepted})}
     provenance.record("CreateContainer", "", b"", (), ("c1",), numbers=back)
     update(provenance, value=7)
     messages = [(*step.change[1::2], step.change.after, step.note) for step in provenance.explain("c1").steps]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from nri.adaptation.audit.record import Record, packed, parts_of, unpacked, updates_of
-from nri.adaptation.containers.answer_order import Numbers
+from nri.adaptation.containers.answer_order import SequenceNumbers
 from nri.api import messages as m
 
 
@@ -65,4 +65,4 @@ def test_a_packed_record_is_small_and_comes_out_as_it_was() -> None:
 
 
 def test_a_record_whose_fields_have_numbers_of_their_own_is_not_packed() -> None:
-    assert packed(record(numbers={"10-a": Numbers(7, {"cpu": 8})})) is None
+    assert packed(record(numbers={"10-a": SequenceNumbers(7, {"cpu": 8})})) is None

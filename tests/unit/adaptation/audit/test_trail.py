@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import nri
-from nri.adaptation import Numbers, OrderedUpdates
+from nri.adaptation import OrderedUpdates, SequenceNumbers
 from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.audit.trail import AuditTrail
 from nri.adaptation.containers.update_result import UpdateResult
@@ -155,7 +155,7 @@ class Runtime:
 
     def ask(self, request: m.UpdateContainersRequest, number: int = 1) -> list[m.ContainerUpdate]:
         encoded = request.SerializeToString()
-        return self.trail.apply("UpdateContainers", "10-a", encoded, list(request.update), Numbers(number))
+        return self.trail.apply("UpdateContainers", "10-a", encoded, list(request.update), SequenceNumbers(number))
 
     @property
     def present(self) -> int:
@@ -234,7 +234,11 @@ def test_a_container_that_goes_is_forgotten_with_its_history(runtime: Runtime, h
 
 
 def test_what_is_updated_can_be_given_back_and_what_the_runtime_cannot_is_told(runtime: Runtime) -> None:
-    updates, by, runtime.refuses = OrderedUpdates([shares("c", 5), shares("nobody", 5)], Numbers(1)), object(), True
+    updates, by, runtime.refuses = (
+        OrderedUpdates([shares("c", 5), shares("nobody", 5)], SequenceNumbers(1)),
+        object(),
+        True,
+    )
     runtime.trail.updated(updates, by)
     assert runtime.present == 5
     failed = runtime.trail.undo("CreateContainer", updates, by)
@@ -243,7 +247,7 @@ def test_what_is_updated_can_be_given_back_and_what_the_runtime_cannot_is_told(r
 
 
 def test_a_runtime_may_give_back_by_itself(runtime: Runtime) -> None:
-    updates, by, arguments = OrderedUpdates([shares("c", 5)], Numbers(1)), object(), []
+    updates, by, arguments = OrderedUpdates([shares("c", 5)], SequenceNumbers(1)), object(), []
     runtime.trail.updated(updates, by)
     assert runtime.trail.undo("CreateContainer", updates, by, arguments.extend) == []
     assert ([update.container_id for update in arguments], runtime.told, runtime.present) == (["c"], [], 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import nri
-from nri.adaptation import FieldOrder, Numbers, OrderedUpdates, UpdateResult
+from nri.adaptation import FieldOrder, OrderedUpdates, SequenceNumbers, UpdateResult
 from nri.adaptation.containers.update_result import field_names
 from nri.api import messages as m
 
@@ -12,7 +12,7 @@ EARLIER = (
 )
 
 
-def put(order: FieldOrder, update: m.ContainerUpdate, numbers: Numbers) -> UpdateResult:
+def put(order: FieldOrder, update: m.ContainerUpdate, numbers: SequenceNumbers) -> UpdateResult:
     """Apply an update, as a runtime does; returns what it says."""
     result = UpdateResult(update)
     order.newest(update.linux.resources, numbers, result)
@@ -23,9 +23,9 @@ def put(order: FieldOrder, update: m.ContainerUpdate, numbers: Numbers) -> Updat
 def test_what_a_later_answer_has_set_is_left_out_and_told_by_its_name() -> None:
     order = FieldOrder()
     later = nri.Update("c").set_cpu_shares(9).add_unified("k", "9").add_hugepage_limit("2MB", 9).message
-    assert not put(order, later, Numbers(8)).failed
+    assert not put(order, later, SequenceNumbers(8)).failed
     result = UpdateResult(EARLIER)
-    expected = order.newest(EARLIER.linux.resources, Numbers(7), result)
+    expected = order.newest(EARLIER.linux.resources, SequenceNumbers(7), result)
     assert field_names(expected) == ["memory.limit"] and expected.memory.limit.value == 2
     assert {row.field: row.outcome for row in result.fields} == {
         "cpu.shares": "stale", "memory.limit": "applied", "unified[k]": "stale", "hugepage_limits[2MB]": "stale"
@@ -34,26 +34,26 @@ def test_what_a_later_answer_has_set_is_left_out_and_told_by_its_name() -> None:
 
 def test_an_answer_that_is_the_newest_is_handed_on_as_it_is() -> None:
     order = FieldOrder()
-    put(order, EARLIER, Numbers(7))
+    put(order, EARLIER, SequenceNumbers(7))
     resources = EARLIER.linux.resources
-    assert order.newest(resources, Numbers(7)) is resources, "no copy is made"
-    assert not put(order, EARLIER, Numbers(8)).failed
+    assert order.newest(resources, SequenceNumbers(7)) is resources, "no copy is made"
+    assert not put(order, EARLIER, SequenceNumbers(8)).failed
 
 
 def test_what_could_not_be_done_does_not_stand_in_the_way_of_an_earlier_answer() -> None:
     order, result = FieldOrder(), UpdateResult(EARLIER)
-    order.note(result.mark_unsupported("cpu.shares", "why not"), Numbers(8))
+    order.note(result.mark_unsupported("cpu.shares", "why not"), SequenceNumbers(8))
     assert (order.last("cpu.shares"), order.last("memory.limit")) == (0, 8)
 
 
 def test_a_container_begins_with_the_answers_to_its_creation() -> None:
-    order = FieldOrder(EARLIER.linux.resources, Numbers(5, {"cpu.shares": 8}))
+    order = FieldOrder(EARLIER.linux.resources, SequenceNumbers(5, {"cpu.shares": 8}))
     assert (order.last("cpu.shares"), order.last("unified[k]"), order.last("cpu.quota")) == (8, 5, 0)
 
 
 def test_what_is_taken_back_gives_way_to_what_was_before_it_and_to_nothing_that_is_newer() -> None:
-    order = FieldOrder(EARLIER.linux.resources, Numbers(8, {"memory.limit": 9}))
-    back = Numbers(0, {"cpu.shares": 3}, over={"cpu.shares": 8, "memory.limit": 8})
+    order = FieldOrder(EARLIER.linux.resources, SequenceNumbers(8, {"memory.limit": 9}))
+    back = SequenceNumbers(0, {"cpu.shares": 3}, over={"cpu.shares": 8, "memory.limit": 8})
     restoring = nri.Update("c").set_cpu_shares(5).set_memory_limit(5).message
     result = put(order, restoring, back)
     assert [row.field for row in result.fields if row.outcome == "stale"] == ["memory.limit"]
@@ -62,5 +62,5 @@ def test_what_is_taken_back_gives_way_to_what_was_before_it_and_to_nothing_that_
 
 def test_updates_that_are_passed_on_one_by_one_keep_their_numbers() -> None:
     other = m.ContainerUpdate(container_id="d")
-    updates = OrderedUpdates([EARLIER, other], Numbers(3), {"c": Numbers(4)})
-    assert [updates.only(update).numbers(update).of("any") for update in updates] == [4, 3]
+    updates = OrderedUpdates([EARLIER, other], SequenceNumbers(3), {"c": SequenceNumbers(4)})
+    assert [updates.only(update).numbers(update).number("any") for update in updates] == [4, 3]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nri.adaptation import Numbers
+from nri.adaptation import SequenceNumbers
 from nri.adaptation.containers.inventory import MAX_DEFERRED_BYTES, Inventory, Presence
 from nri.api import messages as m
 from nri.testing import make_container, make_pod
@@ -44,7 +44,7 @@ def test_follows_creation_update_and_removal() -> None:
     created(inventory, make_pod(namespace="x"), make_container(id="a", cpu_shares=1), adjust)
     change = m.LinuxResources()
     change.cpu.shares.value = 2
-    inventory.updated("a", change, Numbers(1))
+    inventory.updated("a", change, SequenceNumbers(1))
     resources = inventory.resources_of("a")
     assert resources is not None
     assert (resources.cpu.shares.value, resources.memory.limit.value) == (2, 5)
@@ -92,7 +92,7 @@ def test_resources_of_a_container_do_not_grow_with_the_number_of_its_updates() -
         update.hugepage_limits.add(page_size="2MB", limit=value)
         update.devices.add(allow=True, access="rwm")
         update.cpu.shares.value = value % 2
-        inventory.updated("a", update, Numbers(value))
+        inventory.updated("a", update, SequenceNumbers(value))
     resources = inventory.resources_of("a")
     assert resources is not None
     assert [hugepage_limit.limit for hugepage_limit in resources.hugepage_limits] == [99]
@@ -100,7 +100,7 @@ def test_resources_of_a_container_do_not_grow_with_the_number_of_its_updates() -
     assert resources.cpu.shares.value == 1
     zero = m.LinuxResources()
     zero.cpu.shares.SetInParent()
-    inventory.updated("a", zero, Numbers(100))
+    inventory.updated("a", zero, SequenceNumbers(100))
     resources = inventory.resources_of("a")
     assert resources is not None
     assert resources.cpu.shares.value == 0, "an update to zero is an update"

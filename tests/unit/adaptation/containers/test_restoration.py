@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import nri
-from nri.adaptation import FieldOrder, Numbers, Restoration
+from nri.adaptation import FieldOrder, Restoration, SequenceNumbers
 from nri.adaptation.containers.restoration import as_updates
 
 HAD = nri.Update("c").set_cpu_shares(100).set_memory_limit(1000).message.linux.resources
@@ -15,9 +15,12 @@ def test_only_what_was_taken_back_is_in_the_update_and_what_was_not_set_has_the_
 
 
 def test_each_update_goes_with_the_numbers_of_its_container() -> None:
-    arguments = [Restoration("c", HAD, ("cpu.shares",), (), Numbers(0, {"cpu.shares": 2}, {"cpu.shares": 8}))]
+    arguments = [Restoration("c", HAD, ("cpu.shares",), (), SequenceNumbers(0, {"cpu.shares": 2}, {"cpu.shares": 8}))]
     updates = as_updates(arguments)
-    order = FieldOrder(HAD, Numbers(8))
+    order = FieldOrder(HAD, SequenceNumbers(8))
     expected = order.newest(updates[0].linux.resources, updates.numbers(updates[0]))
     assert expected.cpu.shares.value == 100
-    assert FieldOrder(HAD, Numbers(9)).newest(expected, updates.numbers(updates[0])).ByteSize() < expected.ByteSize()
+    assert (
+        FieldOrder(HAD, SequenceNumbers(9)).newest(expected, updates.numbers(updates[0])).ByteSize()
+        < expected.ByteSize()
+    )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import nri
-from nri.adaptation import BuiltinPlugin, Numbers, Restoration
+from nri.adaptation import BuiltinPlugin, Restoration, SequenceNumbers
 from nri.adaptation.adaptation import parts_of
 from nri.api import messages as m
 from nri.errors import ConflictError, PluginError, UpdateError
@@ -227,7 +227,7 @@ def test_a_container_begins_with_the_place_of_each_answer_so_that_an_older_one_c
         inventory = parts_of(runtime.adaptation).trail.inventory
         older = m.LinuxResources()
         older.cpu.shares.value = older.memory.limit.value = 1
-        inventory.updated("c1", older, Numbers(0))
+        inventory.updated("c1", older, SequenceNumbers(0))
         resources = inventory.resources_of("c1")
     assert resources is not None
     assert (resources.cpu.shares.value, resources.memory.limit.value) == ((5, 1) if plugins == 1 else (5, 7))
@@ -260,7 +260,7 @@ def test_an_odd_answer_that_was_taken_costs_the_container_no_later_event_and_no_
         older = m.LinuxResources()
         older.cpu.shares.value = 1
         inventory, provenance = parts_of(runtime.adaptation).trail.inventory, runtime.adaptation.provenance
-        inventory.updated("c1", older, Numbers(0))
+        inventory.updated("c1", older, SequenceNumbers(0))
         resources = inventory.resources_of("c1")
         raw.close()
         assert resources is not None and resources.cpu.shares.value == 5

@@ -14,7 +14,7 @@ from tests.support.made_plugins import plugin
 def number(reply: EventReply, container_id: str, field: str) -> int:
     """The place of one field of a reply's updates in the order of answers."""
     (update,) = [entry for entry in reply.updates if entry.container_id == container_id]
-    return reply.updates.numbers(update).of(field)
+    return reply.updates.numbers(update).number(field)
 
 
 def test_what_a_plugin_asked_for_later_has_the_greater_number(nri_runtime: FakeRuntime) -> None:
@@ -33,14 +33,14 @@ def test_what_a_plugin_asked_for_later_has_the_greater_number(nri_runtime: FakeR
     changed = adaptation.update_container(pod, container, m.LinuxResources())
     stopped = adaptation.stop_container(pod, container)
     first, last = (number(entry, "other", "cpu.shares") for entry in (created, stopped))
-    assert 0 < first < changed.numbers.of("cpu.shares") < last
+    assert 0 < first < changed.numbers.number("cpu.shares") < last
 
 
 def test_each_field_has_the_number_of_the_plugin_that_set_it(nri_runtime: FakeRuntime) -> None:
     """Else a field by B in an answer of A and B counts as older than what B has said between the two."""
     nri_runtime.create_container(make_pod(), make_container(id="other"))
     nri_runtime.add(plugin("a", stop_container=lambda *_: nri.Update("other").set_cpu_shares(5)), "10")
-    nri_runtime.add(plugin("b", stop_container=lambda *_: nri.Update("other").set_cpu_quota(6)), "20")
+    nri_runtime.add(plugin("b", stop_container=lambda *_: nri.Update("other").set_cpu_quota(6000)), "20")
     reply = nri_runtime.adaptation.stop_container(make_pod(), make_container(id="c"))
     assert 0 < number(reply, "other", "cpu.shares") < number(reply, "other", "cpu.quota")
 
@@ -48,10 +48,10 @@ def test_each_field_has_the_number_of_the_plugin_that_set_it(nri_runtime: FakeRu
 def test_what_the_runtime_itself_asked_for_is_no_later_than_the_first_answer(nri_runtime: FakeRuntime) -> None:
     for index in ("10", "20"):
         nri_runtime.add(plugin("a", update_container=lambda *_: None), index)
-    resources = nri.Update("c").set_cpu_shares(5).set_cpu_quota(6).resources
-    nri_runtime.add(plugin("b", update_container=lambda *_: nri.Update("c").set_cpu_quota(7)), "30")
+    resources = nri.Update("c").set_cpu_shares(5).set_cpu_quota(6000).resources
+    nri_runtime.add(plugin("b", update_container=lambda *_: nri.Update("c").set_cpu_quota(7000)), "30")
     reply = nri_runtime.adaptation.update_container(make_pod(), make_container(id="c"), resources)
-    assert 0 < reply.numbers.of("cpu.shares") < reply.numbers.of("cpu.quota")
+    assert 0 < reply.numbers.number("cpu.shares") < reply.numbers.number("cpu.quota")
 
 
 def test_an_update_that_nobody_answers_has_one_place_in_its_reply_and_its_history(nri_runtime: FakeRuntime) -> None:
@@ -59,8 +59,8 @@ def test_an_update_that_nobody_answers_has_one_place_in_its_reply_and_its_histor
     resources = nri.Update("c").set_cpu_shares(5).resources
     before = nri_runtime.adaptation.update_container(make_pod(), make_container(id="other"), resources)
     reply = nri_runtime.adaptation.update_container(make_pod(), make_container(id="c"), resources)
-    assert before.numbers.of("cpu.shares") < reply.numbers.of("cpu.shares")
+    assert before.numbers.number("cpu.shares") < reply.numbers.number("cpu.shares")
     provenance = nri_runtime.adaptation.provenance
     assert provenance is not None and provenance.explain("c") is not None
     (record,) = provenance.histories["c"].records
-    assert record.numbers == {"": reply.numbers.of("cpu.shares")}
+    assert record.numbers == {"": reply.numbers.number("cpu.shares")}

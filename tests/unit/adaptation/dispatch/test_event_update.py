@@ -84,4 +84,4 @@ def test_an_update_that_no_plugin_hears_of_has_its_place_without_provenance_as_w
         resources = m.LinuxResources(cpu=m.LinuxCPU(shares=m.OptionalUInt64(value=7)))
         first = runtime.adaptation.update_container(make_pod(), make_container(id="c"), resources)
         second = runtime.adaptation.update_container(make_pod(), make_container(id="c"), resources)
-        assert first.numbers.of("cpu.shares") < second.numbers.of("cpu.shares")
+        assert first.numbers.number("cpu.shares") < second.numbers.number("cpu.shares")

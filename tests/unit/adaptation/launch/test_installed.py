@@ -86,13 +86,14 @@ def test_a_plugin_that_cannot_be_launched_is_told_with_the_reason_and_keeps_nobo
 ) -> None:
     monkeypatch.setattr("nri.adaptation.launch.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.01))
     path = write_program(tmp_path / "plugins", "10-lost", "#!/nowhere/python\n")
+    reason = "its interpreter /nowhere/python does not exist"
     with FakeRuntime(plugin_path=str(path.parent)) as runtime:
         row = runtime.health("10-lost")
-        assert (row.kind, row.pid, row.last_error) == ("pre-connected", 0, f"{path}: No such file or directory")
+        assert (row.kind, row.pid, row.last_error) == ("pre-connected", 0, f"{path}: {reason}")
         wait_for(lambda: caplog.text.count("cannot be launched") > 6, "it is tried again and again")
         assert runtime.health("10-lost").state == "not launched"
     assert "crash loop" not in caplog.text
-    assert f"plugin 10-lost cannot be launched: {path}: No such file or directory" in caplog.text
+    assert f"plugin 10-lost cannot be launched: {path}: {reason}" in caplog.text
 
 
 @pytest.mark.parametrize(("owner", "method"), [(Starter, "start"), (Monitor, "add"), (Supervisor, "_check")])

@@ -32,6 +32,11 @@ MISTAKES = {
     "a restart that is none": ('["10-a"]\nrestart = "onfailure"', 'did you mean "on-failure"?'),
     "a field that is none": ('["10-a"]\nallow.fields = ["Envv"]', 'did you mean "Env"?'),
     "a selector that is none": ('["10-a"]\nfilters.label = ["!a=b"]', '"!a=b" is not a selector'),
+    "several labels in one text": ('["10-a"]\nfilters.label = ["a=b,c=d"]', 'write a list: ["a=b", "c=d"]'),
+    "labels that exclude each other": (
+        '["10-a"]\nfilters.label = ["a=b", "!a"]', '"a=b" and "!a" exclude each other, so that no pod matches'
+    ),
+    "a namespace with capitals": ('["10-a"]\nallow.namespaces = ["Prod"]', '"Prod" is not a namespace'),
     "an empty namespace": ('["10-a"]\nfilters.namespace = [""]', '"" is not a namespace'),
     "a number that no float can hold": (f'["10-a"]\ntimeout = {"9" * 400}', "too large"),
     "strict where it means nothing": ('["10-a"]\nstrict = true', "10-a.strict: applies only to plugins without"),

@@ -109,7 +109,7 @@ def test_a_pod_may_ask_for_limits_and_a_bad_disk_limits_nothing(tmp_path: Path) 
     world.source.replace([one])
     world.loop()
     assert world.text(folder, "blkio.throttle.write_bps_device") == "8:0 7"
-    assert "this machine has no disk '/dev/none'" in world.loops.health()[1]
+    assert "disk '/dev/none' not found on this machine" in world.loops.health()[1]
 
 
 def test_an_annotation_that_cannot_be_read_any_more_leaves_its_limits_and_one_that_is_gone_takes_them(
@@ -135,21 +135,21 @@ def test_an_annotation_that_cannot_be_read_is_an_error_of_the_pod_until_it_can(t
     world.pod(bad)
     world.source.replace([bad])
     world.loop()
-    (error,) = (world.history.of("a") or {})["errors"]
+    (error,) = (world.history.account("a") or {})["errors"]
     assert (error["hook"], error["reason"][:36]) == ("BlkIOReconcile", "annotation koordinator.sh/blkioQOS: ")
     world.source.replace([pod("a", n.LS, annotations={"koordinator.sh/blkioQOS": "{}"})])
     world.loop()
-    assert (world.history.of("a") or {})["errors"] == []
+    assert (world.history.account("a") or {})["errors"] == []
 
 
 @pytest.mark.parametrize(
     ("kind", "name", "error"),
     [
         ("device", "/", "is not a device"),
-        ("volumegroup", "vg0", "no volume in use belongs to the volume group 'vg0'"),
-        ("volumegroup", "wide", "'wide' is on 2 disks; limits hold for one"),
+        ("volumegroup", "vg0", "no volume of volume group 'vg0' is in use"),
+        ("volumegroup", "wide", "'wide' is on 2 disks; limits require exactly one"),
         ("zpool", "tank", "unknown kind 'zpool'"),
-        ("podvolume", "../../etc", "the kubelet has mounted no volume '../../etc' for the pod"),
+        ("podvolume", "../../etc", "the kubelet has not mounted a volume '../../etc' for the pod"),
         ("podvolume", "share", "'share' is not on a disk that is visible here"),
     ],
 )
@@ -263,13 +263,13 @@ def test_a_disk_of_the_whole_machine_that_is_not_there_is_told(tmp_path: Path) -
     root = {"blkioQOS": {"enable": True, "blocks": [{"name": "/dev/none", "ioCfg": {"readLatency": 5000}}]}}
     world = LoopWorld(tmp_path, {"resourceQOSStrategy": {"cgroupRoot": root}})
     world.loop()
-    assert "cgroupRoot: this machine has no disk '/dev/none'" in world.loops.health()[1]
+    assert "cgroupRoot: disk '/dev/none' not found on this machine" in world.loops.health()[1]
 
 
 def test_best_effort_pods_together_have_no_volume_of_a_pod(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, slo({"name": "data", "type": "podvolume", "ioCfg": {"readBPS": 1000}}))
     world.loop()
-    assert "beClass: volume 'data': podvolume is for the annotation of a pod" in world.loops.health()[1]
+    assert "beClass: volume 'data': podvolume is only valid in the annotation of a pod" in world.loops.health()[1]
 
 
 def test_the_mounts_of_the_machine_are_read_once_a_round_however_many_volumes_are_named(

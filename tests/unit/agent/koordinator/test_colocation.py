@@ -65,18 +65,18 @@ def test_numbers_that_the_manager_refuses_are_named_with_the_rule(key: str, valu
 def test_a_ratio_that_is_none_is_told(text: str) -> None:
     label = "node.koordinator.sh/memory-reclaim-ratio"
     (actual,) = unread_annotations(node({label: text}))
-    assert str(actual) == f"label {label}: '{text}' is not a ratio (example: 0.7): Koordinator's manager ignores it"
+    assert str(actual) == f"label {label}: '{text}' is not a ratio such as 0.7, so Koordinator's manager ignores it"
     assert colocation.of_node({}, node({label: text})) == {}
 
 
 @pytest.mark.parametrize(
     ("own_part", "why"),
     [
-        ("[]", "not a JSON object: Koordinator's manager ignores it"),
-        ("{", "not a JSON object: Koordinator's manager ignores it"),
+        ("[]", "not a JSON object, so Koordinator's manager ignores it"),
+        ("{", "not a JSON object, so Koordinator's manager ignores it"),
         (
             '{"midUnallocatedPercent": -10}',
-            "midUnallocatedPercent -10 is below 0: Koordinator's manager refuses such a strategy",
+            "midUnallocatedPercent -10 is below 0, so Koordinator's manager refuses the strategy",
         ),
     ],
 )

@@ -177,7 +177,7 @@ def test_why_a_quota_did_not_rise_is_explained_until_it_does(tmp_path: Path) -> 
     assert reasons(world) == ["policy cpuBurstOnly does not raise quotas"]
     world.slo({"cpuBurstStrategy": {"policy": "auto", "cfsQuotaBurstPeriodSeconds": 100}})
     world.loop()
-    assert reasons(world) == ["it was not throttled in the last round"]
+    assert reasons(world) == ["the container was not throttled in the last round"]
     world.node_milli = 3800
     world.loop(5)
     world.throttled.add(C)
@@ -187,7 +187,7 @@ def test_why_a_quota_did_not_rise_is_explained_until_it_does(tmp_path: Path) -> 
     world.loop(2)
     assert reasons(world) == []
     world.loop(20)
-    assert reasons(world) == ["its quota is the highest, 300 % of its limit"]
+    assert reasons(world) == ["the quota has reached the maximum, 300 % of the limit"]
     assert [row["state"] for row in world.loops.schedule() if row["strategy"] == "CPUBurst"] == [
         "the use of the shared CPUs is idle"
     ]
@@ -197,7 +197,11 @@ def test_why_a_pod_that_shares_no_cpus_has_no_burst_is_explained(tmp_path: Path)
     world = world_of(tmp_path, qos=n.LSR, policy="auto")
     world.loop()
     assert world.loops.unchanged("ls") == [
-        {"container": "", "strategy": "CPUBurst", "reason": "pods of class LSR have no burst: they do not share CPUs"}
+        {
+            "container": "",
+            "strategy": "CPUBurst",
+            "reason": "pods of class LSR have no burst, because they do not share CPUs",
+        }
     ]
 
 

@@ -55,7 +55,7 @@ def test_a_quota_follows_what_the_others_use_and_grows_by_a_tenth_of_the_node(tm
     assert quota(world) == 100_000
     world.loop()
     assert quota(world) == 180_000
-    account = world.history.of("kube-qos/BestEffort")
+    account = world.history.account("kube-qos/BestEffort")
     assert account is not None
     (row,) = [row for row in account["values"] if row["hook"] == "BECPUSuppress"]
     assert row["reason"].startswith("5200 thousandths of a CPU are left: 65 % of 8000")

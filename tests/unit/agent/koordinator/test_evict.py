@@ -54,7 +54,7 @@ def test_the_lowest_priority_and_biggest_goes_first_and_only_as_many_as_the_need
     world.memory(100 * GIB, 27 * GIB)
     world.loop()
     assert world.asked.pods == ["big"]  # 73 % down to 68 % are 5 GiB
-    account = world.history.of("ns/big")
+    account = world.history.account("ns/big")
     assert account is not None and account["values"][0]["reason"] == "the node uses 73 % of its memory"
 
 
@@ -83,12 +83,12 @@ def test_below_the_threshold_or_switched_off_nobody_goes(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("who", "why"),
     [
-        ({"annotations": {"kubernetes.io/config.source": "file"}}, "it is a static pod"),
-        ({"annotations": {"kubernetes.io/config.mirror": "x"}}, "it is a static pod"),
-        ({"priority": 2_000_001_000}, "it is critical to the system"),
-        ({"priorityClassName": "system-node-critical"}, "it is critical to the system"),
-        ({"priority": None}, "its priority is unknown"),
-        ({"annotations": {"koordinator.sh/eviction-policy": "[]"}}, "its annotation koordinator.sh/eviction-policy"),
+        ({"annotations": {"kubernetes.io/config.source": "file"}}, "the pod is static"),
+        ({"annotations": {"kubernetes.io/config.mirror": "x"}}, "the pod is static"),
+        ({"priority": 2_000_001_000}, "the pod is critical to the system"),
+        ({"priorityClassName": "system-node-critical"}, "the pod is critical to the system"),
+        ({"priority": None}, "the priority is unknown"),
+        ({"annotations": {"koordinator.sh/eviction-policy": "[]"}}, "annotation koordinator.sh/eviction-policy"),
     ],
     ids=["static", "mirror", "critical", "critical by name", "unknown", "its own word"],
 )
@@ -99,7 +99,7 @@ def test_a_batch_pod_that_may_not_be_evicted_stays_and_log_metric_and_explain_sa
     world.memory(100 * GIB, 5 * GIB)
     world.loop(8)
     assert world.asked.pods == ["goes"]
-    account = world.history.of("ns/spared")
+    account = world.history.account("ns/spared")
     assert account is not None
     (row,) = [value for value in account["values"] if value["field"] == "eviction"]
     assert row["value"] == "not allowed" and row["reason"].startswith(why)
@@ -360,7 +360,7 @@ def test_where_only_the_annotation_can_say_it_a_pod_asks_for_no_more_than_the_ma
     world.source.replace([{**liar, "cgroupParent": "/" + world.pod(liar)}])
     world.loop(25)
     assert world.asked.pods == ["z"]
-    account = world.history.of("ns/z")
+    account = world.history.account("ns/z")
     assert account is not None and account["values"][0]["reason"] == "batch pods get 25 % of the CPU that they request"
 
 
@@ -403,7 +403,7 @@ def test_pods_whose_label_allows_it_go_for_cpu_up_to_the_priority_that_counts(
     world = labelled_world(tmp_path, gate, allocatable, **keys)
     world.loop(25)
     assert sorted(world.asked.pods) == requested
-    account = world.history.of("ns/big")
+    account = world.history.account("ns/big")
     assert (account["values"][0]["reason"] if account and account["values"] else "") == reason
 
 
@@ -414,13 +414,13 @@ def test_pods_whose_label_allows_it_go_for_cpu_up_to_the_priority_that_counts(
             "CPUEvict",
             None,
             {"cpuEvictThresholdPercent": 70},
-            "nothing is evicted without evictEnabledPriorityThreshold",
+            "no pod is evicted without evictEnabledPriorityThreshold",
         ),
         (
             "CPUAllocatableEvict",
             None,
             {**ASKED, "cpuAllocatableEvictLowerPercent": None},
-            "nothing is evicted without cpuAllocatableEvictLowerPercent",
+            "no pod is evicted without cpuAllocatableEvictLowerPercent",
         ),
         (
             "CPUAllocatableEvict",
@@ -428,7 +428,7 @@ def test_pods_whose_label_allows_it_go_for_cpu_up_to_the_priority_that_counts(
             {**ASKED, "allocatableEvictPriorityThreshold": 8000},
             "allocatableEvictPriorityThreshold 8000 is above 7999",
         ),
-        ("CPUAllocatableEvict", None, ASKED, "no Node with allocatable resources is known"),
+        ("CPUAllocatableEvict", None, ASKED, "the Node document has no allocatable resources"),
         ("CPUAllocatableEvict", {n.BATCH_CPU: "many"}, ASKED, "CPUAllocatableEvict: allocatable of the Node: "),
     ],
     ids=["no priority", "no lower end", "production", "no Node", "no number"],

@@ -188,7 +188,7 @@ def test_what_the_protocol_cannot_say_is_told_as_unsupported(root: Root) -> None
         pod_labels={gpu.LABEL_GPU_ISOLATION: "HAMi-core"}, pod_annotations={n.ANNOTATION_DEVICES: json.dumps(devices)}
     )
     assert HookCalls(shared).answer("PreCreateContainer", request)["container_envs"]["NVIDIA_VISIBLE_DEVICES"] == "0"
-    account = shared.history.of(UID)
+    account = shared.history.account(UID)
     assert account is not None
     rows = {row["name"]: (row["outcome"], row["container"]) for row in account["writes"]}
     assert rows["mount /usr/local/vgpu/libvgpu.so"] == ("unsupported", "app")
@@ -202,7 +202,7 @@ def test_a_bad_annotation_fails_its_own_request_only_under_the_policy_fail(root:
         key: bad[key] for key in ("labels", "annotations", "cgroup_parent")
     }
     assert text(root, "cpu,cpuacct", POD, "cpu.shares") == "1024"
-    account = shared.history.of(UID)
+    account = shared.history.account(UID)
     assert account is not None
     assert [row["hook"] for row in account["errors"]] == ["CPUSetAllocator"]
     strict = HookCalls(parts(root, node=Node(fail=True)))
@@ -276,6 +276,6 @@ def test_what_has_ended_by_itself_leaves_no_write_that_waits(root: Root) -> None
     calls.answer("PostStartContainer", container("a" * 64, pod_labels=batch[0], pod_annotations=batch[1]))
     assert calls.apply_again() == 1
     assert shared.executor.counts()["waiting writes"] == 0
-    account = shared.history.of(UID)
+    account = shared.history.account(UID)
     assert account is not None
     assert {row["outcome"] for row in account["writes"]} == {"gone"}

@@ -53,7 +53,7 @@ def started() -> Iterator[list[HooksTransport]]:
 def test_it_serves_and_is_registered_as_a_proxy_reads_it(place: Path, started: list[HooksTransport]) -> None:
     transport = make_transport(place)
     started.append(transport)
-    assert transport.health() == (False, "it does not serve")
+    assert transport.health() == (False, "not started")
     transport.start()
     transport.start()
     assert transport.health()[0]
@@ -260,4 +260,4 @@ def test_an_error_in_applying_rules_ends_neither_the_next_nor_the_registration(
         time.sleep(0.01)
     transport.rules_changed(frozenset({"NodeSLO"}))
     assert second.wait(20)
-    assert "changed rules could not be applied" in caplog.text
+    assert "cannot apply changed rules to all pods" in caplog.text

@@ -104,7 +104,7 @@ def answered(request: Mapping[str, Any], response: Mapping[str, Any]) -> dict[tu
 def written(root: Root, case: Case, history: Any) -> dict[tuple[str, str], str]:
     """The effects of what was written, as it is on the machine."""
     folders = {case.pod.folder: "pod", f"{case.pod.folder}/{CONTAINER_ID}": "container"}
-    account = history.of(UID) or {"writes": []}
+    account = history.account(UID) or {"writes": []}
     rows = [row for row in account["writes"] if row["outcome"] in ("applied", "unchanged")]
     actual = {(folders[row["target"]], row["name"]): row["wanted"] for row in rows if row["target"] in folders}
     base = Path(root.path)

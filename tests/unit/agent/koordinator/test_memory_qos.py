@@ -72,7 +72,7 @@ def test_an_agent_that_finds_nothing_of_it_and_nobody_who_asks_changes_nothing(t
     world.source.replace([ls("a", "100Mi")])
     world.loop(2)
     assert (folder / "ac/memory.oom.group").read_text() == "1", "so the kubelet has it"
-    assert world.history.of("a") is None
+    assert world.history.account("a") is None
 
 
 def test_the_group_that_an_agent_which_was_killed_has_made_of_pods_alone_goes(tmp_path: Path) -> None:

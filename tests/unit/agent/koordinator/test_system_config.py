@@ -48,13 +48,13 @@ def test_a_factor_that_keeps_too_much_is_told_and_leaves_the_machine_alone(tmp_p
     world = world_of(tmp_path, minFreeKbytesFactor=1000)
     world.loop()
     assert number(world, FREE) == 67584
-    assert "minFreeKbytesFactor 1000 makes 1677721 kB" in world.loops.health()[1]
+    assert "minFreeKbytesFactor 1000 means 1677721 kB" in world.loops.health()[1]
 
 
 def test_what_only_other_kernels_have_is_unsupported_here(tmp_path: Path) -> None:
     world = world_of(tmp_path, memcgReapBackGround=1)
     world.loop()
-    assert "mm.memcg_reaper stays as it is: unsupported here" in world.loops.health()[1]
+    assert "mm.memcg_reaper stays unchanged: unsupported here" in world.loops.health()[1]
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_a_pods_limit_is_in_bits_and_has_a_class_of_its_own(tmp_path: Path) -> N
     assert int(world.text(folder, "net_cls.classid")) == 0x10000 | minor
     assert f"-s 10.1.0.1/32 -j CLASSIFY --set-class 1:{minor:x}" in chain(world)
     assert "fd00" not in chain(world)
-    account = world.history.of("a")
+    account = world.history.account("a")
     assert account is not None
     (ingress,) = [row for row in account["writes"] if row["name"] == "tc.ingress"]
     assert (ingress["outcome"], ingress["wanted"]) == ("unsupported", "5000000")
@@ -157,12 +157,12 @@ def test_a_bad_annotation_limits_nothing_and_the_other_pods_keep_their_classes(t
     world.round("NodeSLO")
     assert [int(world.text(folder, "net_cls.classid")) for folder in folders] == [0x10003, 0x10003]
     assert world.standalone.last_network.errors == 1
-    (error,) = (world.history.of("bad") or {})["errors"]
+    (error,) = (world.history.account("bad") or {})["errors"]
     assert (error["hook"], error["reason"][:38]) == ("TCNetworkQoS", "annotation koordinator.sh/networkQOS: ")
-    assert (world.history.of("good") or {})["errors"] == []
+    assert (world.history.account("good") or {})["errors"] == []
     world.source.replace([limited("bad", "{}"), good])
     world.round()
-    assert (world.history.of("bad") or {})["errors"] == []
+    assert (world.history.account("bad") or {})["errors"] == []
     assert "reboot" not in str(world.programs.calls)
 
 
@@ -177,13 +177,13 @@ def test_a_pod_without_a_class_is_left_alone_and_told_if_it_asks_for_a_limit(tmp
     world.round("NodeSLO")
     assert [world.text(folder, "net_cls.classid") for folder in folders] == ["0", "0"]
     assert "10.1.0." not in chain(world)
-    (error,) = (world.history.of("asking") or {})["errors"]
+    (error,) = (world.history.account("asking") or {})["errors"]
     assert error["reason"] == (
-        "annotation koordinator.sh/networkQOS is for pods with a class (label koordinator.sh/qosClass): it has none"
+        "annotation koordinator.sh/networkQOS requires a class (label koordinator.sh/qosClass), which the pod lacks"
     )
     world.source.replace([at(pod("asking", "LS", annotations=asks), "10.1.0.2")])
     world.round()
-    assert (world.history.of("asking") or {})["errors"] == []
+    assert (world.history.account("asking") or {})["errors"] == []
 
 
 def test_without_the_nodes_bandwidth_nothing_is_made(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_machine_without_a_default_route_is_told(tmp_path: Path) -> None:
     world.source.replace([])
     world.store.put("NodeSLO", slo(), "test")
     world.round("NodeSLO")
-    account = world.history.of("node/network")
+    account = world.history.account("node/network")
     assert account is not None and account["writes"][0]["reason"] == "the machine has no default route"
 
 

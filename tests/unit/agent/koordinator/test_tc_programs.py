@@ -59,7 +59,7 @@ def test_a_discipline_of_somebody_else_is_left_alone_and_told() -> None:
     (result,) = make_shaper(programs).apply(plan(True))
     assert (result.outcome, result.reason) == (
         Outcome.REFUSED,
-        "it has a queueing discipline of another program: cake 8001:",
+        "the interface has a queueing discipline of another program: cake 8001:",
     )
     assert len(programs.calls) == 1
 

@@ -47,7 +47,7 @@ def test_files_are_written_kept_and_removed_as_nodeslo_says(tmp_path: Path) -> N
     world.store.put("NodeSLO", slo("terway-qos"), "test")
     world.round("NodeSLO")
     assert files(world) == ["global_bps_config", "pod.json"]
-    account = world.history.of("node/network")
+    account = world.history.account("node/network")
     assert account is not None
     assert {row["target"] for row in account["writes"]} == {f"var/lib/terway/qos/{name}" for name in files(world)}
     assert "hw_tx_bps_max 100000000\n" in world.root.read("/var/lib/terway/qos/global_bps_config")
@@ -56,9 +56,9 @@ def test_files_are_written_kept_and_removed_as_nodeslo_says(tmp_path: Path) -> N
     assert document["a"]["qosConfig"] == {"ingressBandwidth": 0, "egressBandwidth": 10_000_000}
     assert world.standalone.last_network.errors == 1
     assert world.standalone.last_network.first_error.startswith("ns/b: TerwayQoS: annotation koordinator.sh/networkQOS")
-    (error,) = (world.history.of("b") or {})["errors"]
+    (error,) = (world.history.account("b") or {})["errors"]
     assert (error["hook"], error["reason"][:38]) == ("TerwayQoS", "annotation koordinator.sh/networkQOS: ")
-    assert world.history.of("a") is None
+    assert world.history.account("a") is None
     (world.folder / "var/lib/terway/qos/pod.json").write_text("somebody else's")
     world.round()
     assert json.loads(world.root.read("/var/lib/terway/qos/pod.json")) == document

@@ -34,22 +34,23 @@ REFUSE = "Koordinator's manager would refuse it"
             {THRESHOLD: {"enable": True, "cpuAllocatableEvictThresholdPercent": 90}},
             (
                 f"{THRESHOLD}.cpuAllocatableEvictThresholdPercent: "
-                "nothing is evicted without allocatableEvictPriorityThreshold"
+                "no pod is evicted without allocatableEvictPriorityThreshold"
             ),
         ),
         (
             {THRESHOLD: {"enable": True, "memoryEvictThresholdPercent": 70, "memoryEvictLowerPercent": 70}},
             (
                 f"{THRESHOLD}.memoryEvictThresholdPercent: memoryEvictThresholdPercent 70 with "
-                "memoryEvictLowerPercent 70 is not valid: it must be 0 or more, and the lower one below it"
+                "memoryEvictLowerPercent 70 is not valid: it must be 0 or more, and the "
+                "lower threshold must be below it"
             ),
         ),
         (
             {THRESHOLD: {"enable": True, **dict.fromkeys(SATISFACTION, 100)}},
             (
                 f"{THRESHOLD}.cpuEvictBESatisfactionUpperPercent: cpuEvictBESatisfactionUpperPercent 100 with "
-                "cpuEvictBESatisfactionLowerPercent 100 is not valid: it must be from the lower one to 99, and the "
-                "lower one from 1 to 60"
+                "cpuEvictBESatisfactionLowerPercent 100 is not valid: it must be from the lower threshold to 99, and "
+                "the lower threshold from 1 to 60"
             ),
         ),
         (
@@ -70,14 +71,14 @@ REFUSE = "Koordinator's manager would refuse it"
         (
             {"systemStrategy": {"minFreeKbytesFactor": 100, "schedFeatures": {"ID_BOOK_CPU": True}}},
             (
-                "systemStrategy.schedFeatures: nothing reads it, nor does koordlet: "
-                "group identity and core scheduling set what they need themselves"
+                "systemStrategy.schedFeatures: nothing reads it, not even koordlet: "
+                "group identity and core scheduling set the sysctls that they need"
             ),
         ),
         (
             {"resourceQOSStrategy": {"policies": {"cpuPolicy": "groupIdentiti"}}},
             (
-                'resourceQOSStrategy.policies.cpuPolicy: "groupIdentiti" means nothing: it may be groupIdentity, '
+                'resourceQOSStrategy.policies.cpuPolicy: "groupIdentiti" has no effect: write groupIdentity, '
                 "coreSched; did you mean groupIdentity?"
             ),
         ),
@@ -88,7 +89,7 @@ REFUSE = "Koordinator's manager would refuse it"
         (
             {"hostApplications": [{"name": "x", "qos": "LS", "cgroupPath": {"base": "Root"}}]},
             (
-                'hostApplications[0].cgroupPath.base: "Root" means nothing: it may be CgroupRoot, Kubepods, '
+                'hostApplications[0].cgroupPath.base: "Root" has no effect: write CgroupRoot, Kubepods, '
                 "KubepodsBurstable, KubepodsBesteffort"
             ),
         ),
@@ -143,9 +144,7 @@ def test_null_takes_away_what_it_stands_for(place: str) -> None:
     value: Any = None
     for key in reversed(place.split(".")):
         value = {key: value}
-    assert [str(entry) for entry in unread({"spec": value})] == [
-        f"{place}: it is null, which removes it: the default applies"
-    ]
+    assert [str(entry) for entry in unread({"spec": value})] == [f"{place}: the value is null, so the default applies"]
 
 
 def test_what_is_read_is_not_named_in_any_case_of_letters_nor_what_asks_for_nothing() -> None:

@@ -28,7 +28,7 @@ def test_the_sources_decide_who_evicts() -> None:
 
 
 def test_nobody_evicts_nobody_and_says_so() -> None:
-    assert NoEvictor().evict(pod("a"), "memory").startswith("ns/a stays: this agent knows neither")
+    assert NoEvictor().evict(pod("a"), "memory").startswith("ns/a is not evicted: this agent is connected to neither")
 
 
 def test_the_apiserver_is_asked_for_the_pod_by_its_uid(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,7 +102,7 @@ def test_the_record_of_a_value_says_whether_the_runtime_has_set_it(tmp_path: Pat
     world.source.replace([ls])
     world.loops = Loops(AgentSettings(gates=ALL_ON), world.parts, ByRuntime(world), evictor=Asked(), now=world.clock)
     world.loop(2)
-    account = world.history.of("ns/a")
+    account = world.history.account("ns/a")
     assert account is not None
     rows = {(row["container"], row["name"]): row["transport"] for row in account["writes"]}
     assert (rows["", "memory.min"], rows["c", "memory.min"]) == ("loops", "nri")
@@ -143,7 +143,7 @@ def test_without_the_times_of_cpus_what_needs_them_is_unsupported_once_and_the_o
     assert world.text(folder, "memory.min") == str(1 << 20)
     messages = [record.getMessage() for record in caplog.records if "unsupported" in record.getMessage()]
     assert sorted(entry.partition(": unsupported here: /proc/stat")[0] for entry in messages) == [
-        "BECPUSuppress: best-effort pods are not held back", "CPUBurst: no quota grows",
+        "BECPUSuppress: best-effort pods are not suppressed", "CPUBurst: quotas do not grow",
     ]  # fmt: skip
     assert not any(record.exc_info for record in caplog.records)
     assert messages[0] in world.loops.health()[1]
@@ -194,7 +194,7 @@ def test_on_a_machine_that_names_no_cpus_evictions_for_cpu_are_unsupported_too(
     shutil.rmtree(tmp_path / "sys/devices/system/cpu")
     world.loop(3)
     assert world.asked.pods == []
-    assert "BECPUEvict: no pod is evicted: unsupported here: /sys/devices/system/cpu names no CPU" in caplog.messages
+    assert "BECPUEvict: no pod is evicted: unsupported here: /sys/devices/system/cpu lists no CPU" in caplog.messages
 
 
 def test_nothing_is_left_after_rounds_in_which_pods_come_and_go(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_what_of_nodeslo_cannot_be_read_is_one_entry_of_the_log_until_it_is_over
     messages = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(messages) == 2 and messages[0] == messages[1]
     assert messages[0].startswith(
-        "NodeSLO: cpuBurstStrategy.policy: unknown policy 'atuo'; there are none, cpuBurstOnly,"
+        "NodeSLO: cpuBurstStrategy.policy: unknown policy 'atuo'; choose from none, cpuBurstOnly,"
     )
     assert messages[0].endswith("; the last valid value stays in force")
 
@@ -257,7 +257,7 @@ def test_a_strategy_that_breaks_off_each_round_is_one_entry_of_the_log(
     for _ in range(5):
         world.loop()
     assert "CPUBurst: LookupError: a defect" in world.loops.health()[1]
-    assert caplog.text.count("the round has failed") == 1
+    assert caplog.text.count("the round failed") == 1
 
 
 @pytest.mark.parametrize("env", [[["A", "b"]], 5, [{"name": {}}]])
@@ -283,7 +283,7 @@ def test_strategies_look_at_a_bounded_number_of_pods_and_health_names_the_excess
     world.source.replace([pod(f"p{number}", n.LS) for number in range(4099)])
     world.loop()
     assert counts == [4096]
-    assert "3 pods left alone: strategies look at 4096 pods at most" in world.loops.health()[1]
+    assert "3 pods ignored: strategies handle at most 4096 pods" in world.loops.health()[1]
 
 
 def test_a_round_keeps_and_logs_a_bounded_number_of_errors(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

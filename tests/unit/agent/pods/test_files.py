@@ -40,14 +40,14 @@ def test_a_pod_without_a_uid_is_told_once_with_its_file_and_what_to_do_and_left_
     file.write_text("---\n".join([complete, *odd, elsewhere]))
     source.look()
     assert names(source) == ["a"]
-    advice = "has no uid and is left alone: give it the metadata.uid that its cgroups have, which kubectl get pod -o "
-    assert caplog.messages == [f"{file}:{line} {advice}yaml prints" for line in ("7: pod ns/b", "10: pod c")]
+    advice = "has no uid and is ignored. Add the metadata.uid that its cgroups have; kubectl get pod -o "
+    assert caplog.messages == [f"{file}:{line} {advice}yaml prints it" for line in ("7: pod ns/b", "10: pod c")]
     file.write_text("---\n".join([complete, *odd, elsewhere, complete]))
     source.look()
     assert len(caplog.messages) == 2
     file.write_text("---\n".join(odd[:1] * 30))
     source.look()
-    assert caplog.messages[-1] == "10 more pods without a uid, left alone"
+    assert caplog.messages[-1] == "10 more pods without a uid are ignored"
 
 
 def test_changes_are_told_and_no_change_is_not(tmp_path: Path, source: FilePods) -> None:

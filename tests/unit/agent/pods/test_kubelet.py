@@ -60,7 +60,7 @@ def test_a_pod_that_is_too_large_is_a_problem_and_the_others_are_known(
     server.script(page({"items": [large, *PODS["items"]]}), page(PODS))
     pods.ask()
     assert [pod["metadata"]["name"] for pod in pods.pods()] == ["a"]
-    assert pods.problem.startswith("1 object left out: shop/big: its 2097") and pods.problem in caplog.text
+    assert pods.problem.startswith("1 object omitted: shop/big: its 2097") and pods.problem in caplog.text
     pods.ask()
     assert pods.problem == ""
 
@@ -94,7 +94,7 @@ def test_without_a_ca_any_kubelet_is_asked_and_the_token_that_it_gets_is_warned_
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (status(401, "Unauthorized"), "is the token good"),
+        (status(401, "Unauthorized"), "check the token"),
         (status(403, "Forbidden"), "rbac.yaml"),
         (status(500, "no"), "HTTP 500"),
         (body(b"{"), "ends too early"),
@@ -123,7 +123,7 @@ def test_an_answer_has_a_bound_in_size_and_time(server: HttpServer, monkeypatch:
     monkeypatch.setattr(kubelet, "MAX_LIST_BYTES", 1000)
     server.script(body(b" " * 2000))
     pods.ask()
-    assert "bigger than 1000" in pods.problem
+    assert "larger than 1000" in pods.problem
     monkeypatch.setattr(kubelet, "ANSWER_S", -1.0)
     server.script(page(PODS))
     pods.ask()
@@ -176,7 +176,7 @@ def test_a_token_that_cannot_be_sent_is_in_no_log(
     (tmp_path / "token").write_text(token)
     pods = source(server, kubelet_token=str(tmp_path / "token"), kubelet_ca=str(certificate))
     pods.ask()
-    assert "has no token" in pods.problem
+    assert "does not contain a token" in pods.problem
     assert "SECR" not in pods.problem + caplog.text
 
 

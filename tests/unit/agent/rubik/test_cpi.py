@@ -66,10 +66,10 @@ def test_who_slows_an_online_pod_down_is_limited_for_five_minutes(
     minutes(world, 9)
     assert quotas(world) == [LIMITED, LIMITED]
     assert world.quota(world.app(WEB)) == 400_000
-    account = world.history.of("uid-batch")
+    account = world.history.account("uid-batch")
     assert (
         account is not None
-        and account["values"][0]["reason"] == "it disturbs an online pod, as cycles per instruction say"
+        and account["values"][0]["reason"] == "the pod disturbs an online pod, as cycles per instruction show"
     )
     counted.events = events(1.0)
     minutes(world, 15)
@@ -316,7 +316,7 @@ def test_odd_readings_are_refused() -> None:
     with pytest.raises(ValueError, match="no instruction"):
         cpi.cpi_of(5, 0)
     for series, at in (([], -1), ([(5, 1.0)], 4)):
-        with pytest.raises(ValueError, match="not a time"):
+        with pytest.raises(ValueError, match="before the last sample"):
             cpi.add(series, at, 1.0)
 
 

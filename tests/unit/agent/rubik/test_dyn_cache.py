@@ -70,7 +70,7 @@ def test_an_agent_that_sees_no_process_of_any_offline_pod_tells_it(tmp_path: Pat
         if file.name in ("cgroup.procs", "tasks"):
             file.write_text("0\n0\n")  # as in another pid namespace
     world.loop()
-    assert world.loops.errors == ["dynCache: no process of an offline pod is seen: an agent in a pod needs hostPID"]
+    assert world.loops.errors == ["dynCache: no process of an offline pod is visible; an agent in a pod needs hostPID"]
 
 
 def test_groups_go_when_the_service_is_switched_off(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_preview_makes_no_group_and_says_which_it_would_have(tmp_path: Path) -
     world = make_world(tmp_path, preview=("dynCache",))
     world.loop()
     assert not list((tmp_path / TOP).glob("rubik_*"))
-    account = world.history.of("node/resctrl")
+    account = world.history.account("node/resctrl")
     assert account is not None and {row["field"] for row in account["values"]} >= {
         "resctrl.rubik_low",
         "resctrl.rubik_max",
@@ -97,7 +97,7 @@ def test_a_processor_without_shares_of_its_cache_is_told(tmp_path: Path, missing
     world = make_world(tmp_path, pod("a", offline=True))
     (tmp_path / TOP / missing).unlink()
     world.loop()
-    assert "dynCache: offline pods have all of the cache: unsupported here" in world.loops.health()[1]
+    assert "dynCache: offline pods can use the whole cache: unsupported here" in world.loops.health()[1]
 
 
 def test_misses_of_online_pods_take_from_the_dynamic_group_and_quiet_ones_give(
@@ -124,7 +124,9 @@ def test_where_nothing_counts_the_dynamic_group_stays_as_it_starts(
     world = make_world(tmp_path, pod("a", offline=True, cache_limit="dynamic"), pod("web"))
     world.loop(4)
     assert lines(world, "dynamic")[0] == "L3:0=3;2=3"
-    assert "dynCache: the dynamic group stays as it starts: unsupported here: a virtual machine" in world.loops.errors
+    assert (
+        "dynCache: the dynamic group keeps its first share: unsupported here: a virtual machine" in world.loops.errors
+    )
 
 
 def _pod(name: str, level: str) -> Pod:

@@ -40,7 +40,7 @@ def test_the_limit_falls_by_a_tenth_each_round_in_which_memory_is_short(tmp_path
     world = make_world(tmp_path, free=5)
     world.loop(2, 5)
     assert high(world, "batch") == 100 * GIB * 8 // 10 - 2 * (100 * GIB // 10)
-    account = world.history.of("uid-batch")
+    account = world.history.account("uid-batch")
     assert account is not None
     assert account["values"][0]["reason"] == "5120 MiB are free on the node"
 

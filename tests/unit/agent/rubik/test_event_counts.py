@@ -67,7 +67,7 @@ def test_counters_leave_most_of_the_files_that_may_be_open_to_others(
     world = make_world(tmp_path, counted, monkeypatch, pods=3, cpus=32)
     world.loop()
     assert counted.open == 2
-    assert "128 counters are the most; a higher LimitNOFILE allows more" in world.loops.errors[0]
+    assert "the limit is 128 counters; raise LimitNOFILE to measure more" in world.loops.errors[0]
 
 
 def test_nothing_stays_open_where_one_pod_shows_that_the_machine_cannot_count(

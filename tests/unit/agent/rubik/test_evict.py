@@ -48,7 +48,7 @@ def test_a_busy_node_evicts_the_offline_pod_that_uses_most_cpu_and_then_cools_do
     assert len(world.asked.pods) == 2
     world.loop()
     assert world.asked.pods[2:] == ["uid-big"], "it has not gone within a minute"
-    account = world.history.of("uid-big")
+    account = world.history.account("uid-big")
     assert account is not None
     assert account["values"][0]["reason"] == "the node uses 90 % of its CPUs; eviction starts at 60 %"
 
@@ -75,7 +75,7 @@ def test_an_online_pod_that_waits_evicts_an_offline_one_by_what_it_waits_for(
         write_files(tmp_path, {f"{big}/{entry}.pressure": line.replace("=0 ", "=99 ")})
     world.loop(2, 10)
     assert world.asked.pods[:1] == [removed]
-    account = world.history.of(removed)
+    account = world.history.account(removed)
     assert account is not None
     assert account["values"][0]["reason"] == f"an online pod waits 6.5 % of the time for {resource}, more than 5"
 
@@ -130,7 +130,7 @@ def test_pods_of_kube_system_static_pods_and_mirrors_never_go(tmp_path: Path) ->
     world.memory(100 * GIB, 0, 0)
     world.loop(3)
     assert world.asked.pods == []
-    assert "the use of no offline pod is known" in world.loops.health()[1]
+    assert "the usage of all offline pods is unknown" in world.loops.health()[1]
 
 
 def test_a_source_annotation_of_a_user_does_not_protect_a_pod_that_an_apiserver_lists(tmp_path: Path) -> None:
@@ -161,14 +161,14 @@ def test_the_log_has_once_what_could_not_be_done_however_its_numbers_change(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def logged_messages() -> list[str]:
-        return [record.message for record in caplog.records if "no offline pod" in record.message]
+        return [record.message for record in caplog.records if "offline pods" in record.message]
 
     world = RubikWorld(tmp_path, **MEMORY)
     for free in (30, 20, 10):
         world.memory(100 * GIB, 0, free * GIB)
         world.loop()
     (first,) = logged_messages()
-    assert first.startswith("memoryevict: 70 % of the node's memory is in use; eviction starts at 60 %, but the use")
+    assert first.startswith("memoryevict: 70 % of the node's memory is in use; eviction starts at 60 %, but the usage")
     world.memory(100 * GIB, 0, 90 * GIB)
     world.loop()
     world.memory(100 * GIB, 0, 10 * GIB)
@@ -225,7 +225,7 @@ def test_in_preview_nobody_goes_and_it_is_said_who_would(tmp_path: Path) -> None
     world = busy(tmp_path, preview=("memoryevict",), **MEMORY)
     world.loop(3)
     assert world.asked.pods == []
-    account = world.history.of("uid-small")
+    account = world.history.account("uid-small")
     assert account is not None
     assert [(row["field"], row["value"], row["stage"]) for row in account["values"]] == [
         ("eviction", "would be", "preview")

@@ -60,7 +60,7 @@ def test_each_of_several_disks_has_its_model(tmp_path: Path) -> None:
     os.mknod(tmp_path / "dev/sdb", 0o060600, os.makedev(8, 16))
     world.loop()
     assert world.loops.errors == []
-    explained = world.history.of("node/block-io")
+    explained = world.history.account("node/block-io")
     assert explained is not None
     written = {row["field"]: row["value"] for row in explained["values"]}
     assert written == {"io.cost_model": str({"8:0": WORDS, "8:16": WORDS}), "io.cost_qos": str({"8:0": ON, "8:16": ON})}
@@ -92,7 +92,7 @@ def test_a_disk_that_is_not_there_switches_all_off_and_is_told(tmp_path: Path) -
     world.configure(ioCost=[config("/dev/gone")])
     world.loop()
     assert "enable=0" in text(world, "blkio.cost.qos")
-    assert "'/dev/gone' is not a block device: no disk is controlled" in world.loops.health()[1]
+    assert "'/dev/gone' is not a block device; no disk is controlled" in world.loops.health()[1]
 
 
 def test_a_model_that_is_not_whole_is_refused_with_the_file_and_the_last_good_one_stays(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_model_that_is_not_whole_is_refused_with_the_file_and_the_last_good_on
     world.loop()
     assert "enable=1" in text(world, "blkio.cost.qos")
     (problem,) = world.store.problems()
-    assert problem.error == 'ioCost[0].config[0].model: "cubic" is not linear; say "linear"'
+    assert problem.error == 'ioCost[0].config[0].model: "cubic" is not linear; use "linear"'
 
 
 @pytest.mark.parametrize(

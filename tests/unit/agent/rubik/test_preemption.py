@@ -67,7 +67,7 @@ def test_a_kernel_without_any_of_it_is_told(tmp_path: Path) -> None:
     for file in (tmp_path / TOP / "memory").rglob("memory.low"):
         file.unlink()
     world.loop()
-    assert "preemption: memory of online pods has no protection but OOM scores" in world.loops.health()[1]
+    assert "preemption: memory of online pods is protected only by OOM scores" in world.loops.health()[1]
 
 
 def module(world: RubikWorld) -> None:
@@ -103,7 +103,7 @@ def test_the_network_of_an_online_pod_whose_level_is_wrong_stays_under_control(t
     module(world)
     world.overwrite(world.folder_of(web), "net_cls.classid", "7")
     world.loop(3)
-    assert any("cannot be put back" in error for error in world.loops.errors)
+    assert any("cannot be reset" in error for error in world.loops.errors)
     assert (net(world, "enable"), net(world, "disable")) == ("100", ""), "it is not switched off in the same round"
 
 
@@ -134,8 +134,8 @@ def test_a_pod_that_became_online_and_a_missing_module_are_told(tmp_path: Path, 
     world.loop()
     world.run(pod("batch"))
     world.loop(2)
-    assert any("shop/batch: it became online" in error for error in world.loops.errors)
-    assert (block is NET) == any("there is no /proc/qos/net_qos_enable" in error for error in world.loops.errors)
+    assert any("shop/batch: the pod became online" in error for error in world.loops.errors)
+    assert (block is NET) == any("/proc/qos/net_qos_enable not found" in error for error in world.loops.errors)
 
 
 def test_an_online_pod_below_its_level_is_told(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_an_online_pod_below_its_level_is_told(tmp_path: Path) -> None:
     for path in ("kubepods", world.folder_of(web), world.app(web)):
         write_files(tmp_path, {f"{TOP}/memory/{path}/memory.qos_level": "-1\n"})
     world.loop()
-    assert sum("memory.qos_level of" in error and "cannot be put back" in error for error in world.loops.errors) == 2
+    assert sum("memory.qos_level of" in error and "cannot be reset" in error for error in world.loops.errors) == 2
 
 
 ON = Pod(uid="u", folder="p", containers=(Container(id="1", folder="p/1"),))

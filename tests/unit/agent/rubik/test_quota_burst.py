@@ -30,7 +30,7 @@ def test_a_container_has_the_burst_that_its_pod_asks_for_and_the_pod_the_sum(tmp
 
 
 @pytest.mark.parametrize(
-    ("cpu", "burst", "words"), [("1", "100001", "less than the burst"), ("8", "1", "that of all 8 CPUs")]
+    ("cpu", "burst", "words"), [("1", "100001", "less than the burst"), ("8", "1", "already covers all 8 CPUs")]
 )
 def test_a_burst_that_the_kernel_or_the_node_has_no_room_for_is_told(
     tmp_path: Path, cpu: str, burst: str, words: str
@@ -109,7 +109,7 @@ def test_an_annotation_that_cannot_be_read_costs_its_pod_alone_and_the_last_good
     world.clock.now += 100
     world.loop()
     assert bursts(world, a) == ("20000", "20000")
-    account = world.history.of("uid-a")
+    account = world.history.account("uid-a")
     assert account is not None
     assert [row["hook"] for row in account["errors"]] == ["quotaBurst"]
     assert "'-1' is not a number of microseconds" in account["errors"][0]["reason"]
@@ -125,7 +125,7 @@ def test_with_quota_turbo_a_burst_is_measured_by_the_limit_so_that_a_raised_quot
     world.run(pod("a", cpu="1", quota_turbo="true", quota_burst_time="110000"))
     world.loop()
     assert bursts(world, a) == ("0", "0")
-    assert "its quota 100000 is less than the burst 110000" in world.loops.health()[1]
+    assert "the quota 100000 is less than the burst 110000" in world.loops.health()[1]
     world.run(pod("a", cpu="1", quota_turbo="true", quota_burst_time="100000"))
     world.loop()
     assert bursts(world, a) == ("100000", "100000")
@@ -193,7 +193,7 @@ def test_a_service_in_preview_says_what_a_creation_would_get_and_sets_nothing(tm
     world = RubikWorld(tmp_path, preview=("quotaBurst",), quotaBurst=None)
     create_container(world, 50_000, quota_burst_time="20000")
     assert world.value("kubepods/burstable/podu/c", "cpu.cfs_burst") == 0
-    account = world.history.of("u")
+    account = world.history.account("u")
     assert account is not None
     assert [(row["field"], row["value"], row["stage"]) for row in account["values"]] == [
         ("cpu.cfs_burst", "20000", "preview")

@@ -186,14 +186,14 @@ def test_without_the_nodes_times_quotas_stay_and_that_is_told(tmp_path: Path) ->
     world.clock.now += 1
     world.loops.round()
     assert world.quota(world.app(a)) == before
-    assert "quotaTurbo: quotas stay as they are: unsupported here: /proc/stat" in world.loops.health()[1]
+    assert "quotaTurbo: quotas stay unchanged: unsupported here: /proc/stat" in world.loops.health()[1]
 
 
 def test_in_preview_it_says_what_it_would_do_and_does_nothing(tmp_path: Path) -> None:
     world, (a,) = throttled(tmp_path, "a", preview=("quotaTurbo",))
     world.loop()
     assert world.quota(world.app(a)) == 100_000
-    account = world.history.of("uid-a")
+    account = world.history.account("uid-a")
     assert account is not None
     rows = [(row["hook"], row["field"], row["value"], row["stage"]) for row in account["values"] if row["container"]]
     assert rows == [("quotaTurbo", "cpu.cfs_quota", str(100_000 + STEP), "preview")]
@@ -239,25 +239,25 @@ def reasons(world: RubikWorld, name: str = "a") -> list[str]:
 
 def test_why_a_quota_did_not_rise_is_explained_until_it_does(tmp_path: Path) -> None:
     world, _ = throttled(tmp_path, "a")
-    assert reasons(world) == ["the node's use is not known yet"]
+    assert reasons(world) == ["the node's usage is not known yet"]
     world.loop()
     assert reasons(world) == []
     world.throttled = set()
     world.loop(40)
-    assert reasons(world) == ["it was not throttled in the last tick"]
+    assert reasons(world) == ["the container was not throttled in the last tick"]
     world.node_milli = 7600
     world.loop(8)
     assert reasons(world) == ["the node uses 95 %; quotas rise while it uses 79 % or less"]
     world.node_milli = 0
     world.loop()
-    assert reasons(world) == ["the node's use varied by 95 % in a minute; quotas rise while it is 10 or less"]
+    assert reasons(world) == ["the node's usage varied by 95 % in a minute; quotas rise while that is 10 % or less"]
 
 
 @pytest.mark.parametrize(
     ("cpu", "annotations", "reason"),
     [
-        ("1", {}, 'its annotation volcano.sh/quota-turbo is not "true"'),
-        ("8", {"quota_turbo": "true"}, "its CPU limit is not between 0 and the 8 CPUs of the node, or its quota"),
+        ("1", {}, 'annotation volcano.sh/quota-turbo is not "true"'),
+        ("8", {"quota_turbo": "true"}, "the CPU limit is not between 0 and the 8 CPUs of the node, or the quota"),
     ],
     ids=["not requested", "all CPUs"],
 )
@@ -415,7 +415,7 @@ def test_the_chain_grows_from_the_top_and_shrinks_from_the_container_and_leaves_
     with pytest.raises(ValueError, match="cannot be read"):
         turbo.chain(folder, 1, 2, {}.get)
     for nobodys in ("/", "kubepods", "/kubepods.slice/"):
-        with pytest.raises(ValueError, match="without a folder"):
+        with pytest.raises(ValueError, match="without a cgroup"):
             turbo.chain(nobodys, 1, 2, {}.get)
     assert turbo.chain(folder, 7, 7, {}.get) == []
 
@@ -447,7 +447,7 @@ def test_scopes_of_systemd_rise_and_a_first_reading_is_no_sample() -> None:
 
 @pytest.mark.parametrize("limit", [None, 0, -1.0, 4.0, 5.0])
 def test_a_limit_that_leaves_nothing_to_raise_is_refused(limit: float | None) -> None:
-    with pytest.raises(ValueError, match="leaves nothing"):
+    with pytest.raises(ValueError, match="cannot be raised"):
         Turbo(4).add("c", limit, Reading(1, 1, 0, 0, 0), 0)
 
 

@@ -74,14 +74,14 @@ def test_each_service_says_when_it_decides_again_and_by_what(tmp_path: Path) -> 
     assert all(0 <= row["in_s"] <= row["every_s"] for row in message.values())
     assert [name for name, row in message.items() if row["preview"]] == ["memoryevict"]
     assert message["quotaTurbo"]["state"] == (
-        "the node uses 90 %, quotas rise below 80 % and fall from 60 % on; 1 container"
+        "the node uses 90 %, quotas rise below 80 % and fall at 60 % or more; 1 container"
     )
     assert message["dynMemory"]["state"].startswith("memory.high is 81920 MiB")
     assert message["cpuevict"]["state"].startswith(
         "the node uses 90 % of its CPUs; eviction starts at 60 %; no eviction for"
     )
     assert "of the node's memory is in use; eviction starts at 90 %" in message["memoryevict"]["state"]
-    assert message["cpi"]["state"].startswith("0 pods are judged, 0 limited; the next judgement is in")
+    assert message["cpi"]["state"].startswith("0 pods are judged, 0 are limited; next judgement in")
     assert message["ioLimit"]["state"] == ""
 
 

@@ -66,7 +66,7 @@ def test_a_block_says_what_differs_from_the_defaults() -> None:
                     "net": {"waterline": 20, "bandwidthLow": 9, "bandwidthHigh": -1},
                 }
             },
-            "preemption.net: bandwidthHigh -1 is not from 1 to 10238976 (the resource net needs all three)",
+            "preemption.net: bandwidthHigh -1 is not from 1 to 10238976 (the resource net requires all three keys)",
         ),
         (
             {"preemption": {"resource": ["net"], "net": {"waterline": 20, "bandwidthLow": 9, "bandwidthHigh": 9}}},
@@ -76,7 +76,7 @@ def test_a_block_says_what_differs_from_the_defaults() -> None:
         ({"psi": 3}, "psi"),
         ({"psi": {"resource": []}}, "psi.resource: is empty"),
         ({"preemption": None}, "preemption: is switched on but has no block"),
-        ({"numa": {}}, 'enabledFeatures[0]: "numa" is no service'),
+        ({"numa": {}}, 'enabledFeatures[0]: "numa" is not a service'),
     ],
 )
 def test_an_error_names_file_line_key_value_and_range(block: dict[str, object], words: str) -> None:
@@ -221,7 +221,7 @@ def test_every_mistake_is_named_at_once_with_file_key_value_and_range(tmp_path: 
     actual = list(map(str, single_errors(caught.value)))
     for words in (
         "agent.logSize: 3 MB is not from 10 to 1048576", "quotaTurbo.highWaterMark: 90 is not less than",
-        "psi.interval: expected a whole number from 10 to 30, not 100", '"nump" is no service',
+        "psi.interval: expected a whole number from 10 to 30, not 100", '"nump" is not a service',
         "psi.avg10threshold: expected a number from 5.0 to 100.0, not 500", "psi.resource: missing",
     ):  # fmt: skip
         assert sum(words in entry and str(tmp_path / "config.json") in entry for entry in actual) == 1, words

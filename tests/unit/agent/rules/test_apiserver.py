@@ -24,7 +24,8 @@ class Cluster:
 
     def __init__(self, server: HttpServer) -> None:
         self.server = server
-        self.items: dict[str, list[Any]] = {"nodeslos": [], "noderesourcetopologies": [], "nodes": []}
+        kinds = ("nodeslos", "noderesourcetopologies", "nodes", "configmaps")
+        self.items: dict[str, list[Any]] = {kind: [] for kind in kinds}
         self.absent: set[str] = set()
         self.hold = threading.Event()
         server.otherwise = self.answer
@@ -83,15 +84,42 @@ def test_all_kinds_of_this_node_reach_the_store(cluster: Cluster, store: RuleSto
     cluster.items["nodeslos"] = [thing("n1", spec={"systemStrategy": {}})]
     cluster.items["noderesourcetopologies"] = [thing("n1")]
     assert rules.health()[0] is False
-    assert rules.health()[1].endswith("waits for NodeSLO, NodeResourceTopology, Node")
+    assert rules.health()[1].endswith("waiting for NodeSLO, NodeResourceTopology, Node")
     rules.start()
     wait_for(lambda: rules.health()[0])
     wait_for(lambda: all(store.document(kind) for kind in ("Node", "NodeSLO", "NodeResourceTopology")))
     assert store.node.ratio == 1.5
     assert store.problems() == []
     selectors = {requested["query"]["fieldSelector"] for requested in cluster.server.asked}
-    assert selectors == {"metadata.name=n1"}
+    assert selectors == {"metadata.name=n1", "metadata.name=slo-controller-config"}
     assert store.sources()["NodeSLO"] == f"NodeSLO n1 of http://127.0.0.1:{cluster.server.port}"
+
+
+def test_the_managers_config_map_of_its_namespace_gives_the_node_its_rules(
+    cluster: Cluster, store: RuleStore, rules: ApiserverRules
+) -> None:
+    config = {"nodeStrategies": [{"nodeSelector": {"matchLabels": {"pool": "a"}}, "cpuSuppressPolicy": "cfsQuota"}]}
+    data = {"resource-threshold-config": json.dumps(config)}
+    names = {"namespace": "koordinator-system"}
+    cluster.items["configmaps"] = [thing("slo-controller-config", metadata=names, data=data)]
+    cluster.items["nodes"] = [thing("n1", metadata={"labels": {"pool": "a"}})]
+    rules.start()
+    wait_for(lambda: (store.document("NodeSLO") or {}).get("spec"))
+    assert store.document("NodeSLO") == {
+        "kind": "NodeSLO",
+        "metadata": {},
+        "spec": {"resourceUsedThresholdWithBE": {"cpuSuppressPolicy": "cfsQuota"}},
+    }
+    paths = {request["path"].partition("?")[0] for request in cluster.server.asked if "configmaps" in request["path"]}
+    assert paths == {"/api/v1/namespaces/koordinator-system/configmaps"}
+
+
+def test_a_config_map_that_may_not_be_read_delays_nothing(
+    cluster: Cluster, store: RuleStore, rules: ApiserverRules
+) -> None:
+    cluster.absent = {"configmaps"}
+    rules.start()
+    wait_for(lambda: rules.health()[0])
 
 
 def test_a_kind_that_the_cluster_does_not_have_is_its_own_problem_and_stops_no_other(
@@ -104,7 +132,7 @@ def test_a_kind_that_the_cluster_does_not_have_is_its_own_problem_and_stops_no_o
     (problem,) = store.problems()
     assert problem.kind == "NodeResourceTopology"
     assert "CustomResourceDefinition" in problem.error
-    assert rules.health()[1].endswith("no news of NodeResourceTopology")
+    assert rules.health()[1].endswith("cannot read NodeResourceTopology")
     cluster.absent = set()
     wait_for(lambda: not store.problems())
 

@@ -91,10 +91,8 @@ def test_a_kind_that_only_other_nodes_have_and_one_that_is_nearly_one_are_told_o
     (tmp_path / "b.yaml").write_text(NODE.format(ratio="1.5"))
     rules.look()
     odd, no_kind, foreign = store.remarks()
-    assert odd.endswith("kind: NodeSLOO: nothing reads it; did you mean NodeSLO?") and no_kind.endswith(
-        "it has no kind"
-    )
-    assert foreign == f"{tmp_path}/a.yaml: NodeSLO is of node n2, and this is n1 (rules.node_name)"
+    assert odd.endswith("kind: NodeSLOO: nothing reads it; did you mean NodeSLO?") and no_kind.endswith("missing")
+    assert foreign == f"{tmp_path}/a.yaml: NodeSLO belongs to node n2, but this node is n1 (rules.node_name)"
     assert [caplog.text.count(line) for line in store.remarks()] == [1, 1, 1]
     (tmp_path / "a.yaml").write_text(slo())
     rules.look()
@@ -109,7 +107,8 @@ def test_a_file_without_rules_is_told(
     assert store.remarks() == [], "an empty folder is no mistake"
     (tmp_path / "a.yaml").write_text(text)
     rules.look()
-    message = f"{tmp_path}: no rules found: it has no NodeSLO, no NodeResourceTopology, no Node"
+    kinds = "NodeSLO, ConfigMap slo-controller-config, NodeResourceTopology, Node"
+    message = f"{tmp_path}: no rules found; expected {kinds}"
     assert store.remarks() == [message] and caplog.text.count(message) == 1
     (tmp_path / "a.yaml").write_text(slo())
     rules.look()

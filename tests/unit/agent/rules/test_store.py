@@ -43,7 +43,7 @@ def heard(store: RuleStore) -> list[set[str]]:
 def test_before_any_document_the_base_holds(store: RuleStore) -> None:
     assert store.node == Node(fail=True)
     assert (store.document("NodeSLO"), store.sources()["NodeSLO"], store.problems()) == (None, "", [])
-    assert store.sources() == {"NodeSLO": "", "NodeResourceTopology": "", "Node": ""}
+    assert store.sources() == {"NodeSLO": "", "ConfigMap": "", "NodeResourceTopology": "", "Node": ""}
 
 
 def test_each_kind_becomes_its_part_of_the_rules_and_is_told(store: RuleStore, heard: list[set[str]]) -> None:
@@ -206,11 +206,11 @@ def test_the_log_follows_a_rule_from_its_first_document_to_its_last(caplog: pyte
         take(RuleStore(Node(), KINDS))
         assert [message.partition(": ")[0] for message in caplog.messages] == [
             "NodeSLO of a.yaml is in force",
-            "NodeSLO of a.yaml is not used; the last good one stays",
-            "NodeSLO of a.yaml is mended, and in force",
+            "NodeSLO of a.yaml is not used; the last good version stays",
+            "NodeSLO of a.yaml is fixed, and in force",
             "NodeSLO of a.yaml was removed",
-            "a document of a.yaml is not used; the last good one stays",
-            "what was wrong with a document of a.yaml is over",
+            "a document of a.yaml is not used; the last good version stays",
+            "the problem of a document of a.yaml is fixed",
         ]
         caplog.clear()
         take(RuleStore(Node(), KINDS, log=False))
@@ -228,3 +228,32 @@ def test_keys_that_nothing_reads_are_told_once_and_forgotten_with_the_document(
     assert list(store.unread()) == ["NodeSLO"]
     store.put("NodeSLO", None, "a.yaml")
     assert store.unread() == {}
+
+
+def _config_map(enable: object) -> dict[str, object]:
+    text = json.dumps({"clusterStrategy": {"enable": enable}})
+    return {"metadata": {"name": "slo-controller-config"}, "data": {"resource-threshold-config": text}}
+
+
+def test_a_derived_document_counts_while_no_source_has_one(store: RuleStore, heard: list[set[str]]) -> None:
+    store.put("ConfigMap", _config_map(enable=True), "c.yaml")
+    derived = store.document("NodeSLO")
+    assert derived is not None and derived["spec"] == {"resourceUsedThresholdWithBE": {"enable": True}}
+    assert store.sources()["NodeSLO"] == "c.yaml" and {"ConfigMap", "NodeSLO"} in heard
+    store.put("NodeSLO", {"spec": {}}, "n.yaml")
+    store.put("ConfigMap", _config_map(enable=False), "c.yaml")
+    assert store.document("NodeSLO") == {"spec": {}}
+    store.put("NodeSLO", None, "n.yaml")
+    again = store.document("NodeSLO")
+    assert again is not None and again["spec"] == {"resourceUsedThresholdWithBE": {"enable": False}}
+    store.put("ConfigMap", None, "c.yaml")
+    assert store.document("NodeSLO") is None
+
+
+def test_a_document_from_which_nothing_can_be_derived_is_a_problem_and_changes_nothing(store: RuleStore) -> None:
+    store.put("ConfigMap", _config_map(enable=True), "c.yaml")
+    store.put("ConfigMap", {"data": {"resource-threshold-config": "{"}}, "c.yaml")
+    derived = store.document("NodeSLO")
+    assert derived is not None and derived["spec"] == {"resourceUsedThresholdWithBE": {"enable": True}}
+    (problem,) = store.problems()
+    assert problem.kind == "ConfigMap" and problem.error.startswith("data.resource-threshold-config: not JSON")

@@ -58,4 +58,4 @@ def test_what_cannot_be_used_is_told_with_file_line_key_value_and_what_to_write(
     error = caught.value
     assert (error.source, error.key, error.others) == (f"{file}:3", "pods.kubelet", ())
     assert error.reason.startswith(f'"{value}" {reason}')
-    assert error.suggestion == 'such as "https://127.0.0.1:10250"'
+    assert error.suggestion == 'for example "https://127.0.0.1:10250"'

@@ -92,5 +92,5 @@ def test_each_of_two_profiles_has_its_files_and_a_name_and_socket_of_its_own(tmp
         assert socket_of(requested) == f"{tmp_path}/agent.sock", "nobody listens there"
         listener.listen()
         assert socket_of(requested) == second.socket
-    with pytest.raises(ConfigError, match=r"config.json: profile: is rubik, which no --profile names"):
+    with pytest.raises(ConfigError, match=r"config.json: profile: is rubik, but --profile does not name it"):
         load_each(["koordinator"], [foreign_file], {})

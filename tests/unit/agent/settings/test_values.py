@@ -1,11 +1,12 @@
 """Settings as a whole: what contradicts itself is refused, every key has its meaning, and nothing changes later."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nri.agent.settings import AGENT_SETTINGS, AgentSettings
-from nri.agent.settings.values import PodSettings, ProxySettings
+from nri.agent.settings.values import NriSettings, PodSettings, ProxySettings
 from nri.config import Source, read
 
 
@@ -15,13 +16,18 @@ from nri.config import Source, read
         ({"modes": ()}, "modes is empty"),
         ({"modes": ("nri", "nri")}, "has duplicates"),
         ({"modes": ("standalone",), "pods": PodSettings("nri")}, "requires mode nri or proxy"),
-        ({"socket": "agent.sock"}, "must be an absolute path"),
         ({"socket": "/" + "a" * 107}, "longer than the 107 bytes"),
     ],
 )
 def test_what_cannot_work_is_refused_with_its_value(values: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         AgentSettings(**values)
+
+
+def test_paths_of_sockets_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = AgentSettings(socket=Path("agent.sock"), nri=NriSettings(socket="run/nri.sock"))
+    assert (settings.socket, settings.nri.socket) == (tmp_path / "agent.sock", f"{tmp_path}/run/nri.sock")
 
 
 def test_every_key_has_a_meaning_and_can_be_written_with_its_default() -> None:

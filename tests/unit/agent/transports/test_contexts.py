@@ -63,6 +63,6 @@ def test_a_container_is_where_it_is_made_and_until_then_where_it_was_thought_to_
     pod = m.PodSandbox(linux=m.LinuxPodSandbox(cgroup_parent="/kubepods/podu"))
     before = contexts.container_context(pod, m.Container(id="x"), "nri-proxy")
     assert before.folder == ""
-    assert contexts.placed(before, pod, m.Container(id="x"), "nri-proxy") is before
+    assert contexts.with_current_folder(before, pod, m.Container(id="x"), "nri-proxy") is before
     container = m.Container(id="x", linux=m.LinuxContainer(cgroups_path="/kubepods/podu/real"))
-    assert contexts.placed(before, pod, container, "nri-proxy").folder == "kubepods/podu/real"
+    assert contexts.with_current_folder(before, pod, container, "nri-proxy").folder == "kubepods/podu/real"

@@ -46,7 +46,8 @@ def test_what_is_not_there_is_gone_and_does_not_wait(tmp_path: Path) -> None:
     for root in (v1(tmp_path / "1"), v2(tmp_path / "2")):
         executor = agents.parts(root).executor
         (result,) = clear_cpus(executor, f"{POD}/c")
-        assert (result.outcome, result.reason) == (Outcome.GONE, "the cgroup above: the cgroup does not exist")
+        reason = "cannot read the parent cgroup: the cgroup does not exist"
+        assert (result.outcome, result.reason) == (Outcome.GONE, reason)
         assert executor.counts()["waiting writes"] == 0
 
 
@@ -67,7 +68,7 @@ def test_cpus_above_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     (tmp_path / "sys/fs/cgroup/cpuset" / POD / "cpuset.cpus").write_text("what\n")
     (result,) = clear_cpus(agents.parts(root).executor, f"{POD}/c")
     assert not result.in_force
-    assert "the cgroup above" in result.reason
+    assert "the parent cgroup" in result.reason
     (tmp_path / "sys/fs/cgroup/cpuset" / POD / "cpuset.cpus").unlink()
     (result,) = clear_cpus(agents.parts(root).executor, f"{POD}/c")
     assert not result.in_force

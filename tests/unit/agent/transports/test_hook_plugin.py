@@ -51,7 +51,7 @@ def make_parts(folder: Path, case: Case, *, fail: bool = False, pod: Pod | None 
 
 def writes(parts: Parts) -> dict[str, dict[str, Any]]:
     """What came of the pod's writes, by the knob."""
-    return {write["name"]: write for write in (parts.history.of(UID) or {}).get("writes", [])}
+    return {write["name"]: write for write in (parts.history.account(UID) or {}).get("writes", [])}
 
 
 # -- the failure policy -----------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ def test_a_bad_annotation_is_ignored_by_default(tmp_path: Path) -> None:
         runtime.run_pod_sandbox(BAD.messages()[0])
         reply = runtime.create_container(*BAD.messages())
     assert reply.resources.cpu.cpus == ""
-    account = parts.history.of(UID)
+    account = parts.history.account(UID)
     assert account is not None and {error["hook"] for error in account["errors"]} == {"CPUSetAllocator"}
 
 
@@ -117,7 +117,7 @@ def test_a_conversion_that_fails_never_fails_the_container(
         assert not runtime.create_container(pod, container).owners.owners
         updated = runtime.update_container(pod, container, m.LinuxResources())
     assert not updated.changed
-    assert writes(parts)["all of it"]["reason"] == "it cannot be converted for the runtime: out of range"
+    assert writes(parts)["all values"]["reason"] == "the decision cannot be converted to a message: out of range"
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_pod_that_was_resized_gets_its_values_again(tmp_path: Path) -> None:
         shares.write_text("3\n")
         runtime.post_update_pod_sandbox(pod)
     assert shares.read_text().strip() == "512"
-    assert parts.history.of(UID)
+    assert parts.history.account(UID)
 
 
 def test_a_pod_that_leads_out_of_the_cgroups_is_refused_and_the_agent_goes_on(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_without_configuration_all_events_of_use_are_subscribed_to(tmp_path: Pat
     ("text", "words"),
     [
         ("events: [RunPodSandboxx]", r"events.*RunPodSandboxx"),
-        ("events: [ValidateContainerAdjustment]", r"no hook decides at any of these"),
+        ("events: [ValidateContainerAdjustment]", r"no hook uses these events"),
         ("events: 7", r"events"),
         ("{error: error}", r"error"),
         ("events: [", r"configuration"),

@@ -192,7 +192,7 @@ def test_a_second_agent_of_this_process_is_refused_by_name(run_dir: Path, tmp_pa
             wait_for(lambda: "registered" in second.health()[1], "the refusal")
             ok, words = second.health()
             assert not ok
-            assert words.startswith(f"plugin 00-agent is registered at {run_dir}/nri.sock by this process already")
+            assert words.startswith(f"this process has already registered plugin 00-agent at {run_dir}/nri.sock")
             assert [row.plugin for row in runtime.plugins] == ["00-agent"], "the runtime has not even been asked"
             first.stop()
             wait_for(lambda: ready(second), "its turn")
@@ -214,7 +214,7 @@ def test_an_agent_of_another_process_is_named_by_its_number_and_lets_go_when_it_
         assert other.stdout.readline() == "has it\n"
         with FakeRuntime(socket_path=str(run_dir / "nri.sock")):
             transport.start()
-            wait_for(lambda: f"by process {other.pid} already" in transport.health()[1], "the refusal")
+            wait_for(lambda: f"process {other.pid} has already registered" in transport.health()[1], "the refusal")
             other.kill()
             wait_for(lambda: ready(transport), "the registration")
             transport.stop()

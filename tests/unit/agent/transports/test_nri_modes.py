@@ -95,7 +95,7 @@ def group(root: Root, parts: Parts) -> dict[tuple[str, str], str]:
     """What became of the pod's resctrl group."""
     text = (Path(root.path) / GROUP / "schemata").read_text()
     actual = {("resctrl", "schemata"): text.strip()} if text != "MB:0=100\n" else {}
-    writes = (parts.history.of(UID) or {}).get("writes", [])
+    writes = (parts.history.account(UID) or {}).get("writes", [])
     if any(write["name"] == "group" and write["wanted"] == "removed" for write in writes):
         actual[("resctrl", "removed")] = f"koordlet-{UID}"
     tasks = (Path(root.path) / GROUP / "tasks").read_text()

@@ -46,8 +46,8 @@ def test_the_same_refusal_again_and_again_is_told_once_and_counted_each_time(
         finally:
             second.stop()
             first.stop()
-    messages = [record.getMessage() for record in caplog.records if "by this process already" in record.getMessage()]
+    messages = [record.getMessage() for record in caplog.records if "this process has already" in record.getMessage()]
     assert len(messages) == 1
     assert messages[0].startswith(
-        f"mode nri: plugin {first.label} is registered at {settings.nri.socket} by this process"
+        f"mode nri: this process has already registered plugin {first.label} at {settings.nri.socket}"
     )

@@ -86,8 +86,10 @@ def test_it_says_what_it_waits_for(world: Proxied) -> None:
     assert transport.health() == (False, "not started")
     transport.start()
     try:
-        where = f"{world.settings.listen}, before {world.settings.runtime_endpoint}"
-        wait_for(lambda: transport.health()[1] == f"serving {where}, which is not there", "that the runtime is missed")
+        where = f"{world.settings.listen} in front of {world.settings.runtime_endpoint}"
+        wait_for(
+            lambda: transport.health()[1] == f"serving {where}, which does not respond", "that the runtime is missed"
+        )
         world.start_runtime()
         wait_for(lambda: transport.health() == (True, f"serving {where}"), "that it is there")
     finally:
@@ -181,7 +183,7 @@ def test_a_start_of_what_runs_does_nothing_and_a_mistake_leaves_nothing(world: P
     transport = make_transport(world)
     Path(world.settings.listen).parent.mkdir()
     Path(world.settings.listen).write_text("no socket")
-    with pytest.raises(NriError, match=r"mode proxy: .*it is not a socket"):
+    with pytest.raises(NriError, match=r"mode proxy: .*is not a socket"):
         transport.start()
     assert transport.health() == (False, "not started")
     Path(world.settings.listen).unlink()

@@ -136,7 +136,7 @@ def live(folder: Path, case: Case, *, update: bool) -> dict[tuple[str, str], str
     try:
         world.start_runtime()
         transport.start()
-        served = (True, f"serving {world.settings.listen}, before {world.settings.runtime_endpoint}")
+        served = (True, f"serving {world.settings.listen} in front of {world.settings.runtime_endpoint}")
         wait_for(lambda: transport.health() == served, "that it serves")
         return _life(world, transport, root, parts, case, update=update)
     finally:

@@ -77,7 +77,7 @@ def run(plugin: HookPlugin) -> bool:
 
 
 def writes(parts: Parts) -> dict[str, dict[str, Any]]:
-    return {write["name"]: write for write in (parts.history.of(UID) or {}).get("writes", [])}
+    return {write["name"]: write for write in (parts.history.account(UID) or {}).get("writes", [])}
 
 
 # -- Synchronize ------------------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ def test_a_pod_that_went_without_a_word_is_forgotten_the_second_time_that_it_is_
         assert plugin.held.counts()["nri pods"] == 1
         plugin.sweep()
         assert plugin.held.counts()["nri pods"] == 0
-    assert (parts.history.of(UID) or {})["ended"]
+    assert (parts.history.account(UID) or {})["ended"]
 
 
 def test_a_defect_of_ours_keeps_no_agent_from_registering(
@@ -217,7 +217,7 @@ def test_a_defect_of_ours_keeps_no_agent_from_registering(
             patch.setattr(reapply.translation if where == "translation" else type(getattr(parts, where)), name, broken)
             runtime.add(plugin)
             assert runtime.health("10-nri-agent").state == "active"
-        assert caplog.text.count("a defect") or "a defect" in str(parts.history.of(UID))
+        assert caplog.text.count("a defect") or "a defect" in str(parts.history.account(UID))
 
 
 # -- changed rules ----------------------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def test_what_the_runtime_could_not_do_is_told_and_tried_again(tmp_path: Path) -
         runtime.refuse_updates.add(CONTAINER_ID)
         assert not run(plugin)
         row = writes(parts)["cpuset.cpus"]
-        assert (row["outcome"], row["reason"]) == ("refused", "the runtime could not update it")
+        assert (row["outcome"], row["reason"]) == ("refused", "the runtime could not update the container")
         runtime.refuse_updates.clear()
         assert plugin.reapply.run(plugin.runtime)
         assert [update.cpuset_cpus for update in runtime.updates] == ["3"]

@@ -82,7 +82,7 @@ def test_what_is_never_done_is_tried_a_few_times_for_each_request(
         for _ in range(5):
             assert work.begun.acquire(timeout=PATIENCE_S)
         assert not work.begun.acquire(timeout=0.2)
-        assert caplog.text.count("next attempt is when a rule changes") == requested
+        assert caplog.text.count("next attempt follows a change of rules") == requested
 
 
 def test_it_ends_also_in_a_pause_and_can_begin_again(agent_refresher: list[Refresher]) -> None:

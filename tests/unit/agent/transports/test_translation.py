@@ -6,7 +6,7 @@ import pytest
 
 from nri.agent.model import Changes, Device, Mount, Resctrl, Resources
 from nri.agent.transports import translation
-from nri.agent.transports.translation import ASKED_QUOTA, asked_before, by_api
+from nri.agent.transports.translation import ASKED_QUOTA, requested_resources, requests_from_api
 from nri.api import messages as m
 from nri.host import Outcome
 
@@ -41,13 +41,13 @@ def adjusted() -> m.Container:
 
 
 def test_what_can_be_said_is_not_touched() -> None:
-    assert translation.sayable(ALL, "folder") == (ALL, [])
+    assert translation.valid_changes(ALL, "folder") == (ALL, [])
     clear = Changes({"cpuset.cpus": ""})
-    assert translation.sayable(clear, "folder") == (clear, [])
+    assert translation.valid_changes(clear, "folder") == (clear, [])
 
 
 def test_what_cannot_be_said_is_left_out_with_its_reason() -> None:
-    changes, (result,) = translation.sayable(Changes({"cpuset.cpus": "x\n", "cpu.shares": 2}), "folder")
+    changes, (result,) = translation.valid_changes(Changes({"cpuset.cpus": "x\n", "cpu.shares": 2}), "folder")
     assert changes == Changes({"cpu.shares": 2})
     assert (result.target, result.name, result.outcome) == ("folder", "cpuset.cpus", Outcome.REFUSED)
     assert "not a number or a range" in result.reason
@@ -79,7 +79,7 @@ def test_an_update_leaves_out_what_the_runtime_has() -> None:
 
 
 def test_what_a_runtime_has_is_applied() -> None:
-    results = translation.compared(adjusted(), ALL, "folder")
+    results = translation.comparison_results(adjusted(), ALL, "folder")
     assert {result.name for result in results} == {
         *("cpu.shares", "cpu.cfs_quota", "cpuset.cpus", "memory.limit"),
         *("env.A", "mount./in", "device./dev/x", "oom_score_adj", "rdt_class"),
@@ -92,11 +92,15 @@ def test_what_a_runtime_has_otherwise_or_not_is_told() -> None:
     container.linux.resources.cpu.shares.value = 3
     container.linux.oom_score_adj.value = 8
     del container.env[:]
-    results = {result.name: result.reason for result in translation.compared(container, ALL, "folder") if result.reason}
+    results = {
+        result.name: result.reason
+        for result in translation.comparison_results(container, ALL, "folder")
+        if result.reason
+    }
     assert results == {
         "cpu.shares": "the runtime has 3",
         "oom_score_adj": "the runtime has 8",
-        "env.A": "the runtime does not have it",
+        "env.A": "the runtime lacks this value",
     }
 
 
@@ -116,7 +120,7 @@ def test_a_knob_that_nri_has_no_word_for_is_never_confirmed_and_one_of_runtimes_
 
 
 def test_a_value_out_of_range_is_left_out_with_its_reason() -> None:
-    changes, (result,) = translation.sayable(Changes({"cpu.cfs_period": 5, "cpu.shares": 2}), "folder")
+    changes, (result,) = translation.valid_changes(Changes({"cpu.cfs_period": 5, "cpu.shares": 2}), "folder")
     assert changes == Changes({"cpu.shares": 2})
     assert (result.name, result.reason) == ("cpu.cfs_period", "5 is not between 1000 and 1000000")
 
@@ -124,14 +128,14 @@ def test_a_value_out_of_range_is_left_out_with_its_reason() -> None:
 def test_what_is_a_file_of_cgroup_v2_is_said_there_and_written_elsewhere() -> None:
     changes = Changes({"memory.high": 1 << 20, "cpu.shares": 2, "io.read_bps": {"8:0": 1}})
     assert translation.updatable(changes, never).knobs == {"cpu.shares": 2}
-    assert set(translation.beside(changes, never).knobs) == {"memory.high", "io.read_bps"}
+    assert set(translation.written_changes(changes, never).knobs) == {"memory.high", "io.read_bps"}
     assert set(translation.updatable(changes, lambda _: True).knobs) == {"memory.high", "cpu.shares"}
-    assert set(translation.beside(changes, lambda _: True).knobs) == {"io.read_bps"}
+    assert set(translation.written_changes(changes, lambda _: True).knobs) == {"io.read_bps"}
 
 
 def test_of_what_a_runtime_does_not_say_nothing_is_told() -> None:
     assert (
-        translation.compared(
+        translation.comparison_results(
             m.Container(), Changes({"cpu.shares": 2, "cpuset.cpus": "0", "oom_score_adj": 1}), "folder"
         )
         == []
@@ -150,7 +154,7 @@ def test_a_quota_that_was_scaled_goes_with_what_was_asked_for() -> None:
 
 def test_a_quota_that_is_none_needs_no_note() -> None:
     for resources in (None, Resources(), Resources(cfs_quota=-1), Resources(cpu_shares=2)):
-        assert asked_before(m.PodSandbox(), m.Container(), resources) == resources
+        assert requested_resources(m.PodSandbox(), m.Container(), resources) == resources
 
 
 @pytest.mark.parametrize(
@@ -159,13 +163,13 @@ def test_a_quota_that_is_none_needs_no_note() -> None:
 )
 def test_the_note_counts_if_the_quota_is_the_one_that_was_made_then(note: str, quota: int | None) -> None:
     container = m.Container(annotations={ASKED_QUOTA: note})
-    actual = asked_before(m.PodSandbox(), container, Resources(cfs_quota=50_000, cpu_shares=3))
+    actual = requested_resources(m.PodSandbox(), container, Resources(cfs_quota=50_000, cpu_shares=3))
     assert actual == Resources(cfs_quota=quota, cpu_shares=3)
 
 
 def test_a_note_that_the_pod_has_as_well_is_a_users() -> None:
     annotations = {ASKED_QUOTA: "9000000 50000"}
-    actual = asked_before(
+    actual = requested_resources(
         m.PodSandbox(annotations=annotations), m.Container(annotations=annotations), Resources(cfs_quota=50_000)
     )
     assert actual == Resources()
@@ -177,6 +181,6 @@ def test_pods_of_the_api_tell_and_one_that_cannot_be_read_is_passed_over() -> No
         {"metadata": {"uid": "v"}, "spec": {"containers": [{"name": "a", "resources": 3}, {"name": "b"}]}},
         {},
     ]
-    actual = by_api(pods)
+    actual = requests_from_api(pods)
     assert actual[("u", "a")].cfs_quota == 200_000
     assert set(actual) == {("u", "a"), ("v", "b")}

@@ -128,9 +128,7 @@ def test_a_refusal_is_told_and_the_value_is_written_to_its_file(world: World) ->
     world.runtime.refuses = {"a"}
     (refused, outcome) = world.set(("a", 20_000), ("b", 30_000))
     assert refused[0] == "applied" and not refused[2]
-    assert refused[1] == (
-        "the runtime did not take it, so it was written to its file: it could not update the container"
-    )
+    assert refused[1] == ("the runtime refused the value, so the value was written to its file: the update failed")
     assert outcome == ("applied", "", True)
     assert (world.quota("a"), world.quota("b")) == ("20000", "30000")
 
@@ -154,7 +152,11 @@ def test_a_value_that_was_refused_is_told_again_after_a_pause_or_when_it_is_anot
 def test_what_a_runtime_takes_and_does_not_set_is_written_and_told(world: World) -> None:
     world.runtime.drops = {QUOTA}
     (row,) = world.set(("a", 20_000))
-    assert row == ("applied", "the runtime took the update and did not set it, so it was written to its file", False)
+    assert row == (
+        "applied",
+        "the runtime accepted the update without setting the value, so the value was written to its file",
+        False,
+    )
 
 
 @pytest.mark.parametrize(("error", "waits"), [(DeadlineExceeded("an answer"), True), (ConnectionClosed("gone"), False)])
@@ -191,7 +193,7 @@ def test_a_round_has_a_bound_and_the_rest_follows(world: World) -> None:
     world.runtime.before_update = slow
     rows = world.set(*((f"c{number}", 20_000) for number in range(40)))
     assert len(world.runtime.updates) == 32
-    assert {reason.rpartition(": ")[2] for _, reason, _ in rows[32:]} == {"the round had no time left"}
+    assert {reason.rpartition(": ")[2] for _, reason, _ in rows[32:]} == {"the time of the round was over"}
     world.set()
     assert len(world.runtime.updates) == 40
 
@@ -351,10 +353,10 @@ def test_a_creation_is_answered_with_updates_of_those_that_make_room(tmp_path: P
             assert run(runtime, pod, name).updates == {}
         updates = run(runtime, pod, "important").updates
     assert {name: update.message.linux.resources.cpu.quota.value for name, update in updates.items()} == {"batch": 5000}
-    account = parts.history.of("1") or {}
+    account = parts.history.account("1") or {}
     rows = {(row["container"], row["name"]): (row["outcome"], row["reason"]) for row in account["writes"]}
     assert rows["batch", QUOTA] == (
-        "applied", "the runtime took the update and did not set it, so it was written to its file",
+        "applied", "the runtime accepted the update without setting the value, so the value was written to its file",
     )  # fmt: skip
     assert rows["batch", "cpu.bvt"][0] in ("applied", "unsupported"), "NRI has no word for it"
     assert rows["plain", "cpu.bvt"][0] in ("applied", "unsupported")
@@ -373,7 +375,7 @@ def test_a_creation_that_comes_to_nothing_leaves_nothing_to_look_at(tmp_path: Pa
         runtime.create_container(pod, container)
         runtime.remove_container(pod, container)
         created.updates.created("important")
-    assert QUOTA not in {row["name"] for row in (parts.history.of("1") or {})["writes"]}
+    assert QUOTA not in {row["name"] for row in (parts.history.account("1") or {})["writes"]}
 
 
 def test_hooks_have_a_part_of_the_runtimes_time_to_make_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

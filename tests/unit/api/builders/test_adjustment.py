@@ -12,7 +12,7 @@ from tests.unit.api.builders.setters import ADJUSTMENT_CALLS, RESOURCE_CALLS
 def test_keywords_make_the_same_message_as_whole_messages() -> None:
     by_keywords = (
         Adjustment()
-        .add_mount("/a", source="/b", type="bind", options=["ro"])
+        .add_mount("/a", source="/b", type="bind", options=["rbind"])
         .add_device("/dev/x", "b", 8, 1, file_mode=0o660, uid=0)
         .add_hook("poststop", "/bin/h", ["h", "x"], ["A=b"], timeout_s=2)
         .set_scheduler("FIFO", priority=5, flags=["RECLAIM"])
@@ -26,7 +26,7 @@ def test_keywords_make_the_same_message_as_whole_messages() -> None:
     hook = m.Hook(path="/bin/h", args=["h", "x"], env=["A=b"], timeout=m.OptionalInt(value=2))
     by_messages = (
         Adjustment()
-        .add_mount(m.Mount(destination="/a", source="/b", type="bind", options=["ro"]))
+        .add_mount(m.Mount(destination="/a", source="/b", type="bind", options=["rbind"]))
         .add_device(device)
         .add_hooks(m.Hooks(poststop=[hook]))
         .set_scheduler(m.LinuxScheduler(policy="SCHED_FIFO", priority=5, flags=["SCHED_FLAG_RECLAIM"]))
@@ -94,7 +94,7 @@ def test_removals_are_marked_and_listed_apart() -> None:
 KEYED = [
     ("annotations", "add_annotation", ("k", "v"), "remove_annotation"),
     ("env", "add_env", ("k", "v"), "remove_env"),
-    ("mounts", "add_mount", ("/k", "/s"), "remove_mount"),
+    ("mounts", "add_mount", ("/k", "/s", "", ["bind"]), "remove_mount"),
     ("devices", "add_device", ("/k",), "remove_device"),
     ("namespaces", "set_namespace", ("pid", "/p"), "remove_namespace"),
     ("net_devices", "add_net_device", ("eth0", "e0"), "remove_net_device"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from nri.api import messages as m
@@ -138,3 +140,75 @@ def test_the_greatest_and_smallest_values_that_are_possible_are_taken() -> None:
     assert adjustment.add_rlimit("RLIMIT_CORE", 0, 0).rlimits == {"RLIMIT_CORE": (0, 0)}
     assert adjustment.set_cpuset_cpus(" 0-3, 8,").cpuset_cpus == " 0-3, 8,", "as the kernel takes it"
     assert adjustment.set_cpu_shares(2).cpu_shares == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda a: a.add_device("/dev/x", file_mode=666), r"not 666 \(0o1232\); write 0o666"),
+        (lambda a: a.add_device("/dev/x", file_mode=0o20666), "must have only permission bits"),
+        (lambda a: a.add_hugepage_limit("2M", 1), "for example 2MB or 1GB, not '2M'"),
+        (lambda a: a.add_hugepage_limit("2Mi", 1), "not '2Mi'"),
+        (lambda a: a.add_mount("/d", "/srv"), "type must be given"),
+        (lambda a: a.add_mount("/d", type="bind"), "options must contain bind or rbind"),
+        (lambda a: a.add_mount("/d", type="bind", options=["rbind"]), "source must be an absolute path"),
+        (lambda a: a.add_mount("/d", "srv", options=["bind"]), "source must be an absolute path .* not 'srv'"),
+        (lambda a: a.add_mount("/d", "/srv", "bind", ["bind", "readonly"]), "write 'ro', not 'readonly'"),
+        (lambda a: a.add_mount("/d", "/srv", "bind", ["bind,ro"]), r"write \['bind', 'ro'\], not 'bind,ro'"),
+        (lambda a: a.add_mount(m.Mount(destination="/d", source="a\0b")), "mount.source must not contain NUL"),
+        (lambda a: a.set_sysctl("kernel/shmmax", "1"), "written with dots, kernel.shmmax"),
+        (lambda a: a.set_sysctl("net/ipv4/conf/eth0.5/x", "1"), "net.ipv4.conf.eth0/5.x"),
+        (lambda a: a.set_rdt_class("a/b"), "must be a name without '/'"),
+        (lambda a: a.set_rdt_clos_id(".."), "must be a name without '/'"),
+        (lambda a: a.add_unified("memory.hihg", "1"), "did you mean memory.high"),
+        (lambda a: a.add_unified("memory.current", "1"), "only reports"),
+        (lambda a: a.set_cpu_period(5), "between 1000 and 1000000 microseconds, not 5"),
+        (lambda a: a.set_cpu_quota(1), "1000 or more microseconds, not 1"),
+        (lambda a: a.set_memory_limit(64 << 20).set_memory_swap(1 << 20), "must be at least the limit of memory"),
+        (lambda a: a.set_memory_swap(1 << 20).set_memory_limit(64 << 20), "must not exceed memory and swap together"),
+        (lambda a: a.set_pids_limit(-2), "limit must be between -1"),
+        (lambda a: a.set_scheduler("FIFO"), "between 1 and 99 for FIFO, not 0"),
+        (lambda a: a.set_scheduler("OTHER", priority=5), "priority must be 0 for OTHER"),
+        (lambda a: a.set_scheduler("DEADLINE", runtime_ns=5, deadline_ns=4), "at most deadline_ns"),
+        (lambda a: a.set_io_priority("NONE", 3), "priority must be 0 for the class NONE"),
+        (lambda a: a.set_memory_policy("BIND"), "nodes must not be empty for BIND"),
+        (lambda a: a.set_memory_policy("LOCAL", "0"), "nodes must be empty for LOCAL"),
+        (lambda a: a.set_namespace("network", "netns"), "path must be an absolute path"),
+        (lambda a: a.add_net_device("eth0", "a-name-that-is-too-long"), "device must have at most 15 bytes"),
+        (lambda a: a.add_hook("poststart", "/bin/"), "not the folder '/bin/'"),
+        (lambda a: a.add_hook("poststart", "/bin/x", timeout_s=0), "timeout_s must be between 1"),
+        (lambda a: a.set_cgroups_path("/a/../b"), r"must not contain '\.\.'"),
+    ],
+)
+def test_a_value_that_no_runtime_can_apply_is_refused_and_nothing_is_set(
+    call: Callable[[Adjustment], object], text: str
+) -> None:
+    with pytest.raises(ValueError, match=text):
+        call(Adjustment())
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda a: a.set_memory_limit(65), "limit_bytes is 65: the kernel rounds it down"),
+        (lambda a: a.set_sysctl("vm.swappiness", "1"), "vm.swappiness belongs to no namespace of a container"),
+        (lambda a: a.set_sysctl("kernel.pid_max", "1"), "kernel.pid_max belongs to no namespace"),
+        (lambda a: a.add_annotation("my key", "v"), "annotation 'my key' contains a blank"),
+        (lambda a: a.add_env("A B", "v"), "environment variable 'A B' contains a blank"),
+        (lambda a: a.add_unified("cpu.qos_level", "1"), "has no file 'cpu.qos_level'"),
+        (lambda a: a.set_cgroups_path("relative"), "cgroup path 'relative' is relative"),
+    ],
+)
+def test_a_value_that_some_runtime_accepts_is_logged_once(
+    call: Callable[[Adjustment], object], text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    call(Adjustment())
+    call(Adjustment())
+    assert [text in message for message in caplog.messages] == [True]
+
+
+def test_values_that_runtimes_accept_are_not_doubted(caplog: pytest.LogCaptureFixture) -> None:
+    adjustment = Adjustment().set_cgroups_path("system.slice:cri-containerd:abc").set_sysctl("net.ipv4.conf.a/b.x", "1")
+    adjustment.set_memory_limit(0).set_memory_swap(-1).set_cpu_quota(-1).set_cpu_period(0).add_unified("cpu.max", "max")
+    adjustment.add_mount("/scratch", "tmpfs", "tmpfs", ["size=1m,mode=1777"]).set_scheduler("RR", priority=1)
+    assert not caplog.messages

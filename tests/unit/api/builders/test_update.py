@@ -13,7 +13,7 @@ def test_an_update_names_its_container_by_id_or_by_the_container_itself() -> Non
     assert Update("a").set_container_id("b").container_id == "b"
     with pytest.raises(ValueError, match="container_id must not be empty"):
         Update("")
-    with pytest.raises(TypeError, match="container_id must be a str, not 5"):
+    with pytest.raises(TypeError, match="container must be a Container or its id, not 5"):
         Update(5)
 
 

@@ -36,7 +36,7 @@ def test_every_optional_resource_has_a_reader_of_the_same_name() -> None:
 def adjustment() -> Adjustment:
     """One that sets something of each kind, and removes something of each that can be removed."""
     created = Adjustment().add_annotation("a", "1").remove_annotation("b").add_env("A", "1").remove_env("B")
-    created.add_mount("/a", "/src").remove_mount("/b").add_device("/dev/null").remove_device("/dev/b")
+    created.add_mount("/a", "/src", options=["bind"]).remove_mount("/b").add_device("/dev/null").remove_device("/dev/b")
     created.set_namespace("pid", "/p").remove_namespace("ipc").set_sysctl("net.a", "1").remove_sysctl("net.b")
     return created.add_net_device("eth0", "x").remove_net_device("eth1")
 

@@ -83,3 +83,10 @@ def test_a_release_and_a_file_may_be_named(nri, folder: Path) -> None:
     assert "version 3, and this release" in nri(*words, "--file", "/own.toml").stdout
     wrong = nri("doctor", "--release", "newest")
     assert (wrong.returncode, "is not a version" in wrong.stderr) == (2, True)
+
+
+def test_a_setting_with_a_problem_is_not_reported_as_in_order_too(nri, put) -> None:
+    root = put({"/etc/crio/crio.conf": '[crio.nri]\nenable_nri = "true"\n'})
+    output = nri("doctor", "--root", root).stdout
+    assert "problem  /etc/crio/crio.conf:2: crio.nri.enable_nri: must be true or false" in output
+    assert "enable_nri: NRI is on" not in output

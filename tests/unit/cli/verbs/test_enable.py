@@ -152,7 +152,7 @@ HANDLER = "    def create_container(self, pod, container): pass\n"
         (f"import nri\nopen('pod_name.py')\nclass P(nri.Plugin):\n{HANDLER}", ":2: FileNotFoundError: "),
         (
             "import nri\nclass P(nri.Plugin):\n    def synchronize(self, p, c): raise ValueError('boo')\n",
-            "synchronize: rpc error: ",
+            "synchronize: ValueError: boo",
         ),
         ("import sys\nclass P:\n    main = lambda *_: sys.exit(0)\nP = P()\n", "it ends at once, without registering"),
     ],

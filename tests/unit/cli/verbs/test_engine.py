@@ -169,7 +169,7 @@ def test_without_its_packages_it_says_which_to_install(tmp_path: Path) -> None:
     variables = environment(PYTHONPATH=str(tmp_path))
     result = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=variables)
     assert result.returncode == 1
-    assert f"error: the engine needs grpc, which is not installed. Install the extra: {INSTALL}\n" in result.stderr
+    assert f"error: the engine requires grpc, which is not installed. Install the extra: {INSTALL}\n" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_a_package_that_is_missing_is_named_with_how_to_install_it(
 
     monkeypatch.delitem(sys.modules, "nri.engine.program", raising=False)
     monkeypatch.setattr(sys, "meta_path", [NotThere("grpc"), *sys.meta_path])
-    with pytest.raises(NriError, match="the engine needs grpc, which is not installed"):
+    with pytest.raises(NriError, match="the engine requires grpc, which is not installed"):
         serve.main(["--dry", str(tmp_path)], obj=Settings(), standalone_mode=False)
     monkeypatch.setattr(sys, "meta_path", [NotThere("nri.gone"), *sys.meta_path[1:]])
     with pytest.raises(ModuleNotFoundError):  # a defect of ours is no missing package

@@ -297,5 +297,5 @@ def test_cpu_classes_and_interrupts_are_shown_on_paper_and_of_a_plugin(nri, mach
         plugin = started(runtime, short, BalloonsPlugin(), balloonTypes=types, **idle)
         plugin.tune()
         output = nri("placement", "show", "--state-dir", str(short / "state")).stdout
-    assert "*eth*, unclaimed ones" in output
+    assert "*eth*, unclaimed interrupts" in output
     assert "not set: cpu0, cpu1, cpu2 and 1" in output

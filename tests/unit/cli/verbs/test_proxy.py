@@ -133,5 +133,5 @@ def test_without_its_extra_the_proxy_names_the_command_that_installs_it(
     monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setattr(sys, "meta_path", [WithoutGrpc, *sys.meta_path])
     arguments = ["--config", "/dev/null", "--state", str(folder), "--policy", ""]
-    with pytest.raises(NriError, match=r"the proxy needs grpc, which is not installed.*\[engine\]"):
+    with pytest.raises(NriError, match=r"the proxy requires grpc, which is not installed.*\[engine\]"):
         proxy_command.main(arguments, obj=Settings(), standalone_mode=False)

@@ -129,13 +129,13 @@ def test_the_configuration_file_reaches_the_plugin(nri, listen, plugin: Path, tm
     assert runs.env == [{"POD": "web"}]
 
 
-def test_a_wrong_configuration_is_code_1_with_file_line_and_suggestion(
+def test_a_wrong_configuration_is_code_2_with_file_line_and_suggestion(
     nri, listen, plugin: Path, tmp_path: Path
 ) -> None:
     runs = Runs(listen)
     (tmp_path / "c.yaml").write_text("\nvariabel: POD\n")
     result = nri("run", str(plugin), "--idx", "10", "--config", str(tmp_path / "c.yaml"), "--socket-path", runs.path)
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert f'{tmp_path}/c.yaml:2: variabel: unknown key (did you mean "variable"?)' in result.stderr
 
 

@@ -282,4 +282,11 @@ def test_unknown_keys_of_the_manifest_are_named(nri, place):
     (place / "pod.yaml").write_text(POD.replace("{name: app,", "{name: app, odd: [],"))
     result = nri("try", "inject.py", "--pod", "pod.yaml", cwd=place)
     assert result.returncode == 0
-    assert "note: pod.yaml:6: spec.containers[0].odd is left out: unknown key" in result.stderr
+    assert "note: pod.yaml:6: spec.containers[0].odd is ignored: unknown key" in result.stderr
+
+
+def test_an_index_of_a_plugin_that_chooses_its_own_is_refused(nri, place):
+    for target in ("98-differ", "98=differ"):
+        result = nri("try", target, "--pod", "pod.yaml", cwd=place)
+        assert result.returncode == 2
+        assert "the plugin differ chooses its indices itself, so the index 98 has no effect" in result.stderr

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import nri
-from nri.adaptation import Numbers, OrderedUpdates
+from nri.adaptation import OrderedUpdates, SequenceNumbers
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.support.errors import CommandFailed
 from nri.errors import NriError, RequestError
@@ -121,7 +121,7 @@ def test_an_update_of_an_ended_container_by_a_plugin_is_stale(dry: Any) -> None:
     container_id = dry.run(dry.pod())
     dry.engine.container_removal.stop(container_id)
     update = nri.Update(container_id).set_cpu_shares(700).message
-    (result,) = dry.engine.nri.update(OrderedUpdates([update], Numbers(1)))
+    (result,) = dry.engine.nri.update(OrderedUpdates([update], SequenceNumbers(1)))
     assert result.failed and "exited: update is not possible" in str(result)
 
 
@@ -135,8 +135,8 @@ def test_an_earlier_answer_applied_late_keeps_later_values(dry: Any) -> None:
     container_id = dry.run(dry.pod())
     requested = nri.Update(container_id).set_cpu_shares(700).set_cpu_quota(5000).add_unified("cpu.idle", "1").message
     later = nri.Update(container_id).set_cpu_shares(800).add_unified("cpu.idle", "0").message
-    (second,) = dry.engine.nri.update(OrderedUpdates([later], Numbers(8)))
-    (first,) = dry.engine.nri.update(OrderedUpdates([requested], Numbers(7)))
+    (second,) = dry.engine.nri.update(OrderedUpdates([later], SequenceNumbers(8)))
+    (first,) = dry.engine.nri.update(OrderedUpdates([requested], SequenceNumbers(7)))
     assert not second.failed
     assert {row.field: row.outcome for row in first.fields} == {
         "cpu.shares": "stale", "cpu.quota": "applied", "unified[cpu.idle]": "stale"
@@ -150,9 +150,9 @@ def test_what_a_client_or_a_plugin_by_itself_has_set_stays_when_an_earlier_answe
     before = next(ARRIVALS)
     dry.engine.resource_updates.update_container(container_id, pb.LinuxContainerResources(cpu_quota=6000))
     by_itself = nri.Update(container_id).set_memory_limit(64 << 20).message
-    dry.engine.nri.update(OrderedUpdates([by_itself], Numbers(next(ARRIVALS))))
+    dry.engine.nri.update(OrderedUpdates([by_itself], SequenceNumbers(next(ARRIVALS))))
     requested = nri.Update(container_id).set_cpu_shares(700).set_cpu_quota(5000).set_memory_limit(32 << 20).message
-    (late,) = dry.engine.nri.update(OrderedUpdates([requested], Numbers(before)))
+    (late,) = dry.engine.nri.update(OrderedUpdates([requested], SequenceNumbers(before)))
     assert {row.field: row.outcome for row in late.fields} == {
         "cpu.shares": "applied", "cpu.quota": "stale", "memory.limit": "stale"
     }  # fmt: skip
@@ -165,7 +165,7 @@ def test_what_the_answer_to_its_creation_has_set_stays_when_an_earlier_answer_is
     dry.told.on["create_container"] = lambda *_: nri.Adjustment().set_cpu_shares(800)
     container_id = dry.run(dry.pod())
     requested = nri.Update(container_id).set_cpu_shares(700).set_cpu_quota(5000).message
-    (late,) = dry.engine.nri.update(OrderedUpdates([requested], Numbers(before)))
+    (late,) = dry.engine.nri.update(OrderedUpdates([requested], SequenceNumbers(before)))
     assert {row.field: row.outcome for row in late.fields} == {"cpu.shares": "stale", "cpu.quota": "applied"}
     assert in_force(dry, container_id)["cpu"] == {"shares": 800, "quota": 5000}
 

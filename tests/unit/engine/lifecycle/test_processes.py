@@ -80,8 +80,8 @@ def test_evictions_have_so_many_threads_and_those_that_are_too_many_are_told_onc
         for entry in entries:
             processes_.evict(entry.id, "all of them")
         assert len(evicting()) == 3
-    assert [text for text in caplog.messages if "under way" in text] == [
-        f"container {entries[3].id} and others are not evicted: 3 evictions are under way"
+    assert [text for text in caplog.messages if "in progress" in text] == [
+        f"container {entries[3].id} and others are not evicted: 3 evictions are in progress"
     ]
     wait_for(lambda: not evicting(), "their end")
     for entry in entries[3:]:

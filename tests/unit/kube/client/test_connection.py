@@ -151,7 +151,7 @@ def test_a_pod_that_is_too_large_is_left_out_of_a_list(server: HttpServer, api: 
     server.script(page(tree))
     cache, _ = api.list(PODS)
     assert [name for _, name in cache.objects] == ["a", "c"]
-    assert cache.problem.startswith("1 object left out: ns/big: its 2097")
+    assert cache.problem.startswith("1 object omitted: ns/big: its 2097")
 
 
 def test_a_list_has_a_bound_in_bytes(server: HttpServer, api: Apiserver, monkeypatch: pytest.MonkeyPatch) -> None:

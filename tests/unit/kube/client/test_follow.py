@@ -244,7 +244,7 @@ def test_pods_are_left_out_while_they_are_too_large(
     server.script(page(pods("a", "b")), stream(grown), stream(event("MODIFIED", "a", "9")))
     follower.run_once()
     assert (updates.names[-1], follower.problem) == (["b"], "")
-    assert follower.left_out.startswith("1 object left out: ns/a: its 2097") and follower.left_out in caplog.text
+    assert follower.left_out.startswith("1 object omitted: ns/a: its 2097") and follower.left_out in caplog.text
     follower.run_once()
     assert (updates.names[-1], follower.left_out) == (["b", "a"], "")
     assert server.asked[-1]["query"]["resourceVersion"] == "8"

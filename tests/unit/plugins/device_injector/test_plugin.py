@@ -106,7 +106,7 @@ WRONG = [
     (
         "devices",
         "[{path: /d, type: c, major: 1}, {path: /d, type: c, major: 2}]",
-        '[1].path: "/d" is already at [0].path; remove one of them',
+        '[1].path: "/d" is already at [0].path; remove one of the two',
     ),
     (
         "cdi_devices",
@@ -148,7 +148,7 @@ WRONG = [
     (
         "network_devices",
         "[{hostIf: a, name: eth0}, {hostIf: b, name: eth0}]",
-        '[1].name: "eth0" is already at [0].name; remove one of them',
+        '[1].name: "eth0" is already at [0].name; remove one of the two',
     ),
     ("sysctl", "{net.core.somaxconn: }", "net.core.somaxconn: the value is missing; write a value, or remove the key"),
     (

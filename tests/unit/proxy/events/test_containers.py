@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 import nri
-from nri.adaptation import Numbers, OrderedUpdates
+from nri.adaptation import OrderedUpdates, SequenceNumbers
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.calls.statuses import StatusCalls
 from nri.proxy.events import containers
@@ -243,7 +243,7 @@ def test_what_the_answer_to_an_event_of_its_own_has_set_stays_when_an_earlier_an
         world.cri.call("UpdateContainerResources", container_id=pod_id, linux=linux)
     requests = nri.Update(ids[0]).set_cpu_shares(700).add_unified("cpu.idle", "1").message
     assert world.proxy is not None
-    (late,) = world.proxy.domain.updates.apply(OrderedUpdates([requests], Numbers(earlier)))
+    (late,) = world.proxy.domain.updates.apply(OrderedUpdates([requests], SequenceNumbers(earlier)))
     assert {row.field: row.outcome for row in late.fields} == {"cpu.shares": "stale", "unified[cpu.idle]": "applied"}
     resources = world.spec(pod_id)["linux"]["resources"]
     assert (resources["cpu"]["shares"], resources["unified"]) == (800, {"cpu.idle": "1"})

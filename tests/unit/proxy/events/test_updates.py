@@ -259,7 +259,7 @@ def test_evictions_have_so_many_threads_and_those_that_are_too_many_are_told_onc
     for _ in range(7):
         asker.world.proxy.domain.evict([m.ContainerEviction(container_id=asker.ids["c"])])
     assert [text for text in caplog.messages if "evict" in text] == [
-        f"container {asker.container} and others are not evicted: 0 evictions are under way"
+        f"container {asker.container} and others are not evicted: 0 evictions are in progress"
     ]
     assert asker.plugin.of("c")[-1] == "post_start"
 

@@ -121,7 +121,7 @@ def test_one_that_cannot_work_ends_all_with_its_name_and_exit_code(
         (Env(), options_of(runtime.socket_path, index, config=tmp_path / "c" if index == bad else None))
         for index in ("10", "20", "30")
     ]
-    assert Several(pairs).run() == 1
+    assert Several(pairs).run() == 2
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error")]
     assert lines == [f'error: {bad}-env: {tmp_path}/c:1: valeu: unknown key (did you mean "value"?)']
 
@@ -141,7 +141,7 @@ def test_a_handler_that_exits_ends_all_with_its_code(runtime: FakeRuntime, capsy
     assert Several(pairs).run() == 7
     ended(thread)
     err = capsys.readouterr().err  # the runtime asks both, one after the other, and both may have done it by then
-    assert any(f"error: {label}: it has called sys.exit(7)" in err for label in ("10-env", "20-env"))
+    assert any(f"error: {label}: the plugin has called sys.exit(7)" in err for label in ("10-env", "20-env"))
 
 
 def test_a_lost_runtime_is_exit_3_where_nobody_reconnects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -109,7 +109,7 @@ def test_events_that_the_plugin_does_not_handle_are_exit_1_and_not_tried_again(
     assert "error: Names handles none of the selected events: StopContainer" in capsys.readouterr().err
 
 
-def test_a_configuration_that_cannot_be_used_is_exit_1_and_noted_for_the_doctor(
+def test_a_configuration_that_cannot_be_used_is_exit_2_and_noted_for_the_doctor(
     options: Options, tmp_path: Path
 ) -> None:
     class Pin(Names):
@@ -120,7 +120,7 @@ def test_a_configuration_that_cannot_be_used_is_exit_1_and_noted_for_the_doctor(
         runtime.register()
         assert runtime.configure("cpus: many").code == 2
 
-    assert run(Program(Pin(), options), configure) == 1
+    assert run(Program(Pin(), options), configure) == 2
     (note,) = read_notes(str(tmp_path))
     assert note.plugin == "10-names" and "cpus: expected a whole number" in note.error
 
@@ -415,7 +415,7 @@ def test_a_configuration_file_is_read_over_the_runtimes_text_and_watched(
     ("text", "message"),
     [("cpus: many\n", "pin.yaml:1: cpus: expected a whole number"), (None, "pin.yaml: cannot read it")],
 )
-def test_a_mistake_in_the_file_is_exit_1_before_there_is_a_runtime(
+def test_a_mistake_in_the_file_is_exit_2_before_there_is_a_runtime(
     options: Options, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None, message: str
 ) -> None:
     class Pin(Names):
@@ -427,7 +427,7 @@ def test_a_mistake_in_the_file_is_exit_1_before_there_is_a_runtime(
         (tmp_path / "pin.yaml").write_text(text)
     program = Program(Pin(), options)
     program.reconnect.connect = lambda: pytest.fail("it waits for the runtime")  # type: ignore[method-assign]
-    assert program.run() == 1
+    assert program.run() == 2
     assert message in capsys.readouterr().err
     assert message in read_notes(str(tmp_path))[0].error
 
@@ -485,7 +485,7 @@ def test_a_runtime_that_comes_back_with_a_text_that_is_wrong_is_told(options: Op
 
     options.no_reconnect = False
     program = Program(Pin(), options)
-    assert run(program, good, wrong) == 1
+    assert run(program, good, wrong) == 2
 
 
 def test_a_change_that_comes_just_after_the_file_was_read_is_noticed(

@@ -55,6 +55,16 @@ def test_a_missing_runtime_is_waited_for_with_one_line_after_a_second(
     assert capsys.readouterr().err == f"waiting for {path}: No such file or directory. Is NRI on? try: nri doctor\n"
 
 
+def test_a_path_that_is_not_a_socket_is_named_as_such(
+    tmp_path: Path, stop: Waits, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop.stops_after = 20
+    path = tmp_path / "s"
+    path.write_text("")
+    assert Reconnect(str(path), stop, no_reconnect=False).connect() is None
+    assert capsys.readouterr().err == f"waiting for {path}: not a socket. Is NRI on? try: nri doctor\n"
+
+
 def test_a_missing_runtime_is_given_up_where_nobody_wants_to_wait(tmp_path: Path, stop: Waits) -> None:
     with pytest.raises(GiveUp, match=r"No such file or directory\. Is NRI on") as given_up:
         Reconnect(str(tmp_path / "s"), stop, no_reconnect=True).connect()

@@ -9,6 +9,7 @@ import pytest
 
 import nri
 from nri.api import messages as m
+from nri.testing import FakeRuntime
 from tests.support.plugin_thread import plugin_thread
 from tests.support.waiting import wait_for
 from tests.unit.stub.plugins import Names
@@ -128,3 +129,19 @@ def test_a_turn_by_hand_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) 
             work.tick()
         go_on.set()
         work.stop()
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_an_answer_of_background_work_is_an_error_because_nothing_reads_it(as_list: bool) -> None:
+    class Returns(nri.Plugin):
+        @nri.every(3600)
+        def work(self) -> object:
+            update = nri.Update("c").set_cpu_shares(512)
+            return [update] if as_list else update
+
+    with FakeRuntime(real_time=False) as runtime:
+        runtime.add(Returns())
+        with pytest.raises(
+            TypeError, match=r"work returned an Update, which nothing reads: request it with self\.runtime"
+        ):
+            runtime.tick()

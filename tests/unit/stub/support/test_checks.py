@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import pytest
 
@@ -238,6 +239,42 @@ def test_a_mark_of_background_work_makes_a_name_the_plugins_own() -> None:
     assert Right.name == "right"
 
 
+def _yields(self):
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "text"),
+    [
+        ("tick", lambda self, pods: None, "but it requires pods; self.state has the pods"),
+        ("_tick", lambda self, pods, more=1: None, "but it requires pods"),
+        ("tick", lambda self, *, deep: None, "but it requires keywords"),
+        ("tick", staticmethod(lambda pods: None), "but it requires pods"),
+        ("tick", _yields, "but it contains yield"),
+        ("create_container", lambda self, pod, container: None, "but it handles an event: mark another method"),
+        ("closed", lambda self: None, "but it handles an event: mark another method"),
+    ],
+)
+def test_background_work_that_cannot_be_called_is_an_error(name: str, method: Any, text: str) -> None:
+    nri.every(30)(getattr(method, "__func__", method))
+    with pytest.raises(TypeError, match=rf"Wrong\.{name} is marked with nri\.every.*{text}"):
+        type("Wrong", (nri.Plugin,), {name: method})
+
+
+def test_background_work_with_defaults_is_accepted() -> None:
+    class Right(nri.Plugin):
+        @nri.every(30)
+        def tick(self, depth: int = 1, *, deep: bool = False) -> None: ...
+
+        @nri.every(30)
+        @staticmethod
+        def tock() -> None: ...
+
+        @nri.every(30)
+        @classmethod
+        def chime(cls) -> None: ...
+
+
 @pytest.mark.parametrize("name", ["configure", "closed", "shutdown", "helper", "_helper"])
 def test_a_choice_of_pods_where_there_is_no_pod_is_an_error(name: str) -> None:
     with pytest.raises(TypeError, match=rf"Wrong\.{name} is marked with nri\.when, which filters pods"):
@@ -247,16 +284,16 @@ def test_a_choice_of_pods_where_there_is_no_pod_is_an_error(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "error", "text"),
     [
-        ("config_format", "ini", ValueError, "'ini': one of auto, json, yaml, toml is expected"),
-        ("config_format", None, TypeError, "None: one of auto, json, yaml, toml is expected"),
-        ("failure_policy", {"fail_request": True}, TypeError, r"nri\.FailurePolicy\(\.\.\.\) is expected"),
-        ("log_file", 5, TypeError, "5: the path of a file is expected"),
-        ("Config", {"cpus": "0-3"}, TypeError, "a class with annotations is expected"),
-        ("name", 5, TypeError, "a text is expected"),
+        ("config_format", "ini", ValueError, "one of auto, json, yaml, toml, not 'ini'"),
+        ("config_format", None, TypeError, "one of auto, json, yaml, toml, not None"),
+        ("failure_policy", {"fail_request": True}, TypeError, "an nri.FailurePolicy or None, not "),
+        ("log_file", 5, TypeError, "the path of a file or None, not 5"),
+        ("Config", {"cpus": "0-3"}, TypeError, "a class with annotations or None, not "),
+        ("name", 5, TypeError, "a str, not 5"),
     ],
 )
 def test_a_setting_of_the_class_that_means_nothing_is_an_error(name: str, value, error, text: str) -> None:
-    with pytest.raises(error, match=rf"Wrong\.{name} is .*{text}"):
+    with pytest.raises(error, match=rf"Wrong\.{name} must be .*{text}"):
         type("Wrong", (nri.Plugin,), {name: value})
 
 
@@ -396,7 +433,7 @@ def test_settings_of_the_class_may_be_all_that_they_can_be() -> None:
     [
         ({"x": ("y", "Y", "sets y")}, r"P.flags\['x'\] sets 'y', which is not a field of P.Config"),
         ({"x": "y"}, r"P.flags\['x'\] is 'y': a Flag\(field, value_name, help\) is expected"),
-        ([], r"P.flags is \[\]: flags by name"),
+        ([], r"P.flags must be a dict of flags by name"),
     ],
 )
 def test_a_flag_that_sets_nothing_is_refused_with_the_class(flags: object, reason: str) -> None:

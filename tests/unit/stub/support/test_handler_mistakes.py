@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -111,10 +112,124 @@ def test_an_adjustment_that_is_made_and_not_returned_is_told_with_the_handler() 
         nri.NriError, match=r"_forgets \(test_handler_mistakes.py:\d+\) creates an Adjustment, but returns nothing"
     ):
         checked_handler(_forgets, "create_container", PAIR)(make_pod(), make_container())
+    labelled = make_pod(labels={"tier": "web"})
+    assert checked_handler(_forgets, "create_container", PAIR)(labelled, make_container()) is None  # it is empty
     assert checked_handler(_answers_later, "create_container", PAIR)(make_pod(), make_container()) is None
-    assert checked_handler(_forgets, "start_container", PAIR)(make_pod(), make_container()) is None
-    unread = eval("lambda pod, container: nri.Adjustment() and None")
-    assert checked_handler(unread, "create_container", PAIR)(make_pod(), make_container()) is None
+
+
+class Forgets(nri.Plugin):
+    def __init__(self) -> None:
+        self.stored: list[Any] = []
+
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> Any:
+        return getattr(self, f"_{pod.name}")(container)
+
+    def _conditional(self, container: nri.Container) -> nri.Adjustment | None:
+        adjustment = nri.Adjustment().add_env("A", "b")
+        return adjustment if container.name == "never" else None
+
+    def _helper(self, container: nri.Container) -> None:
+        def build(kind: Any) -> nri.Adjustment:
+            return kind().add_env("A", "b")
+
+        build(nri.Adjustment)
+
+    def _replaced(self, container: nri.Container) -> nri.Adjustment:
+        for name in ("A", "B"):
+            adjustment = nri.Adjustment().add_env(name, "b")
+        return adjustment
+
+    def _other(self, container: nri.Container) -> None:
+        nri.Update("other").set_cpu_shares(512)
+
+    def _others(self, container: nri.Container) -> None:
+        [nri.Update(name).set_cpu_shares(512) for name in ("one", "two")]
+
+    def _eviction(self, container: nri.Container) -> None:
+        nri.Eviction("other")
+
+    def _last(self, container: nri.Container) -> nri.Update:
+        for name in ("one", "two"):
+            update = nri.Update(name).set_cpu_shares(512)
+        return update
+
+    def _message(self, container: nri.Container) -> Any:
+        return nri.Adjustment().add_env("A", "b").message
+
+    def _copied(self, container: nri.Container) -> Any:
+        return nri.Adjustment().add_env("A", "b").copy()
+
+    def _pair(self, container: nri.Container) -> Any:
+        return nri.Adjustment().add_env("A", "b"), [nri.Update("other").set_cpu_shares(512)]
+
+    def _requested(self, container: nri.Container) -> None:
+        self.runtime.update(nri.Update("other").set_cpu_shares(512))
+
+    def _later(self, container: nri.Container) -> None:
+        self.stored.append(nri.Update("other").set_cpu_shares(512))
+
+    def _unfilled(self, container: nri.Container) -> None:
+        nri.Update("other")
+
+
+class ForgetsLater(Forgets):
+    async def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> Any:
+        await asyncio.sleep(0)
+        return getattr(self, f"_{pod.name}")(container)
+
+
+@pytest.mark.parametrize("plugin", [Forgets, ForgetsLater])
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("conditional", "creates an Adjustment, but returns nothing: return it"),
+        ("helper", "creates an Adjustment, but returns nothing: return it"),
+        ("replaced", "creates an Adjustment, but returns another answer: return it"),
+        ("other", "creates an Update, but returns nothing: return it"),
+        ("others", "creates 2 answers, the first an Update, but returns nothing: return them in one list"),
+        ("eviction", "creates an Eviction, but returns nothing: return it"),
+        ("last", "creates an Update, but returns another answer: return it"),
+    ],
+)
+def test_each_form_of_a_forgotten_return_is_an_error(plugin: type[Forgets], form: str, text: str) -> None:
+    with FakeRuntime() as runtime:
+        runtime.add(plugin())
+        with pytest.raises(nri.PluginError, match=text):
+            runtime.create_container(make_pod(form))
+
+
+@pytest.mark.parametrize("plugin", [Forgets, ForgetsLater])
+@pytest.mark.parametrize("form", ["message", "copied", "pair", "requested", "later", "unfilled"])
+def test_an_answer_that_is_used_is_not_a_mistake(plugin: type[Forgets], form: str) -> None:
+    with FakeRuntime() as runtime:
+        runtime.add(plugin())
+        runtime.create_container(make_pod(form))
+
+
+def test_updates_that_synchronize_creates_and_does_not_return_are_an_error() -> None:
+    class Synchronizes(nri.Plugin):
+        def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
+            [nri.Update(container).set_cpu_shares(512) for container in containers]
+
+    pod = make_pod()
+    with (
+        FakeRuntime(pods=[pod], containers=[make_container("one", pod)]) as runtime,
+        pytest.raises(nri.NriError, match="creates an Update, but returns nothing: return it"),
+    ):
+        runtime.add(Synchronizes())
+
+
+def test_an_answer_of_a_handler_that_has_none_is_an_error_with_the_way_to_request_it() -> None:
+    class Starts(nri.Plugin):
+        def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+            nri.Update(container).set_cpu_shares(512)
+
+    with FakeRuntime() as runtime:
+        runtime.add(Starts())
+        with pytest.raises(
+            nri.PluginError, match=r"creates an Update, which has no effect: request it with self\.runtime"
+        ):
+            runtime.start_container()
 
 
 def test_one_adjustment_for_several_containers_is_an_error_once_it_has_more_in_it() -> None:

@@ -137,6 +137,9 @@ def test_the_method_itself_stays_what_it_is() -> None:
         ({"namespaces": "!"}, ValueError, r'nri.when\(namespaces=...\): "!" is not a namespace'),
         ({"labels": {"app": 5}}, TypeError, r"nri.when\(labels=...\): 'app' must be a text, True or False, not 5"),
         ({"annotations": 5}, TypeError, r"nri.when\(annotations=...\) takes a text or several, not 5"),
+        ({"namespaces": []}, TypeError, r"nri.when\(namespaces=\[\]\) selects nothing: leave the argument out"),
+        ({"labels": {}}, TypeError, r"nri.when\(labels={}\) selects nothing"),
+        ({"labels": ["app", "!app"]}, ValueError, r'nri.when: "!app" and "app" exclude each other'),
         ({"namespaces": ["a", 1]}, TypeError, r"nri.when\(namespaces=...\) takes a text or several, not 1"),
     ],
 )
@@ -175,3 +178,21 @@ def test_a_choice_by_another_name_is_an_error_with_a_suggestion(name: str, hint:
     argument: Any = {name: "web"}
     with pytest.raises(TypeError, match=rf"nri\.when has no argument {name}[;:] {hint}"):
         nri.when(**argument)
+
+
+def test_marks_that_exclude_each_other_are_refused_when_the_class_is_created() -> None:
+    with pytest.raises(ValueError, match='"app=db" and "app=web" exclude each other'):
+
+        class Never(nri.Plugin):
+            @nri.when(labels="app=web")
+            @nri.when(labels="app=db")
+            def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
+
+
+def test_the_value_of_a_dict_may_begin_with_an_equals_sign() -> None:
+    plugin = recorder(annotations={"key": "=x"})
+    with FakeRuntime() as runtime:
+        runtime.add(plugin)
+        runtime.create_container(make_pod("equal", annotations={"key": "=x"}))
+        runtime.create_container(make_pod("other", annotations={"key": "x"}))
+    assert plugin.seen == ["equal"]

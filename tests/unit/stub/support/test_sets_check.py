@@ -114,7 +114,7 @@ def test_on_a_node_it_is_a_warning_once_for_each_field(caplog: pytest.LogCapture
     [
         (("env.*", "linux.resource.cpu"), ValueError, 'Wrong.sets: "linux.resource.cpu" .* mean "linux.resources.cpu"'),
         (("env", 5), TypeError, "Wrong.sets has 5"),
-        ("env", TypeError, "Wrong.sets is 'env': a tuple of names"),
+        ("env", TypeError, "Wrong.sets must be a tuple of names"),
     ],
 )  # fmt: skip
 def test_a_wrong_declaration_is_found_when_the_class_is_made(sets: object, error: type[Exception], words: str) -> None:

@@ -316,11 +316,13 @@ def failure_text(error: BaseException) -> str:
         return f"exit code {error.code}"
     if isinstance(error, wasmtime.Trap):
         code = error.trap_code
-        return f"trapped ({code.name.lower().replace('_', ' ')})" if code is not None else f"trapped ({_last(error)})"
-    return plain(_last(error))
+        return (
+            f"trapped ({code.name.lower().replace('_', ' ')})" if code is not None else f"trapped ({_last_line(error)})"
+        )
+    return plain(_last_line(error))
 
 
-def _last(error: BaseException) -> str:
+def _last_line(error: BaseException) -> str:
     """The cause of an error, which is the last line of wasmtime's text."""
     return next(
         (line.strip() for line in reversed(str(error).split("\n")) if line.strip()), "an error without a message"

@@ -1,6 +1,6 @@
 """A compiled WebAssembly file, with checks of its imports and exports.
 
-The ABI is that of go-plugin, which NRI's Go library uses. For each method there is a function ``plugin_<method>`` that
+The ABI comes from go-plugin, which NRI's Go library uses. For each method there is a function ``plugin_<method>`` that
 gets the address and length of a request in the plugin's memory and returns the address and length of the reply;
 ``malloc`` and ``free`` manage the memory. A plugin may import WASI preview 1 and the function ``log`` of module
 ``env``. Each program has its own engine, because an interrupt affects all functions of an engine.
@@ -96,7 +96,7 @@ class Program:
         self.names = frozenset(export.name for export in self.module.exports)
         unsupported = host.unsupported_imports(self.module, self.engine)
         if unsupported:
-            raise ConfigError(path, "", f"it imports {_named(unsupported)}, which this runtime does not provide")
+            raise ConfigError(path, "", f"it imports {_name_list(unsupported)}, which this runtime does not provide")
         self._check_exports(path, all_events=all_events)
 
     def _check_exports(self, path: str, *, all_events: bool) -> None:
@@ -105,7 +105,7 @@ class Program:
         required.remove("_initialize")
         missing = [name for name in required if name not in exports and (all_events or name not in _OPTIONAL)]
         if missing:
-            raise ConfigError(path, "", f"it is not an NRI plugin: it does not export {_named(missing)}")
+            raise ConfigError(path, "", f"it is not an NRI plugin: it does not export {_name_list(missing)}")
         for name, signature in _SIGNATURES.items():
             if name in exports and host.signature(exports[name]) != signature:
                 reason = f"it exports {name} as {host.signature(exports[name])}; a plugin must export it as {signature}"
@@ -165,7 +165,7 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
             return number, at
 
 
-def _named(names: Iterable[str]) -> str:
+def _name_list(names: Iterable[str]) -> str:
     names = list(dict.fromkeys(names))
     more = len(names) - _MAX_NAMES
     return ", ".join(plain(name, 80) for name in names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

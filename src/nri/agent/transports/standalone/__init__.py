@@ -1,4 +1,4 @@
-"""Standalone mode: a reconciler that writes to the machine, for objects without a runtime and values that drift."""
+"""Standalone mode: write decided values to the machine, and correct values that other programs changed."""
 
 from nri.agent.transports.standalone.transport import Standalone
 

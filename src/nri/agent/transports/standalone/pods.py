@@ -1,8 +1,8 @@
-"""One round over all pods: decide pods, pause containers and containers, and write one batch for each pod.
+"""One round over all pods: decide for pods and their containers, and write one batch for each pod.
 
-Values of a pod and its containers are written together, because the kernel takes a quota only within that of the
-parent, whichever of them shrinks. A pod that fails is counted and does not stop the others. Containers without id or
-cgroup, those that the spec does not have, and those in a virtual machine are skipped.
+Values of a pod and its containers are written together, because the kernel accepts a quota only within the parent's
+quota. An error of one pod is counted and does not stop the others. Containers are skipped if they have no id or cgroup,
+are not in the pod's spec, or run in a virtual machine.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from nri.agent.decisions import reason_of
-from nri.agent.hooks import MEND_CONTAINER, MEND_POD, MEND_SANDBOX, Outcome
+from nri.agent.hooks import RECONCILE_CONTAINER, RECONCILE_POD, RECONCILE_SANDBOX, Outcome
 from nri.agent.model import MAX_CONTAINERS, QUOTA, Container, Pod, Write, pod_writes, writes
 from nri.agent.parts import Parts
 from nri.agent.pods import manifest
@@ -24,7 +24,7 @@ __all__ = ["NAME", "NothingMore", "PodRound", "Reconciler", "with_room"]
 
 #: The name of this transport.
 NAME: Final = "standalone"
-_ROOM_REASON: Final = "the quota that its containers are created with; with less they could not start"
+_ROOM_REASON: Final = "the quota with which its containers are created; they could not start with a smaller quota"
 _log = logging.getLogger("nri.agent")
 
 
@@ -37,62 +37,62 @@ class _Item(NamedTuple):
 
 
 class Reconciler(Protocol):
-    """The profile's work in a round over cgroups, in addition to hooks."""
+    """The profile's additional work in a round over cgroups."""
 
     def node(self, tally: Tally) -> None:
-        """Set values of the whole machine, before anything else."""
+        """Set values of the whole machine, before all other values."""
         ...
 
     def begin(self, pods: Sequence[Pod]) -> None:
-        """Read the pods of a round before any of them is decided."""
+        """Read the pods of a round before the first decision."""
         ...
 
     def container(self, pod: Pod, context: Container) -> list[Result]:
-        """Set further values of a container, once its cgroup is written."""
+        """Set additional values of a container, after the values of its cgroup."""
         ...
 
     def end(self, pods: Sequence[Pod], kinds: frozenset[str], tally: Tally) -> None:
-        """Clean up after all pods of a round were decided; `kinds` are those of changed rules."""
+        """Clean up at the end of a round. `kinds` are the kinds of changed rules."""
         ...
 
 
 class NothingMore:
-    """The reconciler of a profile without further work in standalone mode."""
+    """The reconciler of a profile without additional work in standalone mode."""
 
     def node(self, tally: Tally) -> None:
-        """No effect."""
+        """Do nothing."""
 
     def begin(self, pods: Sequence[Pod]) -> None:
-        """No effect."""
+        """Do nothing."""
 
     def container(self, _pod: Pod, _context: Container) -> list[Result]:
-        """No effect."""
+        """Do nothing."""
         return []
 
     def end(self, pods: Sequence[Pod], kinds: frozenset[str], tally: Tally) -> None:
-        """No effect."""
+        """Do nothing."""
 
 
 class PodRound:
-    """Decides and writes all pods of a round.
+    """Decides for all pods of a round, and writes their values.
 
     Args:
-        parts: of the agent.
-        reconciler: of the profile.
+        parts: the shared parts of the agent.
+        reconciler: the profile's additional work.
     """
 
     def __init__(self, parts: Parts, reconciler: Reconciler) -> None:
         self._parts, self._reconciler = parts, reconciler
-        #: Pods that failed in the last round, already logged.
+        #: The pods with an error in the last round, which is already logged.
         self._bad: frozenset[str] = frozenset()
 
     def all(self, pods: Iterable[Pod], tally: Tally, *, force: bool) -> None:
         """Decide and write for each pod.
 
         Args:
-            pods: those that run.
-            tally: counts.
-            force: compare also files that are believed to be correct.
+            pods: the running pods.
+            tally: the counts of the round.
+            force: also compare files that are believed to be correct.
         """
         listed = list(pods)
         self._reconciler.begin(listed)
@@ -100,12 +100,12 @@ class PodRound:
         for pod in listed:
             try:
                 self._one(pod, tally, force)
-            except Exception as error:  # noqa: BLE001  one bad pod never stops the others
+            except Exception as error:  # noqa: BLE001  an error of one pod must not stop the others
                 key = pod.key
                 tally.failed(key, [error])
                 bad.add(key)
                 level = logging.DEBUG if key in self._bad else logging.ERROR
-                _log.log(level, "a pod could not be decided: %r", key, exc_info=True)
+                _log.log(level, "decision for a pod failed: %r", key, exc_info=True)
         self._bad = frozenset(bad)
 
     def _one(self, pod: Pod, tally: Tally, force: bool) -> None:
@@ -125,13 +125,13 @@ class PodRound:
     def _items(self, pod: Pod, tally: Tally) -> Iterator[_Item]:
         if pod.problem is not None:
             raise pod.problem
-        outcome = self._decide(MEND_POD, pod, pod, tally)
+        outcome = self._decide(RECONCILE_POD, pod, pod, tally)
         writes_of_pod = pod_writes(pod.folder, outcome.changes, reason_of(outcome))
         yield _Item(pod, outcome, with_room(writes_of_pod, pod, self._parts.executor.hierarchies))
-        stages = [] if pod.sandbox is None else [(MEND_SANDBOX, pod.sandbox)]
+        stages = [] if pod.sandbox is None else [(RECONCILE_SANDBOX, pod.sandbox)]
         if not manifest.ignored(pod.manifest):
             listed = [c for c in (*pod.main_containers, *pod.init_containers) if c.resources is not None]
-            stages += [(MEND_CONTAINER, container) for container in listed[:MAX_CONTAINERS]]
+            stages += [(RECONCILE_CONTAINER, container) for container in listed[:MAX_CONTAINERS]]
         for stage, container in stages:
             if not container.id or not container.folder:
                 continue
@@ -145,7 +145,7 @@ class PodRound:
         return outcome
 
     def _beside_cgroups(self, pod: Pod, item: _Item) -> list[Result]:
-        """Write values that are not cgroup files: a pod's resctrl group with its threads, and the profile's."""
+        """Write values that are not cgroup files: a pod's resctrl group, or the profile's values of a container."""
         if isinstance(item.context, Container):
             return self._reconciler.container(pod, item.context)
         change = item.outcome.changes.resctrl
@@ -153,12 +153,13 @@ class PodRound:
 
 
 def with_room(pod_writes_: Iterable[Write], context: Pod, hierarchies: Hierarchies) -> list[Write]:
-    """Return the writes of a pod's folder, with its requested quota instead of a smaller one.
+    """Return the writes for a pod's cgroup, with the requested quota instead of a smaller quota.
 
-    On cgroup v1 the kernel refuses a quota above that of the parent. In standalone mode the runtime does not know
-    smaller quotas: it creates and restarts each container with the requested quota, which would fail under a
-    smaller quota of the pod. So the pod keeps its requested quota, and its containers have the smaller
-    quotas. On cgroup v2 a child's quota may exceed its parent's.
+    On cgroup v1 the kernel refuses a quota above the parent's quota. In standalone mode the runtime does not know
+    smaller
+    quotas: it creates and restarts each container with the requested quota, which would fail under a smaller quota of
+    the pod. So the pod keeps its requested quota, and its containers get the smaller quotas. On cgroup v2 a child's
+    quota may exceed its parent's.
     """
     hierarchy = hierarchies.of("cpu")
     quota = None if context.resources is None else context.resources.cfs_quota

@@ -1,4 +1,4 @@
-"""The counts of a round, and its line for `health`; it contains no text of a pod except the first error's."""
+"""The counts of a round, and its line for `health`. The line quotes no string of a pod, except in the first error."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from nri.text import count, plain
 
 __all__ = ["Tally"]
 
+#: The maximum number of characters of the first error.
 _MAX_TEXT = 200
 
 
 @dataclass(slots=True)
 class Tally:
-    """The numbers of one round.
+    """The counts of one round.
 
     Attributes:
-        items: folders, pods, containers and programs that were decided.
-        errors: those that failed.
-        first_error: the first of them, in one line.
-        outcomes: writes by outcome.
+        items: the number of decisions for folders, pods, containers and programs.
+        errors: the number of errors.
+        first_error: the first error, in one line.
+        outcomes: the number of writes by outcome.
     """
 
     items: int = 0
@@ -31,18 +32,18 @@ class Tally:
     outcomes: Counter[Outcome] = field(default_factory=Counter)
 
     def failed(self, what: str, errors: Iterable[object]) -> None:
-        """Count errors of one item."""
+        """Count the errors of one decision."""
         for error in errors:
             self.errors += 1
             if not self.first_error:
                 self.first_error = plain(f"{what}: {error}", _MAX_TEXT)
 
     def wrote(self, results: Iterable[Result]) -> None:
-        """Count what came of writes."""
+        """Count the outcomes of writes."""
         self.outcomes.update(result.outcome for result in results)
 
     def __str__(self) -> str:
-        line = f"{self.items} looked at, {self.outcomes[Outcome.APPLIED]} written"
+        line = f"{count(self.items, 'decision')}, {self.outcomes[Outcome.APPLIED]} written"
         bad = self.outcomes[Outcome.REFUSED] + self.outcomes[Outcome.CLAMPED]
         if bad:
             line += f", {bad} refused or clamped"

@@ -1,7 +1,8 @@
-"""The standalone transport: one thread for cgroups and one for the network, so that a hanging tc delays no quota.
+"""The standalone transport: one thread for cgroups and one for the network, so that a hanging tc does not delay quotas.
 
-A change of pods or rules is applied at once; once per `interval` everything is compared, also values that are believed
-to be correct. No pod is decided before all pods are known; folders of kube-QoS classes and host programs are.
+A change of pods or rules is applied immediately. Once per `interval` all values are compared, including values that are
+believed to be correct. Decisions for pods wait until all pods are known; decisions for kube-QoS classes and host
+programs do not wait.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from nri.host import Result
 __all__ = ["NetworkRound", "Standalone", "kube_classes", "programs"]
 
 _PODS, _RULES = "pods", "rules"
-#: The name of settings for the node's network in `explain`.
+#: The subject of values of the node's network in `explain`.
 _NETWORK: Final = Subject("node/network", name="network")
-#: More pods than that are on no node.
+#: The maximum number of pods of a round; a node has fewer pods.
 _MAX_PODS: Final = 4096
-#: A list with more programs of the host than that is a mistake.
+#: The maximum number of host programs of a round; a longer list is a mistake.
 _MAX_PROGRAMS: Final = 1024
 _log = logging.getLogger("nri.agent")
 
@@ -42,18 +43,18 @@ class NetworkRound(Protocol):
     """The profile's work in a round over the network."""
 
     def apply(self, pods: Iterable[Pod], tally: Tally, *, force: bool) -> list[Result]:
-        """Bring the network to what the rules of now want; `force` looks also at what is believed to be right."""
+        """Apply the current rules to the network. `force` also checks values that are believed to be correct."""
         ...
 
 
 class Standalone:
-    """Standalone mode: values in force are compared with decided ones, and repaired.
+    """Standalone mode: compares values in force with decisions, and corrects them.
 
     Args:
-        settings: of the agent.
+        settings: the settings of the agent.
         parts: the shared parts of the agent.
-        network: the round over the network; None for the profile's.
-        now: monotonic seconds.
+        network: the round over the network; None means the profile's round.
+        now: returns monotonic seconds.
     """
 
     name = NAME
@@ -82,7 +83,7 @@ class Standalone:
         self._passed = False
 
     def start(self) -> None:
-        """Begin; the first round is at once."""
+        """Start the rounds; the first round begins immediately."""
         if not self._subscribed:
             self._subscribed = True
             self._parts.pods.subscribe(lambda: self._poke(_PODS))
@@ -90,28 +91,28 @@ class Standalone:
             worker.start()
 
     def stop(self) -> None:
-        """End within the rounds that run. Written values stay."""
+        """Stop after the current rounds. Written values stay."""
         for worker in self._workers:
             worker.stop()
 
     def rules_changed(self, kinds: frozenset[str]) -> None:
-        """Look at everything again, soon."""
+        """Request a round over all values."""
         self._poke(_RULES, *kinds)
 
     def health(self) -> tuple[bool, str]:
-        """Whether all pods were decided once, and the outcomes of the last round."""
+        """Return whether all pods were decided once, and the counts of the last round."""
         error = next((worker.error for worker in self._workers if worker.error), "")
         if error:
-            return False, f"a round has failed: {error}"
+            return False, f"a round failed: {error}"
         if not self._passed:
             return False, "pods are not known yet"
         return True, str(self.last)
 
     def round(self, reasons: frozenset[str]) -> None:
-        """Decide and write folders, pods and programs once.
+        """Decide and write the values of folders, pods and programs once.
 
         Args:
-            reasons: of the round; `timer` compares also values believed to be correct, a kind is a changed rule.
+            reasons: the reasons of the round: `timer`, a change of pods or rules, or the kind of a changed rule.
         """
         force, tally = TIMER in reasons or _RULES in reasons, Tally()
         if reasons != {_PODS}:
@@ -126,7 +127,7 @@ class Standalone:
         self.last = tally
 
     def network_round(self, reasons: frozenset[str]) -> None:
-        """Run the work over the network once."""
+        """Apply the rules to the network once."""
         if self._network is None or not self._parts.pods.synced:
             return
         tally = Tally()
@@ -148,14 +149,14 @@ class Standalone:
 
 
 def kube_classes(parts: Parts, tally: Tally, *, force: bool) -> None:
-    """Decide and write for the three folders."""
+    """Decide and write the values of the cgroups of the three Kubernetes QoS classes."""
     for kube_class in KUBE_CLASSES:
         context = KubeQosFolder(kube_class, paths.kube_class_path(kube_class, parts.driver))
         _decided(parts, FOLDER, context, kube_class, tally, force)
 
 
 def programs(parts: Parts, tally: Tally, *, force: bool) -> None:
-    """Decide and write for the host's programs that documents list."""
+    """Decide and write the values of the host programs that documents list."""
     try:
         listed = list(parts.profile.programs(parts.store.document, parts.driver))
     except ValueError as error:
@@ -166,9 +167,9 @@ def programs(parts: Parts, tally: Tally, *, force: bool) -> None:
     for context in islice(listed, _MAX_PROGRAMS):
         try:
             _decided(parts, PROGRAM, context, f"host application {context.name}", tally, force)
-        except Exception as error:  # noqa: BLE001  one entry of a list must not cost the others theirs
+        except Exception as error:  # noqa: BLE001  an error of one program must not stop the others
             tally.failed(f"host application {context.name}", [error])
-            _log.exception("a host application could not be decided: %r", context.name)
+            _log.exception("decision for a host application failed: %r", context.name)
 
 
 def _decided(

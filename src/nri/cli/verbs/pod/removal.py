@@ -57,7 +57,7 @@ def stop(settings: Settings, pods: tuple[str, ...], grace: int | None, cri_socke
 @click.argument("pods", nargs=-1, metavar="[POD]...")
 @click.option("--force", "-f", is_flag=True, help="Also remove running pods; they are stopped first.")
 @click.option(
-    "--all", "-a", "everything", is_flag=True, help="Remove all pods of the runtime, even those of other clients."
+    "--all", "-a", "everything", is_flag=True, help="Remove all pods of the runtime, even pods of other clients."
 )
 @_grace
 @pods_option

@@ -49,7 +49,7 @@ def test_a_program_that_cannot_be_decided_costs_the_others_nothing(tmp_path: Pat
     assert world.text("host-best-effort/batch", "cpu.bvt_warp_ns") == "-1"
     assert world.text("host-latency-sensitive/nginx", "cpuset.cpus") == "0-3"
     assert world.standalone.last.errors == 1
-    assert "host application batch: CPUs are given to LS only" in world.standalone.last.first_error
+    assert "host application batch: only class LS gets CPUs" in world.standalone.last.first_error
 
 
 def test_a_list_of_programs_that_cannot_be_read_is_an_error_of_that_round(tmp_path: Path) -> None:

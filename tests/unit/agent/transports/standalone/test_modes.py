@@ -50,7 +50,7 @@ def came_of(case: Case, folder: Path) -> dict[tuple[str, str], str]:
             actual["resctrl", "tasks"] = group
     if (score := world.root.read("/proc/100/oom_score_adj").strip()) != "0":
         actual["container", "oom score"] = score
-    account = (world.history.of(UID) or {}).get("writes", ())
+    account = (world.history.account(UID) or {}).get("writes", ())
     for row in account:
         if row["name"] == "core_sched.cookie" and row["container"] and world.pids.cookies.get(100):
             actual["container", "cookie"] = row["wanted"]

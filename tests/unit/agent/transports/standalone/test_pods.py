@@ -201,7 +201,7 @@ def test_cookies_of_an_earlier_life_of_the_agent_are_taken_away_where_nobody_wan
 def test_values_of_a_pod_and_its_containers_are_found_with_their_hook_and_reason(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     listed(world, batch("a"))
-    account = world.history.of("ns/a")
+    account = world.history.account("ns/a")
     assert account is not None
     rows = {(row["container"], row["field"]): (row["hook"], row["value"]) for row in account["values"]}
     assert rows["", "cpu.shares"] == rows["c", "cpu.shares"] == ("BatchResource", "512")
@@ -260,4 +260,4 @@ def test_a_pod_that_breaks_off_each_round_is_one_entry_of_the_log(
     for _ in range(5):
         world.round()
     assert world.standalone.last.errors
-    assert caplog.text.count("a pod could not be decided") == 1
+    assert caplog.text.count("decision for a pod failed") == 1

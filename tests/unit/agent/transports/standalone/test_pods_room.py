@@ -23,7 +23,9 @@ def values(writes: list[Write]) -> list[str]:
 def test_on_cgroup_v1_a_pod_keeps_the_quota_that_its_containers_are_made_with(tmp_path: Path) -> None:
     actual = with_room([QUOTA, SHARES], POD, detect(v1(tmp_path)))
     assert values(actual) == ["100000", "2"]
-    assert actual[0].reason == "the quota that its containers are created with; with less they could not start"
+    assert (
+        actual[0].reason == "the quota with which its containers are created; they could not start with a smaller quota"
+    )
 
 
 @pytest.mark.parametrize("value", ["-1", "100000", "120000"])

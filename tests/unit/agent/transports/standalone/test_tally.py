@@ -10,7 +10,7 @@ def test_a_round_is_told_in_one_line_with_the_first_error() -> None:
     tally = Tally()
     tally.items += 3
     tally.wrote([Result("a", "cpu.shares", 1, Outcome.APPLIED), Result("b", "cpu.shares", 1, Outcome.REFUSED, "no")])
-    assert str(tally) == "3 looked at, 1 written, 1 refused or clamped"
+    assert str(tally) == "3 decisions, 1 written, 1 refused or clamped"
     tally.failed("ns/p\n", ["bad\x1b[31m", "worse"])
     assert str(tally).endswith(", 2 errors (ns/p\\n: bad\\x1b[31m)")
     tally.failed("x", ["y" * 1000])

@@ -25,7 +25,7 @@ def test_it_is_not_ready_before_all_pods_are_known_and_writes_no_pod(tmp_path: P
     assert world.standalone.health() == (False, "pods are not known yet")
     world.source.replace([])
     world.round()
-    assert world.standalone.health() == (True, "3 looked at, 0 written")
+    assert world.standalone.health() == (True, "3 decisions, 0 written")
 
 
 def test_changes_of_pods_and_rules_are_taken_up_at_once(tmp_path: Path) -> None:

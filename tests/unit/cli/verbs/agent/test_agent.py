@@ -41,7 +41,7 @@ def test_without_its_packages_each_verb_says_which_to_install(tmp_path: Path, wo
     )
     assert result.returncode == 1
     assert result.stderr == (
-        "error: nri agent needs prometheus_client, which is not installed. "
+        "error: nri agent requires prometheus_client, which is not installed. "
         "Install the extra: pip install '.[agent]', in a checkout of nri\n"
     )
 
@@ -102,7 +102,7 @@ def test_explain_of_files_that_cannot_be_read_ends_with_2_and_their_lines(nri, r
 
 def test_rules_that_are_not_there_are_told_by_the_flag_that_named_them(nri, pod: Path, tmp_path: Path) -> None:
     result = nri("agent", "explain", "--rules", f"{tmp_path}/typo", "--pod", str(pod))
-    assert (result.returncode, result.stderr) == (2, f"error: --rules: rules.path: there is no {tmp_path}/typo\n")
+    assert (result.returncode, result.stderr) == (2, f"error: --rules: rules.path: {tmp_path}/typo not found\n")
     assert nri("agent", "check", "--rules", f"{tmp_path}/typo").returncode == 1
 
 
@@ -124,11 +124,13 @@ def test_explain_asks_the_agent_and_shows_values_writes_and_errors(nri, agent_at
         "all share pools",
         "NodeResourceTopology",
         "nri",
-        "unsupported",
+        "1 setting that this kernel does not have: --all shows them",
         "no JSON",
         "NodeSLO: apiserver node-1",
     ):
         assert word in result.stdout, word
+    assert "unsupported" not in result.stdout
+    assert "unsupported" in nri("agent", "explain", "shop/web", "--all", "--agent-socket", path).stdout
     assert result.stderr == "for the changes of all plugins in one of its containers: nri why CONTAINER\n"
     explanation = document(nri("agent", "explain", "shop/web", "--agent-socket", path, "-o", "json").stdout)
     assert explanation["values"][0]["rules"] == ["NodeResourceTopology"]
@@ -229,7 +231,7 @@ def test_rules_of_another_node_are_told_because_they_do_not_count_here(nri, rule
     (rules / "slo.yaml").write_text(text.replace("kind: NodeSLO\n", "kind: NodeSLO\nmetadata: {name: far}\n"))
     words = ("--rules", str(rules), "--set", "rules.node_name=near")
     result = nri("agent", "explain", "--pod", str(pod), *words)
-    note = f"note: {rules}/slo.yaml: NodeSLO is of node far, and this is near (rules.node_name)\n"
+    note = f"note: {rules}/slo.yaml: NodeSLO belongs to node far, but this node is near (rules.node_name)\n"
     assert result.stderr == note
     assert "cpu.bvt" not in result.stdout
     checked = nri("agent", "check", *words)
@@ -271,7 +273,7 @@ def test_keys_are_listed_with_default_and_meaning(nri) -> None:
         "key": "nri.index",
         "kind": "text",
         "default": '"00"',
-        "meaning": "two digits, the plugin's place among others. As koordlet's, it is 00, before all others.",
+        "meaning": "two digits that order the plugins. Like koordlet's plugin, the agent has 00 and runs first.",
         "needed": False,
     }
     assert nri("agent", "keys", "nothing").returncode == 2

@@ -20,7 +20,7 @@ def test_pods_of_several_documents_run_and_are_listed(pod: Pod, tmp_path: Path) 
     assert [line.split()[0:4] for line in finished.stdout.splitlines()[1:]] == [
         [f"shop/{name}", "ready", container, "running"] for name in ("web", "db") for container in ("app", "side")
     ]
-    assert "note: pod.yaml: kind ConfigMap: left out, because it contains no pod" in finished.stderr
+    assert "note: pod.yaml: kind ConfigMap: omitted, because it contains no pod" in finished.stderr
     assert len([*(tmp_path / "pods").glob("*/volumes/data")]) == 2
 
 
@@ -28,7 +28,7 @@ def test_nothing_runs_if_anything_of_the_file_is_wrong(pod: Pod) -> None:
     odd = MANIFEST + "  nodeSelector: {a: b}\n"
     strict = pod("run", "-f", "-", "--strict", text=odd)
     assert (strict.returncode, strict.stdout) == (1, "")
-    assert "standard input:9: spec.nodeSelector is left out: only a cluster's scheduler" in strict.stderr
+    assert "standard input:9: spec.nodeSelector is ignored: only a cluster's scheduler" in strict.stderr
     bad = pod("run", "-f", "pod.yaml", text=MANIFEST.replace("emptyDir", "configMap"))
     assert bad.returncode == 2
     assert "pod.yaml:5: volumes.data: configMap requires a cluster: use hostPath or emptyDir" in bad.stderr

@@ -1,0 +1,124 @@
+"""NodeSLO from `slo-controller-config`: the specs are those of Koordinator's manager (a7a1b76b), without defaults."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from nri.agent.koordinator.slo_controller import node_slo, unread
+
+BATCH = {"matchLabels": {"pool": "batch"}}
+THRESHOLDS, QOS, BURST, SYSTEM = (
+    "resource-threshold-config", "resource-qos-config", "cpu-burst-config", "system-config",
+)  # fmt: skip
+APPLICATIONS = "host-application-config"
+
+
+def spec(data: dict[str, Any], labels: dict[str, str] | None = None, **annotations: str) -> dict[str, Any]:
+    node = {"metadata": {"labels": labels or {}, "annotations": annotations}}
+    document = node_slo({"data": {key: json.dumps(value) for key, value in data.items()}}, node)
+    assert document is not None
+    result: dict[str, Any] = document["spec"]
+    return result
+
+
+def test_the_first_matching_node_strategy_is_merged_into_the_clusters() -> None:
+    config = {
+        "clusterStrategy": {"enable": True, "cpuSuppressThresholdPercent": 60},
+        "nodeStrategies": [
+            {"name": "none", "cpuSuppressThresholdPercent": 10},
+            {"name": "batch", "nodeSelector": BATCH, "cpuSuppressThresholdPercent": 40},
+            {"name": "all", "nodeSelector": {}, "enable": False},
+        ],
+    }
+    values = {
+        pool: spec({THRESHOLDS: config}, {"pool": pool})["resourceUsedThresholdWithBE"] for pool in ("batch", "web")
+    }
+    assert values == {
+        "batch": {"enable": True, "cpuSuppressThresholdPercent": 40},
+        "web": {"enable": False, "cpuSuppressThresholdPercent": 60},
+    }
+
+
+def test_classes_are_merged_key_by_key_and_lists_are_replaced() -> None:
+    config = {
+        "clusterStrategy": {
+            "beClass": {"cpuQOS": {"enable": True, "groupIdentity": -1}, "blkioQOS": {"blocks": [{"name": "a"}]}}
+        },
+        "nodeStrategies": [
+            {
+                "nodeSelector": BATCH,
+                "beClass": {"cpuQOS": {"groupIdentity": 0}, "blkioQOS": {"blocks": [{"name": "b"}]}},
+            }
+        ],
+    }
+    assert spec({QOS: config}, {"pool": "batch"})["resourceQOSStrategy"]["beClass"] == {
+        "cpuQOS": {"enable": True, "groupIdentity": 0},
+        "blkioQOS": {"blocks": [{"name": "b"}]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("expression", "labels", "matches"),
+    [
+        ({"key": "pool", "operator": "In", "values": ["batch"]}, {"pool": "batch"}, True),
+        ({"key": "pool", "operator": "NotIn", "values": ["web"]}, {}, True),
+        ({"key": "pool", "operator": "Exists"}, {"pool": ""}, True),
+        ({"key": "pool", "operator": "DoesNotExist"}, {"pool": ""}, False),
+        ({"key": "pool", "operator": "Near", "values": ["web"]}, {"pool": "batch"}, False),
+        ({"key": "pool", "operator": "NotIn", "values": []}, {"pool": "batch"}, False),
+        ({"key": "pool", "operator": "Exists", "values": ["x"]}, {"pool": "batch"}, False),
+    ],
+)
+def test_selectors_are_those_of_kubernetes(expression: dict[str, Any], labels: dict[str, str], matches: bool) -> None:
+    config = {"nodeStrategies": [{"nodeSelector": {"matchExpressions": [expression]}, "cpuBurstPercent": 200}]}
+    assert ("cpuBurstStrategy" in spec({BURST: config}, labels)) == matches
+
+
+def test_a_node_strategy_without_a_bandwidth_resets_the_clusters_and_the_nodes_annotation_counts_most() -> None:
+    config = {
+        "clusterStrategy": {"totalNetworkBandwidth": "1000M", "minFreeKbytesFactor": 100},
+        "nodeStrategies": [{"nodeSelector": BATCH, "watermarkScaleFactor": 150}],
+    }
+    assert spec({SYSTEM: config}, {"pool": "batch"})["systemStrategy"] == {
+        "totalNetworkBandwidth": "0",
+        "minFreeKbytesFactor": 100,
+        "watermarkScaleFactor": 150,
+    }
+    annotated = {"node.koordinator.sh/network-bandwidth": "5G"}
+    assert spec({SYSTEM: config}, **annotated)["systemStrategy"]["totalNetworkBandwidth"] == "5G"
+
+
+def test_programs_of_a_node_replace_those_of_the_cluster() -> None:
+    config = {
+        "applications": [{"name": "x"}],
+        "nodeConfigs": [{"nodeSelector": BATCH, "applications": [{"name": "y"}]}],
+    }
+    assert spec({APPLICATIONS: config}, {"pool": "batch"}) == {"hostApplications": [{"name": "y"}]}
+    assert spec({APPLICATIONS: config}) == {"hostApplications": [{"name": "x"}]}
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        ({THRESHOLDS: "{"}, "data.resource-threshold-config: not JSON"),
+        ({THRESHOLDS: "[]"}, "data.resource-threshold-config: not an object"),
+        ({QOS: '{"clusterStrategy": 5}'}, "data.resource-qos-config.clusterStrategy: not an object"),
+        ({QOS: '{"nodeStrategies": {}}'}, "data.resource-qos-config.nodeStrategies: not a list"),
+        ({QOS: '{"nodeStrategies": [5]}'}, "data.resource-qos-config.nodeStrategies: not a list of objects"),
+        ({SYSTEM: 5}, "data.system-config: not a string of JSON"),
+    ],
+)
+def test_what_the_manager_cannot_read_is_named_with_its_key(data: dict[str, Any], error: str) -> None:
+    with pytest.raises(ValueError, match=error):
+        node_slo({"data": data}, None)
+
+
+def test_keys_that_have_no_effect_on_a_node_are_named() -> None:
+    keys = [str(key) for key in unread({"data": {"colocation-config": "{}", "cpu-burst-confg": "{}", BURST: "{}"}})]
+    assert keys == [
+        "data.colocation-config: only Koordinator's manager reads it",
+        "data.cpu-burst-confg: nothing reads it; did you mean cpu-burst-config?",
+    ]
