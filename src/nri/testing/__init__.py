@@ -6,8 +6,8 @@
         reply = nri_runtime.add(PodName()).create_container(make_pod(name="web"), make_container())
         assert reply.env == {"POD_NAME": "web"}
 
-`FakeRuntime` is the real adaptation, with plugins on socket pairs. `Link` is a connection with faults. The pytest
-fixture `nri_runtime` is registered by the package.
+`FakeRuntime` is the real adaptation, with plugins on socket pairs. `Link` is a connection with faults. The package
+registers the pytest fixture `nri_runtime`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Call the plugin's method for a request: decode the request, call the handler, encode the reply.
 
-`build` creates one function for each event that is handled; a session looks it up by the event's name.
+`build` creates a function for each event that is handled. A session looks it up by the event's name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["admits", "build", "call_quietly", "complete_name", "overridden", "select"]
 
-#: The request fields that are the handler's arguments, of events with more than pod and container.
+#: The request fields that are the handler's arguments, for events with more than pod and container.
 _FIELDS = {
     "UpdateContainer": ("pod", "container", "linux_resources"),
     "UpdatePodSandbox": ("pod", "overhead_linux_resources", "linux_resources"),
@@ -92,7 +92,7 @@ def build(
     return table
 
 
-def _server(  # noqa: C901 - called for every event, so it calls nothing that it can do itself
+def _server(  # noqa: C901 - called for every event, so it avoids calls of helpers
     plugin: Any, spec: EventSpec, handler: Callable[..., Any] | None, mirror: Mirror | None
 ) -> Serve:
     event, kind = spec.rpc, spec.kind

@@ -44,16 +44,16 @@ def check_attributes(plugin: PluginBase) -> None:
 def apply(
     plugin: PluginBase, text: str, file: str | None = None, plugin_flags: Mapping[str, list[str] | bool] = _NO_FLAGS
 ) -> None:
-    """Set `plugin.config`. Without a `Config` class it is the unchanged text of the runtime or of the file.
+    """Set `plugin.config`. Without a `Config` class it is the unchanged configuration text of the runtime or the file.
 
     Args:
         plugin: the plugin.
         text: the configuration text of the runtime.
-        file: path of the file of `--config`, or None.
+        file: the path of the file of `--config`, or None.
         plugin_flags: the plugin's flags (`nri.stub.program.options.Options.own`).
 
     Raises:
-        ConfigError: a source cannot be read, or is invalid; with source, key and value.
+        ConfigError: a source cannot be read or is invalid; the error has source, key and value.
     """
     config_class = plugin.Config
     plugin.config_source = file or (_RUNTIME if text.strip() else "")
@@ -124,7 +124,7 @@ def check_flags(plugin_class: type[PluginBase], plugin_flags: Mapping[str, list[
 def _simple_values(
     config_class: type | None, flags: Mapping[str, tuple[str, str, str]], plugin_flags: Mapping[str, list[str] | bool]
 ) -> dict[str, str | bool] | None:
-    """The values of flags if all are texts or switches, which need no validation; else None.
+    """The values of flags if all are strings or switches, which need no validation, else None.
 
     This avoids importing `nri.config`, which takes 35 ms and 3 MiB.
     """
