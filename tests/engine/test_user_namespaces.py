@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.config import OciRuntime
+from nri.engine.config import DomainConfig, OciRuntime
 from nri.engine.images import snapshots
 from nri.engine.state import PodState
+from nri.engine.support.errors import EngineError
 from nri.errors import RequestError
 from tests.engine.node import IMAGE, Node
+from tests.engine.registry import busybox
 from tests.support.needs import need
 from tools.runtimes.machine import MissingError
 from tools.runtimes.newer_runc import install_runc
@@ -229,3 +231,31 @@ def test_an_image_as_a_volume_has_the_owners_of_the_pod(node: Node, handler: str
     assert inside(node, container_id, "touch /tools/x 2>&1 || echo refused").endswith("refused")
     engine.pod_removal.remove(pod)
     node.assert_nothing_left()
+
+
+def test_a_closed_folder_above_the_engines_is_named_and_stays_closed(node: Node) -> None:
+    engine, config = node.engine, mapped(node)
+    node.folder.chmod(0o700)
+    pod = engine.pod_creation.run(config)
+    with pytest.raises(EngineError, match=f"may not enter {node.folder}, which is not the engine's folder"):
+        engine.container_creation.create(pod, container(node, config, "c"))
+    config.linux.security_context.namespace_options.pid = pb.POD
+    config.metadata.uid = "another"
+    with pytest.raises(EngineError, match=f"may not enter {node.folder}, which is not the engine's folder"):
+        engine.pod_creation.run(config)
+    assert stat.S_IMODE(node.folder.stat().st_mode) == 0o700
+    node.folder.chmod(0o711)
+    engine.pod_removal.remove(pod)
+    node.assert_nothing_left()
+
+
+def test_a_pod_of_a_further_domain_reaches_its_folders(node: Node) -> None:
+    node.start(replace(node.config, domains={"other": DomainConfig()}))
+    domain, config = node.engine.domains["other"], mapped(node)
+    domain.images.load(busybox(node.folder), IMAGE)
+    pod = domain.pod_creation.run(config)
+    container_id = domain.container_creation.create(pod, container(node, config, "c"))
+    domain.container_start.start(container_id)
+    execution = domain.running_containers.exec_sync(container_id, ("id", "-u"), 20)
+    assert execution.stdout == b"0\n"
+    domain.pod_removal.remove(pod)

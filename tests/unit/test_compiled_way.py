@@ -45,7 +45,9 @@ class Everything(nri.Plugin):
 
     def create_container(self, pod: Any, container: Any) -> Any:
         adjustment = nri.Adjustment().add_env("A", "1").remove_env("B").add_annotation("a/b", "c")
-        adjustment.add_mount("/a", "/b", "bind").add_device("/dev/x", "c", 1, 2).add_rlimit("RLIMIT_NOFILE", 2, 1)
+        adjustment.add_mount("/a", "/b", "bind", ["bind"]).add_device("/dev/x", "c", 1, 2).add_rlimit(
+            "RLIMIT_NOFILE", 2, 1
+        )
         adjustment.set_memory_limit(1 << 30).set_cpuset_cpus("0").add_unified("memory.high", "1")
         return adjustment, [nri.Update("other").set_cpu_shares(4)]
 

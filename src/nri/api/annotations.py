@@ -1,7 +1,7 @@
-"""The effective value of a plugin's annotation for one container of a pod.
+"""The effective value of a plugin's annotation for a container of a pod.
 
-The most specific of `KEY/container.NAME`, `KEY/pod` and `KEY` counts. Only annotations of the pod are read, because the
-user does not write a container's own annotations.
+The most specific of `KEY/container.NAME`, `KEY/pod` and `KEY` counts. Only annotations of the pod are read, because
+users cannot write the annotations of a container.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ __all__ = ["BOOLEANS", "DOMAIN", "REQUIRED_PLUGINS", "effective_annotation", "ke
 
 #: The domain of the NRI community's annotations.
 DOMAIN = "noderesource.dev"
-#: A list of plugins; without one of them the default validator refuses the container.
+#: The annotation with a list of plugins. If one of them is missing, the default validator refuses the container.
 REQUIRED_PLUGINS = "required-plugins." + DOMAIN
-#: The texts for true and false in annotations, as in Go's strconv.ParseBool.
+#: The strings for true and false in annotations, as in Go's strconv.ParseBool.
 BOOLEANS = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True) | dict.fromkeys(
     ("0", "f", "F", "FALSE", "false", "False"), False
 )
 
 
 def keys(key: str, container_name: str = "") -> tuple[str, ...]:
-    """The full keys to look up, the most specific first; without a container's name, those of the pod."""
+    """The full keys to look up, the most specific first. Without a container's name, only the keys for the pod."""
     pod_keys = (f"{key}/pod", key)
     return (f"{key}/container.{container_name}", *pod_keys) if container_name else pod_keys
 
 
 def scoped(annotations: Mapping[str, str], key: str, container_name: str = "") -> tuple[int, str] | None:
-    """The effective value with its scope, where 0 is the most specific one. None if there is no value."""
+    """The effective value with its scope, where 0 is the most specific scope. Returns None without a value."""
     for scope, full_key in enumerate(keys(key, container_name)):
         if full_key in annotations:
             return scope, annotations[full_key]

@@ -1,7 +1,7 @@
-"""CPU and memory node lists in the kernel's format: `0-3,8` to a set of numbers and back.
+"""CPU and memory node lists in the kernel's format: convert `0-3,8` to a set of numbers and back.
 
-Accepts what the kernel accepts: superfluous blanks and commas, ranges, and ranges of groups (`0-15:2/4`: of every four
-the first two); other texts are refused with the reason.
+Accepts what the kernel accepts: superfluous blanks and commas, ranges, and ranges of groups (`0-15:2/4` has the first
+two of every four numbers). Other texts are refused with the reason.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["MAX_NUMBER", "parse", "to_text"]
 
 #: The greatest accepted number of a CPU or node; kernels are built for at most 8192 CPUs.
 MAX_NUMBER: Final = 65535
-#: The most numbers in a list, with repetitions: a short text can contain many long ranges.
+#: The limit of numbers in a list, with repetitions: a short text can contain many long ranges.
 _MAX_NUMBERS: Final = 4 * (MAX_NUMBER + 1)
 
 
@@ -24,11 +24,11 @@ def __dir__() -> list[str]:
 
 
 def parse(text: str) -> frozenset[int]:
-    """The numbers of a list; a blank text is the empty set.
+    """The numbers of a list. A blank text is the empty set.
 
     Raises:
-        ValueError: the kernel would refuse the list, with the wrong part and the reason; or the list has too many
-            repetitions.
+        ValueError: the kernel would refuse the list (the error has the wrong range and the reason), or the list has
+            too many repetitions.
     """
     numbers: set[int] = set()
     remaining = _MAX_NUMBERS
@@ -44,7 +44,7 @@ def parse(text: str) -> frozenset[int]:
 
 
 def to_text(numbers: Iterable[int]) -> str:
-    """Format numbers as the shortest ascending list without groups: `0-3,8`; the empty set as the empty text."""
+    """Format numbers as the shortest ascending list without groups: `0-3,8`. The empty set becomes ""."""
     ranges: list[tuple[int, int]] = []
     for number in sorted(set(numbers)):
         if ranges and number == ranges[-1][1] + 1:

@@ -1,8 +1,8 @@
 """The default validator: restrictions that the operator sets for all plugins together, and required plugins.
 
-The checks, their order and their messages are the reference's, byte for byte, because users search for them and tests
-of other projects compare them. Where the reference iterates over a map in random order, this code sorts. Keys of the
-configuration are those of the common YAML form, of containerd's TOML and of CRI-O's table.
+The checks, their order and their messages equal those of NRI's Go validator, byte for byte, because users search for
+them and tests of other projects compare them. Where the Go code iterates over a map in random order, this code sorts.
+Configurations may use the keys of the common YAML form, of containerd's TOML, or of CRI-O's table.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from nri.text import cut, quote
 __all__ = ["INDEX", "KEYS", "NAME", "DefaultValidator", "ValidatorConfig", "failure", "missing_plugins",
            "required_names"]  # fmt: skip
 
-#: The validator takes part as a built-in plugin of this index and name.
+#: The index and name under which the validator takes part as a built-in plugin.
 INDEX, NAME = "00", "default-validator"
 
-#: Characters that the annotation of required plugins may have: hundreds of names.
+#: The annotation of required plugins may have this many characters: hundreds of names.
 LONGEST_ANNOTATION = 16_384
 
 UNKNOWN_REASON = "unknown rejection reason"
@@ -42,19 +42,20 @@ def failure(plugin: str, cause: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ValidatorConfig:
-    """The configuration of the validator: what to refuse. All off by default.
+    """The configuration of the validator: what to refuse. Everything is off by default.
 
     Attributes:
-        enable: whether the validator takes part at all.
+        enable: whether the validator takes part.
         reject_oci_hook_adjustment: refuse hooks of any plugin.
-        reject_runtime_default_seccomp_adjustment: refuse another seccomp policy where the runtime's default was asked
-            for.
-        reject_unconfined_seccomp_adjustment: ... where none was asked for.
-        reject_custom_seccomp_adjustment: ... where one of the node was asked for.
+        reject_runtime_default_seccomp_adjustment: refuse another seccomp policy if the pod requests the runtime's
+            default.
+        reject_unconfined_seccomp_adjustment: refuse a seccomp policy if the pod requests no policy.
+        reject_custom_seccomp_adjustment: refuse another seccomp policy if the pod requests a policy of the node.
         reject_namespace_adjustment: refuse changes of namespaces.
         reject_sysctl_adjustment: refuse kernel parameters.
         required_plugins: ``name`` or ``NN-name`` of the plugins without which no container is created.
-        tolerate_missing_plugins_annotation: annotation that exempts a container from that; empty for none.
+        tolerate_missing_plugins_annotation: the annotation that exempts a container from `required_plugins`; "" for
+            none.
     """
 
     enable: bool = False
@@ -71,7 +72,7 @@ class ValidatorConfig:
     def from_dict(cls, tree: Mapping[str, Any], source: str = "default validator") -> ValidatorConfig:
         """Read the configuration under the names of any of the three dialects.
 
-        Raises ConfigError, naming `source`, for unknown keys and wrong types, all at once.
+        Raises ConfigError, which names `source`, for all unknown keys and wrong types at once.
         """
         spelled = {KEYS[key]: key for key in tree if key in KEYS}
         problems: list[Problem] = []
@@ -98,7 +99,7 @@ _NAMES = [field.name for field in fields(ValidatorConfig)]
 
 
 def _yaml_name(name: str) -> str:
-    """The name in the common form: camel case, with OCI in capitals."""
+    """The key in the common form: camel case, with OCI in capitals."""
     first, *words = name.split("_")
     return first + "".join("OCI" if word == "oci" else word.capitalize() for word in words)
 
@@ -107,12 +108,12 @@ def _crio_name(name: str) -> str:
     return "nri_enable_default_validator" if name == "enable" else f"nri_validator_{name}"
 
 
-#: Every key that configurations use, in any of the dialects -> attribute.
+#: The attribute for every key of a configuration, in any of the dialects.
 KEYS = {form(name): name for name in _NAMES for form in (str, _yaml_name, _crio_name)}
 
 
 def _dialect(tree: Mapping[str, Any]) -> list[str]:
-    """The keys of the dialect that a configuration is written in, for suggestions."""
+    """The keys of the dialect in which a configuration is written, for suggestions."""
     if any(key.startswith("nri_") for key in tree):
         return [_crio_name(name) for name in _NAMES]
     snake = any("_" in key for key in tree)
@@ -120,9 +121,9 @@ def _dialect(tree: Mapping[str, Any]) -> list[str]:
 
 
 def missing_plugins(required: Iterable[str], labels: Iterable[str], *, exact: bool = True) -> list[str]:
-    """The required plugins, as ``name`` or ``NN-name``, that are not among the labels, ``NN-name``.
+    """The required plugins, as ``name`` or ``NN-name``, that are not among the labels (``NN-name``).
 
-    `exact`: a name that reads like ``NN-name`` does not count by itself; ``99-10-guard`` would pass for ``10-guard``.
+    With `exact`, ``99-10-guard`` does not count as ``10-guard``, although its name without the index is the same.
     """
     present = set()
     for label in labels:
@@ -134,7 +135,7 @@ def missing_plugins(required: Iterable[str], labels: Iterable[str], *, exact: bo
 
 
 class DefaultValidator:
-    """The checks of a configuration, in the reference's order; the first that fails counts."""
+    """The checks of a configuration, in the order of the Go code. The first check that fails counts."""
 
     __slots__ = ("_checks", "config")
 
@@ -144,7 +145,7 @@ class DefaultValidator:
         self._checks = tuple(required if check is _required else check for check in _CHECKS)
 
     def validate(self, request: ValidateContainerAdjustmentRequest) -> str | None:
-        """Say why the merged adjustment is refused; None if it is not."""
+        """The reason why the merged adjustment is refused. Returns None if it is accepted."""
         owners = _owners(request)
         for check in self._checks:
             reason = check(self.config, request, owners)
@@ -154,13 +155,13 @@ class DefaultValidator:
 
 
 def _owners(request: ValidateContainerAdjustmentRequest) -> FieldOwners:
-    """The owners of the created container's fields. `in` first: asking a message map for a key would make it."""
+    """The owners of the created container's fields. `in` is tested first, because a lookup would create the key."""
     owners = request.owners.owners
     return owners[request.container.id] if request.container.id in owners else FieldOwners()
 
 
 def _compound(owners: FieldOwners, field: int) -> dict[str, str]:
-    """Owners by key of a field that has one per key, sorted."""
+    """The sorted owners by key, for a field that has an owner per key."""
     compound = owners.compound
     return dict(sorted(compound[field].owners.items())) if field in compound else {}
 
@@ -173,7 +174,7 @@ def _hooks(config: ValidatorConfig, request: ValidateContainerAdjustmentRequest,
     return f"validation error: plugin{plural} {quote(who)} attempted restricted OCI hook injection"
 
 
-#: Profile type -> attribute that forbids to change it, and the reference's words, blanks included.
+#: For each profile type, the attribute that forbids its change, and the words of the Go code, including blanks.
 _SECCOMP = {
     SecurityProfile.UNCONFINED: ("reject_unconfined_seccomp_adjustment", " unconfined"),
     SecurityProfile.RUNTIME_DEFAULT: ("reject_runtime_default_seccomp_adjustment", "runtime default"),
@@ -231,9 +232,9 @@ def _required(
 
 @functools.lru_cache(maxsize=64)
 def required_names(text: str) -> tuple[tuple[str, ...], str]:
-    """The plugin names of the annotation, a YAML or JSON list; and what is wrong with it, "" if nothing is.
+    """The plugin names of the annotation, a YAML or JSON list, and the reason why it is invalid, or "".
 
-    The author of a pod writes it, and every creation waits for it: so its length is bounded, and it is read once.
+    The author of a pod writes it, and every creation waits for it. So its length is bounded, and it is read once.
     """
     if len(text) > LONGEST_ANNOTATION:
         return (), f"{len(text)} characters, at most {LONGEST_ANNOTATION}"

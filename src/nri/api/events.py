@@ -1,6 +1,6 @@
-"""The events of NRI and sets of them: one row per event, and `EventMask`, the subscription of a plugin.
+"""The events of NRI, a row for each, and sets of events: `EventMask`, the subscription of a plugin.
 
-This module imports nothing, not even the messages, because every import slows a plugin's start; so rows contain the
+This module imports nothing, not even the messages, because every import slows a plugin's start. So rows contain the
 names of message classes (`getattr(messages, spec.request)`).
 """
 
@@ -15,18 +15,18 @@ __all__ = ["ALL", "BY_METHOD", "BY_NUMBER", "BY_RPC", "EMPTY_CREATION", "EVENTS"
 
 
 class EventSpec:
-    """One event.
+    """An event.
 
     Attributes:
-        number: its number on the wire, 1 to 14 (enum `Event`).
-        name: its name in the enum, `CREATE_CONTAINER`.
-        rpc: name of its ttRPC method, `CreateContainer`, also used in texts.
-        method: its name in Python, `create_container`.
-        request: name of the request's message class.
-        reply: name of the reply's message class.
-        kind: its subject: "pod", "container" or "validation".
-        relayed: peers older than 0.12 know it only inside a `StateChange` call.
-        since: release of the reference that introduced it.
+        number: the number on the wire, 1 to 14 (enum `Event`).
+        name: the name in the enum, `CREATE_CONTAINER`.
+        rpc: the name of the ttRPC method, `CreateContainer`, also used in texts.
+        method: the name in Python, `create_container`.
+        request: the name of the request's message class.
+        reply: the name of the reply's message class.
+        kind: the subject: "pod", "container" or "validation".
+        relayed: peers older than 0.12 know the event only inside a `StateChange` call.
+        since: the release of NRI that introduced the event.
     """
 
     __slots__ = ("kind", "method", "name", "number", "relayed", "reply", "request", "rpc", "since")
@@ -51,7 +51,7 @@ class EventSpec:
         return f"<event {self.number} {self.rpc}>"
 
 
-#: Every event in ascending number.
+#: Every event, in ascending order of the numbers.
 EVENTS: Final = (
     EventSpec(1, "RUN_POD_SANDBOX", "pod", relayed=True),
     EventSpec(2, "STOP_POD_SANDBOX", "pod", relayed=True),
@@ -78,7 +78,7 @@ BY_RPC: Final = {spec.rpc: spec for spec in EVENTS}
 
 
 class EventMask(int):
-    """A set of events; as a number, what travels in `ConfigureResponse.events`.
+    """A set of events. Its number is the value of `ConfigureResponse.events`.
 
     `|`, `&`, `-`, `^` and `~` are set operations. Bits of unknown events are kept, so that a wrong mask can be
     reported; `~` and iteration use only known events. On the wire, 0 means every event.
@@ -88,7 +88,7 @@ class EventMask(int):
 
     #: Every event.
     ALL: ClassVar[EventMask]
-    #: The events of runtimes before 0.10, which refuse a plugin with further ones.
+    #: The events of runtimes before 0.10, which refuse a plugin that subscribes to further events.
     OLD: ClassVar[EventMask]
 
     def __new__(cls, value: int = 0) -> Self:
@@ -103,10 +103,10 @@ class EventMask(int):
 
     @classmethod
     def of(cls, *events: int | str | EventSpec) -> EventMask:
-        """The mask of these events, each a row, a number, or a name (`CreateContainer`, `create_container`).
+        """The mask of these events. Each is a row, a number, or a name (`CreateContainer`, `create_container`).
 
         Raises:
-            ValueError: there is no such event.
+            ValueError: an event does not exist.
         """
         return cls(0).with_events(*events)
 
@@ -114,9 +114,9 @@ class EventMask(int):
     def parse(cls, *texts: str) -> EventMask:
         """Parse a subscription, for example `"pod,CreateContainer"`.
 
-        Each text is a comma-separated list of names of events in any case, or `all`, `pod` (also `podsandbox`) for
-        every event with "pod" in its name, `container` for every one with "container" in it, validation included.
-        Blanks around names and underscores in them are ignored.
+        Each text is a comma-separated list of names of events, ignoring case; or `all`; or `pod` (also `podsandbox`)
+        for every event with "pod" in its name; or `container` for every event with "container" in its name, including
+        validation. Blanks around names and underscores in names are ignored.
 
         Raises:
             ValueError: an item is not an event.
@@ -133,7 +133,7 @@ class EventMask(int):
 
     @classmethod
     def parse_names(cls, *texts: str) -> EventMask:
-        """The events of a subscription (see `parse`) that are named directly, and not by a group like `pod`.
+        """The events of a subscription (see `parse`) that are named directly, and not by a group such as `pod`.
 
         Raises:
             ValueError: an item is not an event.
@@ -145,7 +145,7 @@ class EventMask(int):
         """Whether the event is in the set.
 
         Raises:
-            ValueError: there is no such event.
+            ValueError: the event does not exist.
         """
         return bool(int(self) & _find(event).bit)
 
@@ -162,11 +162,11 @@ class EventMask(int):
 
     @property
     def unknown(self) -> int:
-        """The bits without an event; a runtime refuses a plugin that sets any."""
+        """The bits without an event. A runtime refuses a plugin that sets such a bit."""
         return int(self) & ~_ALL_BITS
 
     def __str__(self) -> str:
-        """Names in ascending number, joined by commas; unknown bits last, as `unknown(0x4000)`."""
+        """The names in ascending order of the numbers, joined by commas, with unknown bits last: `unknown(0x4000)`."""
         names = [spec.rpc for spec in self]
         if self.unknown:
             names.append(f"unknown({self.unknown:#x})")

@@ -1,8 +1,8 @@
 """The table of adjustable fields: what a plugin can change, how changes combine, and which claim guards them.
 
-One row per field, in the order in which the reference claims them (it decides which of two conflicts is reported). A
-row covers everything below its path. A test checks that the rows cover every field of an adjustment and an update. The
-names of fields, in a policy's ``fields`` and a plugin's ``sets``, follow from the table.
+There is a row for each field, in the order in which the Go library claims them, because the order decides which of two
+conflicts is reported. A row covers all fields below its path. A test checks that the rows cover every field of an
+adjustment and an update. The names of fields in a policy's ``fields`` and a plugin's ``sets`` follow from the table.
 """
 
 from __future__ import annotations
@@ -21,50 +21,50 @@ __all__ = [
     "Node", "Row", "Visibility", "named", "touched",
 ]  # fmt: skip
 
-#: Number of the API's `Field` enum -> its name, as conflict texts print it.
+#: The names of the API's `Field` enum by number, as conflict texts print them.
 FIELD_NAMES: dict[int, str] = {number: name for name, number in m.Field.items()}
 _NUMBERS = {name: number for number, name in FIELD_NAMES.items()}
 
 
 class Kind(IntEnum):
-    """The ways in which values of several plugins combine. Integers, because members of a plain Enum hash slowly."""
+    """How the values of several plugins combine. Integers, because members of a plain Enum hash slowly."""
 
     SIMPLE = 0
-    """One value, one owner; set when present (texts: when not empty)."""
+    """One value with one owner; set when present (strings: when not empty)."""
     MAP = 1
-    """Entries by key, one owner each."""
+    """Entries by key, with an owner for each key."""
     KEYED = 2
-    """A list whose elements have a key, one owner each."""
+    """A list whose elements have a key, with an owner for each key."""
     LIST = 3
     """A list that only grows; no plugin owns an element."""
     ACCUMULATED = 4
-    """Every plugin adds, all are owners."""
+    """A list to which every plugin may add; all plugins that add are owners."""
     ARGS = 5
-    """One list, one owner; a leading empty text takes it from its owner."""
+    """A list with one owner; a leading empty string takes it from its owner."""
     RESET = 6
-    """A switch that takes the fields beside it from their owners."""
+    """A switch that takes the fields in the same message from their owners."""
 
 
 class Visibility(Enum):
-    """Whether later plugins see an adjustment in the container that they are given."""
+    """Whether later plugins see an adjustment in the container that they get."""
 
     ALWAYS = "in every mode"
     BY_RULE = "if Rules.later_plugins_see_all"
-    NEVER = "the container has no such field"
+    NEVER = "the container does not have the field"
 
 
 class Row:
-    """One adjustable field.
+    """An adjustable field.
 
     Attributes:
-        path: dotted path in `ContainerAdjustment`, and, if shown, in `Container`.
+        path: the dotted path in `ContainerAdjustment`, and if the field is shown, also in `Container`.
         kind: how values combine.
-        claim: number of the API's `Field` enum, 0 if no plugin owns it.
-        key: name of the elements' key for KEYED, else "".
-        removable: keys may carry the removal mark.
+        claim: the number of the API's `Field` enum, 0 if no plugin owns the field.
+        key: the name of the elements' key for KEYED, else "".
+        removable: keys may have the removal mark.
         marks_kept: unpaired removals of list elements reach the reply in every mode.
-        removal_claims: in the reference a removal is a claim like any other.
-        shown: whether later plugins see it.
+        removal_claims: the Go library treats a removal like any other claim.
+        shown: whether later plugins see the field.
     """
 
     __slots__ = (
@@ -88,14 +88,14 @@ class Row:
         self.path, self.kind, self.key = path, kind, key
         self.claim = _NUMBERS[claim] if claim else 0
         self.removable, self.marks_kept, self.removal_claims, self.shown = removable, marks_kept, removal_claims, shown
-        #: Gives the message that holds the field, from an adjustment or from a container.
+        #: Returns the message that has the field, from an adjustment or from a container.
         self.parent: Callable[[Any], Any] = attrgetter(above) if above else _itself
         self.always_shown = shown is Visibility.ALWAYS
         self.in_resources = path.startswith("linux.resources.")
         self.rank = 0
-        #: A plain text, set when it is not empty.
+        #: Whether the field is a plain string, which is set when it is not empty.
         self.is_text = False
-        #: A message of one plain value: merging a value other than zero over it is the same as replacing it.
+        #: Whether the field is a message of one plain value: merging a value other than zero over it replaces it.
         self.is_wrapper = False
 
     def __repr__(self) -> str:
@@ -164,10 +164,10 @@ ROWS: tuple[Row, ...] = (
     Row("CDI_devices", _KEYED, "CdiDevices", "name", shown=Visibility.BY_RULE),
 )  # fmt: skip
 
-#: Fields whose owners are kept per key.
+#: The fields whose owners are stored per key.
 COMPOUND_FIELDS = frozenset(row.claim for row in ROWS if row.kind in (_MAP, _KEYED))
 
-#: Field number -> the row, or the table of the message below.
+#: The row of each field number, or the table of the inner message.
 Node = dict[int, "Row | Node"]
 
 
@@ -192,7 +192,7 @@ for _rank, _row in enumerate(ROWS):
 
 #: The rows by field number, for `ContainerAdjustment`.
 TREE: Node = grow(m.ContainerAdjustment.DESCRIPTOR, "", {row.path: row for row in ROWS})
-#: The rows by field number, for `LinuxResources` alone: what an update can change.
+#: The rows by field number, only for `LinuxResources`: the fields that an update can change.
 RESOURCES_TREE: Node = grow(m.LinuxResources.DESCRIPTOR, _RES, {row.path: row for row in ROWS})
 
 
@@ -211,14 +211,14 @@ def _names() -> dict[str, frozenset[str]]:
     return {name: frozenset(paths) for name, paths in names.items()}
 
 
-#: Every name of a field -> the paths of rows that it covers.
+#: The paths of the rows that each name of a field covers.
 NAMES: dict[str, frozenset[str]] = _names()
-#: Paths of the rows that have an owner for each key.
+#: The paths of the rows that have an owner for each key.
 BY_KEY = frozenset(row.path for row in ROWS if row.kind in (_MAP, _KEYED))
 
 
 def named(text: str) -> frozenset[str]:
-    """The paths of a field's name; ValueError suggests the nearest name."""
+    """The paths of a field's name. Raises ValueError, with the most similar name, for an unknown name."""
     if text in NAMES:
         return NAMES[text]
     lower = {name.lower(): name for name in sorted(NAMES, key=lambda name: name[0].islower() is text[:1].islower())}
@@ -230,11 +230,11 @@ def named(text: str) -> frozenset[str]:
 
 
 class Declared:
-    """One entry of a plugin's declared fields: a name of `NAMES`, or one with a key, ``env.LEVEL``.
+    """An entry of a plugin's declared fields: a name of `NAMES`, or a name with a key, ``env.LEVEL``.
 
     Attributes:
-        paths: the paths of the rows that it covers.
-        key: the only key that it covers; with ``*`` at its end all keys with this prefix; ``*`` for all.
+        paths: the paths of the rows that the entry covers.
+        key: the only key that the entry covers; with ``*`` at the end all keys with this prefix; ``*`` for all keys.
 
     Raises ValueError for an unknown field.
     """
@@ -250,19 +250,19 @@ class Declared:
         self.paths = named(text.removesuffix(".*"))
 
     def covers(self, path: str, key: str) -> bool:
-        """Whether it covers a key of a row; "" for a row without keys."""
+        """Whether the entry covers a key of a row; "" for a row without keys."""
         own_key = self.key
         return path in self.paths and (key.startswith(own_key[:-1]) if own_key.endswith("*") else key == own_key)
 
     def common(self, other: Declared) -> str | None:
-        """The keys of the same row that both cover; None if there are none."""
+        """The keys of the same row that both cover. Returns None if they have no common keys."""
         wide, narrow = sorted((self.key, other.key), key=lambda key: (not key.endswith("*"), len(key)))
         same = narrow.startswith(wide[:-1]) if wide.endswith("*") else narrow == wide
         return narrow if same else None
 
 
 def touched(message: Any, tree: Node = TREE) -> Iterator[tuple[Row, str]]:
-    """Yield the rows that a message sets or removes, with each key; "" for a row without keys."""
+    """Yield the rows that a message sets or removes, each with a key; the key is "" for a row without keys."""
     for field, value in message.ListFields():
         node = tree.get(field.number)
         if isinstance(node, Row):

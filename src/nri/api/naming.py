@@ -1,6 +1,6 @@
 """Names, paths, numbers and limits that both sides of NRI share, and checks of plugin names and indices.
 
-The error texts are those of the reference.
+The error texts are those of the Go library.
 """
 
 from __future__ import annotations
@@ -41,27 +41,29 @@ __all__ = [
 #: The NRI version that we implement and declare.
 NRI_VERSION: Final = "v0.12.5"
 
-#: Where a runtime listens.
+#: The socket on which a runtime listens.
 DEFAULT_SOCKET: Final = "/var/run/nri/nri.sock"
 #: The default index of a plugin, in the middle of the order.
 DEFAULT_INDEX: Final = "50"
-#: Where a runtime looks for plugins to launch, and for their configuration.
+#: The folder of plugins that a runtime launches.
 PLUGIN_DIR: Final = "/opt/nri/plugins"
+#: The folder of their configuration.
 CONFIG_DIR: Final = "/etc/nri/conf.d"
-#: Where a runtime stores the compiled code of WebAssembly plugins.
+#: The folder of compiled code of WebAssembly plugins.
 WASM_CACHE: Final = "/var/cache/nri/wasm"
 #: A folder next to the socket, with notes on failed plugins for `nri doctor`.
 FAILED_DIR: Final = "failed-plugins"
 
-#: The whole environment of a launched plugin: its name, index, and the number of its descriptor.
+#: The environment of a launched plugin: its name, its index, and the number of its descriptor.
 ENV_NAME: Final = "NRI_PLUGIN_NAME"
 ENV_IDX: Final = "NRI_PLUGIN_IDX"
 ENV_SOCKET: Final = "NRI_PLUGIN_SOCKET"
 #: Set to 1: a handler that changes its argument fails.
 ENV_CHECK_MESSAGES: Final = "NRI_CHECK_MESSAGES"
 
-#: Seconds that a plugin has to register, and to answer one request.
+#: A plugin may take this long to register, in seconds.
 REGISTRATION_TIMEOUT_S: Final = 5.0
+#: A plugin may take this long to answer a request, in seconds.
 REQUEST_TIMEOUT_S: Final = 2.0
 
 #: Full names of the ttRPC services, and the connections of the trunk that carry them.
@@ -70,9 +72,9 @@ RUNTIME_SERVICE: Final = "nri.pkg.api.v1alpha1.Runtime"
 PLUGIN_SERVICE_CONN: Final = 1
 RUNTIME_SERVICE_CONN: Final = 2
 
-#: The most plugins of one kind with which our own commands watch a runtime at the same time.
+#: Our own commands may watch a runtime with at most this many plugins of a kind at the same time.
 _MAX_OBSERVERS: Final = 16
-#: The index of these plugins: last, to see the changes of all others.
+#: The index of these plugins: the last index, so that they see the changes of all other plugins.
 OBSERVER_INDEX: Final = "99"
 
 _NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-")
@@ -83,7 +85,7 @@ def check_name(text: str) -> str:
     """Check the name of a plugin, without its index: ASCII letters, digits, `_`, `.`, `+` and `-`. Returns it.
 
     Raises:
-        ValueError: empty, or another character.
+        ValueError: the name is empty, or has another character.
     """
     if not text:
         raise ValueError("invalid plugin name: name is empty")
@@ -97,9 +99,9 @@ def check_index(text: str) -> str:
     """Check the index of a plugin: two ASCII digits. Returns it.
 
     Raises:
-        ValueError: anything else.
+        ValueError: the index is not two digits.
     """
-    if len(text.encode(errors="replace")) != 2:  # the reference counts bytes, which selects one of the two texts
+    if len(text.encode(errors="replace")) != 2:  # the Go library counts bytes, which selects one of the two texts
         raise ValueError(f'invalid plugin index "{text}", must be 2 digits')
     if not _DIGITS.issuperset(text):
         raise ValueError(f'invalid plugin index "{text}" (not [0-9][0-9])')
@@ -109,10 +111,10 @@ def check_index(text: str) -> str:
 def split_file_name(text: str) -> tuple[str, str]:
     """Index and name of a plugin from its file's name: `10-foo` is `("10", "foo")`.
 
-    Only the index is checked: the reference accepts any name from a file, even an empty one.
+    Only the index is checked, because the Go library accepts any name from a file, even an empty name.
 
     Raises:
-        ValueError: no `-`, or no index before it.
+        ValueError: the name has no `-`, or no index before the `-`.
     """
     index, dash, name = text.partition("-")
     if not dash:

@@ -15,12 +15,12 @@ __all__ = ["get", "put"]
 
 
 def get(message: Message, field: str) -> Any:
-    """The value of the wrapper `field` of `message`, or None if it is absent; a list for `OptionalRepeatedString`.
+    """The value of the wrapper `field` of `message`, or None if it is absent. A list for `OptionalRepeatedString`.
 
     Also works for `LinuxPids` with its one field: `get(resources, "pids")` is the limit.
 
     Raises:
-        ValueError: `message` has no such field, or the field is not a message.
+        ValueError: `message` does not have the field, or the field is not a message.
     """
     if not message.HasField(field):
         return None
@@ -32,7 +32,7 @@ def get(message: Message, field: str) -> Any:
 
 
 def put(message: Message, field: str, value: Any) -> None:
-    """Set the wrapper `field` of `message`, or clear it if `value` is None. Nothing changes on an error.
+    """Set the wrapper `field` of `message`, or clear it if `value` is None. An error changes nothing.
 
     Raises:
         TypeError: the value has the wrong type.

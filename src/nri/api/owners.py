@@ -1,6 +1,6 @@
 """Read the table of owners that validators get: which plugin set which field.
 
-Plugins are named `<index>-<name>`; a leading `-` means that this plugin removed the entry; hooks may have several
+Plugins are named `<index>-<name>`. A leading `-` means that this plugin removed the entry. Hooks may have several
 owners. Fields are named as in the enum `Field` (`CPUShares`, `Env`, ...), or numbered.
 """
 
@@ -16,16 +16,16 @@ __all__ = ["entry_owners", "field_name", "owner", "owners_of"]
 
 
 def owner(owners: OwningPlugins, container_id: str, field: str | int, key: str | None = None) -> str | None:
-    """The plugin that set a field of a container, or one entry of it, or None.
+    """The plugin that set a field of a container, or an entry of the field. Returns None if no plugin set it.
 
     Args:
         owners: the table.
-        container_id: the container being created, or one that was updated along with it.
+        container_id: the container that is being created, or a container that was updated in the same event.
         field: name or number of the field.
         key: the entry, for fields with several owners, for example the name of a variable.
 
     Raises:
-        ValueError: unknown field.
+        ValueError: the field is unknown.
     """
     if key is not None:
         return entry_owners(owners, container_id, field).get(key)
@@ -38,7 +38,7 @@ def entry_owners(owners: OwningPlugins, container_id: str, field: str | int) -> 
     """The plugins of a field's entries by key, for example by type of namespace.
 
     Raises:
-        ValueError: unknown field.
+        ValueError: the field is unknown.
     """
     number = _number(field)
     if container_id not in owners.owners or number not in owners.owners[container_id].compound:
@@ -47,7 +47,7 @@ def entry_owners(owners: OwningPlugins, container_id: str, field: str | int) -> 
 
 
 def owners_of(owners: OwningPlugins, container_id: str) -> dict[str, str]:
-    """All owners in a container by field, with the key in brackets if there is one, in field order."""
+    """All owners in a container by field, in field order; with the key in brackets if the field has keys."""
     if container_id not in owners.owners:
         return {}
     fields = owners.owners[container_id]
@@ -61,7 +61,7 @@ def owners_of(owners: OwningPlugins, container_id: str) -> dict[str, str]:
 
 
 def field_name(number: int) -> str:
-    """The name of a field in the enum `Field`, or `Field(<number>)` for an unknown one."""
+    """The name of a field in the enum `Field`, or `Field(<number>)` for an unknown field."""
     value = Field.DESCRIPTOR.values_by_number.get(number)
     return value.name if value is not None else f"Field({number})"
 

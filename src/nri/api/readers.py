@@ -1,7 +1,7 @@
-"""Read a container's lists as dictionaries by key, and its wrapped numbers as plain ones.
+"""Read a container's lists as dictionaries by key, and its wrapped numbers as plain numbers.
 
-Of two entries with one key the last counts, as in the kernel. Removal marks have no meaning here. No limit is None,
-however the runtime encodes it: runtimes send 0 for what the kubelet has not set.
+Of two entries with the same key the last counts, as in the kernel. Removal marks have no meaning here. No limit is
+None, however the runtime encodes it: runtimes send 0 for values that the kubelet has not set.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def env_of(container: Container) -> dict[str, str]:
-    """Environment of the container. An entry without `=` has the value ""."""
+    """The environment of the container. An entry without `=` has the value ""."""
     return {name: value for name, _, value in (entry.partition("=") for entry in container.env)}
 
 
@@ -55,42 +55,42 @@ def rlimits_of(container: Container) -> dict[str, tuple[int, int]]:
 
 
 def memory_limit_of(message: Container | LinuxResources) -> int | None:
-    """Most memory in bytes; None for no limit."""
+    """The memory limit in bytes. Returns None for no limit."""
     limit = _resources(message).memory.limit.value
     return limit if limit > 0 else None
 
 
 def cpu_shares_of(message: Container | LinuxResources) -> int | None:
-    """Relative weight, 2 to 262144; None if not set."""
+    """The relative CPU weight, 2 to 262144. Returns None if not set."""
     return _resources(message).cpu.shares.value or None
 
 
 def cpu_quota_of(message: Container | LinuxResources) -> tuple[int, int] | None:
-    """Run time per period, and the period, in microseconds; None for no limit."""
+    """The run time per period, and the period, in microseconds. Returns None for no limit."""
     cpu = _resources(message).cpu
     quota = cpu.quota.value
     return (quota, cpu.period.value or 100_000) if quota > 0 else None
 
 
 def cpuset_cpus_of(message: Container | LinuxResources) -> frozenset[int] | None:
-    """Numbers of the allowed CPUs; None for all. ValueError for an invalid list of the runtime."""
+    """The numbers of the allowed CPUs, None for all. Raises ValueError if the runtime's list is invalid."""
     text = _resources(message).cpu.cpus
     return cpuset.parse(text) if text else None
 
 
 def cpuset_mems_of(message: Container | LinuxResources) -> frozenset[int] | None:
-    """Numbers of the allowed memory nodes; None for all. ValueError for an invalid list of the runtime."""
+    """The numbers of the allowed memory nodes, None for all. Raises ValueError if the runtime's list is invalid."""
     text = _resources(message).cpu.mems
     return cpuset.parse(text) if text else None
 
 
 def pids_limit_of(message: Container | LinuxResources) -> int | None:
-    """Most processes and threads; None for no limit."""
+    """The limit of processes and threads. Returns None for no limit."""
     limit = _resources(message).pids.limit
     return limit if limit > 0 else None
 
 
 def _resources(message: Any) -> LinuxResources:
-    """The resources of a container, or the argument if it is resources."""
+    """The resources of a container, or the argument itself if it is a resources message."""
     resources: LinuxResources = message.linux.resources if hasattr(message, "linux") else message
     return resources

@@ -23,12 +23,12 @@ def mark(key: str) -> str:
 
 
 def is_marked(key: str) -> bool:
-    """Whether the key is a removal. The empty key is not."""
+    """Whether the key requests a removal. The empty key does not."""
     return key.startswith(MARK)
 
 
 def split(key: str) -> tuple[str, bool]:
-    """The key without its mark, and whether it had one. Only one mark is stripped."""
+    """The key without its mark, and whether it had a mark. Only one mark is stripped."""
     return (key[1:], True) if key.startswith(MARK) else (key, False)
 
 
@@ -42,7 +42,7 @@ def mark_in_list(entries: Any, key_field: str, key: str) -> None:
 
 
 def mark_in_map(entries: Any, key: str) -> None:
-    """Remove a key in a map of an adjustment, of texts or of messages."""
+    """Remove a key in a map of an adjustment, whose values are strings or messages."""
     if key in entries:
         del entries[key]
     if hasattr(entries, "get_or_create"):

@@ -1,10 +1,10 @@
-"""Tables of resource names: in the API's messages and in an OCI spec."""
+"""Tables of resource names in the API's messages and in an OCI spec."""
 
 from __future__ import annotations
 
 __all__ = ["CPU", "CPUSET", "MEMORY"]
 
-#: Optional values: name in the API's message, and in the spec.
+#: Optional values: the name in the API's message, and the name in the spec.
 CPU = (
     ("period", "period"),
     ("quota", "quota"),
@@ -22,5 +22,5 @@ MEMORY = (
     ("disable_oom_killer", "disableOOMKiller"),
     ("use_hierarchy", "useHierarchy"),
 )
-#: Texts of `cpu`, with the same name in both.
+#: String values of `cpu`, with the same name in both.
 CPUSET = ("cpus", "mems")

@@ -1,7 +1,7 @@
 """Selectors that choose pods by namespace, label and annotation, for the operator and for handlers.
 
 The operator's filters (`policy.toml`) and `nri.when` on a plugin's handlers use the same syntax. Only the pod counts,
-never the container, so that a plugin sees all events of a pod or none.
+not the container, so that a plugin sees all events of a pod or no event.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ __all__ = [
     "matches",
 ]
 
-#: The most characters of a pattern with wildcards: compiling takes quadratic time.
+#: A pattern with wildcards has at most this many characters, because compiling takes quadratic time.
 MAX_PATTERN = 1024
 
 
 def check_pattern(pattern: str) -> str:
-    """Return a pattern with wildcards; ValueError if it is too long."""
+    """Return a pattern with wildcards. Raises ValueError if it is too long."""
     if len(pattern) > MAX_PATTERN:
         raise ValueError(
             f'pattern "{pattern[:32]}..." has {len(pattern)} characters; at most {MAX_PATTERN} are allowed'
@@ -41,9 +41,9 @@ def check_pattern(pattern: str) -> str:
 
 
 class Parsed:
-    """The base of values that are parsed from one text; equal if the texts are equal."""
+    """The base of values that are parsed from a text. They are equal if their texts are equal."""
 
-    # Not a dataclass: the reader of configurations treats those as tables of keys.
+    # Not a dataclass, because the reader of configurations treats dataclasses as tables of keys.
     __slots__ = ("text",)
 
     def __init__(self, text: str) -> None:
@@ -91,7 +91,7 @@ def _is_name(pattern: str, allowed: re.Pattern[str]) -> bool:
 
 
 class Pattern(Parsed):
-    """A namespace: exact (``prod``), with wildcards (``prod-*``, ``[ab]?``), or excluded (``!kube-system``)."""
+    """A namespace pattern: exact (``prod``), with wildcards (``prod-*``, ``[ab]?``), or excluded (``!kube-system``)."""
 
     __slots__ = ("_regex", "excluded")
 
@@ -102,7 +102,7 @@ class Pattern(Parsed):
 
     @classmethod
     def parse(cls, text: str) -> Pattern:
-        """Compile one pattern; ValueError for an invalid one, or one that matches no namespace."""
+        """Compile a pattern. Raises ValueError if it is invalid or matches no namespace."""
         body = text.removeprefix("!")
         regex = _compile(body)
         if "," in body and "[" not in body:
@@ -132,9 +132,9 @@ def _as_list(text: str) -> str:
 
 
 def matches(patterns: Iterable[Pattern], name: str) -> bool:
-    """Whether a name is selected: no exclusion fits, and one of the other patterns does, if there are any.
+    """Whether a name is selected: no exclusion fits, and one of the other patterns fits, if there are any.
 
-    Without patterns, everything is selected.
+    Without patterns, every name is selected.
     """
     has_inclusion = is_included = False
     for pattern in patterns:
@@ -147,7 +147,7 @@ def matches(patterns: Iterable[Pattern], name: str) -> bool:
     return is_included or not has_inclusion
 
 
-#: ``key``, ``!key``, ``key=value``, ``key!=value``; of kubectl ``key==value``, ``key in (a,b)``, ``key notin (a,b)``.
+#: ``key``, ``!key``, ``key=value``, ``key!=value``; kubectl's ``key==value``, ``key in (a,b)``, ``key notin (a,b)``.
 _SELECTOR = re.compile(
     r"(?P<absent>!?)(?P<key>[^\s=!,()]+)"
     r"(?:(?P<operator>==|!=|=)(?P<value>.*)|\s+(?P<set>in|notin)\s*\((?P<values>[^()]*)\))?",
@@ -157,7 +157,7 @@ _SELECTOR_FORMS = "write key, !key, key=value, key!=value, key in (a,b) or key n
 
 
 class Selector(Parsed):
-    """One condition on annotations: ``key`` (present), ``!key``, ``key=value``, ``key!=value`` (or absent).
+    """A condition on annotations: ``key`` (present), ``!key``, ``key=value``, ``key!=value`` (or absent).
 
     As in kubectl, ``key==value``, ``key in (a,b)`` and ``key notin (a,b)`` are accepted too. A value may contain the
     wildcards ``*``, ``?`` and ``[...]``.
@@ -174,12 +174,12 @@ class Selector(Parsed):
 
     @classmethod
     def parse(cls, text: str) -> Selector:
-        """Compile one selector; ValueError for an invalid one, or one that can never hold."""
+        """Compile a selector. Raises ValueError if it is invalid or can never hold."""
         match = _SELECTOR.fullmatch(text)
         if match is None or (match["absent"] and (match["operator"] or match["set"])):
             hint = _SELECTOR_FORMS if "," not in text or "(" in text else _as_list(text)
             raise ValueError(f"{_quoted(text)} is not a selector; {hint}")
-        values = None
+        values: tuple[str, ...] | None = None
         if match["operator"]:
             values = (match["value"],)
         elif match["set"]:
@@ -316,6 +316,6 @@ class Filters:
     def select(
         self, pods: Iterable[PodSandbox], containers: Iterable[Container]
     ) -> tuple[list[PodSandbox], list[Container]]:
-        """The part of a runtime's state that the plugin sees: without the pods whose events it does not see."""
+        """The pods and containers that the plugin sees: without the pods whose events it does not see."""
         visible = {pod.id: pod for pod in pods if self.admits(pod)}
         return list(visible.values()), [container for container in containers if container.pod_sandbox_id in visible]

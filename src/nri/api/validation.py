@@ -17,10 +17,10 @@ class ValidationRequest:
     `nri.Adjustment.of(request.adjust)` has readers of the adjustments.
 
     Args:
-        message: the `ValidateContainerAdjustmentRequest`; not copied.
+        message: the `ValidateContainerAdjustmentRequest`, which is not copied.
 
     Attributes:
-        message: the same.
+        message: the request message.
     """
 
     __slots__ = ("message",)
@@ -55,21 +55,21 @@ class ValidationRequest:
 
     @property
     def plugins(self) -> Sequence[m.PluginInstance]:
-        """The plugins that took part."""
+        """The plugins that took part in the event."""
         return self.message.plugins
 
     def owner(self, field: str | int, key: str | None = None, container_id: str = "") -> str | None:
-        """The plugin (``NN-name``) that set a field of the container, or one entry of it; None if no plugin did.
+        """The plugin (``NN-name``) that set a field of the container, or an entry of the field. None if unset.
 
         A leading `-` means that the plugin removed it. Hooks may have several owners, joined by commas.
 
         Args:
             field: name or number of the field in the enum `Field`: `CPUShares`, `Env`, `Mounts`, ...
             key: the entry, for fields with several entries: a variable's name, the path of a mount.
-            container_id: another container, which was updated along with this one.
+            container_id: another container, which was updated in the same event.
 
         Raises:
-            ValueError: unknown field.
+            ValueError: the field is unknown.
         """
         from nri.api import owners  # noqa: PLC0415 - a validator that looks nothing up does not pay for it
 

@@ -31,6 +31,8 @@ T = TypeVar("T")
 COUNT_FROM_S = 2.0
 #: The count is updated after this many seconds.
 COUNT_INTERVAL_S = 0.2
+#: The width of tables with long texts, which editors and pull requests show without wrapping.
+_MAX_FITTED_COLUMNS = 120
 #: Columns are not cut below this width; on a narrower terminal the end of the line is cut instead.
 _MIN_COLUMN_WIDTH = 8
 _STYLES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "cyan": 36}
@@ -99,6 +101,11 @@ class Output:
         self.color = wants_color(settings.color, sys.stdout)
         self.wide = settings.wide
         self.width = 0 if settings.wide or not sys.stdout.isatty() else shutil.get_terminal_size().columns
+
+    def fit(self) -> None:
+        """Cut tables to at most 120 columns, also in a pipe and on a wider terminal, unless -w asks for everything."""
+        if not self.wide:
+            self.width = min(self.width or _MAX_FITTED_COLUMNS, _MAX_FITTED_COLUMNS)
 
     @property
     def human(self) -> bool:
@@ -206,8 +213,8 @@ class Output:
             text = "  ".join(cells).rstrip()
             text = _cut(text, self.width) if self.width else text
             self.text(text if number else Painted(text, "bold"))
-        if self.width and _length(full_widths) > self.width:
-            self.note("(cut to the width of the terminal; -w shows everything)")
+        if self.width and sys.stdout.isatty() and _length(full_widths) > self.width:
+            self.note(f"(cut to {self.width} columns; -w shows everything)")
 
 
 def write_page(path: str, data: bytes) -> None:

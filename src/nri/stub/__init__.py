@@ -9,5 +9,5 @@ From top to bottom, with imports only downwards:
 - `handler/` calls one handler;
 - `support/` has what all of these use.
 
-The packages import nothing by themselves, because every module adds to the start time of a plugin.
+The packages import nothing by themselves, because every imported module adds to the start time of a plugin.
 """

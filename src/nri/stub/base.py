@@ -43,7 +43,7 @@ class PluginBase:
     #: An instance of `Config`, from the runtime's text, `--config FILE` and the defaults. Set before `configure` is
     #: called; until then, for example in a test that calls a handler, it has the defaults.
     config: Any = DefaultConfig()
-    #: The file of `--config`, or "the runtime's configuration", for errors that `configure` raises; "" for none.
+    #: The file of `--config`, or "the runtime's configuration", for errors that `configure` raises; "" without either.
     config_source: str = ""
     #: The mirror, if `mirror` is true. Empty before the plugin is connected.
     state: Mirror = EmptyState()  # type: ignore[assignment]  # its `__get__` returns a Mirror
@@ -65,7 +65,7 @@ class PluginBase:
 
     @classmethod
     def _connections(cls, options: Any) -> list[tuple[PluginBase, Any]]:
-        """The plugins that a program of this class runs, each with its options: one, unless a class overrides this.
+        """The plugins that a program of this class runs, each with its options. A class may run several.
 
         Raises ConfigError for a class whose constructor requires arguments.
         """
@@ -78,7 +78,7 @@ class PluginBase:
 
     @classmethod
     def _takes_index(cls) -> bool:
-        """Whether it connects once, with the given index. A runtime can launch only such a plugin."""
+        """Whether the plugin connects once, with the given index. A runtime can launch only such a plugin."""
         return cls._connections.__func__ is PluginBase._connections.__func__  # type: ignore[attr-defined]
 
     @classmethod
@@ -92,12 +92,12 @@ class PluginBase:
 
     @property
     def deadline(self) -> float | None:
-        """When the runtime stops waiting for this request, in `time.monotonic()` seconds; None if it sets no limit."""
+        """When the runtime stops waiting for this request, in `time.monotonic()` seconds. None if it sets no limit."""
         call = context.current.get()
         return None if call is None else call.deadline
 
     def time_left(self) -> float | None:
-        """Seconds until `deadline`, never negative; None outside handlers and if the runtime sets no limit."""
+        """Seconds until `deadline`, never negative. None outside handlers and if the runtime sets no limit."""
         deadline = self.deadline
         return None if deadline is None else max(0.0, deadline - monotonic())
 
@@ -124,13 +124,13 @@ class PluginBase:
         return None
 
     def shutdown(self) -> Awaitable[None] | None:
-        """The runtime is shutting down. Runtimes on the Go reference never call this."""
+        """The runtime is shutting down. Runtimes that use the Go library never call this."""
 
     def closed(self) -> Awaitable[None] | None:
         """The connection has ended. The plugin connects again unless it is being stopped."""
 
     def measurements(self) -> str:
-        """Additional metrics in Prometheus' text format, which `--metrics` serves with those of the process."""
+        """Additional metrics in Prometheus' text format, which `--metrics` serves with the metrics of the process."""
         return ""
 
     # -- pods ---------------------------------------------------------------------------------------------------------

@@ -1,13 +1,13 @@
 """Test plugins against a real runtime side, without root, files or a container engine.
 
-    from nri.testing import make_container, make_pod
+    from nri.testing import FakeRuntime, make_container, make_pod
 
-    def test_pod_name(nri_runtime):
+    def test_pod_name(nri_runtime: FakeRuntime) -> None:
         reply = nri_runtime.add(PodName()).create_container(make_pod(name="web"), make_container())
         assert reply.env == {"POD_NAME": "web"}
 
-`FakeRuntime` is the real adaptation, with plugins on socket pairs. `Link` is a connection with faults. The pytest
-fixture `nri_runtime` is registered by the package.
+`FakeRuntime` is the real adaptation, with plugins on socket pairs. `Link` is a connection with faults. The package
+registers the pytest fixture `nri_runtime`.
 """
 
 from __future__ import annotations

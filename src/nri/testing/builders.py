@@ -1,4 +1,4 @@
-"""Create pods and containers for tests, with unique ids and defaults for everything that a test does not set."""
+"""Create pods and containers for tests, with unique ids, and with defaults for all fields that a test does not set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def make_pod(
     annotations: Mapping[str, str] | None = None,
     **fields: Any,
 ) -> m.PodSandbox:
-    """Create a pod sandbox, as a runtime would describe it; `fields` are further fields of the message."""
+    """Create a pod sandbox, as a runtime would describe it. `fields` are further fields of the message."""
     _check(make_pod, m.PodSandbox, fields)
     number = next(_numbers)
     fields.setdefault("id", f"pod{number}")
@@ -45,11 +45,11 @@ def make_container(
     """Create a container, as a runtime would describe it.
 
     Args:
-        name: of the container in its pod.
-        pod: its pod, for `pod_sandbox_id`; without it, events set the field.
-        env: environment by name.
-        labels: labels.
-        annotations: annotations.
+        name: the container's name in its pod.
+        pod: the container's pod, for `pod_sandbox_id`; without it, events set the field.
+        env: the environment by name.
+        labels: the labels.
+        annotations: the annotations.
         fields: further fields of the message, for example `args`; `cpu_shares`, `cpu_quota`, `cpus`, `mems` and
             `memory_limit` set the container's resources.
     """
@@ -80,7 +80,7 @@ def _check(function: Callable[..., object], kind: type[Message], fields: Mapping
             raise TypeError(f"{function.__name__}() got an unexpected keyword argument {key!r}; {step}")
 
 
-# Keyword -> part of the resources, field in it, and whether the field is an optional wrapper.
+# For each keyword: the message in the resources, the field in it, and whether the field is an optional wrapper.
 _RESOURCES = {
     "cpu_shares": ("cpu", "shares", True),
     "cpu_quota": ("cpu", "quota", True),

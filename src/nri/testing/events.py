@@ -28,10 +28,10 @@ class Contents:
     """A runtime's pods and containers.
 
     Attributes:
-        pods, containers: the existing ones, by id.
+        pods, containers: the existing pods and containers, by id.
         updates: the updates that plugins requested, in order.
         evictions: the evictions that plugins requested, in order.
-        refuse_updates: ids of containers whose updates fail.
+        refuse_updates: the ids of containers whose updates fail.
     """
 
     def __init__(self, pods: Iterable[m.PodSandbox] = (), containers: Iterable[m.Container] = ()) -> None:
@@ -93,22 +93,22 @@ class Contents:
 
 
 def _check(argument: object, expected: type, place: str, step: str) -> None:
-    """Raise LocalProtocolError for an argument of another type; None is an omitted argument."""
+    """Raise LocalProtocolError for an argument of another type. None is an omitted argument."""
     if argument is not None and not isinstance(argument, expected):
         raise LocalProtocolError(f"an event takes {place}, not {type(argument).__name__}: write {step}")
 
 
 class PodEvent(Protocol):
-    """An event of a pod that has no answer: `runtime.run_pod_sandbox(pod)`."""
+    """A pod event without an answer: `runtime.run_pod_sandbox(pod)`."""
 
     def __call__(
         self, pod: m.PodSandbox | None = None, *, timeout_s: float | None = None, deadline: float | None = None
     ) -> None:
-        """Tell the plugins. Raises what the runtime's request would fail with."""
+        """Notify the plugins. Raises the error with which the runtime's request would fail."""
 
 
 class ContainerEvent(Protocol):
-    """An event of a container that has no answer: `runtime.start_container(pod, container)`."""
+    """A container event without an answer: `runtime.start_container(pod, container)`."""
 
     def __call__(
         self,
@@ -118,7 +118,7 @@ class ContainerEvent(Protocol):
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> None:
-        """Tell the plugins. Raises what the runtime's request would fail with."""
+        """Notify the plugins. Raises the error with which the runtime's request would fail."""
 
 
 def _blocked(adaptation: Adaptation, spec: EventSpec) -> Block:
@@ -154,7 +154,7 @@ class Events(Contents):
                 setattr(self, spec.method, partial(relay, spec))
 
     def _live(self) -> Adaptation:
-        """The adaptation. LocalProtocolError if the runtime is closed."""
+        """The adaptation. Raises LocalProtocolError if the runtime is closed."""
         if self.closed:
             raise LocalProtocolError("this runtime is closed: create a new FakeRuntime")
         return self.adaptation
@@ -216,7 +216,7 @@ class Events(Contents):
         """Update a container's resources. Raises the error with which the runtime's request would fail.
 
         Args:
-            pod, container: default: the latest ones.
+            pod, container: default: the latest pod and container.
             resources: the requested resources: `nri.Update(container)` with its setters, or a message.
             timeout_s, deadline: as on `nri.adaptation.Adaptation`.
         """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PATIENCE_S", "Attached"]
 
-#: How long to wait for a plugin to take part, in seconds; long, because build machines are slow.
+#: How long to wait until a plugin is active, in seconds. The limit is long, because build machines are slow.
 PATIENCE_S = 20.0
 
 
@@ -28,15 +28,16 @@ class Attached:
 
     Args:
         plugin: an instance.
-        index: two digits.
-        name: the name to register under.
+        index: the index, two digits.
+        name: the name for the registration.
         config: the runtime's configuration text for the plugin.
-        real_time: start its background work (`nri.every`), as a program does; else it runs only in `tick`.
+        real_time: start the plugin's background work (`nri.every`), as a program does; otherwise it runs only in
+            `tick`.
 
     Attributes:
         label: ``NN-name``.
         plugin: the instance.
-        background: its background work.
+        background: the plugin's background work.
     """
 
     def __init__(self, plugin: Plugin, index: str, name: str, config: str, *, real_time: bool = True) -> None:
@@ -51,7 +52,7 @@ class Attached:
         self._error: BaseException | None = None
 
     def connect(self, adaptation: Adaptation, link: Link | None = None) -> None:
-        """Start a new session, over a socket pair or this link."""
+        """Start a new session, over a socket pair or over `link`."""
         runtime_end, plugin_end = (link.runtime, link.plugin) if link is not None else socket.socketpair()
         self._error = None
         self._begun = False
@@ -84,11 +85,11 @@ class Attached:
         return self._session is not None and self._session.stage == "ready" and self._begun
 
     def wait(self, adaptation: Adaptation) -> None:
-        """Wait until the plugin takes part, and its updates of Synchronize are applied. Raises its error otherwise."""
+        """Wait until the plugin is active, and its updates of Synchronize are applied. Raises its error otherwise."""
         deadline = monotonic() + PATIENCE_S
         while not (adaptation.ready([self.label], 0.02, settled=True) and self.ready):
             ended = self._thread is None or not self._thread.is_alive()
-            if self._error is not None:  # checked after the thread, which sets it at its very end
+            if self._error is not None:  # checked after the thread, which sets it at the end
                 raise self._error
             if ended or monotonic() > deadline:
                 state = next((row for row in adaptation.plugins if row.plugin == self.label), None)

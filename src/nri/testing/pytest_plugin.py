@@ -16,7 +16,7 @@ __all__ = ["nri_runtime"]
 
 @pytest.fixture
 def nri_runtime() -> Iterator[FakeRuntime]:
-    """A runtime for one test: `nri_runtime.add(MyPlugin()).create_container(...)`. See `nri.testing.FakeRuntime`."""
+    """A runtime for a test: `nri_runtime.add(MyPlugin()).create_container(...)`. See `nri.testing.FakeRuntime`."""
     from nri.testing.runtime import FakeRuntime  # noqa: PLC0415 - every run of pytest loads this module
 
     with FakeRuntime() as runtime:

@@ -57,14 +57,14 @@ def rehearse(
 
     Args:
         launcher: the content of the launcher to install.
-        file_name: its file name, ``NN-name``.
+        file_name: the launcher's file name, ``NN-name``.
         file: the plugin's file, for errors.
-        config: its configuration; None: the existing one in `drop_ins`, if there is one.
+        config: the plugin's configuration; None: the existing file in `drop_ins`, if it exists.
         drop_ins: the folder of drop-in configuration.
-        timeout_s: how long it may take to register, in seconds; None: the default of runtimes.
+        timeout_s: how long the plugin may take to register, in seconds; None: the default of runtimes.
 
     Raises:
-        NriError: the plugin does not take part, with the reason.
+        NriError: the plugin does not become active; the error has the reason.
     """
     text, name = _configuration(config, drop_ins, file_name)
     with tempfile.TemporaryDirectory(prefix="nri-enable-", dir=executable_folder(file)) as scratch:
@@ -81,7 +81,7 @@ def rehearse(
 
 
 def _configuration(config: Path | None, drop_ins: Path, file_name: str) -> tuple[bytes, str]:
-    """The configuration that the plugin would get, and its file. NriError if it is not text."""
+    """The configuration that the plugin would get, and its file. Raises NriError if it is not text."""
     if config is not None:
         raw = read_regular(config, MAX_BYTES)
         try:
@@ -95,9 +95,9 @@ def _configuration(config: Path | None, drop_ins: Path, file_name: str) -> tuple
 
 @contextlib.contextmanager
 def _restore_note(file_name: str) -> Iterator[None]:
-    """Restore the plugin's note for `nri doctor` after the block, because a failure of this test is not one."""
+    """Restore the plugin's note for `nri doctor` after the block, because a failed test start must not leave a note."""
     path = Path(note_path(DEFAULT_SOCKET, file_name))
-    had_folder = os.path.isdir(path.parent)  # also False without permission, when it could not be written either
+    had_folder = os.path.isdir(path.parent)  # also False without permission; then nothing could be written to it either
     before = path.read_bytes() if os.path.isfile(path) else None
     try:
         yield
@@ -113,7 +113,7 @@ def _restore_note(file_name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _kill_descendants() -> Iterator[None]:
-    """Kill processes that the plugin has left running; as a subreaper, this process becomes their parent."""
+    """Kill processes that the plugin has left running. As a subreaper, this process becomes their parent."""
     libc = ctypes.CDLL(None)
     before = set(_child_pids())
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -134,7 +134,7 @@ def _child_pids() -> list[int]:
 
 
 def executable_folder(file: Path) -> str:
-    """Choose a folder in which programs can be started; hardened machines do not permit that in /tmp."""
+    """Choose a folder in which programs can be started. Hardened machines do not permit that in /tmp."""
     for folder in (tempfile.gettempdir(), "/var/tmp", str(file.parent)):  # noqa: S108 - a private folder is created in it
         if os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_NOEXEC:
             return folder
@@ -142,7 +142,7 @@ def executable_folder(file: Path) -> str:
 
 
 def _start(plugins: Path, configs: Path, file_name: str, timeout_s: float, file: Path) -> str:
-    """Launch the plugin, and end it again; returns why it does not take part, "" if it does."""
+    """Launch the plugin, and end it again. Returns the reason why it did not become active, or ""."""
     synchronization = _Synchronization()
     with contextlib.chdir("/"):
         runtime = FakeRuntime(
@@ -165,7 +165,7 @@ def _start(plugins: Path, configs: Path, file_name: str, timeout_s: float, file:
 
 
 def reason_of(cut_off: str, ended: PluginHealth, timeout_s: float, file: Path) -> str:
-    """Why a plugin does not take part: its own error text if there is one; `cut_off` is the runtime's text."""
+    """The reason why a plugin did not become active: its own error text, if it has one, or the runtime's `cut_off`."""
     words = last_error_of(ended.last_words, file)
     if "timed out" in cut_off:
         return f"it does not register within {timeout_s:g} s{f'; its last output: {words}' if words else ''}"

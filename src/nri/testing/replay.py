@@ -1,12 +1,12 @@
-"""Run the events of a recording again with other plugins, and compare each outcome with the recorded one.
+"""Run the events of a recording again with other plugins, and compare each outcome with the recorded outcome.
 
     with Replay("traces") as replay:
         replay.add(MyPlugin(), "10")
         assert not replay.differences()
 
-The runtime starts with the pods and containers that the first recorded plugin received. For a recording by a runtime
-the merged replies are compared; for a recording by a plugin (`nri run`, `nri agent`), the answers of the plugin with
-the same index and name, or the same index.
+The runtime starts with the pods and containers that the first recorded plugin received. For a recording by a runtime,
+the merged replies are compared. For a recording by a plugin (`nri run`, `nri agent`), the answers of the plugin with
+the same index and name are compared, or the answers of the plugin with the same index.
 """
 
 from __future__ import annotations
@@ -30,18 +30,24 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcome", "Replay"]
 
-#: The request that plugins make unprompted, and the command of recordings by an observing plugin.
+#: The request that plugins send by themselves.
 _PLUGIN_REQUEST: Final = "UpdateContainers"
+#: The command in recordings of a plugin that only watches.
 _OBSERVER: Final = "nri record"
 _PARTIAL: Final = "a part of it is missing"
 _OBSERVED: Final = "it was recorded by nri record, without the answers of plugins"
 #: At most this many plugins of a recording are stored.
 _MAX_PLUGINS: Final = 256
-#: The memory limit for pods and containers, in addition to twice the size of the recording; and the estimated size of
-#: an object, and of a byte of its message.
-STATE_BYTES, OBJECT_BYTES, BYTES_PER_BYTE = 14 << 20, 2000, 3
-#: At most this many differences per event, and characters per line.
-_MAX_LINES, _MAX_LINE = 100, 4096
+#: The memory limit for pods and containers, in addition to twice the size of the recording.
+STATE_BYTES = 14 << 20
+#: The estimated memory of an object, in addition to its message.
+OBJECT_BYTES = 2000
+#: The estimated memory of a byte of a message.
+BYTES_PER_BYTE = 3
+#: At most this many differences are shown for an event.
+_MAX_LINES = 100
+#: A line of differences has at most this many characters.
+_MAX_LINE = 4096
 _MAX_ID_CHARS: Final = 256
 _LONG_ID: Final = f"the id of its pod or container has more than {_MAX_ID_CHARS} characters"
 _TOO_LARGE: Final = "the recording has too many pods and containers at the same time: use a part of it (nri trace cut)"
@@ -52,9 +58,9 @@ class Outcome(NamedTuple):
 
     Attributes:
         event: the recorded event.
-        left_out: why it was not run again; "" if it was.
+        left_out: the reason why the event was not run again, or "".
         differences: descriptions of the differences from the recorded outcome.
-        missed: the plugins that did not answer in the recording, and why.
+        missed: the plugins that did not answer in the recording, with the reasons.
     """
 
     event: Event
@@ -74,12 +80,12 @@ class Replay(FakeRuntime):
     Args:
         path: a recording, or a folder of recordings.
         reporters: further reporters, for example a `nri.trace.recorder.Recorder` that records the run.
-        options: of `FakeRuntime`: `policy`, `request_timeout_s`, and more.
+        options: options of `FakeRuntime`: `policy`, `request_timeout_s`, and more.
 
     Attributes:
         recorded: the plugins of the recording, ``NN-name``; complete after all events.
         lost: the number of steps that the recorder could not store; complete after all events.
-        trace: the recording; its `problems` are the unreadable parts.
+        trace: the recording; its `problems` are the unreadable records.
 
     Raises ConfigError without a recording.
     """
@@ -90,13 +96,13 @@ class Replay(FakeRuntime):
         self.lost = 0
         self._answers, self._sources = _Answers(), _Sources()
         self._free_bytes = STATE_BYTES + 2 * self.trace.size_bytes
-        self._sizes: dict[str, int] = {}  # of pods and containers that events have made
+        self._sizes: dict[str, int] = {}  # sizes of pods and containers that events have created
         state = _first_state(self.trace, self._free_bytes)
         self._free_bytes -= _state_bytes(state)
         super().__init__(pods=state.pods, containers=state.containers, reporters=[self._answers, *reporters], **options)
 
     def differences(self) -> list[str]:
-        """Run all events; returns a line for each difference, and for each event that could not be run.
+        """Run all events. Returns a line for each difference, and for each event that could not be run.
 
         An empty list means that all events were run again with the same outcome.
         """
@@ -107,7 +113,7 @@ class Replay(FakeRuntime):
         ]
 
     def outcomes(self, *, real_time: bool = False) -> Iterator[Outcome]:
-        """Run the events one after the other; with `real_time`, with the recorded time between them."""
+        """Run the events one after the other. With `real_time`, wait the recorded time between them."""
         began, first_ns = monotonic(), 0
         for item in self.trace.items():
             if isinstance(item, Note):
@@ -134,7 +140,7 @@ class Replay(FakeRuntime):
             yield Outcome(item, "", tuple(lines), missed)
 
     def _why_not(self, event: Event, owner: str | None) -> str:
-        """Why an event cannot be run again; "" if it can."""
+        """The reason why an event cannot be run again, or ""."""
         if event.name != _PLUGIN_REQUEST:
             reason = _why_not(event)
             if owner and not reason and self._counterpart(owner) is None:
@@ -149,7 +155,7 @@ class Replay(FakeRuntime):
         return "" if event.message.update else "evictions that a plugin requests are not repeated"
 
     def _size_problem(self, event: Event) -> str:
-        """Why the objects of an event exceed a limit; "" if they do not, and then their size is counted."""
+        """The reason why the objects of an event exceed a limit, or "". Their size is counted if they do not."""
         for message, objects in ((event.pod, self.pods), (event.container, self.containers)):
             if message is not None and len(message.id) > _MAX_ID_CHARS:
                 return _LONG_ID
@@ -170,12 +176,12 @@ class Replay(FakeRuntime):
         self.evictions.clear()
 
     def _ask(self, event: Event) -> list[str]:
-        """Repeat a request of a plugin; returns the differences."""
+        """Repeat a request of a plugin. Returns the differences."""
         plugin = self._attached[event.steps[0].plugin].plugin
         recorded, now, error = "" if event.error is None else event.error.message, set[str](), ""
         try:
             now = {container_id.container_id for container_id in plugin.runtime.update(*event.message.update).result()}
-        except NriError as raised:  # also if the plugin has disconnected
+        except NriError as raised:  # even if the plugin has disconnected
             error = raised.message if isinstance(raised, RpcError) else str(raised)
         if recorded != error:
             return [f"recorded: {recorded or 'ok'}; now: {error or 'ok'}"]
@@ -187,13 +193,16 @@ class Replay(FakeRuntime):
         ]
 
     def _counterpart(self, owner: str) -> str | None:
-        """The plugin of this runtime with the label of a recorded one, or else with its index; None without one."""
+        """The plugin of this runtime with the label of a recorded plugin, or with its index.
+
+        Returns None without one.
+        """
         index = owner.partition("-")[0]
         labels = sorted(row.plugin for row in self.plugins)
         return owner if owner in labels else next((label for label in labels if label.startswith(f"{index}-")), None)
 
     def _run(self, event: Event, owner: str | None) -> list[str]:
-        """Run an event; `owner` is that of `_Sources.owner`. Returns the differences."""
+        """Run an event. `owner` is the result of `_Sources.owner`. Returns the differences."""
         self._answers.clear()
         if event.name == _PLUGIN_REQUEST:
             return self._ask(event)
@@ -230,7 +239,7 @@ class _Sources:
         self._owners: dict[int, str] = {}
 
     def take_note(self, note: Note) -> None:
-        """Determine the source from a note: of a runtime's plugin, or with the recording command."""
+        """Determine the source from a note: a note on a runtime's plugin, or a note with the recording command."""
         if note.kind == "plugin":
             self._runtimes.add(note.recording)
         elif note.about.get("command") == _OBSERVER:
@@ -250,14 +259,14 @@ class _Sources:
         return event.recording in self._observers
 
     def owner(self, event: Event) -> str | None:
-        """The plugin that recorded an event, "" if it is not known; None if a runtime recorded it."""
+        """The plugin that recorded an event, "" if it is not known. Returns None if a runtime recorded the event."""
         if event.recording in self._runtimes:
             return None
         return event.steps[0].plugin if event.steps else self._owners.get(event.recording, "")
 
 
 def _missed(event: Event) -> dict[str, str]:
-    """The plugins that did not answer an event, and why; empty if the event failed, whose error has the reason."""
+    """The plugins that did not answer an event, with reasons. Empty if the event failed: its error has the reason."""
     steps = event.steps if event.error is None else ()
     return {step.plugin: step.error.text for step in steps if step.silent and step.error is not None}
 
@@ -271,7 +280,7 @@ def _ended(failed: bool) -> str:
 
 
 class _Answers:
-    """A reporter that stores the plugins' answers to one event; `missed`: plugins without an answer."""
+    """A reporter that stores the plugins' answers to an event. `missed` has the plugins without an answer."""
 
     def __init__(self) -> None:
         self._answered: dict[str, bytes] = {}
@@ -279,7 +288,7 @@ class _Answers:
         self.merged = b""
 
     def of(self, plugin: str) -> bytes:
-        """The answer of a plugin; empty without one."""
+        """The answer of a plugin. Returns b"" without an answer."""
         return self._answered.get(plugin, b"")
 
     def clear(self) -> None:
@@ -352,7 +361,7 @@ def _state_bytes(state: m.SynchronizeRequest) -> int:
 
 
 def _why_not(event: Event) -> str:
-    """Why an event cannot be run again; "" if it can."""
+    """The reason why an event cannot be run again, or ""."""
     if event.name == VALIDATE:
         return "a validator recorded it: record the runtime instead, to run it again with the creation"
     if event.redacted:

@@ -28,11 +28,11 @@ def _evictions(evictions: Iterable[m.ContainerEviction]) -> list[Eviction]:
 
 
 class StopReply:
-    """The outcome of a container's stop.
+    """The outcome of stopping a container.
 
     Attributes:
         updates: updates of other containers, by id.
-        owners: which plugin set which field.
+        owners: the plugin that set each field.
         reply: the adaptation's reply, with `ignored`.
     """
 
@@ -50,7 +50,7 @@ class StopReply:
         return f"{type(self).__name__}(updates={list(self.updates.values())!r})"
 
     def owner(self, field: str | int, key: str | None = None, container_id: str = "") -> str | None:
-        """The plugin (``NN-name``) that set a field, or one entry of it; see `nri.ValidationRequest.owner`.
+        """The plugin (``NN-name``) that set a field, or an entry of it; see `nri.ValidationRequest.owner`.
 
         `container_id` defaults to the event's container.
         """
@@ -61,18 +61,21 @@ class StopReply:
         self.reply.commit()
 
     def abort(self) -> dict[str, Update]:
-        """Undo the updates, because the runtime's request failed; returns those that could not be undone, by id."""
+        """Undo the updates, because the runtime's request failed.
+
+        Returns the updates that could not be undone, by id.
+        """
         return _by_id(self.reply.abort())
 
 
 class UpdateReply(StopReply, ResourceView):
-    """The outcome of a container's update. The readers of `Update` return the resulting resources.
+    """The outcome of updating a container. The readers of `Update` return the resulting resources.
 
     Attributes:
         changed: whether a plugin changed the requested resources.
         updates: updates of other containers, by id.
         evictions: evictions that plugins requested.
-        owners: which plugin set which field.
+        owners: the plugin that set each field.
         reply: the adaptation's reply, with `ignored` and `message`.
     """
 
@@ -90,14 +93,14 @@ class UpdateReply(StopReply, ResourceView):
 
 
 class CreateReply(StopReply, AdjustmentView):
-    """The outcome of a container's creation. It has the readers of `Adjustment`: `reply.env`.
+    """The outcome of creating a container. It has the readers of `Adjustment`: `reply.env`.
 
     Attributes:
         adjust: the merged adjustment.
         updates: updates of other containers, by id.
         evictions: evictions that plugins requested.
         container: the adjusted container.
-        owners: which plugin set which field.
+        owners: the plugin that set each field.
         reply: the adaptation's reply, with `ignored`.
     """
 

@@ -30,19 +30,19 @@ class FakeRuntime(Events):
 
     Args:
         compat: "default" or "reference".
-        policy: text of a policy.toml.
-        pods, containers: the existing ones at the start.
-        name, version: of the runtime, for plugins.
-        real_time: background work of plugins (`nri.every`) runs as in a program, and has started when `add` returns;
-            False: it runs only in `tick`.
+        policy: the text of a policy.toml.
+        pods, containers: the existing pods and containers at the start.
+        name, version: the runtime's name and version, for plugins.
+        real_time: background work of plugins (`nri.every`) runs as in a program, and has started when `add` returns.
+            With False, it runs only in `tick`.
         options: further options of `Adaptation` (`builtin`, `observer`, `default_validator`, `request_timeout_s`; with
             `socket_path` it listens, with `plugin_path` it launches; `policy_path` is a file instead of `policy`).
 
     Attributes:
-        pods, containers: the existing ones, by id.
+        pods, containers: the existing pods and containers, by id.
         updates: the updates that plugins requested, in order.
         evictions: the evictions that plugins requested, in order.
-        refuse_updates: ids of containers whose updates fail.
+        refuse_updates: the ids of containers whose updates fail.
         adaptation: the runtime's adaptation.
         closed: whether the runtime has been closed; then all methods fail.
     """
@@ -66,7 +66,7 @@ class FakeRuntime(Events):
         options.setdefault("disable_connections", "socket_path" not in options)
         options.setdefault("plugin_path", "/nonexistent")
         options.setdefault("wasm_cache", None)
-        #: The socket on which it listens; "" without one.
+        #: The socket on which the runtime listens, or "".
         self.socket_path: str = options.get("socket_path", "")
         options.setdefault("policy_path", self._policy_path)
         self._options = {"name": name, "version": version, "compat": compat, **options}
@@ -98,19 +98,19 @@ class FakeRuntime(Events):
         link: Link | None = None,
         wait: bool = True,
     ) -> FakeRuntime:
-        """Connect a plugin, and wait until it takes part and its updates of `synchronize` are applied.
+        """Connect a plugin, and wait until it is active and its updates of `synchronize` are applied.
 
         Returns the runtime, for chaining.
 
         Args:
             plugin: an instance.
-            idx: its index, two digits.
-            name: its name; default: that of the class.
-            config: its configuration text from the runtime.
+            idx: the plugin's index, two digits.
+            name: the plugin's name; default: the name of the class.
+            config: the plugin's configuration text from the runtime.
             link: connect over this link, which can have faults.
-            wait: False: return before the plugin takes part.
+            wait: with False, return before the plugin is active.
 
-        Raises the error that prevents the plugin from taking part.
+        Raises the error that keeps the plugin from becoming active.
         """
         if not isinstance(plugin, Plugin):
             is_class = isinstance(plugin, type) and issubclass(plugin, Plugin)
@@ -141,16 +141,16 @@ class FakeRuntime(Events):
         return self.adaptation.plugins
 
     def health(self, label: str) -> PluginHealth:
-        """The health of one plugin, by its ``NN-name``. LookupError if it has never registered."""
+        """The health of a plugin, by its ``NN-name``. Raises LookupError if it has never registered."""
         for row in self.plugins:
             if row.plugin == label:
                 return row
         raise LookupError(f"plugin {label} has never registered; others: {[row.plugin for row in self.plugins]}")
 
     def tick(self, label: str = "") -> FakeRuntime:
-        """Call the background work (`nri.every`) of a plugin (``NN-name``), or of all, once in this thread.
+        """Call the background work (`nri.every`) of a plugin (``NN-name``) or of all plugins once in this thread.
 
-        Running calls are waited for. Raises the exceptions of the methods, which are only logged in real time.
+        Waits for running calls. Raises the exceptions of the methods, which are only logged in real time.
         """
         self._live()
         for attached in list(self._attached.values()):
@@ -159,7 +159,7 @@ class FakeRuntime(Events):
         return self
 
     def reload(self, config: str, label: str = "") -> FakeRuntime:
-        """Change the configuration of a plugin (``NN-name``), or of all, like a change of the file of `--config`.
+        """Change the configuration of a plugin (``NN-name``) or of all plugins, as if the file of `--config` changed.
 
         `plugin.config` is replaced and `configure` called, between two handlers. An invalid text raises ConfigError and
         changes nothing; exceptions of `configure` are raised. A program would only log these errors.
@@ -174,12 +174,12 @@ class FakeRuntime(Events):
     # -- faults -------------------------------------------------------------------------------------------------------
 
     def timeout(self, seconds: float) -> FakeRuntime:
-        """Set how many seconds a plugin has to answer a request."""
+        """Set how many seconds a plugin may take to answer a request."""
         self._live().set_request_timeout(seconds)
         return self
 
     def disconnect(self, label: str = "") -> FakeRuntime:
-        """Close the connection of a plugin (``NN-name``), or of all, and wait until both sides have noticed."""
+        """Close the connection of a plugin (``NN-name``) or of all plugins, and wait until both sides have noticed."""
         for attached in list(self._attached.values()):
             if label in ("", attached.label):
                 self._cut(attached)
@@ -197,7 +197,7 @@ class FakeRuntime(Events):
         )
 
     def restart(self) -> FakeRuntime:
-        """Restart the runtime with the same pods and containers; all plugins reconnect."""
+        """Restart the runtime with the same pods and containers. All plugins connect again."""
         self._live()
         self._end()
         self.adaptation = self._start()
@@ -239,7 +239,7 @@ class FakeRuntime(Events):
 
 
 def _check_texts(method: str, **options: object) -> None:
-    """Raise LocalProtocolError for an option that is not text, with the fix."""
+    """Raise LocalProtocolError, with the fix, for an option that is not a string."""
     for option, value in options.items():
         if not isinstance(value, str):
             step = "json.dumps(...)" if option == "config" else f'"{str(value).zfill(2 if option == "idx" else 0)}"'

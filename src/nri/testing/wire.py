@@ -4,8 +4,8 @@
     runtime.add(plugin, link=link)
     link.to_plugin.cut_after(100)          # 100 more bytes arrive, then the connection ends
 
-A fault applies from the moment when it is set, and counts bytes from then. Close the link at the end, or use it as a
-context manager.
+A fault applies from the moment when it is set, and counts the bytes after that. Close the link at the end, or use it as
+a context manager.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Direction", "Link"]
 
 
 class Direction:
-    """One direction of a link, with its faults, which may be combined.
+    """A direction of a link, with its faults, which may be combined.
 
     Attributes:
         passed: the number of bytes forwarded so far.
@@ -47,20 +47,20 @@ class Direction:
             self._cut_at = self.passed + count
 
     def corrupt(self, after: int, mask: int = 0xFF) -> None:
-        """Change one byte, after `after` more bytes; `mask` has the bits to flip."""
+        """Change a byte after `after` more bytes. `mask` has the bits to flip."""
         with self._lock:
             self._corrupt_at[self.passed + after] = mask
 
     def split(self, size: int) -> None:
-        """Forward bytes in pieces of at most `size`; 0 ends that."""
+        """Forward bytes in pieces of at most `size` bytes. 0 ends that."""
         self._piece = size
 
     def drop(self, deaf: bool = True) -> None:
-        """Drop all bytes; the sender does not notice it."""
+        """Drop all bytes. The sender does not notice it."""
         self._deaf = deaf
 
     def half_close(self) -> None:
-        """Close this direction only."""
+        """Close only this direction."""
         _shut(self._target, socket.SHUT_WR)
 
     def _pump(self) -> None:
@@ -90,7 +90,7 @@ class Direction:
         _shut(self._target, socket.SHUT_WR)
 
     def _spoil(self, data: bytes) -> tuple[bytes, bool]:
-        """Apply the faults to some bytes; returns the bytes to forward, and whether the connection ends after them."""
+        """Apply the faults to some bytes. Returns the bytes to forward, and whether the connection ends after them."""
         start, end = self.passed, self.passed + len(data)
         for place, mask in list(self._corrupt_at.items()):
             if start <= place < end:
@@ -108,7 +108,7 @@ class Link:
     """Two connected sockets with faults in between.
 
     Attributes:
-        plugin, runtime: the two ends; each is closed by the side that uses it.
+        plugin, runtime: the sockets of the two sides; each is closed by the side that uses it.
         to_plugin, to_runtime: the two directions.
     """
 

@@ -167,5 +167,9 @@ def _with_fault(attributes: dict[str, str], part: Event | Step) -> dict[str, str
     return {**attributes, "error": fault} if fault else attributes
 
 
-#: The formats by name. Each is a function from events to pieces of text.
-FORMATS: Final[dict[str, Callable[[Iterable[Event]], Iterator[str]]]] = {"chrome": chrome, "otlp": otlp}
+#: The formats by name; one has two. Each is a function from events to pieces of text.
+FORMATS: Final[dict[str, Callable[[Iterable[Event]], Iterator[str]]]] = {
+    "perfetto": chrome,
+    "chrome": chrome,
+    "otlp": otlp,
+}

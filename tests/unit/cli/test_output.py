@@ -166,9 +166,7 @@ def test_the_widest_columns_but_for_the_first_are_cut_and_then_the_end(
     output(color="never").table([Column(key.upper(), key) for key in row], [row])
     captured = capsys.readouterr()
     assert captured.out.splitlines() == lines
-    assert captured.err == (
-        "" if "..." not in captured.out else "(cut to the width of the terminal; -w shows everything)\n"
-    )
+    assert captured.err == ("" if "..." not in captured.out else f"(cut to {columns} columns; -w shows everything)\n")
 
 
 def test_where_there_is_no_room_columns_that_can_be_missed_go_first_from_the_right(
@@ -289,3 +287,14 @@ def test_there_is_no_sign_of_life_where_nobody_looks(
     out.progress("at work")
     out.text("x")
     assert capsys.readouterr() == ("x\n", "")
+
+
+def test_a_fitted_table_has_120_columns_in_a_pipe_too_unless_all_is_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    row = {"a": "name", "b": "b" * 200}
+    for out in (output(color="never"), output(color="never", wide=True)):
+        out.fit()
+        out.table([Column("A", "a"), Column("B", "b")], [row])
+    lines = capsys.readouterr().out.splitlines()
+    assert [len(lines[1]), len(lines[3])] == [120, 206]

@@ -109,7 +109,7 @@ class FileRules:
                 f'object with "{kind.key}"' if kind.key else f"{name} {kind.object_name}".rstrip()
                 for name, kind in self._store.kinds.items()
             )
-            lines = [f"{self._path}: no rules found: it has no {', no '.join(named)}"]
+            lines = [f"{self._path}: no rules found; expected {', '.join(named)}"]
         self._store.remark(str(self._path), lines)
 
     def _kind(self, thing: Mapping[str, Any]) -> str:
@@ -118,12 +118,12 @@ class FileRules:
         return str(thing.get("kind", "")) or next(by_key, "")
 
     def _may_have_rules(self, entry: tuple[Document, dict[str, Any]]) -> bool:
-        """Whether an object may contain rules: of some kinds only one object does."""
+        """Return whether an object may contain rules. Of some kinds only one object does."""
         row = self._store.kinds.get(self._kind(entry[1]))
         return row is None or row.object_name in ("", _name(entry[1]))
 
     def _owner(self, kind: str, thing: dict[str, Any]) -> str:
-        """The other node that an object belongs to; "" for this node's, or without a node."""
+        """Return the other node that an object belongs to; "" if it belongs to this node or to no node."""
         name = "" if self._store.kinds[kind].object_name else _name(thing)
         return "" if name in (None, "", self._node) else plain(str(name), _MAX_NAME)
 

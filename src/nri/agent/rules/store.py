@@ -111,7 +111,7 @@ class RuleStore:
         for listener in listeners:
             try:
                 listener(frozenset(changed))
-            except Exception:  # noqa: BLE001  a listener's error is not the source's, which has more to tell
+            except Exception:  # noqa: BLE001  an error of a listener must not stop the source
                 _log.exception("a changed %s could not be applied", kind)
 
     def refuse(self, kind: str, source: str, error: str, where: str = "") -> None:

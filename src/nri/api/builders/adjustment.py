@@ -61,7 +61,7 @@ class Adjustment(Resources, AdjustmentView):
     """Changes of a container that is being created.
 
     `nri.Adjustment().add_env("POD_NAME", pod.name).set_memory_limit(64 << 20)`. Readers, for example `.env`, show what
-    was set so far, without what was removed; `removed()` has the latter.
+    was set so far, without the removed keys, which `removed()` returns.
 
     Attributes:
         message: the `ContainerAdjustment` that is sent.
@@ -131,7 +131,7 @@ class Adjustment(Resources, AdjustmentView):
         return self
 
     def set_args(self, args: Iterable[str]) -> Self:
-        """Set the command line. A conflict if an earlier plugin has set one."""
+        """Set the command line. This is a conflict if an earlier plugin has set it."""
         words = texts("args", args)
         if not words:
             raise ValueError(
@@ -145,14 +145,14 @@ class Adjustment(Resources, AdjustmentView):
         return self
 
     def update_args(self, args: Iterable[str]) -> Self:
-        """Set the command line, also in place of an earlier plugin's; an empty list restores the image's."""
+        """Set the command line, even if an earlier plugin has set it. An empty list restores the image's."""
         self.message.args[:] = ["", *texts("args", args)]
         return self
 
     def add_hooks(self, hooks: m.Hooks) -> Self:
-        """Add OCI hooks, after those added before."""
+        """Add OCI hooks after the hooks that were added before."""
         if not isinstance(hooks, m.Hooks):
-            raise TypeError(f"hooks must be a Hooks message, not {hooks!r}; add_hook() adds one hook")
+            raise TypeError(f"hooks must be a Hooks message, not {hooks!r}; add_hook() adds a single hook")
         for stage in HOOK_STAGES:
             for position, hook in enumerate(getattr(hooks, stage)):
                 absolute_path(f"hooks.{stage}[{position}].path", hook.path)
@@ -162,14 +162,14 @@ class Adjustment(Resources, AdjustmentView):
     def add_hook(
         self, stage: str, path: str, args: Iterable[str] = (), env: Iterable[str] = (), timeout_s: int | None = None
     ) -> Self:
-        """Add one OCI hook.
+        """Add an OCI hook.
 
         Args:
             stage: `prestart`, `create_runtime`, `create_container`, `start_container`, `poststart` or `poststop`.
             path: absolute path of the executable on the host.
             args: command line, with the program name first.
             env: environment, as `NAME=value`.
-            timeout_s: seconds, None for no limit.
+            timeout_s: the timeout in seconds, None for no limit.
         """
         if absolute_path("path", path).endswith("/"):
             raise ValueError(f"path must be an executable file, not the folder {path!r}")
@@ -179,7 +179,7 @@ class Adjustment(Resources, AdjustmentView):
         return self
 
     def add_rlimit(self, type: str, hard: int, soft: int) -> Self:
-        """Set a process resource limit, for example `RLIMIT_NOFILE`; the hard limit comes before the soft one."""
+        """Set a process resource limit, for example `RLIMIT_NOFILE`. The hard limit comes before the soft limit."""
         limit = m.POSIXRlimit(type=rlimit("type", type), hard=integer("hard", hard, U64))
         limit.soft = integer("soft", soft, U64)
         if soft > hard:
@@ -188,7 +188,7 @@ class Adjustment(Resources, AdjustmentView):
         return self
 
     def add_cdi_device(self, device: str | m.CDIDevice) -> Self:
-        """Add a Container Device Interface device, `vendor/class=device`. Cannot be removed again."""
+        """Add a Container Device Interface device, `vendor/class=device`. It cannot be removed again."""
         name = device.name if isinstance(device, m.CDIDevice) else device
         self.message.CDI_devices.add(name=cdi_device("device", name))
         return self
@@ -206,7 +206,7 @@ class Adjustment(Resources, AdjustmentView):
         uid: int | None = None,
         gid: int | None = None,
     ) -> Self:
-        """Add a device node at this absolute path in the container; access is allowed along with it.
+        """Add a device node at this absolute path in the container, and allow access to the device.
 
         Args:
             device: absolute path in the container, or a whole `LinuxDevice`, which replaces the other arguments.
@@ -239,7 +239,7 @@ class Adjustment(Resources, AdjustmentView):
         return self
 
     def set_namespace(self, type: str, path: str = "") -> Self:
-        """Add a namespace by its OCI type (`network`, `pid`, `mount`, ...): a new one, or the one at `path`."""
+        """Add a namespace by its OCI type (`network`, `pid`, `mount`, ...): a new namespace, or the one at `path`."""
         checked = absolute_path("path", path) if path else text("path", path)
         namespace = m.LinuxNamespace(type=one_of("type", type, NAMESPACE_TYPES), path=checked)
         self.message.linux.namespaces.append(namespace)
@@ -259,7 +259,7 @@ class Adjustment(Resources, AdjustmentView):
         return self
 
     def remove_net_device(self, host_device: str) -> Self:
-        """Do not move this network device of the host into the container."""
+        """Do not move this network device of the host into the container, although an earlier plugin requested it."""
         mark_in_map(self.message.linux.net_devices, text("host_device", host_device, empty=False))
         return self
 
@@ -270,12 +270,12 @@ class Adjustment(Resources, AdjustmentView):
         return self
 
     def remove_sysctl(self, name: str) -> Self:
-        """Do not change a kernel parameter, so that it has the host's value."""
+        """Do not change this kernel parameter, so that it has the host's value."""
         mark_in_map(self.message.linux.sysctl, text("name", name, empty=False))
         return self
 
     def set_cgroups_path(self, path: str) -> Self:
-        """Set the control group of the container. Cannot be reset, so empty is an error."""
+        """Set the control group of the container. It cannot be reset, so an empty path is an error."""
         self.message.linux.cgroups_path = cgroups_path("path", path)
         return self
 
@@ -344,12 +344,12 @@ class Adjustment(Resources, AdjustmentView):
         return self
 
     def set_rdt_clos_id(self, clos_id: str) -> Self:
-        """Set the RDT class of service (a directory of resctrl)."""
+        """Set the RDT class of service, which is a directory of resctrl."""
         self.message.linux.rdt.clos_id.value = folder_name("clos_id", clos_id)
         return self
 
     def set_rdt_schemata(self, schemata: Iterable[str]) -> Self:
-        """Set the lines of the RDT schemata, for example `L3:0=ff;1=ff`. They replace earlier ones."""
+        """Set the lines of the RDT schemata, for example `L3:0=ff;1=ff`. They replace earlier lines."""
         self.message.linux.rdt.schemata.CopyFrom(m.OptionalRepeatedString(value=texts("schemata", schemata)))
         return self
 

@@ -14,8 +14,8 @@ from nri.api.builders.update import Update
 
 __all__ = ["CreateAnswer", "UpdateAnswer"]
 
-#: The answer of `update_container`, `stop_container` and `synchronize`: one change of a container, several, none.
+#: The answer of `update_container`, `stop_container` and `synchronize`: a change of a container, several, or None.
 UpdateAnswer: TypeAlias = Update | Eviction | Sequence[Update | Eviction] | None
 
-#: The answer of `create_container`: changes of the container that is being created, of others, or both as a pair.
+#: The answer of `create_container`: changes of the container that is being created, of other containers, or both.
 CreateAnswer: TypeAlias = Adjustment | UpdateAnswer | tuple[Adjustment | None, UpdateAnswer]

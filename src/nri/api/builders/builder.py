@@ -1,4 +1,4 @@
-"""The base class of all builders: a thin wrapper of one message, with equality, text and JSON."""
+"""The base class of all builders: a thin wrapper of a message, with equality, text and JSON."""
 
 # ruff: noqa: PLC0415 - a plugin's start must not import JSON
 
@@ -28,7 +28,7 @@ new_answers: ContextVar[NewAnswers | None] = ContextVar("nri_new_answers", defau
 
 
 class Builder:
-    """The base of the builders. Comparison is by content; a builder can change, so it has no hash.
+    """The base of the builders. Comparison is by content. A builder can change, so it has no hash.
 
     Attributes:
         message: the protobuf message that the setters fill.
@@ -40,14 +40,17 @@ class Builder:
     __hash__ = None  # type: ignore[assignment]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Make readers refuse an assignment, naming the setter; a `__setattr__` would slow each answer."""
+        """Make readers refuse an assignment, with an error that names the setter.
+
+        `__setattr__` would slow each answer.
+        """
         super().__init_subclass__(**kwargs)
         readers = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
         for name, reader in readers.items():
             if isinstance(reader, property) and reader.fset is None:
                 setattr(cls, name, reader.setter(_refusal(name)))
 
-    if not TYPE_CHECKING:  # for a type checker every attribute would exist
+    if not TYPE_CHECKING:  # with it, a type checker would accept every attribute
 
         def __getattr__(self, name: str) -> Any:
             verb = name.partition("_")[0].lower()
@@ -59,7 +62,7 @@ class Builder:
 
     @classmethod
     def of(cls, message: Any) -> Self:
-        """Wrap an existing message, which is not copied: setters change it."""
+        """Wrap an existing message, which is not copied: setters change the message."""
         expected = cls._message_class()
         if not isinstance(message, expected):
             raise TypeError(f"{cls.__name__}.of() requires a {expected.__name__}, not {message!r}")
@@ -78,7 +81,7 @@ class Builder:
         return self.of(message)
 
     def is_empty(self) -> bool:
-        """Whether nothing at all is set."""
+        """Whether nothing is set."""
         return not self.message.ByteSize()
 
     def to_bytes(self) -> bytes:
@@ -96,7 +99,7 @@ class Builder:
         return cls.of(cls._message_class().FromString(data))
 
     def to_json(self) -> dict[str, Any]:
-        """The message for `json.dumps`, under its protobuf JSON names; 64-bit integers are texts, as in protobuf."""
+        """The message for `json.dumps`, with protobuf's JSON names. 64-bit integers are strings."""
         from google.protobuf.json_format import MessageToDict
 
         content: dict[str, Any] = MessageToDict(self.message)
@@ -132,7 +135,7 @@ def _refusal(name: str) -> Callable[[Any, Any], None]:
 
 
 def _nearest(cls: type, name: str) -> str:
-    """The most similar method, also for a name of the Go API or of a reader; "" for none."""
+    """The most similar method, also for a name of the Go API or of a reader. Returns "" without a similar method."""
     import difflib
     import re
 
@@ -146,7 +149,7 @@ def _nearest(cls: type, name: str) -> str:
 
 
 def describe(message: Message, prefix: str = "") -> Iterator[str]:
-    """Yield each set field as `path=value`; optional wrappers show their value, messages their fields."""
+    """Yield each set field as `path=value`. Optional wrappers show their value, messages their fields."""
     for field, value in message.ListFields():
         path = prefix + field.name
         if field.enum_type is not None:

@@ -1,7 +1,7 @@
-"""Checks of arguments of builders; each error names the argument and the value.
+"""Checks of the arguments of builders. Each error names the argument and the value.
 
-They refuse what no runtime could apply, at the call instead of on the wire or in the kernel. A check runs before
-anything is written into a message, because protobuf would leave an empty wrapper, which means zero.
+They refuse values that no runtime could apply, at the call instead of on the wire or in the kernel. A check runs before
+a message is changed, because protobuf would leave an empty wrapper, which means zero.
 """
 
 from __future__ import annotations
@@ -52,9 +52,11 @@ __all__ = [
 I64 = (-(1 << 63), (1 << 63) - 1)
 U32 = (0, (1 << 32) - 1)
 U64 = (0, (1 << 64) - 1)
-#: Ranges of the kernel: an amount of memory where -1 is unlimited, weights, the tendency to swap.
+#: The range of an amount of memory; -1 means unlimited.
 LIMIT = (-1, (1 << 63) - 1)
+#: The range of CPU weights on cgroup v1.
 SHARES = (2, 262144)
+#: The range of the kernel's tendency to swap.
 SWAPPINESS = (0, 100)
 
 #: Bounds of the kernel's CPU bandwidth control in microseconds; 0 leaves a value unset, as in runtimes.
@@ -91,8 +93,8 @@ def integer(name: str, value: Any, bounds: tuple[int, int]) -> int:
     """Check an integer against its bounds, both included.
 
     Raises:
-        TypeError: not an int, or a bool.
-        ValueError: out of bounds.
+        TypeError: the value is not an int, or it is a bool.
+        ValueError: the value is out of bounds.
     """
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} must be an int, not {value!r}")
@@ -106,7 +108,7 @@ def flag(name: str, value: Any) -> bool:
     """Check that a value is a bool.
 
     Raises:
-        TypeError: not a bool.
+        TypeError: the value is not a bool.
     """
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be a bool, not {value!r}")
@@ -114,11 +116,11 @@ def flag(name: str, value: Any) -> bool:
 
 
 def text(name: str, value: Any, *, empty: bool = True) -> str:
-    """Check a text for C programs and the wire: no NUL, no lone surrogates; empty only if `empty`.
+    """Check a string for C programs and the wire: no NUL, no lone surrogates, and not empty unless `empty`.
 
     Raises:
-        TypeError: not a str.
-        ValueError: empty, or an invalid character.
+        TypeError: the value is not a str.
+        ValueError: the value is empty, or has an invalid character.
     """
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a str, not {value!r}")
@@ -135,11 +137,11 @@ def text(name: str, value: Any, *, empty: bool = True) -> str:
 
 
 def new_key(name: str, value: Any, remove_with: str) -> str:
-    """Check a key to set: not empty and without a removal mark.
+    """Check a key to set: it must not be empty or have a removal mark.
 
     Raises:
-        TypeError: not a str.
-        ValueError: empty or marked; the error names the method that removes.
+        TypeError: the key is not a str.
+        ValueError: the key is empty or marked; the error names the method that removes.
     """
     key = text(name, value, empty=False)
     if is_marked(key):
@@ -151,8 +153,8 @@ def absolute_path(name: str, value: Any) -> str:
     """Check that a path is absolute.
 
     Raises:
-        TypeError: not a str.
-        ValueError: empty or relative.
+        TypeError: the path is not a str.
+        ValueError: the path is empty or relative.
     """
     checked = text(name, value, empty=False)
     if not checked.startswith("/"):
@@ -166,11 +168,11 @@ def new_path(name: str, value: Any, remove_with: str) -> str:
 
 
 def number_list(name: str, value: Any, *, empty: bool = False) -> str:
-    """Check CPUs or memory nodes in the kernel's list format; empty only if `empty`.
+    """Check CPUs or memory nodes in the kernel's list format. An empty list is an error unless `empty`.
 
     Raises:
-        TypeError: not a str.
-        ValueError: not such a list, or without a number; see `nri.api.cpuset`.
+        TypeError: the list is not a str.
+        ValueError: the list is invalid, or has no number; see `nri.api.cpuset`.
     """
     checked = text(name, value, empty=empty)
     try:
@@ -186,8 +188,8 @@ def cdi_device(name: str, value: Any) -> str:
     """Check the name of a Container Device Interface device, `vendor/class=device`.
 
     Raises:
-        TypeError: not a str.
-        ValueError: another form.
+        TypeError: the name is not a str.
+        ValueError: the name has another form.
     """
     full = text(name, value, empty=False)
     kind, equals, device = full.partition("=")
@@ -210,7 +212,7 @@ def rlimit(name: str, value: Any) -> str:
     """Check the type of a process resource limit.
 
     Raises:
-        ValueError: Linux has no such limit.
+        ValueError: Linux does not have this limit.
     """
     kind = text(name, value, empty=False)
     if not kind.startswith("RLIMIT_") or kind.removeprefix("RLIMIT_") not in RLIMITS:
@@ -222,8 +224,8 @@ def unified_key(name: str, value: Any) -> str:
     """Check the name of a file of cgroup v2.
 
     Raises:
-        TypeError: not a str.
-        ValueError: empty, or the path of a file elsewhere.
+        TypeError: the name is not a str.
+        ValueError: the name is empty, or the path of a file in another folder.
     """
     key = text(name, value, empty=False)
     if "/" in key:
@@ -381,11 +383,11 @@ def cgroups_path(name: str, value: Any) -> str:
 
 
 def texts(name: str, values: Any) -> list[str]:
-    """Check several texts.
+    """Check several strings.
 
     Raises:
-        TypeError: one text instead of several, or an element that is not a text.
-        ValueError: an invalid character.
+        TypeError: the argument is a single string, or an element is not a string.
+        ValueError: a string has an invalid character.
     """
     if isinstance(values, (str, bytes)):
         raise TypeError(f"{name} must be a list of texts, not the text {values!r}: write [{values!r}]")
@@ -402,11 +404,11 @@ def mapping_text(name: str, entry: object, value: Any) -> str:
 
 
 def enum_number(name: str, enum: Any, value: Any, prefix: str) -> Any:
-    """The number of an enum's value, given by number, name, or name without the common prefix, in any case.
+    """The number of an enum's value, given by number, name, or name without the common prefix; case is ignored.
 
     Raises:
-        TypeError: neither a number nor a name.
-        ValueError: the enum has no such value.
+        TypeError: the value is neither a number nor a name.
+        ValueError: the enum does not have this value.
     """
     if isinstance(value, str):
         word = value.upper()
@@ -422,17 +424,17 @@ def enum_number(name: str, enum: Any, value: Any, prefix: str) -> Any:
 
 
 def enum_numbers(name: str, enum: Any, values: Any, prefix: str) -> list[Any]:
-    """Numbers of several values of an enum; see `enum_number`."""
+    """The numbers of several values of an enum; see `enum_number`."""
     if isinstance(values, str):
         raise TypeError(f"{name} must be a list of names or numbers, not the text {values!r}")
     return [enum_number(f"{name}[{position}]", enum, value, prefix) for position, value in enumerate(values)]
 
 
 def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
-    """Check that a word is one of a fixed list.
+    """Check that a word is in a fixed list.
 
     Raises:
-        ValueError: another word.
+        ValueError: the word is not in the list.
     """
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")

@@ -1,6 +1,6 @@
 """`Eviction`: a plugin's request that the runtime stop a container.
 
-The reference's runtimes ignore evictions; ours passes them to the engine.
+Runtimes with the Go library ignore evictions. Runtimes built on this package pass them to their engine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Eviction", "id_of"]
 
 
 def id_of(container: Any) -> str:
-    """The id of a container, given as the container or as its id. TypeError for anything else."""
+    """The id of a container, given as the container or as its id. Raises TypeError for another type."""
     if isinstance(container, Container):
         return container.id
     if not isinstance(container, str):
@@ -32,21 +32,21 @@ def _kind(value: object) -> str:
 
 
 class Eviction(Answer):
-    """Request to stop one container.
+    """A request to stop a container.
 
-    A handler returns it, alone or among updates: `create_container`, `update_container`, `stop_container` and
-    `synchronize` may. At any other time use `self.runtime.evict`. Runtimes with the Go library, for example containerd
-    and CRI-O, ignore evictions; the plugin logs that once.
+    A handler of `create_container`, `update_container`, `stop_container` or `synchronize` may return it, alone or among
+    updates. At any other time use `self.runtime.evict`. Runtimes with the Go library, for example containerd and CRI-O,
+    ignore evictions; the plugin logs that once.
 
     Args:
-        container: its id, or the container itself.
+        container: the container's id, or the container itself.
         reason: a reason for people.
 
     Attributes:
         message: the `ContainerEviction` that is sent.
 
     Raises:
-        TypeError: `container` is not an id or a container, or `reason` is not a text.
+        TypeError: `container` is not an id or a container, or `reason` is not a string.
         ValueError: the id is empty.
     """
 
@@ -68,7 +68,7 @@ class Eviction(Answer):
 
     @property
     def container_id(self) -> str:
-        """The container to stop."""
+        """The id of the container to stop."""
         return self.message.container_id
 
     @property

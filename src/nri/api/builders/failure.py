@@ -1,6 +1,6 @@
-"""`FailurePolicy`: what a plugin requests from the runtime for the case that it fails to answer.
+"""`FailurePolicy`: how the runtime should react if a plugin fails to answer.
 
-An immutable value, which the runtime gets when the plugin subscribes (used by runtimes since 0.12.4). The operator may
+An immutable value, which the runtime gets when the plugin subscribes. Runtimes use it since 0.12.4. The operator may
 override it.
 """
 

@@ -1,6 +1,6 @@
 """The resource setters that adjustments and updates share: `Resources`, a mixin over a message's `linux.resources`.
 
-A setter checks before it writes, creates the messages on its path (presence means "set", even to zero) and returns the
+A setter checks the value, creates the messages on its path (presence means "set", even to zero), and returns the
 builder. Units are the kernel's: bytes and microseconds.
 """
 
@@ -50,7 +50,7 @@ class Resources(Answer, ResourceView):
     message: Any
 
     def set_memory_limit(self, limit_bytes: int) -> Self:
-        """Set the most memory in bytes; -1 is unlimited."""
+        """Set the memory limit in bytes; -1 is unlimited."""
         self.message.linux.resources.memory.limit.value = self._below_swap(limit_bytes)
         return self
 
@@ -60,7 +60,7 @@ class Resources(Answer, ResourceView):
         return self
 
     def set_memory_swap(self, swap_bytes: int) -> Self:
-        """Set the most memory and swap together in bytes, not below the limit of memory; -1 is unlimited."""
+        """Set the limit of memory and swap together in bytes, not below the memory limit; -1 is unlimited."""
         checked, limit = memory_limit("swap_bytes", swap_bytes), self.memory_limit
         if limit is not None and 0 < checked < limit:
             raise ValueError(
@@ -78,12 +78,12 @@ class Resources(Answer, ResourceView):
         return checked
 
     def set_memory_kernel(self, kernel_bytes: int) -> Self:
-        """Set the most kernel memory in bytes (cgroup v1); -1 is unlimited."""
+        """Set the limit of kernel memory in bytes (cgroup v1); -1 is unlimited."""
         self.message.linux.resources.memory.kernel.value = integer("kernel_bytes", kernel_bytes, LIMIT)
         return self
 
     def set_memory_kernel_tcp(self, kernel_tcp_bytes: int) -> Self:
-        """Set the most memory of TCP buffers in bytes (cgroup v1); -1 is unlimited."""
+        """Set the memory limit of TCP buffers in bytes (cgroup v1); -1 is unlimited."""
         self.message.linux.resources.memory.kernel_tcp.value = integer("kernel_tcp_bytes", kernel_tcp_bytes, LIMIT)
         return self
 
@@ -128,17 +128,20 @@ class Resources(Answer, ResourceView):
         return self
 
     def set_cpuset_cpus(self, cpus: str) -> Self:
-        """Set the allowed CPUs in the kernel's list format, `0-3,8`. Cannot be reset, so empty is an error."""
+        """Set the allowed CPUs in the kernel's list format, `0-3,8`. They cannot be reset, so "" is an error."""
         self.message.linux.resources.cpu.cpus = number_list("cpus", cpus)
         return self
 
     def set_cpuset_mems(self, mems: str) -> Self:
-        """Set the allowed memory nodes in the kernel's list format, `0-3,8`. Cannot be reset, so empty is an error."""
+        """Set the allowed memory nodes in the kernel's list format, `0-3,8`.
+
+        They cannot be reset, so "" is an error.
+        """
         self.message.linux.resources.cpu.mems = number_list("mems", mems)
         return self
 
     def set_pids_limit(self, limit: int) -> Self:
-        """Set the most processes and threads; -1 is unlimited."""
+        """Set the limit of processes and threads; -1 is unlimited."""
         checked = integer("limit", limit, LIMIT)
         pids = self.message.linux.resources.pids
         pids.limit = checked
@@ -146,7 +149,7 @@ class Resources(Answer, ResourceView):
         return self
 
     def add_hugepage_limit(self, page_size: str, limit_bytes: int) -> Self:
-        """Limit the huge pages of one size (`2MB`, `1GB`), in bytes."""
+        """Limit the huge pages of a size (`2MB`, `1GB`), in bytes."""
         limit = HugepageLimit(
             page_size=check_page_size("page_size", page_size), limit=integer("limit_bytes", limit_bytes, U64)
         )
@@ -154,17 +157,17 @@ class Resources(Answer, ResourceView):
         return self
 
     def set_blockio_class(self, name: str) -> Self:
-        """Set the block I/O class from the runtime's configuration; empty removes the container from all classes."""
+        """Set the block I/O class from the runtime's configuration. "" removes the container from all classes."""
         self.message.linux.resources.blockio_class.value = text("name", name)
         return self
 
     def set_rdt_class(self, name: str) -> Self:
-        """Set the RDT class from the runtime's configuration; empty removes the container from all classes."""
+        """Set the RDT class from the runtime's configuration. "" removes the container from all classes."""
         self.message.linux.resources.rdt_class.value = folder_name("name", name)
         return self
 
     def add_unified(self, key: str, value: str) -> Self:
-        """Set the value of a file of cgroup v2, for example `memory.high`. Cannot be removed again."""
+        """Set the value of a file of cgroup v2, for example `memory.high`. It cannot be removed again."""
         checked = mapping_text("unified", unified_key("key", key), value)
         self.message.linux.resources.unified[key] = checked
         return self
@@ -178,7 +181,7 @@ class Resources(Answer, ResourceView):
         minor: int | None = None,
         access: str = "rwm",
     ) -> Self:
-        """Add a rule of the device control group, after earlier ones. Runtimes apply it only to new containers.
+        """Add a rule of the device control group after earlier rules. Runtimes apply it only to new containers.
 
         Args:
             allow: allow or deny.

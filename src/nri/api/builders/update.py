@@ -1,7 +1,7 @@
 """`Update`: a plugin's change of an existing container.
 
-Only resources can change after creation. An update without resources would make a runtime zero the kubelet's values, so
-the stub checks `has_resources` before it sends one.
+Only resources can change after the creation. An update without resources would make a runtime set the kubelet's values
+to zero, so the stub checks `has_resources` before it sends an update.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Update"]
 
 
 class Update(Resources):
-    """Changes of one existing container.
+    """Changes of an existing container.
 
     `nri.Update(container.id).set_cpu_shares(512)`; the container itself is accepted as well.
 
@@ -44,7 +44,7 @@ class Update(Resources):
         return ContainerUpdate
 
     def set_container_id(self, container_id: str) -> Self:
-        """Set the container to change."""
+        """Set the id of the container to change."""
         self.message.container_id = text("container_id", container_id, empty=False)
         return self
 
@@ -55,7 +55,7 @@ class Update(Resources):
 
     @property
     def container_id(self) -> str:
-        """The container to change."""
+        """The id of the container to change."""
         return self.message.container_id
 
     @property

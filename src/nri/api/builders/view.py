@@ -1,7 +1,7 @@
 """The readers of adjustments, updates and received messages.
 
-`ResourceView` reads the `linux.resources` of a message, `AdjustmentView` an adjustment; both only need `.message`. A
-reader has the name and the unit of the setter. A single value that is not set reads as None, so that it differs from
+`ResourceView` reads the `linux.resources` of a message, `AdjustmentView` an adjustment. Both only need `.message`. A
+reader has the name and the unit of its setter. A single value that is not set reads as None, so that it differs from
 zero. Several values come as a read-only mapping or tuple: a write to it would be lost, so it raises an error that names
 the setter.
 """
@@ -28,7 +28,7 @@ __all__ = ["AdjustmentView", "ReceivedResources", "ResourceView", "resources_of"
 
 
 class _ReadOnly:
-    """The result of a reader: a copy, which refuses writes, because they would be lost."""
+    """The result of a reader: a copy that refuses writes, because they would be lost."""
 
     reader: str
     setter: str
@@ -69,7 +69,7 @@ def _read_only(setter: str) -> Callable[[Callable[[V], T]], Callable[[V], T]]:
 
 
 class _Reader:
-    """An attribute that reads one value of the resources, None if it is not set."""
+    """An attribute that reads a value of the resources. It is None if the value is not set."""
 
     __slots__ = ("field", "group", "name")
 
@@ -123,7 +123,7 @@ class ResourceView:
 
     @property
     def resources(self) -> m.LinuxResources:
-        """The resources as a part of the message: reading sets nothing, a write changes the message."""
+        """The resources as a part of the message. Reading sets nothing, a write changes the message."""
         resources: m.LinuxResources = self.message.linux.resources
         return resources
 
@@ -132,7 +132,7 @@ class ResourceView:
         """Whether any resource is set."""
         return bool(self.resources.ByteSize())
 
-    # Values by the name and in the unit of their setters, None if not set.
+    # Values with the names and units of their setters, None if not set.
     memory_limit = _Int("memory", "limit")
     memory_reservation = _Int("memory", "reservation")
     memory_swap = _Int("memory", "swap")
@@ -347,5 +347,5 @@ class ReceivedResources(ResourceView):
 
 
 def resources_of(message: Container | LinuxResources) -> ReceivedResources:
-    """Readers of all resources, as they were sent: `resources_of(container).memory_limit`, `.unified`."""
+    """Readers of all resources as they were sent: `resources_of(container).memory_limit`, `.unified`."""
     return ReceivedResources(message)

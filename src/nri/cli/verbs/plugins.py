@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from importlib.metadata import EntryPoint
 
-COLUMNS = (Column("NAME", "name"), Column("WHAT IT DOES", "summary"), Column("ANNOTATIONS", "shown", extra=True))
+COLUMNS = (Column("NAME", "name"), Column("WHAT IT DOES", "summary"), Column("ANNOTATIONS", "shown"))
 
 
 @click.group(
@@ -45,6 +45,7 @@ def list_(settings: Settings) -> None:
     if not out.human:
         out.document([{key: value for key, value in row.items() if key != "shown"} for row in rows])
         return
+    out.fit()
     out.table(COLUMNS, rows)
 
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from nri.cli.errors import FAILED
 from nri.cli.output import Column, Output
 from nri.cli.settings import PATH, Settings
+from nri.cli.support.event_filter import POD, SINCE, event_filter_options, is_plugin, parse_time, selected
 from nri.cli.support.verb import Verb, VerbGroup
 from nri.errors import ConfigError
 from nri.text import count
+from nri.trace.export import FORMATS
 
 if TYPE_CHECKING:
     from nri.trace.history import Event, Trace
 
-_POD = "Only events of this pod or container: name, NAMESPACE/NAME, or id."
 #: The size of a table's rows may exceed the size of the recording by this many bytes.
 _MAX_TABLE_BYTES = 4 << 20
 #: The size of a row in memory without its texts, in bytes.
@@ -66,14 +66,15 @@ def trace() -> None:
 @trace.command(
     cls=Verb,
     short_help="show events with their plugins, durations and outcomes",
-    examples=["nri trace show traces", "nri trace show traces -o json | jq 'select(.error)'"],
+    examples=["nri trace show traces --pod shop/web --errors", "nri trace show traces -o json | jq 'select(.error)'"],
 )
 @click.argument("path", metavar="FILE|DIR", type=PATH)
 @click.option(
     "--last", type=click.IntRange(1, 100_000), default=1000, metavar="N", help="Show the last N events. Default: 1000."
 )
+@event_filter_options
 @click.pass_obj
-def show(settings: Settings, path: str, last: int) -> int:
+def show(settings: Settings, /, path: str, last: int, **filters: Any) -> int:
     """Show events in order of their start. -o json prints all events with their messages, one per line."""
     from nri.trace.document import event_document
     from nri.trace.history import Trace
@@ -82,7 +83,7 @@ def show(settings: Settings, path: str, last: int) -> int:
     rows: deque[dict[str, str]] = deque()
     events = row_bytes = 0
     max_bytes = _MAX_TABLE_BYTES + recording.size_bytes
-    for event in out.counted(recording.events(), "event"):
+    for event in selected(out.counted(recording.events(), "event"), **filters):
         events += 1
         if not out.human:
             out.stream(event_document(event))
@@ -105,8 +106,9 @@ def show(settings: Settings, path: str, last: int) -> int:
     examples=["nri trace stat traces", "nri trace stat traces -o json | jq '.[] | select(.errors > 0)'"],
 )
 @click.argument("path", metavar="FILE|DIR", type=PATH)
+@event_filter_options
 @click.pass_obj
-def stat(settings: Settings, path: str) -> int:
+def stat(settings: Settings, /, path: str, **filters: Any) -> int:
     """Show for each plugin and event the number of calls, percentiles of the duration, errors and refused answers.
 
     Percentiles are in milliseconds, with three decimal digits. They include only calls that have ended.
@@ -116,8 +118,10 @@ def stat(settings: Settings, path: str) -> int:
 
     recording, out = Trace(path), Output(settings)
     sums = AllCallStats(recording.size_bytes)
-    for event in out.counted(recording.events(), "event"):
+    for event in selected(out.counted(recording.events(), "event"), **filters):
         for step in event.steps:
+            if filters["plugin"] and not is_plugin(step.plugin, filters["plugin"]):
+                continue
             ended = step.reply is not None or step.error is not None
             taken_ms = step.duration_ns / 1e6 if ended else None
             sums.of(step.plugin, step.event).take(taken_ms, step.error is not None, step.refused is not None)
@@ -133,42 +137,28 @@ def stat(settings: Settings, path: str) -> int:
     cls=Verb,
     short_help="export events for Perfetto or OpenTelemetry",
     examples=[
-        "nri trace export traces chrome > node.json      # open the file at ui.perfetto.dev",
+        "nri trace export traces perfetto > node.json    # open the file at ui.perfetto.dev",
         "nri trace export traces otlp --pod shop/web     # lines of OTLP/JSON, for collectors",
     ],
 )
 @click.argument("path", metavar="FILE|DIR", type=PATH)
-@click.argument("form", metavar="chrome|otlp", type=click.Choice(["chrome", "otlp"]))
-@click.option("--pod", metavar="NAME", help=_POD)
+@click.argument("form", metavar="|".join(FORMATS), type=click.Choice([*FORMATS]))
+@event_filter_options
 @click.pass_obj
-def export(settings: Settings, path: str, form: str, pod: str | None) -> int:
+def export(settings: Settings, /, path: str, form: str, **filters: Any) -> int:
     """Write events to standard output in a format of tracing tools, with names and times, but without values.
 
-    chrome is a JSON document for chrome://tracing and Perfetto. otlp is OpenTelemetry's JSON format, with some
-    hundred spans per line.
+    perfetto, also called chrome, is a JSON document for Perfetto and chrome://tracing. otlp is OpenTelemetry's JSON
+    format, with some hundred spans per line.
     """
-    from nri.trace.export import FORMATS
     from nri.trace.history import Trace
 
     recording, out = Trace(path), Output(settings)
-    events = (event for event in out.counted(recording.events(), "event") if pod is None or event.names(pod))
+    events = selected(out.counted(recording.events(), "event"), **filters)
     for piece in FORMATS[form](events):
         out.progress("")
         click.echo(piece, nl=False)
     return _report_problems(out, recording)
-
-
-def _nanoseconds(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
-    """Parse a time in the format of `nri trace show` to nanoseconds since 1970; without a time zone it is UTC."""
-    if value is None:
-        return None
-    try:
-        time = datetime.fromisoformat(value)
-        seconds = int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() // 1)
-    except (ValueError, OverflowError):
-        reason = f"{value!r} is not a time; write it as 2026-01-31T08:00:00Z, or 2026-01-31 for its first second"
-        raise click.BadParameter(reason) from None
-    return max(seconds * 10**9 + time.microsecond * 1000, 0)
 
 
 @trace.command(
@@ -181,12 +171,10 @@ def _nanoseconds(_: click.Context, __: click.Parameter, value: str | None) -> in
 )
 @click.argument("path", metavar="FILE|DIR", type=PATH)
 @click.argument("part", metavar="OUT", type=PATH)
-@click.option("--pod", metavar="NAME", help=_POD)
+@POD
+@SINCE
 @click.option(
-    "--since", callback=_nanoseconds, metavar="TIME", help="Only events that started at this time or later, UTC."
-)
-@click.option(
-    "--until", callback=_nanoseconds, metavar="TIME", help="Only events that started at this time or earlier, UTC."
+    "--until", callback=parse_time, metavar="TIME", help="Only events that started at this time or earlier, UTC."
 )
 @click.pass_obj
 def cut(settings: Settings, path: str, part: str, pod: str | None, since: int | None, until: int | None) -> int:

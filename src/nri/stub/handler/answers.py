@@ -46,10 +46,10 @@ def method_name(event: str) -> str:
 
 
 def encode_answer(event: str, result: Any, call: Call, runtime: RuntimeHandle) -> bytes:
-    """Encode the reply. TypeError, with the method and the type, for a value that this event's handler cannot return.
+    """Encode the reply. Raises TypeError, with method and type, for a value that the handler must not return.
 
     Args:
-        event: name of the RPC, one of `REPLY_FIELDS`.
+        event: the RPC name, one of `REPLY_FIELDS`.
         result: the handler's return value, not None.
         call: the present request.
         runtime: receives the evictions for which the reply has no field.
@@ -139,9 +139,9 @@ def wrong_answer(event: str, value: Any, what: str = "{}") -> TypeError:
     """The error for a value that the handler of this event cannot return.
 
     Args:
-        event: name of the RPC.
+        event: the RPC name.
         value: the wrong value.
-        what: how it was returned, with `{}` for its type.
+        what: how the value was returned, with `{}` for its type.
     """
     name = method_name(event)
     if isinstance(value, BaseException) or (isinstance(value, type) and issubclass(value, BaseException)):

@@ -1,6 +1,6 @@
 """Call the plugin's method for a request: decode the request, call the handler, encode the reply.
 
-`build` creates one function for each event that is handled; a session looks it up by the event's name.
+`build` creates a function for each event that is handled. A session looks it up by the event's name.
 """
 
 from __future__ import annotations
@@ -25,13 +25,26 @@ if TYPE_CHECKING:
     Serve = Callable[[bytes, Call], bytes]
     HandlerWrapper = Callable[[Callable[..., Any], str, tuple[str, ...]], Callable[..., Any]]
 
-__all__ = ["admits", "build", "call_quietly", "overridden", "select"]
+__all__ = ["admits", "build", "call_quietly", "complete_name", "overridden", "select"]
 
-#: The request fields that are the handler's arguments, of events with more than pod and container.
+#: The request fields that are the handler's arguments, for events with more than pod and container.
 _FIELDS = {
     "UpdateContainer": ("pod", "container", "linux_resources"),
     "UpdatePodSandbox": ("pod", "overhead_linux_resources", "linux_resources"),
 }
+
+
+#: The label with which the kubelet names a container.
+_NAME_LABEL = "io.kubernetes.container.name"
+
+
+def complete_name(container: m.Container) -> None:
+    """Set the name of a received container from the kubelet's label if the runtime did not send the name.
+
+    CRI-O before 1.37 does not.
+    """
+    if not container.name:
+        container.name = container.labels.get(_NAME_LABEL, "")
 
 
 def overridden(plugin: object, base: type, method: str) -> bool:
@@ -79,7 +92,7 @@ def build(
     return table
 
 
-def _server(  # noqa: C901 - called for every event, so it calls nothing that it can do itself
+def _server(  # noqa: C901 - called for every event, so it avoids calls of helpers
     plugin: Any, spec: EventSpec, handler: Callable[..., Any] | None, mirror: Mirror | None
 ) -> Serve:
     event, kind = spec.rpc, spec.kind
@@ -98,6 +111,7 @@ def _server(  # noqa: C901 - called for every event, so it calls nothing that it
         arguments: tuple[Any, ...] = (pod,)
         if kind == "container":
             call.container = request.container
+            complete_name(request.container)
             arguments = (pod, request.container)
         if plugin.runtime.profile is not None:
             plugin.runtime.profile.complete(pod, call.container)
@@ -132,6 +146,7 @@ def _validator(handler: Callable[..., Any]) -> Serve:
         except Exception as error:  # noqa: BLE001
             raise unreadable(error)  # noqa: B904
         call.pod, call.container = request.pod, request.container
+        complete_name(request.container)
         if not admits(handler, request.pod):
             return b""
         try:

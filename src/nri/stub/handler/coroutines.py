@@ -37,7 +37,7 @@ _lock = allocate_lock()
 
 
 def run_to_end(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine to its end; returns its result or raises its exception."""
+    """Run a coroutine to its end. Returns its result or raises its exception."""
     if "asyncio" in sys.modules:
         call = context.current.get()
         if call is not None:
@@ -60,12 +60,12 @@ def run_to_end(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def resolve(result: Any) -> Any:
-    """The result of a handler: of a `def`, its return value; of an `async def`, the result of its coroutine."""
+    """The result of a handler: the return value of a `def`, or the result of an `async def`'s coroutine."""
     return run_to_end(result) if result.__class__ is CoroutineType else result
 
 
 def start_task(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Start a coroutine as a task in the loop's thread, with the caller's context; returns a concurrent Future."""
+    """Start a coroutine as a task in the loop's thread, with the caller's context. Returns a concurrent Future."""
     import asyncio
 
     return asyncio.run_coroutine_threadsafe(coroutine, _running_loop())
@@ -102,7 +102,7 @@ def _running_loop() -> asyncio.AbstractEventLoop:
 
 
 def stop_loop(timeout_s: float = 2.0) -> None:
-    """Cancel all tasks and stop the loop, if it runs. Waits at most `timeout_s` for the tasks, and for the thread."""
+    """Cancel all tasks and stop the loop if it runs. Waits at most `timeout_s` for the tasks, and for the thread."""
     global _loop
     with _lock:
         loop, thread, _loop = _loop, _thread, None

@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 __all__ = ["ConfigWatch"]
 
-#: How often the configuration file is checked once it may have changed, in seconds.
+#: The interval of checks after a possible change of the configuration file, in seconds.
 WATCH_S = 1.0
 
 
 class ConfigWatch:
-    """A thread that watches one file until the program is stopped.
+    """A thread that watches a file until the program is stopped.
 
     Changes count from the creation of this object, so it must be created before the file is read.
 
     Args:
         plugin: receives the new configuration.
-        file: path of the file; read together with the runtime's text.
+        file: the path of the file, which is read together with the runtime's configuration.
         plugin_flags: the flags that the plugin's class defines, which override the file.
         runtime_text: returns the runtime's latest configuration text.
-        session: returns the present session, None while there is no connection.
+        session: returns the present session, or None without a connection.
         stop: ends the watch.
     """
 

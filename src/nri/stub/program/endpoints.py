@@ -41,11 +41,11 @@ def counted(reporter: Reporter | None) -> tuple[CollectorRegistry, Reporter]:
 
 
 class Endpoints:
-    """The HTTP servers of one process; they listen until `close`.
+    """The HTTP servers of a process. They listen until `close`.
 
     Args:
         health: returns whether the process is ready, and its state as text.
-        health_addr: HOST:PORT of health; empty or None for none.
+        health_addr: HOST:PORT of health; empty or None for no server.
         metrics_addr: HOST:PORT of metrics and health.
         registry: the metrics.
         more: returns further metrics as text.

@@ -26,10 +26,10 @@ class FailureNote(NamedTuple):
     """The reason why a plugin failed.
 
     Attributes:
-        plugin: its ``NN-name``.
+        plugin: the plugin's ``NN-name``.
         error: type and text of the exception, or the program's last error line.
         time_s: the time of the failure, in seconds since the epoch.
-        pid: its process id, in the plugin's own pid namespace.
+        pid: the plugin's process id, in its own pid namespace.
     """
 
     plugin: str
@@ -49,14 +49,16 @@ def write_note(socket_path: str, plugin: str, error: str) -> None:
     text = json.dumps({"error": error[:MAX_ERROR_CHARS], "time": time.time(), "pid": os.getpid()}, ensure_ascii=False)
     try:
         with suppress(FileExistsError):
-            os.mkdir(os.path.dirname(path), 0o755)  # not its parents: without them there is no runtime's socket
+            os.mkdir(
+                os.path.dirname(path), 0o755
+            )  # its parents are not created: without them, the runtime has no socket
         write_whole(path, text.encode("utf-8", "surrogateescape"), 0o644, sync=False)
     except OSError:
         return
 
 
 def remove_note(socket_path: str, plugin: str) -> None:
-    """Remove a plugin's note, if it exists."""
+    """Remove a plugin's note if it exists."""
     with suppress(OSError):
         os.unlink(note_path(socket_path, plugin))
 

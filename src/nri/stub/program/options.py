@@ -24,9 +24,9 @@ class Flag(NamedTuple):
     """A flag of the command line, without its name.
 
     Attributes:
-        field: the attribute that it sets: of `Options`, or of the plugin's `Config` for a flag that the plugin defines.
+        field: the attribute that the flag sets, of `Options`, or of the plugin's `Config` for a flag of the plugin.
         value_name: the name of its value in the help; empty for a switch.
-        help: its purpose, in a few words.
+        help: the purpose of the flag, in a few words.
     """
 
     field: str
@@ -36,8 +36,8 @@ class Flag(NamedTuple):
 
 #: The flags that every plugin has, by name.
 FLAGS: dict[str, Flag] = {
-    "idx": Flag("index", "NN", f"place in the order of plugins, two digits (default {naming.DEFAULT_INDEX})"),
-    "name": Flag("name", "NAME", "plugin name (default: that of the class)"),
+    "idx": Flag("index", "NN", f"position in the order of plugins, two digits (default {naming.DEFAULT_INDEX})"),
+    "name": Flag("name", "NAME", "plugin name (default: the name of the class)"),
     "socket-path": Flag("socket", "PATH", f"the runtime's socket (default {naming.DEFAULT_SOCKET}; env NRI_SOCKET)"),
     "config": Flag("config", "FILE", "configuration file; watched: a change calls configure() again"),
     "events": Flag("events", "LIST", "subscribe only to these events: all, pod, container, or names, comma-separated"),
@@ -52,16 +52,16 @@ FLAGS: dict[str, Flag] = {
     "log-file": Flag("log_file", "FILE", "log to this file instead of stderr"),
     "health-addr": Flag("health_addr", "HOST:PORT", "serve /healthz and /readyz on this address"),
     "metrics": Flag("metrics_addr", "HOST:PORT", "also serve /metrics; may be the same address"),
-    "verbose": Flag("verbose", "", "the same as --log-level debug"),
+    "verbose": Flag("verbose", "", "equals --log-level debug"),
     "version": Flag("version", "", "print the versions and exit"),
-    "help": Flag("help", "", "print this and exit"),
+    "help": Flag("help", "", "print this help and exit"),
 }
 _ALIASES = {"h": "help", "v": "verbose", "socket": "socket-path", "i": "idx"}
 _LEVELS = ("debug", "info", "warning", "error")
 
 
 class Options:
-    """The options of one run. `index` is "" until `identify` sets it."""
+    """The options of a run. `index` is "" until `identify` sets it."""
 
     __slots__ = (
         "check_messages", "config", "events", "health_addr", "help", "index", "log_file", "log_format", "log_level",
@@ -75,21 +75,22 @@ class Options:
         self.check_messages = False
         self.config: str | None = None
         self.events: EventMask | None = None
-        #: Those of `events` that are listed by name, and not as a group.
+        #: The events in `events` that are listed by name, and not as a group.
         self.named_events = EventMask(0)
         self.no_reconnect = self.verbose = self.version = self.help = False
-        #: Exit if the runtime does not answer at the start; later wait for it. No flag: for `nri events -f`.
+        #: Exit if the runtime does not answer at the start, but later wait for it. For `nri events -f`; there is no
+        #: flag.
         self.no_wait = False
         self.log_level, self.log_format = "info", "text"
         self.log_file: str | None = None
         self.health_addr: str | None = None
         self.metrics_addr: str | None = None
-        #: Names to try in turn if a connected plugin has `name` already. No flag: for `nri events -f`.
+        #: Names to try in turn if a connected plugin already has `name`. For `nri events -f`; there is no flag.
         self.spare_names: list[str] = []
-        #: Descriptor of a connection that the runtime has opened, or None.
+        #: The descriptor of a connection that the runtime has opened, or None.
         self.socket_fd: int | None = None
         self.registration_timeout_s = naming.REGISTRATION_TIMEOUT_S
-        #: The flags that the plugin's class defines: name of the flag -> its values, or True or False for a switch.
+        #: The flags that the plugin's class defines: for each flag its values, or True or False for a switch.
         self.own: dict[str, list[str] | bool] = {}
 
 
@@ -108,7 +109,7 @@ def parse(
 
     Args:
         arguments: the command line without the program.
-        environment: of the process.
+        environment: the environment of the process.
         program: the path of the program; a file name NN-name sets index and name.
         class_name: the name if no other source sets it.
         plugin_flags: the flags that the plugin's class defines (`Plugin.flags`).
@@ -260,10 +261,10 @@ def help_text(
     """The text of --help: examples, common flags, flags of the plugin.
 
     Args:
-        program: path of the program.
+        program: the path of the program.
         summary: what the plugin does.
         plugin_flags: `Plugin.flags`.
-        module: the module that was started with ``python -m``, or that of a bundled plugin; else "".
+        module: the module that was started with ``python -m``, or the module of a bundled plugin; else "".
         indexed: the plugin connects with the given index; otherwise a runtime cannot launch it.
     """
     name = os.path.basename(program)

@@ -1,7 +1,7 @@
 """Run several plugins in one process, each with its index, name, connection and thread.
 
-Every plugin reconnects separately. If one of them has to end, all end, with its name and exit code, because
-orchestrators restart processes and not parts of them. The process is ready when all plugins take part.
+Every plugin connects again separately. If a plugin has to end, all end, with its name and exit code, because
+orchestrators restart whole processes. The process is ready when all plugins are active.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Several"]
 
-# How often the main thread checks for signals after its plugin has ended and others have not, in seconds.
+# The main thread checks for signals this often after its plugin has ended and others have not, in seconds.
 _SIGNAL_CHECK_S = 4
 
 
@@ -36,11 +36,11 @@ class Several:
     """Plugins that share a process.
 
     Args:
-        plugins: each with its options; health address, socket and log are those of the first.
-        reporter: is called with every step of every request (`nri.interfaces.Reporter`).
+        plugins: the plugins with their options; the first plugin's health address, socket and log apply to all.
+        reporter: called with every step of every request (`nri.interfaces.Reporter`).
 
     Raises:
-        ConfigError: two of them have the same index and name.
+        ConfigError: two plugins have the same index and name.
     """
 
     def __init__(self, plugins: Sequence[tuple[PluginBase, Options]], *, reporter: Reporter | None = None) -> None:
@@ -54,15 +54,15 @@ class Several:
             label = naming.full_name(options.index, options.name)
             notify = partial(self._on_notify, label)
             if label in [program.label for program in self._programs]:
-                hint = "change --idx or --name of one of them"
+                hint = "change --idx or --name of one plugin"
                 raise ConfigError("command line", label, "two plugins have this index and name", hint)
-            plugin._log_name = label  # to distinguish its lines from those of the other plugins
+            plugin._log_name = label  # to distinguish its log lines from the lines of other plugins
             if plugin.log_file and not options.log_file:
                 _send_log_to_file(plugin, plugin.log_file)
             self._programs.append(Program(plugin, options, reporter=reporter, silent=silent, notify=notify))
 
     def run(self) -> int:
-        """Run until stopped, or until one gives up; returns the exit code."""
+        """Run until stopped, or until a plugin gives up. Returns the exit code."""
         import threading
 
         from nri.stub.support import logs
@@ -87,7 +87,7 @@ class Several:
         return self._stop.exit_code if self._code is None else self._code
 
     def health(self) -> tuple[bool, str]:
-        """Whether all plugins take part and their handlers return, and a line of text for each."""
+        """Whether all plugins are active and their handlers return, and a line of text for each plugin."""
         states = [(program.label, *program.health()) for program in self._programs]
         return all(ready for _, ready, _ in states), "".join(f"{label}: {text}" for label, _, text in states)
 
@@ -105,7 +105,7 @@ class Several:
         except ConfigError as error:
             code, reason = BAD_CONFIGURATION, str(error)
         except SystemExit as error:  # a handler has called sys.exit()
-            code, reason = _exit_code(error), f"it has called sys.exit({error.code!r})"
+            code, reason = _exit_code(error), f"the plugin has called sys.exit({error.code!r})"
         except BaseException as error:  # noqa: BLE001 - a bug: print its traceback, and end all
             sys.excepthook(type(error), error, error.__traceback__)
             code, reason = CANNOT_WORK, describe(error)
@@ -113,7 +113,7 @@ class Several:
             self._end_all(program, code, reason)
 
     def _end_all(self, program: Program, code: int, reason: str) -> None:
-        """End all plugins because one has ended; later errors of the others are not reported."""
+        """End all plugins because one has ended. Later errors of other plugins are not reported."""
         with self._lock:
             if self._code is not None or self._stop:
                 return
@@ -128,7 +128,7 @@ class Several:
             program.stop.take(self._stop.signal)
 
     def _on_notify(self, label: str, state: str) -> None:
-        """Notify systemd when the last plugin is ready; the stop is reported once, by `run`."""
+        """Notify systemd when the last plugin is ready. The stop is reported once, by `run`."""
         if state == "READY=1":
             self._ready.add(label)
             if len(self._ready) == len(self._programs):
@@ -136,7 +136,7 @@ class Several:
 
 
 def _send_log_to_file(plugin: PluginBase, path: str) -> None:
-    """Send one plugin's log lines to the file of its class; log a warning if that is not possible."""
+    """Send a plugin's log lines to the file of its class. Logs a warning if that is not possible."""
     from nri.stub.support import logs
 
     try:

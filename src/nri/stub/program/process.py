@@ -43,16 +43,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Program", "make_log_if_due", "notify_systemd"]
 
-#: Exit codes of a plugin that cannot work without a correction: of the plugin or the runtime, and of its configuration.
+#: The exit code of a plugin that cannot work until the plugin or the runtime is corrected.
 CANNOT_WORK = 1
+#: The exit code of a plugin that cannot work until its configuration is corrected.
 BAD_CONFIGURATION = 2
 _NAME_TAKEN = "its name is taken"
-#: How long a probe waits for a running handler before it reports the plugin as not ready, in seconds.
+#: A probe waits this long for a running handler before it reports the plugin as not ready, in seconds.
 HANG_S = 1.0
 
 
 def make_log_if_due() -> None:
-    """Set up the log now, if the plugin may log without `self.log` (`nri.stub.support.log_destination`)."""
+    """Set up the log now if the plugin may log without `self.log` (`nri.stub.support.log_destination`)."""
     if log_destination.is_due():
         from nri.stub.support import logs
 
@@ -60,15 +61,15 @@ def make_log_if_due() -> None:
 
 
 class Program:
-    """One plugin in one process, or one of several in a process (`nri.stub.program.plugin_group`).
+    """A plugin in a process, or one of several plugins in a process (`nri.stub.program.plugin_group`).
 
     Args:
         plugin: the plugin.
-        options: of the command line.
-        reporter: is called with every step of every request (`nri.interfaces.Reporter`).
-        silent: do not print that the runtime is being waited for.
+        options: the options of the command line.
+        reporter: called with every step of every request (`nri.interfaces.Reporter`).
+        silent: do not print that the program waits for the runtime.
         notify: called with "READY=1" and "STOPPING=1", instead of systemd.
-        backoff: the pauses between connections; default: those of `nri.stub.program.reconnect`.
+        backoff: the pauses between connections; default: the pauses of `nri.stub.program.reconnect`.
 
     Attributes:
         label: ``NN-name``.
@@ -111,7 +112,7 @@ class Program:
     # -- running ------------------------------------------------------------------------------------------------------
 
     def run(self) -> int:
-        """Run until stopped; returns the exit code."""
+        """Run until stopped. Returns the exit code."""
         self.stop.listen()
         try:
             self.serve()
@@ -187,7 +188,7 @@ class Program:
             self.plugin.log.info("connection closed by the runtime: %s", reason)
 
     def _serve(self, sock: _socket.socket) -> str:
-        """Run one session to its end; returns why it ended. Raises GiveUp if the program has to end."""
+        """Run a session to its end. Returns why it ended. Raises GiveUp if the program has to end."""
         options = self.options
         session = self._session = Session(
             self.plugin,
@@ -229,7 +230,10 @@ class Program:
         return self._ended(session, reason)
 
     def _failed(self, session: Session) -> str:
-        """Handle an exception of `configure` or `synchronize`; returns its text. Raises GiveUp without a reconnect."""
+        """Handle an exception of `configure` or `synchronize`.
+
+        Returns its text. Raises GiveUp if the program must end.
+        """
         reason = session.failure
         self._write_note(reason)
         is_last_session = self.options.no_reconnect or self.options.socket_fd is not None
@@ -238,7 +242,7 @@ class Program:
         return reason
 
     def _ended(self, session: Session, reason: str) -> str:
-        """Record the end of a connection; returns its reason, with a suspicion if the connection was short."""
+        """Record the end of a connection. Returns its reason, with a suspicion if the connection was short."""
         was_good = self.reconnect.ended(answered=session.answered)
         return reason if was_good or self.stop or not session.suspicion else f"{reason} ({session.suspicion})"
 
@@ -261,7 +265,7 @@ class Program:
             watch.start()
 
     def _new_config_watch(self) -> Any:
-        """Create a watch of the file of `--config`; None if it is watched already, or not set."""
+        """Create a watch of the file of `--config`. Returns None if it is already watched, or not set."""
         if self.options.config is None or self._config_watch is not None:
             return None
         from nri.stub.program.config_watch import ConfigWatch
@@ -284,12 +288,12 @@ class Program:
         self._notify("READY=1")
 
     def is_ready(self) -> bool:
-        """Whether the plugin takes part: it was synchronized, or has received an event."""
+        """Whether the plugin is active: it was synchronized, or has received an event."""
         session = self._session
         return session is not None and session.stage == "ready"
 
     def health(self) -> tuple[bool, str]:
-        """Whether the plugin takes part and its handlers return, and a line of text; waits for a running handler."""
+        """Whether the plugin is active and its handlers return, and a line of text. Waits for a running handler."""
         session = self._session
         if session is None or not self.is_ready():
             return False, "not synchronized with a runtime\n"
@@ -298,7 +302,7 @@ class Program:
         return True, "ready\n"
 
     def measurements(self) -> str:
-        """The plugin's additional metrics as text; "" if its method raises."""
+        """The plugin's additional metrics as text. Returns "" if its method raises."""
         try:
             return self.plugin.measurements()
         except Exception:
@@ -313,7 +317,7 @@ class Program:
     # -- errors ---------------------------------------------------------------------------------------------------
 
     def give_up(self, code: int, text: str) -> int:
-        """Report why the program ends, on stderr and in the log; returns the exit code."""
+        """Report why the program ends, on stderr and in the log. Returns the exit code."""
         sys.stderr.write(f"error: {lines(text)}\n")
         # The stderr of a pre-installed plugin is lost, and readers of a log file do not see stderr.
         if self.options.socket_fd is not None or self.options.log_file or self.plugin.log_file:
@@ -335,7 +339,7 @@ class Program:
 
 
 def notify_systemd(state: str) -> None:
-    """Send a state to systemd, if it started this process."""
+    """Send a state to systemd if it started this process."""
     if "NOTIFY_SOCKET" in os.environ:
         from nri.service.systemd import notify
 

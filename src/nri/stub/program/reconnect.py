@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 __all__ = ["GiveUp", "Reconnect"]
 
-#: How often the socket is checked for a change while waiting, in seconds.
+#: While waiting, the socket is checked for a change this often, in seconds.
 CHECK_INTERVAL_S = 0.25
-#: How long to wait for a missing runtime before that is printed, in seconds.
+#: A missing runtime is reported after this time, in seconds.
 SILENT_WAIT_S = 1.0
 #: A connection was good if it lasted this long, in seconds, or if an event was answered on it. Being synchronized is
-#: not enough, because a runtime that cannot apply the updates of `synchronize` disconnects right after it, every time.
+#: not enough: a runtime that cannot apply the updates of `synchronize` disconnects right after it, every time.
 GOOD_CONNECTION_S = 30.0
-#: The shortest pause between two connections, in seconds, because the jitter may be 0.
+#: The shortest pause between two connections, in seconds; the jitter alone may be 0.
 MIN_PAUSE_S = 0.05
 
 
@@ -48,13 +48,13 @@ class GiveUp(Exception):
 
 
 class Reconnect:
-    """The connections to one socket, one after the other.
+    """The connections to a socket, one after the other.
 
     Args:
         path: the runtime's socket.
         stop: ends every wait.
         no_reconnect: give up at once if the runtime does not answer.
-        no_wait: the same, but only for the first connection.
+        no_wait: like `no_reconnect`, but only for the first connection.
         silent: wait without a message, because another connection of this process prints it.
         backoff: the length of the pauses.
     """
@@ -78,7 +78,7 @@ class Reconnect:
         self._since = 0.0
 
     def connect(self) -> _socket.socket | None:
-        """Wait for the runtime and connect; None when stopped.
+        """Wait for the runtime and connect. Returns None when stopped.
 
         Raises:
             GiveUp: waiting is useless, or not permitted by the options.
@@ -111,10 +111,10 @@ class Reconnect:
         return None
 
     def ended(self, *, answered: bool) -> bool:
-        """Record the end of a connection; a good one resets the backoff. Returns whether it was good.
+        """Record the end of a connection. A good connection resets the backoff. Returns whether it was good.
 
         Args:
-            answered: an event was answered on it.
+            answered: an event was answered on the connection.
         """
         was_good = answered or monotonic() - self._since >= GOOD_CONNECTION_S
         if was_good and self._backoff is not None:
@@ -122,7 +122,7 @@ class Reconnect:
         return was_good
 
     def delay_s(self) -> float:
-        """The pause before the next connection, in seconds; it grows with every connection that was not good."""
+        """The pause before the next connection, in seconds. It grows with every connection that was not good."""
         if self._backoff is None:
             from nri.backoff import Backoff  # not at the top, because a start does not need it
 
@@ -140,7 +140,7 @@ class Reconnect:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """What distinguishes successive sockets at the path; None if there is none."""
+    """The device and inode of the socket, which distinguish successive sockets at the path. None without a socket."""
     try:
         status = os.stat(path)
     except OSError:

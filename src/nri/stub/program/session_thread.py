@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def session_thread(
     plugin: PluginBase, path: str, index: str, timeout_s: float, reporter: Reporter | None = None
 ) -> Iterator[threading.Thread]:
-    """Connect a plugin for the length of the block; yields its thread, which ends with its connection.
+    """Connect a plugin for the length of the block. Yields its thread, which ends with its connection.
 
     The plugin registers under the first of `nri.api.naming.observer_names` that no connected plugin has.
     """
@@ -40,7 +40,7 @@ def session_thread(
 def _join_as_first_free(
     plugin: PluginBase, path: str, index: str, names: list[str], timeout_s: float, reporter: Reporter | None
 ) -> tuple[Session, threading.Thread]:
-    """Join under the first free name; returns the session and the thread that serves it."""
+    """Join under the first free name. Returns the session and the thread that serves it."""
     name, *other_names = names
     while True:
         try:
@@ -61,7 +61,7 @@ def _join(
         hint = "" if isinstance(error, PermissionError) else step  # the error's own hint is to run as root
         raise RuntimeUnavailable(path, (error.strerror or str(error)).lower(), hint) from None
     early_end = ConnectionClosed(f"{path}: the connection was closed before the plugin was synchronized")
-    # None: the plugin is synchronized; otherwise why its session ended. The first entry counts.
+    # None: the plugin is synchronized. Otherwise the reason why its session ended. The first entry counts.
     outcomes: SimpleQueue[Exception | None] = SimpleQueue()
     session = Session(
         plugin, sock, index=index, name=name, registration_timeout_s=timeout_s,

@@ -27,7 +27,7 @@ __all__ = ["main", "run", "run_all", "tell"]
 
 
 def main(plugin_class: type[PluginBase], arguments: Sequence[str]) -> int:
-    """Parse the flags and run; returns the exit code. Wrong usage is one line on stderr."""
+    """Parse the flags and run. Returns the exit code. Wrong usage is reported in one line on stderr."""
     program = sys.argv[0]
     try:
         options = parse(arguments, os.environ, program, plugin_class.name, plugin_class.flags)
@@ -54,12 +54,12 @@ def tell(plugin_class: type[PluginBase], options: Options) -> None:
 
 
 def run(plugin_class: type[PluginBase], options: Options, *, reporter: Reporter | None = None) -> int:
-    """Create the plugin and run it until it is stopped; returns the exit code. For `reporter` see `Program`."""
+    """Create the plugin and run it until it is stopped. Returns the exit code. For `reporter` see `Program`."""
     return run_all([(plugin_class, options)], reporter=reporter)
 
 
 def run_all(plugins: Sequence[tuple[type[PluginBase], Options]], *, reporter: Reporter | None = None) -> int:
-    """Create plugins and run them in this process until they are stopped; returns the exit code.
+    """Create plugins and run them in this process until they are stopped. Returns the exit code.
 
     The options of the first plugin apply to the process, for example to its log.
     """
@@ -93,7 +93,7 @@ def run_all(plugins: Sequence[tuple[type[PluginBase], Options]], *, reporter: Re
 
 
 def _program(plugins: Sequence[tuple[type[PluginBase], Options]], reporter: Reporter | None) -> Program | Several:
-    """Create the program of all connections. ConfigError for invalid flags and names."""
+    """Create the program of all connections. Raises ConfigError for invalid flags and names."""
     for plugin_class, options in plugins:
         settings.check_flags(plugin_class, options.own)
     connections = [connection for plugin_class, options in plugins for connection in plugin_class._connections(options)]

@@ -1,7 +1,7 @@
 """Background work: methods marked with `@nri.every(seconds)`, which start once the plugin is synchronized.
 
 Each method runs in a separate thread, parallel to the handlers. It is skipped while there is no connection. Exceptions
-are logged, and the method is called again after the interval; `sys.exit` ends the plugin, as in a handler.
+are logged, and the method is called again after the interval. `sys.exit` ends the plugin, as in a handler.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def background_methods(plugin_class: type) -> list[str]:
 
 
 class Background:
-    """The background work of one plugin. `exited` is called once, when a method has called `sys.exit`."""
+    """The background work of a plugin. `exited` is called once, when a method has called `sys.exit`."""
 
     def __init__(self, plugin: PluginBase, exited: Callable[[SystemExit], object] | None = None) -> None:
         self._plugin = plugin
@@ -102,7 +102,7 @@ class Background:
             turn.acquire()
 
     def tick(self) -> None:
-        """Call every marked method once in this thread, after running calls; for tests.
+        """Call every marked method once in this thread, after running calls have ended. For tests.
 
         Exceptions of the methods are raised. Without a connection no method is called.
         """

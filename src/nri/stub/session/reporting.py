@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 __all__ = ["Reporting"]
 
 _REPORTED_METHODS = frozenset((*BY_RPC, "Configure", "Synchronize", "StateChange", "Shutdown"))
-#: The serial numbers of requests, of all connections of this process.
+#: The serial numbers of requests, shared by all connections of this process.
 _serials = count(1)
 
 
 class Reporting:
-    """The reporting of one connection. Requests arrive one at a time, so the present one is stored in attributes.
+    """The reporting of a connection. Requests arrive one at a time, so the present request is stored in attributes.
 
     Args:
-        reporter: is called with the steps.
+        reporter: called with the steps.
         label: the plugin's name in reports, ``NN-name``.
-        plugin: its log receives the reporter's first error.
+        plugin: the plugin whose log receives the reporter's first error.
     """
 
     def __init__(self, reporter: Reporter, label: str, plugin: PluginBase) -> None:
-        untyped_reporter: Any = reporter  # compiled code would check the types of return values of people's reporters
+        untyped_reporter: Any = reporter  # compiled code would check the types of the reporter's return values
         self._begins, self._ends = untyped_reporter.event_begins, untyped_reporter.event_ends
         self._is_asked, self._answers, self._fails = (
             untyped_reporter.plugin_asked,
@@ -100,7 +100,7 @@ class Reporting:
         return serve_and_note
 
     def _report(self, event: str, payload: bytes, duration_s: float, completed: bool) -> None:
-        """Report all steps of a request; if it is not `completed`, the handler has ended the program."""
+        """Report all steps of a request. If it is not `completed`, the handler has ended the program."""
         label, serial = self._label, next(_serials)
         try:
             self._begins(event, serial, payload)
@@ -115,4 +115,4 @@ class Reporting:
         except Exception:
             if not self._has_failed:
                 self._has_failed = True
-                self._plugin.log.exception("the reporter failed: it may have missed steps, here and later")
+                self._plugin.log.exception("the reporter failed: it may have missed steps of this and later requests")

@@ -1,9 +1,9 @@
-"""Answer the runtime's requests to one plugin on one connection.
+"""Answer the runtime's requests to a plugin on a connection.
 
     service = PluginService(plugin, "10-pin", mirror=None)
     service.endpoint = Endpoint(..., on_request=service.serve)
 
-Everything happens in the thread that reads the connection: the handler runs, its reply is written, and then the updates
+All steps run in the thread that reads the connection: the handler runs, its reply is written, and then the updates
 that the handler requested are sent.
 """
 
@@ -56,11 +56,11 @@ class PluginService:
 
     Args:
         plugin: the plugin.
-        label: its ``NN-name``, for error texts.
-        mirror: is updated with every event; None if the plugin has no mirror.
-        events: subscribe only to these of the events that the plugin handles.
+        label: the plugin's ``NN-name``, for error texts.
+        mirror: updated with every event; None if the plugin has no mirror.
+        events: the selected events; None for all events that the plugin handles.
         configure: called with the runtime's configuration text; sets `plugin.config`. None: apply the text.
-        on_ready: called after the reply with which the plugin starts to take part.
+        on_ready: called after the reply that makes the plugin active.
         reporting: wraps all calls of handlers.
         wrap_handler: wraps each handler; see `nri.stub.support.handler_mistakes`.
 
@@ -70,9 +70,9 @@ class PluginService:
         fatal: the error that ends the plugin: an invalid configuration, or a refused registration.
         raised, raised_by: the exception of `configure` or `synchronize`, and the method that raised it.
         answered: the last call that was answered without an error.
-        mask: the events that were subscribed to.
+        mask: the subscribed events.
         updates: the number of updates that `synchronize` has returned.
-        turn: held while a handler runs.
+        turn: a lock that is held while a handler runs.
     """
 
     endpoint: Endpoint
@@ -105,7 +105,7 @@ class PluginService:
         self._on_ready = on_ready
         self._announce: Callable[[], None] | None = None
         self._parts = Parts()
-        # If this service needs the entire state, each part is decoded while the runtime prepares the next one.
+        # If this service needs the entire state, each part is decoded while the runtime prepares the next part.
         self._reads_state = mirror is not None or hasattr(plugin.synchronize, "_nri_when")
         self._wrap_handler = wrap_handler
         self._table = handlers.build(plugin, PluginBase, mirror, wrap_handler)
@@ -120,7 +120,10 @@ class PluginService:
     # -- one request --------------------------------------------------------------------------------------------------
 
     def serve(self, request: Request) -> object:
-        """Answer a request, then send the updates that the handler requested. Returns `LATER`: the reply was sent."""
+        """Answer a request, then send the updates that the handler requested.
+
+        Returns `LATER`, because the reply was sent.
+        """
         endpoint, method = self.endpoint, request.method
         serve = self._calls.get(method)
         if serve is None or request.service != naming.PLUGIN_SERVICE or self.stage not in _CONFIGURED:
@@ -157,7 +160,7 @@ class PluginService:
         return LATER
 
     def _serve_unhandled(self, request: Request) -> Any:
-        """Answer a request without a function, or one that came too early; returns the function for Configure."""
+        """Answer a request without a function, or a request that came too early. Returns the function for Configure."""
         endpoint, method = self.endpoint, request.method
         if request.service != naming.PLUGIN_SERVICE:
             endpoint.reply_error(request, Code.UNIMPLEMENTED, f"service {plain(request.service)}")
@@ -307,7 +310,7 @@ class PluginService:
         self._parts.clear()
 
 
-#: Parts of error texts after a forgotten `await`: of Python's errors, and of ours for values and answers.
+#: Substrings of error texts after a forgotten `await`: Python's errors, and our errors for values and answers.
 _NOT_AWAITED: Final = ("'coroutine' object", "<coroutine object", "returned coroutine")
 
 
@@ -324,7 +327,10 @@ def describe(error: Exception) -> str:
 
 
 def _suggestion(error: AttributeError) -> str:
-    """A suggestion to append to the error text: a similar attribute, or how to read a resource; "" without one."""
+    """A suggestion to append to the error text: a similar attribute, or how to read a resource.
+
+    Returns "" without one.
+    """
     import difflib
 
     from nri.api.builders.view import ResourceView
@@ -341,11 +347,13 @@ def _suggestion(error: AttributeError) -> str:
         )
     except Exception:  # noqa: BLE001 - the author's own class may fail at anything
         return ""
+    if not matches and isinstance(holder, str):
+        return "; self.config is a text unless the plugin has a class Config with this field"
     return f"; did you mean {matches[0]}?" if matches else ""
 
 
 def _author_traceback(error: Exception) -> Any:
-    """The exception for the log, with a traceback that begins in the plugin's code; None if no such code is in it."""
+    """The exception for the log, with a traceback that begins in the plugin's code. None without such code."""
     if isinstance(error, StateTooLarge):
         return None
     place: Any = error.__traceback__
@@ -368,7 +376,7 @@ def _status(error: Exception) -> tuple[int, str]:
 
 
 def unwrap(payload: bytes) -> tuple[EventSpec, bytes] | None:
-    """The event in a StateChange, and the payload of its own request; None for an unknown or unexpected event."""
+    """The event in a StateChange, and the payload of its own request. None for an unknown or unexpected event."""
     number = 0
     fields = []
     for key, _, value in iter_fields(payload):

@@ -1,4 +1,4 @@
-"""Run one connection of a plugin: register, get configured, synchronize, serve events.
+"""Run a connection of a plugin: register, get configured, synchronize, serve events.
 
     Session(plugin, sock, index="10").run()      # returns why the connection ended
 
@@ -36,28 +36,28 @@ if TYPE_CHECKING:
 
 __all__ = ["Session"]
 
-#: How long the end of a connection waits for the thread that still reads it, in seconds.
+#: The end of a connection waits this long for the thread that still reads it, in seconds.
 _RELEASE_S: Final = 1.0
 
 
 class Session:
-    """One plugin on one connection.
+    """A plugin on a connection.
 
     Args:
         plugin: the plugin; `plugin.runtime`, `.config` and `.state` are set on it.
         sock: a connected stream socket, which the session takes over.
-        index: two digits.
-        name: the name to register under; default: the plugin's.
-        events: subscribe only to these of the events that the plugin handles.
+        index: the index, two digits.
+        name: the name for the registration; default: the plugin's name.
+        events: the selected events; None for all events that the plugin handles.
         registration_timeout_s: how long the runtime may take to register and configure the plugin.
         configure: called with the runtime's configuration text; sets `plugin.config`.
             Default: `nri.stub.session.settings.apply`.
         on_ready: called when the plugin is synchronized, or at the first event of a runtime that does not synchronize.
         interceptors: see `nri.ttrpc.interceptors`.
-        reporter: is called with every step of every request (`nri.interfaces.Reporter`).
+        reporter: called with every step of every request (`nri.interfaces.Reporter`).
         check_messages: a handler fails if it changes the message of its request (`nri.stub.support.handler_mistakes`),
             or sets fields that its class does not declare (`nri.stub.support.sets_check`).
-        refuse_unsupported: what the runtime cannot apply is an error (`nri.stub.support.runtime_profile`).
+        refuse_unsupported: changes that the runtime cannot apply are errors (`nri.stub.support.runtime_profile`).
         wake_fd: readable after a signal (`nri.signals.wake_fd`); -1 if another thread handles signals.
     """
 
@@ -80,7 +80,7 @@ class Session:
     ) -> None:
         self.plugin = plugin
         self.index, self.name = index, name or plugin.name
-        #: After the end: what the runtime has probably refused, if it disconnected right after it; else "".
+        #: After the end: the answer that the runtime has probably refused, if it disconnected right after it; else "".
         self.suspicion = ""
         self._timeout_s = registration_timeout_s
         untyped_plugin: Any = plugin  # compiled code would check the type of `mirror`, which may be any true value
@@ -121,7 +121,7 @@ class Session:
         return self._service.stage
 
     def responds(self, patience_s: float) -> bool:
-        """Whether no handler is running, or it returns within `patience_s` seconds."""
+        """Whether no handler is running, or the running handler returns within `patience_s` seconds."""
         turn = self._service.turn
         if not turn.acquire(timeout=patience_s):
             return False
@@ -135,7 +135,7 @@ class Session:
 
     @property
     def raised(self) -> Exception | None:
-        """The exception of `configure` or `synchronize`, if it prevented the plugin from taking part."""
+        """The exception of `configure` or `synchronize` if it kept the plugin from becoming active."""
         return self._service.raised
 
     @property
@@ -151,14 +151,14 @@ class Session:
         return last in BY_RPC or last == "StateChange"
 
     def run(self) -> str:
-        """Register and serve until the connection ends; returns why.
+        """Register and serve until the connection ends. Returns why it ended.
 
         Raises:
             RegistrationError: the runtime refused the plugin, or the plugin cannot work with it.
             ConfigError: the configuration is invalid.
             DeadlineExceeded: the runtime did not answer within the registration timeout.
             ConnectionClosed: the connection ended before the plugin was configured.
-            Exception: of `configure` or `synchronize`, if the runtime disconnected because of it.
+            Exception: an exception of `configure` or `synchronize`, if the runtime disconnected because of it.
         """
         try:
             self._register()
@@ -201,7 +201,7 @@ class Session:
             raise ConnectionClosed(f"{reason} before {missing}")
 
     def _raise_failure(self) -> None:
-        """Raise the error of this side that has ended the connection, if there is one."""
+        """Raise the error of this side that has ended the connection, if this side has ended it."""
         fatal, raised = self._service.fatal, self._service.raised
         if fatal is not None:
             raise fatal
@@ -217,7 +217,7 @@ class Session:
         self._service.reconfigure(apply)
 
     def _suspect(self) -> str:
-        """Guess from the last call what a runtime has refused that disconnected without an error."""
+        """Guess from the last call which answer the runtime has refused, if it disconnected without an error."""
         service = self._service
         if service.raised is not None:
             return ""  # the plugin's exception is the reason
@@ -242,7 +242,7 @@ class Session:
 
 
 def _checks(plugin: Any, strict: bool) -> tuple[Any, Any]:
-    """The checks of a handler's messages and of a plugin's answers; each is imported only if it is used."""
+    """The checks of a handler's messages and of a plugin's answers. Each is imported only if it is used."""
     wrap_handler: Any = None
     sets_check: Any = None
     if strict:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from nri.errors import ConfigError
 from nri.stub.support.checks import reads_attribute
-from nri.stub.support.default_attributes import ConfigText, defaults, has_all_defaults
+from nri.stub.support.default_attributes import defaults, has_all_defaults
 from nri.stub.support.mirror import Mirror
 from nri.stub.support.runtime_handle import RuntimeHandle
 
@@ -44,23 +44,23 @@ def check_attributes(plugin: PluginBase) -> None:
 def apply(
     plugin: PluginBase, text: str, file: str | None = None, plugin_flags: Mapping[str, list[str] | bool] = _NO_FLAGS
 ) -> None:
-    """Set `plugin.config`. Without a `Config` class it is the unchanged text of the runtime or of the file.
+    """Set `plugin.config`. Without a `Config` class it is the unchanged configuration text of the runtime or the file.
 
     Args:
         plugin: the plugin.
         text: the configuration text of the runtime.
-        file: path of the file of `--config`, or None.
+        file: the path of the file of `--config`, or None.
         plugin_flags: the plugin's flags (`nri.stub.program.options.Options.own`).
 
     Raises:
-        ConfigError: a source cannot be read, or is invalid; with source, key and value.
+        ConfigError: a source cannot be read or is invalid; the error has source, key and value.
     """
     config_class = plugin.Config
     plugin.config_source = file or (_RUNTIME if text.strip() else "")
     if config_class is None and (file is not None or text.strip()):
         _check_is_read(plugin, file)
     if config_class is None and file is None:
-        plugin.config = ConfigText(text)
+        plugin.config = text
         return
     if not text.strip() and file is None and not plugin_flags and config_class is not None:
         plugin.config = defaults(config_class)
@@ -79,7 +79,7 @@ def apply(
     if file is not None:
         sources.append(read_file(file, None if plugin.config_format == "auto" else plugin.config_format))
     if config_class is None:
-        plugin.config = ConfigText(sources[-1].text)
+        plugin.config = sources[-1].text
     elif plugin_flags:
         from nri.config.layers import merge, parse_layer
 
@@ -124,7 +124,7 @@ def check_flags(plugin_class: type[PluginBase], plugin_flags: Mapping[str, list[
 def _simple_values(
     config_class: type | None, flags: Mapping[str, tuple[str, str, str]], plugin_flags: Mapping[str, list[str] | bool]
 ) -> dict[str, str | bool] | None:
-    """The values of flags if all are texts or switches, which need no validation; else None.
+    """The values of flags if all are strings or switches, which need no validation, else None.
 
     This avoids importing `nri.config`, which takes 35 ms and 3 MiB.
     """

@@ -27,12 +27,12 @@ FAILURE_POLICY_SINCE = "v0.12.4"
 
 
 def choose(plugin: PluginBase, served: Iterable[str], only: EventMask | None) -> EventMask:
-    """Call the plugin's `configure`, and return the event mask; never empty, because that would mean all events.
+    """Call the plugin's `configure`, and return the event mask. It is never empty, because that would mean all events.
 
     Args:
         plugin: the plugin.
-        served: names of the calls that have a function.
-        only: the events selected on the command line; None for all.
+        served: the names of the calls that have a function.
+        only: the events selected on the command line; None for all events.
 
     Raises:
         RegistrationError: no event remains, or `configure` returned events without a handler.
@@ -63,7 +63,7 @@ def choose(plugin: PluginBase, served: Iterable[str], only: EventMask | None) ->
 
 
 def _mask(name: str, chosen: Any) -> EventMask | None:
-    """Check the return value of `configure`. RegistrationError if it is not a mask, or an empty one."""
+    """Check the return value of `configure`. Raises RegistrationError if it is not a mask, or if it is empty."""
     if chosen is None:
         return None
     if not isinstance(chosen, EventMask):
@@ -83,7 +83,7 @@ def known_to(runtime: RuntimeHandle) -> EventMask:
 
 
 def _known_events(plugin: PluginBase, requested: EventMask, handled: EventMask) -> EventMask:
-    """The requested events that the runtime knows. RegistrationError if none remains.
+    """The requested events that the runtime knows. Raises RegistrationError if it knows none of them.
 
     A warning lists the plugin's handlers that are never called, but not events that only the mirror uses.
     """

@@ -1,8 +1,8 @@
 """Collect the parts of a Synchronize before the handler runs, because a container may come before its pod.
 
-The parts are decoded when a handler first reads one of the two lists; `len` alone does not decode them. Their size is
-not limited by bytes alone: a message of empty messages takes 40 to 120 times its bytes in memory, a real state three
-times. So objects are counted before a part is decoded, and the memory is measured after it.
+The parts are decoded when a handler first reads one of the two lists; `len` alone does not decode them. A limit of
+bytes is not enough: a message of empty messages takes 40 to 120 times its bytes in memory, a real state three times.
+So objects are counted before a part is decoded, and the memory is measured afterwards.
 """
 
 from __future__ import annotations
@@ -13,23 +13,24 @@ from typing import Any
 
 from nri.api import messages as m
 from nri.errors import RpcError
+from nri.stub.handler.call import complete_name
 from nri.stub.support.decode_errors import unreadable
 from nri.ttrpc.codes import Code
 from nri.wire import iter_fields
 
 __all__ = ["MAX_STATE_BYTES", "MORE_REPLY", "Parts", "StateTooLarge"]
 
-#: Fields of `SynchronizeRequest`; and the reply that asks for further parts (`more = true`).
+#: Fields of `SynchronizeRequest`.
 _PODS, _CONTAINERS, _MORE = 1, 2, 3
 MORE_REPLY = b"\x10\x01"
 
 PAGE_BYTES = sysconf("SC_PAGE_SIZE")
 
-#: The largest size of all parts of one synchronization; ten thousand containers have 40 to 90 MiB.
+#: The largest size of all parts of a synchronization together; ten thousand containers have 40 to 90 MiB.
 MAX_STATE_BYTES = 256 << 20
-#: At most this many pods and containers.
+#: A state has at most this many pods and containers.
 MAX_STATE_OBJECTS = 1 << 18
-#: The memory limit of decoded messages: SPARE_MEMORY, and MEMORY_PER_BYTE for each byte, at most MAX_STATE_MEMORY.
+#: The memory limit of decoded messages is SPARE_MEMORY + MEMORY_PER_BYTE for each byte, at most MAX_STATE_MEMORY.
 MEMORY_PER_BYTE = 16
 SPARE_MEMORY = 64 << 20
 MAX_STATE_MEMORY = 768 << 20
@@ -52,7 +53,7 @@ class Parts:
         self.clear()
 
     def add(self, payload: bytes, *, keep: bool) -> bool:
-        """Add a part; returns whether more follow. Without `keep` it is only checked."""
+        """Add a part. Returns whether more parts follow. Without `keep` the part is only checked."""
         size, counts = self._size + len(payload), [*self._counts]
         if size > MAX_STATE_BYTES:
             raise self._refuse(f"is over {MAX_STATE_BYTES} bytes")
@@ -76,7 +77,7 @@ class Parts:
         return more
 
     def _refuse(self, why: str) -> StateTooLarge:
-        """Drop all parts; returns the error."""
+        """Drop all parts, and return the error."""
         self.clear()
         return _too_large(why)
 
@@ -92,7 +93,7 @@ class Parts:
         return state.pods, state.containers
 
     def read(self) -> None:
-        """Decode the parts that have arrived, while the runtime prepares the next one."""
+        """Decode the parts that have arrived, while the runtime prepares the next part."""
         self._state.size = self._size
         try:
             self._state.parse()
@@ -113,11 +114,11 @@ class Parts:
 
 
 class _State:
-    """The parts from which two lists are filled once.
+    """The parts from which two lists are filled, once.
 
     Attributes:
-        payloads: the parts that are not decoded yet.
-        size: bytes of all parts.
+        payloads: the parts that are not yet decoded.
+        size: the bytes of all parts.
         pods, containers: the lists to fill.
     """
 
@@ -149,6 +150,8 @@ class _State:
             self._used_bytes = used_bytes
             del self.payloads[0]
             self._pods += request.pods
+            for container in request.containers:
+                complete_name(container)
             self._containers += request.containers
 
     def read(self) -> None:
@@ -165,7 +168,7 @@ class _LazyList(list[Any]):
     """A list that is filled when it is first read.
 
     Attributes:
-        state: the source of its entries; None once it is filled.
+        state: the source of its entries; None once the list is filled.
     """
 
     __slots__ = ("_length", "state")

@@ -1,1 +1,1 @@
-"""Parts that programs, sessions, handlers and plugins share."""
+"""Code that programs, sessions, handlers and plugins share."""

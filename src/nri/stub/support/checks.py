@@ -38,7 +38,7 @@ _RUNNER_MODULES = ("nri.stub.program", "nri.stub.session", "nri.testing")
 
 #: The formats of a configuration text.
 FORMATS = ("auto", "json", "yaml", "toml")
-#: Settings of a class -> names of the permitted types, and a description for error texts.
+#: For each setting of a class: the names of the permitted types, and a description for error texts.
 _ATTRIBUTES: dict[str, tuple[tuple[str, ...], str]] = {
     "config_format": (("str",), "one of " + ", ".join(FORMATS)),
     "name": (("str",), "a str"),
@@ -55,7 +55,7 @@ _ATTRIBUTES: dict[str, tuple[tuple[str, ...], str]] = {
 
 #: All class attributes that nri reads. `mirror` may be any value.
 _SETTINGS = ("mirror", *_ATTRIBUTES)
-#: Other names for settings -> the setting.
+#: The setting for each wrong name of a setting.
 _SETTING_BY_SYNONYM = {
     "plugin_name": "name",
     "policy": "failure_policy",
@@ -66,7 +66,7 @@ _SETTING_BY_SYNONYM = {
     "config_schema": "Config",
     "settings": "Config",
 }
-#: Settings that other libraries have and this one does not -> what to do instead.
+#: Settings of other libraries that do not exist here, and what to do instead.
 _UNSUPPORTED_SETTINGS = {
     "events": "a plugin receives the events whose methods it defines",
     "index": "start it with --idx NN",
@@ -74,10 +74,10 @@ _UNSUPPORTED_SETTINGS = {
     "timeout": "the runtime sets it; see self.deadline, and timeout in policy.toml",
 }
 _EVENT_NAMES = frozenset((*(spec.rpc for spec in EVENTS), "Configure", "Synchronize", *ARGUMENTS))
-#: Prefixes and suffixes of event names that are used here and in other libraries.
+#: Prefixes and suffixes of event names in this and other libraries.
 _PREFIXES = ("on_", "handle_", "do_", "before_", "after_", "pre_", "post_")
 _SUFFIXES = ("_handler", "_hook", "_event")
-#: Synonyms of event names, without prefix and suffix -> the handler.
+#: The handler for synonyms of event names, without prefix and suffix.
 _HANDLER_BY_SYNONYM = {
     **{spec.method.removesuffix("_sandbox"): spec.method for spec in EVENTS if spec.method.endswith("_sandbox")},
     "create_pod": "run_pod_sandbox",
@@ -90,7 +90,7 @@ _HANDLER_BY_SYNONYM = {
     "validate_adjustment": "validate_container_adjustment",
     "validate_container": "validate_container_adjustment",
 }
-#: Names that mean a handler only if they had a prefix or suffix.
+#: The handler for names that mean a handler only with a prefix or suffix.
 _HANDLER_BY_STEM = {
     "close": "closed",
     "closed": "closed",
@@ -112,9 +112,9 @@ _HANDLER_BY_STEM = {
         )
     },
 }  # fmt: skip
-#: Methods that a plugin may override and that handle no event.
+#: Methods that a plugin may override and that do not handle an event.
 _OTHER_METHODS = ("measurements",)
-#: Attributes of `self` that a method of the same name would hide -> the handler to suggest, or "".
+#: Attributes of `self` that a method of the same name would hide, with the handler to suggest, or "".
 _INSTANCE_ATTRIBUTES = {
     "config": "configure",
     "deadline": "",
@@ -131,7 +131,7 @@ _READ_INSTRUCTIONS = frozenset(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "
 _VARARGS = 0x04
 #: The code flags of a generator function, and of an async one.
 _GENERATOR_FLAGS = 0x20 | 0x200
-#: Type names in annotations of `Config` -> the types of a default value. Other annotations are checked by `nri.config`.
+#: The types of a default value by type name in `Config`. `nri.config` checks all other annotations.
 _DEFAULTS: dict[str, tuple[type, ...]] = {
     "str": (str,), "int": (int,), "float": (float, int), "bool": (bool,), "bytes": (bytes,), "list": (list,),
     "dict": (dict,), "set": (set,), "tuple": (tuple,), "None": (type(None),),
@@ -276,7 +276,7 @@ def _code_objects(value: Any, depth: int = 4) -> Iterator[CodeType]:
 
 
 def _check_unsupported(cls: type, name: str, value: Any) -> None:
-    """Raise TypeError for events, an index or a timeout, which a class cannot set; other values are permitted."""
+    """Raise TypeError for events, an index or a timeout, which a class cannot set. Other values are permitted."""
     if name == "timeout":
         has_no_effect = type(value) in (int, float) and not reads_attribute(cls, name)
     elif name == "events":
@@ -292,7 +292,7 @@ def _check_unsupported(cls: type, name: str, value: Any) -> None:
 
 
 def _check_defaults(place: str, config: Any, above: tuple[Any, ...] = ()) -> None:
-    """Raise TypeError for a default whose type does not match its annotation, which nothing else would report.
+    """Raise TypeError for a default whose type does not match its annotation. No later check would report it.
 
     `above` are the enclosing classes, because a class may have a field of its own type.
     """
@@ -327,7 +327,7 @@ def _check_flags(cls: Any) -> None:
 
 
 def _nearest_handler(name: str) -> str | None:
-    """The handler that `name` is probably a misspelling of; None for an unrelated name."""
+    """The handler that `name` is probably a misspelling of. Returns None for an unrelated name."""
     name = _snake_case(name)
     words = next((name.removeprefix(word) for word in _PREFIXES if name.startswith(word)), name)
     words = next((words.removesuffix(word) for word in _SUFFIXES if words.endswith(word)), words)
@@ -341,7 +341,7 @@ def _nearest_handler(name: str) -> str | None:
 
 
 def _nearest_setting(name: str) -> str | None:
-    """The setting that `name` is probably a misspelling of; None for an unrelated name."""
+    """The setting that `name` is probably a misspelling of. Returns None for an unrelated name."""
     name = _snake_case(name)
     if name in _SETTING_BY_SYNONYM:
         return _SETTING_BY_SYNONYM[name]
@@ -397,7 +397,7 @@ def _nearest(name: str, choices: tuple[str, ...]) -> str | None:
 
 
 def _distance(a: str, b: str, limit: int) -> int:
-    """Edit distance with swaps; anything above `limit` may be returned as `limit` + 1."""
+    """The edit distance with swaps. A distance above `limit` may be returned as `limit` + 1."""
     before: list[int] = []
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):

@@ -15,10 +15,10 @@ __all__ = ["Call", "current"]
 
 
 class Call:
-    """One request that a handler is serving.
+    """A request that a handler is serving.
 
     Attributes:
-        event: name of the RPC: `CreateContainer`.
+        event: the RPC name, for example `CreateContainer`.
         deadline: absolute `time.monotonic()` seconds, or None.
         pod, container: the messages of the request, or None.
         queued: updates that the handler requested; they are sent after the reply.

@@ -1,6 +1,6 @@
 """The attributes of a plugin before it is connected: its default configuration, and an empty mirror.
 
-With them a handler can be called in a test like any method. Each plugin's are created at the first access.
+With these a handler can be called in a test like any method. They are created for each plugin at the first access.
 """
 
 from __future__ import annotations
@@ -11,31 +11,17 @@ if TYPE_CHECKING:
 
     from nri.stub.support.mirror import Mirror
 
-__all__ = ["ConfigText", "DefaultConfig", "EmptyState", "defaults", "has_all_defaults"]
-
-
-class ConfigText(str):
-    """The configuration of a plugin without a class `Config`: the text, which has no fields."""
-
-    __slots__ = ()
-
-    if not TYPE_CHECKING:  # for a type checker every attribute would exist
-
-        def __getattr__(self, name: str) -> Any:
-            reason = (
-                f"self.config is a text without {name}, because the plugin has no class Config; declare {name} in one"
-            )
-            raise AttributeError(reason, name=None, obj=None)
+__all__ = ["DefaultConfig", "EmptyState", "defaults", "has_all_defaults"]
 
 
 class DefaultConfig:
-    """A descriptor for an instance of the plugin's `Config` with its defaults; "" without such a class."""
+    """A descriptor for an instance of the plugin's `Config` with its defaults, or "" without such a class."""
 
     def __get__(self, plugin: Any, owner: type) -> Any:
-        """Create the configuration. ConfigError for a key without a default."""
+        """Create the configuration. Raises ConfigError for a key without a default."""
         if plugin is None:
             return self
-        config = plugin.config = ConfigText() if owner.Config is None else defaults(owner.Config)  # type: ignore[attr-defined]
+        config = plugin.config = "" if owner.Config is None else defaults(owner.Config)  # type: ignore[attr-defined]
         return config
 
 
@@ -43,7 +29,7 @@ class EmptyState:
     """A descriptor for an empty mirror, for plugins with `mirror = True`."""
 
     def __get__(self, plugin: Any, owner: type) -> Mirror:
-        """Create the mirror. AttributeError if the plugin keeps no mirror."""
+        """Create the mirror. Raises AttributeError if the plugin has no mirror."""
         if plugin is None:
             return self  # type: ignore[return-value]  # accessed on the class, for example by help()
         if not plugin.mirror:
@@ -56,7 +42,7 @@ class EmptyState:
 
 
 def defaults(config_class: type) -> Any:
-    """An instance with the defaults; lists, dicts and sets are copied from the class attributes.
+    """An instance with the defaults. Lists, dicts and sets are copied from the class attributes.
 
     Raises:
         ConfigError: a key has no default.

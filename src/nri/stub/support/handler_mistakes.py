@@ -2,10 +2,10 @@
 
 | mistake | detection |
 |---|---|
-| it changes the message of its request | the deterministic serialization differs |
-| it creates an answer and does not return it | no object holds the answer after the call, and it was not requested |
-| it returns one Adjustment for several containers | the same object is returned again with other content |
-| it calls `sys.exit` | SystemExit, which would end the plugin without an error |
+| the handler changes the message of its request | the deterministic serialization differs |
+| the handler creates an answer and does not return it | no object holds the answer after the call; not requested |
+| the handler returns the same Adjustment for several containers | the same object is returned with other content |
+| the handler calls `sys.exit` | SystemExit, which would end the plugin without an error |
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class _Answers:
         self._bytes = b""
 
     def mistake(self, result: Any) -> str:
-        """Describe the mistake in an answer; "" if there is none."""
+        """Describe the mistake in an answer. Returns "" without a mistake."""
         if self._method != "create_container":
             return ""
         adjustment = result[0] if isinstance(result, tuple) and result else result
@@ -183,7 +183,7 @@ def _returned(result: Any) -> Iterator[Any]:
 
 
 def _suggestion(error: BaseException, messages: list[Message]) -> str:
-    """A suggestion for a field that the messages do not have; "" for other errors."""
+    """A suggestion for a field that the messages do not have. Returns "" for other errors."""
     if not isinstance(error, AttributeError):
         return ""
     names, queue = set[str](), [(message.DESCRIPTOR, 0) for message in messages]

@@ -30,7 +30,7 @@ def choose(destination: Destination) -> None:
 
 
 def take() -> Destination | None:
-    """The chosen destination, at the first call; None afterwards, or without a choice. For `nri.stub.support.logs`."""
+    """The chosen destination at the first call, None later or without a choice. For `nri.stub.support.logs`."""
     return _chosen.pop() if _chosen else None
 
 

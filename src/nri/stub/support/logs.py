@@ -51,12 +51,12 @@ def adapter(name: str) -> logging.LoggerAdapter[logging.Logger]:
     return log_adapter
 
 
-#: Loggers with a separate file: name -> path and handler.
+#: Path and handler by logger name, for loggers with a separate file.
 _own_files: dict[str, tuple[str, logging.FileHandler]] = {}
 
 
 def send_to_file(logger: logging.Logger, path: str) -> None:
-    """Append one logger's lines to a file, instead of sending them to the process's log; "" ends that.
+    """Append a logger's lines to a file instead of the process's log. The path "" ends that.
 
     Raises:
         OSError: the file cannot be opened; the destination does not change.
@@ -78,14 +78,14 @@ def send_to_file(logger: logging.Logger, path: str) -> None:
 
 
 def set_up_as_chosen() -> None:
-    """Set up this process's log at the chosen destination, once; without a choice do nothing."""
+    """Set up this process's log at the chosen destination, once. Does nothing without a choice."""
     destination = log_destination.take()
     if destination is not None:
         set_up(destination.level, destination.form, destination.file, use_syslog=destination.use_syslog)
 
 
 def set_up(level: str = "INFO", form: str = "text", file: str | None = None, *, use_syslog: bool = False) -> None:
-    """Set up this process's log, unless the program has set up logging already.
+    """Set up this process's log, unless the program has already set up logging.
 
     If the file cannot be opened, the log goes to the default destination, with a warning.
 

@@ -24,8 +24,8 @@ class Mirror:
     """All pods and containers of the node. A container is added after its creation, and kept until it is removed.
 
     Attributes:
-        pods: pod sandbox id -> message.
-        containers: container id -> message.
+        pods: the messages by pod sandbox id.
+        containers: the messages by container id.
     """
 
     __slots__ = ("containers", "pods")
@@ -35,16 +35,16 @@ class Mirror:
         self.containers: dict[str, m.Container] = {}
 
     def pod_of(self, container: m.Container) -> m.PodSandbox | None:
-        """The pod of a container; None if it is not known."""
+        """The pod of a container. Returns None if the pod is not known."""
         return self.pods.get(container.pod_sandbox_id)
 
     def replace(self, pods: Iterable[m.PodSandbox], containers: Iterable[m.Container]) -> None:
-        """Replace everything with the state of a Synchronize."""
+        """Replace all pods and containers by the state of a Synchronize."""
         self.pods = {pod.id: pod for pod in pods}
         self.containers = {container.id: container for container in containers}
 
     def apply_event(self, event: str, pod: m.PodSandbox | None, container: m.Container | None) -> None:
-        """Update the mirror from an event; called before the plugin's handler."""
+        """Update the mirror from an event. Called before the plugin's handler."""
         if event in _NOT_YET:
             return
         if event == "RemovePodSandbox":

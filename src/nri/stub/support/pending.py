@@ -25,9 +25,9 @@ __all__ = ["UPDATE_TIMEOUT_S", "Pending"]
 
 #: How long the runtime may take for an update, and `Pending.result` waits by default, in seconds.
 UPDATE_TIMEOUT_S = 5.0
-# How long a task waits for the end of the handler that started it, if the runtime has set no deadline, in seconds.
+# A task waits this long for the end of the handler that started it, if the runtime has set no deadline, in seconds.
 _HANDLER_WAIT_S: Final = 2.0
-#: At most this many containers of a failure are listed in the log.
+#: The log lists at most this many containers of a failure.
 _MAX_NAMES: Final = 5
 _SENT_LATER: Final = (
     "the update is sent after this handler's reply: do not wait for it here; return it or add a callback"
@@ -70,7 +70,7 @@ class Pending:
     )
 
     def __init__(self, in_handler: bool, containers: Sequence[str] = ()) -> None:
-        """`containers`: the ids of the containers concerned, for the log."""
+        """`containers` are the ids of the updated containers, for the log."""
         self.done = False
         self.containers = containers
         self._is_read = False
@@ -83,7 +83,7 @@ class Pending:
         self._waiting.acquire()
 
     def result(self, timeout: float | None = UPDATE_TIMEOUT_S) -> list[Update]:
-        """Wait for the outcome: the updates that failed, empty if none did.
+        """Wait for the outcome. Returns the updates that failed.
 
         Args:
             timeout: seconds; None waits as long as the connection lasts.
@@ -91,7 +91,7 @@ class Pending:
         Raises:
             RpcError: the runtime refused.
             ConnectionClosed: the connection ended first.
-            DeadlineExceeded: not within `timeout`.
+            DeadlineExceeded: there was no outcome within `timeout`.
             NriError: called in the handler that made the request, which is sent only after the handler's reply.
         """
         if not self.done:
@@ -106,7 +106,7 @@ class Pending:
         return self._failed
 
     def add_done_callback(self, function: Callable[[Pending], object]) -> None:
-        """Call `function(self)` when the outcome arrives, in the thread that receives it; at once if it has arrived."""
+        """Call `function(self)` when the outcome arrives, in the receiving thread, or at once if it has arrived."""
         with self._lock:
             if not self.done:
                 self._callbacks.append(function)
@@ -146,7 +146,7 @@ class Pending:
         return self.result(0)
 
     def finish(self, failed: list[Update], error: Exception | None = None, *, reported: bool = False) -> None:
-        """Set the outcome, once; `reported`: it was logged already. For the session."""
+        """Set the outcome, once. With `reported`, it was already logged. For the session."""
         with self._lock:
             if self.done:
                 return

@@ -36,8 +36,8 @@ def when(
     containers.
 
     Raises:
-        TypeError: there is no selector, or it is not a text.
-        ValueError: a text is not a valid selector or namespace, or no pod can match.
+        TypeError: there is no selector, or a selector is not a string.
+        ValueError: a string is not a valid selector or namespace, or no pod can match.
     """
     for name in unknown:
         suggestion = next((word for word in ("namespaces", "labels", "annotations") if word[:2] == name[:2]), "")
@@ -80,7 +80,7 @@ def _check_not_empty(**choices: Any) -> None:
 
 
 def _as_texts(name: str, selectors: Any) -> Any:
-    """Convert the selectors of a dict to texts."""
+    """Convert the selectors of a dict to strings."""
     if not hasattr(selectors, "items"):
         return selectors
     texts = []

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 __all__ = ["RuntimeHandle"]
 
-#: Runtimes that ignore evictions without an error: those on the Go library.
+#: Runtimes that ignore evictions without an error, because they use the Go library.
 RUNTIMES_WITHOUT_EVICTION = ("containerd", "cri-o")
-#: Runtimes with a part of NRI, by the names with which they introduce themselves -> their profile.
+#: The profile of each runtime that supports only a part of NRI, by the name in its Configure request.
 _PROFILE_NAMES = {"docker": "docker", "v2": "isulad", "isulad": "isulad"}
-#: The largest number of updates that wait for an answer.
+#: At most this many updates wait for an answer.
 MAX_PENDING = 256
 # An answer contains the updates that failed. It is refused if it is longer than this multiple of the request's size,
 # plus these additional bytes.
@@ -43,7 +43,7 @@ _MAX_ANSWER_RATIO, _MAX_EXTRA_BYTES = 2, 16_384
 
 
 def _message(update: Any) -> m.ContainerUpdate:
-    """The message of an update. TypeError or NriError, with the fix, for anything else."""
+    """The message of an update. Raises TypeError or NriError, with the fix, for any other value."""
     message = getattr(update, "message", update)
     if not isinstance(message, m.ContainerUpdate):
         hint = ""
@@ -58,13 +58,13 @@ def _message(update: Any) -> m.ContainerUpdate:
 
 
 class RuntimeHandle:
-    """The runtime at the other end. Before the first connection, names are empty and updates fail.
+    """The runtime to which the plugin is connected. Before the first connection, names are empty and updates fail.
 
     Attributes:
         name, version: as reported by the runtime, for example "containerd" and "v2.2.0".
-        nri_version: the NRI release that it uses, as reported or inferred from its version; "" if unknown.
+        nri_version: the NRI release that the runtime uses, as reported or inferred from its version; "" if unknown.
         registration_timeout_s, request_timeout_s: its timeouts, in seconds; the defaults if not reported.
-        connected: whether updates can be sent now.
+        connected: whether updates can be sent at present.
         profile: for the session: shapes answers for a runtime with a part of NRI (`nri.stub.support.runtime_profile`);
             None for other runtimes.
         sets_check: for the session: checks requests (`nri.stub.support.sets_check`); None without a check.
@@ -124,7 +124,7 @@ class RuntimeHandle:
         self.connected = True
 
     def update(self, *updates: AnUpdate | Iterable[AnUpdate]) -> Pending:
-        """Request updates of containers: one, several, or a list. In a handler, they are sent after its reply.
+        """Request one update of a container, several, or a list. In a handler, they are sent after its reply.
 
         Raises:
             ConnectionClosed: there is no connection.
@@ -176,7 +176,7 @@ class RuntimeHandle:
         return self._ask(request)
 
     def ignores_evictions(self) -> bool:
-        """Whether the runtime is known to ignore or refuse evictions; the first time, a warning is logged."""
+        """Whether the runtime is known to ignore or refuse evictions. The first time, a warning is logged."""
         ignores = self.profile is not None or self.name in RUNTIMES_WITHOUT_EVICTION
         if ignores and not self._warned:
             self._warned = True

@@ -1,8 +1,8 @@
 """Answers in a form that Docker Engine and iSulad can apply.
 
-Both have only a part of NRI. Docker Engine fails a creation for other changes than variables and mounts. iSulad fails
-creations, drops changes or ends its daemon. A profile leaves out what would do that, and logs each field once; or it
-raises an error, if the operator prefers a failed creation to a container without the change.
+Both support only a part of NRI. Docker Engine fails a creation for changes other than variables and mounts. iSulad
+fails creations, drops changes or ends its daemon. A profile leaves out such changes, and logs each field once. If the
+operator prefers a failed creation to a container without the change, it raises an error instead.
 
 Docker Engine: its source, `daemon/internal/nri/nri.go` of release 29. iSulad: measured with release 2.1.6.
 """
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 
 __all__ = ["RuntimeProfile"]
 
-#: Where the kernel lists the CPUs and the memory nodes that are online.
+#: The files in which the kernel lists the CPUs and the memory nodes that are online.
 _ONLINE = {"cpus": "/sys/devices/system/cpu/online", "mems": "/sys/devices/system/node/online"}
-#: Mount options without a meaning of their own for Docker Engine: it names a bind mount by its type.
+#: Mount options that Docker Engine does not need: it names a bind mount by its type.
 _IMPLIED_MOUNT_OPTIONS = frozenset({"bind", "rbind", "rw", "rprivate"})
 _DOCKER_MOUNT_OPTIONS = frozenset({"ro", "readonly"})
 _DOCKER_MOUNT_TYPES = frozenset({"bind", "tmpfs", "volume"})
-#: The messages of an adjustment that consist of fields which a profile lists by themselves.
+#: The messages of an adjustment whose fields a profile lists one by one.
 _GROUPS = ("linux", "linux.resources")
 
 
 class _Row(NamedTuple):
-    """What one runtime applies.
+    """The changes that a runtime applies.
 
     Attributes:
-        title: the name as people write it.
+        title: the name that people use.
         fields: the fields of an adjustment that the runtime applies.
-        entries: for a repeated field, a function that names what the runtime cannot apply of an entry; it returns ""
+        entries: for a repeated field, a function that names what the runtime cannot apply in an entry; it returns ""
             if the runtime applies the entry.
         complete_request: corrects a pod and a container of a request, in place.
-        complete: fills in what the runtime requires next to the set fields.
+        complete: adds the fields that the runtime requires next to the set fields.
     """
 
     title: str
@@ -80,7 +80,7 @@ def _write_mounts_for_docker(adjustment: m.ContainerAdjustment, container: m.Con
 
 
 def _fill_in_cpuset(adjustment: m.ContainerAdjustment, container: m.Container | None) -> None:
-    """Set cpus and mems next to other CPU settings: those of the container, or else all that are online."""
+    """Set cpus and mems next to other CPU settings: the container's, or else all that are online."""
     if not adjustment.linux.resources.HasField("cpu"):
         return
     cpu = adjustment.linux.resources.cpu
@@ -140,15 +140,15 @@ _ROWS = {
 
 
 class RuntimeProfile:
-    """Shapes the answers of one plugin for a runtime with a part of NRI.
+    """Shapes the answers of a plugin for a runtime that supports only a part of NRI.
 
     Args:
         name: "docker" or "isulad".
-        label: of the plugin, NN-name.
-        is_strict: unsupported parts of an answer are errors.
+        label: the plugin's ``NN-name``.
+        is_strict: unsupported changes in an answer are errors.
 
     Attributes:
-        title: the runtime's name as people write it.
+        title: the runtime's name that people use.
     """
 
     __slots__ = ("_is_strict", "_label", "_reported", "_row", "title")
@@ -166,7 +166,10 @@ class RuntimeProfile:
                 self._row.complete_request(message)
 
     def adjustment(self, message: m.ContainerAdjustment, container: m.Container | None) -> m.ContainerAdjustment:
-        """Return a copy of an adjustment with what the runtime applies. NriError for the rest, if that is refused."""
+        """Return a copy of an adjustment with the changes that the runtime applies.
+
+        Raises NriError for other changes if they are refused.
+        """
         shaped = m.ContainerAdjustment()
         shaped.CopyFrom(message)
         for path, owner, name in list(_set_fields(shaped)):
@@ -187,9 +190,9 @@ class RuntimeProfile:
             self.leave_out(f"the adjustment's {path} ({cut(reason, 128)})")
 
     def leave_out(self, what: str, *, may_refuse: bool = True) -> None:
-        """Log that a part of an answer is left out, once for each part. NriError if it is refused.
+        """Log that a part of an answer is left out, once for each part. Raises NriError if it is refused.
 
-        Without `may_refuse` it is left out in any case: a plugin whose Synchronize fails would never be connected.
+        Without `may_refuse` it is always left out: a plugin whose Synchronize fails would never be connected.
         """
         if self._is_strict and may_refuse:
             raise NriError(f"{self.title} cannot apply {what}")

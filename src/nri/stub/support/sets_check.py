@@ -19,7 +19,7 @@ __all__ = ["SetsCheck", "check_sets"]
 
 
 def check_sets(cls: Any) -> None:
-    """Raise TypeError or ValueError for an entry of `sets` that is not a field, with a similar one."""
+    """Raise TypeError or ValueError for an entry of `sets` that is not a field, with a similar field."""
     for entry in cls.sets or ():
         if not isinstance(entry, str):
             raise TypeError(f'{cls.__name__}.sets has {entry!r}: names of fields are expected, for example "env.*"')
@@ -30,7 +30,7 @@ def check_sets(cls: Any) -> None:
 
 
 class SetsCheck:
-    """The check of one plugin's answers and requests.
+    """The check of a plugin's answers and requests.
 
     Args:
         plugin: has `sets`, and a log for warnings.
@@ -63,7 +63,7 @@ class SetsCheck:
 
 
 def _touched(part: Any) -> Iterator[tuple[str, str, str]]:
-    """The fields that a part of an answer sets: the label used in conflicts, the path, and the key."""
+    """The fields that an answer or request sets: the label used in conflicts, the path, and the key."""
     if isinstance(part, m.ContainerEviction):
         yield "an eviction", EVICT, ""
         return

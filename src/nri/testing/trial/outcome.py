@@ -24,15 +24,15 @@ class MissingAnswer(NamedTuple):
 
 @dataclass(slots=True)
 class Result:
-    """The outcome for one container.
+    """The outcome for a container.
 
     Attributes:
         steps: the effective changes, in order.
-        evictions: containers that plugins evict, and why.
-        misses: plugins that did not answer.
-        shadows: changes of shadow plugins, which have no effect.
+        evictions: the containers that plugins evict, with the reasons.
+        misses: the plugins that did not answer.
+        shadows: the changes of shadow plugins, which have no effect.
         left_out: plugin and event of each update or eviction of an unknown container.
-        failed: why the container would not be created; "" if it would.
+        failed: the reason why the container would not be created, or "".
     """
 
     id: str
@@ -65,7 +65,7 @@ class Result:
 
 @dataclass(slots=True)
 class PodResult:
-    """The outcome for one pod: for the pod itself, which has neither steps nor evictions, and for its containers."""
+    """The outcome for a pod: for the pod itself, which has neither steps nor evictions, and for its containers."""
 
     pod: Result
     containers: list[Result] = field(default_factory=list)
@@ -91,7 +91,7 @@ class Outcome:
     """The outcome for all pods.
 
     Attributes:
-        refused: whether plugins conflict, or one refuses a pod or container on purpose.
+        refused: whether plugins conflict, or a plugin refuses a pod or container on purpose.
         failed: whether a plugin fails, or does not answer.
     """
 

@@ -49,7 +49,10 @@ class TrialPlugin:
 
 
 def trial_plugins(targets: Sequence[str], configs: Sequence[str]) -> list[TrialPlugin]:
-    """Parse the plugins of a command line, with indices and configurations. ConfigError for invalid arguments."""
+    """Parse the plugins of a command line, with indices and configurations.
+
+    Raises ConfigError for invalid arguments.
+    """
     pairs = [_split(text) for text in targets]
     indices = _fill_indices([index for index, _ in pairs])
     sources = _sources(configs, indices)
@@ -60,9 +63,9 @@ def trial_plugins(targets: Sequence[str], configs: Sequence[str]) -> list[TrialP
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Return index and target of ``NN=TARGET``, or of a file called ``NN-name``; the index is "" otherwise.
+    """Return index and target of ``NN=TARGET``, or of a file called ``NN-name``. The index is "" otherwise.
 
-    ConfigError for an index that is not two digits.
+    Raises ConfigError for an index that is not two digits.
     """
     match = _INDEXED.fullmatch(text)
     if match:
@@ -97,7 +100,7 @@ def _fill_indices(indices: list[str]) -> list[str]:
 
 
 def _sources(configs: Sequence[str], indices: list[str]) -> dict[str, Source]:
-    """Read the configuration files by index. ConfigError unless exactly one plugin has the index."""
+    """Read the configuration files by index. Raises ConfigError unless exactly one plugin has the index."""
     source_by_index = {}
     for text in configs:
         match = _INDEXED.fullmatch(text)
@@ -127,6 +130,6 @@ def shared_indices(plugins: Sequence[TrialPlugin]) -> list[str]:
 
 
 def name_in(target: str) -> str | None:
-    """The name in a file name ``NN-name``; None for other file names."""
+    """The name in a file name ``NN-name``. Returns None for other file names."""
     named = _NAMED.fullmatch(os.path.basename(target.partition(":")[0]).removesuffix(".py"))
     return named["name"] if named else None

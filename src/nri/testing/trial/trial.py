@@ -47,13 +47,13 @@ def run(
     *,
     verbose: int = 0,
 ) -> Outcome:
-    """Try the plugins. NriError if one cannot be started, or does not take part.
+    """Try the plugins. Raises NriError if a plugin cannot be started, or does not become active.
 
     Args:
         plugins: the plugins to try.
         workloads: pods with their containers, which are started one after the other.
         policy_path: the operator's policy file, or None.
-        timeout_s: how long a plugin has to answer, in seconds.
+        timeout_s: how long a plugin may take to answer, in seconds.
         verbose: 0 hides the log of plugins and runtime, except warnings of plugins.
     """
     logging.basicConfig(format="%(name)s: %(message)s", level=logging.INFO if verbose else logging.CRITICAL)
@@ -76,8 +76,8 @@ class Trial:
     """A runtime with the plugins to try.
 
     Args:
-        runtime: where they are tried.
-        watching: its observer.
+        runtime: the runtime in which they are tried.
+        observer: the runtime's observer.
         stack: ends the programs that are started.
     """
 
@@ -88,7 +88,7 @@ class Trial:
         self._plugins: list[Plugin] = []
 
     def add(self, plugin: TrialPlugin) -> None:
-        """Connect a plugin, and wait until it takes part. NriError if it does not."""
+        """Connect a plugin, and wait until it is active. Raises NriError if it does not become active."""
         if plugin.is_program:
             self._stack.enter_context(program(self._runtime, plugin))
             return
@@ -106,7 +106,7 @@ class Trial:
                 self._plugins.append(instance)
         except ConfigError as error:
             raise _with_file_name(error, plugin) from None
-        except LocalProtocolError:  # its text has no reason
+        except LocalProtocolError:  # the text of this error has no reason
             reason = next(
                 (row.last_error for row in self._runtime.plugins if row.plugin == f"{plugin.index}-{name}"), ""
             )
@@ -117,7 +117,7 @@ class Trial:
             raise NriError(str(author_error(error, plugin.target))) from error
 
     def start(self, workloads: Sequence[Workload], timeout_s: float) -> Outcome:
-        """Send the events of all pods; returns the outcome."""
+        """Send the events of all pods. Returns the outcome."""
         outcome = Outcome([health.plugin for health in self._runtime.plugins])
         self._observer.take()
         for workload in workloads:
@@ -172,7 +172,7 @@ class Trial:
         result.left_out += observed.left_out
 
     def _take_turns(self) -> None:
-        """Call background work once more, because its first call was before the pods. NriError if it fails."""
+        """Call background work again, because its first call was before the pods. Raises NriError if it fails."""
         for row in self._runtime.plugins:
             try:
                 self._runtime.tick(row.plugin)
@@ -180,7 +180,7 @@ class Trial:
                 raise NriError(f"plugin {row.plugin}: background work failed: {describe(error)}") from error
 
     def _settle(self, timeout_s: float) -> None:
-        """Wait until all requests of plugins are answered, and no further one arrives for a moment."""
+        """Wait until all requests of plugins are answered, and no further request arrives for a moment."""
         until = monotonic() + timeout_s
         request_count, since = -1, monotonic()
         while monotonic() < until:
@@ -208,13 +208,13 @@ def _with_file_name(error: ConfigError, plugin: TrialPlugin) -> ConfigError:
     return ConfigError(source, error.key, error.reason, error.suggestion, other_errors)
 
 
-#: How long a program may take to register: the number of steps, and the seconds of each.
+#: How long a program may take to register: the number of steps, and the seconds of each step.
 STEPS, _STEP_S = 100, 0.1
 
 
 @contextlib.contextmanager
 def program(runtime: FakeRuntime, plugin: TrialPlugin) -> Iterator[None]:
-    """Run the program for the length of the block. NriError if it does not take part."""
+    """Run the program for the length of the block. Raises NriError if it does not become active."""
     name = name_in(plugin.target) or os.path.basename(plugin.target)
     with contextlib.suppress(OSError), open(plugin.target, "rb", opener=open_regular) as file:
         if file.read(len(MAGIC)) == MAGIC:
@@ -267,7 +267,7 @@ class TrialObserver(Observer):
         return observed
 
     def record_plugin_invocation(self, plugin: str, operation: str, error: BaseException | None) -> None:
-        """Store a missing answer. An error status is an answer; it is the event's error."""
+        """Store a missing answer. An error status is an answer, which becomes the event's error."""
         if error is not None and not isinstance(error, RpcError):
             self._observed.silent.append((plugin, operation, error))
 

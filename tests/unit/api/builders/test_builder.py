@@ -61,7 +61,7 @@ def test_a_builder_on_a_message_changes_that_message() -> None:
 def test_help_works_on_the_builders() -> None:
     text = pydoc.plain(pydoc.render_doc(Adjustment))
     assert "set_memory_limit(self, limit_bytes" in text
-    assert "Set the most memory in bytes" in text
+    assert "Set the memory limit in bytes" in text
 
 
 @pytest.mark.parametrize(

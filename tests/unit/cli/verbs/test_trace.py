@@ -245,3 +245,37 @@ def test_an_empty_name_is_no_folder(nri, words: tuple[str, ...]) -> None:
     result = nri(*words)
     assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (2, "", 1), result.stderr
     assert "the path is empty: name a file or a folder" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("filters", "names"),
+    [
+        (["--container", "bad"], ["bad"]),
+        (["--pod", "shop/two"], []),
+        (["--plugin", "other"], ["one"]),
+        (["--plugin", "10-sets", "--errors"], ["one", "bad"]),
+        (["--event", "create_container"], ["one", "bad", "two"]),
+        (["--event", "StopContainer,synchronize"], []),
+        (["--since", "2100-01-01"], []),
+    ],
+)
+def test_filters_choose_the_events_that_are_shown(nri, folder: Path, filters: list[str], names: list[str]) -> None:
+    result = nri("trace", "show", str(folder), "-o", "json", "--event", "container", *filters)
+    shown = [json.loads(line) for line in result.stdout.splitlines()]
+    containers = [event["request"]["container"]["name"] for event in shown if "container" in event["request"]]
+    assert containers == names, result.stderr
+
+
+def test_the_summary_and_the_export_take_the_same_filters(nri, folder: Path) -> None:
+    (row,) = json.loads(
+        nri("trace", "stat", str(folder), "-o", "json", "--plugin", "other", "--container", "one").stdout
+    )
+    assert (row["plugin"], row["count"]) == ("20-other", 1)
+    exported = json.loads(nri("trace", "export", str(folder), "perfetto", "--container", "two").stdout)
+    bars = [bar["args"]["k8s.container.name"] for bar in exported["traceEvents"] if bar["ph"] == "X"]
+    assert set(bars) == {"two"}
+
+
+def test_an_unknown_event_of_a_filter_is_refused_with_the_names(nri, folder: Path) -> None:
+    result = nri("trace", "show", str(folder), "--event", "Create")
+    assert result.returncode == 2 and 'unknown event "Create": expected all, pod' in result.stderr

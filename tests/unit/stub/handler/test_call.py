@@ -5,6 +5,7 @@ from __future__ import annotations
 import nri
 from nri.api import messages as m
 from nri.api.events import EVENTS
+from nri.testing import FakeRuntime, make_container, make_pod
 from nri.ttrpc import Code
 from tests.support.plugin_thread import plugin_thread
 from tests.unit.stub.plugins import ADJUSTMENT, CONTAINER, POD
@@ -68,3 +69,28 @@ def test_every_event_reaches_its_method_with_its_arguments() -> None:
         extra = {"update_container": ("LinuxResources",), "update_pod_sandbox": ("LinuxResources", "LinuxResources")}
         expected.append((spec.method, expected_by_kind[spec.kind] + extra.get(spec.method, ())))
     assert calls == expected
+
+
+def test_a_container_without_a_name_gets_the_name_of_the_kubelets_label() -> None:
+    names: list[str] = []
+
+    class Notes(nri.Plugin):
+        mirror = True
+
+        def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
+            names.extend(container.name for container in containers)
+
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+            names.append(container.name)
+
+    def unnamed(name: str) -> nri.Container:  # as CRI-O before 1.37 sends it
+        container = make_container(name, pod, labels={"io.kubernetes.container.name": name})
+        container.name = ""
+        return container
+
+    pod = make_pod()
+    with FakeRuntime(pods=[pod], containers=[unnamed("one")]) as runtime:
+        runtime.add(Notes())
+        runtime.create_container(pod, unnamed("two"))
+        runtime.create_container(pod, make_container("three", pod))
+    assert names == ["one", "two", "three"]

@@ -141,7 +141,7 @@ def test_a_handler_that_exits_ends_all_with_its_code(runtime: FakeRuntime, capsy
     assert Several(pairs).run() == 7
     ended(thread)
     err = capsys.readouterr().err  # the runtime asks both, one after the other, and both may have done it by then
-    assert any(f"error: {label}: it has called sys.exit(7)" in err for label in ("10-env", "20-env"))
+    assert any(f"error: {label}: the plugin has called sys.exit(7)" in err for label in ("10-env", "20-env"))
 
 
 def test_a_lost_runtime_is_exit_3_where_nobody_reconnects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from nri.cli.output import Column, Output, Painted
 from nri.cli.settings import FILE, Settings
 from nri.cli.support.verb import Verb
 from nri.cli.verbs.agent.options import AGENT_OPTIONS
+from nri.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +28,7 @@ VALUES = (
     Column("REASON", "reason", 70),
     Column("RULES", "rules", extra=True),
     Column("READS", "reads", 70, extra=True),
-    Column("VIA", "transport", extra=True),
+    Column("VIA", "transport"),
 )
 WRITES = (
     Column("CONTAINER", "container", 30),
@@ -74,9 +75,10 @@ ERRORS = (
 )
 @click.argument("pod", required=False)
 @click.option("--pod", "manifest", type=FILE, metavar="FILE", help="Explain this manifest, without an agent.")
+@click.option("--all", "show_all", is_flag=True, help="Show also settings that this kernel does not have.")
 @AGENT_OPTIONS.only("--profile", "--rules", "--root", "--agent-socket")
 @click.pass_obj
-def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **options: Any) -> None:
+def explain(settings: Settings, /, pod: str | None, manifest: Path | None, show_all: bool, **options: Any) -> None:
     """Explain which rule, annotation and hook set each value of a pod, and whether the value was applied.
 
     POD is NAMESPACE/NAME, a unique name, or a key from the list that is printed without POD, for example a uid. The
@@ -109,7 +111,7 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **opt
         for number, account in enumerate(enriched_accounts):
             if number:
                 out.text("")
-            show(out, account)
+            show(out, account, show_all=show_all)
         return
     from nri.agent.settings import socket_of
 
@@ -119,15 +121,19 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **opt
         return
     answer = enriched(_ask_agent(settings, socket, "/explain", pod=pod), profile)
     if out.human:
-        show(out, answer)
+        show(out, answer, show_all=show_all)
         if any(row.get("transport") == "nri" for row in answer["values"]):
             out.note("for the changes of all plugins in one of its containers: nri why CONTAINER")
     else:
         out.document(answer)
 
 
-def show(out: Output, account: Mapping[str, Any]) -> None:
-    """Print an explanation for people: values, results of writes, errors, notes. With -q, print only the values."""
+def show(out: Output, account: Mapping[str, Any], *, show_all: bool = False) -> None:
+    """Print an explanation for people: values, results of writes, errors, notes. With -q, print only the values.
+
+    Settings that the kernel does not have are left out and counted, unless `show_all` is true.
+    """
+    out.fit()
     if out.quiet:
         out.names(f"{row.get('container') or 'pod'} {row['field']} {row['value']}" for row in account["values"])
         return
@@ -146,11 +152,7 @@ def show(out: Output, account: Mapping[str, Any]) -> None:
         out.table(RULES, [{**row, "place": row["place"] or "(default)"} for row in account["rule_keys"]])
     for problem in account.get("rule_problems", ()):
         out.text(f"Not used: {problem['kind'] or 'a document'} of {problem['source']}: {problem['error']}")
-    for title, table_columns, part in (("Outcome:", WRITES, "writes"), ("Errors:", ERRORS, "errors")):
-        if account.get(part):
-            out.text("")
-            out.text(title)
-            out.table(table_columns, account[part])
+    _show_outcomes(out, account, show_all)
     if account.get("strategies"):
         out.text("")
         out.table(STRATEGIES, [{**row, "next_run": _schedule(row)} for row in account["strategies"]])
@@ -161,6 +163,22 @@ def show(out: Output, account: Mapping[str, Any]) -> None:
         out.text("")
     for note in account.get("notes", ()):
         out.text(note)
+
+
+def _show_outcomes(out: Output, account: Mapping[str, Any], show_all: bool) -> None:
+    """Print the results of writes, and errors."""
+    from nri.host.outcome import Outcome
+
+    writes = account.get("writes", ())
+    shown = [write for write in writes if show_all or write.get("outcome") != Outcome.UNSUPPORTED.value]
+    for title, table_columns, rows in (("Outcome:", WRITES, shown), ("Errors:", ERRORS, account.get("errors"))):
+        if rows:
+            out.text("")
+            out.text(title)
+            out.table(table_columns, rows)
+    if len(shown) < len(writes):
+        out.text("")
+        out.text(f"{count(len(writes) - len(shown), 'setting')} that this kernel does not have: --all shows them")
 
 
 def _schedule(row: Mapping[str, Any]) -> str:

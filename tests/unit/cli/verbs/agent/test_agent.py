@@ -58,7 +58,8 @@ def test_explain_of_a_manifest_names_rule_annotation_and_hook_of_each_value(nri,
     assert (cpus["container"], cpus["value"], cpus["hook"]) == ("app", "0-1", "CPUSetAllocator")
     assert cpus["reason"] == "all share pools, for LS pods"
     assert (cpus["rules"], cpus["reads"]) == (["NodeResourceTopology"], ["koordinator.sh/qosClass"])
-    assert results["rules"] == {"NodeSLO": f"{rules}/slo.yaml", "NodeResourceTopology": f"{rules}/slo.yaml", "Node": ""}
+    sources = {"NodeSLO": f"{rules}/slo.yaml", "ConfigMap": "", "NodeResourceTopology": f"{rules}/slo.yaml", "Node": ""}
+    assert results["rules"] == sources
     (identity,) = [row for row in results["values"] if row["field"] == "cpu.bvt"]
     assert (identity["container"], identity["value"], identity["rules"]) == ("", "2", ["NodeSLO"])
 
@@ -124,11 +125,13 @@ def test_explain_asks_the_agent_and_shows_values_writes_and_errors(nri, agent_at
         "all share pools",
         "NodeResourceTopology",
         "nri",
-        "unsupported",
+        "1 setting that this kernel does not have: --all shows them",
         "no JSON",
         "NodeSLO: apiserver node-1",
     ):
         assert word in result.stdout, word
+    assert "unsupported" not in result.stdout
+    assert "unsupported" in nri("agent", "explain", "shop/web", "--all", "--agent-socket", path).stdout
     assert result.stderr == "for the changes of all plugins in one of its containers: nri why CONTAINER\n"
     explanation = document(nri("agent", "explain", "shop/web", "--agent-socket", path, "-o", "json").stdout)
     assert explanation["values"][0]["rules"] == ["NodeResourceTopology"]
