@@ -20,7 +20,7 @@ from xml.etree import ElementTree as ET
 
 from tools.nodes.kernel import CANNOT
 from tools.nodes.machine import REPORT, ROOT, Node, NodeError
-from tools.runtimes import RELEASES, MissingError, install
+from tools.runtimes import MissingError, install
 from tools.runtimes.images import image_archive
 from tools.runtimes.machine import ensure_packages
 
@@ -33,25 +33,39 @@ PASSED_ON = ("PATH", "CI", "NRI_NO_SKIP", "NRI_CACHE", "XDG_CACHE_HOME", "HYPOTH
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Tests that run in one node, as pytest's arguments."""
+    """Tests that run in one node, as pytest's arguments.
+
+    Attributes:
+        systemd: whether systemd is process 1.
+        deadline_s: for the node and all its tests. A node has to share this machine's processors.
+        releases: those of containerd that the tests run.
+    """
 
     name: str
     tests: tuple[str, ...]
     systemd: bool = False
-    deadline_s: float = 900.0
+    deadline_s: float = 1800.0
+    releases: tuple[str, ...] = ("2.4",)
 
 
 CORE = (
     Part("cgroup v2", ("tests/unit/host", "tests/engine/test_controls.py", "tests/engine/test_processes.py")),
-    Part("systemd", ("tests/nodes",), systemd=True),
+    Part("systemd", ("tests/nodes", "-k", "not cgroupfs"), systemd=True),
 )
+_PODS = ("tests/engine/test_pod_verbs.py", "tests/engine/test_pod_volumes.py")
+_PLACEMENT = ("tests/unit/placement/test_plugin.py", "tests/engine/test_placement.py")
 ALL = (
     Part("engine", ("tests/engine",), deadline_s=7200.0),
     Part("agent", tuple(f"tests/agent/test_{name}.py" for name in ("nri", "proxy", "standalone")), deadline_s=7200.0),
-    Part("placement", ("tests/unit/placement/test_plugin.py", "tests/engine/test_placement.py"), deadline_s=3600.0),
-    Part("pods", ("tests/unit/pods", "tests/engine/test_pod_verbs.py", "tests/engine/test_pod_volumes.py")),
-    Part("proxy", ("tests/proxy",), deadline_s=3600.0),
+    Part("placement", _PLACEMENT, deadline_s=3600.0),
+    Part("pods", ("tests/unit/pods", *_PODS)),
+    Part("proxy", ("tests/proxy",), deadline_s=3600.0, releases=("1.7", "2.4")),
     *CORE,
+    Part("systemd, driver cgroupfs", ("tests/nodes", "-k", "cgroupfs"), systemd=True),
+    Part("systemd, host", ("tests/unit/host",), systemd=True),
+    Part("systemd, engine", ("tests/engine/test_plugins.py", "tests/engine/test_processes.py", *_PODS), systemd=True),
+    Part("systemd, placement", _PLACEMENT, systemd=True, deadline_s=3600.0),
+    Part("systemd, demo", ("tests/real/test_demo.py",), systemd=True, releases=("1.7", "2.4")),
 )
 
 
@@ -98,7 +112,8 @@ def _run(part: Part, report: Path) -> int:
         return collected.returncode
     ensure_packages(print)
     image_archive(print)
-    install(list(RELEASES)[-1], print)
+    for release in part.releases:
+        install(release, print)
     print(f"--- {part.name}", flush=True)
     command = [sys.executable, "-m", "pytest", *PLUGINS, "-v", "-o", f"timeout={120 * PATIENCE}"]
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}

@@ -37,7 +37,7 @@ spec:
     - {{name: GREETING, value: hello}}
     - {{name: POD, valueFrom: {{fieldRef: {{fieldPath: metadata.name}}}}}}
     resources: {{limits: {{memory: 64Mi, cpu: 500m}}}}
-    livenessProbe: {{exec: {{command: [true]}}}}
+    livenessProbe: {{exec: {{command: ["true"]}}}}
     securityContext: {{runAsUser: 1000, readOnlyRootFilesystem: true, capabilities: {{drop: [ALL]}}}}
     volumeMounts:
     - {{name: data, mountPath: /data, readOnly: true}}

@@ -30,6 +30,7 @@ FailureAction=poweroff-force
 [Service]
 Type=oneshot
 TimeoutStartSec=infinity
+Delegate=yes
 LimitNOFILE=65536
 Environment=HOME=/root PATH=$PATH
 ExecStart=/bin/sh -c 'if [ ! -d "$CHECKOUT" ]; then mkdir -p "$CHECKOUT"; mount --bind /.checkout "$CHECKOUT"; fi; sh /srv/run > /srv/output 2>&1; echo \$? > /srv/code'

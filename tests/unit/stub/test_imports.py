@@ -18,7 +18,8 @@ import nri
 from tests.support.plugin_program import Listener, plugin_program
 
 NRI = """
-nri nri.lazy nri.api nri.api.builders nri.api.builders.adjustment nri.api.builders.builder nri.api.builders.checks
+nri nri.lazy nri.api nri.api.builders nri.api.builders.adjustment nri.api.builders.builder
+nri.api.builders.checks nri.api.builders.combinations nri.api.builders.eviction
 nri.api.builders.resources nri.api.builders.update nri.api.builders.view nri.api.cpuset
 nri.api.events nri.api.loader nri.api.messages nri.api.naming nri.api.optional nri.api.pb nri.api.pb.descriptor
 nri.api.removal nri.versions nri.errors nri.mux nri.mux.demux nri.mux.frames nri.mux.trunk nri.signals nri.stream

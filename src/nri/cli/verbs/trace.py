@@ -74,7 +74,7 @@ def trace() -> None:
 )
 @event_filter_options
 @click.pass_obj
-def show(settings: Settings, path: str, last: int, **filters: Any) -> int:
+def show(settings: Settings, /, path: str, last: int, **filters: Any) -> int:
     """Show events in order of their start. -o json prints all events with their messages, one per line."""
     from nri.trace.document import event_document
     from nri.trace.history import Trace
@@ -108,7 +108,7 @@ def show(settings: Settings, path: str, last: int, **filters: Any) -> int:
 @click.argument("path", metavar="FILE|DIR", type=PATH)
 @event_filter_options
 @click.pass_obj
-def stat(settings: Settings, path: str, **filters: Any) -> int:
+def stat(settings: Settings, /, path: str, **filters: Any) -> int:
     """Show for each plugin and event the number of calls, percentiles of the duration, errors and refused answers.
 
     Percentiles are in milliseconds, with three decimal digits. They include only calls that have ended.
@@ -145,7 +145,7 @@ def stat(settings: Settings, path: str, **filters: Any) -> int:
 @click.argument("form", metavar="|".join(FORMATS), type=click.Choice([*FORMATS]))
 @event_filter_options
 @click.pass_obj
-def export(settings: Settings, path: str, form: str, **filters: Any) -> int:
+def export(settings: Settings, /, path: str, form: str, **filters: Any) -> int:
     """Write events to standard output in a format of tracing tools, with names and times, but without values.
 
     perfetto, also called chrome, is a JSON document for Perfetto and chrome://tracing. otlp is OpenTelemetry's JSON

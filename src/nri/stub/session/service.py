@@ -347,6 +347,8 @@ def _suggestion(error: AttributeError) -> str:
         )
     except Exception:  # noqa: BLE001 - the author's own class may fail at anything
         return ""
+    if not matches and isinstance(holder, str):
+        return "; self.config is a text unless the plugin has a class Config with this field"
     return f"; did you mean {matches[0]}?" if matches else ""
 
 

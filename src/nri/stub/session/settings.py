@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from nri.errors import ConfigError
 from nri.stub.support.checks import reads_attribute
-from nri.stub.support.default_attributes import ConfigText, defaults, has_all_defaults
+from nri.stub.support.default_attributes import defaults, has_all_defaults
 from nri.stub.support.mirror import Mirror
 from nri.stub.support.runtime_handle import RuntimeHandle
 
@@ -60,7 +60,7 @@ def apply(
     if config_class is None and (file is not None or text.strip()):
         _check_is_read(plugin, file)
     if config_class is None and file is None:
-        plugin.config = ConfigText(text)
+        plugin.config = text
         return
     if not text.strip() and file is None and not plugin_flags and config_class is not None:
         plugin.config = defaults(config_class)
@@ -79,7 +79,7 @@ def apply(
     if file is not None:
         sources.append(read_file(file, None if plugin.config_format == "auto" else plugin.config_format))
     if config_class is None:
-        plugin.config = ConfigText(sources[-1].text)
+        plugin.config = sources[-1].text
     elif plugin_flags:
         from nri.config.layers import merge, parse_layer
 

@@ -11,21 +11,7 @@ if TYPE_CHECKING:
 
     from nri.stub.support.mirror import Mirror
 
-__all__ = ["ConfigText", "DefaultConfig", "EmptyState", "defaults", "has_all_defaults"]
-
-
-class ConfigText(str):
-    """The configuration of a plugin without a class `Config`: the text, which has no fields."""
-
-    __slots__ = ()
-
-    if not TYPE_CHECKING:  # for a type checker every attribute would exist
-
-        def __getattr__(self, name: str) -> Any:
-            reason = (
-                f"self.config is a text without {name}, because the plugin has no class Config; declare {name} in one"
-            )
-            raise AttributeError(reason, name=None, obj=None)
+__all__ = ["DefaultConfig", "EmptyState", "defaults", "has_all_defaults"]
 
 
 class DefaultConfig:
@@ -35,7 +21,7 @@ class DefaultConfig:
         """Create the configuration. Raises ConfigError for a key without a default."""
         if plugin is None:
             return self
-        config = plugin.config = ConfigText() if owner.Config is None else defaults(owner.Config)  # type: ignore[attr-defined]
+        config = plugin.config = "" if owner.Config is None else defaults(owner.Config)  # type: ignore[attr-defined]
         return config
 
 

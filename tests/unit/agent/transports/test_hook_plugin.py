@@ -459,7 +459,7 @@ def test_a_defect_of_ours_costs_a_container_nothing_but_its_values(
     monkeypatch.setattr(type(parts.executor), "changes", broken)
     monkeypatch.setattr(type(parts.executor), "retry", broken)
     monkeypatch.setattr(hook_plugin, "clear_cpus", broken)
-    monkeypatch.setattr(hook_plugin.translation, "compared", broken)
+    monkeypatch.setattr(hook_plugin.translation, "comparison_results", broken)
     pod, container = CLEAR.pod.messages()
     with FakeRuntime() as runtime:
         runtime.add(plugin).run_pod_sandbox(pod)

@@ -58,7 +58,8 @@ def test_explain_of_a_manifest_names_rule_annotation_and_hook_of_each_value(nri,
     assert (cpus["container"], cpus["value"], cpus["hook"]) == ("app", "0-1", "CPUSetAllocator")
     assert cpus["reason"] == "all share pools, for LS pods"
     assert (cpus["rules"], cpus["reads"]) == (["NodeResourceTopology"], ["koordinator.sh/qosClass"])
-    assert results["rules"] == {"NodeSLO": f"{rules}/slo.yaml", "NodeResourceTopology": f"{rules}/slo.yaml", "Node": ""}
+    sources = {"NodeSLO": f"{rules}/slo.yaml", "ConfigMap": "", "NodeResourceTopology": f"{rules}/slo.yaml", "Node": ""}
+    assert results["rules"] == sources
     (identity,) = [row for row in results["values"] if row["field"] == "cpu.bvt"]
     assert (identity["container"], identity["value"], identity["rules"]) == ("", "2", ["NodeSLO"])
 
