@@ -44,8 +44,8 @@ class OciRuntime:
         path: the program: a path, or a name that is searched in PATH.
         arguments: arguments before each command, for example ``--systemd-cgroup``.
         timeout: the longest duration of a command, in seconds.
-        base_runtime_spec: a file with an OCI spec, as ``ctr oci spec`` prints it, whose environment, capabilities,
-            limits of processes, mounts, hooks, devices, resources and annotations are the defaults of its containers.
+        base_runtime_spec: a file with an OCI spec, as ``ctr oci spec`` prints it, whose environment, bounding
+            capabilities, limits of processes, mounts, hooks and annotations are the defaults of its containers.
     """
 
     path: str = "runc"

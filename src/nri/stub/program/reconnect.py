@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 import sys
@@ -99,7 +98,7 @@ class Reconnect:
                 reason = error.strerror or str(error)  # a path that is too long has no errno
                 if error.errno is None:
                     raise GiveUp(2, f"--socket-path {path}: {reason}") from None
-                if error.errno == errno.ECONNREFUSED and not _is_socket(path):
+                if isinstance(error, ConnectionRefusedError) and not _is_socket(path):
                     reason = "not a socket"
             if self._no_wait:
                 raise GiveUp(3, f"cannot connect to {path}: {reason}. Is NRI on? try: nri doctor")

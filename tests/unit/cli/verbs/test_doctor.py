@@ -80,7 +80,7 @@ def test_a_release_and_a_file_may_be_named(nri, folder: Path) -> None:
     assert f"{path}:3" in shown and "NRI is off in containerd" in shown
     assert f"change its template with nri config-manager --file {path}" in shown
     (folder / "own.toml").write_text("version = 3\n")
-    assert "version 3, and this release" in nri(*words, "--file", "/own.toml").stdout
+    assert "version 3, but this release" in nri(*words, "--file", "/own.toml").stdout
     wrong = nri("doctor", "--release", "newest")
     assert (wrong.returncode, "is not a version" in wrong.stderr) == (2, True)
 

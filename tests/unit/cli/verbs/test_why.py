@@ -306,4 +306,4 @@ def test_an_answer_that_is_none_of_ours_is_told_in_one_line(nri, words, answer):
         with Server(path, [Service(SERVICE, methods)]):
             result = nri(*words, "--admin-socket", path)
     assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (3, "", 1), result.stderr
-    assert f"{path} is not an admin socket: the reply lacks expected tables" in result.stderr
+    assert f"{path} is not an admin socket: the reply lacks expected fields" in result.stderr

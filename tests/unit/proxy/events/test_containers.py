@@ -111,7 +111,7 @@ def config(**more: object) -> pb.ContainerConfig:
 
 def test_a_container_that_the_runtime_refuses_is_taken_back_at_plugins(world: Proxied, plugin: Recorder) -> None:
     pod = world.run_pod()
-    bad = config(mounts=[pb.Mount(container_path="relative", host_path="/tmp")])
+    bad = config(envs=[pb.KeyValue(key="", value=b"1")])
     code, text = world.cri.refused("CreateContainer", pod_sandbox_id=pod, config=bad)
     assert (code, text) == world.direct.refused("CreateContainer", pod_sandbox_id=pod, config=bad)
     assert plugin.of("c") == ["create", "stop", "remove"]
