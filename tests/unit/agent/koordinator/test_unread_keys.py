@@ -55,7 +55,7 @@ REFUSE = "Koordinator's manager would refuse it"
         ),
         (
             {"resourceQOSStrategy": {"beClass": {"memoryQOS": {"enable": True, "wmarkRatio": 150}}}},
-            "resourceQOSStrategy.beClass.memoryQOS.wmarkRatio: 150 is not from 0 to 100, and " + REFUSE,
+            "resourceQOSStrategy.beClass.memoryQOS.wmarkRatio: 150 is not between 0 and 100, and " + REFUSE,
         ),
         (
             {
@@ -84,7 +84,7 @@ REFUSE = "Koordinator's manager would refuse it"
         ),
         (
             {"resourceQOSStrategy": {"lsClass": {"cpuQOS": {"enable": True, "groupIdentity": 99, "schedIdle": 1}}}},
-            ("resourceQOSStrategy.lsClass.cpuQOS.groupIdentity: 99 is not from -1 to 2, and " + REFUSE),
+            ("resourceQOSStrategy.lsClass.cpuQOS.groupIdentity: 99 is not between -1 and 2, and " + REFUSE),
         ),
         (
             {"hostApplications": [{"name": "x", "qos": "LS", "cgroupPath": {"base": "Root"}}]},
