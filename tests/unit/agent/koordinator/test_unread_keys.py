@@ -78,7 +78,7 @@ REFUSE = "Koordinator's manager would refuse it"
         (
             {"resourceQOSStrategy": {"policies": {"cpuPolicy": "groupIdentiti"}}},
             (
-                'resourceQOSStrategy.policies.cpuPolicy: "groupIdentiti" has no effect: write groupIdentity, '
+                'resourceQOSStrategy.policies.cpuPolicy: "groupIdentiti" has no effect: write one of groupIdentity, '
                 "coreSched; did you mean groupIdentity?"
             ),
         ),
@@ -89,7 +89,7 @@ REFUSE = "Koordinator's manager would refuse it"
         (
             {"hostApplications": [{"name": "x", "qos": "LS", "cgroupPath": {"base": "Root"}}]},
             (
-                'hostApplications[0].cgroupPath.base: "Root" has no effect: write CgroupRoot, Kubepods, '
+                'hostApplications[0].cgroupPath.base: "Root" has no effect: write one of CgroupRoot, Kubepods, '
                 "KubepodsBurstable, KubepodsBesteffort"
             ),
         ),

@@ -58,7 +58,10 @@ def test_a_block_says_what_differs_from_the_defaults() -> None:
         ({"psi": {"resource": ["disk"]}}, 'psi.resource[0]: expected one of cpu, memory, io, not "disk"'),
         ({"dynCache": {"l3Percent": {"low": 60}}}, "dynCache.l3Percent.low: 60, mid 30 and high 50 do not ascend"),
         ({"quotaTurbo": {"highWaterMark": 90}}, "quotaTurbo.highWaterMark: 90 is not less than alarmWaterMark 80"),
-        ({"preemption": {"resource": ["net"]}}, "preemption.net: waterline is missing: from 20 to 10238976"),
+        (
+            {"preemption": {"resource": ["net"]}},
+            "preemption.net: waterline is missing; it must be between 20 and 10238976",
+        ),
         (
             {
                 "preemption": {
