@@ -153,7 +153,7 @@ def test_unsupported_changes_are_left_out_unless_flag_or_environment_refuse_them
 
 
 def test_another_choice_for_unsupported_changes_is_refused() -> None:
-    with pytest.raises(ConfigError, match="--unsupported 'drop' is not a choice"):
+    with pytest.raises(ConfigError, match="--unsupported: 'drop' is not a choice"):
         parsed("--unsupported", "drop")
-    with pytest.raises(ConfigError, match="NRI_UNSUPPORTED 'drop' is not a choice"):
+    with pytest.raises(ConfigError, match="NRI_UNSUPPORTED: 'drop' is not a choice"):
         parsed(environment={"NRI_UNSUPPORTED": "drop"})
