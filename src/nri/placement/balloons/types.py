@@ -111,7 +111,7 @@ class BalloonTypes:
         Raises NoPlace if its annotation names a missing type, unless the container is running: then it belongs to the
         reserved or default type, and `unmet` has the reason.
         """
-        annotation = container.asks("balloon.balloons")
+        annotation = container.scoped_annotation("balloon.balloons")
         if annotation is not None and annotation[1] in self.by_name:
             return self.by_name[annotation[1]], "named by its annotation"
         if annotation is not None:

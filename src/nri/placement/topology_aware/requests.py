@@ -116,7 +116,10 @@ def _isolation(container: Container, options: Options, choices: Choices) -> tupl
 
     If both annotations exist, the narrower scope counts; with equal scopes the requirement counts.
     """
-    required, preferred = container.asks("require-isolated-cpus"), container.asks("prefer-isolated-cpus")
+    required, preferred = (
+        container.scoped_annotation("require-isolated-cpus"),
+        container.scoped_annotation("prefer-isolated-cpus"),
+    )
     if required is None and preferred is None:
         return options.preferIsolatedCPUs, False, False
     only = required is not None and (preferred is None or required[0] <= preferred[0])
@@ -127,7 +130,7 @@ def _isolation(container: Container, options: Options, choices: Choices) -> tupl
 
 
 def _priority(container: Container, default: Priority) -> Priority:
-    annotation = container.asks("prefer-cpu-priority")
+    annotation = container.scoped_annotation("prefer-cpu-priority")
     if annotation is None or annotation[1] == "default":
         return default
     if annotation[1] not in ("high", "normal", "low", "none"):
