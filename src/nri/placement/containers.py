@@ -157,7 +157,7 @@ class Container:
         annotations = self.pod.policy_annotations
         return convention.scoped(annotations, key + SUFFIX, self.name) if annotations else None
 
-    def asks_flag(self, key: str) -> tuple[int, bool] | None:
+    def scoped_flag(self, key: str) -> tuple[int, bool] | None:
         """The scope and the value of an annotation that is true or false."""
         annotation = self.scoped_annotation(key)
         if annotation is None:
@@ -172,7 +172,7 @@ class Container:
         """Let `pod/qosclass` have no value in expressions."""
         self.pod = replace(self.pod, class_known=False)
 
-    def asks_memory(self, mixed: bool = True) -> int:
+    def memory_mask(self, mixed: bool = True) -> int:
         """The mask of memory kinds in its annotation. Returns 0 without one, or for "mixed" if `mixed` is false."""
         annotation = self.scoped_annotation("memory-type")
         kinds = annotation[1].split(",", _MAX_MEMORY_TYPES) if annotation and annotation[1] else []

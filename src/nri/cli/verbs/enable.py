@@ -28,7 +28,7 @@ EXAMPLES = [
     "--name",
     "-name",
     metavar="NAME",
-    help="The plugin's name. Default: as in NAME|FILE, for a file with dashes.",
+    help="The plugin's name. Default: the first argument, or the name of its file with dashes.",
 )
 @click.option(
     "--config",

@@ -84,7 +84,7 @@ _STATE = click.option(
     "--state-dir",
     metavar="DIR",
     default="/var/lib/nri/placement",
-    help="The plugin's folder for state and socket.",
+    help="The folder of the plugin's state and socket (its setting stateDir).",
 )
 
 

@@ -427,7 +427,7 @@ class TopologyAware(PersistentPolicy):
 
     def _unmet_strictness(self, grant: Grant, request: Request) -> str:
         """The CPUs that a grant lacks for strict hints or required isolated CPUs. Returns "" if it lacks none."""
-        strict = request.container.asks_flag("strict.topologyhints")
+        strict = request.container.scoped_flag("strict.topologyhints")
         for hint in request.container.hints.values() if strict is not None and strict[1] else ():
             cpus = grant.exclusive
             if grant.kind is CpuKind.RESERVED and request.shared_m:
@@ -510,7 +510,7 @@ class TopologyAware(PersistentPolicy):
         cpus = grant.exclusive | (grant.pool.free_sharable if grant.shares else 0)
         if grant.kind is CpuKind.RESERVED:
             cpus = grant.pool.reserved
-        hide = grant.container.asks_flag("hide-hyperthreads")
+        hide = grant.container.scoped_flag("hide-hyperthreads")
         return masks.text(self.machine.one_thread_per_core(cpus) if hide is not None and hide[1] else cpus)
 
     def _repin(self, cause: Grant) -> None:

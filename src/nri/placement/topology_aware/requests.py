@@ -102,7 +102,7 @@ def _guaranteed(container: Container, options: Options, choices: Choices, defaul
 
 def _flag(container: Container, key: str, default: bool) -> tuple[bool, bool]:
     """The value of a preference, and whether it comes from an annotation."""
-    annotation = container.asks_flag(key)
+    annotation = container.scoped_flag(key)
     return (default, False) if annotation is None else (annotation[1], True)
 
 
@@ -125,7 +125,7 @@ def _isolation(container: Container, options: Options, choices: Choices) -> tupl
     only = required is not None and (preferred is None or required[0] <= preferred[0])
     if not only and not choices.unscoped_isolation_counts and required is None and preferred and preferred[0] == 2:
         return options.preferIsolatedCPUs, False, False
-    annotation = container.asks_flag("require-isolated-cpus" if only else "prefer-isolated-cpus")
+    annotation = container.scoped_flag("require-isolated-cpus" if only else "prefer-isolated-cpus")
     return (options.preferIsolatedCPUs, False, only) if annotation is None else (annotation[1], True, only)
 
 
@@ -158,7 +158,7 @@ def cold_start_s(container: Container) -> float:
 def _memory_kinds(container: Container, zones: MemoryZones) -> int | None:
     if container.preserves("memory"):
         return None
-    kinds = (container.asks_memory() or DRAM | PMEM) & zones.kinds
+    kinds = (container.memory_mask() or DRAM | PMEM) & zones.kinds
     if kinds == PMEM and zones.nodes_of_kinds(PMEM) & ~zones.normal:
         kinds |= DRAM  # PMEM that is not normal memory cannot hold unmovable pages
     return kinds
