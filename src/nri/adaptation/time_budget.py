@@ -2,21 +2,22 @@
 
 | wait | limit | afterwards |
 |---|---|---|
-| for a plugin's answer | its timeout for the event, or the rest of its `SilenceBudget` | the answer is missing |
-| for a turn at a plugin that is busy with earlier events | `TURN_TIMEOUTS` of its timeouts | the answer is missing |
-| for an unresponsive plugin, queue and answer together | `SILENCE_TIMEOUTS` of its timeouts | it is not asked |
+| for a plugin's answer | the plugin's timeout, or the rest of the event's `SilenceBudget` | the answer is missing |
+| for a turn at a plugin that has earlier events | the plugin's timeout x `TURN_TIMEOUTS` | the answer is missing |
+| for an unresponsive plugin, turn and answer together | the plugin's timeout x `SILENCE_TIMEOUTS` | it is not asked |
 | for all plugins | the caller's deadline, which also shortens the waits above | the event fails with DeadlineExceeded |
 
 `nri.adaptation.dispatch.invoker` decides what follows from a missing answer. `nri.adaptation.registration.sync_gate`
 limits how long an event waits for a joining plugin, and `nri.adaptation.peers.breaker` how often a plugin may fail.
 
 **Silence.** Events that reach a plugin while another event waits for its answer queue behind that event. If the answer
-does not come, each queued event has lost as much time as the event that was asked. If each had a full timeout, the
-fourth of four events would wait for four timeouts. So an event counts the time that it has lost to a plugin's silence,
-whichever event was asked. When its turn comes, it may wait for the rest of its budget; with nothing left, it continues
-without an answer. After one silence, half a timeout is left: a plugin that was held up for a moment loses one request,
-not all waiting requests. Time in which other events were answered does not count. The same budget continues when the
-plugin validates.
+does not come, each queued event has lost as much time as the event that the plugin did not answer. If each queued event
+then had a full timeout, the fourth of four events would wait for four timeouts. So an event counts the time that it has
+lost to a plugin's silence, whichever event the plugin did not answer. When its turn comes, the event may wait for the
+rest of its budget; with an empty budget, it continues without an answer. After the plugin has missed one full timeout,
+half a timeout is left for each queued event: a plugin that was held up for a moment misses one request, not all queued
+requests. Time in which the plugin answered other events does not count. If the plugin also validates the event, the
+validation uses the same budget.
 
 Times are absolute, in seconds of `time.monotonic()`. Callers pass the time in; no function of this module waits.
 """
@@ -45,7 +46,7 @@ __all__ = [
 TURN_TIMEOUTS: Final = 2.0
 #: An event waits for an unresponsive plugin for at most this many timeouts of that plugin.
 SILENCE_TIMEOUTS: Final = 1.5
-#: This share of a timeout counts as a whole miss. It is less than one, because neither clocks nor sums are exact.
+#: A wait of this share of a timeout counts as a full timeout, because neither clocks nor sums are exact.
 WHOLE_MISS_SHARE: Final = 0.95
 #: A request is not sent if less time is left: plugins get their deadline in whole milliseconds.
 MIN_ANSWER_S: Final = 0.001
@@ -85,9 +86,9 @@ def check_deadline(event: str, now: float, deadline: float) -> None:
 class SilenceBudget:
     """How much longer an event may wait for each unresponsive plugin.
 
-    Each plugin's breaker adds up how long requests waited in vain for the plugin (`Breaker.silence_s`). The event
-    records
-    that sum when it starts waiting for the plugin; the difference since then is the time that the event lost.
+    Each plugin's breaker adds up how long requests waited in vain for the plugin (`Breaker.silence_s`). An event
+    records this sum when it starts waiting for the plugin. A later sum minus the recorded sum is the time that the
+    event has lost.
     """
 
     __slots__ = ("_silence_before",)
@@ -96,13 +97,13 @@ class SilenceBudget:
         self._silence_before: dict[object, float] = {}
 
     def copy(self) -> SilenceBudget:
-        """Copy the budget for an event that continues this one."""
+        """Copy the budget, for a second event that continues the budget's event."""
         budget = SilenceBudget()
         budget._silence_before.update(self._silence_before)
         return budget
 
     def start_waiting(self, plugin: object, silence_s: float) -> None:
-        """Record when the event started waiting for a plugin; later calls keep the first value.
+        """Record the plugin's sum of silence when the event starts waiting. Later calls for the plugin have no effect.
 
         Args:
             plugin: identifies the plugin; only stored and compared.
@@ -110,7 +111,7 @@ class SilenceBudget:
         """
         self._silence_before.setdefault(plugin, silence_s)
 
-    def has_borne_silence(self, plugin: object, silence_s: float) -> bool:
+    def has_lost_time(self, plugin: object, silence_s: float) -> bool:
         """Whether the event has lost time to the plugin's silence."""
         return silence_s > self._silence_before.get(plugin, silence_s)
 

@@ -67,7 +67,7 @@ def _range(word: str) -> set[int]:
     used_text, slash, size_text = group.partition("/")
     used, size = _number(used_text, word), _number(size_text, word)
     if not dash or not slash or not 0 < used <= size:
-        raise ValueError(f"{word!r} is not a range of groups, for example 0-15:2/4")
+        raise ValueError(f"{word!r} is not a range of groups; write for example 0-15:2/4")
     if used == size:
         return set(range(first, last + 1))
     groups: set[int] = set()
@@ -78,7 +78,7 @@ def _range(word: str) -> set[int]:
 
 def _number(digits: str, word: str) -> int:
     if not digits.isascii() or not digits.isdigit():
-        raise ValueError(f"{word!r} is not a number or a range, for example 0-3")
+        raise ValueError(f"{word!r} is not a number or a range; write for example 0-3")
     if len(digits) > len(str(MAX_NUMBER)) or int(digits) > MAX_NUMBER:
         raise ValueError(f"{word!r} has a number above {MAX_NUMBER}")
     return int(digits)

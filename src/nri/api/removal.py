@@ -2,8 +2,8 @@
 
 Annotation keys, names of variables, destinations of mounts, paths of devices, types of namespaces, names of sysctls and
 host names of network devices can be removed; rlimits, CDI devices and cgroup v2 keys cannot, and their keys are
-literal. A removal drops what the same adjustment has set before; setting the key afterwards takes it over from another
-plugin.
+literal. A removal drops the value that the same adjustment has set before. If the adjustment sets the key after the
+removal, the value replaces the value of an earlier plugin.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 
 __all__ = ["is_marked", "mark", "mark_in_list", "mark_in_map", "split"]
 
+#: The first character of a key that requests a removal.
 MARK = "-"
 
 
 def mark(key: str) -> str:
-    """The mark that removes `key`."""
+    """The marked form of `key`, which requests its removal: `-key`."""
     return MARK + key
 
 
@@ -33,7 +34,10 @@ def split(key: str) -> tuple[str, bool]:
 
 
 def mark_in_list(entries: Any, key_field: str, key: str) -> None:
-    """Remove a key in a repeated field of an adjustment, whose entries have their key in `key_field`."""
+    """Add an entry that requests the removal of a key, to a repeated field of an adjustment.
+
+    Earlier entries for the key are dropped. `key_field` names the entries' field that has the key.
+    """
     marked = mark(key)
     for position in range(len(entries) - 1, -1, -1):
         if getattr(entries[position], key_field) in (key, marked):
@@ -42,7 +46,7 @@ def mark_in_list(entries: Any, key_field: str, key: str) -> None:
 
 
 def mark_in_map(entries: Any, key: str) -> None:
-    """Remove a key in a map of an adjustment, whose values are strings or messages."""
+    """Add an entry that requests the removal of a key, to a map of an adjustment. An earlier entry is dropped."""
     if key in entries:
         del entries[key]
     if hasattr(entries, "get_or_create"):

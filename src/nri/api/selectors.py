@@ -62,20 +62,21 @@ class Parsed:
         return self.text
 
 
-#: What a namespace, a key and a label's value consist of in Kubernetes; wildcards are replaced by `*` before.
+#: The syntax of namespaces, keys and label values in Kubernetes. `_is_name` first replaces each wildcard by `*`.
 _NAMESPACE = re.compile(r"[a-z0-9*](?:[-a-z0-9*]*[a-z0-9*])?")
 _KEY = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9.]{0,252}/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_KEY = re.compile(r"(?:[a-z0-9][-a-z0-9.]{0,252}/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9*](?:[-A-Za-z0-9_.*]*[A-Za-z0-9*])?)?")
-#: The most characters of a namespace and of a label's value, and of a text in an error.
+#: The most characters of a namespace and of a label's value.
 _MAX_NAME = 63
+#: The most characters of a pattern or selector in an error.
 _MAX_SHOWN = 80
 
 _WILDCARDS = re.compile(r"[*?]|\[[!^]?\]?[^\]]*\]")
 
 
 def _compile(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern with wildcards. ValueError if it is too long, or has a range that is empty."""
+    """Compile a pattern with wildcards. Raises ValueError if the pattern is too long, or has an empty range."""
     expression = fnmatch.translate(check_pattern(pattern))
     if "(?!)" in expression:
         raise ValueError(
@@ -113,7 +114,7 @@ class Pattern(Parsed):
         return cls(text, text != body, regex)
 
     def fits(self, name: str) -> bool:
-        """Whether the pattern matches the name, whether to include or exclude it."""
+        """Whether the pattern matches the name; `excluded` does not matter."""
         return self._regex.match(name) is not None
 
     @property
@@ -132,7 +133,7 @@ def _as_list(text: str) -> str:
 
 
 def matches(patterns: Iterable[Pattern], name: str) -> bool:
-    """Whether a name is selected: no exclusion fits, and one of the other patterns fits, if there are any.
+    """Whether a name is selected: no exclusion matches it, and an inclusion matches it or there are no inclusions.
 
     Without patterns, every name is selected.
     """
@@ -203,7 +204,10 @@ class Selector(Parsed):
         return is_match is self.wanted
 
     def possible_pairs(self) -> list[dict[str, str]] | None:
-        """The finite choice of values that meet the condition, an absent key included; None if it is infinite."""
+        """All possible labels with this key that meet the condition, or None if their number is infinite.
+
+        Each element has at most one label; an empty dictionary means that the key is absent.
+        """
         if self._values is None:
             return None if self.wanted else [{}]
         if not self.wanted or any(_WILDCARDS.search(value) for value in self._values):
@@ -218,12 +222,14 @@ class LabelSelector(Selector):
 
     def _check(self) -> None:
         if _LABEL_KEY.fullmatch(self.key) is None:
-            raise ValueError(f"{_quoted(self.text)}: {_quoted(self.key)} is not the key of a label, for example app")
+            raise ValueError(
+                f"{_quoted(self.text)}: {_quoted(self.key)} is not the key of a label; write for example app"
+            )
         for value in self._values or ():
             if "," in value and "[" not in value:
                 raise ValueError(f"{_quoted(self.text)} has several conditions; {_as_list(self.text)}")
             if not _is_name(value, _LABEL_VALUE):
-                reason = "labels have at most 63 letters, digits, '-', '_' and '.', the first and last not a sign"
+                reason = "use at most 63 letters, digits, '-', '_' and '.'; begin and end with a letter or digit"
                 raise ValueError(
                     f"{_quoted(self.text)} never matches: {_quoted(value)} is not the value of a label; {reason}"
                 )
@@ -257,18 +263,19 @@ def _empty_choice(patterns: tuple[Pattern, ...]) -> str:
         pattern.text in bodies or (pattern.is_exact and any(other.fits(pattern.text) for other in excluded))
         for pattern in included
     ):
-        return f'"{included[0]}" is excluded again'
+        return f'"{included[0]}" is both included and excluded'
     return ""
 
 
 class Filters:
-    """A choice of pods: `matches` selects the namespace, and all selectors of labels and annotations hold.
+    """A choice of pods by conditions on the namespace (`matches`), labels and annotations; all must be true.
 
     Raises:
         ValueError: no pod can match.
     """
 
-    # Not a dataclass, whose import would slow a plugin's start. The annotations are the keys of the operator's table.
+    # Not a dataclass, whose import would slow a plugin's start. The reader of `policy.toml` takes the keys of a filter
+    # from the type annotations of these attributes.
     namespace: tuple[Pattern, ...] = ()
     label: tuple[LabelSelector, ...] = ()
     annotation: tuple[Selector, ...] = ()
@@ -283,7 +290,7 @@ class Filters:
         self.__post_init__()
 
     def __post_init__(self) -> None:
-        """Refuse a choice without any pod. The reader of configurations calls this after setting the attributes."""
+        """Raise ValueError if no pod can match. The reader of configurations calls this after setting attributes."""
         reason = _empty_choice(self.namespace) or _impossible(self.label) or _impossible(self.annotation)
         if reason:
             raise ValueError(f"{reason}, so that no pod matches")
@@ -316,6 +323,6 @@ class Filters:
     def select(
         self, pods: Iterable[PodSandbox], containers: Iterable[Container]
     ) -> tuple[list[PodSandbox], list[Container]]:
-        """The pods and containers that the plugin sees: without the pods whose events it does not see."""
+        """Return the pods that match, and the containers of these pods."""
         visible = {pod.id: pod for pod in pods if self.admits(pod)}
         return list(visible.values()), [container for container in containers if container.pod_sandbox_id in visible]

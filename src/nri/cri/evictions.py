@@ -29,7 +29,10 @@ class Evictions:
         self._lock = threading.Lock()
 
     def begin(self, identity: str, reason: str, end: Callable[[], object]) -> None:
-        """Start to end a container by `end`, which may raise NriError. No effect if that is already in progress."""
+        """Start a thread that calls `end` to end a container. No effect if the container's eviction is in progress.
+
+        `end` may raise NriError, which is logged.
+        """
         with self._lock:
             if identity in self._threads:
                 return
@@ -66,5 +69,5 @@ class Evictions:
                 self._full = False
 
     def _log_failure(self, identity: str, error: Exception) -> None:
-        trace = None if isinstance(error, (NriError, RuntimeError)) else error
-        self._log.warning("container %s could not be evicted: %s", identity, error, exc_info=trace)
+        unexpected_error = None if isinstance(error, (NriError, RuntimeError)) else error
+        self._log.warning("container %s could not be evicted: %s", identity, error, exc_info=unexpected_error)

@@ -172,7 +172,7 @@ class ProcessorFiles:
 
     Raises:
         OSError: the cgroup does not exist, or lacks a file.
-        ValueError: the path leads out of the hierarchy, or no hierarchy has processors.
+        ValueError: the path leads out of the hierarchy, or a cgroup controller is not mounted.
     """
 
     def __init__(self, hierarchies: Hierarchies, root: Root, cgroup: str) -> None:
@@ -185,7 +185,7 @@ class ProcessorFiles:
             for controller, file in _FILES_V1 if self._v1 else _FILES_V2:
                 folder = hierarchies.folder(controller, cgroup)
                 if folder is None:
-                    raise ValueError("no hierarchy has processors")
+                    raise ValueError(f"the cgroup controller {controller} is not mounted")
                 self._descriptors.append(root.open(f"{folder}/{file}"))
         except BaseException:
             self.close()

@@ -186,7 +186,7 @@ class Document:
         return {text(name): text(value) for name, value in table.items()}
 
     def number(self, tree: Any, key: str, maximum: int, where: str = "") -> int:
-        """Return the whole number at a key of a mapping. Raises ConfigError if it is not from 0 to `maximum`."""
+        """Return the whole number at a key of a mapping. Raises ConfigError if it is not between 0 and `maximum`."""
         value = tree.get(key)
         if value is None:
             return 0

@@ -17,7 +17,7 @@ _SHARES_PER_CPU, _MIN_SHARES, _MAX_SHARES, _MIN_QUOTA_US = 1024, 2, 262_144, 100
 
 
 def bounded(value: object, maximum: int) -> Fraction:
-    """Return the exact value of a quantity. Raises ValueError if it is not from 0 to `maximum`."""
+    """Return the exact value of a quantity. Raises ValueError if it is not between 0 and `maximum`."""
     quantity = parse(value)
     if not 0 <= quantity <= maximum:
         raise ValueError(f'"{value}" is {"less than 0" if quantity < 0 else f"more than {maximum}"}')

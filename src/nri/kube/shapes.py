@@ -67,7 +67,7 @@ class Unread(NamedTuple):
     def of_word(cls, key: str, value: str, words: tuple[str, ...]) -> Unread:
         """Report a value that is not a fixed value of its key."""
         suggestion = nearest_name(value, words)
-        why = f"{cut(json.dumps(value), _MAX_SHOWN)} has no effect: write {', '.join(words)}"
+        why = f"{cut(json.dumps(value), _MAX_SHOWN)} has no effect: write one of {', '.join(words)}"
         return cls(plain(key, _MAX_TEXT), why + (f"; did you mean {suggestion}?" if suggestion else ""))
 
     def __str__(self) -> str:

@@ -10,6 +10,8 @@
 | `nri_plugin_refused_total` | reason |
 | `nri_active_plugins_total` | |
 
+`nri_plugin_left_out_total` counts updates and evictions that were ignored because their container does not exist.
+
 The first three and the last metric exist in containerd; with `namespace="containerd_nri"` the names are the same.
 Counting is on the hot path, so it only adds numbers; the objects of prometheus-client are created at a scrape.
 """
@@ -37,7 +39,8 @@ __all__ = ["CountingReporter", "PrometheusObserver", "cumulative"]
 
 #: The maximum number of plugins with their own label, because a plugin may choose any name.
 _MAX_PLUGINS = 256
-#: The label that further plugins share. They may reply at the same time, so its counts may be slightly low.
+#: The label that all further plugins share. Their replies may be counted at the same time without a lock, so the
+#: label's counts may be slightly low.
 _OTHER_PLUGINS = "other"
 #: Upper bounds of the latency histogram, in seconds: from a fast local plugin to the default timeout.
 BUCKETS = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
@@ -60,10 +63,10 @@ class _Series:
     """The counts of one plugin for one operation."""
 
     __slots__ = (
-        "adjusted",
         "buckets",
         "errors",
         "evictions",
+        "has_merged_replies",
         "left_out",
         "succeeded",
         "total_s",
@@ -76,7 +79,7 @@ class _Series:
         self.errors: dict[str, int] = {}
         self.buckets = [0] * (len(BUCKETS) + 1)
         self.total_s = 0.0
-        self.adjusted = False
+        self.has_merged_replies = False
         self.updates = self.evictions = self.left_out = self.withdrawn = 0
 
 
@@ -91,14 +94,14 @@ class PrometheusObserver(Observer):
         namespace: the prefix of all metric names.
     """
 
-    __slots__ = ("_active", "_merging", "_namespace", "_plugins", "_refused", "_series")
+    __slots__ = ("_active", "_lock", "_namespace", "_plugins", "_refused", "_series")
 
     def __init__(self, registry: Any = None, namespace: str = "nri") -> None:
         from prometheus_client import REGISTRY  # noqa: PLC0415 - an optional dependency
 
         self._namespace = namespace
         self._active = 0
-        self._merging = threading.Lock()
+        self._lock = threading.Lock()
         self._refused: dict[str, int] = {}
         self._plugins: dict[str, str] = {}
         self._series: defaultdict[tuple[str, str], _Series] = defaultdict(_Series)
@@ -135,25 +138,25 @@ class PrometheusObserver(Observer):
     ) -> None:
         """Count updates and evictions."""
         series = self._series[self._plugins.get(plugin) or self._label(plugin), operation]
-        series.adjusted = True
+        series.has_merged_replies = True
         if updates or evictions:
-            with self._merging:
+            with self._lock:
                 series.updates += updates
                 series.evictions += evictions
 
     def record_left_out(self, plugin: str, operation: str) -> None:
         """Count an ignored update or eviction."""
-        with self._merging:
+        with self._lock:
             self._series[self._plugins.get(plugin) or self._label(plugin), operation].left_out += 1
 
     def record_withdrawn(self, plugin: str, operation: str) -> None:
         """Count a reply that was dropped because another plugin failed the event."""
-        with self._merging:
+        with self._lock:
             self._series[self._plugins.get(plugin) or self._label(plugin), operation].withdrawn += 1
 
     def record_refused(self, reason: str) -> None:
         """Count a refused connection or registration by its reason."""
-        with self._merging:
+        with self._lock:
             self._refused[reason] = self._refused.get(reason, 0) + 1
 
     def update_plugin_count(self, count: int) -> None:
@@ -172,19 +175,19 @@ class PrometheusObserver(Observer):
             HistogramMetricFamily,
         )
 
-        name, who = f"{self._namespace}_plugin", ["plugin", "operation"]
+        name, labels = f"{self._namespace}_plugin", ["plugin", "operation"]
         invocations = CounterMetricFamily(
-            f"{name}_invocations", "Requests to plugins.", labels=[*who, "status", "error"]
+            f"{name}_invocations", "Requests to plugins.", labels=[*labels, "status", "error"]
         )
-        latency = HistogramMetricFamily(f"{name}_latency_seconds", "How long plugins took to answer.", labels=who)
+        latency = HistogramMetricFamily(f"{name}_latency_seconds", "How long plugins took to answer.", labels=labels)
         adjustments = CounterMetricFamily(
-            f"{name}_adjustments", "Updates and evictions requested by plugins.", labels=[*who, "type"]
+            f"{name}_adjustments", "Updates and evictions requested by plugins.", labels=[*labels, "type"]
         )
         left_out = CounterMetricFamily(
-            f"{name}_left_out", "Ignored updates and evictions of unknown containers.", labels=who
+            f"{name}_left_out", "Ignored updates and evictions of unknown containers.", labels=labels
         )
         withdrawn = CounterMetricFamily(
-            f"{name}_withdrawn", "Answers dropped because another plugin failed the event.", labels=who
+            f"{name}_withdrawn", "Answers dropped because another plugin failed the event.", labels=labels
         )
         for key, series in list(self._series.items()):
             if series.left_out:
@@ -197,7 +200,7 @@ class PrometheusObserver(Observer):
                 invocations.add_metric([*key, "error", label], count)
             if any(series.buckets):
                 latency.add_metric(key, cumulative(BUCKETS, series.buckets), series.total_s)
-            if series.adjusted:
+            if series.has_merged_replies:
                 adjustments.add_metric([*key, "update"], series.updates)
                 adjustments.add_metric([*key, "evict"], series.evictions)
         refused = CounterMetricFamily(f"{name}_refused", "Connections and registrations refused.", labels=["reason"])

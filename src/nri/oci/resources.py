@@ -1,4 +1,4 @@
-"""Convert container resources from the API's message: into a spec, and into the object of a runtime's update."""
+"""Convert the API's message of container resources to the OCI format: for a spec, and to update a container."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 #: Fields in which a request's 0 means "not set". An OCI runtime may use the 0 as a value.
 _UNSET_AT_ZERO = (("cpu", "shares"), ("cpu", "quota"), ("cpu", "period"), ("memory", "limit"), ("memory", "swap"))
-_ABOVE = ("linux", "resources")
+#: The path of the resources in a spec.
+_RESOURCES = ("linux", "resources")
 
 
 def adjust(draft: Draft, resources: Any, rules: Rules) -> None:
@@ -27,49 +28,50 @@ def adjust(draft: Draft, resources: Any, rules: Rules) -> None:
     for limit in resources.hugepage_limits:
         _hugepages(draft, limit)
     if resources.unified:
-        draft.table(*_ABOVE, "unified").update(resources.unified)
+        draft.table(*_RESOURCES, "unified").update(resources.unified)
     if resources.HasField("pids"):
         _pids(draft, resources.pids.limit, rules)
     for device in resources.devices:
-        draft.rows(*_ABOVE, "devices").append(_device_rule(device))
+        draft.rows(*_RESOURCES, "devices").append(_device_rule(device))
 
 
 def _cpu(draft: Draft, cpu: Any) -> None:
     for field, key in CPU:
         if cpu.HasField(field):
-            draft.table(*_ABOVE, "cpu")[key] = getattr(cpu, field).value
+            draft.table(*_RESOURCES, "cpu")[key] = getattr(cpu, field).value
     for field in CPUSET:
         if value := getattr(cpu, field):
-            draft.table(*_ABOVE, "cpu")[field] = value
+            draft.table(*_RESOURCES, "cpu")[field] = value
 
 
 def _memory(draft: Draft, memory: Any, rules: Rules) -> None:
-    """Set the given fields. A limit without swap limits both together. A limit of 0 means "not set".
+    """Set the memory fields of the request. A limit of 0 means "not set".
 
-    The Go library sets only the limit, and swap to the same value.
+    A limit also sets `swap`, the limit of memory and swap together, unless the request has its own swap limit. The Go
+    library ignores all fields except the limit.
     """
     limit = memory.limit.value
     if limit:
-        draft.table(*_ABOVE, "memory").update(limit=limit, swap=limit)
+        draft.table(*_RESOURCES, "memory").update(limit=limit, swap=limit)
     if not rules.all_memory_fields_applied:
         return
     for field, key in MEMORY[1:]:
         if memory.HasField(field):
-            draft.table(*_ABOVE, "memory")[key] = getattr(memory, field).value
+            draft.table(*_RESOURCES, "memory")[key] = getattr(memory, field).value
 
 
 def _hugepages(draft: Draft, limit: Any) -> None:
-    rows = draft.rows(*_ABOVE, "hugepageLimits")
-    for place, row in enumerate(draft.objects(*_ABOVE, "hugepageLimits")):
-        if (row.get("pageSize") or "") == limit.page_size:
-            rows[place] = {**row, "limit": limit.limit}
+    new_limits = draft.rows(*_RESOURCES, "hugepageLimits")
+    for place, current in enumerate(draft.objects(*_RESOURCES, "hugepageLimits")):
+        if (current.get("pageSize") or "") == limit.page_size:
+            new_limits[place] = {**current, "limit": limit.limit}
             return
-    rows.append({"pageSize": limit.page_size, "limit": limit.limit})
+    new_limits.append({"pageSize": limit.page_size, "limit": limit.limit})
 
 
 def _pids(draft: Draft, limit: int, rules: Rules) -> None:
     """Set the limit of processes. A negative limit means unlimited; the Go library then keeps the old limit."""
-    pids = draft.table(*_ABOVE, "pids")
+    pids = draft.table(*_RESOURCES, "pids")
     if limit >= 0:
         pids["limit"] = limit
     elif rules.unlimited_pids_applied:
@@ -90,8 +92,8 @@ def _device_rule(device: Any) -> dict[str, Any]:
 def without_unset(resources: Any) -> Any:
     """Return a copy of an update's resources without the zeros that mean "not set".
 
-    Runtimes send plugins all scalars of the request, 0 for scalars that the kubelet did not set, and plugins send the
-    zeros back.
+    A runtime sends plugins every scalar of the kubelet's request, as 0 if the kubelet did not set it. Plugins send
+    these zeros back.
     """
     copy = type(resources)()
     copy.CopyFrom(resources)
@@ -106,10 +108,10 @@ def without_unset(resources: Any) -> Any:
 
 
 def to_oci(resources: Any) -> dict[str, Any]:
-    """Convert a LinuxResources message to the spec's ``linux.resources``, for an update of an OCI runtime.
+    """Convert a LinuxResources message to the spec's ``linux.resources``, to update a container in an OCI runtime.
 
-    The result has only the given fields; a runtime leaves all others unchanged. Classes are omitted: callers resolve
-    and add them.
+    The result has only the given fields; a runtime leaves all others unchanged. The block-I/O and RDT classes
+    are omitted: callers resolve and add them.
     """
     table: dict[str, Any] = {}
     memory = {key: get(resources.memory, field) for field, key in MEMORY if resources.memory.HasField(field)}

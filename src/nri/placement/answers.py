@@ -31,7 +31,7 @@ def adjustment_of(pins: Pins, scheduling: SchedulingClass | None = None) -> nri.
 
 
 def _schedule(adjustment: nri.Adjustment, kind: SchedulingClass) -> None:
-    if kind.schedules:
+    if kind.has_cpu_settings:
         adjustment.set_scheduler(
             (kind.policy or "other").upper(),
             nice=kind.nice or 0,

@@ -1,4 +1,4 @@
-"""Scheduling classes: named settings for how the kernel schedules a container's processes."""
+"""Scheduling classes: named settings for how the kernel has_cpu_settings a container's processes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SchedulingClass:
     """A scheduling class. Values that are not set stay unchanged. Raises WrongValue if the kernel would refuse it.
 
     Attributes:
-        name: the name for other keys and annotations.
+        name: the name by which other keys and annotations refer to the class.
         policy: the policy of Linux's scheduler.
         priority: from 1 to 99, for the policies fifo and rr.
         flags: the flags of sched_setattr.
@@ -60,21 +60,22 @@ class SchedulingClass:
             raise WrongValue("policy", f"{self.policy} requires a priority", "add priority, from 1 to 99")
         if self.policy not in ("fifo", "rr") and self.priority:
             raise WrongValue(
-                "priority", f"{self.priority} is for the policies fifo and rr only", "remove priority, or set nice"
+                "priority", "allowed only with the policies fifo and rr", "remove priority, or set nice instead"
             )
         if self.policy == "deadline":
             runtime, deadline, period = self.runtime or 0, self.deadline or 0, self.period or self.deadline or 0
             if not 0 < runtime <= deadline <= period:
                 times = f"runtime {runtime}, deadline {deadline} and period {period}"
-                raise WrongValue("policy", f"deadline with {times}", "write 0 < runtime <= deadline <= period")
+                reason = f"deadline requires 0 < runtime <= deadline <= period; the class has {times}"
+                raise WrongValue("policy", reason, "correct runtime, deadline or period")
         elif time_key := next((key for key in _TIMES if getattr(self, key)), None):
-            raise WrongValue(time_key, f"{getattr(self, time_key)} is for the policy deadline only", "remove it")
+            raise WrongValue(time_key, "allowed only with the policy deadline", f"remove {time_key}")
         if self.ioPriority is not None and self.ioClass not in ("rt", "be"):
-            raise WrongValue("ioPriority", f"{self.ioPriority} is for ioClass rt and be only", "add ioClass: rt or be")
+            raise WrongValue("ioPriority", "allowed only with ioClass rt or be", "add ioClass: rt or be")
 
     @property
-    def schedules(self) -> bool:
-        """Whether it has CPU settings, not only I/O settings."""
+    def has_cpu_settings(self) -> bool:
+        """Whether the class has settings for the CPU; a class may have only I/O settings."""
         return bool(self.policy or self.flags or self.nice is not None)
 
 
@@ -94,7 +95,9 @@ def check_names(key: str, names: Sequence[str], references: Mapping[Path, str]) 
     for path, name in references.items():
         if name and name not in defined:
             raise WrongValue(
-                path, f"{name!r} is not in {key}", f"write {', '.join(names)}" if names else "define it there"
+                path,
+                f"{name!r} is not in {key}",
+                f"write {' or '.join(names)}" if names else f"define {name!r} in {key}",
             )
 
 

@@ -229,7 +229,7 @@ def check_annotations(
         container.doubt("cpu-class", "it has no effect: cpuClasses is empty")
     elif annotation is not None:
         if guaranteed and annotation[1] and annotation[1] not in names:
-            raise container.refusal("cpu-class", f"unknown CPU class {annotation[1]!r}; write {', '.join(names)}")
+            raise container.refusal("cpu-class", f"unknown CPU class {annotation[1]!r}; write {' or '.join(names)}")
         _check_scope(container, "cpu-class", annotation[0], has_exclusive or (guaranteed and not annotation[1]))
     annotation = container.scoped_annotation("irq-affinity")
     if annotation is not None:

@@ -178,7 +178,9 @@ def unknown(header: Header) -> str:
 def contents(file: BinaryIO, header: Header) -> Iterator[bytes]:
     """Yield the content of a block that is not `unknown`, in pieces of 64 KiB. Raises RemoteProtocolError."""
     if header.raw > MAX_CONTENT_BYTES:
-        raise RemoteProtocolError(f"a block with {header.raw} bytes of content; at most {MAX_CONTENT_BYTES} are read")
+        raise RemoteProtocolError(
+            f"a block is refused: it has {header.raw} bytes of content, and the limit is {MAX_CONTENT_BYTES}"
+        )
     file.seek(header.offset + _HEADER_BYTES)
     stored = file.read(header.stored)
     if zlib.crc32(stored) != header.crc:

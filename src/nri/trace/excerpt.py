@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_EVENTS", "choose", "cut", "write_part"]
 
-#: Events that may be selected in any case.
+#: This many events may be selected, even from a small recording.
 _EVENTS = 50_000
-#: A further event may be selected for this many bytes of the recording.
+#: One more event may be selected per this many bytes of the recording.
 _BYTES_PER_EVENT = 50
 #: At most this many events may be selected; with more, copy the whole recording instead.
 MAX_EVENTS: Final = 1_000_000
@@ -37,28 +37,29 @@ def choose(
     is_selected: Callable[[Event], bool],
     since_ns: int,
     until_ns: int,
-    selection: str = "that",
-    through: Callable[[Iterator[Event]], Iterator[Event]] = iter,
+    selection: str = "the selection",
+    progress: Callable[[Iterator[Event]], Iterator[Event]] = iter,
 ) -> set[tuple[int, int]]:
     """Select events that began between two times, as pairs of recording and serial number.
 
-    `selection` describes them in errors. `through` sees all events, for example to show progress.
+    `selection` describes the condition in errors. `progress` wraps the iterator of all
+    events, for example to count them.
 
     Raises ConfigError if no events are selected, or too many.
     """
     chosen: set[tuple[int, int]] = set()
     max_events = min(_EVENTS + trace.size_bytes // _BYTES_PER_EVENT, MAX_EVENTS)
     number = 0
-    for event in through(trace.events()):
+    for event in progress(trace.events()):
         number += 1
         if since_ns <= event.began_ns <= until_ns and is_selected(event):
             chosen.add((event.recording, event.serial))
             if len(chosen) > max_events:
-                step = "select fewer with --since and --until"
-                raise ConfigError(trace.path, "", f"more than {count(max_events, 'event')} selected", step)
+                advice = "select fewer with --since and --until"
+                raise ConfigError(trace.path, "", f"more than {count(max_events, 'event')} selected", advice)
     if not chosen:
-        step = f"list all events: nri trace show {trace.path}"
-        raise ConfigError(trace.path, "", f"none of its {count(number, 'event')} matches {selection}", step)
+        advice = f"list all events: nri trace show {trace.path}"
+        raise ConfigError(trace.path, "", f"none of its {count(number, 'event')} matches {selection}", advice)
     return chosen
 
 
@@ -74,12 +75,15 @@ def cut(trace: Trace, events: set[tuple[int, int]], block_bytes: int = 256 << 10
             block, size = [], 0
         block.append(record)
         size += length
-    if block:  # empty if the recorder has removed the file in the meantime
+    if block:  # the block is empty if the recorder has removed the file in the meantime
         yield _block(block)
 
 
 def _records(trace: Trace, events: set[tuple[int, int]]) -> Iterator[t.Record]:
-    """Yield the records to copy, and an OPENED record whenever another of several concurrent recordings continues."""
+    """Yield the records to copy.
+
+    An OPENED record precedes each record that belongs to another recording than the record before it.
+    """
     current = 0
     for record, recording in trace.records():
         if record.kind == t.OPENED:

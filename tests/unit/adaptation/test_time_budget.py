@@ -65,9 +65,9 @@ def test_silence_before_the_event_waited_for_the_plugin_costs_it_nothing() -> No
     assert budget.remaining_s("10-a", 100.0, 2.0) == 2.0
     budget.start_waiting("10-a", 100.0)
     budget.start_waiting("10-a", 101.0)
-    assert not budget.has_borne_silence("10-a", 100.0)
-    assert budget.has_borne_silence("10-a", 101.0), "the first sum counts"
-    assert not budget.has_borne_silence("20-b", 5.0)
+    assert not budget.has_lost_time("10-a", 100.0)
+    assert budget.has_lost_time("10-a", 101.0), "the first sum counts"
+    assert not budget.has_lost_time("20-b", 5.0)
 
 
 def test_each_plugin_has_a_budget_which_a_further_event_can_continue() -> None:
@@ -77,7 +77,7 @@ def test_each_plugin_has_a_budget_which_a_further_event_can_continue() -> None:
     validation.start_waiting("20-b", 0.0)
     assert validation.remaining_s("10-a", 2.0, 2.0) == 1.0
     assert validation.remaining_s("20-b", 1.0, 2.0) == 2.0
-    assert not creation.has_borne_silence("20-b", 9.0), "the budget of the first event has not changed"
+    assert not creation.has_lost_time("20-b", 9.0), "the budget of the first event has not changed"
 
 
 def test_a_plugin_without_a_note_has_its_timeout_however_short() -> None:

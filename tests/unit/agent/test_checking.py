@@ -106,7 +106,7 @@ def test_what_strategies_cannot_read_of_a_nodeslo_is_a_finding(settings: AgentSe
     assert code(outcome) == 1
     strategy = "resourceQOSStrategy"
     assert [(finding.where, finding.problem) for finding in outcome.findings] == [
-        (f"{path}:3", "resourceUsedThresholdWithBE.cpuSuppressThresholdPercent: 165 is not from 0 to 100"),
+        (f"{path}:3", "resourceUsedThresholdWithBE.cpuSuppressThresholdPercent: 165 is not between 0 and 100"),
         (f"{path}:4", f"cpuBurstStrategy.policy: unknown policy 'atuo'; choose from {POLICIES}"),
         (f"{path}:7", f'{strategy}.lsClass.memoryQOS.wmarkRatio: "x" is not a whole number'),
         (f"{path}:8", f'{strategy}.lsClass.resctrlQOS.mbaPercent: "x" is not a whole number'),
@@ -115,7 +115,7 @@ def test_what_strategies_cannot_read_of_a_nodeslo_is_a_finding(settings: AgentSe
     path.write_text("kind: NodeSLO\nspec:\n  cpuBurstStrategy:\n    policy: auto\n    cfsQuotaBurstPercent: 99\n")
     (finding,) = check([loaded(settings)], settings, rules=True, pods="").findings
     assert finding.where == f"{path}:5"
-    assert finding.problem == "cpuBurstStrategy.cfsQuotaBurstPercent: 99 is not from 100 to 10000"
+    assert finding.problem == "cpuBurstStrategy.cfsQuotaBurstPercent: 99 is not between 100 and 10000"
 
 
 def test_annotations_of_strategies_that_are_on_are_read_too(settings: AgentSettings, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_bad_plugin_is_told_what_it_does_wrong(tmp_path: Path, monkeypatch: py
     ("words", "says"),
     [
         (["/nowhere"], "not an executable program: name an executable file"),
-        (["sh"], f"sh: not an executable program: write its path: {shutil.which('sh')}"),
+        (["sh"], f"sh: not an executable program: write the program's path, {shutil.which('sh')}"),
         (["/nowhere.py"], "/nowhere.py: not an executable program"),
         (["/bin/true", "-x"], "write {socket}"),
         (["/bin/true"], "never registered|ended"),

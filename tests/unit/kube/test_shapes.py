@@ -86,7 +86,7 @@ def test_any_word_is_read_and_one_that_means_nothing_can_be_told_in_one_line() -
     with pytest.raises(ValueError, match="1 is not a string"):
         decode("[1]", Items(words))
     assert str(Unread.of_word("policy", "terway\n", words.words)) == (
-        'policy: "terway\\n" has no effect: write tc, terway-qos; did you mean terway-qos?'
+        'policy: "terway\\n" has no effect: write one of tc, terway-qos; did you mean terway-qos?'
     )
 
 

@@ -68,7 +68,7 @@ def test_one_changed_byte_costs_no_other_block(place: int) -> None:
     [
         ({"version": 2}, "of version 2; this nri reads version 1: use a newer nri"),
         ({"codec": 7}, "of codec 7; this nri reads 0 and 1: use a newer nri"),
-        ({"raw": blocks.MAX_CONTENT_BYTES + 1}, "at most 16777216 are read"),
+        ({"raw": blocks.MAX_CONTENT_BYTES + 1}, "and the limit is 16777216"),
         ({"raw": 99}, "a block whose content differs from the announced 99 bytes"),
         ({"raw": 101}, "a block whose content differs from the announced 101 bytes"),
         ({"crc": 1}, "a block with a wrong checksum: 1 records are lost"),

@@ -128,7 +128,9 @@ def test_records_of_a_newer_version_are_copied(tmp_path: Path) -> None:
 def test_nothing_to_cut_and_too_much_are_errors_that_say_what_to_do(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ConfigError, match=r"none of its \d+ events matches that \(list all events: nri trace show "):
+    with pytest.raises(
+        ConfigError, match=r"none of its \d+ events matches the selection \(list all events: nri trace show "
+    ):
         choose(Trace(folder), lambda _: False, 0, ALWAYS)
     monkeypatch.setattr(module, "MAX_EVENTS", 3)
     with pytest.raises(ConfigError, match="more than 3 events selected"):

@@ -119,7 +119,7 @@ class Invoker:
         if peer.state is not _ACTIVE or peer.event_policies[event.number] is not policy:  # the policy has changed
             return None
         silence = event.silence
-        if silence is not None and silence.has_borne_silence(peer, peer.breaker.silence_s):
+        if silence is not None and silence.has_lost_time(peer, peer.breaker.silence_s):
             return None
         began = monotonic()
         deadline = answer_deadline(began, policy.timeout_s, caller_deadline)

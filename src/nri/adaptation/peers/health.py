@@ -24,7 +24,7 @@ class PluginHealth:
         plugin: ``NN-name``; ``??-plugin`` if it has not registered yet.
         kind: "builtin", "external", "pre-connected" (launched by the runtime) or "pre-connected-wasm" (loaded by the
             runtime).
-        state: "starting", "active", "late", "open" (left out by its breaker), "crash loop", "not launched"
+        state: "starting", "active", "late", "open" (its breaker skips it), "crash loop", "not launched"
             (the program could not be started) or "gone".
         stage: the same state, with the steps of "starting" distinguished.
         pid, uid: process id and user id of the plugin's process; 0 and None if not known.

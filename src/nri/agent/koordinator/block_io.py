@@ -108,7 +108,7 @@ def parse(document: Any, where: str = "blkioQOS") -> list[DiskLimits]:
         for key, value in limits.items():
             minimum, maximum = (1, 100) if key == "ioWeightPercent" else (0, None)
             if value < minimum or (maximum is not None and value > maximum):
-                bound = f"not from {minimum} to {maximum}" if maximum is not None else f"below {minimum}"
+                bound = f"not between {minimum} and {maximum}" if maximum is not None else f"below {minimum}"
                 raise ValueError(f"{where}.blocks[{number}].ioCfg.{key}: {value} is {bound}")
         disks.append(
             DiskLimits(

@@ -366,7 +366,7 @@ def _checked_burst(config: BurstConfig, where: str = "") -> BurstConfig:
         raise ValueError(f"{place}policy: unknown policy {config.policy[:40]!r}; choose from {', '.join(_POLICIES)}")
     for key, (minimum, maximum) in BURST_RANGES.items():
         if not minimum <= (value := getattr(config, BURST_FIELDS[key])) <= maximum:
-            raise ValueError(f"{place}{key}: {value} is not from {minimum} to {maximum}")
+            raise ValueError(f"{place}{key}: {value} is not between {minimum} and {maximum}")
     return config
 
 

@@ -231,7 +231,7 @@ def refused(part: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for key, rule in violations(part, values):
         minimum, maximum = _RANGES.get(part, {}).get(key, (None, None))
         if rule in ("min", "max"):
-            yield key, f"{values[key]} is not from {minimum} to {maximum}"
+            yield key, f"{values[key]} is not between {minimum} and {maximum}"
         elif rule == "ltfield" and (partner := values.get(_PAIRS[key])) is not None:
             yield key, f"{values[key]} is not below {_PAIRS[key]} {partner}"
 

@@ -52,7 +52,7 @@ def cpu_qos(annotations: Mapping[str, str]) -> dict[str, Any] | None:
     config: dict[str, Any] | None = read(annotations, ANNOTATION_CPU_QOS, SHAPE)
     identity = (config or {}).get("groupIdentity", 0)
     if identity not in _KERNEL_IDENTITIES:
-        raise ValueError(f"annotation {ANNOTATION_CPU_QOS}: groupIdentity {identity} is not from -1 to 2")
+        raise ValueError(f"annotation {ANNOTATION_CPU_QOS}: groupIdentity {identity} is not between -1 and 2")
     return config
 
 

@@ -34,7 +34,7 @@ class RdmaDevices:
     def verbs(self, pci_address: str) -> Sequence[str]:
         """Return the names in `infiniband_verbs` of a PCI function. Raises OSError if the folder is missing."""
         if _PCI.fullmatch(pci_address) is None:
-            raise OSError(errno.EINVAL, f"{pci_address[:40]!r} is not a PCI address, for example 0000:81:00.1")
+            raise OSError(errno.EINVAL, f"{pci_address[:40]!r} is not a PCI address; write for example 0000:81:00.1")
         folder = f"/sys/bus/pci/devices/{pci_address}/infiniband_verbs"
         if not self._root.exists(folder):
             raise OSError(errno.ENOENT, f"PCI function {pci_address} has no verbs")

@@ -29,7 +29,7 @@ def container(context: Container) -> Decision:
     if value is None:
         return Decision()
     if not _MIN <= value <= _MAX:
-        raise HookError(NAME, f"score {value} is not from {_MIN} to {_MAX}")
+        raise HookError(NAME, f"score {value} is not between {_MIN} and {_MAX}")
     return Decision(Changes({"oom_score_adj": value}), "the pod's annotation")
 
 

@@ -46,7 +46,7 @@ def parse(document: Any) -> System:
     for key, (switch, minimum, maximum) in _SWITCHES.items():
         if key in section:
             if not minimum <= section[key] <= maximum:
-                raise ValueError(f"{_PART}.{key}: {section[key]} is not from {minimum} to {maximum}")
+                raise ValueError(f"{_PART}.{key}: {section[key]} is not between {minimum} and {maximum}")
             values[switch] = section[key]
     free = section.get(_FACTOR)
     if free is not None and free <= 0:
@@ -65,7 +65,7 @@ def switch_values(system: System, memory: int) -> tuple[dict[str, int], str]:
         return dict(system.values), ""
     kilobytes = (memory >> 10) * system.free // 10_000
     if not _MIN_FREE <= kilobytes <= _MAX_FREE:
-        why = f"{_PART}.{_FACTOR} {system.free} means {kilobytes} kB, which is not from {_MIN_FREE} to {_MAX_FREE}"
+        why = f"{_PART}.{_FACTOR} {system.free} means {kilobytes} kB, which is not between {_MIN_FREE} and {_MAX_FREE}"
         return dict(system.values), why
     return {**system.values, _FREE: kilobytes}, ""
 

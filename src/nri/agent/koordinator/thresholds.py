@@ -43,7 +43,9 @@ def _threshold(document: Any) -> Threshold:
     for name in NUMBERS:
         minimum, maximum = (1, 86_400) if name.endswith("Seconds") else (0, 100)
         if name in fields and not minimum <= fields[name] <= maximum:
-            raise ValueError(f"resourceUsedThresholdWithBE.{name}: {fields[name]} is not from {minimum} to {maximum}")
+            raise ValueError(
+                f"resourceUsedThresholdWithBE.{name}: {fields[name]} is not between {minimum} and {maximum}"
+            )
     return Threshold(
         enabled=fields.get("enable", False),
         suppress_percent=fields.get("cpuSuppressThresholdPercent", DEFAULT_PERCENT),

@@ -173,7 +173,7 @@ class NriPods:
 
     @property
     def problem(self) -> str:
-        """The reason why the known pods may be old; "" if they are current."""
+        """The reason why the list of pods may be out of date; "" if they are current."""
         return "; ".join(inventory.problem for inventory in self._followed if inventory.problem)
 
     def _tell(self, reasons: frozenset[str]) -> None:

@@ -60,7 +60,7 @@ class PodSource(Protocol):
 
     @property
     def problem(self) -> str:
-        """The reason in one line why the known pods may be old; "" if they are current."""
+        """The reason in one line why the list of pods may be out of date; "" if they are current."""
         ...
 
 
@@ -96,9 +96,9 @@ class Known:
     def failed(self, error: str) -> None:
         """Record why the source cannot be read; "" means that it can be read again. Known pods are kept."""
         if error and error != self.problem:
-            _log.warning("pods may be old: %s", error)
+            _log.warning("the list of pods may be out of date: %s", error)
         elif self.problem and not error:
-            _log.info("pods are current again")
+            _log.info("the list of pods is up to date again")
         self.problem = error
 
 
@@ -125,5 +125,5 @@ class KnownPods:
 
     @property
     def problem(self) -> str:
-        """The reason in one line why the known pods may be old or incomplete; "" if they are neither."""
+        """The reason in one line why the list of pods may be out of date or incomplete; "" if it is neither."""
         return "; ".join(filter(None, (self._known.problem, self.left_out)))

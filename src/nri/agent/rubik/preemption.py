@@ -48,8 +48,8 @@ class Net:
         for key, least in (("waterline", 20), ("bandwidthLow", 1), ("bandwidthHigh", 1)):
             value = getattr(self, key)
             if not least <= value <= _MAX_MB:
-                subject = f"{key} {value} is not" if value else f"{key} is missing:"
-                return f"{subject} from {least} to {_MAX_MB}"
+                reason = f"{key} {value} is not" if value else f"{key} is missing; it must be"
+                return f"{reason} between {least} and {_MAX_MB}"
         low, high = self.bandwidthLow, self.bandwidthHigh
         return "" if low < high else f"bandwidthLow {low} is not less than bandwidthHigh {high}"
 

@@ -73,7 +73,7 @@ class Agent:
                     key, f'"{getattr(self, key)}" is not one of {", ".join(filter(None, words))}', "use one"
                 )
         if not 10 <= self.logSize <= 1 << 20:
-            raise WrongValue("logSize", f"{self.logSize} MB is not from 10 to {1 << 20}", "1024 is the default")
+            raise WrongValue("logSize", f"{self.logSize} MB is not between 10 and {1 << 20}", "1024 is the default")
         if self.logDriver == "file" and not self.logDir.startswith("/"):
             raise WrongValue("logDir", f'"{self.logDir}" must be an absolute path', "begin it with /")
 

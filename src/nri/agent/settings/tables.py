@@ -169,7 +169,7 @@ class LoopSettings:
         check_timeouts(self, "interval")
         if not 1 <= self.evict_after <= _MAX_ROUNDS:
             raise WrongValue(
-                "evict_after", f"{self.evict_after} is not from 1 to {_MAX_ROUNDS}", "1 evicts immediately"
+                "evict_after", f"{self.evict_after} is not between 1 and {_MAX_ROUNDS}", "1 evicts immediately"
             )
 
 

@@ -135,7 +135,8 @@ class Adjustment(Resources, AdjustmentView):
         words = texts("args", args)
         if not words:
             raise ValueError(
-                "args must not be empty: runtimes would ignore it; update_args([]) drops a new command line"
+                "args must not be empty: runtimes would ignore an empty list;"
+                " update_args([]) restores the image's command line"
             )
         if not words[0]:
             raise ValueError(
@@ -145,7 +146,7 @@ class Adjustment(Resources, AdjustmentView):
         return self
 
     def update_args(self, args: Iterable[str]) -> Self:
-        """Set the command line, even if an earlier plugin has set it. An empty list restores the image's."""
+        """Set the command line, even if an earlier plugin has set it. An empty list restores that of the image."""
         self.message.args[:] = ["", *texts("args", args)]
         return self
 
@@ -337,7 +338,7 @@ class Adjustment(Resources, AdjustmentView):
         return self
 
     def set_seccomp_policy(self, policy: m.LinuxSeccomp) -> Self:
-        """Replace the whole system call filter, with the constants of the OCI spec."""
+        """Replace the whole system call filter. The policy's constants are the constants of the OCI spec."""
         if not isinstance(policy, m.LinuxSeccomp):
             raise TypeError(f"policy must be a LinuxSeccomp, not {policy!r}")
         self.message.linux.seccomp_policy.CopyFrom(policy)

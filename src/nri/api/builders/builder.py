@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     class NewAnswers(Protocol):
-        """What notes each new answer: a list or a deque."""
+        """A list or a deque that collects new answers."""
 
         def append(self, entry: tuple[ref[Answer], Any], /) -> object:
-            """Note an answer that may have been dropped since, and its message."""
+            """Add a new answer, by a weak reference, with its message."""
 
 
 __all__ = ["Answer", "Builder", "describe", "new_answers"]
 
-#: Where new answers are noted while a handler runs that is checked (`nri.stub.support.handler_mistakes`); else None.
+#: The collection for new answers while `nri.stub.support.handler_mistakes` checks a running handler; otherwise None.
 new_answers: ContextVar[NewAnswers | None] = ContextVar("nri_new_answers", default=None)
 
 
@@ -40,25 +40,25 @@ class Builder:
     __hash__ = None  # type: ignore[assignment]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Make readers refuse an assignment, with an error that names the setter.
+        """Make read-only properties refuse an assignment, with an error that names the setter.
 
-        `__setattr__` would slow each answer.
+        A `__setattr__` method would slow down every assignment.
         """
         super().__init_subclass__(**kwargs)
-        readers = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
-        for name, reader in readers.items():
-            if isinstance(reader, property) and reader.fset is None:
-                setattr(cls, name, reader.setter(_refusal(name)))
+        attributes = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
+        for name, attribute in attributes.items():
+            if isinstance(attribute, property) and attribute.fset is None:
+                setattr(cls, name, attribute.setter(_refusal(name)))
 
-    if not TYPE_CHECKING:  # with it, a type checker would accept every attribute
+    if not TYPE_CHECKING:  # a type checker that sees `__getattr__` accepts every attribute
 
         def __getattr__(self, name: str) -> Any:
             verb = name.partition("_")[0].lower()
             method = _nearest(type(self), name) if verb.startswith(("set", "add", "remove", "update")) else ""
             class_name = type(self).__name__
-            step = f"did you mean {method}()?" if method else f"help({class_name}) lists its methods"
-            # Without name and obj, Python does not append a suggestion to this one.
-            raise AttributeError(f"{class_name} has no {name}: {step}", name=None, obj=None)
+            advice = f"did you mean {method}()?" if method else f"help({class_name}) lists its methods"
+            # If name and obj are None, Python does not append its own suggestion to the advice.
+            raise AttributeError(f"{class_name} has no {name}: {advice}", name=None, obj=None)
 
     @classmethod
     def of(cls, message: Any) -> Self:
@@ -135,27 +135,30 @@ def _refusal(name: str) -> Callable[[Any, Any], None]:
 
 
 def _nearest(cls: type, name: str) -> str:
-    """The most similar method, also for a name of the Go API or of a reader. Returns "" without a similar method."""
+    """The method whose name is most similar, or "". `name` may also be a Go method or a property."""
     import difflib
     import re
 
     methods = [method for method in dir(cls) if callable(getattr(cls, method)) and not method.startswith("_")]
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().replace("linux_", "")
     noun = words.partition("_")[2]
-    exact = (f"{verb}_{word}" for word in (noun, noun.removesuffix("s")) for verb in ("set", "add"))
+    setters = (f"{verb}_{word}" for word in (noun, noun.removesuffix("s")) for verb in ("set", "add"))
     synonym = {"set_hooks": "add_hook", "set_resources": "set_memory_limit"}.get(words)
-    candidates = [method for method in (synonym, words, *exact) if method in methods]
+    candidates = [method for method in (synonym, words, *setters) if method in methods]
     return next(iter(candidates or difflib.get_close_matches(words, methods, 1, 0.8)), "")
 
 
 def describe(message: Message, prefix: str = "") -> Iterator[str]:
-    """Yield each set field as `path=value`. Optional wrappers show their value, messages their fields."""
+    """Yield each field that is set, as `path=value`.
+
+    For an optional wrapper, the value is its content; for a message, each of its fields is yielded.
+    """
     for field, value in message.ListFields():
         path = prefix + field.name
         if field.enum_type is not None:
             names = field.enum_type.values_by_number
-            words = [names[number].name if number in names else str(number) for number in _as_list(value)]
-            yield f"{path}=[{', '.join(words)}]" if _is_list(value) else f"{path}={words[0]}"
+            labels = [names[number].name if number in names else str(number) for number in _as_list(value)]
+            yield f"{path}=[{', '.join(labels)}]" if _is_list(value) else f"{path}={labels[0]}"
         elif field.message_type is None:
             yield f"{path}={list(value) if _is_list(value) else value!r}"
         elif field.message_type.GetOptions().map_entry:

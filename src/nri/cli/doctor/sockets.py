@@ -26,17 +26,22 @@ def check(root: str, path: str, findings: list[Finding], timeout_s: float | None
     try:
         status = os.stat(real)
     except FileNotFoundError:
-        step = "start the runtime; if it runs, its NRI is off, or it listens on another socket"
-        findings.append(Finding("problem", "the socket does not exist", path, step))
+        advice = "start the runtime; if it runs, its NRI is off, or it listens on another socket"
+        findings.append(Finding("problem", "the socket does not exist", path, advice))
         return False
     except PermissionError:
         findings.append(
-            Finding("problem", "permission denied on the socket's folder", path, "run the doctor as root, like plugins")
+            Finding(
+                "problem",
+                "permission denied on the socket's folder",
+                path,
+                "run the doctor as root, as plugins run too",
+            )
         )
         return False
     if not stat.S_ISSOCK(status.st_mode):
-        step = "name the runtime's socket with --socket-path; or remove this file and restart the runtime"
-        findings.append(Finding("problem", "not a socket", path, step))
+        advice = "name the runtime's socket with --socket-path; or remove this file and restart the runtime"
+        findings.append(Finding("problem", "not a socket", path, advice))
         return False
     _permissions(real, path, status, findings)
     return _listener(real, path, findings, timeout_s or 2.0)
@@ -45,18 +50,20 @@ def check(root: str, path: str, findings: list[Finding], timeout_s: float | None
 def _permissions(real: str, path: str, status: os.stat_result, findings: list[Finding]) -> None:
     """Check which users may connect. A plugin can change every container of the node, so only the owner should."""
     if status.st_mode & stat.S_IWOTH:
-        step = "restart the runtime with a sane umask; until then: chmod 0700"
+        advice = "restart the runtime with a sane umask; until then: chmod 0700"
         findings.append(
             Finding(
                 "problem",
                 f"any user may connect (mode {status.st_mode & 0o777:04o}), which is as good as being root",
                 path,
-                step,
+                advice,
             )
         )
     elif status.st_mode & stat.S_IWGRP and status.st_gid != 0:
-        what = f"group {status.st_gid} may connect (mode {status.st_mode & 0o777:04o}), which is as good as being root"
-        findings.append(Finding("warning", what, path, "check that this is intended"))
+        problem = (
+            f"group {status.st_gid} may connect (mode {status.st_mode & 0o777:04o}), which is as good as being root"
+        )
+        findings.append(Finding("warning", problem, path, "check that this is intended"))
     if not os.access(real, os.W_OK):
         findings.append(
             Finding("problem", "this user may not connect: permission denied", path, "run the doctor as root")
@@ -64,7 +71,7 @@ def _permissions(real: str, path: str, status: os.stat_result, findings: list[Fi
 
 
 def _listener(real: str, path: str, findings: list[Finding], timeout_s: float) -> bool:
-    inode = listed(real)
+    inode = listening_inode(real)
     if inode:
         pid = _holder(inode)
     else:  # the last check, because a connection that does not register leaves a warning in the runtime's log
@@ -74,12 +81,12 @@ def _listener(real: str, path: str, findings: list[Finding], timeout_s: float) -
                 probe.connect(real)
             except OSError as error:
                 reason = error.strerror or str(error)
-                step = (
+                advice = (
                     "restart the runtime, which ended and left the socket behind"
                     if isinstance(error, ConnectionRefusedError)
                     else ""
                 )
-                findings.append(Finding("problem", f"no process listens: {reason.lower()}", path, step))
+                findings.append(Finding("problem", f"no process listens: {reason.lower()}", path, advice))
                 return False
             credentials = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
             pid = _CREDENTIALS.unpack(credentials)[0]
@@ -87,10 +94,11 @@ def _listener(real: str, path: str, findings: list[Finding], timeout_s: float) -
     return True
 
 
-def listed(path: str) -> str:
+def listening_inode(path: str) -> str:
     """The inode of the listening socket with this path, as the kernel lists it in this network namespace.
 
-    Returns "" without a listening socket, or with several: a removed socket stays listed while its process listens.
+    Returns "" without a listening socket, or with several: a removed socket stays in
+        the list while its process listens.
     """
     paths = {path, os.path.realpath(path)}
     try:

@@ -47,7 +47,8 @@ _OPTIONS = (
         type=click.IntRange(1, 1 << 20),
         default=512,
         metavar="MIB",
-        help="Limit the size of DIR: the oldest files are removed, and all files older than 7 days. Default: 512.",
+        help="Limit the size of DIR by removing the oldest files. Files older than 7 days are always removed."
+        " Default: 512 MiB.",
     ),
 )
 

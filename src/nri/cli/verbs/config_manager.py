@@ -35,7 +35,9 @@ EXAMPLES = [
               help="The node's root file system; programs are also run inside it. Default: /.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")
 @click.option(
-    "--restart", is_flag=True, help="Restart the runtime (reload Docker Engine) if its configuration was changed."
+    "--restart",
+    is_flag=True,
+    help="Restart the runtime if its configuration was changed; Docker Engine is only reloaded.",
 )
 @click.pass_obj
 def command(  # noqa: PLR0913, PLR0917 - click passes a parameter for each option

@@ -66,7 +66,7 @@ def _simulation_options(required: bool) -> Callable[[Any], Any]:
     """The options that describe the machine and the pods of a simulation."""
     options = [
         click.option("--machine", metavar="DIR|SNAPSHOT", default="/",
-                     help="The root of the machine, a folder with a copy of its /sys, or an archive of it."),
+                     help="The machine: its root folder, a folder with a copy of its /sys, or an archive of the copy."),
         click.option("--pods", metavar="FILE", required=required, help="Manifests of the pods, in order of creation."),
     ]  # fmt: skip
 
@@ -259,7 +259,7 @@ def explain(settings: Settings, container: str, state_dir: str, machine: str, po
 @click.argument("plugin", type=click.Choice(sorted(POLICIES)))
 @click.option("--node", metavar="NAME", envvar="NODE_NAME", required=True, help="The node's name. Default: $NODE_NAME.")
 @click.option(
-    "--namespace", metavar="NAME", default="kube-system", show_default=True, help="Namespace of the resources."
+    "--namespace", metavar="NAME", default="kube-system", show_default=True, help="Namespace of the custom resources."
 )
 @click.option(
     "--group-label",

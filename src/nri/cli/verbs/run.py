@@ -164,7 +164,10 @@ def _own_flags(target: str, *, lenient: bool) -> Mapping[str, tuple[str, str, st
     "--config", "-config", metavar="FILE", help="The plugin's configuration; changes are applied while it runs."
 )
 @click.option(
-    "--events", "-events", metavar="LIST", help="Subscribe only to these events: all, pod, container, or names."
+    "--events",
+    "-events",
+    metavar="LIST",
+    help="Subscribe only to these events, separated by commas: all, pod, container, or event names.",
 )
 @click.option(
     "--log-level",

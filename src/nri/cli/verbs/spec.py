@@ -44,7 +44,9 @@ def spec() -> None:
 @click.argument("adjustment", metavar="ADJUSTMENT|-")
 @click.argument("config", metavar="[SPEC|-]", default="-")
 @click.option("--reference", is_flag=True, help="Behave exactly like NRI's Go code, including its bugs.")
-@click.option("--update", is_flag=True, help="ADJUSTMENT is an update: print the resources for the OCI runtime.")
+@click.option(
+    "--update", is_flag=True, help="Read ADJUSTMENT as an update, and print the resources for the OCI runtime."
+)
 @click.option(
     "--cdi-dir",
     multiple=True,

@@ -189,7 +189,7 @@ def cut(settings: Settings, path: str, part: str, pod: str | None, since: int | 
     recording, out = Trace(path), Output(settings)
     last = _END_OF_TIME_NS if until is None else until
     filters = {"--pod": pod, "--since": since and time_text(since), "--until": until and time_text(until)}
-    filter_text = " ".join(f"{option} {value}" for option, value in filters.items() if value) or "that"
+    filter_text = " ".join(f"{option} {value}" for option, value in filters.items() if value) or "the selection"
     try:
         chosen = choose(
             recording,

@@ -1,4 +1,4 @@
-"""The node's registries in the files that skopeo reads: mirrors, certificates and credentials."""
+"""Generate skopeo's configuration: mirrors in registries.conf, and credentials in auth.json."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Credentials:
 
 
 def auth_file(host: str, credentials: Credentials) -> str:
-    """The text of an auth.json for one registry. InvalidRequest for invalid credentials."""
+    """The text of an auth.json for one registry. Raises InvalidRequest if the credentials are invalid."""
     entry: dict[str, str] = {}
     if credentials.username:
         entry["auth"] = base64.b64encode(f"{credentials.username}:{credentials.password}".encode()).decode()

@@ -26,9 +26,9 @@ from nri.thread_pool import ThreadPool
 #: The maximum number of calls at the same time, for a node of 110 pods with a stop, a pull or a probe in each pod.
 #: Threads are created on demand.
 MAX_CALLS = 256
-#: The maximum number of calls of one connection at the same time. All connections together may run 240 calls that do not
-#: only read: this number, and half of the remaining 32 threads (see `bind`). So reads get a thread even if clients never
-#: end their calls.
+#: The maximum number of calls of one connection at the same time. `bind` allows 240 calls that change state in all
+#: connections together: this number, and half of the other 32 threads. So reads get a thread even if clients never end
+#: their calls.
 MAX_CALLS_PER_CONNECTION = 224
 _SERVICES = ("RuntimeService", "ImageService")
 

@@ -118,12 +118,18 @@ def negotiate(request: Request, spdy: Sequence[str], websocket: Sequence[str]) -
     """Choose a protocol from those that are supported over SPDY and over a WebSocket. Raises Refused."""
     requested = [word.lower() for word in request.all("upgrade")]
     if "upgrade" not in [word.lower() for word in request.all("connection")] or not requested:
-        raise Refused(HTTPStatus.BAD_REQUEST, f"unable to upgrade: request {_SPDY} or websocket", ("Upgrade", _SPDY))
+        raise Refused(
+            HTTPStatus.BAD_REQUEST,
+            f"unable to upgrade: the client must request {_SPDY} or websocket",
+            ("Upgrade", _SPDY),
+        )
     if "websocket" in requested:
         return _websocket(request, websocket)
     if _SPDY.lower() in requested:
         return _spdy(request, spdy)
-    raise Refused(HTTPStatus.BAD_REQUEST, f"unable to upgrade: request {_SPDY} or websocket", ("Upgrade", _SPDY))
+    raise Refused(
+        HTTPStatus.BAD_REQUEST, f"unable to upgrade: the client must request {_SPDY} or websocket", ("Upgrade", _SPDY)
+    )
 
 
 def _spdy(request: Request, served: Sequence[str]) -> Upgrade:

@@ -160,7 +160,7 @@ class StreamingServer:
             try:
                 connection, _ = listener.accept()
             except OSError as error:  # the client has gone, or no descriptor is free
-                _log.warning("streaming: no connection accepted: %s", error)
+                _log.warning("streaming: cannot accept a connection: %s", error)
                 time.sleep(0.05)
                 continue
             if self._is_full():

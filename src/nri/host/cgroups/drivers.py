@@ -142,7 +142,7 @@ def expand_slice(name: str) -> str:
 def _slices(name: str) -> str:
     words = name.removesuffix(".slice").split("-")
     if not name.endswith(".slice") or "/" in name or "" in words:
-        raise ValueError(f"{name!r} is not a slice, for example kubepods-besteffort.slice")
+        raise ValueError(f"{name!r} is not a slice; write for example kubepods-besteffort.slice")
     return "/".join("-".join(words[: count + 1]) + ".slice" for count in range(len(words)))
 
 

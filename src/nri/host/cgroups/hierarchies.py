@@ -17,8 +17,9 @@ from nri.host.root import Files, Root
 from nri.mountinfo import Mount
 
 _TOP = "/sys/fs/cgroup"
-#: The controllers in whose hierarchies the processes of a cgroup are listed; any hierarchy of cgroup v1 lists them.
-_LISTING = ("cpu", "memory", "cpuset", "pids", "")
+#: Processes of a cgroup are looked up in the hierarchies of these controllers first, in this order, then in all other
+#: hierarchies. "" is version 2.
+_SEARCH_ORDER = ("cpu", "memory", "cpuset", "pids", "")
 _V1_PROCESSES, _V1_THREADS, _V2_THREADS = "cgroup.procs", "tasks", "cgroup.threads"
 _CRUN_CGROUP = "container"
 
@@ -42,7 +43,12 @@ class Hierarchy:
 
 @dataclass(frozen=True, slots=True)
 class Hierarchies:
-    """All hierarchies of a machine, and its files."""
+    """All hierarchies of a machine, and its files.
+
+    Attributes:
+        files: the files of the machine.
+        rows: the hierarchies.
+    """
 
     files: Files
     rows: tuple[Hierarchy, ...]
@@ -71,9 +77,10 @@ class Hierarchies:
         """The folder of a cgroup in a controller's hierarchy. Returns None if the hierarchy is not mounted.
 
         Args:
-            controller: the empty text stands for the hierarchy of version 2.
-            cgroup: its path.
-            inner: whether the folder of a scope is the one that crun creates below it (`inner_folder`).
+            controller: the name of a controller, or "" for the hierarchy of version 2.
+            cgroup: the cgroup's path.
+            inner: for a scope, return the folder of the cgroup that crun creates in the scope, if there is one
+                (`inner_folder`).
 
         Raises:
             ValueError: the path leads out of the hierarchy.
@@ -97,7 +104,10 @@ class Hierarchies:
         return self._listed(cgroup, _V1_THREADS, _V2_THREADS)
 
     def below(self, cgroup: str, controller: str = "") -> list[str]:
-        """The names of a cgroup's children in a controller's hierarchy, else in the first hierarchy with the cgroup."""
+        """The names of a cgroup's children in a controller's hierarchy.
+
+        Without a controller, the first hierarchy in which the cgroup has children counts.
+        """
         for row in self._in_order(controller):
             names = self.files.folders(_join(row.path, cgroup))
             if names:
@@ -105,7 +115,7 @@ class Hierarchies:
         return []
 
     def _in_order(self, controller: str = "") -> Iterator[Hierarchy]:
-        names = (controller,) if controller else _LISTING
+        names = (controller,) if controller else _SEARCH_ORDER
         rows = [row for row in map(self.of, names) if row is not None]
         yield from dict.fromkeys([*rows, *(() if controller else self.rows)])
 
@@ -116,10 +126,10 @@ class Hierarchies:
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
-                if error.errno in (errno.ENODEV, errno.EOPNOTSUPP):  # removed meanwhile; a threaded cgroup
+                if error.errno in (errno.ENODEV, errno.EOPNOTSUPP):  # the cgroup was just removed, or is threaded
                     continue
                 raise
-            # 0 is a process in an outer pid namespace; system calls would use it for the caller.
+            # A process in an outer pid namespace is listed as 0, which system calls would take for the caller.
             return sorted({int(word) for word in text.split()} - {0})
         raise FileNotFoundError(errno.ENOENT, "the cgroup does not exist in any hierarchy", cgroup)
 
@@ -127,56 +137,59 @@ class Hierarchies:
 def inner_folder(files: Files, folder: str) -> str:
     """The folder with the limits and processes of the container in a scope: the scope, or crun's cgroup below it.
 
-    On cgroup v2 with systemd, crun creates a cgroup in the scope. A container may create cgroups as well, so crun's
-    counts only if all processes of the scope are in it.
+    On cgroup v2 with systemd, crun creates a cgroup in the scope. A container may create a cgroup with
+    the same name, so crun's cgroup is recognised by the fact that no processes are in the scope itself.
     """
     inner = f"{folder}/{_CRUN_CGROUP}"
     try:
         is_crun = folder.endswith(".scope") and files.exists(inner) and files.folders(folder) == [_CRUN_CGROUP]
         return inner if is_crun and not files.read(f"{folder}/{_V1_PROCESSES}").strip() else folder
-    except OSError:  # it has just been removed, or its processes are threads of one above
+    except OSError:  # the cgroup was just removed, or is threaded, so that its processes cannot be read
         return folder
 
 
 def detect(root: Root) -> Hierarchies:
-    """Find the hierarchies of a machine in the mount table of its first process; on this machine, of this process."""
-    rows = tuple(_mounted(root)) or tuple(_by_shape(root))
+    """Find the hierarchies of a machine in its mount table (`mounts`), or else by the folders below /sys/fs/cgroup."""
+    rows = tuple(_in_mount_table(root)) or tuple(_by_folder_name(root))
     return Hierarchies(root, rows)
 
 
 def mounts(root: Root) -> Iterator[Mount]:
-    """Yield the mounts in the mount table of a machine's first process, or, on this machine, of this process."""
+    """Yield the mounts of a machine.
+
+    The mount table of this machine is read from this process; for another root, from the root's process 1.
+    """
     yield from mountinfo.parse((root.find(mountinfo.OWN if root.is_own else "/proc/1/mountinfo") or "").splitlines())
 
 
-def _mounted(root: Root) -> Iterator[Hierarchy]:
-    """The hierarchies in the mount table, each once, even if a hierarchy is mounted several times."""
+def _in_mount_table(root: Root) -> Iterator[Hierarchy]:
+    """Yield the hierarchies in the mount table. A hierarchy that is mounted several times is yielded once."""
     devices: set[str] = set()
     for mount in mounts(root):
         if mount.kind not in ("cgroup", "cgroup2") or mount.device in devices or not root.exists(mount.path):
             continue
         devices.add(mount.device)
         if mount.kind == "cgroup2":
-            yield _second(root, mount.path)
+            yield _version_2(root, mount.path)
         else:
             mount_flags = {"rw", "ro", "xattr", "noprefix", "clone_children"}
             yield Hierarchy(1, mount.path, frozenset(mount.options) - mount_flags)
 
 
-def _by_shape(root: Root) -> Iterator[Hierarchy]:
-    """The hierarchies below /sys/fs/cgroup, recognised by the names of their folders."""
+def _by_folder_name(root: Root) -> Iterator[Hierarchy]:
+    """Yield the hierarchies below /sys/fs/cgroup; a folder's name lists the controllers of version 1."""
     if root.exists(f"{_TOP}/cgroup.controllers"):
-        yield _second(root, _TOP)
+        yield _version_2(root, _TOP)
         return
     for name in root.folders(_TOP):
         path = f"{_TOP}/{name}"
         if root.exists(f"{path}/cgroup.controllers"):
-            yield _second(root, path)
+            yield _version_2(root, path)
         else:
             yield Hierarchy(1, path, frozenset(name.split(",")))
 
 
-def _second(root: Root, path: str) -> Hierarchy:
+def _version_2(root: Root, path: str) -> Hierarchy:
     return Hierarchy(2, path, frozenset((root.find(f"{path}/cgroup.controllers") or "").split()))
 
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Self
 
 from nri.errors import NriError
-from nri.kube.client.http import ACCOUNT, READ_S, SharedClient, failures, make_client, patience
+from nri.kube.client.http import ACCOUNT, READ_S, SharedClient, make_client, request_errors, request_timeouts
 from nri.kube.client.objects import (
     PODS,
     ApiserverError,
@@ -72,7 +72,7 @@ class Apiserver:
     def __init__(self, make: Callable[[], Any], clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._shared = SharedClient(make, clock)
-        self._failures: tuple[type[Exception], ...] = (*failures(), NriError)
+        self._failures: tuple[type[Exception], ...] = (*request_errors(), NriError)
 
     def __enter__(self) -> Self:
         return self
@@ -124,7 +124,7 @@ class Apiserver:
         query["timeoutSeconds"] = str(lasting_s)
         options = {
             "params": _without_empty(query),
-            "timeout": patience(_WATCH_READ_TIMEOUT_S),
+            "timeout": request_timeouts(_WATCH_READ_TIMEOUT_S),
             "headers": _UNCOMPRESSED,
         }
         with self._errors(what), self._shared.borrow() as http, http.stream("GET", kind.path, **options) as answer:

@@ -1,7 +1,7 @@
-"""The HTTP client of an API server, which lightkube creates from a kubeconfig or a service account.
+"""The HTTP client for the API server. lightkube creates the client from a kubeconfig or a service account.
 
-Only this module imports lightkube, and only when it is used. After an error the files are read again, at most every
-half minute, because their tokens and certificates are rotated.
+Only this module imports lightkube, and only when a client is created. After an error, the kubeconfig or the files of
+the service account are read again, at most every 30 seconds, because tokens and certificates are rotated.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Any
 from nri.errors import ConfigError, NriError
 from nri.kube.decoder import INSTALL
 
-__all__ = ["ACCOUNT", "INSTALL", "READ_S", "SharedClient", "failures", "make_client", "patience"]
+__all__ = ["ACCOUNT", "INSTALL", "READ_S", "SharedClient", "make_client", "request_errors", "request_timeouts"]
 
 #: The folder of a pod's service account.
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 #: The timeout of a read, in seconds.
 READ_S = 15.0
 _CONNECT_S = 5.0
-#: The minimum interval of reading the files of credentials, in seconds.
+#: The minimum time between two readings of the credentials' files, in seconds.
 _RENEW_S = 30.0
 
 
 def make_client(path: str, context: str, account: str) -> Any:
     """Make an HTTP client with address, certificates and credentials.
 
-    Raises ConfigError if the files cannot be used, and NriError without the extra `agent`.
+    Raises ConfigError if the files cannot be used, and NriError if the extra `agent` is not installed.
 
     Args:
         path: the path of the kubeconfig, or "" for the service account.
@@ -40,9 +40,9 @@ def make_client(path: str, context: str, account: str) -> Any:
         from lightkube.config import client_adapter, kubeconfig
     except ImportError:
         raise NriError(f"lightkube is required for the apiserver, but not installed. Install: {INSTALL}") from None
-    library = logging.getLogger("httpx2")
-    if library.level == logging.NOTSET:
-        library.setLevel(logging.WARNING)  # it would log each request
+    logger = logging.getLogger("httpx2")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.WARNING)  # it would log each request
     source = path or account
     try:
         if path:
@@ -51,7 +51,7 @@ def make_client(path: str, context: str, account: str) -> Any:
             config = kubeconfig.KubeConfig.from_service_account(account).get()
         if config is None:
             raise NriError("context not found")
-        return client_adapter.Client(config, client_adapter.ConnectionParams(timeout=patience(READ_S)))
+        return client_adapter.Client(config, client_adapter.ConnectionParams(timeout=request_timeouts(READ_S)))
     except KeyError as error:
         hint = "" if path else "outside of a pod, name a kubeconfig"
         raise ConfigError(source, "", f"{error} is missing", hint) from None
@@ -60,15 +60,15 @@ def make_client(path: str, context: str, account: str) -> Any:
         raise ConfigError(source, "", str(error) or type(error).__name__, hint) from None
 
 
-def patience(read_s: float) -> Any:
-    """Return the library's timeouts, with `read_s` for each read."""
+def request_timeouts(read_s: float) -> Any:
+    """Return the timeouts of a request, in the HTTP library's type, with `read_s` for each read."""
     import httpx2
 
     return httpx2.Timeout(READ_S, connect=_CONNECT_S, read=read_s)
 
 
-def failures() -> tuple[type[Exception], ...]:
-    """Return the exceptions of requests."""
+def request_errors() -> tuple[type[Exception], ...]:
+    """Return the types of exceptions that a request may raise."""
     import httpx2
     from lightkube.core import exceptions
 
@@ -76,11 +76,11 @@ def failures() -> tuple[type[Exception], ...]:
 
 
 class SharedClient:
-    """A shared HTTP client, which is replaced after an error. Thread-safe.
+    """A thread-safe HTTP client for several users. After an error, a new client replaces the old client.
 
     Args:
-        make: creates a client, from files that may have changed.
-        clock: monotonic seconds.
+        make: creates a client; it reads the files again, because they may have changed.
+        clock: returns monotonic seconds.
     """
 
     def __init__(self, make: Callable[[], Any], clock: Callable[[], float]) -> None:
@@ -88,7 +88,7 @@ class SharedClient:
         self._clock = clock
         self._lock = threading.Lock()
         self._current = _CountedClient(make())
-        self._made = clock()
+        self._last_attempt = clock()  # also counts an attempt that failed
         self._doubted = False
 
     @property
@@ -97,17 +97,20 @@ class SharedClient:
         return str(self._current.client.base_url)
 
     def doubt(self) -> None:
-        """Record an error of the client: a later `borrow` creates a new one, unless that was done recently."""
+        """Record an error of the client, so that a later `borrow` replaces the client.
+
+        The client is not replaced if the last attempt to replace a client was less than 30 seconds ago.
+        """
         self._doubted = True
 
     @contextmanager
     def borrow(self) -> Iterator[Any]:
-        """Lend the client. A replaced client is closed after its last use."""
+        """Lend the client for the length of a block. A replaced client is closed after its last use."""
         with self._lock:
-            if self._current.replaced or (self._doubted and self._clock() - self._made > _RENEW_S):
-                self._made = self._clock()
+            if self._current.retired or (self._doubted and self._clock() - self._last_attempt > _RENEW_S):
+                self._last_attempt = self._clock()
                 client = _CountedClient(self._make())
-                self._current.replace()
+                self._current.retire()
                 self._current, self._doubted = client, False
             current = self._current
             current.users += 1
@@ -121,24 +124,24 @@ class SharedClient:
     def close(self) -> None:
         """Close the client after its last use."""
         with self._lock:
-            self._current.replace()
+            self._current.retire()
 
 
 class _CountedClient:
-    """A client with the number of its users, and whether it was replaced or closed."""
+    """A client with the number of its users. A retired client gets no new users."""
 
-    __slots__ = ("client", "replaced", "users")
+    __slots__ = ("client", "retired", "users")
 
     def __init__(self, client: Any) -> None:
         self.client = client
         self.users = 0
-        self.replaced = False
+        self.retired = False
 
-    def replace(self) -> None:
-        if not self.replaced:
-            self.replaced = True
+    def retire(self) -> None:
+        if not self.retired:
+            self.retired = True
             self.close_if_unused()
 
     def close_if_unused(self) -> None:
-        if self.replaced and not self.users:
+        if self.retired and not self.users:
             self.client.close()

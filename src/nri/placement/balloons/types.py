@@ -77,7 +77,9 @@ class BalloonTypes:
             return
         count = amounts.count()
         if reserved.minCPUs not in (0, count) or 0 < reserved.maxCPUs < count:
-            conflict = f"{count} CPUs conflict with {reserved.minCPUs} to {reserved.maxCPUs} CPUs of the type reserved"
+            conflict = (
+                f"{count} CPUs conflict with {reserved.minCPUs} to {reserved.maxCPUs} CPUs of the type {RESERVED!r}"
+            )
             raise amounts.refused(conflict, "write the same number")
         reserved.minCPUs = count
 

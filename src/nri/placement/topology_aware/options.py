@@ -66,7 +66,7 @@ class Options:
         unlimitedBurstable: the level that Burstable containers without a limit prefer.
         namespaceSchedulingClasses: the default scheduling class of containers by namespace.
         podQoSSchedulingClasses: the default scheduling class by QoS class, for other namespaces.
-        sharedPoolCPUClass: the class of shared CPUs; required with cpuClasses.
+        sharedPoolCPUClass: the class of shared CPUs; required if cpuClasses is set.
         reservedPoolCPUClass: the class of the system's CPUs; default: sharedPoolCPUClass.
         defaultExclusiveCPUClass: the class of exclusive CPUs; default: sharedPoolCPUClass.
         controllableInterrupts: patterns of the interrupts that may be moved.
@@ -106,13 +106,13 @@ class Options:
         for qos in self.podQoSSchedulingClasses:
             if qos.lower() not in _CLASSES:
                 reason = "is not a QoS class"
-                raise WrongValue(("podQoSSchedulingClasses", qos), reason, f"write {', '.join(_CLASSES)}")
+                raise WrongValue(("podQoSSchedulingClasses", qos), reason, f"write {' or '.join(_CLASSES)}")
         check_names("schedulingClasses", [definition.name for definition in self.schedulingClasses], references)
         names: dict[Path, str] = {(key,): getattr(self, key) for key in _CLASS_KEYS if self.cpuClasses}
         check_names("cpuClasses", [definition.name for definition in self.cpuClasses], names)
         if self.cpuClasses and not self.sharedPoolCPUClass:
-            reason = "required with cpuClasses, as the class of CPUs that containers release"
-            raise WrongValue("sharedPoolCPUClass", reason, "write a name in cpuClasses")
+            reason = "required if cpuClasses is set: CPUs that containers release get this class"
+            raise WrongValue("sharedPoolCPUClass", reason, "write the name of a class from cpuClasses")
 
     def ignored_keys(self, _cpus: int) -> Iterator[WrongValue]:
         """Keys of topology-aware that have no effect, with the reason."""

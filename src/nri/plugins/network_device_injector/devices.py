@@ -76,7 +76,7 @@ def _checked_device(annotation: Annotation, place: str, device: NetworkDevice) -
                 f"{place}.{key}", reason, f"write 1 to {_MAX_NAME_BYTES} characters, no blank, /, : or %"
             )
     if device.mtu and not _MIN_MTU <= device.mtu <= _MAX_MTU:
-        reason = f"{device.mtu} is not from {_MIN_MTU} to {_MAX_MTU}"
+        reason = f"{device.mtu} is not between {_MIN_MTU} and {_MAX_MTU}"
         raise annotation.refusal(f"{place}.mtu", reason, "remove mtu to keep the device's MTU")
     return device._replace(new_name=new_name, prefix=_prefix(annotation, place, device))
 
@@ -97,7 +97,7 @@ def _prefix(annotation: Annotation, place: str, device: NetworkDevice) -> int:
         raise annotation.refusal(f"{place}.address", f"{device.address!r} is not an IP address", step) from None
     if not 0 <= device.prefix <= bits:
         raise annotation.refusal(
-            f"{place}.prefix", f"{device.prefix} is not from 0 to {bits}", "0 is all bits of the address"
+            f"{place}.prefix", f"{device.prefix} is not between 0 and {bits}", "0 is all bits of the address"
         )
     return device.prefix or bits
 

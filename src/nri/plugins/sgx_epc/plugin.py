@@ -33,8 +33,8 @@ class SgxEpc(nri.Plugin):
 
     def configure(self) -> None:
         try:
-            with open(CPUINFO, encoding="utf-8", errors="replace") as lines:
-                self.present = has_sgx(lines.read(1 << 20))
+            with open(CPUINFO, encoding="utf-8", errors="replace") as file:
+                self.present = has_sgx(file.read(1 << 20))
         except OSError as error:
             self.log.warning("cannot read %s: %s", CPUINFO, error.strerror or error)
         if not self.present:
@@ -45,8 +45,8 @@ class SgxEpc(nri.Plugin):
         if annotation is None:
             return None
         if not re.fullmatch("[0-9]{1,32}", annotation.text) or int(annotation.text) > MAX_EPC_BYTES:
-            step = "write a number of bytes, such as 16777216, or 0 for no limit"
-            raise annotation.refusal("", f"{quote(annotation.text[:64])} is not a number of bytes", step)
+            advice = "write a number of bytes, such as 16777216, or 0 for no limit"
+            raise annotation.refusal("", f"{quote(annotation.text[:64])} is not a number of bytes", advice)
         limit = int(annotation.text)
         if not limit:
             return None

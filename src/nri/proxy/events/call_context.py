@@ -1,4 +1,4 @@
-"""The objects that all calls use, and look-ups of pods and containers.
+"""The proxy's objects that handlers of CRI calls use, and look-ups of pods and containers.
 
 An unknown pod or container is looked up at the runtime. If the runtime does not know it either, the call is passed on.
 If the runtime cannot be queried, a call that creates or changes something fails, because it would bypass plugins; a
@@ -44,7 +44,7 @@ def time_for(deadline: float | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """The objects of a proxy that calls use."""
+    """The proxy's objects that handlers of CRI calls use."""
 
     settings: ProxySettings
     store: Store
@@ -55,32 +55,37 @@ class CallContext:
     hook_servers: HookServers | None
 
     def pod(self, pod_id: str, *, ends: bool = False) -> PodRecord | None:
-        """A pod by the runtime's id. Raises the runtime's error.
+        """A pod by its id in the runtime. Raises the runtime's error.
 
         Args:
-            ends: the call ends something, so an error of the runtime is only logged.
+            ends: whether the call ends the pod or container; then an error of the runtime is only logged.
         """
         record = self.store.pod(pod_id)
         return self._look_up(self.adoption.pod, pod_id, ends) if record is None and pod_id else record
 
     def container(self, runtime_id: str, *, ends: bool = False) -> tuple[ContainerRecord | None, PodRecord | None]:
-        """A container by the runtime's id, and its pod. Both are None if plugins are not notified of it. See `pod`."""
+        """A container by its id in the runtime, and its pod.
+
+        Both are None if plugins are not notified of the container. Errors and `ends` are as for `pod`.
+        """
         record = self.store.container(runtime_id)
         if record is None and runtime_id:
             record = self._look_up(self.adoption.container, runtime_id, ends)
         pod = self.pod(record.pod_id, ends=ends) if record is not None else None
         return (None, None) if pod is None or pod.skipped else (record, pod)
 
-    def _look_up(self, ask: Callable[[str], R], name: str, ends: bool) -> R | None:
+    def _look_up(self, ask: Callable[[str], R], identity: str, ends: bool) -> R | None:
         try:
-            return ask(name)
+            return ask(identity)
         except Exception as error:
             if isinstance(error, RpcError) and error.code == NOT_FOUND:
                 return None
             if not ends:
                 raise
             is_expected = isinstance(error, NriError)
-            _log.warning("the end of %s is not reported to plugins: %s", plain(name), error, exc_info=not is_expected)
+            _log.warning(
+                "the end of %s is not reported to plugins: %s", plain(identity), error, exc_info=not is_expected
+            )
             return None
 
     def facts(self, record: ContainerRecord, deadline: float | None = None) -> ContainerFacts | None:

@@ -126,7 +126,7 @@ class Background:
 
 
 def _call(name: str, method: Callable[[], Any]) -> None:
-    """Call a method. TypeError if it returns an answer, because nothing reads that."""
+    """Call a method. Raises TypeError if the method returns an answer, because return values are ignored."""
     from nri.api.builders.builder import Answer
     from nri.stub.handler.coroutines import resolve
 
@@ -135,4 +135,4 @@ def _call(name: str, method: Callable[[], Any]) -> None:
     for answer in answers:
         if isinstance(answer, Answer):
             kind = type(answer).__name__
-            raise TypeError(f"{name} returned an {kind}, which nothing reads: request it with self.runtime")
+            raise TypeError(f"{name} returned an {kind}, but return values are ignored: use self.runtime.update()")

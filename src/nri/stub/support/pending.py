@@ -1,7 +1,7 @@
 """`Pending`: the outcome of an update or eviction that a plugin has requested.
 
-Code can wait for it, await it, or add callbacks, except in the handler that made the request, because that is sent
-after the handler's reply.
+Callers can wait for the outcome, await it, or add callbacks. A handler can only add callbacks to its own requests,
+because such a request is sent after the handler's reply.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ if TYPE_CHECKING:
 
 __all__ = ["UPDATE_TIMEOUT_S", "Pending"]
 
-#: How long the runtime may take for an update, and `Pending.result` waits by default, in seconds.
+#: The time limit for the runtime's answer to an update, and the default timeout of `Pending.result`, in seconds.
 UPDATE_TIMEOUT_S = 5.0
-# A task waits this long for the end of the handler that started it, if the runtime has set no deadline, in seconds.
-_HANDLER_WAIT_S: Final = 2.0
-#: The log lists at most this many containers of a failure.
+#: The assumed rest of a handler's time if the runtime has set no deadline, in seconds.
+_DEFAULT_HANDLER_S: Final = 2.0
+#: A warning about a failed request lists at most this many containers.
 _MAX_NAMES: Final = 5
 _SENT_LATER: Final = (
-    "the update is sent after this handler's reply: do not wait for it here; return it or add a callback"
+    "the request is sent after this handler's reply, so do not wait for its outcome in the handler: call"
+    " add_done_callback(), or return the Update instead"
 )
 
 
 def _in_a_handler() -> bool:
-    """Whether a handler is running. A task that outlives its handler has its context, but does not count."""
+    """Whether a handler call is in progress. Tasks keep the context of their handler's call, also after its end."""
     call = context.current.get()
     return call is not None and not call.finished
 
@@ -64,7 +65,7 @@ class Pending:
         "_in_handler",
         "_is_read",
         "_lock",
-        "_waiting",
+        "_outcome_lock",
         "containers",
         "done",
     )
@@ -79,8 +80,8 @@ class Pending:
         self._in_handler = in_handler
         self._callbacks: list[Callable[[Pending], object]] = []
         self._lock = allocate_lock()
-        self._waiting = allocate_lock()
-        self._waiting.acquire()
+        self._outcome_lock = allocate_lock()
+        self._outcome_lock.acquire()
 
     def result(self, timeout: float | None = UPDATE_TIMEOUT_S) -> list[Update]:
         """Wait for the outcome. Returns the updates that failed.
@@ -92,14 +93,14 @@ class Pending:
             RpcError: the runtime refused.
             ConnectionClosed: the connection ended first.
             DeadlineExceeded: there was no outcome within `timeout`.
-            NriError: called in the handler that made the request, which is sent only after the handler's reply.
+            NriError: called in the handler that made the request. The request is sent only after the handler's reply.
         """
         if not self.done:
             if self._in_handler and _in_a_handler():
                 raise NriError(_SENT_LATER)
-            if not self._waiting.acquire(timeout=-1 if timeout is None else timeout):
+            if not self._outcome_lock.acquire(timeout=-1 if timeout is None else timeout):
                 raise DeadlineExceeded("the runtime's answer to an update")
-            self._waiting.release()  # for the next waiting thread
+            self._outcome_lock.release()  # for the next waiting thread
         self._is_read = True
         if self._error is not None:
             raise self._error
@@ -119,8 +120,8 @@ class Pending:
         import asyncio
 
         call = context.current.get()
-        begun_by = call if call is not None and not call.finished and self._in_handler and not self.done else None
-        if begun_by is not None and _is_handler(begun_by):
+        handler_call = call if call is not None and not call.finished and self._in_handler and not self.done else None
+        if handler_call is not None and _is_handler(handler_call):
             raise NriError(_SENT_LATER)
         loop = asyncio.get_running_loop()
         arrived = loop.create_future()
@@ -133,27 +134,34 @@ class Pending:
             loop.call_soon_threadsafe(wake)
 
         self.add_done_callback(finish)
-        if begun_by is not None:
-            # A task that the handler has started gets its answer, unless the handler itself waits for the task.
-            left_s = _HANDLER_WAIT_S if begun_by.deadline is None else begun_by.deadline - monotonic()
+        if handler_call is not None:
+            # The outcome arrives only after the handler's reply. If the handler waits for this task, there will be no
+            # reply, so the task gets an error after half of the handler's remaining time.
+            remaining_s = _DEFAULT_HANDLER_S if handler_call.deadline is None else handler_call.deadline - monotonic()
 
-            def look(call: context.Call) -> None:
+            def refuse_if_handler_waits(call: context.Call) -> None:
                 if not call.finished and not arrived.done():
                     arrived.set_exception(NriError(_SENT_LATER))
 
-            loop.call_later(left_s / 2, look, begun_by)
+            loop.call_later(remaining_s / 2, refuse_if_handler_waits, handler_call)
         yield from arrived.__await__()
         return self.result(0)
 
     def finish(self, failed: list[Update], error: Exception | None = None, *, reported: bool = False) -> None:
-        """Set the outcome, once. With `reported`, it was already logged. For the session."""
+        """Set the outcome; later calls have no effect. Only the session calls this.
+
+        Args:
+            failed: the updates that failed.
+            error: the error of the whole request.
+            reported: whether the failure was already logged.
+        """
         with self._lock:
             if self.done:
                 return
             self._is_read = reported
             self._failed, self._error, self.done = failed, error, True
             callbacks, self._callbacks = self._callbacks, []
-        self._waiting.release()
+        self._outcome_lock.release()
         for function in callbacks:
             try:
                 function(self)
@@ -171,7 +179,7 @@ class Pending:
         ids = [update.container_id for update in self._failed] or self.containers
         more = f" and {len(ids) - _MAX_NAMES} more" if len(ids) > _MAX_NAMES else ""
         logs.adapter("stub").warning(
-            "a request of the plugin for %s%s failed, and the plugin has not read its outcome: %s; call result() of"
-            " the return value of runtime.update() or evict(), or await it",
+            "a request of the plugin for %s%s failed, and the plugin has not read the outcome: %s; to read the outcome,"
+            " await the object that runtime.update() or evict() returns, or call its result()",
             ", ".join(map(plain, ids[:_MAX_NAMES])), more, self._error or "the runtime did not apply it",
         )  # fmt: skip

@@ -108,11 +108,11 @@ def test_a_part_that_cannot_be_read_keeps_its_last_good_form_and_the_others_chan
 @pytest.mark.parametrize(
     ("spec", "error"),
     [
-        ({"resourceUsedThresholdWithBE": {"cpuSuppressThresholdPercent": 101}}, "is not from 0 to 100"),
-        ({"resourceUsedThresholdWithBE": {"cpuEvictTimeWindowSeconds": 0}}, "is not from 1 to 86400"),
+        ({"resourceUsedThresholdWithBE": {"cpuSuppressThresholdPercent": 101}}, "is not between 0 and 100"),
+        ({"resourceUsedThresholdWithBE": {"cpuEvictTimeWindowSeconds": 0}}, "is not between 1 and 86400"),
         ({"cpuBurstStrategy": {"policy": "much"}}, "unknown policy 'much'"),
-        ({"cpuBurstStrategy": {"cfsQuotaBurstPercent": 50}}, "50 is not from 100 to 10000"),
-        ({"cpuBurstStrategy": {"cfsQuotaBurstPeriodSeconds": -2}}, "-2 is not from -1 to 86400"),
+        ({"cpuBurstStrategy": {"cfsQuotaBurstPercent": 50}}, "50 is not between 100 and 10000"),
+        ({"cpuBurstStrategy": {"cfsQuotaBurstPeriodSeconds": -2}}, "-2 is not between -1 and 86400"),
         ({"resourceQOSStrategy": {"lsClass": {"memoryQOS": {"enable": "yes"}}}}, "memoryQOS.enable"),
         ({"resourceQOSStrategy": {"beClass": {"blkioQOS": {"enable": True, "blocks": 5}}}}, "blkioQOS.blocks"),
     ],

@@ -60,7 +60,7 @@ def test_what_only_other_kernels_have_is_unsupported_here(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("source", "error"),
     [
-        ({"watermarkScaleFactor": 500}, "systemStrategy.watermarkScaleFactor: 500 is not from 10 to 400"),
+        ({"watermarkScaleFactor": 500}, "systemStrategy.watermarkScaleFactor: 500 is not between 10 and 400"),
         ({"minFreeKbytesFactor": 0}, "systemStrategy.minFreeKbytesFactor: 0 is not above 0"),
     ],
 )

@@ -55,7 +55,7 @@ REFUSE = "Koordinator's manager would refuse it"
         ),
         (
             {"resourceQOSStrategy": {"beClass": {"memoryQOS": {"enable": True, "wmarkRatio": 150}}}},
-            "resourceQOSStrategy.beClass.memoryQOS.wmarkRatio: 150 is not from 0 to 100, and " + REFUSE,
+            "resourceQOSStrategy.beClass.memoryQOS.wmarkRatio: 150 is not between 0 and 100, and " + REFUSE,
         ),
         (
             {
@@ -78,18 +78,18 @@ REFUSE = "Koordinator's manager would refuse it"
         (
             {"resourceQOSStrategy": {"policies": {"cpuPolicy": "groupIdentiti"}}},
             (
-                'resourceQOSStrategy.policies.cpuPolicy: "groupIdentiti" has no effect: write groupIdentity, '
+                'resourceQOSStrategy.policies.cpuPolicy: "groupIdentiti" has no effect: write one of groupIdentity, '
                 "coreSched; did you mean groupIdentity?"
             ),
         ),
         (
             {"resourceQOSStrategy": {"lsClass": {"cpuQOS": {"enable": True, "groupIdentity": 99, "schedIdle": 1}}}},
-            ("resourceQOSStrategy.lsClass.cpuQOS.groupIdentity: 99 is not from -1 to 2, and " + REFUSE),
+            ("resourceQOSStrategy.lsClass.cpuQOS.groupIdentity: 99 is not between -1 and 2, and " + REFUSE),
         ),
         (
             {"hostApplications": [{"name": "x", "qos": "LS", "cgroupPath": {"base": "Root"}}]},
             (
-                'hostApplications[0].cgroupPath.base: "Root" has no effect: write CgroupRoot, Kubepods, '
+                'hostApplications[0].cgroupPath.base: "Root" has no effect: write one of CgroupRoot, Kubepods, '
                 "KubepodsBurstable, KubepodsBesteffort"
             ),
         ),

@@ -58,7 +58,10 @@ def test_a_block_says_what_differs_from_the_defaults() -> None:
         ({"psi": {"resource": ["disk"]}}, 'psi.resource[0]: expected one of cpu, memory, io, not "disk"'),
         ({"dynCache": {"l3Percent": {"low": 60}}}, "dynCache.l3Percent.low: 60, mid 30 and high 50 do not ascend"),
         ({"quotaTurbo": {"highWaterMark": 90}}, "quotaTurbo.highWaterMark: 90 is not less than alarmWaterMark 80"),
-        ({"preemption": {"resource": ["net"]}}, "preemption.net: waterline is missing: from 20 to 10238976"),
+        (
+            {"preemption": {"resource": ["net"]}},
+            "preemption.net: waterline is missing; it must be between 20 and 10238976",
+        ),
         (
             {
                 "preemption": {
@@ -67,7 +70,7 @@ def test_a_block_says_what_differs_from_the_defaults() -> None:
                 }
             },
             (
-                "preemption.net: bandwidthHigh -1 is not from 1 to 10238976 "
+                "preemption.net: bandwidthHigh -1 is not between 1 and 10238976 "
                 "(the resource net requires waterline, bandwidthLow and bandwidthHigh)"
             ),
         ),
@@ -130,7 +133,7 @@ def test_what_is_no_file_of_its_kind_is_refused(text: str) -> None:
 
 
 def test_values_of_the_agent_are_asked_for_apart() -> None:
-    with pytest.raises(WrongValue, match="logSize 9 MB is not from 10 to 1048576"):
+    with pytest.raises(WrongValue, match="logSize 9 MB is not between 10 and 1048576"):
         load(Source("f", '{"agent": {"logSize": 9}}', "json")).agent.complain()
     with pytest.raises(WrongValue, match="must be an absolute path"):
         Agent(logDriver="file", logDir="log").complain()
@@ -159,7 +162,7 @@ def test_an_empty_file_has_the_defaults_and_a_key_that_nothing_reads_is_kept_apa
     ("agent", "words"),
     [
         (Agent(logLevel="loud"), '"loud" is not one of debug'),
-        (Agent(logSize=5), "5 MB is not from 10 to"),
+        (Agent(logSize=5), "5 MB is not between 10 and"),
         (Agent(logDriver="file", logDir="here"), '"here" must be an absolute path'),
     ],
 )
@@ -223,7 +226,7 @@ def test_every_mistake_is_named_at_once_with_file_key_value_and_range(tmp_path: 
         loaded(tmp_path, content)
     actual = list(map(str, single_errors(caught.value)))
     for words in (
-        "agent.logSize: 3 MB is not from 10 to 1048576", "quotaTurbo.highWaterMark: 90 is not less than",
+        "agent.logSize: 3 MB is not between 10 and 1048576", "quotaTurbo.highWaterMark: 90 is not less than",
         "psi.interval: expected a whole number from 10 to 30, not 100", '"nump" is not a service',
         "psi.avg10threshold: expected a number from 5.0 to 100.0, not 500", "psi.resource: missing",
     ):  # fmt: skip

@@ -85,7 +85,7 @@ def test_a_socket_of_another_network_namespace_is_asked_by_connecting(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with listening(folder) as listener:
-        monkeypatch.setattr(sockets, "listed", lambda path: "")
+        monkeypatch.setattr(sockets, "listening_inode", lambda path: "")
         assert probe(folder) == [f"ok: /nri.sock: {this_process()} listens"]
         listener.settimeout(5)
         listener.accept()[0].close()
@@ -96,9 +96,9 @@ def test_without_the_kernels_list_nothing_is_listed(folder: Path, monkeypatch: p
         raise PermissionError
 
     with listening(folder):
-        assert sockets.listed(str(folder / "nri.sock"))
+        assert sockets.listening_inode(str(folder / "nri.sock"))
         monkeypatch.setattr("builtins.open", closed)
-        assert not sockets.listed(str(folder / "nri.sock"))
+        assert not sockets.listening_inode(str(folder / "nri.sock"))
 
 
 def test_a_process_that_cannot_be_seen_is_not_called_a_runtime(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +111,7 @@ def test_where_several_have_listened_by_one_name_the_one_that_a_connection_reach
     with listening(folder) as first:
         os.unlink(folder / "nri.sock")
         with listening(folder) as second:
-            assert not sockets.listed(str(folder / "nri.sock"))
+            assert not sockets.listening_inode(str(folder / "nri.sock"))
             assert probe(folder) == [f"ok: /nri.sock: {this_process()} listens"]
             second.settimeout(5)
             second.accept()[0].close()

@@ -142,6 +142,6 @@ def test_an_answer_of_background_work_is_an_error_because_nothing_reads_it(as_li
     with FakeRuntime(real_time=False) as runtime:
         runtime.add(Returns())
         with pytest.raises(
-            TypeError, match=r"work returned an Update, which nothing reads: request it with self\.runtime"
+            TypeError, match=r"work returned an Update, but return values are ignored: use self\.runtime\.update"
         ):
             runtime.tick()

@@ -21,7 +21,7 @@ def test_waiting_for_an_update_in_its_own_handler_raises_at_once() -> None:
 
     with plugin_thread(Waits()) as running:
         running.runtime.begin()
-        assert "do not wait for it here" in running.runtime.call("StartContainer", START).message
+        assert "do not wait for its outcome in the handler" in running.runtime.call("StartContainer", START).message
         assert running.runtime.request().method == "UpdateContainers", "the update itself is still sent"
 
 
@@ -74,7 +74,7 @@ def test_without_asyncio_an_update_can_be_awaited_as_well_but_not_in_its_own_han
             running.runtime.request(), m.UpdateContainersResponse(failed=[m.ContainerUpdate(container_id="c1")])
         )
         wait_for(lambda: results, "the await")
-        assert "do not wait for it here" in running.runtime.call("StartContainer", START).message
+        assert "do not wait for its outcome in the handler" in running.runtime.call("StartContainer", START).message
         background.stop()
     assert [u.container_id for u in results[0]] == ["c1"]
     assert "asyncio" not in sys.modules
@@ -172,7 +172,7 @@ def test_awaiting_an_update_in_its_own_handler_raises_at_once() -> None:
 
     with plugin_thread(Awaits()) as running:
         running.runtime.begin()
-        assert "do not wait for it here" in running.runtime.call("StartContainer", START).message
+        assert "do not wait for its outcome in the handler" in running.runtime.call("StartContainer", START).message
 
 
 def test_a_handler_that_waits_for_a_task_that_awaits_an_update_learns_why_that_never_ends() -> None:
@@ -187,7 +187,7 @@ def test_a_handler_that_waits_for_a_task_that_awaits_an_update_learns_why_that_n
 
     with plugin_thread(Awaits()) as running:
         running.runtime.begin()
-        assert "do not wait for it here" in running.runtime.call("StartContainer", START).message
+        assert "do not wait for its outcome in the handler" in running.runtime.call("StartContainer", START).message
 
 
 def test_an_update_that_is_no_longer_awaited_still_ends() -> None:
@@ -249,4 +249,4 @@ def test_a_failure_that_the_plugin_does_not_read_is_logged(
         if expected:
             wait_for(lambda: "for asked" in caplog.text, "the warning")
     lines = [line for line in caplog.messages if "for asked" in line]  # without those that other tests left behind
-    assert [expected in line and "has not read its outcome" in line for line in lines] == [True] * bool(expected)
+    assert [expected in line and "has not read the outcome" in line for line in lines] == [True] * bool(expected)

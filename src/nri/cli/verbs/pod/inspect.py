@@ -27,10 +27,10 @@ if TYPE_CHECKING:
         "nri pod inspect web/app | jq .info.runtimeSpec.linux.resources",
     ],
 )
-@click.argument("word", metavar="POD|CONTAINER")
+@click.argument("name", metavar="POD|CONTAINER")
 @cri_option
 @click.pass_obj
-def command(settings: Settings, word: str, cri_socket: str | None) -> None:
+def command(settings: Settings, name: str, cri_socket: str | None) -> None:
     """Print the status of a pod and its containers, or of one container, with the runtime's details.
 
     A pod is NAME, NAMESPACE/NAME or the beginning of its id; a container is POD/NAME, NAMESPACE/POD/NAME, NAME or the
@@ -39,14 +39,14 @@ def command(settings: Settings, word: str, cri_socket: str | None) -> None:
     with support.connect(settings, cri_socket) as cri:
         pods, containers = support.list_pods(cri), support.list_containers(cri)
         try:
-            pod = support.find_pod(word, pods)
+            pod = support.find_pod(name, pods)
         except Failure as error:
             if error.code != FAILED:
                 raise
             try:
-                container = support.find_container(word, containers, {one.id: one for one in pods})
+                container = support.find_container(name, containers, {one.id: one for one in pods})
             except Failure as missing:
-                text = f'no pod or container "{word}". try: nri pod ps -a'
+                text = f'no pod or container "{name}". try: nri pod ps -a'
                 raise Failure(text, FAILED) if missing.code == FAILED else missing from None
             answer = _container(cri, container.id)
         else:
