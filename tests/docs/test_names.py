@@ -25,8 +25,10 @@ CODE = sorted(
 SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 DOTTED = re.compile(r"nri(?:\.\w+)+")
 PATH = re.compile(r"(?:src|tests|tools|docs|examples|bench|proto|changelog\.d|requirements)/[\w./+-]*\w")
-#: What begins like a name of ours: packages and services of the wire, loggers, files.
-OTHERS = ("nri.pkg.", "nri.io", "nri.admin.v", "nri.plugin.<", "nri.sock", "nri.txt")
+#: What begins like a name of ours: packages and services of the wire, loggers, files, values of nri-plugins' charts.
+OTHERS = (
+    "nri.pkg.", "nri.io", "nri.admin.v", "nri.plugin.", "nri.sock", "nri.txt", "nri.runtime.", "nri.patchRuntimeConfig",
+)  # fmt: skip
 
 
 def texts(path: Path) -> str:

@@ -299,7 +299,7 @@ def _cost_pods(folder: Path, case: Json, expected: Json) -> Json:
 
 _BATCH = {"name": "b", "cgroup_path": "kubepods/podb", "annotations": OFFLINE, "containers": []}
 _HIGH = "memory/kubepods/podb/memory.high"
-_QUIET = re.compile(r"; (\d+) quiet readings")
+_QUIET = re.compile(r"; (\d+) readings with free memory")
 
 
 def _memory_world(folder: Path, files: Json | None, meminfo: str) -> CaseWorld:

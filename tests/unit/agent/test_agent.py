@@ -280,7 +280,7 @@ def test_it_answers_on_its_socket(make: Callable[..., Agent]) -> None:
         )
         assert json.loads(ask(path, "/explain")[1])["pods"][0]["name"] == "web"
         document = json.loads(ask(path, "/explain?pod=shop/web")[1])
-        assert document["rules"] == {"NodeSLO": "", "NodeResourceTopology": "a test", "Node": ""}
+        assert document["rules"] == {"NodeSLO": "", "NodeResourceTopology": "a test", "Node": "", "ConfigMap": ""}
         (value,) = document["values"]
         assert (value["field"], value["value"], value["hook"]) == ("cpuset.cpus", "0-3", "CPUSetAllocator")
         assert document["rule_problems"] == []

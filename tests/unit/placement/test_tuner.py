@@ -57,8 +57,8 @@ def test_cpus_follow_their_classes_and_what_the_machine_lacks_is_told_once(root:
     tuner, policy = Tuner(root, text.append, {}), topology_aware(**CLASSES)
     tuner.apply(policy.tuning(), policy.options, policy.machine)
     assert max_frequencies(root, 0, 4, 15) == [1_000_000] * 3
-    lacks = "package_00_die_00, package_01_die_00: min_freq_khz unsupported: there is no /sys/devices/system/cpu/"
-    assert text == tuner.problems == [f"{lacks}intel_uncore_frequency/*/min_freq_khz"]
+    lacks = "package_00_die_00, package_01_die_00: min_freq_khz unsupported: /sys/devices/system/cpu/"
+    assert text == tuner.problems == [f"{lacks}intel_uncore_frequency/*/min_freq_khz does not exist"]
     policy.create(container("a", 2000))
     tuner.apply(policy.tuning(), policy.options, policy.machine)
     assert max_frequencies(root, 3, 4, 5, 6) == [1_000_000, 3_000_000, 3_000_000, 1_000_000]
@@ -73,8 +73,8 @@ def test_many_places_that_lack_the_same_are_one_sentence(tmp_path: Path) -> None
     policy = topology_aware(**CLASSES)
     Tuner(Root(tmp_path), text.append, {}).apply(policy.tuning(), policy.options, policy.machine)
     assert text[0] == (
-        "cpu0, cpu1, cpu2 and 13 more files: scaling_max_freq unsupported: there is no "
-        "/sys/devices/system/cpu/*/cpufreq/scaling_max_freq"
+        "cpu0, cpu1, cpu2 and 13 more files: scaling_max_freq unsupported: "
+        "/sys/devices/system/cpu/*/cpufreq/scaling_max_freq does not exist"
     )
 
 

@@ -117,7 +117,9 @@ def _machine_description(path: Path) -> Mapping[str, Any]:
         if (path.parent / name).exists():
             file = path.parent / name
             return next(read_json_lines(file, lambda case: "" if isinstance(case, dict) else "not an object"))
-    raise ConfigError(str(path), "", f"{_MACHINE_FILES[0]} not found next to this file; it describes the machines")
+    raise ConfigError(
+        str(path), "", f"{_MACHINE_FILES[0]}, the file with the machines, was not found next to this file"
+    )
 
 
 def _without_defaults(case: dict[str, Any]) -> dict[str, Any]:

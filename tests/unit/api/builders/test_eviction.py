@@ -16,3 +16,10 @@ def test_an_eviction_has_a_container_and_a_reason() -> None:
     assert repr(eviction) == "Eviction(container_id='c1', reason='too hot')"
     with pytest.raises(ValueError, match="container_id"):
         Eviction("")
+
+
+def test_a_wrong_type_is_named_and_a_message_by_its_type_only() -> None:
+    with pytest.raises(TypeError, match="must be a Container or its id, not 5"):
+        Eviction(5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="must be a Container or its id, not a PodSandbox"):
+        Eviction(m.PodSandbox(id="p"))  # type: ignore[arg-type]

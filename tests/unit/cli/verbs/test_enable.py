@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from nri.cli.main import main
+from nri.config.runtimes import plugin_folder
 from nri.plugins.template import plugin as template
 from tests.support.needs import need_machine, need_root
 
@@ -277,3 +279,16 @@ def test_a_plugin_with_indices_of_its_own_is_refused_also_unchecked(nri, places,
         "Run it as a service, or in a DaemonSet\n"
     )
     assert not (tmp_path / "plugins").exists()
+
+
+def test_for_isulad_a_plugin_gets_an_empty_configuration_file(
+    plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(plugin_folder, "requires_config", lambda root: True)
+    monkeypatch.setattr(plugin_folder, "launch_obstacles", lambda root, folder: ["iSulad would not launch it"])
+    with pytest.raises(SystemExit) as end:
+        main(["enable", str(plugin), "--idx", "10", "--no-check", "--dry-run", "--config-dir", str(tmp_path)])
+    output = capsys.readouterr()
+    assert not end.value.code
+    assert f"would write {tmp_path}/10-pod-name.conf\n" in output.out
+    assert "iSulad would not launch it" in output.err

@@ -192,4 +192,4 @@ def test_without_its_package_it_names_the_extra_to_install(
     with pytest.raises(SystemExit) as exit_:
         main(["resource-annotator"])
     assert exit_.value.code == 1
-    assert "nri resource-annotator needs msgspec" in capsys.readouterr().err
+    assert "nri resource-annotator requires msgspec" in capsys.readouterr().err

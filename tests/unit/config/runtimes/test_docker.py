@@ -88,3 +88,28 @@ def test_config_manager_keeps_a_socket_that_the_operator_chose(put) -> None:
 def test_config_manager_refuses_timeouts_which_docker_does_not_have(put) -> None:
     with pytest.raises(ConfigError, match="Docker Engine has no setting for timeouts"):
         plan(put({FILE: "{}"}), "dockerd", Timeouts("10s", "5s"))
+
+
+def test_a_key_given_twice_counts_as_go_reads_it_and_tables_are_merged(put) -> None:
+    text = '{"nri-opts": {"enable": false, "enable": true}, "nri-opts": {"socket-path": "/run/d.sock"}}'
+    nri = read(put({FILE: text})).nri
+    assert nri is not None
+    assert (nri.enabled, nri.socket_path) == (True, "/run/d.sock")
+
+
+def test_keys_of_a_table_count_as_keys_of_the_file_unless_dockerd_has_the_table(put) -> None:
+    reading = read(
+        put({FILE: '{"proxies": {"http-proxy": "x", "plugin-path": "/p"}, "log-opts": {"plugin-path": "/p"}}'})
+    )
+    assert reading.failure is not None
+    assert reading.failure.where == f"{FILE}:1: proxies.plugin-path"
+
+
+def test_a_key_that_a_later_release_may_have_is_a_warning(put) -> None:
+    reading = read(put({FILE: '{"max-upload-attempts": 5}'}))
+    assert [texts_of("docker", remark).level for remark in reading.remarks] == ["warning"]
+    assert reading.nri is not None and reading.nri.enabled is False
+
+
+def test_json_that_is_nested_too_deeply_is_a_problem(put) -> None:
+    assert read(put({FILE: '{"a": ' + "[" * 500 + "]" * 500 + "}"})).failure is not None

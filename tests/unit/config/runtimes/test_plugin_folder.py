@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nri.config.runtimes.plugin_folder import launch_obstacles
+from nri.config.runtimes.plugin_folder import launch_obstacles, requires_config
 
 NRI = '[plugins."io.containerd.nri.v1.nri"]\n'
 FOLDER = "/opt/nri/plugins"
@@ -28,3 +28,13 @@ def test_a_runtime_that_launches_nothing_from_a_folder_is_named(put, text: str, 
 
 def test_without_runtimes_there_is_no_obstacle(put) -> None:
     assert launch_obstacles(put(), FOLDER) == []
+
+
+def test_docker_without_nri_is_not_an_obstacle_next_to_the_runtime_that_matters(put) -> None:
+    assert launch_obstacles(put({"/etc/docker/daemon.json": "{}"}), FOLDER) == []
+    assert len(launch_obstacles(put({"/etc/docker/daemon.json": '{"nri-opts": {"enable": false}}'}), FOLDER)) == 1
+
+
+def test_only_isulad_requires_a_configuration_file_of_each_plugin(put) -> None:
+    assert not requires_config(put({"/etc/containerd/config.toml": "version = 3\n"}))
+    assert requires_config(put({"/etc/isulad/daemon.json": "{}"}))

@@ -73,5 +73,5 @@ def test_what_fails_says_how(tmp_path: Path) -> None:
 
 
 def test_sequences_need_their_machines_beside_them(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"placement\.json\.xz not found next to this file"):
+    with pytest.raises(ConfigError, match=r"placement\.json\.xz, the file with the machines, was not found"):
         list(run_file(write(tmp_path / "some.jsonl", GUESTS[0])))

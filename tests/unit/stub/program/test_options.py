@@ -6,6 +6,7 @@ import pytest
 
 import nri
 from nri.api import naming
+from nri.errors import ConfigError
 from nri.stub.program.options import FLAGS, Flag, Options, help_text, parse
 
 
@@ -142,3 +143,17 @@ def test_the_help_of_a_module_names_the_module_and_of_a_bundled_plugin_its_name(
     assert "  nri run hook-injector --idx 10 " in help_text(
         "/x/plugin.py", "", module="nri.plugins.hook_injector.plugin"
     )
+
+
+def test_unsupported_changes_are_left_out_unless_flag_or_environment_refuse_them() -> None:
+    assert parsed().unsupported == ""
+    assert parsed("--unsupported", "refuse").unsupported == "refuse"
+    assert parsed(environment={"NRI_UNSUPPORTED": "refuse"}).unsupported == "refuse"
+    assert parsed("--unsupported=leave-out", environment={"NRI_UNSUPPORTED": "refuse"}).unsupported == "leave-out"
+
+
+def test_another_choice_for_unsupported_changes_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--unsupported 'drop' is not a choice"):
+        parsed("--unsupported", "drop")
+    with pytest.raises(ConfigError, match="NRI_UNSUPPORTED 'drop' is not a choice"):
+        parsed(environment={"NRI_UNSUPPORTED": "drop"})
