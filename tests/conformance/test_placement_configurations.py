@@ -7,7 +7,7 @@ import yaml
 
 from nri.config import Source
 from nri.errors import ConfigError
-from nri.placement.ignored_keys import unread_keys
+from nri.placement.ignored_keys import ignored_keys
 from nri.placement.machine import Machine
 from nri.placement.registry import POLICIES
 from nri.placement.simulate import policy_of
@@ -24,7 +24,7 @@ def loaded(name: str) -> Any:
 
 
 def warnings(name: str) -> dict[str, str]:
-    return {key.key: key.reason for key in unread_keys(loaded(name).options, 16)}
+    return {key.key: key.reason for key in ignored_keys(loaded(name).options, 16)}
 
 
 @pytest.mark.parametrize("name", [name for name, each in CONFIGURATIONS.items() if each["accepted"]])
@@ -39,7 +39,7 @@ def test_what_the_original_refuses_is_refused(name: str) -> None:
 
 
 def test_a_class_that_is_not_defined_is_a_warning_with_its_key_and_name() -> None:
-    reason = "it has no effect: {!r} is not in cpuClasses; these CPUs stay as they are"
+    reason = "it has no effect: {!r} is not in cpuClasses; the CPUs keep their settings"
     assert warnings("sample-with-an-undefined-idle-class")["idleCPUClass"] == reason.format("undefined")
     assert warnings("types-with-undefined-classes")["balloonTypes[1].cpuClass"] == reason.format("absent")
     pools = warnings("pools-with-a-class-that-nothing-defines")

@@ -332,7 +332,7 @@ def test_conmon_is_put_in_its_place_before_the_container_is_made(machine: Machin
         placed.append(pid)
         (folder / "cgroup.procs").write_text(str(pid))
 
-    created = machine.conmon().create(runtime, machine.container_id("a"), bundle, place=place)
+    created = machine.conmon().create(runtime, machine.container_id("a"), bundle, move_to_cgroup=place)
     assert placed and str(created.conmon_pid) in (folder / "cgroup.procs").read_text().split()
     assert str(created.pid) not in (folder / "cgroup.procs").read_text().split()
     runtime.delete(machine.container_id("a"))
@@ -451,7 +451,7 @@ def place(pid):
     (bundle / "placed").write_text(str(pid))
     time.sleep(300)
 placing = sys.argv[4] == "placing"
-Conmon("conmon").create(runtime, bundle.name, bundle, place=place if placing else None)
+Conmon("conmon").create(runtime, bundle.name, bundle, move_to_cgroup=place if placing else None)
 (bundle / "created").touch()
 time.sleep(300)
 """

@@ -176,7 +176,7 @@ def _placement(data: bytes) -> None:
     main = Container("c", "main", Pod("p", "p", annotations=dict.fromkeys(keys, text)))
     with suppress(NoPlace):
         affinities(main)
-    main.asks_memory()
+    main.memory_mask()
     annotated(main.pod.annotations, "main")
     expand(text, main, main.pod)
 

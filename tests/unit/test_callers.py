@@ -22,7 +22,7 @@ _LOADED = re.compile(r"([a-z_0-9]+):([A-Za-z_0-9]+)$")
 #: TO BE EMPTIED: helpers by which tests speak a protocol by hand, or look into a running part.
 ELSEWHERE = {
     "nri.adaptation.adaptation.parts_of", "nri.host.process.oom_score",
-    "nri.kube.container_resources.requested_resources", "nri.mux.frames.pack", "nri.ttrpc.envelope.encode_request",
+    "nri.kube.container_resources.decoded_resources", "nri.mux.frames.pack", "nri.ttrpc.envelope.encode_request",
     "nri.wire.tag",
 }  # fmt: skip
 

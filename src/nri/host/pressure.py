@@ -10,7 +10,7 @@ from nri.host.outcome import Unsupported
 from nri.host.root import Root
 
 Resource = Literal["cpu", "memory", "io", "irq"]
-_OFF = "the kernel does not count it: boot with psi=1"
+_OFF = "the kernel does not measure pressure: boot with psi=1"
 
 
 class Stall(NamedTuple):
@@ -56,13 +56,13 @@ def machine_pressure(root: Root, resource: Resource) -> Pressure | Unsupported:
 
 
 def cgroup_pressure(hierarchies: Hierarchies, cgroup: str, resource: Resource) -> Pressure | Unsupported:
-    """The pressure on a cgroup: from cgroup v2, or from the hierarchy of cpuacct on kernels that support that.
+    """The pressure on a cgroup: from cgroup v2, or from the cpuacct hierarchy of a kernel with pressure on v1.
 
     Raises:
         FileNotFoundError: the cgroup does not exist.
         ValueError: the path leads out of the hierarchy, or the file is invalid.
     """
-    reason = "on cgroup v1 only kernels of openEuler with psi_v1=1 have it"
+    reason = "on cgroup v1, only openEuler's kernels report pressure: boot such a kernel with psi_v1=1"
     for controller in ("", "cpuacct"):
         folder = hierarchies.folder(controller, cgroup)
         if folder is None or not hierarchies.files.exists(folder):

@@ -13,7 +13,7 @@ from nri.kube.requests import memory_of_oom_score, millicpu_of_shares
 if TYPE_CHECKING:
     from nri.api import messages as m
 
-__all__ = ["DecodedResources", "memory_request", "requested_resources", "resources_from_cgroup"]
+__all__ = ["DecodedResources", "decoded_resources", "memory_request", "resources_from_cgroup"]
 
 #: The kubelet's upper bound of a burstable OOM score, for any small request.
 _MAX_OOM_SCORE: Final = 999
@@ -28,8 +28,8 @@ class DecodedResources(NamedTuple):
     memory_limit: int
 
 
-def requested_resources(linux: m.LinuxContainer, kube_class: str, capacity: int = 0) -> DecodedResources:
-    """Return the requests and limits of a container.
+def decoded_resources(linux: m.LinuxContainer, kube_class: str, capacity: int = 0) -> DecodedResources:
+    """Return the requests and limits of a container, computed from its NRI message.
 
     Args:
         linux: NRI's message of the container.
@@ -46,7 +46,7 @@ def requested_resources(linux: m.LinuxContainer, kube_class: str, capacity: int 
 def resources_from_cgroup(
     kube_class: str, shares: int, quota: tuple[int, int], memory: int, score: int | None = None, capacity: int = 0
 ) -> DecodedResources:
-    """Return the requests and limits of a container.
+    """Return the requests and limits of a container, computed from its cgroup values.
 
     Args:
         kube_class: its pod's Kubernetes QoS class.
@@ -54,7 +54,7 @@ def resources_from_cgroup(
         quota: the CPU quota and period in microseconds; 0 means no quota and the default period.
         memory: the memory limit in bytes; 0 or less means no limit.
         score: the OOM score, or None if unknown.
-        capacity: as in `requested_resources`.
+        capacity: as in `decoded_resources`.
     """
     limit = max(quota[0], 0) * 1000 // (quota[1] or CPU_PERIOD_US)
     memory = max(memory, 0)
@@ -66,9 +66,10 @@ def resources_from_cgroup(
 
 
 def memory_request(score: int | None, capacity: int) -> int | None:
-    """Return the memory request of a burstable container by its OOM score, to a thousandth of the node's memory.
+    """Return the memory request of a burstable container, computed from its OOM score.
 
-    Returns None if it is unknown: the kubelet bounds the score, so many requests have an extreme score.
+    The request is exact to a thousandth of the node's memory. Returns None if it is unknown: the kubelet limits the
+    range of scores, so the lowest and the highest score each stand for many requests.
     """
     if score == _MAX_OOM_SCORE and capacity > 0:
         return 0

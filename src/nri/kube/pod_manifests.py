@@ -162,7 +162,7 @@ def localhost_seccomp(document: Document, profile: dict[str, Any], where: str, r
     name = document.text(profile, key, place)
     if profile.get("type") != "Localhost":
         if name:
-            raise document.error("only the type Localhost has a file", place, profile, key, "remove the key")
+            raise document.error("only a profile of type Localhost names a file", place, profile, key, "remove the key")
         return ""
     if not name or name.startswith("/") or ".." in name.split("/") or "\0" in name:
         reason = "expected the path of a file below the kubelet's folder of profiles, without .."

@@ -93,11 +93,11 @@ class Pod:
     annotations: Mapping[str, str] = field(default_factory=dict)
     class_known: bool = True
     #: The annotations that placement policies read.
-    asks: Mapping[str, str] = field(init=False, repr=False, compare=False)
+    policy_annotations: Mapping[str, str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        asks = {key: value for key, value in self.annotations.items() if SUFFIX in key}
-        object.__setattr__(self, "asks", asks)
+        policy_annotations = {key: value for key, value in self.annotations.items() if SUFFIX in key}
+        object.__setattr__(self, "policy_annotations", policy_annotations)
 
     def values(self) -> Mapping[str, str]:
         """Values of the simple keys in expressions."""
@@ -152,14 +152,14 @@ class Container:
             return before != after
         return any(new not in (old, 0) for old, new in zip(before, after, strict=True))
 
-    def asks(self, key: str) -> tuple[int, str] | None:
-        """The scope and the value of a policy annotation; `key` is without the domain."""
-        asks = self.pod.asks
-        return convention.scoped(asks, key + SUFFIX, self.name) if asks else None
+    def scoped_annotation(self, key: str) -> tuple[int, str] | None:
+        """The scope and the value of a policy annotation; `key` is without `SUFFIX`."""
+        annotations = self.pod.policy_annotations
+        return convention.scoped(annotations, key + SUFFIX, self.name) if annotations else None
 
-    def asks_flag(self, key: str) -> tuple[int, bool] | None:
+    def scoped_flag(self, key: str) -> tuple[int, bool] | None:
         """The scope and the value of an annotation that is true or false."""
-        annotation = self.asks(key)
+        annotation = self.scoped_annotation(key)
         if annotation is None:
             return None
         value = convention.BOOLEANS.get(annotation[1])
@@ -172,9 +172,9 @@ class Container:
         """Let `pod/qosclass` have no value in expressions."""
         self.pod = replace(self.pod, class_known=False)
 
-    def asks_memory(self, mixed: bool = True) -> int:
+    def memory_mask(self, mixed: bool = True) -> int:
         """The mask of memory kinds in its annotation. Returns 0 without one, or for "mixed" if `mixed` is false."""
-        annotation = self.asks("memory-type")
+        annotation = self.scoped_annotation("memory-type")
         kinds = annotation[1].split(",", _MAX_MEMORY_TYPES) if annotation and annotation[1] else []
         try:
             if len(kinds) > _MAX_MEMORY_TYPES:
@@ -186,7 +186,7 @@ class Container:
 
     def preserves(self, resource: str) -> bool:
         """Whether the policy must not change its `cpu` or `memory`."""
-        annotation = self.asks(f"{resource}.preserve")
+        annotation = self.scoped_annotation(f"{resource}.preserve")
         if annotation is not None and annotation[1] not in ("true", "false"):  # nri-plugins accepts no other spelling
             self.doubt(f"{resource}.preserve", f"{quoted(annotation[1])} must be true or false")
         return annotation is not None and annotation[1] == "true"
@@ -201,7 +201,7 @@ class Container:
         """
         if key in self._tables:
             return self._tables[key]
-        annotation = self.asks(key)
+        annotation = self.scoped_annotation(key)
         tree = None if annotation is None else parse_text(Source(key, annotation[1], "yaml"))
         if not isinstance(tree, dict | None):
             raise ValueError(f"expected a mapping of keys ({', '.join(keys)}), not {json.dumps(tree)}")  # noqa: TRY004
@@ -220,13 +220,13 @@ class Container:
         It is raised for annotations that nri-plugins refuses, too; other invalid annotations count as absent and are
         reported by `doubt`.
         """
-        annotation = self.asks(key)
+        annotation = self.scoped_annotation(key)
         full_key = key if annotation is None else convention.keys(key + SUFFIX, self.name)[annotation[0]]
         start, text = f"annotation {full_key}", str(problem)
         return NoPlace(str(self), text if text.startswith(start) else f"{start}: {text}")
 
     def doubt(self, key: str, problem: str) -> None:
-        """Record a problem with an annotation. `key` is the full key, or the key without the domain as in `asks`.
+        """Record a problem with an annotation. `key` is the full key, or the key without `SUFFIX`.
 
         At most `MAX_DOUBTS` are kept, because an annotation may have thousands of mistakes.
         """

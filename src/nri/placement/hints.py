@@ -71,7 +71,7 @@ def sources_of(container: Container) -> Sources:
 
 
 def _kinds(container: Container) -> set[str]:
-    annotation = container.asks("topologyhints")
+    annotation = container.scoped_annotation("topologyhints")
     if annotation is None:
         return set(_KINDS)
     value = convention.BOOLEANS.get(annotation[1])
@@ -91,7 +91,7 @@ def _kinds(container: Container) -> set[str]:
 
 def _paths(container: Container, which: str) -> _Paths:
     key = f"{which}.topologyhints"
-    annotation = container.asks(key)
+    annotation = container.scoped_annotation(key)
     if annotation is None:
         return _Paths()
     try:

@@ -22,7 +22,7 @@ _KEYS: Final = {
 #: Keys of `agent`.
 _AGENT: Final = {
     "podResourceAPI": POD_RESOURCES,
-    "nodeResourceTopology": "nri placement follow writes it",
+    "nodeResourceTopology": "NodeResourceTopology objects are written by nri placement follow",
 }
 _DOMAIN: Final = f"{SUFFIX.removeprefix('.')}/"
 #: Maximum number of warnings per event.
@@ -31,7 +31,7 @@ MAX_WARNINGS: Final = 20
 _MAX_UNKNOWN: Final = 100
 _MAX_KEY_LENGTH: Final = 320
 _NOTHING: Any = (None, "", False, [], {})
-#: Annotations of both policies, without their domain.
+#: Annotations of both policies, without `SUFFIX`.
 _ANNOTATIONS: Final = {
     "toptierlimit": "memory is not tiered",
     **dict.fromkeys(("rdtclass", "blockioclass"), _CLASSES),
@@ -39,50 +39,50 @@ _ANNOTATIONS: Final = {
 }
 
 
-def unread_keys(options: Any, cpus: int) -> Iterator[WrongValue]:
+def ignored_keys(options: Any, cpus: int) -> Iterator[WrongValue]:
     """Keys of a policy's options that have no effect on a machine with this number of CPUs, with the reason."""
     for key, reason in _KEYS.items():
         if getattr(options, key) not in _NOTHING:
-            yield without_effect(reason, key)
+            yield ignored_key(reason, key)
     for key, value in options.agent.items():
         if value:
-            yield without_effect(_AGENT.get(key, "there is no agent"), "agent", key)
+            yield ignored_key(_AGENT.get(key, "there is no agent"), "agent", key)
     for key in ("rdt", "blockio"):
         if getattr(options.control, key):
-            yield without_effect(_CLASSES, "control", key)
-    yield from options.unread_keys(cpus)
+            yield ignored_key(_CLASSES, "control", key)
+    yield from options.ignored_keys(cpus)
     for path, name in options.undefined_cpu_classes():
-        yield without_effect(f"{name!r} is not in cpuClasses; these CPUs stay as they are", *path)
+        yield ignored_key(f"{name!r} is not in cpuClasses; the CPUs keep their settings", *path)
     for place, cpu_class in enumerate(options.cpuClasses):
-        for key, reason in cpu_class.without_effect():
-            yield without_effect(reason, "cpuClasses", place, key)
+        for key, reason in cpu_class.ignored_keys():
+            yield ignored_key(reason, "cpuClasses", place, key)
 
 
-def without_effect(reason: str, *path: str | int) -> WrongValue:
+def ignored_key(reason: str, *path: str | int) -> WrongValue:
     """The warning about a key that has no effect."""
     return WrongValue(path, f"it has no effect: {reason}", "")
 
 
-def unread_annotations(container: Container, readable: Collection[str], unread: Mapping[str, str]) -> list[str]:
+def ignored_annotations(container: Container, readable: Collection[str], ignored: Mapping[str, str]) -> list[str]:
     """Warnings about a container's annotations that are invalid, have no effect, or look misspelt.
 
     There are at most `MAX_WARNINGS`; the last warning states if there are more.
 
     Args:
-        readable: the policy's annotations, without their scope.
-        unread: annotations of other policies, without their domain, with the reason why they have no effect.
+        readable: the policy's annotations, without the scope at their end (`/pod` or `/container.NAME`).
+        ignored: annotations of other policies, without `SUFFIX`, with the reason why they have no effect.
     """
-    warnings = list(islice(_unread_annotations(container, readable, unread), MAX_WARNINGS + 1))
+    warnings = list(islice(_ignored_annotations(container, readable, ignored), MAX_WARNINGS + 1))
     if len(warnings) > MAX_WARNINGS:
         warnings[MAX_WARNINGS - 1 :] = ["there are more annotations like these"]
     return warnings
 
 
-def _unread_annotations(container: Container, readable: Collection[str], unread: Mapping[str, str]) -> Iterator[str]:
+def _ignored_annotations(container: Container, readable: Collection[str], ignored: Mapping[str, str]) -> Iterator[str]:
     for doubt in container.doubts:
         yield f"{doubt}; the annotation is ignored"
-    for key, reason in {**_ANNOTATIONS, **unread}.items() if container.pod.annotations else ():
-        if container.asks(key) is not None:
+    for key, reason in {**_ANNOTATIONS, **ignored}.items() if container.pod.annotations else ():
+        if container.scoped_annotation(key) is not None:
             yield f"annotation {key + SUFFIX} has no effect: {reason}"
     bases = ((key, key if key.startswith(_DOMAIN) else key.partition("/")[0]) for key in container.pod.annotations)
     unknown = ((key, base) for key, base in bases if _DOMAIN in f"{base}/" and base not in readable)

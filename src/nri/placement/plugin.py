@@ -37,7 +37,7 @@ from nri.placement.answers import (
 from nri.placement.checkpoint import Checkpoint
 from nri.placement.containers import Container, NoPlace, Pins, container_of, no_deadline
 from nri.placement.devices import HostDevices, hints_of
-from nri.placement.ignored_keys import MAX_WARNINGS, unread_annotations, unread_keys
+from nri.placement.ignored_keys import MAX_WARNINGS, ignored_annotations, ignored_keys
 from nri.placement.machine import Machine
 from nri.placement.policy import Policy, document, explanation_document, exposition, find_container, machine_gauges
 from nri.placement.state import ContainerState
@@ -163,7 +163,7 @@ class PlacementPlugin(nri.Plugin, ABC):
         topology = read_topology(root)
         if not topology.cpus:
             raise ConfigError(self._source(), "hostRoot", f"{options.hostRoot} has no CPUs in sys/devices/system/cpu")
-        for complaint in unread_keys(options, len(topology.online)):
+        for complaint in ignored_keys(options, len(topology.online)):
             self.log.warning("%s", self._located(options, complaint))
         machine = Machine.of(topology)
         changes = dict[str, Pins]()
@@ -470,7 +470,7 @@ class PlacementPlugin(nri.Plugin, ABC):
 
     def _container_of(self, pod: m.PodSandbox, container: m.Container) -> Container:
         result = container_of(pod, container, self._node_bytes)
-        if "topologyhints" not in self.policy_type.unread_annotations:
+        if "topologyhints" not in self.policy_type.ignored_annotations:
             result.hints = hints_of(result, container, Root(self._options.hostRoot))
         return result
 
@@ -685,7 +685,7 @@ class PlacementPlugin(nri.Plugin, ABC):
         warnings = (
             (container, warning)
             for container in containers
-            for warning in unread_annotations(container, self.annotations, self.policy_type.unread_annotations)
+            for warning in ignored_annotations(container, self.annotations, self.policy_type.ignored_annotations)
         )
         for container, warning in islice(warnings, MAX_WARNINGS):
             self.log.warning("%s: %s", container, warning)

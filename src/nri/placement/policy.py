@@ -116,7 +116,7 @@ class Policy(Protocol):
 
     name: str
     annotations: ClassVar[Mapping[str, str]]
-    unread_annotations: ClassVar[Mapping[str, str]]
+    ignored_annotations: ClassVar[Mapping[str, str]]
     machine: Machine
     options: Any
     containers: dict[str, Container]
@@ -193,7 +193,7 @@ class PolicyType(Protocol):
         ...
 
     @property
-    def unread_annotations(self) -> Mapping[str, str]:
+    def ignored_annotations(self) -> Mapping[str, str]:
         """Annotations of other policies, without their domain, with the reason why they have no effect."""
         ...
 

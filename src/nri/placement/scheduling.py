@@ -105,7 +105,7 @@ def scheduling_class_of(
     container: Container, classes: Iterable[SchedulingClass], default: str
 ) -> SchedulingClass | None:
     """The class that a container's annotation names, else the class `default`. Returns None if it is not defined."""
-    annotation = container.asks("scheduling-class")
+    annotation = container.scoped_annotation("scheduling-class")
     name = default if annotation is None else annotation[1]
     by_name = {scheduling_class.name: scheduling_class for scheduling_class in classes}
     if name not in by_name and annotation is not None:

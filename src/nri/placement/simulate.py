@@ -16,7 +16,7 @@ from nri.kube.manifest import Workload
 from nri.placement import masks
 from nri.placement.choices import Choices
 from nri.placement.containers import Container, NoPlace, container_of
-from nri.placement.ignored_keys import unread_annotations, unread_keys
+from nri.placement.ignored_keys import ignored_annotations, ignored_keys
 from nri.placement.machine import Machine
 from nri.placement.policy import Devices, Policy
 from nri.placement.registry import DEFAULT_POLICY, POLICIES, RESOURCE_KINDS, PolicyRow
@@ -52,7 +52,7 @@ def simulate(
     """
     row = _row_of(resource)
     policy = policy_of(row, Machine.of(topology), resource)
-    for complaint in unread_keys(policy.options, len(topology.online)):
+    for complaint in ignored_keys(policy.options, len(topology.online)):
         note(str(value_error(type(policy.options), resource, complaint)))
     simulation = Simulation(policy, {}, {})
     memory_bytes = total_memory_bytes(topology)
@@ -65,7 +65,7 @@ def simulate(
             except NoPlace as error:
                 simulation.refused[container.id] = error.reason
             policy.scheduling(container)
-            for warning in unread_annotations(container, policy.annotations, policy.unread_annotations):
+            for warning in ignored_annotations(container, policy.annotations, policy.ignored_annotations):
                 note(f"{container}: {warning}")
     return simulation
 

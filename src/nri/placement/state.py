@@ -171,7 +171,7 @@ class PersistentPolicy(ABC):
 
     name: str
     annotations: ClassVar[Mapping[str, str]]
-    unread_annotations: ClassVar[Mapping[str, str]]
+    ignored_annotations: ClassVar[Mapping[str, str]]
     containers: dict[str, Container]
     zones: MemoryZones
     _changes: Changes

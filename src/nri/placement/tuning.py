@@ -88,7 +88,7 @@ class CpuClass:
         if self.pctPriority and self.sstClosID is not None:
             raise WrongValue("pctPriority", f"{self.pctPriority} and sstClosID exclude each other", "remove one key")
 
-    def without_effect(self) -> Iterator[tuple[str, str]]:
+    def ignored_keys(self) -> Iterator[tuple[str, str]]:
         """Keys that are set but have no effect, with the reason."""
         for key in _PCT:
             if getattr(self, key) not in ("", None):
@@ -224,14 +224,14 @@ def check_annotations(
     guaranteed, names = container.qos == "Guaranteed", [cpu_class.name for cpu_class in classes]
     if guaranteed and not any(container.requests):
         return  # a running container that was placed without its requests
-    annotation = container.asks("cpu-class")
+    annotation = container.scoped_annotation("cpu-class")
     if annotation is not None and not names:
         container.doubt("cpu-class", "it has no effect: cpuClasses is empty")
     elif annotation is not None:
         if guaranteed and annotation[1] and annotation[1] not in names:
             raise container.refusal("cpu-class", f"unknown CPU class {annotation[1]!r}; write {' or '.join(names)}")
         _check_scope(container, "cpu-class", annotation[0], has_exclusive or (guaranteed and not annotation[1]))
-    annotation = container.asks("irq-affinity")
+    annotation = container.scoped_annotation("irq-affinity")
     if annotation is not None:
         interrupts = _interrupts(container)
         if complaint := unmovable([*interrupts.claim, *interrupts.mask]):
@@ -257,14 +257,14 @@ def _interrupts(container: Container) -> _IrqAnnotation:
 
 def class_of(container: Container, classes: Sequence[CpuClass], default: str) -> str:
     """The class of a container's exclusive CPUs: the class in its annotation, else `default`."""
-    annotation = container.asks("cpu-class")
+    annotation = container.scoped_annotation("cpu-class")
     names = [cpu_class.name for cpu_class in classes]
     return annotation[1] if annotation is not None and annotation[1] in names else default
 
 
 def irq_affinity_of(container: Container, cpus: int) -> IrqAffinity | None:
     """The interrupts that a container claims or masks for its exclusive CPUs. Returns None without an annotation."""
-    if not cpus or container.asks("irq-affinity") is None:
+    if not cpus or container.scoped_annotation("irq-affinity") is None:
         return None
     try:
         annotation = _interrupts(container)

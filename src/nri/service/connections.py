@@ -1,6 +1,6 @@
 """Limit the connections that are served at the same time, so that no client can block the others.
 
-Each served connection has a slot. When all slots are in use, a new connection replaces a connection that is still
+Each served connection has a slot. When all slots are in use, a new connection reslot_counts a connection that is still
 sending its request: the oldest connection of the address with the most slots, if that address has at least as many
 slots as the address of the new connection. A connection keeps its slot while its request is being answered. The
 total size of all request bodies is limited in the same way.
@@ -63,14 +63,14 @@ class Connections:
         Returns None if no connection waits or no slot can be freed.
         """
         with self._lock:
-            places = Counter(other.address for other in self._present)
-            connection = min(waiting, key=lambda other: places[other.address], default=None)
-            if connection is None or not self._has_room(connection, places):
+            slot_counts = Counter(other.address for other in self._present)
+            connection = min(waiting, key=lambda other: slot_counts[other.address], default=None)
+            if connection is None or not self._has_room(connection, slot_counts):
                 return None
             self._present[connection] = None
             return connection
 
-    def answer(self, connection: Connection) -> bool:
+    def start_answer(self, connection: Connection) -> bool:
         """Record that a connection is being answered, so that it keeps its slot. Returns False if the slot was lost."""
         with self._lock:
             connection.answered = connection in self._present
@@ -94,7 +94,7 @@ class Connections:
                 self._close(largest)
             return connection in self._present
 
-    def wait(self, connection: Connection) -> None:
+    def finish_answer(self, connection: Connection) -> None:
         """Record that the answer is ready, so that a slow reader can lose its slot."""
         with self._lock:
             connection.answered = False
@@ -125,15 +125,17 @@ class Connections:
             self._present.pop(connection, None)
         self.on_room()
 
-    def _has_room(self, connection: Connection, places: Counter[str]) -> bool:
+    def _has_room(self, connection: Connection, slot_counts: Counter[str]) -> bool:
         """Return whether the connection can get a slot. If necessary, close another connection."""
         if len(self._present) < self._max_connections:
             return True
-        address_places = places[connection.address]
-        idle = [other for other in self._present if not other.answered and places[other.address] >= address_places]
+        address_slots = slot_counts[connection.address]
+        idle = [other for other in self._present if not other.answered and slot_counts[other.address] >= address_slots]
         if not idle:
             return False
-        self._close(max(idle, key=lambda other: places[other.address]))  # `max` returns the first, which is the oldest
+        self._close(
+            max(idle, key=lambda other: slot_counts[other.address])
+        )  # `max` returns the first, which is the oldest
         return True
 
     def _close(self, connection: Connection) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nri.metrics import Observer
     from nri.service.http import Server
 
-__all__ = ["Daemon", "needs_extra", "run"]
+__all__ = ["Daemon", "raise_missing_extra", "run"]
 
 
 #: The time in seconds after which a stopping process exits. The next start resumes interrupted work.
@@ -90,7 +90,7 @@ def _serve(address: str, ready: list[bool]) -> tuple[Server, Observer]:
     try:
         from prometheus_client import CollectorRegistry
     except ModuleNotFoundError as error:
-        needs_extra("--metrics", error, "metrics")
+        raise_missing_extra("--metrics", error, "metrics")
     from nri.metrics.prometheus import PrometheusObserver
     from nri.service.http import Server
     from nri.service.probes import metrics, probes
@@ -101,7 +101,7 @@ def _serve(address: str, ready: list[bool]) -> tuple[Server, Observer]:
     return Server(public={**handlers, **metrics(registry)}, address=address), observer
 
 
-def needs_extra(what: str, error: ModuleNotFoundError, extra: str) -> NoReturn:
+def raise_missing_extra(what: str, error: ModuleNotFoundError, extra: str) -> NoReturn:
     """Raise NriError with the command that installs a missing extra. A missing module of nri raises `error` itself.
 
     The command is for a checkout, because nri is not on PyPI, where another project may use the name.

@@ -30,7 +30,7 @@ from nri.unix import UnixListener, credentials, make_folder
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["Answer", "BodyHandler", "Guard", "Handler", "Posts", "Server", "Stream", "json_answer", "text_answer"]
+__all__ = ["Answer", "BodyHandler", "Guard", "Handler", "Server", "Stream", "TcpSettings", "json_answer", "text_answer"]
 
 _log = logging.getLogger(__name__)
 
@@ -75,13 +75,13 @@ def json_answer(value: Any, status: int = 200) -> Answer:
     return status, "application/json", json.dumps(value).encode()
 
 
-class Posts(NamedTuple):
-    """The limits of requests over TCP, and the handler of POST requests.
+class TcpSettings(NamedTuple):
+    """The settings of the TCP address: limits, TLS, and the handler of POST requests.
 
     Attributes:
         handler: answers POST requests on every path, one at a time; None refuses them.
-        max_body_bytes: the limit of one request body; all request bodies together may have three times as many
-            bytes, and the bodies of one address twice as many.
+        max_body_bytes: the limit of one request body. All request bodies together may have three times this size, and
+            all request bodies from one address twice this size.
         max_requests: the maximum number of requests over TCP at the same time.
         max_silent: the maximum number of TCP connections that have sent no byte; a further connection closes the oldest
             of them.
@@ -109,7 +109,7 @@ class Server:
         deadline_s: the time for one request and its response together.
         guard: checks every request over TCP before its handler is called.
         headers: added to every response over TCP.
-        posts: the limits over TCP and the handler of POST requests; None refuses POST requests.
+        tcp: limits, TLS, and the handler of POST requests; None means the defaults of `TcpSettings`.
 
     Raises:
         NriError: the server cannot listen on the socket or the address.
@@ -126,18 +126,19 @@ class Server:
         deadline_s: float = _DEADLINE_S,
         guard: Guard | None = None,
         headers: Mapping[str, str] | None = None,
-        posts: Posts | None = None,
+        tcp: TcpSettings | None = None,
     ) -> None:
         self._guard = guard
         self._headers = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
-        self._handlers = {True: private or {}, False: public or {}}
+        # Keys of these dictionaries: whether a connection is trusted, because it uses the unix socket.
+        self._handlers_by_trust = {True: private or {}, False: public or {}}
         self._streams = streams or {}
-        self._room_for_streams = threading.Semaphore(MAX_STREAMS)
+        self._stream_slots = threading.Semaphore(MAX_STREAMS)
         self._deadline_s = deadline_s
-        self._posts = posts or Posts()
+        self._tcp_settings = tcp or TcpSettings()
         # Separate limits, so that TCP clients cannot block root on the unix socket.
-        over_tcp = Connections(self._posts.max_requests, 3 * self._posts.max_body_bytes)
-        self._connections = {True: Connections(MAX_CONCURRENT_REQUESTS), False: over_tcp}
+        over_tcp = Connections(self._tcp_settings.max_requests, 3 * self._tcp_settings.max_body_bytes)
+        self._connections_by_trust = {True: Connections(MAX_CONCURRENT_REQUESTS), False: over_tcp}
         self._closing = False
         self._wakers: list[socket.socket] = []
         self._unix: UnixListener | None = None
@@ -188,7 +189,7 @@ class Server:
         woken, waker = socket.socketpair()
         waker.setblocking(False)
         self._wakers.append(waker)  # for `close`, because closing the listener does not wake this thread
-        self._connections[trusted].on_room = partial(_wake, waker)
+        self._connections_by_trust[trusted].on_room = partial(_wake, waker)
         with selectors.DefaultSelector() as selector, woken, waker, ExitStack() as stack:
             stack.callback(_close_all, silent)
             stack.callback(_close_all, waiting)
@@ -199,14 +200,14 @@ class Server:
             except (OSError, ValueError):
                 return  # the server was closed before this thread began
             while not self._closing:
-                ends = [*(end for _, end in islice(silent.values(), 1)), *islice(waiting.values(), 1)]
-                for key, _ in selector.select(max(min(ends) - time.monotonic(), 0.0) if ends else None):
+                deadlines = [*(deadline for _, deadline in islice(silent.values(), 1)), *islice(waiting.values(), 1)]
+                for key, _ in selector.select(max(min(deadlines) - time.monotonic(), 0.0) if deadlines else None):
                     connection = key.data
                     if connection is not None:
                         if silent.pop(connection.socket, None) is not None:
                             selector.unregister(connection.socket)
                             waiting[connection] = time.monotonic() + WAIT_S
-                            if len(waiting) > max(self._posts.max_silent // 4, MAX_CONCURRENT_REQUESTS):
+                            if len(waiting) > max(self._tcp_settings.max_silent // 4, MAX_CONCURRENT_REQUESTS):
                                 _close_first(waiting)
                     elif key.fileobj is woken:
                         woken.recv(4096)
@@ -238,7 +239,7 @@ class Server:
             _log.warning("cannot accept a connection: %s", error)
             time.sleep(0.1)  # usually a lack of file descriptors, which is temporary
             return True
-        if len(silent) >= self._posts.max_silent:
+        if len(silent) >= self._tcp_settings.max_silent:
             _close_oldest(selector, silent)
         connection = Connection(sock, str(address[0]) if isinstance(address, tuple) else "")
         silent[sock] = connection, time.monotonic() + self._deadline_s
@@ -247,48 +248,48 @@ class Server:
 
     def _admit(self, waiting: dict[Connection, float], trusted: bool) -> None:
         """Serve waiting connections, each in a separate thread, up to the limit."""
-        places = self._connections[trusted]
-        while (connection := places.enter(waiting)) is not None:
+        connections = self._connections_by_trust[trusted]
+        while (connection := connections.enter(waiting)) is not None:
             del waiting[connection]
             try:
-                if self._posts.tls is not None and not trusted:
+                if self._tcp_settings.tls is not None and not trusted:
                     # The socket is replaced before the thread starts, which then does the handshake.
-                    connection.socket = self._posts.tls().wrap_socket(
+                    connection.socket = self._tcp_settings.tls().wrap_socket(
                         connection.socket, server_side=True, do_handshake_on_connect=False
                     )
                 threading.Thread(target=self._serve, args=(connection, trusted), name="nri-http", daemon=True).start()
             except (OSError, ValueError, RuntimeError) as error:
                 if isinstance(error, RuntimeError):  # no thread can be started; at other errors the client is gone
                     _log.warning("cannot serve a connection: %s", error)
-                places.leave(connection)
+                connections.leave(connection)
                 connection.socket.close()
 
     def _serve(self, connection: Connection, trusted: bool) -> None:
-        sock, places = connection.socket, self._connections[trusted]
+        sock, connections = connection.socket, self._connections_by_trust[trusted]
         try:
             with sock:
                 deadline = time.monotonic() + self._deadline_s
-                if self._posts.tls is not None and not trusted:
+                if self._tcp_settings.tls is not None and not trusted:
                     self._shake_hands(connection, deadline)
                 head, received = _read_head(sock, deadline)
                 body = b""
-                if head.startswith(b"POST ") and self._posts.handler is not None and not trusted:
+                if head.startswith(b"POST ") and self._tcp_settings.handler is not None and not trusted:
                     body = self._read_body(connection, head, received, deadline)
-                if not places.answer(connection):
+                if not connections.start_answer(connection):
                     return
                 answer = self._answer(head, body, connection, trusted)
                 if not isinstance(answer, tuple):
-                    places.leave(connection)
+                    connections.leave(connection)
                     self._stream(sock, answer)
                     return
-                places.wait(connection)
+                connections.finish_answer(connection)
                 _send(sock, answer, deadline, "" if trusted else self._headers, body=not head.startswith(b"HEAD "))
         except OSError:
             pass  # the client disconnected, or was too slow
         except Exception:  # noqa: BLE001 - an error in one request must not affect others
             _log.exception("a request could not be answered")
         finally:
-            places.leave(connection)
+            connections.leave(connection)
 
     def _shake_hands(self, connection: Connection, deadline: float) -> None:
         """Do the TLS handshake. Raises OSError if it fails."""
@@ -297,17 +298,17 @@ class Server:
             sock.settimeout(_remaining_s(deadline))
             sock.do_handshake()  # type: ignore[attr-defined]  # `_admit` has made it an SSLSocket
         except OSError as error:
-            if self._posts.on_tls_error is not None:
-                self._posts.on_tls_error(connection.address, error)
+            if self._tcp_settings.on_tls_error is not None:
+                self._tcp_settings.on_tls_error(connection.address, error)
             raise
 
     def _read_body(self, connection: Connection, head: bytes, received: bytes, deadline: float) -> bytes:
-        """Read the body of a request, or nothing if its length is not allowed. Raises OSError if it is incomplete."""
-        length, places = self._body_length(head), self._connections[False]
+        """Read the body of a request; b"" if its length is not allowed. Raises OSError if the body is incomplete."""
+        length, connections = max(self._body_length(head), 0), self._connections_by_trust[False]
         body = bytearray(received[:length])
         chunk = bytes(body)
         while True:
-            if not places.charge(connection, len(chunk)):
+            if not connections.charge(connection, len(chunk)):
                 raise ConnectionAbortedError
             if len(body) >= length:
                 return bytes(body)
@@ -321,11 +322,11 @@ class Server:
         """Return the length of a request's body, or -1 if the length is missing, invalid or too large."""
         length = _fields(head).get("content-length", "")
         is_number = length.isascii() and length.isdecimal() and len(length) <= 12
-        return int(length) if is_number and int(length) <= self._posts.max_body_bytes else -1
+        return int(length) if is_number and int(length) <= self._tcp_settings.max_body_bytes else -1
 
     def _stream(self, sock: socket.socket, parts: Generator[bytes]) -> None:
         """Send the events of a stream, each with a deadline, until the stream or the server ends."""
-        if not self._room_for_streams.acquire(blocking=False):
+        if not self._stream_slots.acquire(blocking=False):
             full = text_answer(f"{MAX_STREAMS} clients are already connected: close one first\n", 503)
             _send(sock, full, time.monotonic() + self._deadline_s, self._headers, body=True)
             return
@@ -337,7 +338,7 @@ class Server:
                     return
                 _write(sock, part, time.monotonic() + self._deadline_s)
         finally:
-            self._room_for_streams.release()
+            self._stream_slots.release()
             parts.close()
 
     def _answer(self, head: bytes, body: bytes, connection: Connection, trusted: bool) -> Answer | Generator[bytes]:
@@ -347,11 +348,11 @@ class Server:
         parts = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
             return text_answer("not an HTTP/1 request\n", 400)
-        if parts[0] == "POST" and self._posts.handler is not None and not trusted:
+        if parts[0] == "POST" and self._tcp_settings.handler is not None and not trusted:
             if self._body_length(head) < 0:
-                return text_answer(f"Content-Length must be a number up to {self._posts.max_body_bytes}\n", 413)
-            with self._connections[trusted].turn(connection):  # one at a time, which limits the memory
-                return self._posts.handler(_fields(head), body)
+                return text_answer(f"Content-Length must be a number up to {self._tcp_settings.max_body_bytes}\n", 413)
+            with self._connections_by_trust[trusted].turn(connection):  # one at a time, which limits the memory
+                return self._tcp_settings.handler(_fields(head), body)
         if parts[0] not in ("GET", "HEAD"):
             return text_answer("only GET and HEAD are supported\n", 405)
         try:
@@ -365,13 +366,13 @@ class Server:
                 return refusal
         if not trusted and target.path in self._streams:
             return self._streams[target.path](parameters)
-        handlers = self._handlers[trusted]
+        handlers = self._handlers_by_trust[trusted]
         handler = handlers.get(target.path)
         if handler is None:
-            return text_answer(f"see {', '.join(sorted(handlers))}\n", 404)
+            return text_answer(f"not found; existing paths: {', '.join(sorted(handlers))}\n", 404)
         try:
             return handler(parameters)
-        except Exception as error:  # noqa: BLE001 - an error in a handler is one status
+        except Exception as error:  # noqa: BLE001 - any error in a handler becomes status 500
             _log.exception("%s could not be answered", target.path)
             return text_answer(f"{type(error).__name__}\n", 500)
 

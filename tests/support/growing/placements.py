@@ -10,7 +10,7 @@ from typing import Any
 
 from nri.placement.containers import NoPlace
 from nri.placement.hints import sources_of
-from nri.placement.ignored_keys import unread_annotations, unread_keys
+from nri.placement.ignored_keys import ignored_annotations, ignored_keys
 from tests.support.growing.big import Case, names
 from tests.support.placement import balloons, container, topology_aware
 
@@ -32,7 +32,7 @@ def annotated(annotations: dict[str, str]) -> Callable[[], object]:
         with suppress(NoPlace):
             policy.create(one)
         policy.release("c")
-        unread_annotations(one, policy.annotations, policy.unread_annotations)
+        ignored_annotations(one, policy.annotations, policy.ignored_annotations)
 
     return create
 
@@ -60,7 +60,7 @@ def _balloons(spec: Callable[[int], dict[str, Any]]) -> Case:
 
         def load() -> None:
             policy = balloons(*content.get("types", ()), **{key: content[key] for key in content.keys() - {"types"}})
-            list(unread_keys(policy.options, 16))
+            list(ignored_keys(policy.options, 16))
             policy.create(container("c", 1000))
 
         return load

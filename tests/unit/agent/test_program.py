@@ -17,7 +17,7 @@ from nri.agent.pods.source import Known, KnownPods
 from nri.agent.settings import AGENT_SETTINGS, AgentSettings
 from nri.config.settings import Loaded
 from nri.errors import ConfigError, NriError
-from nri.service.daemon import needs_extra
+from nri.service.daemon import raise_missing_extra
 from tests.support.waiting import wait_for
 
 
@@ -49,7 +49,7 @@ def test_without_root_it_does_not_start_on_this_machine(monkeypatch: pytest.Monk
 
 def test_a_part_of_ours_that_is_missing_is_a_defect_and_stays_one() -> None:
     with pytest.raises(ModuleNotFoundError):
-        needs_extra("the agent", ModuleNotFoundError("No module named 'nri.x'", name="nri.x"), "agent")
+        raise_missing_extra("the agent", ModuleNotFoundError("No module named 'nri.x'", name="nri.x"), "agent")
 
 
 @pytest.mark.parametrize("absent", ["rules", "pods"])

@@ -42,7 +42,7 @@ def test_the_pressure_on_a_cgroup_of_version_2(tmp_path: Path) -> None:
     assert cgroup_pressure(hierarchies, "pod", "cpu") == SAID
     pressure = cgroup_pressure(hierarchies, "pod", "memory")
     assert pressure == Unsupported(
-        "memory.pressure of pod cannot be read: the kernel does not count it: boot with psi=1"
+        "memory.pressure of pod cannot be read: the kernel does not measure pressure: boot with psi=1"
     )
 
 

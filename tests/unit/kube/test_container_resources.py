@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nri.api import messages as m
 from nri.kube import kubelet
-from nri.kube.container_resources import DecodedResources, memory_request, requested_resources
+from nri.kube.container_resources import DecodedResources, decoded_resources, memory_request
 
 GIB = 1 << 30
 
@@ -19,7 +19,7 @@ def test_the_kubelets_arithmetic_turned_round(request_milli: int, limit_milli: i
     linux = m.LinuxContainer()
     expected = {"requests.cpu": Fraction(request_milli, 1000), "limits.cpu": Fraction(limit_milli, 1000)}
     kubelet.set_resources(linux, kubelet.Share({**expected, "limits.memory": Fraction(memory)}, 999))
-    resources = requested_resources(linux, "Burstable")
+    resources = decoded_resources(linux, "Burstable")
     assert abs(resources.cpu_request - request_milli) <= 1
     assert (resources.cpu_limit, resources.memory_limit, resources.memory_request) == (limit_milli, memory, None)
 
@@ -27,8 +27,8 @@ def test_the_kubelets_arithmetic_turned_round(request_milli: int, limit_milli: i
 def test_a_guaranteed_container_asks_for_its_limits_and_a_best_effort_one_for_nothing() -> None:
     linux = m.LinuxContainer()
     kubelet.set_resources(linux, kubelet.Share({"limits.cpu": Fraction(2), "limits.memory": Fraction(GIB)}, -997))
-    assert requested_resources(linux, "Guaranteed") == DecodedResources(2000, 2000, GIB, GIB)
-    assert requested_resources(m.LinuxContainer(), "BestEffort") == DecodedResources(0, 0, 0, 0)
+    assert decoded_resources(linux, "Guaranteed") == DecodedResources(2000, 2000, GIB, GIB)
+    assert decoded_resources(m.LinuxContainer(), "BestEffort") == DecodedResources(0, 0, 0, 0)
 
 
 @given(st.integers(1, 996))

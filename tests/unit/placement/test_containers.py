@@ -9,9 +9,9 @@ from tests.support.placement import container
 
 def test_annotations_that_cannot_be_read_count_as_not_given_and_are_told_once() -> None:
     one = container("main", hide_hyperthreads="perhaps", memory_type="ram", **{"cpu.preserve": "yes"})
-    assert one.asks_flag("hide-hyperthreads") is None
-    assert one.asks_flag("hide-hyperthreads") is None
-    assert one.asks_memory() == 0
+    assert one.scoped_flag("hide-hyperthreads") is None
+    assert one.scoped_flag("hide-hyperthreads") is None
+    assert one.memory_mask() == 0
     assert not one.preserves("cpu")
     assert [doubt.split(":")[0] for doubt in one.doubts] == [
         "annotation hide-hyperthreads.resource-policy.nri.io",
@@ -24,8 +24,8 @@ def test_annotations_have_a_scope_and_a_value() -> None:
     one = container("main", **{"cpu.preserve": "true", "memory_type": "hbm", "prefer_shared_cpus/pod": "t"})
     assert one.preserves("cpu")
     assert not one.preserves("memory")
-    assert one.asks_memory() == HBM
-    assert one.asks("memory-type") == (2, "hbm")
+    assert one.memory_mask() == HBM
+    assert one.scoped_annotation("memory-type") == (2, "hbm")
     assert str(one) == "default/main/main"
 
 

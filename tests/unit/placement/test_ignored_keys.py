@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from nri.placement.balloons.policy import Balloons
-from nri.placement.ignored_keys import unread_annotations, unread_keys
+from nri.placement.ignored_keys import ignored_annotations, ignored_keys
 from nri.placement.topology_aware.policy import TopologyAware
 from tests.support.placement import balloons, container, topology_aware
 
@@ -17,22 +17,22 @@ def test_keys_that_are_given_in_vain_are_told_with_the_reason() -> None:
         one, agent={"podResourceAPI": True, "other": False}, control={"rdt": {"enable": True}, "blockio": {}}, log={}
     )
     requests = "it has no effect: the kubelet's pod resources API is not used"
-    assert {key.key: key.reason for key in unread_keys(policy.options, 16)} == {
+    assert {key.key: key.reason for key in ignored_keys(policy.options, 16)} == {
         "control.rdt": "it has no effect: the plugin rdt sets classes of block I/O and RDT",
         "agent.podResourceAPI": requests,
         "balloonTypes[0].preferCloseToDevices[0]": requests,
     }
-    assert list(unread_keys(topology_aware().options, 16)) == []
+    assert list(ignored_keys(topology_aware().options, 16)) == []
     classes = {"control": {"cpu": {"classes": {"turbo": {"minFreq": 1}}}}, "sharedPoolCPUClass": "turbo"}
-    assert {complaint.key: complaint.reason for complaint in unread_keys(topology_aware(**classes).options, 16)} == {
+    assert {complaint.key: complaint.reason for complaint in ignored_keys(topology_aware(**classes).options, 16)} == {
         "control.cpu": "it has no effect: classes of CPUs are read from cpuClasses",
-        "sharedPoolCPUClass": "it has no effect: 'turbo' is not in cpuClasses; these CPUs stay as they are",
+        "sharedPoolCPUClass": "it has no effect: 'turbo' is not in cpuClasses; the CPUs keep their settings",
     }
 
 
 def test_a_type_that_wants_more_cpus_than_there_are_is_told() -> None:
     options = balloons({"name": "big", "minCPUs": 17}, {"name": "all", "minCPUs": 16}).options
-    (complaint,) = unread_keys(options, 16)
+    (complaint,) = ignored_keys(options, 16)
     assert complaint.key == "balloonTypes[0].minCPUs"
     assert complaint.reason == "17 exceeds the machine's 16 CPUs: no balloon big can be created"
 
@@ -40,14 +40,14 @@ def test_a_type_that_wants_more_cpus_than_there_are_is_told() -> None:
 def test_annotations_of_the_other_policy_are_told_and_those_that_could_not_be_read() -> None:
     one = container("c", 500, **{"irq_affinity/pod": "{}", "toptierlimit": "1G"})
     one.doubt("memory-type", "x")
-    warnings = list(unread_annotations(one, KNOWN, Balloons.unread_annotations))
+    warnings = list(ignored_annotations(one, KNOWN, Balloons.ignored_annotations))
     assert [row.split(": ")[0] for row in warnings] == [
         "annotation memory-type.resource-policy.nri.io",
         "annotation toptierlimit.resource-policy.nri.io has no effect",
         "annotation irq-affinity.resource-policy.nri.io has no effect",
     ]
-    assert len(list(unread_annotations(one, KNOWN, TopologyAware.unread_annotations))) == 2
-    assert list(unread_annotations(container("c", 500), KNOWN, Balloons.unread_annotations)) == []
+    assert len(list(ignored_annotations(one, KNOWN, TopologyAware.ignored_annotations))) == 2
+    assert list(ignored_annotations(container("c", 500), KNOWN, Balloons.ignored_annotations)) == []
 
 
 def test_an_annotation_that_looks_misspelt_is_told_with_the_one_that_it_resembles() -> None:
@@ -61,6 +61,6 @@ def test_an_annotation_that_looks_misspelt_is_told_with_the_one_that_it_resemble
     }
     one = container("c", 500)
     one.pod = replace(one.pod, annotations=dict.fromkeys(message, "x"))
-    assert list(unread_annotations(one, KNOWN, TopologyAware.unread_annotations)) == [
+    assert list(ignored_annotations(one, KNOWN, TopologyAware.ignored_annotations)) == [
         f"annotation {key} is not read; did you mean {close}?" for key, close in message.items() if close
     ]

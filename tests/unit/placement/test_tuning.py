@@ -70,9 +70,9 @@ def test_frequencies_that_are_equal_or_that_the_machine_says_are_taken(values: d
 
 def test_keys_that_are_not_carried_out_are_told_with_the_reason() -> None:
     kind = CpuClass("x", pctPriority="high", pctMaxFreq="turbo", publishExtendedResource=True)
-    message = dict(kind.without_effect())
+    message = dict(kind.ignored_keys())
     assert list(message) == ["pctPriority", "pctMaxFreq", "publishExtendedResource"]
-    assert list(SLOW.without_effect()) == []
+    assert list(SLOW.ignored_keys()) == []
 
 
 def test_only_the_class_of_the_highest_priority_in_a_package_has_turbo() -> None:

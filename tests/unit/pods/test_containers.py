@@ -169,7 +169,7 @@ ADDRESS = "env: [{name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}],"
         ),
         (
             "securityContext: {seccompProfile: {type: RuntimeDefault, localhostProfile: a}}",
-            "only the type Localhost has a file",
+            "only a profile of type Localhost names a file",
         ),
         ("env: [{name: A, value: 1}]", "expected a string, not 1"),
         ("env: [{name: A, valueFrom: {fieldRef: {fieldPath: x}}}]", 'unknown field "x"'),

@@ -34,7 +34,7 @@ def test_the_address_with_most_places_loses_the_one_that_came_first(far_ends: li
     assert [places.enter([entry]) for entry in every] == every
     assert places.enter([connection(far_ends, "d")]) and len(places) == 4
     assert closed(far_ends[:8]) == [every[1].socket]
-    assert [places.answer(entry) for entry in every] == [True, False, True, True]
+    assert [places.start_answer(entry) for entry in every] == [True, False, True, True]
 
 
 def closed(ends: list[socket.socket]) -> list[socket.socket]:
@@ -54,29 +54,29 @@ def test_one_that_is_being_answered_keeps_its_place_until_it_leaves_or_has_its_a
     first, second, third = (connection(far_ends, address) for address in "abc")
     calls: list[None] = []
     places.on_room = lambda: calls.append(None)
-    assert places.enter([first]) and places.answer(first)
+    assert places.enter([first]) and places.start_answer(first)
     assert places.enter([second]) is None and not calls
     places.leave(first)
     assert len(calls) == 1 and places.enter([second]) is second
-    assert places.answer(second) and places.enter([third]) is None, "who is answered for long is not cut off"
-    places.wait(second)
+    assert places.start_answer(second) and places.enter([third]) is None, "who is answered for long is not cut off"
+    places.finish_answer(second)
     assert len(calls) == 2 and places.enter([third]) is third, "who does not take its answer is"
 
 
 def test_an_address_never_takes_the_place_of_one_with_fewer_places(far_ends: list[socket.socket]) -> None:
     places = Connections(4)
     flood = [connection(far_ends, "a") for _ in range(3)]
-    assert all(places.enter([entry]) and places.answer(entry) for entry in flood)
+    assert all(places.enter([entry]) and places.start_answer(entry) for entry in flood)
     honest = connection(far_ends, "b")
     assert places.enter([honest]) is honest
     assert places.enter([connection(far_ends, "a") for _ in range(8)]) is None
-    assert places.answer(honest) and closed(far_ends) == []
+    assert places.start_answer(honest) and closed(far_ends) == []
 
 
 def test_of_those_that_wait_the_address_with_fewest_places_is_first(far_ends: list[socket.socket]) -> None:
     places = Connections(2)
     first, second = (connection(far_ends, "a") for _ in range(2))
-    assert all(places.enter([entry]) and places.answer(entry) for entry in (first, second))
+    assert all(places.enter([entry]) and places.start_answer(entry) for entry in (first, second))
     waiting = [*(connection(far_ends, "a") for _ in range(8)), connection(far_ends, "b")]
     assert places.enter(waiting) is None
     places.leave(first)
@@ -116,5 +116,5 @@ def test_bodies_of_one_address_leave_a_third_to_the_others(far_ends: list[socket
     assert all(places.enter([entry]) for entry in (*flood, honest))
     assert [places.charge(entry, 10) for entry in flood] == [True, True, True]
     assert closed(far_ends[:6]) == [flood[0].socket]
-    assert all(map(places.answer, flood[1:]))
+    assert all(map(places.start_answer, flood[1:]))
     assert places.charge(honest, 10), "though nobody else is sending"

@@ -16,7 +16,7 @@ import pytest
 
 from nri.errors import NriError
 from nri.service import connections, http
-from nri.service.http import Posts, Server, json_answer, text_answer
+from nri.service.http import Server, TcpSettings, json_answer, text_answer
 from nri.unix import Credentials
 from tests.support.no_threads import no_threads
 from tests.support.waiting import wait_for
@@ -87,7 +87,7 @@ def test_a_request_is_answered_with_its_parameters(server: Server, path: str) ->
 def test_tcp_serves_only_what_is_public(server: Server) -> None:
     assert ask(server.port, "GET /healthz HTTP/1.1") == (200, "brief\n")
     status, words = ask(server.port, "GET /explain?pod=a HTTP/1.1")
-    assert (status, words) == (404, "see /healthz\n")
+    assert (status, words) == (404, "not found; existing paths: /healthz\n")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_one_that_comes_while_all_are_being_answered_is_turned_away(path: str, m
 def test_one_that_has_lost_its_place_is_not_answered(
     server: Server, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections.Connections, "answer", lambda *_: False)
+    monkeypatch.setattr(connections.Connections, "start_answer", lambda *_: False)
     with connect(path) as sock:
         sock.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
         assert received(sock) == b""
@@ -208,7 +208,7 @@ def test_a_moment_without_descriptors_does_not_end_the_listening(
 
 
 def test_silent_connections_cost_no_place_and_the_oldest_gives_way() -> None:
-    patient = Server(public=PUBLIC, address="127.0.0.1:0", deadline_s=300.0, posts=Posts(max_silent=20))
+    patient = Server(public=PUBLIC, address="127.0.0.1:0", deadline_s=300.0, tcp=TcpSettings(max_silent=20))
     with contextlib.closing(patient), contextlib.ExitStack() as stack:
         threads = threading.active_count()
         silent = [stack.enter_context(connect(patient.port)) for _ in range(30)]
@@ -232,7 +232,7 @@ def echo() -> Iterator[Server]:
         public=PUBLIC,
         address="127.0.0.1:0",
         deadline_s=300.0,
-        posts=Posts(lambda fields, body: (200, "text/plain", f"{fields.get('x-a')} ".encode() + body), 1000),
+        tcp=TcpSettings(lambda fields, body: (200, "text/plain", f"{fields.get('x-a')} ".encode() + body), 1000),
     )
     with contextlib.closing(server):
         yield server
@@ -256,6 +256,12 @@ def test_a_body_without_an_allowed_length_is_refused(echo: Server, length: str) 
         post(sock, length, b"")
         head = received(sock)
     assert head.startswith(b"HTTP/1.1 413 ") and b"Content-Length must be a number up to 1000" in head
+
+
+def test_a_refused_body_does_not_count_against_the_limit_of_all_bodies(echo: Server) -> None:
+    with connect(echo.port) as sock:
+        post(sock, 5000, b"x" * 5000)
+        assert received(sock).startswith(b"HTTP/1.1 413 ")
 
 
 def test_unfinished_bodies_give_way_to_new_ones(echo: Server) -> None:

@@ -47,7 +47,7 @@ def test_healthz_says_that_the_process_lives_and_readyz_whether_it_is_ready(serv
     assert get(server, "/readyz")[:2] == (503, "as it is\n")
     READY[0] = True
     assert get(server, "/readyz")[:2] == (200, "as it is\n")
-    assert get(server, "/")[:2] == (404, "see /healthz, /metrics, /readyz\n")
+    assert get(server, "/")[:2] == (404, "not found; existing paths: /healthz, /metrics, /readyz\n")
 
 
 def test_metrics_are_collected_at_each_scrape(server: Server, observer: PrometheusObserver) -> None:

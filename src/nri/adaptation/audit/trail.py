@@ -84,7 +84,7 @@ class AuditTrail:
         """
         for result in results:
             if not isinstance(result, UpdateResult):
-                raise TypeError(f"commit() requires UpdateResults of updates in `updates`, not {type(result).__name__}")
+                raise TypeError(f"commit(): each result must be an UpdateResult, not {type(result).__name__}")
         self._settle(updates, by, results)
         rows = _rows(results)
         if self.provenance is not None and rows:

@@ -21,7 +21,7 @@ from nri.adaptation.launch.trusted import UntrustedError
 from nri.adaptation.peers.health import PluginHealth, health_of, state_word
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import Signal, State
-from nri.adaptation.plugin_policy import bearer
+from nri.adaptation.plugin_policy import identity
 from nri.api import naming
 from nri.backoff import Backoff
 from nri.config.watch import fingerprint
@@ -179,7 +179,7 @@ class Supervisor:
         self._fingerprint = self._config_fingerprints()
         self._gone_since = 0.0
         policy = self._policies.for_plugin(plugin.index, plugin.name)
-        refusal = bearer.refusal(policy, plugin.label, launched=True, uid=os.geteuid())
+        refusal = identity.refusal(policy, plugin.label, launched=True, uid=os.geteuid())
         try:
             if refusal:
                 raise ConfigError(plugin.path, "", refusal)

@@ -1,9 +1,8 @@
 """Claim the fields of a reply, with a function for each kind of field. Only the ledger changes.
 
-Each function returns whether the entry is plain: no plugin has set it before, and it has no removal mark, so that
+Each function returns whether the entry is mergeable: no plugin has set it before, and it has no removal mark, so that
 merging the messages gives the right result. `claim` raises ConflictError at the first field that another plugin owns;
 the caller then rolls the ledger back.
-rolls the ledger back.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Claimer:
     """Claims entries for a plugin on a container.
 
     Attributes:
-        merged: the adjustment merged so far, whose list entries a removal clears; None for updates.
+        merged: the adjustment merged so far, with the list entries that a removal can clear; None for updates.
     """
 
     __slots__ = ("container", "ledger", "merged", "plugin", "rules")
@@ -37,15 +36,15 @@ class Claimer:
         self.ledger, self.rules, self.container, self.plugin, self.merged = ledger, rules, container, plugin, merged
 
     def claim(self, entries: list[Entry]) -> bool:
-        """Claim entries. Returns whether all are plain.
+        """Claim entries. Returns whether all are mergeable.
 
         Raises ConflictError, or PluginError if a removal mark is meaningless.
         """
-        plain = True
+        all_mergeable = True
         for entry in entries:
             if not _BY_KIND[entry.row.kind](self, entry):
-                plain = False
-        return plain
+                all_mergeable = False
+        return all_mergeable
 
     def _simple(self, entry: Entry) -> bool:
         return self.ledger.claim(self.container, entry.row.claim, "", self.plugin)
@@ -57,16 +56,17 @@ class Claimer:
             return self._marked_keys(entry)
         if not entry.row.removable and self.rules.literal_marks_refused:
             self._refuse_marks(entry)
-        plain = True
+        all_mergeable = True
         for key in entry.keys:
             if not ledger.claim(container, field, key, plugin):
-                plain = False
-        return plain
+                all_mergeable = False
+        return all_mergeable
 
     def _marked_keys(self, entry: Entry) -> bool:
-        """Claim keys of which some are removed. Removals come first, wherever they are in the reply."""
+        """Claim the keys of an entry that also removes keys. Removals apply first, at any position in the reply."""
         ledger, container, field, plugin = self.ledger, self.container, entry.row.claim, self.plugin
         keys = [split(key) for key in entry.keys]
+        # The Go library counts a removal of these keys as a claim.
         if entry.row.removal_claims and not self.rules.removal_frees_key:
             for key, _ in keys:
                 ledger.claim(container, field, key, plugin)

@@ -19,7 +19,7 @@ from nri.adaptation.merge import limits
 from nri.adaptation.peers.peer import BUILTIN, EXTERNAL
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import Signal, State
-from nri.adaptation.plugin_policy import bearer
+from nri.adaptation.plugin_policy import identity
 from nri.adaptation.plugin_policy.event_policy import event_policies
 from nri.adaptation.registration.admission import Admission
 from nri.adaptation.time_budget import turn_limit_s
@@ -189,7 +189,7 @@ class Handshake:
         if peer.kind == BUILTIN:
             return ""
         policy = self._policies.for_plugin(index, name)
-        return bearer.refusal(policy, naming.full_name(index, name), launched=peer.kind != EXTERNAL, uid=peer.uid)
+        return identity.refusal(policy, naming.full_name(index, name), launched=peer.kind != EXTERNAL, uid=peer.uid)
 
     def apply_policy(self, peer: Peer) -> None:
         """Apply the operator's policy to a plugin, when it joins and after a change of the policy."""

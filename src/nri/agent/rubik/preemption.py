@@ -65,7 +65,7 @@ class Block:
         if not self.resource:
             raise WrongValue("resource", "is empty", "name some of cpu, memory, net")
         if "net" in self.resource and (problem := self.net.problem()):
-            raise WrongValue("net", problem, "the resource net requires all three keys")
+            raise WrongValue("net", problem, "the resource net requires waterline, bandwidthLow and bandwidthHigh")
 
 
 class _Mechanism(NamedTuple):

@@ -87,7 +87,7 @@ class Adjustment(Resources, AdjustmentView):
 
     def remove_annotation(self, key: str) -> Self:
         """Remove an annotation of the container."""
-        mark_in_map(self.message.annotations, text("key", key, empty=False))
+        mark_in_map(self.message.annotations, text("key", key, allow_empty=False))
         return self
 
     def add_env(self, name: str, value: str) -> Self:
@@ -100,7 +100,7 @@ class Adjustment(Resources, AdjustmentView):
 
     def remove_env(self, name: str) -> Self:
         """Remove an environment variable."""
-        mark_in_list(self.message.env, "key", text("name", name, empty=False))
+        mark_in_list(self.message.env, "key", text("name", name, allow_empty=False))
         return self
 
     def add_mount(self, mount: str | m.Mount, source: str = "", type: str = "", options: Iterable[str] = ()) -> Self:
@@ -127,7 +127,7 @@ class Adjustment(Resources, AdjustmentView):
 
     def remove_mount(self, destination: str) -> Self:
         """Remove the mount at this path in the container."""
-        mark_in_list(self.message.mounts, "destination", text("destination", destination, empty=False))
+        mark_in_list(self.message.mounts, "destination", text("destination", destination, allow_empty=False))
         return self
 
     def set_args(self, args: Iterable[str]) -> Self:
@@ -236,7 +236,7 @@ class Adjustment(Resources, AdjustmentView):
 
     def remove_device(self, path: str) -> Self:
         """Remove the device at this path in the container."""
-        mark_in_list(self.message.linux.devices, "path", text("path", path, empty=False))
+        mark_in_list(self.message.linux.devices, "path", text("path", path, allow_empty=False))
         return self
 
     def set_namespace(self, type: str, path: str = "") -> Self:
@@ -261,7 +261,7 @@ class Adjustment(Resources, AdjustmentView):
 
     def remove_net_device(self, host_device: str) -> Self:
         """Do not move this network device of the host into the container, although an earlier plugin requested it."""
-        mark_in_map(self.message.linux.net_devices, text("host_device", host_device, empty=False))
+        mark_in_map(self.message.linux.net_devices, text("host_device", host_device, allow_empty=False))
         return self
 
     def set_sysctl(self, name: str, value: str) -> Self:
@@ -272,7 +272,7 @@ class Adjustment(Resources, AdjustmentView):
 
     def remove_sysctl(self, name: str) -> Self:
         """Do not change this kernel parameter, so that it has the host's value."""
-        mark_in_map(self.message.linux.sysctl, text("name", name, empty=False))
+        mark_in_map(self.message.linux.sysctl, text("name", name, allow_empty=False))
         return self
 
     def set_cgroups_path(self, path: str) -> Self:
@@ -375,7 +375,7 @@ class Adjustment(Resources, AdjustmentView):
         """
         policy = m.LinuxMemoryPolicy(
             mode=enum_number("mode", m.MpolMode, mode, "MPOL_"),
-            nodes=number_list("nodes", nodes, empty=True),
+            nodes=number_list("nodes", nodes, allow_empty=True),
             flags=enum_numbers("flags", m.MpolFlag, flags, "MPOL_F_"),
         )
         check_memory_policy(policy)

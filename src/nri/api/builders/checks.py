@@ -1,7 +1,8 @@
 """Checks of the arguments of builders. Each error names the argument and the value.
 
-They refuse values that no runtime could apply, at the call instead of on the wire or in the kernel. A check runs before
-a message is changed, because protobuf would leave an empty wrapper, which means zero.
+Each function checks one argument and returns the checked value. It refuses values that no runtime could apply, so that
+the error occurs at the call, and not on the wire or in the kernel. A check runs before a message is changed, because
+protobuf would leave an empty wrapper, which means zero.
 """
 
 from __future__ import annotations
@@ -74,12 +75,12 @@ RLIMITS = (
 )  # fmt: skip
 
 
-#: Doubts that were logged, at most so many.
+#: Texts of logged doubts, so that each is logged once. After `_MAX_DOUBTS` texts, no more doubts are logged.
 _doubts: set[str] = set()
 _MAX_DOUBTS = 100
 
 
-def doubt(text: str) -> None:
+def log_doubt(text: str) -> None:
     """Log, once per text, a value that is probably a mistake, but that some runtime or kernel accepts."""
     if text in _doubts or len(_doubts) >= _MAX_DOUBTS:
         return
@@ -115,16 +116,16 @@ def flag(name: str, value: Any) -> bool:
     return value
 
 
-def text(name: str, value: Any, *, empty: bool = True) -> str:
-    """Check a string for C programs and the wire: no NUL, no lone surrogates, and not empty unless `empty`.
+def text(name: str, value: Any, *, allow_empty: bool = True) -> str:
+    """Check a string for C programs and the wire: no NUL, and no lone surrogates.
 
     Raises:
         TypeError: the value is not a str.
-        ValueError: the value is empty, or has an invalid character.
+        ValueError: the value is empty although `allow_empty` is False, or has an invalid character.
     """
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a str, not {value!r}")
-    if not value and not empty:
+    if not value and not allow_empty:
         raise ValueError(f"{name} must not be empty")
     if "\0" in value:
         raise ValueError(f"{name} must not contain NUL: {value!r}")
@@ -137,13 +138,13 @@ def text(name: str, value: Any, *, empty: bool = True) -> str:
 
 
 def new_key(name: str, value: Any, remove_with: str) -> str:
-    """Check a key to set: it must not be empty or have a removal mark.
+    """Check a key to set: it must not be empty, and must not have a removal mark.
 
     Raises:
         TypeError: the key is not a str.
         ValueError: the key is empty or marked; the error names the method that removes.
     """
-    key = text(name, value, empty=False)
+    key = text(name, value, allow_empty=False)
     if is_marked(key):
         raise ValueError(f"{name} must not start with '-', which requests a removal: {value!r}; use {remove_with}()")
     return key
@@ -156,7 +157,7 @@ def absolute_path(name: str, value: Any) -> str:
         TypeError: the path is not a str.
         ValueError: the path is empty or relative.
     """
-    checked = text(name, value, empty=False)
+    checked = text(name, value, allow_empty=False)
     if not checked.startswith("/"):
         raise ValueError(f"{name} must be an absolute path, not {value!r}")
     return checked
@@ -167,19 +168,19 @@ def new_path(name: str, value: Any, remove_with: str) -> str:
     return absolute_path(name, new_key(name, value, remove_with))
 
 
-def number_list(name: str, value: Any, *, empty: bool = False) -> str:
-    """Check CPUs or memory nodes in the kernel's list format. An empty list is an error unless `empty`.
+def number_list(name: str, value: Any, *, allow_empty: bool = False) -> str:
+    """Check CPUs or memory nodes in the kernel's list format. An empty list is an error, unless `allow_empty` is set.
 
     Raises:
         TypeError: the list is not a str.
         ValueError: the list is invalid, or has no number; see `nri.api.cpuset`.
     """
-    checked = text(name, value, empty=empty)
+    checked = text(name, value, allow_empty=allow_empty)
     try:
         numbers = cpuset.parse(checked)
     except ValueError as error:
         raise ValueError(f"{name} must be a list like 0-3,8, not {value!r}: {error}") from None
-    if not numbers and not empty:
+    if not numbers and not allow_empty:
         raise ValueError(f"{name} must not be empty: {value!r}")
     return checked
 
@@ -191,7 +192,7 @@ def cdi_device(name: str, value: Any) -> str:
         TypeError: the name is not a str.
         ValueError: the name has another form.
     """
-    full = text(name, value, empty=False)
+    full = text(name, value, allow_empty=False)
     kind, equals, device = full.partition("=")
     vendor, slash, word = kind.partition("/")
     parts = (vendor[:1].isalpha(), word[:1].isalpha(), _is_word(vendor, ""), _is_word(word, ""), _is_word(device, ":"))
@@ -202,10 +203,10 @@ def cdi_device(name: str, value: Any) -> str:
 
 def _is_word(word: str, more: str) -> bool:
     """Whether a word has only letters, digits, `_`, `-`, `.` and `more`, and a letter or digit at both ends."""
-    inside = word
+    alphanumerics = word
     for character in "_-." + more:
-        inside = inside.replace(character, "")
-    return inside.isalnum() and word[0].isalnum() and word[-1].isalnum()
+        alphanumerics = alphanumerics.replace(character, "")
+    return alphanumerics.isalnum() and word[0].isalnum() and word[-1].isalnum()
 
 
 def rlimit(name: str, value: Any) -> str:
@@ -214,7 +215,7 @@ def rlimit(name: str, value: Any) -> str:
     Raises:
         ValueError: Linux does not have this limit.
     """
-    kind = text(name, value, empty=False)
+    kind = text(name, value, allow_empty=False)
     if not kind.startswith("RLIMIT_") or kind.removeprefix("RLIMIT_") not in RLIMITS:
         raise ValueError(f"{name} must be RLIMIT_ followed by one of {', '.join(RLIMITS)}, not {value!r}")
     return kind
@@ -225,9 +226,9 @@ def unified_key(name: str, value: Any) -> str:
 
     Raises:
         TypeError: the name is not a str.
-        ValueError: the name is empty, or the path of a file in another folder.
+        ValueError: the name is empty, is a path, is misspelt, or belongs to a file that only reports.
     """
-    key = text(name, value, empty=False)
+    key = text(name, value, allow_empty=False)
     if "/" in key:
         raise ValueError(f"{name} must be the name of a file without '/', for example memory.high, not {value!r}")
     if key not in _UNIFIED_FILES and not key.startswith("hugetlb."):
@@ -235,7 +236,7 @@ def unified_key(name: str, value: Any) -> str:
     return key
 
 
-#: The files of cgroup v2 that accept a value, and those that only report.
+#: The files of cgroup v2 that accept a value, and the files that only report.
 _UNIFIED_FILES = frozenset((
     "cgroup.freeze", "cgroup.max.depth", "cgroup.max.descendants", "cgroup.pressure", "cgroup.subtree_control",
     "cgroup.type", "cpu.idle", "cpu.max", "cpu.max.burst", "cpu.pressure", "cpu.uclamp.max", "cpu.uclamp.min",
@@ -253,23 +254,23 @@ _READ_ONLY_FILES = frozenset((
 
 
 def _check_unknown_file(name: str, key: str) -> None:
-    """Refuse a file that only reports, and a misspelt one; log a doubt about others, which some kernel may have."""
+    """Refuse a file that only reports, and a misspelt name; log a doubt about others, which some kernel may have."""
     import difflib  # noqa: PLC0415 - only for a key that is probably a mistake
 
     if key in _READ_ONLY_FILES:
         raise ValueError(f"{name} must be a file that accepts a value: {key!r} only reports")
     matches = difflib.get_close_matches(key, _UNIFIED_FILES, 1, 0.85)
-    is_own = any(key.startswith((f"{match}.", f"{match}_")) for match in matches)
-    if matches and not is_own:
+    extends_match = any(key.startswith((f"{match}.", f"{match}_")) for match in matches)
+    if matches and not extends_match:
         raise ValueError(f"{name} must be a file of cgroup v2: {key!r} does not exist; did you mean {matches[0]}?")
-    doubt(f"cgroup v2 of mainline Linux has no file {key!r}: runtimes fail to write it on other kernels")
+    log_doubt(f"cgroup v2 of mainline Linux has no file {key!r}: runtimes fail on a kernel without this file")
 
 
 def memory_limit(name: str, value: Any) -> int:
     """Check a limit of memory; a limit below a page is logged as a doubt."""
     number = integer(name, value, LIMIT)
     if 0 < number < _PAGE_BYTES:
-        doubt(
+        log_doubt(
             f"{name} is {number}: the kernel rounds it down to no memory at all; the unit is bytes, 64 MiB is 64 << 20"
         )
     return number
@@ -292,9 +293,9 @@ def page_size(name: str, value: Any) -> str:
     """Check the size of a huge page.
 
     Raises:
-        ValueError: not a size as the kernel writes it.
+        ValueError: the value is not a size as the kernel writes it.
     """
-    size = text(name, value, empty=False)
+    size = text(name, value, allow_empty=False)
     number = size[:-2]
     if size[-2:] not in ("KB", "MB", "GB") or not number.isdecimal() or not number.isascii() or number[0] == "0":
         raise ValueError(f"{name} must be a size as the kernel writes it, for example 2MB or 1GB, not {value!r}")
@@ -305,7 +306,7 @@ def file_mode(name: str, value: Any) -> int:
     """Check the permission bits of a device node.
 
     Raises:
-        ValueError: more bits than those of permissions, for example of octal digits that were written as a decimal.
+        ValueError: the mode has other bits than permissions, for example because 0o is missing before octal digits.
     """
     mode = integer(name, value, U32)
     if mode > 0o777:
@@ -320,7 +321,7 @@ def folder_name(name: str, value: Any) -> str:
     """Check the name of a class that is a folder of resctrl; empty is allowed.
 
     Raises:
-        ValueError: a path instead of a name.
+        ValueError: the value is a path.
     """
     word = text(name, value)
     if "/" in word or word in {".", ".."}:
@@ -332,7 +333,7 @@ def device_name(name: str, value: Any) -> str:
     """Check the name of a network device; empty is allowed.
 
     Raises:
-        ValueError: the kernel has no such name.
+        ValueError: the kernel does not allow this name.
     """
     word = text(name, value)
     if len(word.encode()) > _MAX_DEVICE_NAME or "/" in word or word in {".", ".."} or word.split() not in ([word], []):
@@ -341,21 +342,23 @@ def device_name(name: str, value: Any) -> str:
 
 
 def sysctl_name(name: str, value: Any) -> str:
-    """Check the name of a kernel parameter in its form with dots, in which a slash stands for a dot in a name.
+    """Check the name of a kernel parameter: its components are separated by dots, and may contain slashes.
+
+    A slash stands for a dot in the name of a file, as in `net.ipv4.conf.eth0/1.forwarding` for the device eth0.1.
 
     Raises:
-        ValueError: the form with slashes.
+        ValueError: the components are separated by slashes.
     """
     dot, slash = value.find("."), value.find("/")
     if slash >= 0 and not 0 <= dot < slash:
         dotted = value.translate({ord("/"): ".", ord("."): "/"})
         raise ValueError(f"{name} must be written with dots, {dotted}, not {value!r}")
     if not value.startswith(_NAMESPACED_SYSCTLS):
-        doubt(f"the kernel parameter {value} belongs to no namespace of a container: runc and crun refuse it")
+        log_doubt(f"the kernel parameter {value} belongs to no namespace of a container: runc and crun refuse it")
     return str(value)
 
 
-#: How names of kernel parameters begin that namespaces of a container have.
+#: The beginnings of the names of kernel parameters that belong to a namespace of a container.
 _NAMESPACED_SYSCTLS = (
     "net.", "kernel.msg", "kernel.sem", "kernel.shm", "kernel.auto_msgmni", "kernel.hostname", "kernel.domainname",
     "fs.mqueue.", "user.",
@@ -365,20 +368,20 @@ _NAMESPACED_SYSCTLS = (
 def warn_of_blank(what: str, key: str) -> None:
     """Log a doubt about a key with blanks."""
     if key.split() != [key]:
-        doubt(f"{what} {key!r} contains a blank: no program will look for it")
+        log_doubt(f"{what} {key!r} contains a blank: no program will look for it")
 
 
 def cgroups_path(name: str, value: Any) -> str:
     """Check the control group of a container: absolute, or `slice:prefix:name` for systemd.
 
     Raises:
-        ValueError: empty, or it leaves its parent.
+        ValueError: the path is empty, or contains '..'.
     """
-    path = text(name, value, empty=False)
+    path = text(name, value, allow_empty=False)
     if ".." in path.split("/"):
         raise ValueError(f"{name} must not contain '..': {value!r}")
     if not path.startswith("/") and path.count(":") != 2:
-        doubt(f"the cgroup path {path!r} is relative: the result depends on the runtime; begin it with '/'")
+        log_doubt(f"the cgroup path {path!r} is relative: the result depends on the runtime; begin it with '/'")
     return path
 
 

@@ -58,7 +58,7 @@ class Eviction(Answer):
         container_id = id_of(container)
         super().__init__(
             ContainerEviction(
-                container_id=text("container_id", container_id, empty=False), reason=text("reason", reason)
+                container_id=text("container_id", container_id, allow_empty=False), reason=text("reason", reason)
             )
         )
 

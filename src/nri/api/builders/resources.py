@@ -190,7 +190,7 @@ class Resources(Answer, ResourceView):
             minor: minor number, None for any.
             access: any of `r` read, `w` write, `m` create a node.
         """
-        if not set(text("access", access, empty=False)) <= set("rwm"):
+        if not set(text("access", access, allow_empty=False)) <= set("rwm"):
             raise ValueError(f"access must consist of r, w and m, not {access!r}")
         rule = LinuxDeviceCgroup(allow=flag("allow", allow), type=one_of("type", type, ("a", "b", "c")), access=access)
         for field, number in (("major", major), ("minor", minor)):

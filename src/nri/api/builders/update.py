@@ -45,7 +45,7 @@ class Update(Resources):
 
     def set_container_id(self, container_id: str) -> Self:
         """Set the id of the container to change."""
-        self.message.container_id = text("container_id", container_id, empty=False)
+        self.message.container_id = text("container_id", container_id, allow_empty=False)
         return self
 
     def set_ignore_failure(self, ignore: bool = True) -> Self:

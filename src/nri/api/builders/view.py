@@ -1,9 +1,9 @@
-"""The readers of adjustments, updates and received messages.
+"""Properties that read adjustments, updates and received messages.
 
 `ResourceView` reads the `linux.resources` of a message, `AdjustmentView` an adjustment. Both only need `.message`. A
-reader has the name and the unit of its setter. A single value that is not set reads as None, so that it differs from
-zero. Several values come as a read-only mapping or tuple: a write to it would be lost, so it raises an error that names
-the setter.
+property has the name and the unit of the method that sets the value. A single value that is not set reads as None, so
+that it differs from zero. Several values come as a read-only mapping or tuple: a write to it would be lost, so it
+raises an error that names the method that sets the value.
 """
 
 from __future__ import annotations
@@ -28,47 +28,47 @@ __all__ = ["AdjustmentView", "ReceivedResources", "ResourceView", "resources_of"
 
 
 class _ReadOnly:
-    """The result of a reader: a copy that refuses writes, because they would be lost."""
+    """The value of a property: a copy that refuses writes, because they would be lost."""
 
-    reader: str
+    property_name: str
     setter: str
 
     def refuse(self, *_: object, **__: object) -> NoReturn:
-        raise TypeError(f"{self.reader} is read-only: write with {self.setter}()")
+        raise TypeError(f"{self.property_name} is read-only: write with {self.setter}()")
 
     __setitem__ = __delitem__ = __ior__ = __iadd__ = refuse
     clear = pop = popitem = setdefault = update = append = extend = insert = remove = reverse = sort = refuse
 
 
-class _ReadOnlyDict(_ReadOnly, dict):  # type: ignore[type-arg]  # the types are those of the readers: a Mapping
+class _ReadOnlyDict(_ReadOnly, dict):  # type: ignore[type-arg]  # each property declares its types
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)  # copies are writable
 
 
-class _ReadOnlyTuple(_ReadOnly, tuple):  # type: ignore[type-arg]  # noqa: SLOT001 - it says who reads it
+class _ReadOnlyTuple(_ReadOnly, tuple):  # type: ignore[type-arg]  # noqa: SLOT001 - its attributes are for the error
     def __reduce__(self) -> tuple[Any, ...]:
         return tuple, (list(self),)
 
 
 def _read_only(setter: str) -> Callable[[Callable[[V], T]], Callable[[V], T]]:
-    """Make a reader return a read-only copy, whose error names the reader and the setter."""
+    """Make a property return a read-only copy, whose error names the property and the method that sets the value."""
 
     def decorate(read: Callable[[V], T]) -> Callable[[V], T]:
         @wraps(read)
-        def reader(view: V) -> T:
+        def read_copy(view: V) -> T:
             values: Any = read(view)
             if values is not None:
                 values = (_ReadOnlyDict if isinstance(values, dict) else _ReadOnlyTuple)(values)
-                values.reader, values.setter = read.__name__, setter
+                values.property_name, values.setter = read.__name__, setter
             shown: T = values
             return shown
 
-        return reader
+        return read_copy
 
     return decorate
 
 
-class _Reader:
+class _Attribute:
     """An attribute that reads a value of the resources. It is None if the value is not set."""
 
     __slots__ = ("field", "group", "name")
@@ -90,7 +90,7 @@ class _Reader:
         return optional.get(getattr(resources, self.group) if self.group else resources, self.field)
 
 
-class _Int(_Reader):
+class _Int(_Attribute):
     __slots__ = ()
 
     def __get__(self, view: ResourceView | None, owner: type) -> int | None:
@@ -98,7 +98,7 @@ class _Int(_Reader):
         return value
 
 
-class _Bool(_Reader):
+class _Bool(_Attribute):
     __slots__ = ()
 
     def __get__(self, view: ResourceView | None, owner: type) -> bool | None:
@@ -106,7 +106,7 @@ class _Bool(_Reader):
         return value
 
 
-class _Text(_Reader):
+class _Text(_Attribute):
     __slots__ = ()
 
     def __get__(self, view: ResourceView | None, owner: type) -> str | None:
@@ -115,7 +115,7 @@ class _Text(_Reader):
 
 
 class ResourceView:
-    """Readers of resources. A value that is not set is None, or missing in a dictionary."""
+    """Properties of resources. A value that is not set is None, or missing in a dictionary."""
 
     __slots__ = ()
 
@@ -180,7 +180,7 @@ class ResourceView:
 
 
 class AdjustmentView(ResourceView):
-    """Readers of an adjustment. They show what is set; `removed()` has the removals."""
+    """Properties of an adjustment. They have the values that are set; `removed()` returns the removed keys."""
 
     __slots__ = ()
 
@@ -219,7 +219,7 @@ class AdjustmentView(ResourceView):
     @property
     @_read_only("add_net_device")
     def net_devices(self) -> Mapping[str, str]:
-        """Names in the container of the network devices that are added, by name on the host."""
+        """Added network devices: the name in the container, by the name on the host."""
         return {host: device.name for host, device in self.message.linux.net_devices.items() if not split(host)[1]}
 
     @property
@@ -307,9 +307,9 @@ class AdjustmentView(ResourceView):
         return enable
 
     def removed(self) -> dict[str, list[str]]:
-        """Removed keys by the names of readers, without empty lists."""
+        """Removed keys by the name of the property that reads such keys, without empty lists."""
         linux = self.message.linux
-        marked = {
+        keys_by_property = {
             "annotations": list(self.message.annotations),
             "env": [entry.key for entry in self.message.env],
             "mounts": [mount.destination for mount in self.message.mounts],
@@ -318,12 +318,14 @@ class AdjustmentView(ResourceView):
             "net_devices": list(linux.net_devices),
             "sysctl": list(linux.sysctl),
         }
-        keys = {reader: [name for name, removed in map(split, names) if removed] for reader, names in marked.items()}
-        return {reader: names for reader, names in keys.items() if names}
+        removed = {
+            name: [key for key, is_removed in map(split, keys) if is_removed] for name, keys in keys_by_property.items()
+        }
+        return {name: keys for name, keys in removed.items() if keys}
 
 
 class ReceivedResources(ResourceView):
-    """Readers of the resources of a received message.
+    """Properties of the resources of a received message.
 
     Attributes:
         message: the `Container` or `LinuxResources`.
@@ -341,11 +343,11 @@ class ReceivedResources(ResourceView):
         return message.linux.resources if hasattr(message, "linux") else message
 
     def __repr__(self) -> str:
-        from nri.api.builders.builder import describe  # noqa: PLC0415 - for people
+        from nri.api.builders.builder import describe  # noqa: PLC0415 - only for debugging
 
         return f"ReceivedResources({', '.join(describe(self.resources))})"
 
 
 def resources_of(message: Container | LinuxResources) -> ReceivedResources:
-    """Readers of all resources as they were sent: `resources_of(container).memory_limit`, `.unified`."""
+    """Properties of all resources as they were sent: `resources_of(container).memory_limit`, `.unified`."""
     return ReceivedResources(message)

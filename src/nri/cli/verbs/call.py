@@ -32,7 +32,7 @@ EXAMPLES = [
     metavar="FILE",
     help="A file with the messages of other services, written by protoc --descriptor_set_out.",
 )
-@click.option("--hex", "as_hex", is_flag=True, help="Read the request and print the reply as hex digits.")
+@click.option("--hex", "as_hex", is_flag=True, help="Request and reply are hex digits instead of JSON.")
 @click.option("--metadata", "-m", multiple=True, metavar="KEY=VALUE", help="Metadata to send with the request.")
 @click.option(
     "--mux",

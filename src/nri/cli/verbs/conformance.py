@@ -42,7 +42,9 @@ def conformance() -> None:
 
 _html = click.option("--html", metavar="FILE", help="Also write the result to FILE, as a self-contained HTML page.")
 _expect = click.option(
-    "--expect", metavar="FILE", help="Compare with an earlier result (-o json); exit code 5 if it differs."
+    "--expect",
+    metavar="FILE",
+    help="Compare with an earlier result (-o json). Exit code 5 if the results differ.",
 )
 
 

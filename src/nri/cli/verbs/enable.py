@@ -25,7 +25,10 @@ EXAMPLES = [
 @click.argument("target", metavar="NAME|FILE", shell_complete=complete_target)
 @click.option("--idx", "-idx", required=True, metavar="NN", help="Position in the order of plugins, 00 to 99.")
 @click.option(
-    "--name", "-name", metavar="NAME", help="The plugin's name. Default: NAME, or the file's name with dashes."
+    "--name",
+    "-name",
+    metavar="NAME",
+    help="The plugin's name. Default: the first argument, or the name of its file with dashes.",
 )
 @click.option(
     "--config",

@@ -100,7 +100,7 @@ def serve(settings: Settings, /, **options: Any) -> int:
     The exit code is 0 after SIGTERM, 130 after Ctrl-C, 1 if the engine cannot start, 2 for mistakes in its settings.
     """
     from nri.cli.support.logs import log_to
-    from nri.service.daemon import needs_extra
+    from nri.service.daemon import raise_missing_extra
 
     loaded = ENGINE_OPTIONS.load(settings, options)
     nri = loaded.settings.nri
@@ -108,7 +108,7 @@ def serve(settings: Settings, /, **options: Any) -> int:
     try:
         from nri.engine.program import serve as run
     except ModuleNotFoundError as error:
-        needs_extra("the engine", error, "engine")
+        raise_missing_extra("the engine", error, "engine")
     with recorded(options, "nri engine serve", policy_path=nri.policy_path, compat=nri.compat) as reporters:
         return run(loaded, reporters)
 

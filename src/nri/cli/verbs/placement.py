@@ -81,7 +81,10 @@ def _simulation_options(required: bool) -> Callable[[Any], Any]:
 _RESOURCE = f"A {RESOURCE_KINDS} resource. Default: {DEFAULT_POLICY.name} with one reserved CPU"
 _POLICY = click.option("--policy", metavar="FILE", default="", help=f"{_RESOURCE}.")
 _STATE = click.option(
-    "--state-dir", metavar="DIR", default="/var/lib/nri/placement", help="The plugin's stateDir, with its socket."
+    "--state-dir",
+    metavar="DIR",
+    default="/var/lib/nri/placement",
+    help="The folder of the plugin's state and socket (its setting stateDir).",
 )
 
 
@@ -133,7 +136,7 @@ def simulate(settings: Settings, machine: str, policy: tuple[str, ...], pods: st
 
 @placement.command(
     cls=Verb,
-    short_help="show or draw pools or balloons, free resources, and containers",
+    short_help="show pools or balloons, their free resources and containers; or draw a picture",
     examples=[
         "sudo nri placement show                 # ask the running plugin",
         "sudo nri placement show --svg node.svg  # draw a picture",
@@ -263,7 +266,7 @@ def explain(settings: Settings, container: str, state_dir: str, machine: str, po
     metavar="LABEL",
     default="config.nri/group",
     show_default=True,
-    help="The node's label whose value is its group.",
+    help="The label of nodes that holds the node's group.",
 )
 @click.option(
     "--kubeconfig", metavar="FILE", default="", help="A kubeconfig for the API server. Default: the pod's account."

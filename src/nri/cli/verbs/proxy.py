@@ -25,12 +25,12 @@ EXAMPLES = [
 
 
 def _loader() -> SettingsLoader[ProxySettings]:
-    from nri.service.daemon import needs_extra
+    from nri.service.daemon import raise_missing_extra
 
     try:
         from nri.proxy.settings import PROXY_SETTINGS
     except ModuleNotFoundError as error:
-        needs_extra("the proxy", error, "engine")
+        raise_missing_extra("the proxy", error, "engine")
     return PROXY_SETTINGS
 
 
@@ -85,7 +85,7 @@ def command(settings: Settings, /, **options: Any) -> int:
     The exit code is 0 after SIGTERM, 130 after Ctrl-C, 1 if the proxy cannot start, 2 for mistakes in its settings.
     """
     from nri.cli.support.logs import log_to
-    from nri.service.daemon import needs_extra
+    from nri.service.daemon import raise_missing_extra
 
     loaded = PROXY_OPTIONS.load(settings, options)
     nri = loaded.settings.nri
@@ -93,6 +93,6 @@ def command(settings: Settings, /, **options: Any) -> int:
     try:
         from nri.proxy.program import serve
     except ModuleNotFoundError as error:
-        needs_extra("the proxy", error, "engine")
+        raise_missing_extra("the proxy", error, "engine")
     with recorded(options, "nri proxy", policy_path=nri.policy_path, compat=nri.compat) as reporters:
         return serve(loaded, reporters)

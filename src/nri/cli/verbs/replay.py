@@ -45,7 +45,7 @@ _MAX_NAMES = 256
 @click.option(
     "--config", "configs", multiple=True, metavar="NN=FILE", help="The configuration for the plugin with this index."
 )
-@click.option("--policy", metavar="FILE", help="The operator's policy file.")
+@click.option("--policy", metavar="FILE", help="A file with the operator's policy for plugins.")
 @click.option("--real-time", is_flag=True, help="Keep the recorded time between events.")
 @record_options
 @click.pass_obj

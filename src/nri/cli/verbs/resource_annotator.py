@@ -36,9 +36,9 @@ def command(settings: Settings, port: int, cert_file: str, key_file: str) -> Non
     try:
         from nri.plugins.resource_annotator.webhook import Webhook
     except ModuleNotFoundError as error:
-        from nri.service.daemon import needs_extra
+        from nri.service.daemon import raise_missing_extra
 
-        needs_extra("nri resource-annotator", error, "resource-annotator")
+        raise_missing_extra("nri resource-annotator", error, "resource-annotator")
     from nri.signals import Stop
 
     logging.basicConfig(level=logging.ERROR if settings.quiet else logging.INFO, format="%(levelname)s %(message)s")

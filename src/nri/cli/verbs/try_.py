@@ -41,7 +41,7 @@ EXAMPLES = [
 @click.option(
     "--config", "configs", multiple=True, metavar="NN=FILE", help="The configuration for the plugin with this index."
 )
-@click.option("--policy", metavar="FILE", help="The operator's policy file.")
+@click.option("--policy", metavar="FILE", help="A file with the operator's policy for plugins.")
 @click.pass_obj
 def command(
     settings: Settings,
@@ -81,7 +81,7 @@ def command(
     if not out.human:
         out.document(outcome.to_json())
     elif out.quiet:
-        out.names(result.name for result in outcome.results if result.steps or result.failed)
+        out.names(result.name for result in outcome.results if result.steps or result.failure)
     else:
         _show(out, outcome)
     return REJECTED if outcome.refused else FAILED if outcome.failed else 0
@@ -118,8 +118,8 @@ def _show_result(out: Output, result: Result, outcome: Outcome) -> None:
         out.text("  ", Painted(line, "yellow"))
     for miss in result.misses:
         out.text("  ", Painted(f"{miss.plugin}: {miss.reason}", "red"))
-    if result.failed:
-        out.text("  ", Painted("refused:", "red"), f" {result.failed}")
+    if result.failure:
+        out.text("  ", Painted("refused:", "red"), f" {result.failure}")
 
 
 def _show_shadow(out: Output, report: ShadowReport, name_by_id: dict[str, str]) -> None:

@@ -93,5 +93,5 @@ def _is_match(what: str, pattern: Pattern, text: str, budget: Budget) -> bool:
     try:
         return pattern.matches(text, budget)
     except TooCostly as error:
-        searched = f"a search for {shorten(pattern.text)} in {len(text)} characters"
-        raise ConditionError(f"{what}: {searched} and the searches before it take {error}") from None
+        search = f"the search for {shorten(pattern.text)} in {len(text)} characters"
+        raise ConditionError(f"{what}: {search} is too costly: it and earlier searches take {error}") from None

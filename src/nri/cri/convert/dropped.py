@@ -21,7 +21,7 @@ class Dropped(NamedTuple):
     """A set field that is not in the result of a conversion. `str` is a line for users.
 
     Attributes:
-        field: its path in the converted message, such as ``linux.security_context.no_new_privs``.
+        field: its path in the converted message, for example ``linux.security_context.no_new_privs``.
         value: its value, shortened.
         reason: why it is not carried over.
     """
@@ -34,7 +34,7 @@ class Dropped(NamedTuple):
         return f"{self.field} ({self.value}): {self.reason}"
 
     def below(self, path: str) -> Dropped:
-        """The same field, with its path in a bigger message that has this message at `path`."""
+        """The same field with its path in an outer message, which contains the converted message at `path`."""
         return self._replace(field=f"{path}.{self.field}")
 
 

@@ -316,7 +316,7 @@ def _note_left_out(container: ContainerEntry, requested: m.LinuxResources, left_
     if not left_out:
         return []
     for line in left_out:
-        _log.info("container %s: a plugin's adjustment is left out: %s", container.id, line)
+        _log.info("container %s: a part of a plugin's adjustment is left out: %s", container.id, line)
     result = result_of(container.id, requested)
     mark_unsupported(result, reasons_of(left_out))
     return [result]

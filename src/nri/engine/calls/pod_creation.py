@@ -249,7 +249,7 @@ class PodSteps:
         write_spec(bundle, pause_spec(spec, record.namespace_paths))
         runtime = machinery.runtime(record.runtime_handler)
         created = machinery.conmon.create(
-            runtime, pod.id, bundle, place=self._processes.place(record.cgroup_parent, pod.id)
+            runtime, pod.id, bundle, move_to_cgroup=self._processes.place(record.cgroup_parent, pod.id)
         )
         record.pid, record.conmon_pid = created
         runtime.start(pod.id)

@@ -74,7 +74,7 @@ class Processes:
             stdin=config.stdin,
             stdin_once=config.stdin_once,
             tty=config.tty,
-            place=self.place(pod.record.cgroup_parent, container.id),
+            move_to_cgroup=self.place(pod.record.cgroup_parent, container.id),
         )
         if owner := stream_owner(container.spec):
             chown_streams(record.pid, record.conmon_pid, owner)

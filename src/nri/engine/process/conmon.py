@@ -1,7 +1,7 @@
 """conmon: a container's monitor, which outlives the engine, writes the log and keeps the exit code.
 
-conmon creates the container by the OCI runtime, and reports the pid or the error on its sync pipe. All of its files are
-in the bundle's folder.
+conmon runs the OCI runtime, which creates the container, and reports the container's pid or the runtime's error on its
+sync pipe. All files of conmon are in the bundle's folder.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from nri.host.root import MACHINE
 TIMEOUT_S = 60.0
 _MAX_SYNC_BYTES = 1 << 20
 _POLL_S = 0.002
-#: The subfolder of a bundle for the exit code, in a file with the container's id.
+#: The subfolder of a bundle in which conmon writes the exit code. The file is named after the container's id.
 PERSIST = "persist"
 #: Commands on conmon's control pipe: set the terminal's size, reopen the log.
 _RESIZE, _REOPEN = 1, 2
-#: The longest file that contains a number.
+#: At most this many bytes are read of a file that contains a number.
 NUMBER_BYTES = 4096
 _KINDS = {stat.S_IFLNK: "link", stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
 
@@ -83,13 +83,12 @@ class Conmon:
         stdin: bool = False,
         stdin_once: bool = False,
         tty: bool = False,
-        place: Callable[[int], None] | None = None,
+        move_to_cgroup: Callable[[int], None] | None = None,
     ) -> Created:
         """Create the container of a bundle; :meth:`Runtime.start` starts it.
 
-        `place` receives conmon's pid before conmon does anything, to move it into a cgroup. Raises CreateFailed with
-        the runtime's error, CommandFailed, CommandTimeout, MissingTool, RequestError; nothing is left of the container
-        then.
+        `move_to_cgroup` is called with conmon's pid before conmon does anything. Raises CreateFailed with the runtime's
+        error, CommandFailed, CommandTimeout, MissingTool, RequestError. Before it raises, it removes the container.
         """
         flags = [*(["-i"] if stdin else []), *(["--leave-stdin-open"] if stdin and not stdin_once else []),
                  *(["-t"] if tty else []),
@@ -100,7 +99,7 @@ class Conmon:
         argv = conmon_argv(self.binary, runtime, container_id, bundle, log_path=log_path, flags=flags)
         action = f"{runtime.name} create {container_id}"
         try:
-            created = self._start(argv, action, bundle, place)
+            created = self._start(argv, action, bundle, move_to_cgroup)
             _check_opened(log_path, created.conmon_pid)
             return created
         except BaseException:
@@ -109,14 +108,17 @@ class Conmon:
             raise
 
     def remove(self, runtime: Runtime, container_id: str, bundle: Path) -> None:
-        """Undo :meth:`create`, except for files in the bundle; also for what a killed engine has half created.
+        """Undo :meth:`create`, except for files in the bundle.
 
-        A running container has to be killed by its runtime first.
+        It also removes a container whose creation was interrupted because the engine was killed. A running container
+        has to be killed by its runtime first.
         """
         _end_conmon(bundle, container_id)
         runtime.delete(container_id)
 
-    def _start(self, argv: list[str], action: str, bundle: Path, place: Callable[[int], None] | None) -> Created:
+    def _start(
+        self, argv: list[str], action: str, bundle: Path, move_to_cgroup: Callable[[int], None] | None
+    ) -> Created:
         deadline = time.monotonic() + self.timeout_s
         sync_read, sync_write = os.pipe()
         start_read, start_write = os.pipe()
@@ -124,34 +126,38 @@ class Conmon:
         log = os.open(bundle / "conmon.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             try:
-                first = start(argv, stderr=log, env=names, pass_fds=(sync_write, start_read))
+                parent = start(argv, stderr=log, env=names, pass_fds=(sync_write, start_read))
             finally:
                 for descriptor in (sync_write, start_read, log):
                     os.close(descriptor)
-            code = self._release(first, start_write, place, action)
+            code = self._release(parent, start_write, move_to_cgroup, action)
             return self._read_sync(sync_read, deadline, action, bundle, code)
         finally:
             os.close(start_write)
             os.close(sync_read)
 
     def _release(
-        self, first: subprocess.Popen[bytes], start_pipe: int, place: Callable[[int], None] | None, action: str
+        self,
+        parent: subprocess.Popen[bytes],
+        start_pipe: int,
+        move_to_cgroup: Callable[[int], None] | None,
+        action: str,
     ) -> int:
-        """Move the waiting conmon to its cgroup and let it continue; it forks the monitor, and ends."""
+        """Move the waiting conmon to its cgroup and let it fork the monitor and end. Returns its exit code."""
         try:
-            if place is not None:
-                place(first.pid)
+            if move_to_cgroup is not None:
+                move_to_cgroup(parent.pid)
             try:
                 os.write(start_pipe, b"0")
             except BrokenPipeError:
                 pass  # its arguments are invalid, which its log explains
-            if not wait_ended(first, self.timeout_s):
+            if not wait_ended(parent, self.timeout_s):
                 raise CommandTimeout(action, self.timeout_s)
-            return first.returncode
+            return parent.returncode
         finally:
-            if first.poll() is None:
-                first.kill()
-                first.wait()
+            if parent.poll() is None:
+                parent.kill()
+                parent.wait()
 
     def _read_sync(self, pipe: int, deadline: float, action: str, bundle: Path, code: int) -> Created:
         """Read conmon's answer: the container's pid, or -1 and the runtime's output."""
@@ -239,7 +245,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _check_opened(path: Path, pid: int) -> None:
-    """Check that conmon has opened this log and nothing else in its place. Raises RequestError.
+    """Check that conmon has opened this log, and not another file at its path. Raises RequestError.
 
     conmon opens it by its path, and writes nothing before the container runs.
     """
@@ -258,7 +264,7 @@ def _check_opened(path: Path, pid: int) -> None:
 
 
 def parse_sync(line: bytes) -> tuple[int, str]:
-    """Parse conmon's answer: the container's pid, or no pid and the runtime's error. Raises ValueError."""
+    """Parse conmon's answer: the container's pid, or -1 and the runtime's error. Raises ValueError if it is invalid."""
     answer = parse_json(line)
     if not isinstance(answer, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004  one kind of error for the caller

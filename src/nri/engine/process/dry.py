@@ -153,7 +153,7 @@ class DryConmon:
         stdin: bool = False,  # noqa: ARG002 nobody types
         stdin_once: bool = False,  # noqa: ARG002
         tty: bool = False,  # noqa: ARG002
-        place: Callable[[int], None] | None = None,  # noqa: ARG002  there is no process to place
+        move_to_cgroup: Callable[[int], None] | None = None,  # noqa: ARG002  there is no process to place
     ) -> Created:
         """Create the container of a bundle."""
         created = runtime.make(container_id, bundle)

@@ -23,10 +23,12 @@ from nri.engine.server.methods import Methods
 from nri.engine.support.errors import EngineError
 from nri.thread_pool import ThreadPool
 
-#: Calls at a time: a node of 110 pods with a stop, a pull or a probe in each. Threads are created on demand.
+#: The maximum number of calls at the same time, for a node of 110 pods with a stop, a pull or a probe in each pod.
+#: Threads are created on demand.
 MAX_CALLS = 256
-#: Calls of one connection at a time. All together may have 240 calls that do not only read, which leaves threads to
-#: reads, even if clients never end their calls.
+#: The maximum number of calls of one connection at the same time. `bind` allows 240 calls that change state in all
+#: connections together: this number, and half of the other 32 threads. So reads get a thread even if clients never end
+#: their calls.
 MAX_CALLS_PER_CONNECTION = 224
 _SERVICES = ("RuntimeService", "ImageService")
 
@@ -36,19 +38,19 @@ log = logging.getLogger("nri.engine.server")
 class Server:
     """The CRI at a unix socket, whose folder is created with mode 0700.
 
-    `groups` answer the calls, the first one with a method for a call. `before_stop` is called after the last call was
-    accepted, and ends calls that would run forever.
+    Each call is answered by the first object of `groups` that has a method for the call. `on_stop` is called when the
+    server stops, after the last call was accepted; it has to end calls that would run forever.
     """
 
-    def __init__(self, path: Path, groups: Iterable[object], before_stop: Callable[[], None] | None = None) -> None:
+    def __init__(self, path: Path, groups: Iterable[object], on_stop: Callable[[], None] | None = None) -> None:
         self.path = path
         self._groups = [*groups]
-        self._before_stop = before_stop
+        self._on_stop = on_stop
         self._pool = ThreadPool(MAX_CALLS, thread_name_prefix="cri")
         self._server: SocketServer | None = None
 
     def start(self) -> None:
-        """Listen and answer. EngineError if the socket cannot be created."""
+        """Listen and answer. Raises EngineError if the socket cannot be created."""
         path = str(self.path)
         try:
             self._server = bind(
@@ -64,8 +66,8 @@ class Server:
         if self._server is None:
             return
         stopped = self._server.stop(grace_s)
-        if self._before_stop is not None:
-            self._before_stop()
+        if self._on_stop is not None:
+            self._on_stop()
         stopped.wait()
         self._pool.shutdown(wait=False)
         self._server = None
@@ -83,7 +85,7 @@ def _handlers(groups: Sequence[object]) -> list[grpc.GenericRpcHandler]:
 
 
 def cri_server(engine: Engine, streaming: Streaming) -> Server:
-    """The CRI server of an engine, at the configured socket; `streaming` hands out addresses for exec and the like."""
+    """The CRI server of an engine, at the configured socket; `streaming` returns URLs for exec and attach."""
     readings = Readings(engine.inventory, engine.running_containers, engine.images)
     groups = [
         RuntimeInfoCalls(_facts(engine)),
@@ -100,7 +102,7 @@ def cri_server(engine: Engine, streaming: Streaming) -> Server:
         MetricCalls(readings),
         ImageCalls(engine.images, engine.config.images.pinned_images),
     ]
-    return Server(engine.config.socket, groups, before_stop=engine.events.close)
+    return Server(engine.config.socket, groups, on_stop=engine.events.close)
 
 
 def _facts(engine: Engine) -> Facts:
@@ -115,9 +117,10 @@ def _facts(engine: Engine) -> Facts:
     def handlers() -> Mapping[str, pb.RuntimeHandlerFeatures]:
         features = {}
         for name in config.runtimes:
-            machine = engine.machinery.machine_of(name)
+            machine_features = engine.machinery.machine_of(name)
             features[name] = pb.RuntimeHandlerFeatures(
-                recursive_read_only_mounts=machine.recursive_read_only, user_namespaces=machine.idmapped_mounts
+                recursive_read_only_mounts=machine_features.recursive_read_only,
+                user_namespaces=machine_features.idmapped_mounts,
             )
         return {"": features[config.default_runtime], **features}
 

@@ -1,13 +1,15 @@
 """The default seccomp profile of containers.
 
-A system call is allowed, rejected with EPERM, or unknown, which means ENOSYS, so that programs fall back to an older
-call. Three calls depend on their arguments: `clone` must not create namespaces, `socket` must not reach the hypervisor,
-`personality` must not disable memory protection. `clone3` passes its flags in memory, where no filter sees them, so it
-gets ENOSYS, and C libraries use `clone`.
+A system call is allowed, or rejected with EPERM. A call in no list is rejected with ENOSYS, so that programs fall back
+to an older call. Three calls depend on their arguments: `clone` must not create namespaces, `socket` must not reach the
+hypervisor, `personality` must not disable memory protection. `clone3` passes its flags in memory, where no filter sees
+them, so it gets ENOSYS, and C libraries use `clone`.
 
 The lists were made from the manual pages. `ALLOWED` has calls about a program itself, its files, sockets and children;
 `BY_CAPABILITY` has calls that are only useful with a capability; `REFUSED` has calls that ordinary containers do not
-need, and that attackers have used to escape: keys have no namespaces, io_uring and userfaultfd have had many exploits.
+need, and that attackers have used to escape. For example, containers share the kernel's keys, because keys have no
+namespaces; io_uring and userfaultfd have had many exploits.
+
 OCI runtimes ignore names that an architecture lacks.
 """
 
@@ -110,9 +112,9 @@ _EPERM, _ENOSYS = 1, 38
 #: All CLONE_NEW flags: mount, cgroup, UTS, IPC, user, process and network namespaces.
 _NEW_NAMESPACES = 0x7E020000
 _AF_VSOCK = 40
-#: Linux; 32-bit Linux; both with the version number of before 3.0; and the query of the current value.
+#: Linux; 32-bit Linux; the same two with UNAME26, which reports a kernel 2.6; and the query of the current value.
 _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
-#: The machine's architecture as in uname, and those whose programs its kernel runs.
+#: By architecture as in uname: its name in profiles, then the architectures whose programs its kernel can also run.
 _ARCHITECTURES = {
     "x86_64": ("X86_64", "X86", "X32"),
     "aarch64": ("AARCH64", "ARM"),
@@ -127,7 +129,7 @@ _ARCHITECTURES = {
 def default_profile(architecture: str, capabilities: Collection[str]) -> dict[str, Any]:
     """The ``linux.seccomp`` of a container with these capabilities.
 
-    For an unknown architecture the profile has no list of architectures, and the runtime uses its own.
+    For an unknown architecture the profile has no list of architectures, so the OCI runtime chooses them.
     """
     allowed = {name for names in ALLOWED.values() for name in names.split()}
     gated = {name for names in BY_CAPABILITY.values() for name in names.split()}
@@ -171,11 +173,11 @@ def host_profile(profile: Mapping[str, Any], architecture: str, capabilities: Co
     """The ``linux.seccomp`` of a profile on the host, which may have Docker's form or an older one.
 
     In Docker's form `archMap` lists architectures, and `includes` and `excludes` make rules depend on architecture and
-    capabilities. Old rules have one `name`. Kernels before 4.8, for which `minKernel` is meant, are not considered.
+    capabilities. Old rules have one `name`. `minKernel` is ignored, because it only matters for kernels before 4.8.
 
     Args:
         profile: the content of the file.
-        architecture: the machine's, as in uname.
+        architecture: the machine's architecture, as in uname.
         capabilities: the bounding set of the container.
 
     Raises:
@@ -187,10 +189,10 @@ def host_profile(profile: Mapping[str, Any], architecture: str, capabilities: Co
     if groups := _entries(profile, "archMap"):
         if profile.get("architectures"):
             raise ValueError("architectures and archMap exclude each other")
-        name = (_ARCHITECTURES.get(architecture) or (architecture.upper(),))[0]
-        own = [group for group in groups if group.get("architecture") == f"SCMP_ARCH_{name}"][:1]
+        native = (_ARCHITECTURES.get(architecture) or (architecture.upper(),))[0]
+        matches = [group for group in groups if group.get("architecture") == f"SCMP_ARCH_{native}"][:1]
         architectures = [
-            name for group in own for name in (group["architecture"], *(group.get("subArchitectures") or ()))
+            name for group in matches for name in (group["architecture"], *(group.get("subArchitectures") or ()))
         ]
         if architectures:
             spec["architectures"] = architectures
@@ -223,7 +225,7 @@ def _applies(rule: Mapping[str, Any], machine: str, capabilities: Collection[str
 
 
 def _rule(rule: Mapping[str, Any]) -> dict[str, Any]:
-    """A rule as the OCI spec has it."""
+    """Convert a rule of the profile to a rule of the OCI spec."""
     names = rule.get("names") or []
     if name := rule.get("name"):
         if names:

@@ -17,5 +17,5 @@ KNOWN = tuple(
 
 
 def full_name(name: str) -> str:
-    """The name with CAP_ and in capitals; it may be of no capability."""
+    """The name with CAP_, in upper case. It is not checked whether the kernel has such a capability."""
     return name.upper() if name.upper().startswith("CAP_") else f"CAP_{name.upper()}"

@@ -1,7 +1,7 @@
 """Convert values of knobs to the text of cgroup files, and back.
 
 -1 means "no limit" on both cgroup versions. As in the CRI and the OCI spec, processor weights are in shares, and block
-I/O weights are 10 to 1000. The key of a device's value is the device's number, `8:0`.
+I/O weights are 10 to 1000. Values for devices are mappings whose keys are device numbers, for example `8:0`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Codec:
     """The conversion of a unit in both directions.
 
     Attributes:
-        encode: returns the texts to write, each with one call, for a value and the file's current text.
+        encode: convert a value, given the file's current text, to texts; each text is written with a separate call.
         decode: parse a file's text; raises ValueError if it is invalid.
         by_device: whether a value is a mapping from devices.
     """
@@ -75,7 +75,7 @@ def blkio_to_io_weight(weight: int) -> int:
 
 
 def io_to_blkio_weight(weight: int) -> int:
-    """The least block I/O weight of v1 that converts to this weight of v2, or else to a smaller weight."""
+    """The least block I/O weight of v1 that converts to this weight of v2, or else to a larger weight."""
     _within(weight, _WEIGHTS, "weight")
     return _BLKIO[0] + -(-(weight - 1) * (_BLKIO[1] - _BLKIO[0]) // 9999)
 
@@ -147,7 +147,8 @@ WORDS_BY_DEVICE = Codec(
 )
 
 
-#: A weight for each device, or -1 for the weight of the whole cgroup, which is the first line, without a device.
+#: A weight for each device. The value -1 gives the device the weight of the whole cgroup, which is in the file's first
+#: line, without a device.
 DEVICE_WEIGHT = Codec(
     lambda value, _: tuple(
         f"{device} {'default' if weight == UNLIMITED else weight}" for device, weight in value.items()
@@ -187,7 +188,7 @@ def _pairs(words: str) -> list[tuple[str, str]]:
 
 
 def _default_weight(text: str) -> int:
-    """The default of `io.weight`: `default 100`, with lines for devices below, or the number alone."""
+    """Parse the cgroup's weight, the first line of `io.weight`: `default 100` or `100`. Devices' lines may follow."""
     first = next(iter(text.split("\n")), "")
     return _number(first.removeprefix("default "))
 

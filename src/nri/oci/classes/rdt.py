@@ -1,4 +1,4 @@
-"""RDT classes: the settings in ``linux.intelRdt``, the container's resctrl group, by class name.
+"""RDT classes: each class name selects the ``linux.intelRdt`` settings, which put a container into a resctrl group.
 
     classes:
       gold:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from nri.config.key_path import Path
 
-#: goresctrl's name of the root group, and the spec's.
+#: The name of the root group in goresctrl, and in the OCI spec.
 _ROOT_CLASS, _ROOT_GROUP = "system/default", "/"
 #: A line of resctrl's schemata: a resource, and a value for each cache.
 _SCHEMA = re.compile(r"[A-Z0-9]{1,16}:\d{1,6}=[0-9a-fA-F]{1,64}(;\d{1,6}=[0-9a-fA-F]{1,64}){0,1023}")
@@ -82,10 +82,10 @@ class RdtClasses:
         problems = [
             problem for name, rdt_class in self._classes.items() for problem in _problems(config, name, rdt_class)
         ]
-        for place, partition in (file.partitions or {}).items():
+        for partition_name, partition in (file.partitions or {}).items():
             for name in (partition.classes if partition else None) or ():
-                path: Path = ("partitions", place, "classes", name)
-                if not _is_group(name):
+                path: Path = ("partitions", partition_name, "classes", name)
+                if not _is_valid_group(name):
                     problems.append(_invalid_name(config, path, name))
                 if (name or _ROOT_CLASS) in self._classes:
                     problems.append(_error(config, path, "two classes have this name"))
@@ -112,7 +112,7 @@ class RdtClasses:
         group = rdt_class.closID or name
         if group in (_ROOT_CLASS, _ROOT_GROUP):
             settings: dict[str, Any] = {"closID": _ROOT_GROUP}
-        elif _is_group(group):
+        elif _is_valid_group(group):
             settings = {"closID": self._prefix + group}
         else:
             raise SpecError("", f'RDT class "{name}": "{group}" is not a valid folder name')
@@ -123,17 +123,17 @@ class RdtClasses:
         return settings
 
 
-def _is_group(name: str) -> bool:
+def _is_valid_group(name: str) -> bool:
     return name == _ROOT_CLASS or is_clos_id(name)
 
 
 def _problems(source: Source, name: str, rdt_class: _Class) -> Iterator[ConfigError]:
     path: Path = ("classes", name)
-    if not _is_group(rdt_class.closID or name):
+    if not _is_valid_group(rdt_class.closID or name):
         yield _invalid_name(source, (*path, "closID") if rdt_class.closID else path, rdt_class.closID or name)
-    for place, line in enumerate(rdt_class.schemata or ()):
+    for index, line in enumerate(rdt_class.schemata or ()):
         if not _SCHEMA.fullmatch(line):
-            yield _error(source, (*path, "schemata", place), f'"{line}" is not a schemata line such as "L3:0=ff;1=f0"')
+            yield _error(source, (*path, "schemata", index), f'"{line}" is not a schemata line such as "L3:0=ff;1=f0"')
 
 
 def _invalid_name(source: Source, path: Path, group: str) -> ConfigError:

@@ -12,7 +12,7 @@ from nri.config.key_path import Path
 from nri.placement.amounts import Amounts
 from nri.placement.containers import SUFFIX, Container, Pod
 from nri.placement.expressions import Expression, expand
-from nri.placement.ignored_keys import POD_RESOURCES, without_effect
+from nri.placement.ignored_keys import POD_RESOURCES, ignored_key
 from nri.placement.machine import Priority
 from nri.placement.scheduling import SchedulingClass, check_names
 from nri.placement.tuning import Control, CpuClass
@@ -30,7 +30,7 @@ ANNOTATIONS: Final[Mapping[str, str]] = {
         "memory.preserve": "true: its memory nodes are not changed",
     }.items()
 }
-UNREAD_ANNOTATIONS: Final[Mapping[str, str]] = {
+IGNORED_ANNOTATIONS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("topologyhints", "allow.topologyhints", "deny.topologyhints", "strict.topologyhints"),
         "preferCloseToDevices of a type sets the devices that its balloons are near to",
@@ -178,7 +178,9 @@ class BalloonType:
         self.kinds = parse_kinds(self.memoryTypes)
         if self.name == RESERVED and max(self.minBalloons, self.maxBalloons) > 1:
             key = "minBalloons" if self.minBalloons > 1 else "maxBalloons"
-            raise WrongValue(key, f"{getattr(self, key)}: the type reserved has exactly one balloon", "write 1")
+            raise WrongValue(
+                key, f"{getattr(self, key)}: the balloon type {RESERVED!r} has exactly one balloon", "write 1"
+            )
         if self.componentCreation and not self.components:
             raise WrongValue("componentCreation", f"{self.componentCreation} has no effect", "add components")
         misplaced = next((key for key in _NOT_COMPOSITE if getattr(self, key) not in ("", [], None, False)), None)
@@ -265,22 +267,22 @@ class Options:
             self._check_components(("balloonTypes", place, "components"), kind, types)
         self.cpuClasses = [*self.cpuClasses, *self.control.added_classes(self.cpuClasses)]
 
-    def unread_keys(self, cpus: int) -> Iterator[WrongValue]:
+    def ignored_keys(self, cpus: int) -> Iterator[WrongValue]:
         """Keys of balloons that have no effect on a machine with this number of CPUs, with the reason."""
         for name in self.control.overridden_classes(self.cpuClasses):
-            yield without_effect(f"cpuClasses also has a class {name}", "control", "cpu", "classes", name)
+            yield ignored_key(f"cpuClasses also has a class {name}", "control", "cpu", "classes", name)
         for place, kind in enumerate(self.balloonTypes):
             path = ("balloonTypes", place)
             try:
                 expand(kind.groupBy, Container("", "", Pod("", "")), None)
             except ValueError as error:
-                yield without_effect(str(error), *path, "groupBy")
+                yield ignored_key(str(error), *path, "groupBy")
             if kind.minCPUs > cpus:
                 reason = f"{kind.minCPUs} exceeds the machine's {cpus} CPUs: no balloon {kind.name} can be created"
                 yield WrongValue((*path, "minCPUs"), reason, "lower it")
             for number, device in enumerate(kind.preferCloseToDevices):
                 if device.startswith("podresourceapi:"):
-                    yield without_effect(POD_RESOURCES, *path, "preferCloseToDevices", number)
+                    yield ignored_key(POD_RESOURCES, *path, "preferCloseToDevices", number)
 
     def undefined_cpu_classes(self) -> Iterator[tuple[Path, str]]:
         """The paths of keys whose value is an undefined class of CPUs, with the class's name."""

@@ -74,7 +74,7 @@ class BalloonPins:
         cpus = balloon.cpus | balloon.idle
         nodes, single = self._machine.nodes_of(cpus), 0
         for container in containers:
-            annotation = container.asks_flag("hide-hyperthreads")
+            annotation = container.scoped_flag("hide-hyperthreads")
             hidden = annotation[1] if annotation is not None else bool(balloon.type.hideHyperthreads)
             if hidden:
                 single = single or self._machine.one_thread_per_core(cpus)
@@ -108,7 +108,7 @@ class BalloonPins:
         preserved = container.preserves("memory")
         kinds = 0
         if not preserved:
-            kinds = container.asks_memory(self._choices.mixed_memory_in_balloons) or balloon.type.kinds
+            kinds = container.memory_mask(self._choices.mixed_memory_in_balloons) or balloon.type.kinds
         nodes = masks.parse(container.mems) if preserved else nodes
         priority = PRESERVED if preserved else PRIORITIES[container.qos]
         limit = self.resized.get(container.id, container.requests).memory_limit_bytes

@@ -17,7 +17,7 @@ from nri.kube.requests import Requests
 from nri.placement.balloons import restart, view
 from nri.placement.balloons.balloon import Balloon
 from nri.placement.balloons.balloon_set import BalloonSet
-from nri.placement.balloons.options import ANNOTATIONS, UNREAD_ANNOTATIONS, BalloonType, Options, PluginOptions
+from nri.placement.balloons.options import ANNOTATIONS, IGNORED_ANNOTATIONS, BalloonType, Options, PluginOptions
 from nri.placement.balloons.pins import BalloonPins
 from nri.placement.balloons.types import BalloonTypes, group_of
 from nri.placement.choices import Choices
@@ -46,7 +46,7 @@ class Balloons(PersistentPolicy):
     options_type = Options
     plugin_options_type = PluginOptions
     annotations = ANNOTATIONS
-    unread_annotations = UNREAD_ANNOTATIONS
+    ignored_annotations = IGNORED_ANNOTATIONS
 
     def __init__(
         self,

@@ -77,7 +77,9 @@ class BalloonTypes:
             return
         count = amounts.count()
         if reserved.minCPUs not in (0, count) or 0 < reserved.maxCPUs < count:
-            conflict = f"{count} CPUs conflict with {reserved.minCPUs} to {reserved.maxCPUs} CPUs of the type reserved"
+            conflict = (
+                f"{count} CPUs conflict with {reserved.minCPUs} to {reserved.maxCPUs} CPUs of the type {RESERVED!r}"
+            )
             raise amounts.refused(conflict, "write the same number")
         reserved.minCPUs = count
 
@@ -111,7 +113,7 @@ class BalloonTypes:
         Raises NoPlace if its annotation names a missing type, unless the container is running: then it belongs to the
         reserved or default type, and `unmet` has the reason.
         """
-        annotation = container.asks("balloon.balloons")
+        annotation = container.scoped_annotation("balloon.balloons")
         if annotation is not None and annotation[1] in self.by_name:
             return self.by_name[annotation[1]], "named by its annotation"
         if annotation is not None:

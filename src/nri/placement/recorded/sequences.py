@@ -107,7 +107,7 @@ class SequenceRun:
         return refused
 
     def _hints(self, container: Container) -> Mapping[str, Hint]:
-        annotation = container.asks("test.topologyhints")
+        annotation = container.scoped_annotation("test.topologyhints")
         if annotation is None or not self.case.get("topology_overrides", {}).get("test_topology_hint_annotation"):
             return {}
         hints, counts = {}, sources_of(container).counts

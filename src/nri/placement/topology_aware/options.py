@@ -10,7 +10,7 @@ from nri.config.complaint import WrongValue
 from nri.config.key_path import Path
 from nri.placement.amounts import Amounts
 from nri.placement.containers import SUFFIX
-from nri.placement.ignored_keys import without_effect
+from nri.placement.ignored_keys import ignored_key
 from nri.placement.scheduling import SchedulingClass, check_names
 from nri.placement.tuning import Control, CpuClass
 
@@ -40,7 +40,7 @@ ANNOTATIONS: Final[Mapping[str, str]] = {
     "resource-policy.nri.io/affinity": "containers that it should be near to",
     "resource-policy.nri.io/anti-affinity": "containers that it should be far from",
 }
-UNREAD_ANNOTATIONS: Final[Mapping[str, str]] = {}
+IGNORED_ANNOTATIONS: Final[Mapping[str, str]] = {}
 """Annotations of other policies that have no effect on topology-aware."""
 _CLASSES = ("guaranteed", "burstable", "besteffort")
 _CLASS_KEYS = ("sharedPoolCPUClass", "reservedPoolCPUClass", "defaultExclusiveCPUClass")
@@ -114,10 +114,10 @@ class Options:
             reason = "required if cpuClasses is set: CPUs that containers release get this class"
             raise WrongValue("sharedPoolCPUClass", reason, "write the name of a class from cpuClasses")
 
-    def unread_keys(self, _cpus: int) -> Iterator[WrongValue]:
+    def ignored_keys(self, _cpus: int) -> Iterator[WrongValue]:
         """Keys of topology-aware that have no effect, with the reason."""
         if self.control.cpu.classes:
-            yield without_effect("classes of CPUs are read from cpuClasses", "control", "cpu")
+            yield ignored_key("classes of CPUs are read from cpuClasses", "control", "cpu")
 
     def undefined_cpu_classes(self) -> Iterator[tuple[Path, str]]:
         """The paths of keys whose value is an undefined class of CPUs, with the class's name."""

@@ -21,7 +21,7 @@ from nri.placement.policy import MAX_CANDIDATES, NO_DEVICES, Devices, Explanatio
 from nri.placement.scheduling import SchedulingClass, scheduling_class_of
 from nri.placement.state import ContainerState, Entries, GrantState, PersistentPolicy, PlacementState
 from nri.placement.topology_aware import view
-from nri.placement.topology_aware.options import ANNOTATIONS, UNREAD_ANNOTATIONS, Options, PluginOptions
+from nri.placement.topology_aware.options import ANNOTATIONS, IGNORED_ANNOTATIONS, Options, PluginOptions
 from nri.placement.topology_aware.pools import Pool, Pools
 from nri.placement.topology_aware.requests import CpuKind, Request, cold_start_s, request_of
 from nri.placement.topology_aware.scoring import Score, Scoring, affinity_score
@@ -80,7 +80,7 @@ class TopologyAware(PersistentPolicy):
     options_type = Options
     plugin_options_type = PluginOptions
     annotations = ANNOTATIONS
-    unread_annotations = UNREAD_ANNOTATIONS
+    ignored_annotations = IGNORED_ANNOTATIONS
 
     def __init__(
         self,
@@ -427,7 +427,7 @@ class TopologyAware(PersistentPolicy):
 
     def _unmet_strictness(self, grant: Grant, request: Request) -> str:
         """The CPUs that a grant lacks for strict hints or required isolated CPUs. Returns "" if it lacks none."""
-        strict = request.container.asks_flag("strict.topologyhints")
+        strict = request.container.scoped_flag("strict.topologyhints")
         for hint in request.container.hints.values() if strict is not None and strict[1] else ():
             cpus = grant.exclusive
             if grant.kind is CpuKind.RESERVED and request.shared_m:
@@ -510,7 +510,7 @@ class TopologyAware(PersistentPolicy):
         cpus = grant.exclusive | (grant.pool.free_sharable if grant.shares else 0)
         if grant.kind is CpuKind.RESERVED:
             cpus = grant.pool.reserved
-        hide = grant.container.asks_flag("hide-hyperthreads")
+        hide = grant.container.scoped_flag("hide-hyperthreads")
         return masks.text(self.machine.one_thread_per_core(cpus) if hide is not None and hide[1] else cpus)
 
     def _repin(self, cause: Grant) -> None:
@@ -521,7 +521,7 @@ class TopologyAware(PersistentPolicy):
         changed = {number: masks.text(cpus) for number, cpus in self._shared.items() if cpus != before[number]}
         for name, grant in self.grants.items() if changed else ():
             if grant is not cause and grant.shares and grant.pool.id in changed:
-                plain = not (grant.exclusive or grant.container.pod.asks)
+                plain = not (grant.exclusive or grant.container.pod.policy_annotations)
                 self._changes.follow(name, cpus=changed[grant.pool.id] if plain else self._cpus(grant))
 
     # -- reports ------------------------------------------------------------------------------------------------------
@@ -584,7 +584,7 @@ class TopologyAware(PersistentPolicy):
         return implicit
 
     def _burstable_level(self, container: Container) -> str:
-        annotation = container.asks("unlimited-burstable")
+        annotation = container.scoped_annotation("unlimited-burstable")
         if annotation is None:
             return self.level
         try:

@@ -102,7 +102,7 @@ def _guaranteed(container: Container, options: Options, choices: Choices, defaul
 
 def _flag(container: Container, key: str, default: bool) -> tuple[bool, bool]:
     """The value of a preference, and whether it comes from an annotation."""
-    annotation = container.asks_flag(key)
+    annotation = container.scoped_flag(key)
     return (default, False) if annotation is None else (annotation[1], True)
 
 
@@ -116,18 +116,21 @@ def _isolation(container: Container, options: Options, choices: Choices) -> tupl
 
     If both annotations exist, the narrower scope counts; with equal scopes the requirement counts.
     """
-    required, preferred = container.asks("require-isolated-cpus"), container.asks("prefer-isolated-cpus")
+    required, preferred = (
+        container.scoped_annotation("require-isolated-cpus"),
+        container.scoped_annotation("prefer-isolated-cpus"),
+    )
     if required is None and preferred is None:
         return options.preferIsolatedCPUs, False, False
     only = required is not None and (preferred is None or required[0] <= preferred[0])
     if not only and not choices.unscoped_isolation_counts and required is None and preferred and preferred[0] == 2:
         return options.preferIsolatedCPUs, False, False
-    annotation = container.asks_flag("require-isolated-cpus" if only else "prefer-isolated-cpus")
+    annotation = container.scoped_flag("require-isolated-cpus" if only else "prefer-isolated-cpus")
     return (options.preferIsolatedCPUs, False, only) if annotation is None else (annotation[1], True, only)
 
 
 def _priority(container: Container, default: Priority) -> Priority:
-    annotation = container.asks("prefer-cpu-priority")
+    annotation = container.scoped_annotation("prefer-cpu-priority")
     if annotation is None or annotation[1] == "default":
         return default
     if annotation[1] not in ("high", "normal", "low", "none"):
@@ -155,7 +158,7 @@ def cold_start_s(container: Container) -> float:
 def _memory_kinds(container: Container, zones: MemoryZones) -> int | None:
     if container.preserves("memory"):
         return None
-    kinds = (container.asks_memory() or DRAM | PMEM) & zones.kinds
+    kinds = (container.memory_mask() or DRAM | PMEM) & zones.kinds
     if kinds == PMEM and zones.nodes_of_kinds(PMEM) & ~zones.normal:
         kinds |= DRAM  # PMEM that is not normal memory cannot hold unmovable pages
     return kinds

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from nri.errors import ConfigError
 from nri.files import read_regular
 from nri.plugins.resource_annotator.admission import answer
-from nri.service.http import Answer, Posts, Server, json_answer
+from nri.service.http import Answer, Server, TcpSettings, json_answer
 from nri.text import plain
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Webhook:
             public={"/": _alive},
             address=f"{_ALL_ADDRESSES}:{port}",
             deadline_s=DEADLINE_S,
-            posts=Posts(
+            tcp=TcpSettings(
                 _review,
                 MAX_BODY_BYTES,
                 MAX_REQUESTS,

@@ -1,7 +1,8 @@
 """Run several plugins in one process, each with its index, name, connection and thread.
 
-Every plugin connects again separately. If a plugin has to end, all end, with its name and exit code, because
-orchestrators restart whole processes. The process is ready when all plugins are active.
+Each plugin reconnects separately. If one plugin has to end, all plugins end, because orchestrators restart whole
+processes; the error names that plugin, and the process has that plugin's exit code. The process is ready when all
+plugins are active.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
     from nri.stub.base import PluginBase
     from nri.stub.program.options import Options
 
-__all__ = ["Several"]
+__all__ = ["PluginGroup"]
 
-# The main thread checks for signals this often after its plugin has ended and others have not, in seconds.
+# Seconds between two checks for signals, while the main thread waits for the plugins in other threads.
 _SIGNAL_CHECK_S = 4
 
 
-class Several:
+class PluginGroup:
     """Plugins that share a process.
 
     Args:
@@ -50,7 +51,7 @@ class Several:
         self._ready: set[str] = set()
         self._programs: list[Program] = []
         for plugin, options in plugins:
-            silent = bool(self._programs)
+            is_first = not self._programs  # only the first plugin prints that the process waits for the runtime
             label = naming.full_name(options.index, options.name)
             notify = partial(self._on_notify, label)
             if label in [program.label for program in self._programs]:
@@ -59,7 +60,7 @@ class Several:
             plugin._log_name = label  # to distinguish its log lines from the lines of other plugins
             if plugin.log_file and not options.log_file:
                 _send_log_to_file(plugin, plugin.log_file)
-            self._programs.append(Program(plugin, options, reporter=reporter, silent=silent, notify=notify))
+            self._programs.append(Program(plugin, options, reporter=reporter, silent=not is_first, notify=notify))
 
     def run(self) -> int:
         """Run until stopped, or until a plugin gives up. Returns the exit code."""
@@ -67,7 +68,7 @@ class Several:
 
         from nri.stub.support import logs
 
-        logs.set_up_as_chosen()  # before the threads start, which might both log their first line at the same time
+        logs.set_up_as_chosen()  # before the threads start, because several threads may log their first line at once
         self._stop.listen()
         try:
             first, *other_programs = self._programs
@@ -80,7 +81,7 @@ class Several:
             self._serve(first)
             for thread in threads:
                 while thread.is_alive():
-                    thread.join(_SIGNAL_CHECK_S)  # not forever, because a signal may have arrived just before
+                    thread.join(_SIGNAL_CHECK_S)  # not forever: a signal just before `join` does not interrupt it
         finally:
             notify_systemd("STOPPING=1")
             stop_loop()
@@ -96,7 +97,7 @@ class Several:
         return "".join(program.measurements() for program in self._programs)
 
     def _serve(self, program: Program) -> None:
-        """Run one plugin to its end, and end the others unless it was stopped."""
+        """Run one plugin until it ends. If it ends with an error, end the other plugins, too."""
         code, reason = 0, ""
         try:
             program.serve()
@@ -113,7 +114,7 @@ class Several:
             self._end_all(program, code, reason)
 
     def _end_all(self, program: Program, code: int, reason: str) -> None:
-        """End all plugins because one has ended. Later errors of other plugins are not reported."""
+        """End all plugins because one plugin has ended with an error. Only the first error is reported."""
         with self._lock:
             if self._code is not None or self._stop:
                 return
@@ -136,7 +137,7 @@ class Several:
 
 
 def _send_log_to_file(plugin: PluginBase, path: str) -> None:
-    """Send a plugin's log lines to the file of its class. Logs a warning if that is not possible."""
+    """Send a plugin's log lines to the file that its class sets. Log a warning if the file cannot be opened."""
     from nri.stub.support import logs
 
     try:

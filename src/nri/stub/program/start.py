@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from nri.interfaces import Reporter
     from nri.stub.base import PluginBase
-    from nri.stub.program.plugin_group import Several
+    from nri.stub.program.plugin_group import PluginGroup
 
 __all__ = ["main", "run", "run_all", "tell"]
 
@@ -92,7 +92,7 @@ def run_all(plugins: Sequence[tuple[type[PluginBase], Options]], *, reporter: Re
         log_destination.take()
 
 
-def _program(plugins: Sequence[tuple[type[PluginBase], Options]], reporter: Reporter | None) -> Program | Several:
+def _program(plugins: Sequence[tuple[type[PluginBase], Options]], reporter: Reporter | None) -> Program | PluginGroup:
     """Create the program of all connections. Raises ConfigError for invalid flags and names."""
     for plugin_class, options in plugins:
         settings.check_flags(plugin_class, options.own)
@@ -102,9 +102,9 @@ def _program(plugins: Sequence[tuple[type[PluginBase], Options]], reporter: Repo
     if connections[0][1].socket_fd is not None:
         reason = "the runtime has launched this process for one plugin only"
         raise ConfigError("environment", naming.ENV_SOCKET, reason, "run it as a service, or in a DaemonSet")
-    from nri.stub.program.plugin_group import Several
+    from nri.stub.program.plugin_group import PluginGroup
 
-    return Several(connections, reporter=reporter)
+    return PluginGroup(connections, reporter=reporter)
 
 
 def _versions(plugin_class: type[PluginBase]) -> str:

@@ -24,7 +24,7 @@ class MissingAnswer(NamedTuple):
 
 @dataclass(slots=True)
 class Result:
-    """The outcome for a container.
+    """The outcome for a container, or for a pod itself.
 
     Attributes:
         steps: the effective changes, in order.
@@ -32,7 +32,7 @@ class Result:
         misses: the plugins that did not answer.
         shadows: the changes of shadow plugins, which have no effect.
         left_out: plugin and event of each update or eviction of an unknown container.
-        failed: the reason why the container would not be created, or "".
+        failure: the reason why the container or pod would not be created, or "".
     """
 
     id: str
@@ -42,15 +42,15 @@ class Result:
     misses: list[MissingAnswer] = field(default_factory=list)
     shadows: list[ShadowReport] = field(default_factory=list)
     left_out: list[tuple[str, str]] = field(default_factory=list)
-    failed: str = ""
+    failure: str = ""
 
     @property
     def unchanged(self) -> bool:
         """Whether there are no changes, requests or failures, not even of shadow plugins."""
-        return not (self.steps or self.evictions or self.misses or self.shadows or self.left_out or self.failed)
+        return not (self.steps or self.evictions or self.misses or self.shadows or self.left_out or self.failure)
 
     def to_json(self) -> dict[str, Any]:
-        """The outcome of the container as a JSON object."""
+        """The outcome for the container or pod as a JSON object."""
         return {
             "id": self.id,
             "name": self.name,
@@ -59,7 +59,7 @@ class Result:
             "unanswered": [miss._asdict() for miss in self.misses],
             "shadows": [report.to_json() for report in self.shadows],
             "left_out": [{"plugin": plugin, "event": event} for plugin, event in self.left_out],
-            "failed": self.failed,
+            "failed": self.failure,
         }
 
 
@@ -72,7 +72,7 @@ class PodResult:
 
     @property
     def all(self) -> list[Result]:
-        """The pod and its containers."""
+        """The outcomes for the pod itself and for its containers."""
         return [self.pod, *self.containers]
 
     def to_json(self) -> dict[str, Any]:
@@ -102,28 +102,28 @@ class Outcome:
 
     @property
     def results(self) -> list[Result]:
-        """The pods and containers, in the order in which they were tried."""
+        """The outcomes for all pods and containers, in the order in which they were tried."""
         return [result for pod in self.pods for result in pod.all]
 
     def to_json(self) -> dict[str, Any]:
         """The outcome of all pods as a JSON object."""
         return {"plugins": self.plugins, "pods": [pod.to_json() for pod in self.pods]}
 
-    def refuse(self, result: Result, error: NriError) -> None:
+    def record_error(self, result: Result, error: NriError) -> None:
         """Record the error that prevents the creation of a pod or container."""
         refused = isinstance(error, (ConflictError, ValidationRejected, Reject)) or _is_reject(error)
         self.refused = self.refused or refused
         self.failed = self.failed or not refused
-        result.failed = str(error)
+        result.failure = str(error)
 
-    def miss(self, result: Result, misses: list[MissingAnswer]) -> None:
+    def record_misses(self, result: Result, misses: list[MissingAnswer]) -> None:
         """Record plugins that did not answer. This is a failure, although the request continues without them."""
         result.misses += misses
         self.failed = self.failed or bool(misses)
 
 
 def _is_reject(error: BaseException | None) -> bool:
-    """Whether a plugin refused on purpose, as opposed to a failure."""
+    """Whether an error means that a plugin refused a pod or container on purpose."""
     if isinstance(error, RpcError):
         return error.code == Code.PERMISSION_DENIED
     return isinstance(error, PluginError) and _is_reject(error.__cause__)

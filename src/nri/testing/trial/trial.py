@@ -140,9 +140,9 @@ class Trial:
         try:
             self._runtime.run_pod_sandbox(pod)
         except NriError as error:
-            outcome.refuse(pod_result.pod, error)
+            outcome.record_error(pod_result.pod, error)
         self._note(outcome, pod_result.pod)
-        if pod_result.pod.failed:
+        if pod_result.pod.failure:
             return
         for container in workload.containers:
             result = Result(container.id, container.name)
@@ -154,7 +154,7 @@ class Trial:
                 for event in ("post_create_container", "start_container", "post_start_container"):
                     getattr(self._runtime, event)(pod, created.container)
             except NriError as error:
-                outcome.refuse(result, error)
+                outcome.record_error(result, error)
             self._note(outcome, result)
 
     def _note(self, outcome: Outcome, result: Result) -> None:
@@ -167,7 +167,7 @@ class Trial:
             closed_reason = f"no answer to {event}, the plugin disconnected: {cause}; see its own output"
             reason = f"{cause}; do slow work in a thread" if isinstance(error, LATE) else closed_reason
             misses.append(MissingAnswer(plugin, event, reason))
-        outcome.miss(result, misses)
+        outcome.record_misses(result, misses)
         result.shadows += observed.shadows
         result.left_out += observed.left_out
 

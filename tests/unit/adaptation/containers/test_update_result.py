@@ -145,7 +145,7 @@ def test_a_commit_of_something_else_is_told_what_is_expected_and_can_still_be_ta
     nri_runtime.add(Asks(), idx="10")
     reply = nri_runtime.adaptation.create_container(make_pod(), make_container(id="new", name="new"))
     wrong: list = [1]
-    with pytest.raises(TypeError, match=r"commit\(\) requires UpdateResults .* not int"):
+    with pytest.raises(TypeError, match=r"commit\(\): each result must be an UpdateResult, not int"):
         reply.commit(wrong)
     reply.abort()
     assert nri_runtime.updates[-1].container_id == "other"

@@ -69,7 +69,10 @@ def test_a_block_says_what_differs_from_the_defaults() -> None:
                     "net": {"waterline": 20, "bandwidthLow": 9, "bandwidthHigh": -1},
                 }
             },
-            "preemption.net: bandwidthHigh -1 is not between 1 and 10238976 (the resource net requires all three keys)",
+            (
+                "preemption.net: bandwidthHigh -1 is not between 1 and 10238976 "
+                "(the resource net requires waterline, bandwidthLow and bandwidthHigh)"
+            ),
         ),
         (
             {"preemption": {"resource": ["net"], "net": {"waterline": 20, "bandwidthLow": 9, "bandwidthHigh": 9}}},

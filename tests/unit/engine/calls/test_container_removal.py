@@ -170,7 +170,7 @@ def test_what_a_plugin_sets_and_this_machine_cannot_do_is_left_out_and_told_to_t
     notes = [text for _, text in dry.engine.nri.adaptation.provenance.explain(container_id).notes]
     assert [text for text in notes if "unified[memory.high] unsupported" in text], notes
     assert not [text for text in notes if "cpu.shares" in text]
-    assert f"container {container_id}: a plugin's adjustment is left out: unified" in caplog.text
+    assert f"container {container_id}: a part of a plugin's adjustment is left out: unified" in caplog.text
 
 
 def test_a_pod_is_not_over_while_a_container_of_it_cannot_be_ended(dry: Any, monkeypatch: pytest.MonkeyPatch) -> None:

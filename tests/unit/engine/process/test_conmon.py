@@ -113,11 +113,11 @@ def test_a_log_that_is_replaced_while_conmon_opens_it_is_refused(
     monkeypatch.setattr("nri.engine.process.conmon.parse_sync", parse)
     conmon = Conmon(str(binary))
     if moment == "never":
-        assert conmon.create(runtime, "c1", tmp_path, log_path=log, place=put_link).pid == 7
+        assert conmon.create(runtime, "c1", tmp_path, log_path=log, move_to_cgroup=put_link).pid == 7
         os.kill(find_conmon(tmp_path, "c1"), signal.SIGKILL)
     else:
         with pytest.raises(RequestError, match="was replaced while it was opened") as caught:
-            conmon.create(runtime, "c1", tmp_path, log_path=log, place=put_link)
+            conmon.create(runtime, "c1", tmp_path, log_path=log, move_to_cgroup=put_link)
         assert caught.value.field == "log_path"
     wait_for(lambda: not find_conmon(tmp_path, "c1"), "the end of conmon")
 

@@ -65,7 +65,7 @@ def test_both_services_are_answered_at_a_private_socket_and_unknown_calls_are_to
 
 def test_streams_are_ended_by_what_is_called_when_no_more_calls_are_taken(tmp_path: Path) -> None:
     calls = Calls()
-    server = Server(tmp_path / "cri.sock", [calls], before_stop=calls.let_go.set)
+    server = Server(tmp_path / "cri.sock", [calls], on_stop=calls.let_go.set)
     server.start()
     with CriClient(str(server.path)) as client:
         stream = client.stream("GetContainerEvents", pb.GetEventsRequest())
@@ -76,7 +76,7 @@ def test_streams_are_ended_by_what_is_called_when_no_more_calls_are_taken(tmp_pa
 
 def test_a_client_that_ends_none_of_its_calls_leaves_some_to_others(tmp_path: Path) -> None:
     calls = Calls()
-    server = Server(tmp_path / "cri.sock", [calls], before_stop=calls.let_go.set)
+    server = Server(tmp_path / "cri.sock", [calls], on_stop=calls.let_go.set)
     server.start()
     options = [("grpc.use_local_subchannel_pool", 1), ("grpc.default_authority", "localhost")]
     with grpc.insecure_channel(f"unix:{server.path}", options=options) as channel:

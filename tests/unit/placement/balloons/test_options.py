@@ -11,7 +11,7 @@ from tests.support.placement import balloons
         ({"name": "a", "minCPUs": 4, "maxCPUs": 2}, r"minCPUs: 4 is above maxCPUs \(2\)"),
         ({"name": "a", "minBalloons": -1}, "minBalloons: -1 is out of range"),
         ({"name": "a", "minBalloons": 100_000}, "minBalloons: 100000 balloons, .* exceed 4096"),
-        ({"name": "reserved", "maxBalloons": 2}, "the type reserved has exactly one balloon"),
+        ({"name": "reserved", "maxBalloons": 2}, "the balloon type 'reserved' has exactly one balloon"),
         ({"name": "a", "components": [{"balloonType": "a"}]}, "component of itself"),
         ({"name": "a", "components": [{"balloonType": "b"}]}, "'b' is not in balloonTypes"),
         ({"name": "a", "shareIdleCPUsInSame": "socket"}, "expected one of"),

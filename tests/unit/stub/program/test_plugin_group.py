@@ -15,7 +15,7 @@ import pytest
 import nri
 from nri.stub.program import process
 from nri.stub.program.options import Options
-from nri.stub.program.plugin_group import Several
+from nri.stub.program.plugin_group import PluginGroup
 from nri.stub.support import log_destination, logs
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.waiting import wait_for
@@ -97,7 +97,7 @@ def test_each_has_its_index_configuration_and_thread_and_a_signal_stops_all(
         os.kill(os.getpid(), signal.SIGTERM)
 
     thread = meanwhile(runtime, ["10-env", "20-env", "30-env"], ask)
-    assert Several(pairs).run() == 0
+    assert PluginGroup(pairs).run() == 0
     ended(thread)
     assert replies == [{"BY_10": "MainThread", "BY_20": "nri-plugin-20-env", "BY_30": "nri-plugin-30-env"}]
     names = {record.name for record in caplog.records if "asked" in record.getMessage()}
@@ -108,7 +108,7 @@ def test_each_has_its_index_configuration_and_thread_and_a_signal_stops_all(
 def test_ctrl_c_is_130(runtime: FakeRuntime) -> None:
     pairs = [(Env(), options_of(runtime.socket_path, index)) for index in ("10", "20")]
     thread = meanwhile(runtime, ["10-env", "20-env"], lambda: os.kill(os.getpid(), signal.SIGINT))
-    assert Several(pairs).run() == 130
+    assert PluginGroup(pairs).run() == 130
     ended(thread)
 
 
@@ -121,7 +121,7 @@ def test_one_that_cannot_work_ends_all_with_its_name_and_exit_code(
         (Env(), options_of(runtime.socket_path, index, config=tmp_path / "c" if index == bad else None))
         for index in ("10", "20", "30")
     ]
-    assert Several(pairs).run() == 2
+    assert PluginGroup(pairs).run() == 2
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error")]
     assert lines == [f'error: {bad}-env: {tmp_path}/c:1: valeu: unknown key (did you mean "value"?)']
 
@@ -138,7 +138,7 @@ def test_a_handler_that_exits_ends_all_with_its_code(runtime: FakeRuntime, capsy
             pass
 
     thread = meanwhile(runtime, ["10-env", "20-env"], stop)
-    assert Several(pairs).run() == 7
+    assert PluginGroup(pairs).run() == 7
     ended(thread)
     err = capsys.readouterr().err  # the runtime asks both, one after the other, and both may have done it by then
     assert any(f"error: {label}: the plugin has called sys.exit(7)" in err for label in ("10-env", "20-env"))
@@ -148,7 +148,7 @@ def test_a_lost_runtime_is_exit_3_where_nobody_reconnects(tmp_path: Path, capsys
     pairs = [(Env(), options_of(str(tmp_path / "gone.sock"), index)) for index in ("10", "20")]
     for _, options in pairs:
         options.no_reconnect = True
-    assert Several(pairs).run() == 3
+    assert PluginGroup(pairs).run() == 3
     err = capsys.readouterr().err
     assert err.count("error: ") == 1
     assert "-env: cannot connect to" in err
@@ -168,7 +168,7 @@ def test_all_come_back_after_a_restart_of_the_runtime(tmp_path: Path) -> None:
             os.kill(os.getpid(), signal.SIGTERM)
 
     thread = meanwhile(first, ["10-env", "20-env"], restart)
-    assert Several(pairs).run() == 0
+    assert PluginGroup(pairs).run() == 0
     ended(thread)
     assert observed == [2]
 
@@ -178,7 +178,7 @@ def test_it_is_ready_when_all_are(runtime: FakeRuntime, monkeypatch: pytest.Monk
         systemd.bind(str(tmp_path / "notify"))
         systemd.settimeout(10)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-        several = Several([(Env(), options_of(runtime.socket_path, index)) for index in ("10", "20")])
+        several = PluginGroup([(Env(), options_of(runtime.socket_path, index)) for index in ("10", "20")])
         answers = [several.health()]
 
         def look() -> None:
@@ -197,7 +197,7 @@ def test_it_is_ready_when_all_are(runtime: FakeRuntime, monkeypatch: pytest.Monk
 def test_two_of_one_index_and_name_are_refused() -> None:
     pairs = [(Env(), options_of("/x", "10")), (Env(), options_of("/x", "10"))]
     with pytest.raises(nri.ConfigError, match=r"command line: 10-env: two plugins have this index and name \(change"):
-        Several(pairs)
+        PluginGroup(pairs)
 
 
 def test_a_log_file_of_a_class_gets_the_lines_of_its_plugin_alone(
@@ -212,7 +212,7 @@ def test_a_log_file_of_a_class_gets_the_lines_of_its_plugin_alone(
     ]
     thread = meanwhile(runtime, ["10-env", "20-apart", "30-lost"], lambda: os.kill(os.getpid(), signal.SIGTERM))
     try:
-        assert Several(pairs).run() == 0
+        assert PluginGroup(pairs).run() == 0
         ended(thread)
         text = (tmp_path / "log").read_text()
         assert "as 20-apart" in text and "as 10-env" not in text
@@ -229,7 +229,7 @@ def test_the_log_is_made_before_the_first_thread_could_write_to_it(monkeypatch: 
     monkeypatch.setattr(process.Program, "serve", lambda _: imports.append(list(texts)))
     log_destination.choose(log_destination.Destination("DEBUG"))
     try:
-        Several([(Env(), options_of("/nowhere", index)) for index in ("10", "20")]).run()
+        PluginGroup([(Env(), options_of("/nowhere", index)) for index in ("10", "20")]).run()
     finally:
         log_destination.take()
     assert imports == [["DEBUG"], ["DEBUG"]]
@@ -242,5 +242,5 @@ def test_measurements_are_those_of_each(tmp_path: Path) -> None:
 
     path = str(tmp_path / "nri.sock")
     plugins = {"10": Measured(), "20": Env(), "30": Measured()}
-    group = Several([(plugin, options_of(path, index)) for index, plugin in plugins.items()])
+    group = PluginGroup([(plugin, options_of(path, index)) for index, plugin in plugins.items()])
     assert group.measurements() == "gauge 1\n" * 2

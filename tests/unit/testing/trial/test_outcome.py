@@ -11,18 +11,18 @@ def test_a_refusal_weighs_more_than_a_failure() -> None:
     outcome, result = Outcome([]), Result("id", "app")
     failure, refusal = PluginError("10-a", "broken"), PluginError("10-a", "no")
     refusal.__cause__ = RpcError(7, "no")
-    outcome.refuse(result, failure)
-    assert (result.failed, outcome.failed, outcome.refused) == (str(failure), True, False)
+    outcome.record_error(result, failure)
+    assert (result.failure, outcome.failed, outcome.refused) == (str(failure), True, False)
     for error in (refusal, Reject("no"), failure):
-        outcome.refuse(result, error)
+        outcome.record_error(result, error)
         assert outcome.refused
 
 
 def test_a_plugin_that_does_not_answer_is_a_failure_and_no_answer_missing_is_none() -> None:
     outcome, result = Outcome([]), Result("id", "app")
-    outcome.miss(result, [])
+    outcome.record_misses(result, [])
     assert (outcome.failed, result.unchanged) == (False, True)
-    outcome.miss(result, [MissingAnswer("10-a", "CreateContainer", "no answer")])
+    outcome.record_misses(result, [MissingAnswer("10-a", "CreateContainer", "no answer")])
     assert (outcome.failed, result.unchanged) == (True, False)
 
 

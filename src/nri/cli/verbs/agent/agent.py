@@ -29,9 +29,9 @@ class _AgentGroup(VerbGroup):
         try:
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
-            from nri.service.daemon import needs_extra
+            from nri.service.daemon import raise_missing_extra
 
-            needs_extra("nri agent", error, "agent")
+            raise_missing_extra("nri agent", error, "agent")
 
 
 @click.group(
@@ -46,7 +46,7 @@ class _AgentGroup(VerbGroup):
 def agent() -> None:
     """Run the node agent, which applies the QoS rules of Koordinator or rubik to pods.
 
-    It applies values over NRI, as a CRI proxy, or by writing cgroups itself. nri agent keys lists its settings.
+    It applies values over NRI, as a CRI proxy, or by writing cgroups itself. To list its settings, run nri agent keys.
     """
 
 

@@ -11,7 +11,7 @@ import pytest
 import nri
 from nri.adaptation.audit.bounded_log import MAX_LINES
 from nri.adaptation.plugin_policy import file as policy_file
-from nri.adaptation.plugin_policy.bearer import refusal
+from nri.adaptation.plugin_policy.identity import refusal
 from nri.adaptation.plugin_policy.policy import Policies, resolve
 from nri.api import messages as m
 from nri.config import Source
@@ -44,8 +44,13 @@ def verdict(text: str, *, launched: bool = False, uid: int | None = 0) -> str:
         ("uid = []", False, 0, "user 0 may not be plugin 10-guard: its policy allows no user"),
         ("uid = 0", False, None, "an unknown user may not be plugin 10-guard: its policy allows uid 0"),
         ("launched = true", True, 0, ""),
-        ("launched = true", False, 0, "plugin 10-guard must be launched by the runtime (launched)"),
-        ("launched = false", True, 0, "plugin 10-guard must be a plugin that connects by itself (launched)"),
+        (
+            "launched = true",
+            False,
+            0,
+            "plugin 10-guard must be launched by the runtime: its policy has launched = true",
+        ),
+        ("launched = false", True, 0, "plugin 10-guard must connect by itself: its policy has launched = false"),
     ],
 )
 def test_a_name_is_borne_by_whom_its_rules_allow(text: str, launched: bool, uid: int | None, expected: str) -> None:
@@ -118,7 +123,7 @@ def test_a_plugin_that_may_not_be_launched_is_not_even_started(tmp_path: Path) -
     program.chmod(0o700)
     policy = '["10-guard"]\nlaunched = false\nrestart = "never"\n'
     with FakeRuntime(policy=policy, plugin_path=str(folder)) as runtime:
-        assert "must be a plugin that connects by itself" in runtime.health("10-guard").last_words
+        assert "must connect by itself" in runtime.health("10-guard").last_words
     assert not proof.exists()
 
 
