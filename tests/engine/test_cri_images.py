@@ -152,7 +152,7 @@ def test_a_dead_socket_is_replaced_and_a_folder_of_others_refused(machine: Machi
     shared.mkdir()
     shared.chmod(0o777)
     server = Server(shared / "cri.sock", [])
-    with pytest.raises(EngineError, match="writable by others"):
+    with pytest.raises(EngineError, match="writable by other users"):
         server.start()
     server.stop(0)
     assert os.listdir(shared) == []

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
+from nri.engine.lifecycle.processes import Processes
 from nri.engine.state import ContainerState, PodState
 from nri.engine.support.errors import EngineError
 from nri.engine.support.kernel import unmount
@@ -177,7 +178,7 @@ def test_an_unexpected_error_while_a_container_is_ended_fails_the_stop_of_its_po
         raise LookupError("no such zone")
 
     with monkeypatch.context() as context:
-        context.setattr(node.engine.container_removal, "stop", broken)
+        context.setattr(Processes, "stop", broken)
         with pytest.raises(LookupError, match="no such zone"):
             node.engine.pod_removal.stop(pod)
     with monkeypatch.context() as context:

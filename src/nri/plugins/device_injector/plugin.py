@@ -198,7 +198,7 @@ def _memory_policy(annotation: Annotation, adjustment: Adjustment) -> list[str]:
     with annotation.at(""):
         value = messages.LinuxMemoryPolicy(
             mode=enum_number("mode", messages.MpolMode, memory_policy.mode, "MPOL_"),
-            nodes=number_list("nodes", memory_policy.nodes, empty=True),
+            nodes=number_list("nodes", memory_policy.nodes, allow_empty=True),
             flags=enum_numbers("flags", messages.MpolFlag, memory_policy.flags, "MPOL_F_"),
         )
         adjustment.message.linux.memory_policy.CopyFrom(value)

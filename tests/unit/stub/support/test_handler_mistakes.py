@@ -287,3 +287,16 @@ def test_a_validator_and_synchronize_are_watched_too() -> None:
     request = nri.ValidationRequest(m.ValidateContainerAdjustmentRequest())
     with pytest.raises(nri.NriError, match=r"changes request.adjust.env of the request's message"):
         checked_handler(Slip().validate_container_adjustment, "validate_container_adjustment", ("request",))(request)
+
+
+def test_answers_that_a_handler_merges_into_the_returned_answer_are_not_forgotten() -> None:
+    class Merges(nri.Plugin):
+        def create_container(self, pod, container):
+            answer = nri.Adjustment()
+            for name in ("A", "B"):
+                answer.message.MergeFrom(nri.Adjustment().add_env(name, "1").message)
+            return answer
+
+    with FakeRuntime() as runtime:
+        runtime.add(Merges())
+        assert runtime.create_container().env == {"A": "1", "B": "1"}
