@@ -336,7 +336,7 @@ def test_of_two_agents_at_one_runtime_the_second_says_who_is_there(place: Node, 
         stack.push(second)
         starting = threading.Thread(target=second.start, daemon=True)
         starting.start()
-        words = f"by process {agent.pid} already"
+        words = f"process {agent.pid} has already registered"
         wait_for(lambda: second.process is not None and words in second.story(), second.story)
         agent.stop()
         starting.join(WAIT_S)

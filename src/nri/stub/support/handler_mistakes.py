@@ -153,12 +153,9 @@ def _forgotten(handler: Callable[..., Any], method: str, result: Any, created: _
     call = context.current.get()
     requests = [m.UpdateContainersRequest.FromString(payload) for _, payload in (call and call.queued) or ()]
     used = [*_returned(result), *(update for request in requests for update in request.update)]
-    # A handler may merge several answers into the one that it returns.
-    dropped = [
-        message
-        for message in dropped
-        if not any(type(answer) is type(message) and _contains(answer, message) for answer in used)
-    ]
+    # A handler may merge several answers into the one that it returns, or choose some of them.
+    used_types = {type(message) for message in used}
+    dropped = [message for message in dropped if type(message) not in used_types]
     if not dropped:
         return ""
     kind = type(dropped[0]).__name__.removeprefix("Container")
@@ -170,21 +167,6 @@ def _forgotten(handler: Callable[..., Any], method: str, result: Any, created: _
         return f"{who} creates {what} but {returned}: {step}"
     step = "containers are adjusted in create_container" if kind == "Adjustment" else "request it with self.runtime"
     return f"{who} creates {what} which has no effect: {step}"
-
-
-def _contains(whole: Any, part: Any) -> bool:
-    """Whether a message has everything that another message of its type sets."""
-    for field, value in part.ListFields():
-        other = getattr(whole, field.name)
-        if hasattr(value, "items"):
-            is_missing = any(key not in other or other[key] != entry for key, entry in value.items())
-        elif hasattr(value, "append"):
-            is_missing = any(entry not in other for entry in value)
-        else:
-            is_missing = not _contains(other, value) if hasattr(value, "ListFields") else other != value
-        if is_missing:
-            return False
-    return True
 
 
 def _has_effect(message: Any) -> bool:
