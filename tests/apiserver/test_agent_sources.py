@@ -85,7 +85,7 @@ def test_rules_stay_while_the_apiserver_is_gone_and_its_absence_is_shown(api: Co
     api.apply(slo(identity(-1)))
     wait_for(lambda: be(store) == -1, "rule")
     api.kill_apiserver()
-    wait_for(lambda: len(store.problems()) == 3, "problems")
+    wait_for(lambda: len(store.problems()) == 4, "problems")
     assert be(store) == -1
     api.start_apiserver()
     api.apply(slo(identity(2)))
