@@ -12,7 +12,7 @@ def test_a_status_gives_cpus() -> None:
 
 @pytest.mark.parametrize("identity", [-2, 3])
 def test_an_identity_out_of_range_is_refused(identity: int) -> None:
-    with pytest.raises(ValueError, match="from -1 to 2"):
+    with pytest.raises(ValueError, match="between -1 and 2"):
         group_identity.cpu_qos({group_identity.ANNOTATION_CPU_QOS: f'{{"enable":true,"groupIdentity":{identity}}}'})
 
 
