@@ -17,7 +17,7 @@ from nri.config.runtimes import containerd
 from nri.config.runtimes.containerd.installations import INSTALLATIONS
 from nri.config.runtimes.file_tree import DiskTree
 from nri.config.runtimes.registry import RUNTIMES
-from nri.config.runtimes.release import Release, find_release
+from nri.config.runtimes.release import Release, daemon_config, find_release
 from nri.placement.registry import POLICIES, POLICY_NAMES
 from nri.versions import version_at_least
 
@@ -39,7 +39,9 @@ def examine(settings: Settings, root: str, release: str = "", file: str = "") ->
     findings: list[Finding] = []
     tree = DiskTree(root)
     readings = _containerd(tree, root, release, file, findings, settings.timeout_s or 5.0)
-    readings += [row.read(tree, "", "") for row in RUNTIMES if row is not containerd.RUNTIME]
+    for runtime in RUNTIMES:
+        if runtime is not containerd.RUNTIME:
+            readings.append(runtime.read(tree, "", daemon_config(root, runtime)))
     remarks = [finding for reading in readings for finding in runtimes.findings_of(reading)]
     findings += [finding for finding in remarks if finding.level != "note"]
     engine_nri = engine.read(root, findings)
@@ -97,10 +99,17 @@ def _containerd(
             containerd_release = find_release(root, containerd.RUNTIME, programs, timeout_s)
         if containerd_release.version:
             _judge_release(containerd_release, findings)
-        readings.append(containerd.read_tree(tree, containerd_release.version, "" if is_usual else file or row.path))
+        path = _daemon_file(root) if is_usual else file or row.path
+        readings.append(containerd.read_tree(tree, containerd_release.version, path))
         if file:
             break
     return readings
+
+
+def _daemon_file(root: str) -> str:
+    """Return the file of a containerd that runs with another file than an installation's; "" without such a daemon."""
+    path = daemon_config(root, containerd.RUNTIME)
+    return "" if any(row.path == path for row in INSTALLATIONS) else path
 
 
 def _judge_release(release: Release, findings: list[Finding]) -> None:

@@ -159,6 +159,7 @@ RUNTIME = Runtime(
     program="dockerd",
     packages=("docker-ce", "docker.io", "moby-engine"),
     unit="docker.service",
+    config_flags=("--config-file",),
     check_command=("--validate", "--config-file", "{path}"),
     managed_file=ManagedFile(
         PATH,

@@ -1,4 +1,7 @@
-"""Find the release of a runtime on a node, from the running daemon, its program, or the installed package."""
+"""Find the release of a runtime on a node, from the running daemon, its program, or the installed package.
+
+A running daemon also shows which configuration file it was started with.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,22 @@ _DPKG = "/var/lib/dpkg/status"
 _APK = "/lib/apk/db/installed"
 
 
+#: The longest command line of a daemon that is read, in bytes.
+_MAX_COMMAND_LINE_BYTES = 1 << 16
+
+
+class Daemon(NamedTuple):
+    """A running daemon.
+
+    Attributes:
+        program: a path of its program that also works after an update.
+        arguments: its command line, without the program.
+    """
+
+    program: str
+    arguments: tuple[str, ...]
+
+
 class Release(NamedTuple):
     """A release, and its source."""
 
@@ -35,15 +54,33 @@ def find_release(root: str, runtime: Runtime, programs: Sequence[str] = (), time
     """
     if root == "/" and runtime.release is not None:
         on_path = shutil.which(runtime.program)
-        for program in (*programs, *_running(runtime.program), *([on_path] if on_path else ())):
+        running_programs = (daemon.program for daemon in running_daemons(runtime.program))
+        for program in (*programs, *running_programs, *([on_path] if on_path else ())):
             version = runtime.release(_version_output(program, timeout_s))
             if version:
                 return Release(version, program)
     return _package_release(root, runtime.packages)
 
 
-def _running(program: str) -> Iterator[str]:
-    """Generate the programs of running daemons with this name, as paths that also work after an update."""
+def daemon_config(root: str, runtime: Runtime) -> str:
+    """Return the path of the configuration file that a running daemon was started with, by its command line.
+
+    Returns "" if no daemon runs in this root, if the daemon uses the default file, or if its path is relative.
+    """
+    for daemon in running_daemons(runtime.program) if root == "/" else ():
+        for number, argument in enumerate(daemon.arguments):
+            flag, equals, path = argument.partition("=")
+            if flag in runtime.config_flags:
+                path = path if equals else next(iter(daemon.arguments[number + 1 :]), "")
+                return path if path.startswith("/") else ""
+    return ""
+
+
+def running_daemons(program: str) -> Iterator[Daemon]:
+    """Generate the running daemons with this name that belong to root or to the caller.
+
+    Any user can give a process this name, and the caller, often root, runs the program.
+    """
     try:
         processes = [name for name in os.listdir("/proc") if name.isdecimal()]
     except OSError:
@@ -52,8 +89,13 @@ def _running(program: str) -> Iterator[str]:
         try:
             with open(f"/proc/{process}/comm", encoding="utf-8", errors="replace") as file:
                 name = file.read().strip()
-            if name == program and os.readlink(f"/proc/{process}/ns/mnt") == os.readlink("/proc/self/ns/mnt"):
-                yield f"/proc/{process}/exe"
+            if name != program or os.stat(f"/proc/{process}").st_uid not in (0, os.geteuid()):
+                continue
+            if os.readlink(f"/proc/{process}/ns/mnt") != os.readlink("/proc/self/ns/mnt"):
+                continue
+            with open(f"/proc/{process}/cmdline", encoding="utf-8", errors="replace") as file:
+                command = file.read(_MAX_COMMAND_LINE_BYTES).rstrip("\0").split("\0")
+            yield Daemon(f"/proc/{process}/exe", tuple(command[1:]))
         except OSError:  # the process has ended, or belongs to another user
             continue
 

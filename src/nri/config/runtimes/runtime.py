@@ -52,6 +52,7 @@ class Runtime(NamedTuple):
         installed_paths: files or folders that exist if the runtime is installed.
         unit: the systemd unit.
         release: finds the release in the output of `PROGRAM --version`; None if the rules do not depend on it.
+        config_flags: the flags that name its main file on its command line.
         check_command: arguments with which the program reads its files and exits; "{path}" is the main file.
         cri_sockets: the possible sockets of the CRI, the default first.
         requires_plugin_config: whether the runtime launches only plugins that have a configuration file.
@@ -72,6 +73,7 @@ class Runtime(NamedTuple):
     installed_paths: tuple[str, ...] = ()
     unit: str = ""
     release: Callable[[str], str] | None = None
+    config_flags: tuple[str, ...] = ()
     check_command: tuple[str, ...] = ()
     cri_sockets: tuple[str, ...] = ()
     requires_plugin_config: bool = False

@@ -11,6 +11,7 @@ from nri.cli.doctor import examination
 from nri.cli.doctor.examination import examine
 from nri.cli.settings import Settings
 from nri.cli.support.versions import versions
+from nri.config.runtimes import release
 from tests.unit.cli.conftest import lines
 
 CONFIG = "/etc/containerd/config.toml"
@@ -70,6 +71,7 @@ def test_the_containerd_of_this_machine_is_asked_for_its_version(
     program.write_text(f"#!/bin/sh\necho '{output}'\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(release, "running_daemons", lambda name: ())  # tests of real runtimes may run meanwhile
     assert line.format(program) in lines(examine(Settings(), "/"))
 
 

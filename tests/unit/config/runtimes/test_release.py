@@ -6,12 +6,15 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from nri.config.runtimes.containerd import RUNTIME
-from nri.config.runtimes.release import Release, find_release
+from nri.config.runtimes.release import Release, daemon_config, find_release
+from tests.support.needs import need_root
 
 DPKG = """Package: containerd-extra
 Status: install ok installed
@@ -23,7 +26,7 @@ Version: 1:1.7.27-1
 
 """
 #: A runtime that is not installed on any machine: neither its program nor its package exists.
-UNKNOWN = RUNTIME._replace(program="nri-no-program", packages=("nri-no-package",))
+UNKNOWN = RUNTIME._replace(program="nri-no-program", packages=("nri-no-package",), config_flags=("--config",))
 #: A daemon: it renames its process to its argument, prints a line, and runs until its input ends.
 DAEMON = "import sys; open('/proc/self/comm', 'w').write(sys.argv[1]); print(flush=True); sys.stdin.read()"
 
@@ -53,15 +56,44 @@ def test_a_program_that_is_named_is_asked(tmp_path: Path) -> None:
     assert find_release("/", RUNTIME, [str(program)]) == ("2.1.5-k3s1", str(program))
 
 
-def test_the_release_comes_from_a_running_daemon() -> None:
+@contextmanager
+def daemon(*arguments: str, user: int | None = None) -> Iterator[tuple[str, int]]:
+    """A daemon, which may belong to another user; yields its name and its pid."""
     name = f"nri-{os.getpid()}"
-    command = [sys.executable, "-c", DAEMON, name]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as daemon:
-        assert daemon.stdout is not None
-        daemon.stdout.readline()
+    command = [os.path.realpath(sys.executable), "-I", "-S", "-c", DAEMON, name, *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=user) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"\n", "the daemon does not run"
+        yield name, process.pid
+        process.communicate()
+
+
+def test_the_release_comes_from_a_running_daemon() -> None:
+    with daemon() as (name, pid):
         release = find_release("/", UNKNOWN._replace(program=name))
-        daemon.communicate()
-    assert release == (platform.python_version(), f"/proc/{daemon.pid}/exe")
+    assert release == (platform.python_version(), f"/proc/{pid}/exe")
+
+
+def test_a_process_of_another_user_that_only_has_the_name_is_never_run() -> None:
+    need_root()
+    with daemon(user=65534) as (name, _):
+        assert find_release("/", UNKNOWN._replace(program=name)) == Release("", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path"),
+    [
+        (("--config", "/tmp/own.toml"), "/tmp/own.toml"),
+        (("--config=/tmp/own.toml", "--log-level", "debug"), "/tmp/own.toml"),
+        (("--config", "own.toml"), ""),
+        (("--config",), ""),
+        ((), ""),
+    ],
+)
+def test_the_file_of_a_running_daemon_comes_from_its_command_line(arguments: tuple[str, ...], path: str) -> None:
+    with daemon(*arguments) as (name, _):
+        assert daemon_config("/", UNKNOWN._replace(program=name)) == path
+        assert not daemon_config("/tmp", UNKNOWN._replace(program=name))
 
 
 def test_a_program_that_reports_no_release_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

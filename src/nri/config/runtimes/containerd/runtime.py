@@ -41,6 +41,7 @@ RUNTIME = Runtime(
     installed_paths=(PATH, "/usr/bin/containerd"),
     unit="containerd.service",
     release=parse_release,
+    config_flags=("--config", "-config", "-c"),
     check_command=("--config", "{path}", "config", "dump"),
     cri_sockets=("/run/containerd/containerd.sock", "/run/k3s/containerd/containerd.sock"),
     managed_file=ManagedFile(PATH, _managed_table, "version = 2\n", is_operators=True),
