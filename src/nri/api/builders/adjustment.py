@@ -20,15 +20,12 @@ from nri.api.builders.checks import (
     cdi_device,
     cgroups_path,
     device_name,
-    enum_number,
-    enum_numbers,
     flag,
     folder_name,
     integer,
     mapping_text,
     new_key,
     new_path,
-    number_list,
     one_of,
     rlimit,
     sysctl_name,
@@ -37,7 +34,14 @@ from nri.api.builders.checks import (
     warn_of_blank,
 )
 from nri.api.builders.checks import file_mode as check_file_mode
-from nri.api.builders.combinations import check_memory_policy, check_mount, check_scheduler
+from nri.api.builders.combinations import (
+    check_memory_policy,
+    check_mount,
+    check_scheduler,
+    io_priority_message,
+    memory_policy_message,
+    scheduler_message,
+)
 from nri.api.builders.resources import Resources
 from nri.api.builders.view import AdjustmentView
 from nri.api.removal import mark_in_list, mark_in_map
@@ -292,11 +296,9 @@ class Adjustment(Resources, AdjustmentView):
             io_class: `RT`, `BE`, `IDLE`, or `NONE` to clear; also `IOPRIO_CLASS_BE`, or the number.
             priority: 0 (first) to 7 (last) within the class.
         """
-        number = enum_number("io_class", m.IOPrioClass, io_class, "IOPRIO_CLASS_")
-        value = m.LinuxIOPriority(priority=integer("priority", priority, (0, 7)))
-        if priority and number == m.IOPrioClass.Value("IOPRIO_CLASS_NONE"):
+        value = io_priority_message(io_class, priority)
+        if priority and getattr(value, "class") == m.IOPrioClass.IOPRIO_CLASS_NONE:
             raise ValueError(f"priority must be 0 for the class NONE, not {priority}")
-        setattr(value, "class", number)
         self.message.linux.io_priority.CopyFrom(value)
         return self
 
@@ -324,15 +326,7 @@ class Adjustment(Resources, AdjustmentView):
             period_ns: nanoseconds, for DEADLINE.
         """
         if not isinstance(policy, m.LinuxScheduler):
-            policy = m.LinuxScheduler(
-                policy=enum_number("policy", m.LinuxSchedulerPolicy, policy, "SCHED_"),
-                nice=integer("nice", nice, (-20, 19)),
-                priority=integer("priority", priority, (0, 99)),
-                flags=enum_numbers("flags", m.LinuxSchedulerFlag, flags, "SCHED_FLAG_"),
-                runtime=integer("runtime_ns", runtime_ns, U64),
-                deadline=integer("deadline_ns", deadline_ns, U64),
-                period=integer("period_ns", period_ns, U64),
-            )
+            policy = scheduler_message(policy, nice, priority, flags, runtime_ns, deadline_ns, period_ns)
             check_scheduler(policy)
         self.message.linux.scheduler.CopyFrom(policy)
         return self
@@ -373,11 +367,7 @@ class Adjustment(Resources, AdjustmentView):
             nodes: memory nodes in the kernel's list format.
             flags: `STATIC_NODES`, `RELATIVE_NODES`, `NUMA_BALANCING`; also `MPOL_F_STATIC_NODES`, or the number.
         """
-        policy = m.LinuxMemoryPolicy(
-            mode=enum_number("mode", m.MpolMode, mode, "MPOL_"),
-            nodes=number_list("nodes", nodes, allow_empty=True),
-            flags=enum_numbers("flags", m.MpolFlag, flags, "MPOL_F_"),
-        )
+        policy = memory_policy_message(mode, nodes, flags)
         check_memory_policy(policy)
         self.message.linux.memory_policy.CopyFrom(policy)
         return self

@@ -1,14 +1,21 @@
-"""Checks of several arguments together: mounts, CPU schedulers, NUMA memory policies."""
+"""Messages of several arguments, and checks of these arguments together.
+
+The messages are made without the checks, for plugins that pass on all values that have the right type and range.
+"""
 
 from __future__ import annotations
 
 from nri.api import messages as m
+from nri.api.builders.checks import U64, enum_number, enum_numbers, integer, number_list
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-__all__ = ["check_memory_policy", "check_mount", "check_scheduler"]
+__all__ = [
+    "check_memory_policy", "check_mount", "check_scheduler", "io_priority_message", "memory_policy_message",
+    "scheduler_message",
+]  # fmt: skip
 
 _BIND = ("bind", "rbind")
 #: Options of other programs -> the option of the OCI spec. Runtimes ignore the former for a bind mount.
@@ -28,6 +35,38 @@ _FLAGS = frozenset((
     "bind", "dev", "exec", "noatime", "nodev", "noexec", "nosuid", "private", "rbind", "relatime", "ro", "rprivate",
     "rshared", "rslave", "rw", "shared", "slave", "suid",
 ))  # fmt: skip
+
+
+def io_priority_message(io_class: int | str, priority: int) -> m.LinuxIOPriority:
+    """The message of an I/O priority. Raises TypeError or ValueError for a wrong type or range."""
+    message = m.LinuxIOPriority(priority=integer("priority", priority, (0, 7)))
+    setattr(message, "class", enum_number("io_class", m.IOPrioClass, io_class, "IOPRIO_CLASS_"))
+    return message
+
+
+def scheduler_message(
+    policy: int | str, nice: int, priority: int, flags: Iterable[int | str], runtime_ns: int, deadline_ns: int,
+    period_ns: int,
+) -> m.LinuxScheduler:  # fmt: skip
+    """The message of a CPU scheduling policy. Raises TypeError or ValueError for a wrong type or range."""
+    return m.LinuxScheduler(
+        policy=enum_number("policy", m.LinuxSchedulerPolicy, policy, "SCHED_"),
+        nice=integer("nice", nice, (-20, 19)),
+        priority=integer("priority", priority, (0, 99)),
+        flags=enum_numbers("flags", m.LinuxSchedulerFlag, flags, "SCHED_FLAG_"),
+        runtime=integer("runtime_ns", runtime_ns, U64),
+        deadline=integer("deadline_ns", deadline_ns, U64),
+        period=integer("period_ns", period_ns, U64),
+    )
+
+
+def memory_policy_message(mode: int | str, nodes: str, flags: Iterable[int | str]) -> m.LinuxMemoryPolicy:
+    """The message of a NUMA memory policy. Raises TypeError or ValueError for a wrong type or range."""
+    return m.LinuxMemoryPolicy(
+        mode=enum_number("mode", m.MpolMode, mode, "MPOL_"),
+        nodes=number_list("nodes", nodes, allow_empty=True),
+        flags=enum_numbers("flags", m.MpolFlag, flags, "MPOL_F_"),
+    )
 
 
 def check_mount(source: str, kind: str, options: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import nri
 from nri.api import messages, optional
-from nri.api.builders.checks import U64, enum_number, enum_numbers, integer, number_list
+from nri.api.builders.combinations import io_priority_message, memory_policy_message, scheduler_message
 from nri.plugins.annotations import Mode, find
 from nri.text import plain
 
@@ -136,9 +136,7 @@ def _io_priority(annotation: Annotation, adjustment: Adjustment) -> list[str]:
         return []
     # The Go plugin passes on values that the kernel refuses, so these messages, here and below, skip such checks.
     with annotation.at("", io_class="class"):
-        value = messages.LinuxIOPriority(priority=integer("priority", io_priority.priority, (0, 7)))
-        number = enum_number("io_class", messages.IOPrioClass, io_priority.class_, "IOPRIO_CLASS_")
-        setattr(value, "class", number)
+        value = io_priority_message(io_priority.class_, io_priority.priority)
         adjustment.message.linux.io_priority.CopyFrom(value)
     return [f"{io_priority.class_} {io_priority.priority}"]
 
@@ -147,20 +145,9 @@ def _scheduler(annotation: Annotation, adjustment: Adjustment) -> list[str]:
     scheduler = annotation.row(Scheduler)
     if scheduler is None:
         return []
-    policy, nice, priority, flags, runtime, deadline, period = scheduler
     with annotation.at("", runtime_ns="runtime", deadline_ns="deadline", period_ns="period"):
-        adjustment.set_scheduler(
-            messages.LinuxScheduler(
-                policy=enum_number("policy", messages.LinuxSchedulerPolicy, policy, "SCHED_"),
-                nice=integer("nice", nice, (-20, 19)),
-                priority=integer("priority", priority, (0, 99)),
-                flags=enum_numbers("flags", messages.LinuxSchedulerFlag, flags, "SCHED_FLAG_"),
-                runtime=integer("runtime_ns", runtime, U64),
-                deadline=integer("deadline_ns", deadline, U64),
-                period=integer("period_ns", period, U64),
-            )
-        )
-    return [policy]
+        adjustment.set_scheduler(scheduler_message(*scheduler))
+    return [scheduler.policy]
 
 
 #: The kernel accepts a name of at most 15 bytes without blanks, `/` and `:`.
@@ -196,11 +183,7 @@ def _memory_policy(annotation: Annotation, adjustment: Adjustment) -> list[str]:
     if memory_policy is None:
         return []
     with annotation.at(""):
-        value = messages.LinuxMemoryPolicy(
-            mode=enum_number("mode", messages.MpolMode, memory_policy.mode, "MPOL_"),
-            nodes=number_list("nodes", memory_policy.nodes, allow_empty=True),
-            flags=enum_numbers("flags", messages.MpolFlag, memory_policy.flags, "MPOL_F_"),
-        )
+        value = memory_policy_message(memory_policy.mode, memory_policy.nodes, memory_policy.flags)
         adjustment.message.linux.memory_policy.CopyFrom(value)
     return [f"{memory_policy.mode} {memory_policy.nodes}".strip()]
 
