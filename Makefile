@@ -1,4 +1,4 @@
-# Every target prints what it installs, makes .venv, and calls the real command. README.md has the same with pip alone.
+# Every target prints what it installs, makes .venv, and calls the real command. CONTRIBUTING.md has the same with pip alone.
 
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
@@ -25,7 +25,7 @@ test-all: setup  ## everything, in stages; start it again to continue after an i
 test-%: setup    ## one group of the table in tests/README.md: test-engine, test-agent, test-compiled, ...
 	@$(PY) tools/check.py $*
 
-torture: setup    ## attack a node with every hostile plugin, write docs/reliability.md; ARGS="--soak 60" for an hour
+torture: setup    ## attack a node with every hostile plugin, write tests/torture/RESULTS.md; ARGS="--soak 60" for an hour
 	@$(PY) -m tests.torture $(or $(ARGS),--write)
 
 fuzz: setup      ## look for inputs that break parsers, a minute each; ARGS="--minutes 60 yaml" for an hour of one
@@ -81,3 +81,7 @@ clean:           ## remove the output of builds and tests (.venv stays)
 	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
 .PHONY: setup
+
+.PHONY: cluster
+cluster:         ## tests on a Kubernetes cluster of two user-mode nodes (root)
+	@.venv/bin/python -m tests.cluster test

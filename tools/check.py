@@ -52,7 +52,7 @@ FOLDERS = {
     "kubelet": ("kubernetes",),
 }
 # Folders with a separate stage.
-SEPARATE = ("real", "apiserver", "guest", "nodes")
+SEPARATE = ("real", "apiserver", "guest", "nodes", "cluster")
 IN_CI = ("engine", "interop", "agent", "packaging", "checkers", "fuzz")
 REAL = ("engine", "agent", "torture", "deploy", "kubelet")
 #: Folders of tests/unit by part; the parts take about the same time. All other folders are one more part.
@@ -60,7 +60,9 @@ UNIT_PARTS = {"proxy": ("proxy", "plugins"), "cli": ("cli",), "adaptation": ("ad
 #: Tests of the older containerds, for pytest -k.
 OLDER = "1.7 or 2.1"
 #: The demo of the README, with a container on the engine.
-CONTAINER = "tests/real/test_demo.py::test_it_shows_the_container_without_and_with_the_plugins_and_who_changed_what"
+CONTAINER = (
+    "tests/real/test_demo.py::test_the_demo_compares_a_container_without_and_with_plugins_and_shows_who_changed_what"
+)
 # Folders of system tools that may not be on PATH.
 SBIN = ("/usr/sbin", "/sbin")
 # Folders outside the package whose types are checked.
@@ -71,7 +73,7 @@ MEASURED = (sys.executable, "tools/covered.py", "add", "-q")
 #: Tests of code that is never compiled.
 NOT_COMPILED = (
     *("agent", "apiserver", "checkers", "docs", "fuzz", "packaging", "deploy", "engine", "guest", "kubernetes"),
-    *("nodes", "peers", "proxy"),
+    *("cluster", "nodes", "peers", "proxy"),
     *(f"unit/{name}" for name in ("agent", "cli", "config", "cri", "engine", "kube", "oci", "proxy", "support")),
 )  # fmt: skip
 
@@ -141,7 +143,7 @@ def quick_stages() -> list[Stage]:
     # Drawn and recorded cases are not measured: they would take several times as long and cover no further lines.
     rows = [
         *(Stage("unit", name, PYTEST, tests=row, measured=True) for name, row in unit_parts().items()),
-        Stage("faults", "faults", PYTEST, tests=paths("faults"), measured=True),
+        Stage("faults", "faults", PYTEST, tests=(*paths("faults"), "-m", "not slow"), measured=True),
         Stage("quick", "quick", PYTEST, tests=cases()),
         Stage("docs", "docs", PYTEST, tests=paths("docs")),
         Stage("docs", "sphinx", sphinx),
@@ -175,6 +177,7 @@ def real_stages() -> list[Stage]:
         ),
         Stage("demo", "demo", ("make", "demo"), since="ci", real=True),
         *(folder_stage(group) for group in ("packaging", "fuzz", "checkers")),
+        Stage("faults", "faults slow", PYTEST, tests=(*paths("faults"), "-m", "slow"), since="ci"),
         Stage("real", "real older", PYTEST, tests=(*real, OLDER), since="all", real=True),
         *(folder_stage(group) for group in ("upstream", "torture", "deploy")),
     ]  # fmt: skip
@@ -187,7 +190,11 @@ def node_stages() -> list[Stage]:
     return [
         build,
         Stage("nodes", "nodes", argv, tests=(), since="ci", after=(build.name,), needs=kernel.path(), real=True),
-    ]
+        Stage(
+            "cluster", "cluster", (sys.executable, "-m", "tests.cluster", "test"), tests=(), since="all",
+            after=(build.name, "kubelet made"), needs=kernel.path(), real=True,
+        ),
+    ]  # fmt: skip
 
 
 def compiled_stages() -> list[Stage]:

@@ -15,9 +15,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 HEADINGS = {
-    "rules": ("rule", "reference", "here, by default", "why"),
-    "choices": ("what", "there", "here", "why"),
-    "quirks": ("what", "there", "here", "why"),
+    "rules": ("rule", "reference", "here, by default"),
+    "choices": ("what", "there", "here"),
+    "quirks": ("what", "there", "here"),
 }
 FILES = {
     "rules": "src/nri/rules.py",
@@ -55,10 +55,10 @@ def attributes(path: Path) -> Iterator[tuple[str, str, str]]:
         yield group, node.target.id, inspect.cleandoc(str(following.value.value))
 
 
-def cells(attribute: str, docstring: str) -> tuple[str, str, str]:
-    """What the reference does, what is done here, and why. LookupError if the docstring does not say it."""
+def cells(attribute: str, docstring: str) -> tuple[str, str]:
+    """What the reference does, and what is done here. LookupError if the docstring lacks this or the reason."""
     summary, *parts = _FIELD.split(docstring)
     texts = {name: " ".join(text.split()) for name, text in zip(parts[::2], parts[1::2], strict=True)}
     if not {"Reference", "Why"} <= texts.keys():
         raise LookupError(f"{attribute}: the docstring needs the fields :Reference: and :Why:")
-    return texts["Reference"], texts.get("Here", " ".join(summary.split())), texts["Why"]
+    return texts["Reference"], texts.get("Here", " ".join(summary.split()))

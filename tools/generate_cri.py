@@ -1,4 +1,4 @@
-"""Regenerate the messages of the CRI, of Koordinator's hook protocol and of traces, or check that they are current.
+"""Regenerate the messages of the CRI, the kubelet, Koordinator's hooks and traces, or check that they are current.
 
     python tools/generate_cri.py [--check]
 
@@ -50,6 +50,16 @@ SOURCES = (
         "k8s.io/cri-api/pkg/apis/runtime/v1/api.proto",
         "nri.cri.pb",
         '"""Messages of the CRI, generated from `proto/k8s.io` by `tools/generate_cri.py`. Do not edit them."""\n',
+    ),
+    Source(
+        "k8s.io/kubelet/pkg/apis/dra/v1/api.proto",
+        "nri.plugins.dra_cpu.pb.dra",
+        '"""Messages of dynamic resource allocation, generated from `proto/k8s.io` by `tools/generate_cri.py`."""\n',
+    ),
+    Source(
+        "k8s.io/kubelet/pkg/apis/pluginregistration/v1/api.proto",
+        "nri.plugins.dra_cpu.pb.registration",
+        '"""Messages of plugin registration, generated from `proto/k8s.io` by `tools/generate_cri.py`."""\n',
     ),
     Source(
         "koordinator.sh/apis/runtime/v1alpha1/api.proto",

@@ -22,7 +22,6 @@ from nri.api import messages as m
 from nri.api.events import EVENTS
 from nri.host.cgroups.knobs import KNOBS, Place
 from nri.proxy.adjust.table import TABLE
-from nri.stub.support.checks import ARGUMENTS
 from nri.versions import RUNTIMES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -94,8 +93,8 @@ def comments() -> dict[str, tuple[str, str]]:
 def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """A Markdown table; a `|` in a cell is escaped."""
     head = list(columns)
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in (head, *rows)]
+    return "".join([lines[0], "|" + "---|" * len(head) + "\n", *lines[1:]])
 
 
 def type_of(field: Any) -> str:
@@ -116,7 +115,16 @@ def messages() -> str:
     out = []
     for group, names in GROUPS.items():
         out.append(f"## {group}\n")
-        out += [message_section(remaining.pop(name), texts) for name in names.split() if name in remaining]
+        alike: dict[str, list[str]] = {}
+        for message in [remaining.pop(name) for name in names.split() if name in remaining]:
+            fields = ", ".join(f"{field.number} `{field.name}` (`{type_of(field)}`)" for field in message.fields)
+            if any(texts.get(f"{message.name}.{field.name}", ("", ""))[0] for field in message.fields):
+                out.append(message_section(message, texts))
+            else:
+                alike.setdefault(fields or "none", []).append(f"`{message.name}`")
+        if alike:
+            out.append(f"### Plain messages: {group}\n")
+            out.append(table(("fields", "messages"), [(fields, ", ".join(names)) for fields, names in alike.items()]))
     if remaining:
         raise KeyError(f"put into a group of GROUPS: {', '.join(remaining)}")
     return "\n".join(out)
@@ -126,13 +134,12 @@ def message_section(message: Any, texts: dict[str, tuple[str, str]]) -> str:
     """One message: its comment and its fields."""
     words, since = texts.get(message.name, ("", ""))
     note = " ".join(part for part in (words, f"*Since {since}.*" if since else "") if part)
-    if not message.fields:
-        return f"### {message.name}\n\n{note or 'No fields.'}{'' if not note else ' No fields.'}\n"
     rows = []
     for field in sorted(message.fields, key=lambda field: int(field.number)):
         text, added = texts.get(f"{message.name}.{field.name}", ("", ""))
-        rows.append((str(field.number), f"`{field.name}`", f"`{type_of(field)}`", added, text))
-    body = table(("#", "field", "type", "since", "meaning"), rows)
+        meaning = " ".join(part for part in (text, f"*Since {added}.*" if added else "") if part)
+        rows.append((str(field.number), f"`{field.name}`", f"`{type_of(field)}`", meaning))
+    body = table(("#", "field", "type", "meaning"), rows)
     return f"### {message.name}\n\n" + (f"{note}\n\n" if note else "") + body
 
 
@@ -154,13 +161,15 @@ def enums() -> str:
 
 
 def services() -> str:
-    """Every method of both services."""
+    """Every method of both services, except events."""
     texts = comments()
     rows = []
     for service in FILE.services_by_name.values():
         if service.name == "HostFunctions":
             continue
         for method in service.methods:
+            if method.name in {event.rpc for event in EVENTS}:
+                continue
             types = (method.input_type.name, method.output_type.name)
             usual = types == (f"{method.name}Request", f"{method.name}Response")
             names = "" if usual else f" Takes `{types[0]}`, gives `{types[1]}`."
@@ -192,18 +201,13 @@ def runtime_versions() -> str:
     return table(("runtime", "from release", "NRI"), rows)
 
 
-def go_handlers() -> str:
-    """Go's handler interfaces and the methods of `nri.Plugin`."""
-    rows = []
-    names = [("Configure", "configure"), ("Synchronize", "synchronize"), ("Shutdown", "shutdown")]
-    for go, method in [*names, *((spec.rpc, spec.method) for spec in EVENTS)]:
-        rows.append((f"`{go}`", f"`{method}({', '.join(ARGUMENTS[method])})`"))
-    return table(("Go", "Python"), [*rows, ("`WithOnClose`", "`closed()`")])
-
-
 def go_table(names: Iterable[tuple[str, str, str]]) -> Callable[[], str]:
-    """One table of `go_names`."""
-    rows = [(f"`{go}`", f"`{python}`", note) for go, python, note in names]
+    """One table of `go_names`, without setters that differ in nothing but the spelling."""
+
+    def regular(go: str, python: str) -> bool:
+        return go.replace("Linux", "").lower() == python.replace("_", "")
+
+    rows = [(f"`{go}`", f"`{python}`", note) for go, python, note in names if note or not regular(go, python)]
     return lambda: table(("Go", "Python", "what differs"), rows)
 
 
@@ -225,27 +229,39 @@ def knobs() -> str:
 
 def plugin_needs() -> str:
     """The access to a node that each bundled plugin needs, from deploy/plugins.yaml."""
-    rows = []
+    rows, none = [], []
     for need in deployment.read():
         paths = ", ".join(f"`{mount.host}`{' (written)' if mount.write else ''}" for mount in need.mounts) or "-"
         powers = ", ".join(f"{name} ({why})" for name, why in need.capabilities.items()) or "-"
-        rows.append((f"`{need.name}`", paths, powers, "the node's" if need.host_network else "-"))
-    return table(("plugin", "paths of the node, to read", "capabilities", "network"), rows)
+        network = "the node's" if need.host_network else "-"
+        if {paths, powers, network} == {"-"}:
+            none.append(f"`{need.name}`")
+        else:
+            rows.append((f"`{need.name}`", paths, powers, network))
+    body = table(("plugin", "paths of the node, to read", "capabilities", "network"), rows)
+    return f"{body}\nThese need nothing: {', '.join(none)}.\n"
 
 
 def plugin_effects() -> str:
     """What becomes of what pods ask the bundled plugins for, as measured on each runtime; notes below it."""
     rows, before = [], ""
     notes: dict[str, list[str]] = {}
+    alike: list[str] = []
     for plugin, request, *cells, note in bundled_matrix.rows():
         short = request.replace(".noderesource.dev", "")
+        if set(cells) == {"effective"}:
+            alike.append(f"{plugin} ({short})")
+            if note:
+                notes.setdefault(note, []).append(short)
+            continue
         rows.append((plugin if plugin != before else "", short, *cells))
         before = plugin
         if note:
             notes.setdefault(note, []).append(short)
     runtimes = ("containerd 1.7", "containerd 2.1", "containerd 2.4", "our engine")
     lines = (f"- {', '.join(request)}: {note}." for note, request in notes.items())
-    return "\n".join([table(("plugin", "asked for", *runtimes), rows), *lines])
+    head = f"Effective in all runtimes: {', '.join(alike)}.\n"
+    return "\n".join([head, table(("plugin", "requested", *runtimes), rows), *lines])
 
 
 def agent_metrics() -> str:
@@ -278,7 +294,6 @@ REGIONS: dict[str, Callable[[], str]] = {
     "deviations-rules-oci": rows_of(deviations("rules: the OCI spec")),
     "deviations-rules-plugins": rows_of(deviations("rules: failure policy, life, plugins")),
     "deviations-rules-updates": rows_of(deviations("rules: merging updates and evictions")),
-    "agent-gates": rows_of(agent_tables.gates),
     "agent-modes": rows_of(agent_tables.modes),
     "agent-needs": rows_of(agent_tables.needs),
     "agent-metrics": agent_metrics,
@@ -293,10 +308,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "services": services,
     "events": events,
     "runtime-versions": runtime_versions,
-    "go-handlers": go_handlers,
-    "go-adjustment": go_table(go_names.ADJUSTMENT),
-    "go-resources": go_table(go_names.RESOURCES),
-    "go-update": go_table(go_names.UPDATE),
+    "go-setters": go_table([*go_names.ADJUSTMENT, *go_names.RESOURCES, *go_names.UPDATE]),
     "go-functions": go_table(go_names.FUNCTIONS),
 }
 

@@ -24,7 +24,7 @@ RESOURCES = (
     ("SetLinuxCPURealtimePeriod", "set_cpu_realtime_period", ""),
     ("SetLinuxCPUSetCPUs", "set_cpuset_cpus", ""),
     ("SetLinuxCPUSetMems", "set_cpuset_mems", ""),
-    ("SetLinuxPidLimits", "set_pids_limit", "the one name that differs"),
+    ("SetLinuxPidLimits", "set_pids_limit", ""),
     ("AddLinuxHugepageLimit", "add_hugepage_limit", ""),
     ("SetLinuxBlockIOClass", "set_blockio_class", ""),
     ("SetLinuxRDTClass", "set_rdt_class", ""),

@@ -30,7 +30,7 @@ def cell(text: str) -> str:
 
 def default_of(key: Key) -> str:
     """The default of a key, as a file has it."""
-    return "needed" if key.needed else f"`{key.default}`" if key.default else ""
+    return "required" if key.needed else f"`{key.default}`" if key.default else ""
 
 
 def engine_settings() -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import tomllib
 import typing
 from collections.abc import Sequence
+from importlib.metadata import EntryPoint
 from typing import Any
 
 import yaml
@@ -304,9 +306,13 @@ LISTS = (list, tuple, set, frozenset)
 
 def config_schema(name: str) -> Json:
     """The schema of a plugin's configuration; it allows no key for a plugin that has none."""
-    entry = registry.find(name)
-    if entry is None:
-        raise LookupError(f"{name} is in deploy/plugins.yaml and not registered; if it is in pyproject.toml: make venv")
+    # Not the installed entry points: an environment may be older than the tree.
+    entries = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"][registry.GROUP]
+    if name not in entries:
+        raise LookupError(
+            f"{name} is in deploy/plugins.yaml, but not in the entry points of pyproject.toml; add it there"
+        )
+    entry = EntryPoint(name, entries[name], registry.GROUP)
     fields = _fields(name, getattr(registry.load(entry), "Config", None))
     if not fields:
         return {"type": "object", "maxProperties": 0}
@@ -328,4 +334,15 @@ def _type(annotation: Any) -> Json:
     kind, items = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
     if kind in LISTS:
         return {"type": "array", "items": _type(items[0])}
+    if kind is typing.Literal:
+        return {"enum": list(items)}
+    if isinstance(kind, type) and kind.__module__.startswith("nri.plugins.") and not hasattr(kind, "parse"):
+        fields = typed.fields_of(kind)
+        schema: Json = {"type": "object", "additionalProperties": False}
+        required = [key for key in fields if not hasattr(kind, key)]
+        return (
+            schema
+            | ({"required": required} if required else {})
+            | {"properties": {key: _type(inner) for key, inner in fields.items()}}
+        )
     return {"type": WORDS[kind]} if kind in WORDS else {}

@@ -1,12 +1,23 @@
 #!/bin/sh
 # The first process of a node: it puts memory over the read-only root, mounts what a node has, and runs the job.
-# machine.py writes JOB (a folder of the host with `run`), CHECKOUT and SYSTEMD (1 or nothing) at the head of its copy.
+# machine.py writes JOB (a folder of the host with `run`), CHECKOUT, SYSTEMD and DISK (1 or nothing) at the head of its copy.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 mount -t proc proc /proc
-mount -t tmpfs -o size=80% tmpfs /mnt
-mkdir /mnt/upper /mnt/work /mnt/root
+if [ -n "$DISK" ]; then
+    mount -t devtmpfs dev /dev
+    mount -t ext4 /dev/ubda /mnt
+else
+    mount -t tmpfs -o size=80% tmpfs /mnt
+fi
+mkdir -p /mnt/upper /mnt/work /mnt/root
 mount -t overlay -o lowerdir=/,upperdir=/mnt/upper,workdir=/mnt/work overlay /mnt/root
 cd /mnt/root
+if [ -n "$DISK" ]; then
+    for folder in nri-engine containerd kubelet; do    # they have overlays, which cannot lie on this overlay
+        mkdir -p "/mnt/lib/$folder" "var/lib/$folder"
+        mount --bind "/mnt/lib/$folder" "var/lib/$folder"
+    done
+fi
 mount -t devtmpfs dev dev
 mount -t hostfs job srv -o "$JOB"
 mkdir -p .checkout
@@ -20,6 +31,7 @@ ip link set lo up
 ulimit -n 65536
 
 if [ -n "$SYSTEMD" ]; then
+    mount -t tmpfs -o mode=1777 tmpfs tmp    # else systemd-tmpfiles deletes all files of the machine's /tmp in the overlay
     cat > etc/systemd/system/job.service <<UNIT
 [Unit]
 DefaultDependencies=no

@@ -33,11 +33,13 @@ class Node:
     """Runs commands, each in a node that starts for it and ends with it.
 
     The node sees this machine's root directory, read-only, with memory over it: the same Python, runc and containerd.
-    It has its own kernel, processes, cgroups (v2 alone) and network (loopback alone).
+    It has its own kernel, processes, cgroups (v2 alone) and network (loopback and `interface`).
 
     Args:
         deadline_s: for a command, the start of the node included.
         systemd: whether systemd is process 1.
+        interface: the interface of this machine whose packets are those of the node's `vec0`.
+        disk: a file with an ext4 file system that keeps what the node writes; without it memory does, and all is lost.
     """
 
     deadline_s: float
@@ -45,12 +47,14 @@ class Node:
     memory_mib: int = 4096
     cpus: int = 2
     say: Say = print
+    interface: str = ""
+    disk: Path | None = None
 
     def run(self, command: Sequence[str], environment: Mapping[str, str], report: Path | None = None) -> int:
         """Run a command in the project's folder as root; returns its exit code.
 
-        Its output is printed as it comes. What it leaves in `REPORT` becomes the file `report`. `MissingError` says
-        what this machine lacks, `NodeError` why there is no exit code.
+        Its output is printed as it comes. What it leaves in `REPORT` becomes the file `report`. `MissingError` names
+        what this machine lacks, `NodeError` the reason for a missing exit code.
         """
         if os.geteuid() != 0:
             raise MissingError("root", "the node reads this machine's root directory; run the command with sudo")
@@ -86,12 +90,15 @@ class Node:
             *(f"umid=nri-{folder.name}", f"mem={self.memory_mib}M", f"ncpus={self.cpus}", "seccomp=on"),
             *("root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", f"init={folder}/init"),
             *("con=null", "con0=fd:0,fd:1"),
+            *([f"ubd0={self.disk}"] if self.disk else []),
+            *([f"vec0:transport=raw,ifname={self.interface},depth=128"] if self.interface else []),
         ]
 
     def _write_init(self, folder: Path) -> None:
         values = {"JOB": str(folder / "job"), "CHECKOUT": str(ROOT), "SYSTEMD": "1" if self.systemd else ""}
-        head, _, rest = INIT.read_text().partition("\n")
-        lines = [head, *(f"{name}={shlex.quote(value)}" for name, value in values.items()), rest]
+        values["DISK"] = "1" if self.disk else ""
+        shebang, _, script = INIT.read_text().partition("\n")
+        lines = [shebang, *(f"{name}={shlex.quote(value)}" for name, value in values.items()), script]
         (folder / "init").write_text("\n".join(lines))
         (folder / "init").chmod(0o755)
 

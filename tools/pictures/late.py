@@ -15,8 +15,8 @@ ALT = (
     "A plugin has not answered within its timeout. If the runtime's own deadline has passed, the request fails with "
     "DeadlineExceeded and no plugin is blamed. Otherwise it is a miss. The plugin: with keep_connected, the default, "
     f"it stays and is late until it answers again; after {BREAKER.misses} misses in a row it is left out for "
-    f"{BREAKER.retry_s:g} seconds and then tried once; without keep_connected it is disconnected. The request: it goes "
-    "on without the plugin, or fails and names the plugin, if fail_request or required say so. A late answer is "
+    f"{BREAKER.retry_s:g} seconds and then tried once; without keep_connected it is disconnected. The request: it "
+    "continues without the plugin, or fails and names the plugin, if fail_request or required say so. A late answer is "
     "dropped."
 )
 ASKED, DUE, LATE = 110, 400, 640
@@ -86,7 +86,7 @@ def draw_request(picture: Picture) -> None:
     picture.arrow((540, 284), (540, 322), colour="green")
     picture.words(548, 303, "no, by default", "green", size=12.5)
     picture.box(
-        (450, 322, 184, 76), ["goes on", "to the next plugin, as if", "it had not been asked"], "green", bold=True
+        (450, 322, 184, 76), ["continues", "with the next plugin, as if", "it had not been asked"], "green", bold=True
     )
     picture.arrow((746, 284), (746, 322), colour="red")
     picture.words(754, 303, "yes", "red", size=12.5)

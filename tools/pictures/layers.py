@@ -33,6 +33,7 @@ WORDS = {
     "host": "/sys, cgroups",
     "cri": "CRI messages",
     "kube": "Kubernetes",
+    "plugin_policy": "policy.toml",
     "config": "configuration in",
     "mux": "one socket for many",
     "ttrpc": "calls over bytes",
@@ -52,6 +53,7 @@ WORDS = {
     "mountinfo": "mounts",
     "lazy": "imports",
     "versions": "of runtimes",
+    "user_agent": "who we are",
 }
 #: The rooms that are shown from inside, and the colour that they share with their box.
 INSIDE = {"cli": "purple", "adaptation": "blue", "stub": "green"}

@@ -109,7 +109,7 @@ def _cri_tables(version: int, run_dir: Path, runc: str, snapshotter: str, settin
 
 
 def pod_network(run_dir: Path) -> IPv4Network:
-    """The network of a run's pods: one of 4096 with 1022 addresses each, chosen by the run's name.
+    """The network of a run's pods: one of 4096 with 1022 addresses each, computed from its name.
 
     Each run on a machine has its own bridge, but all share one routing table. With the same addresses on two bridges
     the first one would get the traffic for both.

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tools.runtimes import leftovers
-from tools.runtimes.config import cni_config
+from tools.runtimes.config import cni_config, pod_network
 from tools.runtimes.cri import Cri
 from tools.runtimes.machine import PATIENCE, MissingError, last_line
 from tools.runtimes.mounts import mount
@@ -118,6 +118,14 @@ class Daemon:
             self._cri = None
 
 
+def _new_run_dir(place: str) -> Path:
+    """A run directory whose pod network belongs to no other run."""
+    taken = {pod_network(path) for each in leftovers.PLACES for path in Path(each).glob(f"{leftovers.PREFIX}*")}
+    while pod_network(run_dir := Path(tempfile.mkdtemp(prefix=leftovers.PREFIX, dir=place))) in taken:
+        run_dir.rmdir()
+    return run_dir
+
+
 class Runtime(Daemon, ABC):
     """A daemon in its own run directory, which is made here and holds all its files.
 
@@ -127,7 +135,7 @@ class Runtime(Daemon, ABC):
     def __init__(self, what: str, *, in_memory: bool = True) -> None:
         place = next((p for p in leftovers.PLACES if os.access(p, os.W_OK)), tempfile.gettempdir())
         with leftovers.alone():  # until it is marked, a sweep takes it for a dead owner's
-            run_dir = Path(tempfile.mkdtemp(prefix=leftovers.PREFIX, dir=place))
+            run_dir = _new_run_dir(place)
             if in_memory:
                 mount("tmpfs", run_dir, "mode=0700")
             self._owner = leftovers.lock(run_dir)

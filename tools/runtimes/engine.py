@@ -23,8 +23,8 @@ PROGRAM = (sys.executable, "-m", "nri")
 class Engine(Runtime):
     """A private engine; `start()` it, drive it through `.cri`, `close()` it.
 
-    `run_dir` holds all its files: `engine.toml`, `cri.sock`, `nri.sock`, `admin.sock`, `plugins/`, `log`. They are
-    `in_memory`, unless it is to work as on a node, where records reach the disk. Without `nri` it has no plugins.
+    `run_dir` holds all its files: `engine.toml`, `cri.sock`, `nri.sock`, `admin.sock`, `plugins/`, `cdi/`, `log`. They
+    are `in_memory`, unless it is to work as on a node, where records reach the disk. Without `nri` it has no plugins.
     `request_timeout_s` is how long a plugin has for a request, in seconds. `program` is what `nri` is called by.
     """
 
@@ -74,7 +74,7 @@ class Engine(Runtime):
         super().close()
 
     def _settings(self) -> str:
-        """The engine's configuration."""
+        """The engine's configuration. `containers` is the last table, so that tests can add settings to it."""
         run_dir = self.run_dir
         return f"""\
 dry = {str(self.dry).lower()}
@@ -96,4 +96,8 @@ plugin_config_path = "{self.plugin_config_dir}"
 plugin_request_timeout = "{self._request_timeout_s:g}s"
 admin_socket = "{self.admin_socket}"
 policy_path = ""
+
+[containers]
+seccomp_root = "{run_dir}/seccomp"
+cdi_dirs = ["{run_dir}/cdi"]
 """

@@ -1,6 +1,6 @@
 """Requirements on this machine, and the cache of built and downloaded files.
 
-A missing requirement is a `MissingError`, whose text says what to do. Only `ensure_packages` changes the system.
+A missing requirement is a `MissingError`, whose text names the next step. Only `ensure_packages` changes the system.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Say = Callable[[str], None]
 
 #: How many times as long as usual everything may take: an emulated machine is slow (tools/guest).
 PATIENCE = float(os.environ.get("NRI_PATIENCE", "1"))
-# Debian package -> the file that shows that it is there. The first runs containers, the second
-# gives pods a network of their own; then what our engine needs besides, and what builds a kernel.
+# Debian package -> the file that shows that it is installed. The first runs containers, the second
+# gives pods their own network; then our engine's other requirements, and those of a kernel build.
 PACKAGES = {
     "runc": "runc",
     "containernetworking-plugins": "/usr/lib/cni/bridge",
@@ -32,6 +32,8 @@ PACKAGES = {
     "bison": "bison",
     "bc": "bc",
     "xz-utils": "xz",
+    "ethtool": "ethtool",
+    "e2fsprogs": "mkfs.ext4",
 }
 #: What a containerd needs of them.
 FOR_CONTAINERD = ("runc", "containernetworking-plugins")
