@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # What these packages name in __all__ is public (docs/reference).
 PUBLIC = ("nri", "nri.testing", "nri.adaptation", "nri.ttrpc", "nri.config", "nri.metrics", "nri.oci", "nri.mux")
 # Long pages to look things up in, and the level of the sections that are folded there.
-FOLDED = {"deviations": 2, "reliability": 2, "protocol/messages": 3}
+FOLDED = {"deviations": 2, "deviations-agent": 2, "deviations-plugins": 2, "protocol/messages": 3}
 META = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 project = "nri"
@@ -97,7 +97,7 @@ def mark_examples(_app: Sphinx, _what: str, _name: str, _object: object, _option
 
 
 def skip_tuple_fields(_app: Sphinx, _what: str, _name: str, member: object, skip: bool, _options: object) -> bool:
-    """Leave out the fields of a NamedTuple: its docstring says what each one is."""
+    """Leave out the fields of a NamedTuple: its docstring describes each one."""
     return skip or type(member).__name__ == "_tuplegetter"
 
 
@@ -111,9 +111,9 @@ def inline_pictures(app: Sphinx, tree: nodes.document, _page: str) -> None:
 
 
 def fold_sections(_app: Sphinx, tree: nodes.document, page: str) -> None:
-    """On long pages to look things up in, fold what has tables, below headings that stay: they are the index."""
-    wanted = FOLDED.get(page, 0)
-    for section in [each for each in tree.findall(nodes.section) if _depth(each) == wanted]:
+    """Fold the sections with tables on long reference pages; their headings stay visible, as an index."""
+    depth = FOLDED.get(page, 0)
+    for section in [s for s in tree.findall(nodes.section) if _depth(s) == depth]:
         rows = sum(len(list(body.findall(nodes.row))) for body in section.findall(nodes.tbody))
         if not rows:
             continue
@@ -131,7 +131,7 @@ def _depth(section: nodes.Node) -> int:
 
 
 def load_lazy_names(_app: Sphinx) -> None:
-    """Load what the public packages import on first use: autodoc sees only what is there already."""
+    """Load what the public packages import on first use: autodoc sees only names that are already loaded."""
     for name in PUBLIC:
         if importlib.util.find_spec(name) is None:
             continue  # not part of this release
