@@ -14,8 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["CAP_S", "CRASH_LOOP_FAILURES", "FIRST_S", "GOOD_RUN_S", "Backoff"]
-
 #: The ceiling of the first delay, in seconds.
 FIRST_S = 1.0
 #: The highest ceiling, in seconds.

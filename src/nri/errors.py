@@ -184,7 +184,7 @@ class RuntimeUnavailable(NriError):
 
     def __init__(self, socket: str, reason: str, hint: str = "") -> None:
         """`hint` is the next step if the socket is not a runtime's NRI socket."""
-        step = "Run it as root, or try" if "permission denied" in reason else "Is NRI enabled? try"
+        step = "Run this program as root, or try" if "permission denied" in reason else "Is NRI enabled? try"
         super().__init__(f"cannot connect to {socket}: {reason}. {hint or f'{step}: nri doctor'}")
         self.socket = socket
         self.reason = reason

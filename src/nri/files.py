@@ -30,28 +30,6 @@ if TYPE_CHECKING:
 
     StrPath = str | os.PathLike[str]
 
-__all__ = [
-    "TEMPORARY",
-    "Lock",
-    "Records",
-    "Seen",
-    "Unreadable",
-    "Usage",
-    "instead_of_file",
-    "is_file",
-    "open_regular",
-    "private_folder",
-    "read_regular",
-    "remove_tree",
-    "rename_into",
-    "set_aside",
-    "sync_folder",
-    "usage",
-    "walk",
-    "write_in",
-    "write_whole",
-]
-
 T = TypeVar("T")
 
 #: The prefix of files that are being written. A file with this prefix at a start remains from a killed process.
@@ -566,21 +544,21 @@ def _make_changeable(folder: int | None, name: StrPath) -> bool:
         os.close(descriptor)
 
 
-class Seen(NamedTuple):
+class WalkEntry(NamedTuple):
     """An entry of a walked tree.
 
     Attributes:
         folder: a descriptor of its folder, valid until the walk continues.
         name: its name in the folder.
-        found: its status; for a link the status of the link itself.
+        status: its status; for a link the status of the link itself.
     """
 
     folder: int
     name: str
-    found: os.stat_result
+    status: os.stat_result
 
 
-def walk(path: StrPath) -> Iterator[Seen]:
+def walk(path: StrPath) -> Iterator[WalkEntry]:
     """Yield all entries of a folder at any depth, a folder before its content, without other mounts.
 
     Entries that vanish meanwhile, or are not accessible, are skipped. Raises OSError if `path` is not a folder, or if a
@@ -603,7 +581,7 @@ def walk(path: StrPath) -> Iterator[Seen]:
             yield from _list_folder(place, ways)
 
 
-def _list_folder(place: _Climb, ways: list[tuple[str, int] | None]) -> Iterator[Seen]:
+def _list_folder(place: _Climb, ways: list[tuple[str, int] | None]) -> Iterator[WalkEntry]:
     """Yield the entries of a folder, and add its subfolders to `ways`."""
     with os.scandir(place.folder) as entries:
         for entry in entries:
@@ -613,14 +591,14 @@ def _list_folder(place: _Climb, ways: list[tuple[str, int] | None]) -> Iterator[
                 continue
             if stat.S_ISDIR(info.st_mode):
                 ways.append((entry.name, entry.inode()))
-            yield Seen(place.folder, entry.name, info)
+            yield WalkEntry(place.folder, entry.name, info)
 
 
 def _stats(path: StrPath) -> Iterator[os.stat_result | None]:
     """Yield the status of all entries in a tree, and None at a premature end, because a folder was moved."""
     try:
         for entry in walk(path):
-            yield entry.found
+            yield entry.status
     except OSError as error:
         if error.errno != errno.ESTALE:
             raise

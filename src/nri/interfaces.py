@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Any, Literal, Protocol, Self
 
-__all__ = ["Message", "Receiving", "Reporter", "Socket", "Streaming", "Transport", "Waiting", "Watcher"]
-
 #: The sender of many messages in one call.
 Streaming = Literal["client", "server", "both"]
 

@@ -9,10 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["OWN", "Mount", "parse"]
-
 #: The table of this process's own mount namespace.
-OWN = "/proc/self/mountinfo"
+OWN_MOUNT_TABLE = "/proc/self/mountinfo"
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
@@ -41,9 +39,9 @@ def parse(lines: Iterable[str]) -> Iterator[Mount]:
         fields = before.split(" ")
         if len(fields) < 6:
             continue
-        system = after.split(" ")
-        options = tuple(system[2].split(",")) if len(system) > 2 else ()
-        yield Mount(fields[2], _unescaped(fields[4]), tuple(fields[6:]), system[0], options)
+        filesystem_fields = after.split(" ")
+        options = tuple(filesystem_fields[2].split(",")) if len(filesystem_fields) > 2 else ()
+        yield Mount(fields[2], _unescaped(fields[4]), tuple(fields[6:]), filesystem_fields[0], options)
 
 
 def _unescaped(path: str) -> str:

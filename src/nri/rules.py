@@ -1,16 +1,13 @@
 """Deviations from the Go library and from containerd, one attribute each, in a frozen value.
 
 An attribute is False in `Rules.REFERENCE` and True in `Rules.DEFAULT`; its name states the behaviour if it is True.
-Code checks the attribute, never the mode. Every attribute has a row in ``docs/deviations.md`` with the reason, and
-tests in both modes.
+Code checks the attribute, never the mode. Every attribute has a row in ``docs/deviations.md``, and tests in both modes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from typing import ClassVar
-
-__all__ = ["Rules"]
 
 
 @dataclass(frozen=True, slots=True)

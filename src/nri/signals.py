@@ -13,8 +13,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Stop", "check_signals", "wake_fd"]
-
 # The pipe into which the interpreter writes a byte for each signal, and the thread that handles them: one for the
 # process, as there is one set of handlers. A signal just before a wait does not interrupt the wait, but its byte does
 # if the wait includes this pipe.
@@ -43,7 +41,7 @@ def _wake_pipe() -> tuple[int, int]:
 
 
 class Stop:
-    """Whether a program has to end, and because of which signal. The first signal counts.
+    """Whether a program has to end, and the signal that requires it. The first signal counts.
 
     Args:
         on_stop: called in the signal's handler, in the main thread between two of its instructions.
@@ -53,12 +51,13 @@ class Stop:
         signal: the number of the first signal, or 0.
     """
 
-    __slots__ = ("_listens", "_on_stop", "_second_ends", "_wake", "signal")
+    __slots__ = ("_listens", "_on_stop", "_pending", "_second_ends", "_wake", "signal")
 
     def __init__(self, on_stop: "Callable[[], None] | None" = None, *, second_ends: bool = False) -> None:
         self.signal = 0
         self._on_stop, self._second_ends = on_stop, second_ends
         self._listens = False
+        self._pending: list[Callable[[], object]] = []
         self._wake = allocate_lock()
         self._wake.acquire()
 
@@ -73,6 +72,18 @@ class Stop:
         self._listens = True
         for number in (signal.SIGTERM, signal.SIGINT, *more):
             signal.signal(number, self.take)
+
+    def call_after(self, number: int, action: "Callable[[], object]") -> None:
+        """Call `action` after a signal of this number, in the thread of `wait_for_signal`. Call it after `listen`.
+
+        Signals that arrive before the call of `action` cause one call.
+        """
+
+        def note(*_: object) -> None:
+            if action not in self._pending:
+                self._pending.append(action)
+
+        signal.signal(number, note)
 
     def take(self, number: int, _: object = None) -> None:
         """Stop as if by this signal. Any thread may call it."""
@@ -96,7 +107,10 @@ class Stop:
         """Wait until stopped, and return the signal's number. For one thread."""
         woken = _wake_pipe()[0]
         while not self:
-            os.read(woken, 64)
+            if self._pending:
+                self._pending.pop()()
+            else:
+                os.read(woken, 64)
         return self.signal
 
     def end_process_in(self, seconds: float, report: "Callable[[str], object]") -> None:

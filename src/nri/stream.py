@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from nri.interfaces import Socket
 
-__all__ = ["SentInPart", "Stream", "connect_unix"]
-
 # After this many consecutive short waits a read polls. Polling in vain doubles the number, up to the limit.
 _SHORT_WAITS, _MAX_SHORT_WAITS = 2, 256
 # If data arrives within this share of the time, polling was worth it, and the number of short waits is halved. A peer
@@ -46,8 +44,6 @@ _NOW: Final = _socket.MSG_NOSIGNAL | _socket.MSG_DONTWAIT
 # The longest wait in one `poll`, in milliseconds: a signal just before it does not interrupt it.
 _MAX_POLL_MS: Final = 1000
 _CONNECT_TIMEOUT_S = 5
-# Time that a read of the thread that handles signals waits in the kernel before it waits in `poll`, in seconds.
-_BUSY_S: Final = 4
 
 
 def busy_poll_from_environment() -> float:
@@ -123,10 +119,6 @@ class Stream:
                 then notices every signal at once. -1 for other threads.
         """
         sock.setblocking(True)
-        if wake_fd >= 0:
-            # A read begins in the kernel's own wait, which saves a system call, and continues in `poll` after this
-            # time.
-            sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, _BUSY_S.to_bytes(8, sys.byteorder) + bytes(8))
         self._wake_fd = wake_fd
         self._busy_poll_s = busy_poll_s if len(sched_getaffinity(0)) > 1 else 0.0
         self._credit, self._debt = -_SHORT_WAITS, _SHORT_WAITS  # a read polls when the credit is not negative
@@ -140,11 +132,10 @@ class Stream:
     def read(self, size: int, deadline: float | None) -> bytes:
         """Read 1 to `size` bytes. Raises ConnectionClosed at the end, and DeadlineExceeded if nothing arrives."""
         began = monotonic()
-        flags = 0
-        if deadline is not None:
-            flags = _socket.MSG_DONTWAIT
-            if deadline <= began - _GRACE_S:
-                raise DeadlineExceeded("data")
+        # `recv` would wake the thread a second time, when the peer has read the last reply; `poll` does not.
+        flags = 0 if deadline is None and self._wake_fd < 0 else _socket.MSG_DONTWAIT
+        if deadline is not None and deadline <= began - _GRACE_S:
+            raise DeadlineExceeded("data")
         if self._credit >= 0 and self._busy_poll(began):
             if self._wake_fd >= 0:
                 check_signals()  # poll may have returned for a signal

@@ -14,13 +14,17 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Final
-
-__all__ = ["LINE_LENGTH", "count", "cut", "escape", "json_text", "lines", "plain", "quote", "size"]
 
 #: The default maximum length of an untrusted text in an error or a log line.
 LINE_LENGTH: Final = 1024
 
+#: The minimum similarity (0 to 1) of a misspelt name to a valid one, and of a name that others may read.
+_MIN_SIMILARITY: Final = 0.66
+_MIN_FOREIGN_SIMILARITY: Final = 0.87
+#: The maximum length of a name that is compared, in characters: comparing takes quadratic time.
+_MAX_COMPARED: Final = 200
 _NAMED_ESCAPES: Final = dict(zip("\a\b\f\n\r\t\v", ("\\a", "\\b", "\\f", "\\n", "\\r", "\\t", "\\v"), strict=True))
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _QUOTED: Final = {'"': '\\"', "\\": "\\\\"}
@@ -51,7 +55,7 @@ def lines(text: str, length: int = LINE_LENGTH) -> str:
 def json_text(text: str) -> str:
     r"""Escape unprintable characters in JSON by JSON's own rules, except line feeds. The data stay the same.
 
-    It is needed because JSON writers escape only control characters below 32, or all characters that are not ASCII.
+    JSON writers escape only control characters below 32, or all characters that are not ASCII.
     """
     return text if text.isprintable() else "".join(map(_escape_in_json, text))
 
@@ -67,6 +71,24 @@ def size(number: float) -> str:
 def count(number: int, noun: str) -> str:
     """Format a number with its noun: ``1 pod``, ``2 pods``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def nearest(name: str, known_names: Iterable[str], *, may_be_foreign: bool = False) -> str:
+    """Return the known name that resembles a misspelt name most, without regard to case, `-` and `_`.
+
+    Returns "" if no known name is similar. With `may_be_foreign` an unknown name may be valid for another program, so
+    that it must be very similar.
+    """
+    import difflib
+
+    folded_names = {_folded(known_name): known_name for known_name in known_names}
+    similarity = _MIN_FOREIGN_SIMILARITY if may_be_foreign else _MIN_SIMILARITY
+    matches = difflib.get_close_matches(_folded(name[:_MAX_COMPARED]), folded_names, 1, similarity)
+    return folded_names[matches[0]] if matches else ""
+
+
+def _folded(name: str) -> str:
+    return name.replace("-", "").replace("_", "").casefold()
 
 
 def quote(text: str) -> str:

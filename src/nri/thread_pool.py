@@ -10,14 +10,12 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-__all__ = ["ThreadPool"]
-
 
 class ThreadPool(ThreadPoolExecutor):
     """A thread pool. Its work waits for an existing thread if a new thread cannot be started."""
 
     @property
-    def most(self) -> int:
+    def max_threads(self) -> int:
         """The maximum number of threads."""
         return self._max_workers
 

@@ -9,8 +9,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["run_all", "run_on_new_thread"]
-
 
 def run_all(calls: Iterable[Callable[[], object]], name: str) -> None:
     """Run calls at the same time, each on a thread with this name, and wait for all of them.

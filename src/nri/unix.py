@@ -19,18 +19,6 @@ from contextlib import suppress
 from time import sleep
 from typing import NamedTuple
 
-__all__ = [
-    "Credentials",
-    "Identity",
-    "UnixListener",
-    "check_free",
-    "credentials",
-    "is_live",
-    "make_folder",
-    "put_in_place",
-    "remove_own",
-]
-
 #: Time that a start waits for another start in the same folder, in seconds: longer than any start.
 LOCK_S = 1.0
 #: The interval of checks during that time, in seconds.

@@ -25,8 +25,6 @@ _VERSION: Final = re.compile(
 _PRE_RELEASE: Final = re.compile(r"[-~](?P<name>(?:alpha|beta|rc|dev|pre)(?:[.-]?[0-9]{1,9})*)(?![a-z])", re.IGNORECASE)
 _GO_COMMIT: Final = re.compile(r"-(?P<name>(?:[a-z0-9]+\.)*[0-9]{14})-[0-9a-f]{12}")
 
-__all__ = ["infer_nri_version", "parse_version", "version_at_least"]
-
 #: The version that a runtime or plugin reports when it does not know its own version.
 UNKNOWN: Final = ("", "(devel)", "0.0.0-unknown")
 

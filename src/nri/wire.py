@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
-__all__ = ["LENGTHS", "bytes_field", "iter_fields", "read_varint", "sole_field", "tag", "varint", "varint_field"]
-
 # Maximum number of stored lengths: enough for all messages of a node, in about 100 KB.
 _MAX_LENGTHS: Final = 1024
 

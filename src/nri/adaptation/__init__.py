@@ -1,9 +1,9 @@
 """The runtime side of NRI: `Adaptation` adds NRI to a container engine.
 
-`adaptation` connects eight packages. Each package depends only on the packages after it: `dispatch` (pass an event
-through all plugins), `launch` (start installed plugins), `registration` (plugins join), `peers` (one plugin),
-`plugin_policy` (the operator's rules), `audit` (who changed what), `containers` (their live state), `merge` (which
-plugin may set what).
+`adaptation` connects seven packages. Each package depends only on the packages after it: `dispatch` (pass an event
+through all plugins), `launch` (start installed plugins), `registration` (plugins join), `peers` (the connection to each
+plugin), `audit` (who changed what), `containers` (their live state), `merge` (which plugin may set what). The
+operator's rules are in `nri.plugin_policy`, on which these packages depend.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from nri.adaptation.dispatch.reply import CreateReply, StopReply, UpdateReply
 from nri.adaptation.events import ContainerEvent, Events, PodEvent
 from nri.adaptation.peers.builtin import BuiltinPlugin
 from nri.adaptation.peers.health import PluginHealth
-from nri.adaptation.plugin_policy.policy import DEFAULT_PATH as POLICY_PATH
 from nri.adaptation.registration.sync_gate import Block
 from nri.adaptation.settings import AdaptationSettings
 from nri.api.default_validator import ValidatorConfig
+from nri.plugin_policy.policy import DEFAULT_PATH as POLICY_PATH
 from nri.rules import Rules
 
 __all__ = [

@@ -34,7 +34,6 @@ from nri.adaptation.peers.health import PluginHealth, health_of
 from nri.adaptation.peers.peer import EXTERNAL
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import JOINED, State
-from nri.adaptation.plugin_policy.policy import DEFAULT_PATH, Policies
 from nri.adaptation.registration.chain import Chain
 from nri.adaptation.registration.deferred_updates import DeferredUpdates
 from nri.adaptation.registration.handshake import Handshake, RuntimeSettings
@@ -48,6 +47,7 @@ from nri.api import naming
 from nri.api.default_validator import ValidatorConfig
 from nri.api.events import EVENTS, EventMask
 from nri.errors import LocalProtocolError, NriError
+from nri.plugin_policy.policy import DEFAULT_PATH, Policies
 from nri.rules import Rules
 from nri.unix import credentials
 
@@ -58,8 +58,6 @@ if TYPE_CHECKING:
     from nri.interfaces import Reporter
     from nri.metrics import Observer
     from nri.ttrpc import Interceptor
-
-__all__ = ["Adaptation", "Parts", "parts_of"]
 
 _RELAYED = EventMask.of(*(spec for spec in EVENTS if spec.relayed))
 #: Events that report a finished operation. No plugin can prevent it, so all plugins are asked at once.
@@ -147,7 +145,7 @@ class Adaptation(Events):
         observer: see `nri.metrics`.
         reporters: get every step of every event, with its bytes; see `nri.interfaces.Reporter`.
         interceptors: see `nri.ttrpc.interceptors`; they see every call of every plugin.
-        policy_path: the operator's policy file (see `nri.adaptation.plugin_policy.policy`); None for no policy.
+        policy_path: the operator's policy file (see `nri.plugin_policy.policy`); None for no policy.
         provenance: record which plugin changed what in which container, for `nri why`. The record is bounded.
         admin_socket: the socket for `nri why`; None for no socket.
         allowed_uids: users whose processes may connect, in addition to root and the runtime's user.
@@ -231,7 +229,7 @@ class Adaptation(Events):
 
             records, begins = trail.provenance or Provenance(), trail.inventory.known.begins
             admin_parts = (records, policies, self._describe, self.rules, begins, Recent(reporting))
-            self._sockets.append(Admin(admin_socket, *admin_parts))
+            self._sockets.append(Admin(admin_socket, *admin_parts, runtime=(name, version)))
         self._started = False
         self._stopping = threading.Event()
         self._end_lock = threading.RLock()  # a signal's handler may call `stop` in the middle of `start`

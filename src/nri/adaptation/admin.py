@@ -6,7 +6,8 @@ replies are JSON, for people and scripts; fields may be added. All methods are r
 | method | request | reply |
 |---|---|---|
 | Why | `{"container": "id or names (`nri.kube.container_search`)"}` | the container's changes (`Explanation.to_json`) |
-| Plugins | `{}` | `plugins`: health and policy of each plugin; `provenance`: how much is recorded |
+| Why | the same with `"values": true` | also image and values in force (`Explanation.to_json_with_values`) |
+| Plugins | `{}` | `plugins`: health and policy of each plugin; `provenance`: how much is recorded; `runtime` |
 | Containers | `{}` | `containers`: ids and names of the containers with a history, the newest first |
 | Policies | `{}` | the source of the policies, their content, and the error of the file |
 | Events | `{"run": "", "after": 0}` | a stream of readings of new events (`nri.adaptation.audit.recent`) |
@@ -27,6 +28,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from nri.adaptation.audit.bounded_log import BoundedLog
+from nri.api.naming import NRI_VERSION
 from nri.config.syntax import parse_json
 from nri.errors import RemoteProtocolError, RpcError
 from nri.kube.container_search import any_of, find
@@ -39,10 +41,8 @@ if TYPE_CHECKING:
 
     from nri.adaptation.audit.provenance import Provenance
     from nri.adaptation.audit.recent import Recent
-    from nri.adaptation.plugin_policy.policy import Policies
+    from nri.plugin_policy.policy import Policies
     from nri.rules import Rules
-
-__all__ = ["DEFAULT_SOCKET", "SERVICE", "Admin", "ask", "follow"]
 
 #: The default socket for `nri why`.
 DEFAULT_SOCKET = "/var/run/nri/admin.sock"
@@ -78,6 +78,7 @@ class Admin:
         rules: the rules with which replies are merged again.
         present: returns whether the runtime has a container whose id begins with a text.
         recent: the latest events.
+        runtime: the runtime's name and version.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Admin:
         rules: Rules,
         present: Callable[[str], bool],
         recent: Recent,
+        runtime: tuple[str, str] = ("", ""),
     ) -> None:
         self.path = path
         self._present = present
@@ -97,6 +99,7 @@ class Admin:
         self._plugins = plugins
         self._rules = rules
         self._recent = recent
+        self._runtime = {"name": plain(runtime[0], 128), "version": plain(runtime[1], 128), "protocol": NRI_VERSION}
         answers = {
             "Why": self._why,
             "Plugins": self._health,
@@ -141,11 +144,12 @@ class Admin:
         explanation = self._provenance.explain(matches[0].id, self._rules) if matches else None
         if explanation is None:
             raise RpcError(Code.NOT_FOUND, self._missing_history_text(query))
-        while explanation.steps and len(json.dumps(explanation.to_json())) > _MAX_REPLY_BYTES:
-            half = len(explanation.steps) // 2 + 1
-            explanation.forgotten += half
-            del explanation.steps[:half]
-        return explanation.to_json()
+        document = explanation.to_json_with_values() if request.get("values") is True else explanation.to_json()
+        while document["steps"] and len(json.dumps(document)) > _MAX_REPLY_BYTES:
+            half = len(document["steps"]) // 2 + 1
+            document["forgotten"] += half
+            del document["steps"][:half]
+        return document
 
     def _missing_history_text(self, query: str) -> str:
         """The error text for a container without a history: removed, too old, or unknown."""
@@ -162,7 +166,7 @@ class Admin:
         )
 
     def _health(self, _: dict[str, Any]) -> dict[str, Any]:
-        return {"plugins": self._plugins(), "provenance": self._provenance.stats()}
+        return {"plugins": self._plugins(), "provenance": self._provenance.stats(), "runtime": self._runtime}
 
     def _containers(self, _: dict[str, Any]) -> dict[str, Any]:
         containers = self._provenance.containers()
@@ -183,7 +187,8 @@ class Admin:
         if not isinstance(run, str) or type(after) is not int or after < 0:
             raise RpcError(
                 Code.INVALID_ARGUMENT,
-                'the request must be {"run": TEXT, "after": NUMBER}, taken from the previous reading',
+                'the request must be {"run": TEXT, "after": NUMBER}, with the values of "run" and "next" '
+                'in the previous answer, or "" and 0 at first',
             )
         last_sent = 0.0
         while not self._stopping.is_set():

@@ -22,8 +22,6 @@ from nri.ttrpc import Code
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["AdminClient"]
-
 _ANSWER_S = 5.0
 _OPTION = "name another with --admin-socket"
 
@@ -87,7 +85,7 @@ class AdminClient:
 
     def _why_unavailable(self, reason: str, option: str, advice: str) -> str:
         if "permission denied" in reason.lower():
-            return f"cannot connect to {self.path}: permission denied. Run it as root"
+            return f"cannot connect to {self.path}: permission denied. Run this command as root"
         if "connection refused" in reason.lower():
             advice = f"no process listens on the socket; start the runtime, or {option}"
             if not Path(self.path).is_socket():

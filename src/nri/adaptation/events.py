@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from nri.adaptation.registration.sync_gate import Block
     from nri.api.events import EventSpec
 
-__all__ = ["ContainerEvent", "Events", "PodEvent"]
-
 _POD, _CONTAINER = m.PodSandbox, m.Container
 _UPDATE_POD = BY_METHOD["update_pod_sandbox"]
 _CREATE, _UPDATE, _STOP = (BY_METHOD[f"{verb}_container"] for verb in ("create", "update", "stop"))

@@ -8,12 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from nri.adaptation.plugin_policy.policy import DEFAULT_PATH
 from nri.api import naming
 from nri.api.default_validator import ValidatorConfig
 from nri.config import Duration, check_timeouts
-
-__all__ = ["AdaptationSettings"]
+from nri.plugin_policy.policy import DEFAULT_PATH
 
 
 @dataclass(frozen=True, slots=True)

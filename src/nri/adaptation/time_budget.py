@@ -31,17 +31,6 @@ from nri.errors import DeadlineExceeded
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = [
-    "SILENCE_TIMEOUTS",
-    "TURN_TIMEOUTS",
-    "WHOLE_MISS_SHARE",
-    "SilenceBudget",
-    "answer_deadline",
-    "check_deadline",
-    "turn_deadline",
-    "turn_limit_s",
-]
-
 #: An event waits for its turn at a busy plugin for at most this many timeouts of that plugin.
 TURN_TIMEOUTS: Final = 2.0
 #: An event waits for an unresponsive plugin for at most this many timeouts of that plugin.

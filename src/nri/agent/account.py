@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
     from nri.agent.profile import Profile
 
-__all__ = ["enriched"]
-
 
 def enriched(account: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
     """Add to each value and error of an explanation the rules, labels and annotations that its hook reads.

@@ -42,8 +42,6 @@ from nri.service.systemd import notify
 from nri.signals import Stop
 from nri.text import count
 
-__all__ = ["Agent", "Agents", "Health", "Row", "pod_source", "rule_sources"]
-
 _log = logging.getLogger(__name__)
 
 #: The class of each mode's transport. A mode that the settings choose imports its class and calls it with the settings

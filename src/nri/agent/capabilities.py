@@ -15,8 +15,6 @@ from nri.host import switches
 from nri.host.cgroups.drivers import driver_in_use
 from nri.host.perf import Event, probe_events
 
-__all__ = ["Capability", "capabilities"]
-
 
 class Capability(NamedTuple):
     """A knob or feature of this machine.
@@ -119,7 +117,7 @@ def _core_scheduling(_: host.Root) -> _Evidence:
 def _identity(root: host.Root) -> _Evidence:
     name = "kernel.sched_group_identity_enabled"
     switch = host.read_switch(root, name)
-    return switch if isinstance(switch, host.Unsupported) else f"{switches.SWITCHES[name].path} is {switch}"
+    return switch if isinstance(switch, host.Unsupported) else f"{switches.KERNEL_SETTINGS[name].path} is {switch}"
 
 
 def _programs(root: host.Root) -> _Evidence:

@@ -11,22 +11,6 @@ from typing import Final
 from nri.host.cgroups import drivers
 from nri.host.cgroups.drivers import Driver, KubeQos
 
-__all__ = [
-    "BEST_EFFORT",
-    "BURSTABLE",
-    "CGROUPFS",
-    "GUARANTEED",
-    "KUBE_CLASSES",
-    "SHARED_CGROUP",
-    "SYSTEMD",
-    "container_path",
-    "is_shared_cgroup",
-    "joined",
-    "kube_class_of",
-    "kube_class_path",
-    "pod_path",
-]
-
 # Kubernetes' QoS classes, in the order in which koordlet visits their folders.
 GUARANTEED: Final = KubeQos.GUARANTEED.value
 BURSTABLE: Final = KubeQos.BURSTABLE.value

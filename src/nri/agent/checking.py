@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from nri.agent.profile import Profile
     from nri.agent.rules.store import RuleStore
     from nri.agent.settings import AgentSettings
-    from nri.config.settings import Loaded
-
-__all__ = ["Checked", "Finding", "check"]
+    from nri.config.settings import LoadedSettings
 
 
 class Finding(NamedTuple):
@@ -48,7 +46,7 @@ class Checked(NamedTuple):
 
 
 def check(
-    loaded: Sequence[Loaded[AgentSettings]] | ConfigError, default: AgentSettings, rules: bool, pods: str
+    loaded: Sequence[LoadedSettings[AgentSettings]] | ConfigError, default: AgentSettings, rules: bool, pods: str
 ) -> Checked:
     """Check settings, rules and pods.
 
@@ -85,7 +83,7 @@ def _conflicts(all_settings: Sequence[AgentSettings]) -> list[Finding]:
     return []
 
 
-def _check_profile(loaded: Loaded[AgentSettings], rules: bool, pods: str) -> Checked:
+def _check_profile(loaded: LoadedSettings[AgentSettings], rules: bool, pods: str) -> Checked:
     """Check the rules and pods that the settings of one profile name."""
     outcome = _check_files(loaded.settings, rules or loaded.settings.rules.source == "files", pods)
     missing = missing_rules(loaded)

@@ -33,8 +33,6 @@ from nri.agent.rules.store import RuleStore
 from nri.host import Result
 from nri.text import cut, plain
 
-__all__ = ["Decisions", "class_of", "subject_of", "values_of"]
-
 _log = logging.getLogger(__name__)
 #: The maximum number of characters of a reason or a name in the log.
 _MAX_TEXT: Final = 400
@@ -173,7 +171,7 @@ def subject_of(context: Context) -> Subject:
 
 
 def class_of(profile: Profile, context: Context) -> str:
-    """Return the pod's QoS class, by which rules are selected, or its Kubernetes class if it has no QoS class."""
+    """Return the class that selects a pod's rules: its QoS class, or its Kubernetes class if it has no QoS class."""
     if isinstance(context, KubeQosFolder):
         return context.kube_class
     if isinstance(context, HostApplication):

@@ -38,8 +38,6 @@ from nri.host.cgroups import expand, expand_slice
 from nri.host.cgroups.fields import knob_of_file
 from nri.host.resctrl import parse_schemata
 
-__all__ = ["Context", "Executor", "RuntimeView", "ValueWriter", "Written", "tidy"]
-
 Context = Pod | Container | KubeQosFolder | HostApplication
 
 #: The maximum number of processes or threads of a cgroup that are handled.
@@ -139,7 +137,7 @@ class Executor:
         if self._runtime is not None and lasting:
             for write, result in zip(writes, results, strict=True):
                 if result.outcome is Outcome.APPLIED and write.knob != OOM_SCORE:
-                    self._runtime.forget(tidy(write.folder))  # another program may have told the runtime another value
+                    self._runtime.forget(tidy(write.folder))  # another program may have sent the runtime another value
             self._runtime.tell(write for write, result in zip(writes, results, strict=True) if result.in_force)
         with self._lock:
             self._pending.drop(writes)
@@ -338,7 +336,7 @@ def tidy(folder: str) -> str:
 
 
 def _host_write(folder: str, write: Write) -> host.Write | Result:
-    """Return a write of `nri.host`, or the result that tells why there is no such write."""
+    """Return a write of `nri.host`, or a result with the reason why there is no such write."""
     name = write.knob
     if name.startswith(UNIFIED):
         name = knob_of_file(name.removeprefix(UNIFIED)) or name

@@ -17,8 +17,6 @@ from nri.agent.model import Subject
 from nri.host import Result
 from nri.text import cut
 
-__all__ = ["PREVIEW", "History", "Value"]
-
 #: The maximum number of notes that `History.pod_notes` returns.
 _MAX_NOTES = 100
 #: The maximum number of remembered values of a pod.
@@ -29,7 +27,7 @@ _MAX_WRITES = 256
 _MAX_ERRORS = 16
 #: The maximum number of characters of a value, a reason or a name.
 _MAX_TEXT = 512
-#: The outcomes of two writes of the same value, the later of which adds no information.
+#: The outcomes of two writes of the same value. The later write adds no information.
 _CONFIRMED = ("applied", "unchanged")
 #: The stage of values of a previewed hook or strategy, which are recorded but not applied.
 PREVIEW = "preview"

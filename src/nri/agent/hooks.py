@@ -13,27 +13,6 @@ from typing import Any, Final, Protocol
 from nri.agent.model import NO_CHANGES, Changes, Decision, HookError
 from nri.agent.ownership import Owns
 
-__all__ = [
-    "CREATE",
-    "FOLDER",
-    "LATER",
-    "MAKE_ROOM",
-    "PROGRAM",
-    "RECONCILE_CONTAINER",
-    "RECONCILE_POD",
-    "RECONCILE_SANDBOX",
-    "REMOVE_POD",
-    "RUN_POD",
-    "STAGES",
-    "UPDATE",
-    "Decide",
-    "ExplainedDecision",
-    "Hook",
-    "Outcome",
-    "Switches",
-    "decide",
-]
-
 RUN_POD, CREATE, UPDATE, REMOVE_POD = (
     "PreRunPodSandbox",
     "PreCreateContainer",

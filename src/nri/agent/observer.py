@@ -17,8 +17,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from nri.host import KNOBS, Result
 from nri.metrics.prometheus import cumulative
 
-__all__ = ["BUCKETS", "METRICS", "Observer", "PublicMetrics"]
-
 #: Upper bounds of the histogram of decision times, in seconds.
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 

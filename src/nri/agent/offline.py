@@ -33,13 +33,11 @@ if TYPE_CHECKING:
 
     from nri.agent.profile import Profile
     from nri.agent.settings import AgentSettings
-    from nri.config.settings import Loaded
+    from nri.config.settings import LoadedSettings
     from nri.kube.document import Document
 
-__all__ = ["explain_manifests", "explained", "missing_rules", "no_pods", "pods_of", "store_of"]
 
-
-def missing_rules(loaded: Loaded[AgentSettings]) -> ConfigError | None:
+def missing_rules(loaded: LoadedSettings[AgentSettings]) -> ConfigError | None:
     """Return an error if the settings name a file of rules that does not exist."""
     path, named = loaded.settings.rules.path, loaded.origins.get("rules.path")
     if named is None or loaded.settings.rules.source != "files" or path.exists():
@@ -85,7 +83,7 @@ def pods_of(path: str) -> list[Listed]:
             problems.append(error)
             continue
         if manifest_ is not None:
-            pods.append(Listed(manifest_.pod, partial(_place, document, manifest_.pod), manifest_.unknown))
+            pods.append(Listed(manifest_.pod, partial(_place, document, manifest_.pod), manifest_.key_notes))
     if problems:
         raise combined_error(problems)
     return pods

@@ -15,8 +15,6 @@ from nri.agent.profile import ForeignAgent
 from nri.errors import NriError
 from nri.host.process import numbers
 
-__all__ = ["ForeignAgentError", "find", "refuse"]
-
 _MAX_PROCESSES: Final = 4096
 
 

@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from nri.errors import NriError
 
-__all__ = ["KnobConflict", "Level", "Owner", "Owns", "check", "check_apart"]
-
 
 class Level(Enum):
     """The level of the object that a knob belongs to, in the order of a round."""

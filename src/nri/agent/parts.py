@@ -16,8 +16,6 @@ from nri.agent.rules.store import RuleStore
 from nri.host.cgroups.drivers import driver_in_use
 from nri.interfaces import Reporter
 
-__all__ = ["Parts"]
-
 
 @dataclass(frozen=True, slots=True)
 class Parts:

@@ -18,8 +18,6 @@ from nri.config import Source
 from nri.config.settings import FileLayer
 from nri.host import Result, Root
 
-__all__ = ["PROFILES", "Documents", "ForeignAgent", "Kind", "Profile", "StrategyRow", "UnreadKey", "load", "profile_of"]
-
 #: The dotted name of each profile.
 PROFILES: Final[Mapping[str, str]] = {
     "koordinator": "nri.agent.koordinator.profile:PROFILE",
@@ -54,11 +52,13 @@ class Kind(NamedTuple):
         same: returns whether two rules are so similar that no value has to be written again.
         into: returns the rules of the node with the rule of this kind replaced.
         unread: returns the keys of a document that have no effect.
-        key: a key by which a document without the field `kind` is recognized; "" if there is no such key.
+        key: a key that identifies a document without the field `kind`; "" if there is no such key.
         object_name: the name of the object if it is not that of the node.
-        namespace: of that object.
+        namespace: the namespace of that object.
         derived_from: kinds from which a document is computed while no source has one.
-        derive: computes it from the documents of these kinds. Raises ValueError.
+        derive: computes the document from documents of these kinds. Raises ValueError.
+        salvage: returns a document in which unreadable parts are replaced by those of the document in force, and the
+            errors of these parts. Raises ValueError if nothing of the document can be used.
     """
 
     parse: Callable[[Document], Any]
@@ -71,10 +71,20 @@ class Kind(NamedTuple):
     namespace: str = ""
     derived_from: tuple[str, ...] = ()
     derive: Callable[..., Document | None] | None = None
+    salvage: Callable[[Document, Document | None], tuple[Document, str]] | None = None
 
     def read(self, document: Document) -> Any:
         """Return the rule of a document. Raises ValueError if the document has any mistake."""
         return self._guarded(self.parse, document)
+
+    def readable(self, document: Document, in_force: Document | None) -> tuple[Document, str]:
+        """Return the document without its unreadable parts, which keep the values in force, and their errors."""
+        if self.salvage is None:
+            return document, ""
+        try:
+            return self.salvage(document, in_force)
+        except ValueError:
+            return document, ""  # its reader reports the error
 
     def compute(self, documents: Iterable[Document | None]) -> Document | None:
         """Compute the document from the documents of `derived_from`. Raises ValueError as `read` does."""
@@ -99,7 +109,7 @@ class StrategyRow(NamedTuple):
         strategy_class: the dotted name of its `nri.agent.loops.strategy.Strategy`, called with the settings and the
             enabled names; rows with the same class form one strategy.
         owns: the knobs that the strategy sets.
-        key: the annotation by which a pod requests the strategy; "" if there is no such annotation.
+        key: the annotation that requests the strategy for a pod; "" if there is no such annotation.
         document_keys: as for a hook.
     """
 
@@ -154,7 +164,7 @@ class Profile:
             format. Raises ConfigError if the file has mistakes.
         requested_gates: returns the gates that the strategies' document requests, with the key of each.
         origins: returns the kinds and keys of the documents that a hook or strategy uses for pods of a class.
-        off: a format string that tells how to switch off a hook or strategy; its name replaces `{}`.
+        off: a format string that explains how to switch off a hook or strategy; its name replaces `{}`.
         on: the key of the settings that switches hooks and strategies on.
     """
 

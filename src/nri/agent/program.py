@@ -14,10 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nri.agent.settings import AgentSettings
-    from nri.config.settings import Loaded
+    from nri.config.settings import LoadedSettings
     from nri.interfaces import Reporter
-
-__all__ = ["log_readiness", "run"]
 
 _log = logging.getLogger("nri.agent")
 
@@ -25,7 +23,7 @@ _log = logging.getLogger("nri.agent")
 _REMINDER_S = 2.0
 
 
-def run(every: Sequence[Loaded[AgentSettings]], reporter: Reporter | None = None) -> int:
+def run(every: Sequence[LoadedSettings[AgentSettings]], reporter: Reporter | None = None) -> int:
     """Run an agent for each of the settings until a signal arrives, and return the exit code.
 
     Raises:
@@ -53,7 +51,7 @@ def run(every: Sequence[Loaded[AgentSettings]], reporter: Reporter | None = None
         raise NriError(f"the agent cannot start: {error}") from error
 
 
-def _log_settings(loaded: Loaded[AgentSettings], *, several: bool) -> None:
+def _log_settings(loaded: LoadedSettings[AgentSettings], *, several: bool) -> None:
     """Log the source of an agent's settings, and the settings without effect."""
     config = loaded.settings
     files = ", ".join(loaded.files) or "defaults and flags; /etc/nri/agent.toml does not exist"

@@ -13,8 +13,6 @@ from typing import Protocol
 
 from nri.text import plain
 
-__all__ = ["TIMER", "Component", "Worker"]
-
 #: The reason of a run after the interval.
 TIMER = "timer"
 #: The maximum number of characters of an error in the health report; an error may quote strings of pods.

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from nri.api.messages import PodSandbox
 
-__all__ = ["BOOLEANS", "DOMAIN", "REQUIRED_PLUGINS", "effective_annotation", "keys", "scoped"]
-
 #: The domain of the NRI community's annotations.
 DOMAIN = "noderesource.dev"
 #: The annotation with a list of plugins. If one of them is missing, the default validator refuses the container.
@@ -30,7 +28,7 @@ def keys(key: str, container_name: str = "") -> tuple[str, ...]:
     return (f"{key}/container.{container_name}", *pod_keys) if container_name else pod_keys
 
 
-def scoped(annotations: Mapping[str, str], key: str, container_name: str = "") -> tuple[int, str] | None:
+def scope_and_value(annotations: Mapping[str, str], key: str, container_name: str = "") -> tuple[int, str] | None:
     """The effective value with its scope, where 0 is the most specific scope. Returns None without a value."""
     for scope, full_key in enumerate(keys(key, container_name)):
         if full_key in annotations:
@@ -40,5 +38,5 @@ def scoped(annotations: Mapping[str, str], key: str, container_name: str = "") -
 
 def effective_annotation(pod: PodSandbox, key: str, container_name: str = "") -> str | None:
     """The value of the annotation `key` for this container of the pod, or None. An empty value counts."""
-    match = scoped(pod.annotations, key, container_name)
+    match = scope_and_value(pod.annotations, key, container_name)
     return None if match is None else match[1]

@@ -23,9 +23,6 @@ from nri.errors import ConfigError
 from nri.rules import Rules
 from nri.text import cut, quote
 
-__all__ = ["INDEX", "KEYS", "NAME", "DefaultValidator", "ValidatorConfig", "failure", "missing_plugins",
-           "required_names"]  # fmt: skip
-
 #: The index and name under which the validator takes part as a built-in plugin.
 INDEX, NAME = "00", "default-validator"
 

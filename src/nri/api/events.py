@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import ClassVar, Final, Self, SupportsIndex
 
-__all__ = ["ALL", "BY_METHOD", "BY_NUMBER", "BY_RPC", "EMPTY_CREATION", "EVENTS", "OLD", "EventMask", "EventSpec"]
-
 
 class EventSpec:
     """An event.

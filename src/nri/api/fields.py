@@ -7,7 +7,6 @@ adjustment and an update. The names of fields in a policy's ``fields`` and a plu
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, IntEnum
 from operator import attrgetter
@@ -15,11 +14,7 @@ from typing import Any
 
 from nri.api import messages as m
 from nri.api.removal import split
-
-__all__ = [
-    "BY_KEY", "COMPOUND_FIELDS", "EVICT", "FIELD_NAMES", "NAMES", "RESOURCES_TREE", "ROWS", "TREE", "Declared", "Kind",
-    "Node", "Row", "Visibility", "named", "touched",
-]  # fmt: skip
+from nri.text import nearest
 
 #: The names of the API's `Field` enum by number, as conflict texts print them.
 FIELD_NAMES: dict[int, str] = {number: name for name, number in m.Field.items()}
@@ -221,11 +216,8 @@ def named(text: str) -> frozenset[str]:
     """The paths of a field's name. Raises ValueError, with the most similar name, for an unknown name."""
     if text in NAMES:
         return NAMES[text]
-    lower = {name.lower(): name for name in sorted(NAMES, key=lambda name: name[0].islower() is text[:1].islower())}
-    matches = difflib.get_close_matches(text.lower(), lower, 1, 0.6)
-    hint = (
-        f'did you mean "{lower[matches[0]]}"?' if matches else "write for example Env, MemLimit or linux.resources.cpu"
-    )
+    suggestion = nearest(text, sorted(NAMES, key=lambda name: name[0].islower() is text[:1].islower()))
+    hint = f'did you mean "{suggestion}"?' if suggestion else "write for example Env, MemLimit or linux.resources.cpu"
     raise ValueError(f'"{text}" is not a field that a plugin can change; {hint}')
 
 

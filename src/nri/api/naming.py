@@ -9,35 +9,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = [
-    "CONFIG_DIR",
-    "DEFAULT_INDEX",
-    "DEFAULT_SOCKET",
-    "ENV_CHECK_MESSAGES",
-    "ENV_IDX",
-    "ENV_NAME",
-    "ENV_SOCKET",
-    "FAILED_DIR",
-    "NRI_VERSION",
-    "OBSERVERS",
-    "OBSERVER_INDEX",
-    "PLUGIN_DIR",
-    "PLUGIN_SERVICE",
-    "PLUGIN_SERVICE_CONN",
-    "REGISTRATION_TIMEOUT_S",
-    "REQUEST_TIMEOUT_S",
-    "RUNTIME_SERVICE",
-    "RUNTIME_SERVICE_CONN",
-    "WASM_CACHE",
-    "check_index",
-    "check_name",
-    "config_file_names",
-    "full_name",
-    "is_full_name",
-    "observer_names",
-    "split_file_name",
-]
-
 #: The NRI version that we implement and declare.
 NRI_VERSION: Final = "v0.12.5"
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-__all__ = ["get", "put"]
-
 
 def get(message: Message, field: str) -> Any:
     """The value of the wrapper `field` of `message`, or None if it is absent. A list for `OptionalRepeatedString`.

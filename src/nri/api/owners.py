@@ -12,8 +12,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nri.api.messages import OwningPlugins
 
-__all__ = ["entry_owners", "field_name", "owner", "owners_of"]
-
 
 def owner(owners: OwningPlugins, container_id: str, field: str | int, key: str | None = None) -> str | None:
     """The plugin that set a field of a container, or an entry of the field. Returns None if no plugin set it.

@@ -14,20 +14,6 @@ if TYPE_CHECKING:
 
     from nri.api.messages import Container, LinuxDevice, LinuxResources, Mount
 
-__all__ = [
-    "cpu_quota_of",
-    "cpu_shares_of",
-    "cpuset_cpus_of",
-    "cpuset_mems_of",
-    "devices_of",
-    "env_of",
-    "memory_limit_of",
-    "mounts_of",
-    "namespaces_of",
-    "pids_limit_of",
-    "rlimits_of",
-]
-
 
 def env_of(container: Container) -> dict[str, str]:
     """The environment of the container. An entry without `=` has the value ""."""

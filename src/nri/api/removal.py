@@ -12,8 +12,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["is_marked", "mark", "mark_in_list", "mark_in_map", "split"]
-
 #: The first character of a key that requests a removal.
 MARK = "-"
 

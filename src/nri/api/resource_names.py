@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CPU", "CPUSET", "MEMORY"]
-
 #: Optional values: the name in the API's message, and the name in the spec.
 CPU = (
     ("period", "period"),

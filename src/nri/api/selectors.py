@@ -16,17 +16,6 @@ if TYPE_CHECKING:
 
     from nri.api.messages import Container, PodSandbox
 
-__all__ = [
-    "MAX_PATTERN",
-    "Filters",
-    "LabelSelector",
-    "Parsed",
-    "Pattern",
-    "Selector",
-    "check_pattern",
-    "matches",
-]
-
 #: A pattern with wildcards has at most this many characters, because compiling takes quadratic time.
 MAX_PATTERN = 1024
 
@@ -231,7 +220,7 @@ class LabelSelector(Selector):
             if not _is_name(value, _LABEL_VALUE):
                 reason = "use at most 63 letters, digits, '-', '_' and '.'; begin and end with a letter or digit"
                 raise ValueError(
-                    f"{_quoted(self.text)} never matches: {_quoted(value)} is not the value of a label; {reason}"
+                    f"{_quoted(self.text)} never matches: {_quoted(value)} is not a valid label value; {reason}"
                 )
 
 
@@ -245,9 +234,9 @@ def _impossible(selectors: Iterable[Selector]) -> str:
             pairs = selector.possible_pairs()
             if pairs is None:
                 continue
-            others = [other for other in group if not any(other.holds(pair) for pair in pairs)]
-            if others:
-                return f'"{selector}" and "{others[0]}" exclude each other'
+            conflicts = [other for other in group if not any(other.holds(pair) for pair in pairs)]
+            if conflicts:
+                return f'"{selector}" and "{conflicts[0]}" exclude each other'
             break  # one finite choice per key keeps the cost linear
     return ""
 

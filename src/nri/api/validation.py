@@ -8,8 +8,6 @@ if TYPE_CHECKING:
 
     from nri.api import messages as m
 
-__all__ = ["ValidationRequest"]
-
 
 class ValidationRequest:
     """A container with the adjustments of all plugins, for validators.

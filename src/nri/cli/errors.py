@@ -72,7 +72,7 @@ def describe(error: BaseException) -> str:
     if isinstance(error, OSError):
         unnamed = "cannot write the output: " if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
         where = f"{error.filename}: " if error.filename else unnamed
-        as_root = ". Run it as root" if isinstance(error, PermissionError) and os.geteuid() else ""
+        as_root = ". Run this command as root" if isinstance(error, PermissionError) and os.geteuid() else ""
         return f"{where}{error.strerror or error}{as_root}"
     if isinstance(error, errors.ConfigError):
         return "\n".join(map(str, single_errors(error)))

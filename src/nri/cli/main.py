@@ -40,7 +40,7 @@ VERB_GROUPS = {
     },
     "On this node": {
         "doctor": Row("nri.cli.verbs.doctor", "find out why NRI does not work on this machine"),
-        "config-manager": Row("nri.cli.verbs.config_manager", "turn NRI on in containerd's or CRI-O's configuration"),
+        "config-manager": Row("nri.cli.verbs.config_manager", "turn NRI on in the runtime's configuration"),
         "events": Row("nri.cli.verbs.events", "show pods and containers, and follow what happens to them"),
         "why": Row("nri.cli.verbs.why", "show which plugin changed what in a container"),
         "top": Row("nri.cli.verbs.top", "show live which plugins are slow, unresponsive or failing"),
@@ -58,7 +58,7 @@ VERB_GROUPS = {
         ),
         "proxy": Row("nri.cli.verbs.proxy", "run a CRI proxy that adds NRI to a runtime without it"),
     },
-    "Wire and specs": {
+    "Protocol, recordings and specs": {
         "call": Row("nri.cli.verbs.call", "call a method over ttRPC by hand"),
         "decode": Row("nri.cli.verbs.decode", "explain captured NRI or ttRPC bytes, frame by frame"),
         "record": Row("nri.cli.verbs.record", "record the events of any runtime, as a plugin that changes nothing"),
@@ -81,7 +81,8 @@ VERBS = {name: row for rows in VERB_GROUPS.values() for name, row in rows.items(
 
 EXIT_CODES = """\
 Exit codes: 0 done; 1 the operation failed; 2 wrong usage or configuration; 3 no runtime, or its connection was lost;
-4 rejected; 5 a spec differs; 130 and 143 interrupted. Results go to standard output, messages to standard error."""
+4 rejected; 5 a difference was found; 130 and 143 interrupted.
+Results go to standard output, messages to standard error."""
 
 
 class _ReaderGone(Exception):

@@ -139,6 +139,10 @@ class Output:
         """Print only names or ids, one per line: the format of -q."""
         sys.stdout.writelines(f"{escape(name)}\n" for name in names)
 
+    def flush(self) -> None:
+        """Pass on the output so far, before a wait without a known end."""
+        sys.stdout.flush()
+
     def note(self, line: str) -> None:
         """Print a message to standard error, except in quiet mode."""
         if not self.quiet:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-import re
 import typing
 
 from nri.config.key_path import Path, path_text
 from nri.errors import ConfigError
+from nri.text import nearest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,11 +54,10 @@ def single_errors(error: ConfigError) -> list[ConfigError]:
 
 def suggest(key: str, known_keys: Iterable[str]) -> str:
     """Suggest a key for an unknown key: the most similar known key, else all known keys."""
-    names = {re.sub(r"[-_]", "", name).lower(): name for name in known_keys}
-    matches = difflib.get_close_matches(re.sub(r"[-_]", "", key).lower(), names, 1, 0.7)
-    if matches:
-        return f'did you mean "{names[matches[0]]}"?'
-    return f"known keys: {', '.join(sorted(names.values()))}" if names else "there are no keys"
+    names = sorted(known_keys)
+    if suggestion := nearest(key, names):
+        return f'did you mean "{suggestion}"?'
+    return f"known keys: {', '.join(names)}" if names else "there are no keys"
 
 
 def scalar_text(value: object) -> str:

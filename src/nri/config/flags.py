@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from nri.config.complaint import Problem
 
-__all__ = ["check", "flag_layer"]
-
 
 def flag_layer(cls: type, flag: str, field: str, arguments: list[str] | bool) -> Layer:
     """The layer of a flag.

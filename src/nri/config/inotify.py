@@ -13,8 +13,6 @@ import select
 import threading
 from typing import Any
 
-__all__ = ["FileChanges", "folders_on_the_way"]
-
 #: Interval of checks without an event: some file systems do not report changes that another machine makes.
 IDLE_LOOK_S = 60.0
 #: Number of checks after an event, `look_s` apart. The event comes with the first byte of a change, and a file that is

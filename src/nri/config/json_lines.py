@@ -41,7 +41,7 @@ def _unpacked(raw: bytes, path: str) -> bytes:
     """The content of an xz file, limited in size, because a file of a few bytes could fill memory."""
     pieces: list[bytes] = []
     remaining_bytes = MAX_UNPACKED_BYTES
-    while raw.startswith(_XZ_MAGIC):  # files that were joined are several streams
+    while raw.startswith(_XZ_MAGIC):  # concatenated xz files have several streams
         unpacker = lzma.LZMADecompressor()
         pieces.append(unpacker.decompress(raw, remaining_bytes))
         remaining_bytes -= len(pieces[-1])
@@ -49,7 +49,7 @@ def _unpacked(raw: bytes, path: str) -> bytes:
             limit = f"larger than {MAX_UNPACKED_BYTES >> 20} MiB"
             raise ConfigError(path, "", "the file ends too early" if remaining_bytes > 0 else limit)
         if len(pieces) > _MAX_STREAMS:
-            raise ConfigError(path, "", f"more than {_MAX_STREAMS} packed files, one after the other")
+            raise ConfigError(path, "", f"more than {_MAX_STREAMS} xz streams")
         raw = unpacker.unused_data
     return b"".join(pieces)
 

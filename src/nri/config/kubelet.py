@@ -13,8 +13,6 @@ from nri.config.source import read_file
 from nri.config.syntax import parse_text
 from nri.errors import ConfigError
 
-__all__ = ["Pinning", "pinning"]
-
 _FOLDER = "/var/lib/kubelet"
 #: Name of the manager, key of its policy in the configuration, and its state file.
 _MANAGERS = (

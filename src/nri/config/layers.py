@@ -18,8 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nri.config.source import Source
 
-__all__ = ["Layer", "Merged", "located_errors", "merge", "parse_layer", "read", "value_error"]
-
 T = TypeVar("T")
 
 

@@ -20,19 +20,17 @@ from nri.config.duration import DURATION, format_duration
 from nri.config.key_path import path_text
 from nri.config.typed import DICTS, LISTS, MISSING, Between, OneOf, default_of, fields_of, is_plain, is_union
 
-__all__ = ["DEFAULT", "Key", "Row", "keys", "rows"]
-
 #: The origin of a value that no source sets.
 DEFAULT = "default"
-#: The names of types in documentation; all other types are "text".
+#: The names of types in documentation. Every other type is a "string".
 _WORDS = {
-    bool: "true or false", int: "number", float: "number", Path: "path", bytes: "base64 text",
+    bool: "boolean", int: "integer", float: "number", Path: "path", bytes: "base64 string",
     dt.datetime: "date and time", dt.date: "date", dt.time: "time of day", Any: "anything", object: "anything",
 }  # fmt: skip
 
 
 class Row(NamedTuple):
-    """A setting in force."""
+    """A setting that is in effect, and the source that set it."""
 
     key: str
     value: Any
@@ -40,7 +38,10 @@ class Row(NamedTuple):
 
 
 class Key(NamedTuple):
-    """A key of configuration files: its type, its default in the file's syntax or "", and its meaning."""
+    """A key of configuration files: its type, its default in the file's syntax, and its meaning.
+
+    `default` is "" for a key without a default.
+    """
 
     key: str
     kind: str
@@ -51,16 +52,20 @@ class Key(NamedTuple):
     @property
     def shape(self) -> str:
         """The key's type and default in words."""
-        return self.kind + (", needed" if self.needed else f", default {self.default}" if self.default else "")
+        return self.kind + (", required" if self.needed else f", default {self.default}" if self.default else "")
 
 
 def rows(config: Any, origins: Mapping[str, str]) -> list[Row]:
-    """Every setting, in the order of the classes. Values are plain JSON values."""
+    """Return every setting, in the order of the classes. Values are plain JSON values."""
     return [Row(key, value, origins.get(key, DEFAULT)) for key, value in _walk(config, ())]
 
 
 def keys(cls: type) -> list[Key]:
-    """Every key of a configuration. Keys of mappings in lists or by name follow ``[]`` or ``NAME``."""
+    """Return every key of a configuration.
+
+    ``a[].b`` is the key ``b`` of each element of the list ``a``. ``a.NAME.b`` is the key ``b`` of each value of the map
+    ``a``.
+    """
     return list(_keys(cls, "", None, ()))
 
 
@@ -101,7 +106,7 @@ def _keys(cls: type, prefix: str, instance: Any, above: tuple[type, ...]) -> Ite
     meanings = _meanings(cls)
     for name, annotation in fields_of(cls).items():
         default = default_of(cls, name) if instance is None else getattr(instance, name)
-        meaning, (suffix, table) = meanings.get(name, ""), _table_of(annotation)
+        meaning, (suffix, table) = meanings.get(name, ""), _inner_class(annotation)
         if table is not None and table not in (*above, cls):
             inner = default if isinstance(default, table) else None
             for key in _keys(table, f"{prefix}{name}{suffix}.", inner, (*above, cls)):
@@ -111,8 +116,11 @@ def _keys(cls: type, prefix: str, instance: Any, above: tuple[type, ...]) -> Ite
             yield Key(f"{prefix}{name}", _kind(annotation), _written(default, annotation), meaning, needed)
 
 
-def _table_of(annotation: Any) -> tuple[str, type | None]:
-    """The class of a key's mapping, or of the mappings in its list or by name, and the key's suffix in paths."""
+def _inner_class(annotation: Any) -> tuple[str, type | None]:
+    """Return the suffix of a key in the paths of its inner keys, and the dataclass that has the inner keys.
+
+    The suffix is ``[]`` for a list, ``.NAME`` for a map. The class is None if the key has no inner keys.
+    """
     alternatives = [alternative for alternative in get_args(annotation) if alternative is not type(None)]
     if is_union(annotation) and len(alternatives) == 1:
         annotation = alternatives[0]
@@ -138,15 +146,15 @@ def _kind(annotation: Any) -> str:
         return _one_of([member.value for member in annotation])
     if origin in LISTS:
         kinds = ", ".join(dict.fromkeys(_plural(member) for member in args if member is not ...))
-        return f"some of {kinds.removeprefix('one of ')}" if kinds.startswith("one of ") else f"list of {kinds}"
+        return f"list of {kinds.removeprefix('one of ')}"
     if origin in DICTS:
-        return "table" if args[1] is Any else f"table of {_plural(args[1])} by name"
-    bare = {**dict.fromkeys(LISTS, "list"), **dict.fromkeys(DICTS, "table")}
-    return "table" if is_plain(annotation) else (bare | _WORDS).get(annotation, "text")
+        return "map" if args[1] is Any else f"map of {_plural(args[1])}"
+    bare = {**dict.fromkeys(LISTS, "list"), **dict.fromkeys(DICTS, "map")}
+    return "map" if is_plain(annotation) else (bare | _WORDS).get(annotation, "string")
 
 
 def _plural(annotation: Any) -> str:
-    return re.sub(r"^(number|table|list|path|duration)\b", r"\1s", _kind(annotation))
+    return re.sub(r"^(string|boolean|integer|number|map|list|path|duration)\b", r"\1s", _kind(annotation))
 
 
 def _annotated(annotation: Any, markers: tuple[Any, ...]) -> str:

@@ -8,8 +8,6 @@ from functools import lru_cache
 
 from nri.text import cut
 
-__all__ = ["parse"]
-
 #: Maximum number of characters of an invalid quantity that the error shows.
 _MAX_SHOWN_CHARACTERS = 128
 #: Maximum length of a quantity in the cache.

@@ -21,12 +21,10 @@ from nri.config.source import Source, read_file
 from nri.config.syntax import parse_text
 from nri.errors import ConfigError
 
-__all__ = ["FileLayer", "Given", "Loaded", "SettingsLoader", "file_layer", "parse_setting", "value_layer"]
-
 T = TypeVar("T")
 
 #: The name of a flag or variable, and its value.
-Given = tuple[str, Any]
+NamedValue = tuple[str, Any]
 
 
 class FileLayer(NamedTuple):
@@ -36,7 +34,7 @@ class FileLayer(NamedTuple):
     notes: Sequence[str] = ()
 
 
-class Loaded(NamedTuple, Generic[T]):
+class LoadedSettings(NamedTuple, Generic[T]):
     """Settings and their origins.
 
     Attributes:
@@ -67,7 +65,8 @@ class SettingsLoader(Generic[T]):
         default_path: the file that is read if it exists and no other file is named.
         path_variable: the environment variable that names another file.
         variables: the dotted keys that other environment variables set, by variable.
-        read_layer: reads a file, for programs that also read files of other programs.
+        read_layer: reads a file as a layer; another function for programs that also accept other programs' file
+            formats.
     """
 
     cls: type[T]
@@ -79,9 +78,9 @@ class SettingsLoader(Generic[T]):
     def load(
         self,
         *paths: str | os.PathLike[str],
-        flags: Mapping[str, Given] | None = None,
+        flags: Mapping[str, NamedValue] | None = None,
         environment: Mapping[str, str] | None = None,
-    ) -> Loaded[T]:
+    ) -> LoadedSettings[T]:
         """Read the settings. `flags` are values by dotted key. Raises ConfigError with all problems of all sources.
 
         Without paths, the file is the value of `path_variable`, else `default_path` if it exists.
@@ -101,7 +100,7 @@ class SettingsLoader(Generic[T]):
         variable_values = {key: (name, variables[name]) for name, key in self.variables.items() if variables.get(name)}
         layers += [value_layer(values) for values in (variable_values, flags or {}) if values]
         merged = merge(self.cls, layers)
-        return Loaded(merged.value, merged.origins, names, tuple(notes))
+        return LoadedSettings(merged.value, merged.origins, names, tuple(notes))
 
     def known_keys(self) -> list[Key]:
         """Every key that is allowed in a file."""
@@ -112,11 +111,11 @@ class SettingsLoader(Generic[T]):
         return (named,) if named else (self.default_path,) if os.path.exists(self.default_path) else ()
 
 
-def parse_setting(text: str, example: str, texts: Collection[str] = ()) -> tuple[str, Any]:
+def parse_setting(text: str, example: str, string_keys: Collection[str] = ()) -> tuple[str, Any]:
     """Parse ``KEY=VALUE``. VALUE is TOML, or else a string. Raises ConfigError if there is no key.
 
-    `example` is shown in the error. The value of a key in `texts` is a string even if it looks like a number (``10``),
-    because the shell removes the quotes of a TOML string.
+    `example` is shown in the error. The value of a key in `string_keys` is a string even if
+    it looks like a number (``10``), because the shell removes the quotes of a TOML string.
     """
     key, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not key:
@@ -125,10 +124,10 @@ def parse_setting(text: str, example: str, texts: Collection[str] = ()) -> tuple
         parsed = parse_text(Source("--set", f"value = {value}", "toml"))["value"]
     except ConfigError:
         return key, value
-    return key, value if key in texts and isinstance(parsed, (int, float)) else parsed
+    return key, value if key in string_keys and isinstance(parsed, (int, float)) else parsed
 
 
-def value_layer(values: Mapping[str, Given]) -> Layer:
+def value_layer(values: Mapping[str, NamedValue]) -> Layer:
     """Values by dotted key as a layer. The location of a value is its flag or variable."""
     tree: dict[str, Any] = {}
     for key, (name, value) in values.items():

@@ -16,7 +16,6 @@ import binascii
 import collections.abc
 import copy
 import datetime as dt
-import difflib
 import enum
 import functools
 import pathlib
@@ -28,6 +27,7 @@ from typing import Any
 from nri.config.complaint import MAX_PROBLEMS, Problem, WrongValue, scalar_text, shorten, suggest
 from nri.config.duration import DURATION, parse_duration
 from nri.config.key_path import Path, uncapital
+from nri.text import nearest
 
 LISTS: dict[Any, Any] = {list: list, set: set, frozenset: frozenset, tuple: tuple}
 LISTS |= dict.fromkeys((collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection), list)
@@ -52,7 +52,7 @@ _MAX_NAMED_CHOICES = 8
 
 
 class Between(typing.NamedTuple):
-    """The inclusive bounds of a number: ``Annotated[int, Between(0, 99)]``. None is no bound."""
+    """The inclusive bounds of a number: ``Annotated[int, Between(0, 99)]``. None means no bound."""
 
     low: float | None = None
     high: float | None = None
@@ -360,8 +360,8 @@ def _choice(choices: dict[str, Any], value: object, path: Path, problems: list[P
     shown = scalar_text(value)
     if shown in choices and type(value) is type(getattr(choices[shown], "value", choices[shown])):
         return choices[shown]
-    matches = difflib.get_close_matches(shown.lower(), {name.lower(): name for name in choices}, 1, 0.6)
-    hint = f'did you mean "{next(name for name in choices if name.lower() == matches[0])}"?' if matches else ""
+    suggestion = nearest(shown, choices)
+    hint = f'did you mean "{suggestion}"?' if suggestion else ""
     expected = (
         f"{len(choices)} words"
         if hint and len(choices) > _MAX_NAMED_CHOICES

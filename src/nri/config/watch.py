@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     #: Equal as long as the content is the same; None for a missing file.
     Fingerprint = tuple[int, ...] | None
 
-__all__ = ["Watch", "fingerprint", "fingerprint_of"]
-
 
 def fingerprint(path: str | os.PathLike[str]) -> Fingerprint:
     """Return the fingerprint of a file, or None if the file does not exist.

@@ -24,8 +24,6 @@ from nri.errors import NriError
 from nri.oci import Generator, MountPoint, MountTable, canonical
 from nri.rules import Rules
 
-__all__ = ["MERGE_OPS", "Failure", "read_cases", "run_merge_case", "run_spec_case"]
-
 #: A case, as in the file.
 Case = dict[str, Any]
 
@@ -251,5 +249,5 @@ def _diff(part: str, expected: Any, actual: Any) -> str:
         json.dumps(side, indent=1, sort_keys=True).split("\n") for side in (expected, actual)
     )
     return "\n".join(
-        difflib.unified_diff(expected_lines, actual_lines, f"{part}: recorded", f"{part}: ours", lineterm="")
+        difflib.unified_diff(expected_lines, actual_lines, f"{part}: recorded", f"{part}: actual", lineterm="")
     )

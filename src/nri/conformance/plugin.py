@@ -35,8 +35,6 @@ from nri.text import count
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["SOCKET", "Candidate", "candidate", "examine"]
-
 SOCKET: Final = "{socket}"
 _INDEX: Final = "50"
 #: How long a program may take to end, in seconds.

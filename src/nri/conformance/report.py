@@ -16,8 +16,6 @@ from nri.errors import ConfigError
 from nri.files import read_regular
 from nri.text import plain
 
-__all__ = ["EXTRA_COLUMNS", "Report", "Row", "Section", "filled_columns", "read_rows"]
-
 _MAX_TEXT_CHARS = 500
 _MAX_REPORT_BYTES = 4 << 20
 _STYLE = (

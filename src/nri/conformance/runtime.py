@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from nri.cri.client import CriClient
     from nri.host.cgroups import Hierarchies
 
-__all__ = ["Probe"]
-
 #: The plugin's index, after most other plugins, so that it sees containers with their changes.
 INDEX: Final = "95"
 _REFUSAL: Final = "refused by nri conformance"
@@ -129,10 +127,12 @@ class ProbePlugin(Plugin):
         self._events = events
 
     def configure(self) -> EventMask:
+        """Subscribe to the given events, or to all events that the runtime knows."""
         known_events = known_to(self.runtime)
         return known_events if self._events is None else self._events & known_events
 
     def synchronize(self, pods: list[Any], containers: list[Any]) -> None:
+        """Store the state that the runtime hands over."""
         self.initial_state = (pods, containers)
 
     def take(self, event: str, messages: tuple[Any, ...]) -> Any:
@@ -172,6 +172,7 @@ class LateAtFirst(ProbePlugin):
         self.meanwhile: tuple[str, str, str] | None = None
 
     def synchronize(self, pods: list[Any], containers: list[Any]) -> None:  # noqa: ARG002
+        """Create a container, and answer later than the runtime allows."""
         until = time.monotonic() + 2 * self.runtime.request_timeout_s + 1.0
         self.meanwhile = self._creation()
         time.sleep(max(0.0, until - time.monotonic()))
@@ -324,7 +325,7 @@ class Probe:
         self._count = 0
 
     def run(self, begin: Callable[[str], None] = lambda _: None) -> Report:
-        """Run all tests. The report says whether a signal or the runtime's end stopped them. Only for the main thread.
+        """Run all tests. The report shows whether a signal or the runtime's end stopped them. Only for the main thread.
 
         Args:
             begin: called with the number and title of each section.

@@ -18,6 +18,7 @@ from nri.config.runtimes.registry import RUNTIMES
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import DeadlineExceeded, NriError, RemoteProtocolError, RpcError, RuntimeUnavailable
 from nri.text import cut, escape
+from nri.user_agent import grpc_options
 from nri.wire import iter_fields
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ INSTALL = "pip install '.[engine]', in a checkout of nri"
 
 #: The metadata key under which PullImage of nri's engine gets an archive. A kubelet never sends it, for any pod.
 ARCHIVE_KEY = "nri-archive-bin"
+#: The metadata key that makes UpdateRuntimeConfig of nri's engine read its settings again.
+RELOAD_KEY = "nri-reload-bin"
 CALL_TIMEOUT_S = 10.0
 #: gRPC's number of the status INTERNAL.
 _INTERNAL = 13
@@ -48,7 +51,7 @@ _BROKEN = ("failed to connect", "Stream removed", "Socket closed", "recvmsg", "s
            "GOAWAY", "Endpoint", "Received")  # fmt: skip
 #: The sockets of runtimes, in search order; nri's engine comes first.
 SOCKETS = ("/run/nri-engine/engine.sock", *(path for row in RUNTIMES for path in row.cri_sockets))
-_AS_ROOT = "Run it as root"
+_AS_ROOT = "Run this command as root"
 #: The option that names the socket, unless a caller has another one.
 _OPTION = "--cri-socket"
 
@@ -105,12 +108,7 @@ class CriClient:
         self._hint = _hint(option)
         _knock(self.path, self._hint)
         self._grpc = grpc
-        # Ignore the proxy of the environment, because this is a unix socket. Its path must not become the authority.
-        options = [
-            ("grpc.enable_http_proxy", 0),
-            ("grpc.default_authority", "localhost"),
-            ("grpc.max_receive_message_length", 16 << 20),
-        ]
+        options = [*grpc_options(), ("grpc.max_receive_message_length", 16 << 20)]
         self._channel = grpc.insecure_channel(f"unix://{os.path.abspath(self.path)}", options=options)
 
     def __enter__(self) -> Self:

@@ -141,7 +141,7 @@ def bind(
         else (*LIMITS, ("grpc.max_concurrent_streams", max_calls_per_connection))
     )
     interceptors = (
-        () if max_calls_per_connection is None else (_CallLimit((max_calls_per_connection + pool.most) // 2),)
+        () if max_calls_per_connection is None else (_CallLimit((max_calls_per_connection + pool.max_threads) // 2),)
     )
     server = grpc.server(pool, handlers, interceptors, options, maximum_concurrent_rpcs=max_calls)
     # gRPC binds with the umask's mode, so bind in a private folder, and move the socket after its mode is set.

@@ -1,4 +1,4 @@
-"""Check the engine's prerequisites without changing anything: programs, networks, kernel, and how to fix each."""
+"""Check what the engine requires from this machine: programs, networks, kernel features. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from nri.cri.client import INSTALL
 from nri.engine.config import EngineConfig
-from nri.engine.images.snapshots import overlay_works
+from nri.engine.images.overlay import overlay_works
 from nri.engine.machine import detect_machine
-from nri.engine.network import Network, find_network
+from nri.engine.network import Network, find_networks
 from nri.engine.spec import Machine
 from nri.engine.support.command import run
 from nri.engine.support.errors import EngineError
 from nri.text import plain
 
-#: ``missing``: the engine cannot work; ``limited``: it works, with restrictions or in unusual places.
+#: ``missing``: the engine cannot work without it; ``limited``: the engine works, with restrictions.
 State = Literal["ok", "limited", "missing"]
 
 
 class Check(NamedTuple):
-    """The result for one prerequisite of the engine, worded so that it can be read alone.
+    """The result of one check.
 
     Attributes:
-        what: the prerequisite, in a word or two.
+        what: the requirement, in a few words.
         state: the result.
-        found: what was found, with version and path.
-        next: what to do if it is not ``ok``.
+        found: details, for example the version and path of a program.
+        next: what to do if `state` is not ``ok``.
     """
 
     what: str
@@ -43,14 +43,14 @@ class Check(NamedTuple):
 
 #: The longest path of a unix socket: the kernel's address has 108 bytes including the zero at its end.
 _MAX_SOCKET_PATH_BYTES = 107
-#: The most file names in a row.
+#: The maximum number of file names in a row.
 _MAX_NAMES = 5
 
 
 def examine(config: EngineConfig) -> list[Check]:
-    """Check everything that an engine with these settings needs."""
+    """Check everything that an engine with these settings requires."""
     if config.dry:
-        rows = [Check("dry", "ok", "nothing is run, so nothing else is required"), grpcio()]
+        rows = [Check("dry", "ok", "a dry engine runs no containers, so it requires only grpcio"), grpcio()]
     else:
         rows = [*kernel(config, detect_machine()), *programs(config), *networks(config)]
     rows += set_aside(config)
@@ -65,13 +65,13 @@ def examine(config: EngineConfig) -> list[Check]:
 
 
 def set_aside(config: EngineConfig) -> Iterator[Check]:
-    """Records, images and remains of pulls that an earlier engine could not use or remove."""
+    """Return rows for records and image files that an earlier engine could not use, or could not remove."""
     for subfolder, what in (("records", "records set aside"), ("images", "files set aside")):
         folder = config.root / subfolder / "broken"
         try:
             names = sorted(os.listdir(folder))
         except OSError:
-            continue  # there are none, or this user may not see them
+            continue  # the folder does not exist, or this user may not read it
         if names:
             more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
             summary = f"{folder}: {', '.join(map(plain, names[:_MAX_NAMES]))}{more}"
@@ -79,16 +79,16 @@ def set_aside(config: EngineConfig) -> Iterator[Check]:
 
 
 def missing_parts(config: EngineConfig) -> list[Check]:
-    """The missing programs and networks, for an engine that starts. No program is run."""
+    """Return rows for missing programs and networks. No program is run, so that an engine can call it at its start."""
     if config.dry:
         return []
     return [*missing(config), *(row for row in networks(config) if row.state == "missing")]
 
 
 def _socket(what: str, path: Path, key: str) -> Check:
-    """The row of a socket: free, or in use by another process."""
+    """Return the row of a socket, which is free or in use by a process."""
     if len(str(path).encode()) > _MAX_SOCKET_PATH_BYTES:
-        problem = f"{path}: has {len(str(path).encode())} bytes, the kernel's limit is {_MAX_SOCKET_PATH_BYTES}"
+        problem = f"{path}: the path has {len(str(path).encode())} bytes; the limit is {_MAX_SOCKET_PATH_BYTES}"
         return Check(what, "missing", problem, f"set {key} to a shorter path")
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(1.0)
@@ -98,16 +98,17 @@ def _socket(what: str, path: Path, key: str) -> Check:
             return Check(what, "ok", f"{path} is free")
         except OSError as error:
             return Check(what, "limited", f"{path}: {error.strerror or error}", "run this as root")
-    step = f"nothing, if that is the engine; otherwise stop the other runtime, or set {key} to another path"
-    return Check(what, "limited", f"{path}: a process listens there", step)
+    step = f"if this process is not the engine, stop it, or set {key} to another path"
+    return Check(what, "limited", f"{path}: a process already listens on this socket", step)
 
 
+#: The time limit for a program that prints its version.
 _TIMEOUT_S = 10.0
 _VERSION = re.compile(r"\b(\d+\.\d+[\w.+~-]*)")
 
 
 def programs(config: EngineConfig, root: Path = Path("/")) -> Iterator[Check]:
-    """The rows of OCI runtimes, conmon, skopeo, umoci and Python's grpcio."""
+    """Return the rows of OCI runtimes, conmon, skopeo, umoci and the Python package grpcio."""
     yield grpcio()
     paths = {name: shutil.which(runtime.path) for name, runtime in config.runtimes.items()}
     for name, runtime in config.runtimes.items():
@@ -121,7 +122,7 @@ def programs(config: EngineConfig, root: Path = Path("/")) -> Iterator[Check]:
 
 
 def missing(config: EngineConfig) -> Iterator[Check]:
-    """The rows of required programs that are missing. No program is run."""
+    """Return the rows of required programs that are missing. No program is run."""
     runtime = config.runtimes[config.default_runtime]
     for what, name in ((f"OCI runtime {config.default_runtime}", runtime.path), *_tools(config)):
         if shutil.which(name) is None:
@@ -156,7 +157,7 @@ def absent(what: str, name: str, *, required: bool = True, more: str = "") -> Ch
 
 
 def version_of(path: str) -> str:
-    """The version that a program prints; "" if it does not run or prints none."""
+    """Return the version that a program prints, or "" if it fails or prints no version."""
     try:
         output = run([path, "--version"], timeout_s=_TIMEOUT_S, check=False)
     except (EngineError, OSError):
@@ -174,46 +175,48 @@ def grpcio() -> Check:
 
 
 def _hybrid(row: Check, name: str, root: Path) -> Check:
-    """Limit a row of crun on hybrid machines, where it refuses cgroup v1 if v2 has controllers."""
+    """Change the state of crun to limited on a hybrid machine, where crun refuses cgroup v1 if v2 has controllers."""
     try:
         controllers = (root / "sys/fs/cgroup/unified/cgroup.controllers").read_text().split()
     except OSError:
         return row
     if "crun" not in name or not controllers:
         return row
-    problem = f"{row.found}; it refuses cgroup v1 while v2 has {', '.join(controllers)}"
+    problem = f"{row.found}; crun refuses cgroup v1 while cgroup v2 has {', '.join(controllers)}"
     return Check(row.what, "limited", problem, "boot with systemd.unified_cgroup_hierarchy=1, or use runc")
 
 
-_SAMPLE = "docs/howto/engine.md has an example"
-#: Plugins that call iptables.
+_EXAMPLE = "docs/howto/engine.md has an example"
+#: CNI plugins that call iptables.
 _FILTERING = {"portmap", "firewall"}
 
 
 def networks(config: EngineConfig) -> Iterator[Check]:
     """The rows of network configuration, CNI plugins and iptables."""
     folder = config.network.config_dir
-    network, complaints = find_network(folder)
-    if network is None:
+    pod_networks, complaints = find_networks(folder, config.network.max_conf_num)
+    if not pod_networks:
         problems = "; ".join(complaints)
-        step = f"put a .conflist into {folder} ({_SAMPLE}); pods on the node's network do not need it"
+        step = f"put a .conflist file into {folder} ({_EXAMPLE}). Pods on the node's network do not require it"
         yield Check("pod network", "missing", problems, step)
         return
-    state = Check("pod network", "ok", f'"{network.name}", {network.source}')
+    names = "; ".join(f'"{network.name}", {network.source}' for network in pod_networks)
+    state = Check("pod network", "ok", names)
     if complaints:
         state = Check(state.what, "limited", f"{state.found}; {'; '.join(complaints)}", "fix or remove the other files")
     yield state
-    yield _plugins(config, network)
-    if _filters(network) and not shutil.which("iptables"):
-        yield Check("iptables", "missing", f'program not found, the network "{network.name}" requires it',
+    yield _plugins(config, pod_networks)
+    filtering = next((network.name for network in pod_networks if _filters(network)), "")
+    if filtering and not shutil.which("iptables"):
+        yield Check("iptables", "missing", f'program not found; the network "{filtering}" requires it',
                     "apt-get install iptables")  # fmt: skip
 
 
-def _plugins(config: EngineConfig, network: Network) -> Check:
-    """The row of the programs that the network names."""
+def _plugins(config: EngineConfig, networks: Sequence[Network]) -> Check:
+    """Return the row of the CNI plugins that the networks' configurations name."""
     folders = config.network.plugin_dirs
-    names = [row["type"] for row in network.plugins]
-    names += [row["ipam"]["type"] for row in network.plugins if "type" in (row.get("ipam") or {})]
+    rows = [row for network in networks for row in network.plugins]
+    names = [row["type"] for row in rows] + [row["ipam"]["type"] for row in rows if "type" in (row.get("ipam") or {})]
     missing = [name for name in dict.fromkeys(names) if not any((folder / name).is_file() for folder in folders)]
     places = ", ".join(map(str, folders))
     if missing:
@@ -224,20 +227,20 @@ def _plugins(config: EngineConfig, network: Network) -> Check:
 
 
 def _filters(network: Network) -> bool:
-    """Whether a plugin of the network calls iptables."""
+    """Return whether a plugin of the network calls iptables."""
     return any(row["type"] in _FILTERING or row.get("ipMasq") for row in network.plugins)
 
 
 _NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
 _CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
-#: Without these no container can be created.
+#: Capabilities without which the engine cannot create containers.
 _NEEDED = ("CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_CHOWN", "CAP_MKNOD", "CAP_SYS_CHROOT")
 
 
 def kernel(config: EngineConfig, machine: Machine, root: Path = Path("/")) -> Iterator[Check]:
-    """The rows of the kernel's features and this process's rights. `root` contains /proc and /sys."""
+    """Return the rows of kernel features and of this process's rights. `root` is the folder with /proc and /sys."""
     uid = os.geteuid()
-    step = "run it with sudo; or use --dry DIR, which needs no root and runs nothing"
+    step = "run this with sudo, or use --dry DIR, which requires no root and runs no containers"
     yield Check("user", "ok", "root") if uid == 0 else Check("user", "missing", f"uid {uid}, not root", step)
     yield _capabilities(machine)
     yield _cgroups(machine, root)
@@ -258,16 +261,16 @@ def kernel(config: EngineConfig, machine: Machine, root: Path = Path("/")) -> It
 def _capabilities(machine: Machine) -> Check:
     missing = [name for name in _NEEDED if name not in machine.capabilities]
     if missing:
-        step = "run it outside of containers, or in a privileged one" if os.geteuid() == 0 else "run it as root"
+        step = "run this on the host, or in a privileged container" if os.geteuid() == 0 else "run this as root"
         return Check("capabilities", "missing", f"without {', '.join(missing)}", step)
     if "CAP_SYS_RESOURCE" not in machine.capabilities:
-        problem = "no CAP_SYS_RESOURCE: OOM scores below the engine's and raised limits are not applied"
-        return Check("capabilities", "limited", problem, "grant CAP_SYS_RESOURCE, if containers need them")
+        problem = "no CAP_SYS_RESOURCE: containers cannot get an OOM score below the engine's, or raised limits"
+        return Check("capabilities", "limited", problem, "grant CAP_SYS_RESOURCE, if containers request these")
     return Check("capabilities", "ok", f"{len(machine.capabilities)}, including all required ones")
 
 
 def _cgroups(machine: Machine, root: Path) -> Check:
-    """The row of cgroups. A hybrid machine has controllers in both versions."""
+    """Return the row of cgroups. On a hybrid machine some controllers are in version 1, and some in version 2."""
     top = root / "sys/fs/cgroup"
     if machine.cgroup_v2:
         name, controllers = "v2", (top / "cgroup.controllers").read_text().split()
@@ -277,15 +280,20 @@ def _cgroups(machine: Machine, root: Path) -> Check:
         controllers = [part for controller in controllers for part in controller.split(",")]
     missing = [controller for controller in _CONTROLLERS if controller not in controllers]
     if missing:
-        return Check("cgroups", "missing", f"{name}, without {', '.join(missing)}", "mount or delegate them")
+        return Check(
+            "cgroups", "missing", f"{name}, without {', '.join(missing)}", "mount or delegate these controllers"
+        )
     if not machine.hugetlb:
         summary = f"{name}, without limits of huge pages"
-        return Check("cgroups", "limited", summary, "nothing, unless containers limit huge pages")
+        return Check("cgroups", "limited", summary, "if containers limit huge pages, mount the controller hugetlb")
     return Check("cgroups", "ok", name)
 
 
 def _overlay(config: EngineConfig) -> Check:
-    """The row of overlayfs, tried in the folder of the images; without it, root file systems are copied."""
+    """Return the row of overlayfs, after a test mount in the images' folder.
+
+    Without overlayfs the engine copies an image's files for each container.
+    """
     folder = config.root
     while not folder.is_dir():
         folder = folder.parent
@@ -293,7 +301,7 @@ def _overlay(config: EngineConfig) -> Check:
     if mode == "copy":
         return Check(what, "ok", 'not used: images.snapshots is "copy"')
     if os.geteuid() != 0:
-        return Check(what, "limited", "only root can try it", "run this as root")
+        return Check(what, "limited", "only root can test it", "run this as root")
     try:
         works = overlay_works(folder)
     except (OSError, EngineError):

@@ -1,45 +1,70 @@
-"""The engine with its servers, as one object to start and stop: CRI, streams of exec and attach, NRI."""
+"""The engine together with its servers: the CRI, and the streams of exec and attach."""
 
 from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Sequence
+import ssl
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nri.engine.config import EngineConfig
+from nri.engine.config import EngineConfig, StreamingConfig
 from nri.engine.engine import Engine
 from nri.engine.process import Attachment, Execution
+from nri.engine.reload import Reloader
 from nri.engine.server import cri_server
 from nri.engine.streaming import Limits, StreamingServer, connect_port
 from nri.engine.support.errors import EngineError
 from nri.metrics import Observer
+from nri.service.certificates import CertificateFiles, ServerCertificate, certificate_names
 
 if TYPE_CHECKING:
+    from nri.config.settings import LoadedSettings
     from nri.interfaces import Reporter
 
 _log = logging.getLogger(__name__)
 
 
 class Daemon:
-    """An engine that serves the CRI at its socket. Raises EngineError or ConfigError if it cannot be created.
+    """An engine that serves the CRI. The constructor raises EngineError or ConfigError if a part cannot be created.
 
     Args:
         config: all settings.
-        observer, reporters: metrics and recorders for `nri.adaptation.Adaptation`.
+        observer: the receiver of metrics, passed to `nri.adaptation.Adaptation`.
+        reporters: the recorders of events, passed to `nri.adaptation.Adaptation`.
+        load, on_change: for `nri.engine.reload.Reloader`.
+
+    Attributes:
+        reloader: reads the settings again.
     """
 
     def __init__(
-        self, config: EngineConfig, *, observer: Observer | None = None, reporters: Sequence[Reporter] = ()
+        self,
+        config: EngineConfig,
+        *,
+        observer: Observer | None = None,
+        reporters: Sequence[Reporter] = (),
+        load: Callable[[], LoadedSettings[EngineConfig]] | None = None,
+        on_change: Callable[[EngineConfig], object] = lambda _: None,
     ) -> None:
         self.config = config
         self.engine = Engine(config, observer=observer, reporters=reporters)
-        self._servers = [_DomainServers(engine) for engine in (self.engine, *self.engine.domains.values())]
+        self._on_change = on_change
+        self.reloader = Reloader(self.engine, load, self._adopt)
+        try:
+            domains = [_DomainServers(engine) for engine in self.engine.domains.values()]
+            self._servers = [_DomainServers(self.engine, self.reloader), *domains]
+        except BaseException:
+            self.engine.stop()
+            raise
         self.streaming = self._servers[0].streaming
 
     def start(self) -> None:
-        """Restore what an earlier engine left, then listen. NriError if that fails; everything is closed then."""
+        """Restore the pods and containers of an earlier engine, then listen.
+
+        Raises NriError if that fails; then everything is closed.
+        """
         self.engine.start()
         try:
             for servers in self._servers:
@@ -50,14 +75,19 @@ class Daemon:
         for complaint in self.engine.complaints:
             _log.warning("%s", complaint)
 
+    def _adopt(self, config: EngineConfig) -> None:
+        for servers in self._servers:
+            servers.streaming.configure(_limits(config.streaming))
+        self._on_change(config)
+
     def stop(self) -> None:
-        """Stop listening, and release everything; containers continue to run."""
+        """Stop listening, and release all resources. Containers continue to run."""
         for servers in self._servers:
             servers.close()
         self.engine.stop()
 
     def describe(self) -> str:
-        """One line with all addresses: the CRI, plugins, `nri why`, exec and attach."""
+        """Return one line with all addresses: the CRI, NRI, `nri why`, exec and attach."""
         nri = self.config.nri
         if nri.disable:
             plugins = "NRI is off"
@@ -68,19 +98,20 @@ class Daemon:
         if nri.admin_socket and not nri.disable:
             plugins += f", nri why at {nri.admin_socket}"
         streams = f"exec and attach at {self.streaming.url}"
-        dry = ", dry: nothing is run" if self.config.dry else ""
-        domains = "".join(f", {name}'s at {engine.config.socket}" for name, engine in self.engine.domains.items())
+        dry = ", dry: no containers are run" if self.config.dry else ""
+        domains = "".join(f", CRI of {name} at {engine.config.socket}" for name, engine in self.engine.domains.items())
         return f"CRI at {self.config.socket}{domains}, {plugins}, {streams}, runtime {self.config.default_runtime}{dry}"
 
 
 class _DomainServers:
     """The servers of one domain."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, reloader: Reloader | None = None) -> None:
         self._settings = settings = engine.config.streaming
-        limits = Limits(token_s=settings.token_timeout, idle_s=settings.idle_timeout)
-        self.streaming = StreamingServer(settings.address, settings.port, _Streams(engine), limits)
-        self._server = cri_server(engine, self.streaming)
+        self.streaming = StreamingServer(
+            settings.address, settings.port, _Streams(engine), _limits(settings), _tls(settings)
+        )
+        self._server = cri_server(engine, self.streaming, reloader)
 
     def open(self) -> None:
         try:
@@ -95,8 +126,32 @@ class _DomainServers:
         self.streaming.stop()
 
 
+def _limits(settings: StreamingConfig) -> Limits:
+    return Limits(token_s=settings.token_timeout, idle_s=settings.idle_timeout)
+
+
+def _tls(settings: StreamingConfig) -> Callable[[], ssl.SSLContext] | None:
+    """Return the source of TLS contexts; None without a certificate. Raises ConfigError if a file cannot be used."""
+    if not settings.tls_certificate:
+        return None
+    keys = ("streaming.tls_certificate", "streaming.tls_key", "streaming.tls_client_ca")
+    files = CertificateFiles(settings.tls_certificate, settings.tls_key, "engine.toml", keys, settings.tls_client_ca)
+    version = ssl.TLSVersion.TLSv1_3 if settings.tls_min_version == "1.3" else ssl.TLSVersion.TLSv1_2
+    return ServerCertificate(files, _log, _doubts, version).context
+
+
+def _doubts(context: ssl.SSLContext, certificate: str, _: str) -> Iterator[str]:
+    """Yield the reason why clients refuse a certificate, for example that it has expired."""
+    try:
+        certificate_names(context, certificate)
+    except ssl.SSLCertVerificationError as error:
+        yield f"{certificate}: clients will refuse it: {error.verify_message}; renew it"
+    except ssl.SSLError:
+        pass  # clients need a certificate, and this check has none
+
+
 class _Streams:
-    """The engine's interface for the streaming server."""
+    """The methods that the streaming server calls."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -1,8 +1,7 @@
-"""The engine: its parts wired together, started, and stopped while containers continue to run."""
+"""The engine object: create its parts, start and stop them. Containers continue to run when the engine stops."""
 
 from __future__ import annotations
 
-import importlib.metadata
 import logging
 import threading
 from typing import Any, NamedTuple, Self
@@ -27,15 +26,17 @@ from nri.engine.lifecycle.parts import Parts
 from nri.engine.lifecycle.places import Places, lock_folders
 from nri.engine.lifecycle.processes import Processes
 from nri.engine.lifecycle.resources import Resources
-from nri.engine.network import find_network
+from nri.engine.network import find_networks, values_of, write_network
 from nri.engine.replay import Replay
 from nri.engine.state import Store
+from nri.engine.support.errors import EngineError, InvalidRequest
+from nri.user_agent import package_version
 
 _log = logging.getLogger(__name__)
 
 
 class Condition(NamedTuple):
-    """A condition of the CRI's Status. `reason` and `message` explain why it does not hold."""
+    """A condition of the CRI's Status. If it is false, `reason` and `message` explain why."""
 
     kind: str
     holds: bool
@@ -44,22 +45,22 @@ class Condition(NamedTuple):
 
 
 class Engine:
-    """A CRI container engine with NRI in it. Raises EngineError or ConfigError if it cannot be created.
+    """A CRI container engine with NRI. The constructor raises EngineError or ConfigError if a part cannot be created.
 
     Args:
         config: all settings.
-        name: the domain of the pods.
-        hub: the connection to plugins of the main engine, if this is a further domain.
+        name: the name of the engine's domain.
+        hub: the main engine's connection to plugins, if this engine is a further domain.
         nri_options: further options for `nri.adaptation.Adaptation`, for example `builtin` or `observer`.
 
     Attributes:
-        domains: the further domains by name; each is an engine that shares the plugins.
-        pod_creation, pod_removal, container_creation, container_start, container_removal, resource_updates: calls of
-            the CRI; `nri.engine.server` adds those that only report.
-        running_containers: programs and streams in containers.
-        images: the images of this node.
-        events: the CRI's container events.
-        complaints: problems that the start found, one line each.
+        domains: the engines of the further domains, by name. All domains share the plugins.
+        pod_creation, pod_removal, container_creation, container_start, container_removal, resource_updates: the CRI
+            calls that change something. `nri.engine.server` creates the objects for calls that only report.
+        running_containers: runs programs in containers, and connects to streams of containers.
+        images: the images of this domain.
+        events: publishes the CRI's container events.
+        complaints: the problems that were found at the start, one line each.
     """
 
     def __init__(
@@ -86,9 +87,7 @@ class Engine:
         self.images: ImageStore = machinery.images
         self.inventory = inventory = Inventory(Store(places.records))
         self.events = bus = EventBus(inventory)
-        self.nri = hub = hub or NriHub(
-            config.nri, importlib.metadata.version("nri"), places.root / "plugins.json", **nri_options
-        )
+        self.nri = hub = hub or NriHub(config.nri, package_version(), places.root / "plugins.json", **nri_options)
         resources = Resources(inventory, machinery.machine, machinery.runtime, machinery.generator)
         processes = Processes(inventory, machinery)
         self.domain = domain = Domain(self.name, hub, inventory, resources, processes)
@@ -110,7 +109,7 @@ class Engine:
     # --- life ---
 
     def start(self) -> None:
-        """Restore what an earlier engine left, and accept plugins. Raises EngineError, NriError."""
+        """Restore the pods and containers of an earlier engine, and accept plugins. Raises NriError if that fails."""
         try:
             for engine in self._all():
                 engine._replay.restore()
@@ -126,15 +125,28 @@ class Engine:
         self._returning.start()
 
     def _await_plugins(self) -> None:
-        """Report ends from before the start once the earlier plugins have reconnected."""
+        """Wait until earlier plugins have reconnected, then report the containers that ended before the start."""
         try:
             self.nri.await_return()
-        finally:  # otherwise the ends of containers would wait forever
+        finally:  # otherwise ends of containers would never be reported
             for engine in self._all():
                 engine._exit_handler.open()
 
+    def configure(self, config: EngineConfig) -> None:
+        """Use other settings for the next calls, in all domains.
+
+        Raises ConfigError if a file that the settings name is invalid; then nothing changes.
+        """
+        files = [
+            engine.machinery.read_files(config if engine is self else config.of_domain(engine.name))
+            for engine in self._all()
+        ]
+        for engine, settings_files in zip(self._all(), files, strict=True):
+            engine.machinery.configure(settings_files)
+            engine.config = settings_files.config  # last, because Status asks for the features of its runtimes
+
     def stop(self) -> None:
-        """Release everything; containers continue to run for the next engine. Calling it again has no effect."""
+        """Release all resources. Containers continue to run. Calling it again has no effect."""
         if self._stopped:
             return
         self._stopped = True
@@ -148,7 +160,7 @@ class Engine:
             engine._locks.close()
 
     def _all(self) -> list[Engine]:
-        """This engine and its further domains."""
+        """Return this engine and the engines of the further domains."""
         return [self, *self.domains.values()]
 
     def __enter__(self) -> Self:
@@ -158,13 +170,32 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def use_pod_cidr(self, pod_cidrs: str) -> None:
+        """Write the pod network from its template, if there is a template and no network yet, as in containerd.
+
+        Raises InvalidRequest if `pod_cidrs` are not address ranges, and EngineError if the file cannot be written.
+        """
+        try:
+            values_of(pod_cidrs)
+        except ValueError as error:
+            raise InvalidRequest(f"podCIDR: {error}") from None
+        folder, template = self.config.network.config_dir, self.machinery.network_template
+        if template is None or self.config.dry or find_networks(folder)[0]:
+            return
+        try:
+            path = write_network(template, folder, pod_cidrs)
+        except (OSError, ValueError) as error:
+            source = self.config.network.conf_template
+            raise EngineError(f"{source}: no network could be written for {pod_cidrs}: {error}") from error
+        _log.info("the network for %s was written to %s", pod_cidrs, path)
+
     # --- conditions ---
 
     @property
     def conditions(self) -> list[Condition]:
-        """Whether the engine can run pods, and whether pods get networks, for the CRI's Status."""
-        network, complaints = find_network(self.config.network.config_dir)
-        if network is not None:
+        """The CRI's conditions RuntimeReady and NetworkReady."""
+        networks, complaints = find_networks(self.config.network.config_dir)
+        if networks:
             row = Condition("NetworkReady", True)
         else:
             row = Condition("NetworkReady", False, "NetworkPluginNotReady", "; ".join(complaints))

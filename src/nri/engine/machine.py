@@ -1,4 +1,4 @@
-"""Detect the features of this machine and of its OCI runtime on which OCI specs depend."""
+"""Detect the features of this machine and its OCI runtimes that determine the content of OCI specs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from nri.files import walk
 _CGROUPS = Path("sys/fs/cgroup")
 _RESOURCE = "CAP_SYS_RESOURCE"
 _KINDS = {stat.S_IFCHR: "c", stat.S_IFBLK: "b"}
-#: The most files in a folder of devices.
+#: The maximum number of files that are searched for devices in a requested folder.
 _MAX_FILES = 100_000
 
 
 def detect_machine(root: Path = Path("/")) -> Machine:
-    """Detect the features of the kernel and of this process. `root` contains /proc and /sys."""
+    """Detect the features of the kernel and the rights of this process. `root` is the folder with /proc and /sys."""
     status = _status(root)
     granted = int(status.get("CapBnd", "0"), 16) & int(status.get("CapPrm", "0"), 16)
     capabilities = tuple(name for number, name in enumerate(KNOWN) if granted >> number & 1)
@@ -44,7 +44,7 @@ def detect_machine(root: Path = Path("/")) -> Machine:
 
 
 def with_features(machine: Machine, features: Mapping[str, Any]) -> Machine:
-    """Add the features of an OCI runtime, as its command ``features`` prints them; {} if it has no such command."""
+    """Add the features of an OCI runtime. `features` is the output of its command ``features``, or {} without one."""
     options = features.get("mountOptions")
     idmap: Any = features
     for key in ("linux", "mountExtensions", "idmap", "enabled"):
@@ -54,10 +54,10 @@ def with_features(machine: Machine, features: Mapping[str, Any]) -> Machine:
 
 
 def find_devices(path: str) -> list[Device]:
-    """The device at a path of this host; for a folder, all devices in it and below. Only `path` may be a link.
+    """Return the device at `path`, or all devices below `path` if it is a folder. The list may be empty.
 
-    Empty if there is none. Mounts below a folder are left out, for example /dev/pts. InvalidRequest for a folder with
-    too many files.
+    `path` may be a symbolic link; links below it are not followed. File systems that are mounted below `path`, for
+    example /dev/pts, are left out. Raises InvalidRequest if the folder has too many files.
     """
     try:
         status = os.stat(path)
@@ -65,20 +65,20 @@ def find_devices(path: str) -> list[Device]:
             return [_device(path, status)] if stat.S_IFMT(status.st_mode) in _KINDS else []
         return sorted(_below(path), key=lambda device: device.path)
     except OSError:
-        return []  # it has gone, or this user may not see it
+        return []  # the file was removed, or this user may not read the folder
 
 
 def _below(path: str) -> Iterator[Device]:
     top = os.path.realpath(path)
     for number, entry in enumerate(walk(top)):
         if number >= _MAX_FILES:
-            raise InvalidRequest(f"{path}: has more than {_MAX_FILES} files; name a folder of devices")
-        if stat.S_IFMT(entry.found.st_mode) in _KINDS:
+            raise InvalidRequest(f"{path}: the folder has more than {_MAX_FILES} files; request a folder of devices")
+        if stat.S_IFMT(entry.status.st_mode) in _KINDS:
             try:
                 folder = os.readlink(f"/proc/self/fd/{entry.folder}").removeprefix(top)
             except OSError:
-                continue  # deeper than the longest path
-            yield _device(f"{path.rstrip('/')}{folder}/{entry.name}", entry.found)
+                continue  # the path is longer than the kernel's limit
+            yield _device(f"{path.rstrip('/')}{folder}/{entry.name}", entry.status)
 
 
 def _device(path: str, status: os.stat_result) -> Device:
@@ -88,10 +88,10 @@ def _device(path: str, status: os.stat_result) -> Device:
 
 
 def _limits_swap(root: Path, v2: bool) -> bool:
-    """Whether cgroups can limit swap.
+    """Return whether cgroups can limit swap.
 
-    On v2 the root cgroup never has the file, so check any other cgroup; without one, check whether the kernel knows
-    swap.
+    With cgroup v2 the root cgroup never has memory.swap.max, so the other cgroups are searched for it. If there is no
+    other cgroup, the answer is whether the kernel supports swap.
     """
     if not v2:
         return (root / _CGROUPS / "memory/memory.memsw.limit_in_bytes").exists()
@@ -102,7 +102,7 @@ def _limits_swap(root: Path, v2: bool) -> bool:
 
 
 def _status(root: Path) -> dict[str, str]:
-    """The lines of the engine's own /proc/self/status."""
+    """Return the values in the engine's /proc/self/status by their names."""
     lines = _text(root / "proc/self/status").splitlines()
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 

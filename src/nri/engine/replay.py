@@ -1,8 +1,9 @@
 """Restore the pods and containers of an earlier engine from its records, processes and mounts.
 
-Running containers continue, half-created ones are undone, and those that ended are handled like every end; after a
-reboot everything has ended. An unusable record is set aside and replaced by a substitute, so that a client can remove
-its pod or container. Files without a record are removed only if they are named like an id.
+Running containers continue. Half-created pods and containers are undone. The end of a container that ended meanwhile is
+handled like every other end; after a reboot this applies to all containers. An unusable record is set aside and
+replaced by a substitute, so that a client can remove the pod or container. Processes and files without a record are
+removed.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ from nri.errors import NriError, describe
 
 #: The reason of a container whose record was lost.
 RECORD_LOST = "RecordLost"
+#: The prefix of containerd's annotations in an OCI spec.
 _KEY = "io.kubernetes.cri."
-#: Plugins were notified of its creation, as for every container, so they have to be notified of its end.
+#: The NRI state of a substitute: plugins have received its creation, so they have to receive its end.
 _NRI = {"told": "created"}
 
 
@@ -49,7 +51,7 @@ class Replay:
         self.complaints: list[str] = []
 
     def restore(self) -> None:
-        """Load the records, and undo half-created pods and containers. Call it before plugins can connect."""
+        """Load the records, and undo half-created pods and containers. It must be called before plugins connect."""
         loaded = self._inventory.store.load()
         self.complaints += loaded.complaints
         lost_pods, lost_containers = dict(loaded.lost_pods), dict(loaded.lost_containers)
@@ -69,7 +71,7 @@ class Replay:
         self.complaints += sweep(self._machinery, self._processes, {*pods, *loaded.containers, *lost_containers})
 
     def _unusable(self, record: PodRecord | ContainerRecord, work: Callable[[], object]) -> str:
-        """Restore a record by `work`. An unusable one is set aside, and a line about it is returned; otherwise ""."""
+        """Restore a record by calling `work`, and return "". If that fails, set it aside and return the complaint."""
         try:
             work()
         except Exception as error:  # noqa: BLE001  the engine has to start, whatever a damaged value leads to
@@ -80,14 +82,14 @@ class Replay:
         return ""
 
     def _keep_substitutes(self, identities: Collection[str]) -> None:
-        """Write the substitutes of lost records, so that the next start knows them, too."""
+        """Write the substitutes of lost records, so that the next start can read them."""
         entries: list[PodEntry | ContainerEntry] = [*self._inventory.pods(), *self._inventory.containers()]
         for entry in entries:
             if entry.id in identities:
                 self._inventory.note(entry)
 
     def resume(self) -> None:
-        """Watch running containers, and handle those that ended. Call it when plugins can connect."""
+        """Watch running containers, and handle the ended ones. It must be called when plugins can connect."""
         for entry in self._inventory.containers():
             if entry.record.state is ContainerState.EXITED:
                 self._exit_handler.report_later(entry)
@@ -145,7 +147,7 @@ class Replay:
         self._inventory.take_in(entry)
 
     def _read_spec(self, entry: ContainerEntry) -> None:
-        """Read a container's OCI spec; without a usable one it can only be stopped and removed."""
+        """Read a container's OCI spec. A container without a usable spec can only be stopped and removed."""
         bundle = self._machinery.places.bundle(entry.id)
         try:
             entry.spec = read_spec(bundle)
@@ -157,11 +159,11 @@ class Replay:
             )
 
     def _waits(self, record: ContainerRecord) -> bool:
-        """Whether a container that was being started still waits for its start."""
+        """Return whether a container is still waiting for its start, although an earlier engine was starting it."""
         try:
             return self._machinery.runtime(record.runtime_handler).state(record.id).status == "created"
         except EngineError:
-            return False  # it has ended, or its runtime has gone: its end will be handled
+            return False  # the container has ended, or its OCI runtime is missing; its end will be handled
 
     def _take_back_container(self, entry: ContainerEntry) -> None:
         self._end_left(entry)
@@ -173,7 +175,7 @@ class Replay:
             self._inventory.drop(entry)
 
     def _end_left(self, entry: PodEntry | ContainerEntry, variable: str = "") -> None:
-        """Kill programs that the earlier engine started to create it, because they would interfere with the undo."""
+        """Kill the programs that are still creating a pod or container, because they would disturb the undo."""
         if not self._machinery.dry:
             end_leftovers(self._machinery.places.bundle(entry.id), variable)
             for folder in self._machinery.images.snapshots.root.glob(f"{entry.id}*"):
@@ -181,10 +183,10 @@ class Replay:
 
 
 def _check_listed(record: PodRecord | ContainerRecord, *keys: str) -> None:
-    """Check the parts of a configuration that lists of pods and containers read. Raises ValueError."""
+    """Check the keys that lists of pods and containers read. Raises ValueError if one is missing or invalid."""
     for key in keys:
         if not isinstance(record.config.get(key), dict):
-            raise ValueError(f"'config' has no table {key!r}")  # noqa: TRY004  one kind of complaint for the reader
+            raise ValueError(f"'config' has no object {key!r}")  # noqa: TRY004  one kind of complaint for the reader
     if not isinstance(record.config["metadata"].get("name"), str):
         raise ValueError("'config' has no metadata.name")  # noqa: TRY004  as above
 
@@ -198,7 +200,7 @@ class _Stray(NamedTuple):
 
 
 def sweep(machinery: Machinery, processes: Processes, known_ids: Collection[str]) -> list[str]:
-    """Remove everything that belongs to other ids than the known ones; returns a line for each failure."""
+    """Remove processes, files, namespaces and networks of unknown ids. Returns a line for each failure."""
     complaints: list[str] = []
     for find in (partial(_processes, processes), _folders, _pods):
         for stray in find(machinery, known_ids):
@@ -210,7 +212,7 @@ def sweep(machinery: Machinery, processes: Processes, known_ids: Collection[str]
 
 
 def _processes(processes: Processes, machinery: Machinery, known_ids: Collection[str]) -> Iterator[_Stray]:
-    """Containers that an OCI runtime still knows, or that have a bundle and perhaps processes."""
+    """Find containers that an OCI runtime still knows, or that have a bundle and perhaps processes."""
     places = machinery.places
     handlers = {path.name: machinery.config.default_runtime for path in places.bundles.iterdir()}
     for handler in machinery.config.runtimes:
@@ -221,7 +223,7 @@ def _processes(processes: Processes, machinery: Machinery, known_ids: Collection
 
 
 def _folders(machinery: Machinery, known_ids: Collection[str]) -> Iterator[_Stray]:
-    """Bundles and root file systems of unknown ids."""
+    """Find bundles and root file systems of unknown ids."""
     bundles, images = machinery.places.bundles, machinery.images
     for name in _strays((path.name for path in bundles.iterdir()), known_ids):
         yield _Stray("the bundle", name, partial(remove_bundle, bundles / name))
@@ -230,13 +232,13 @@ def _folders(machinery: Machinery, known_ids: Collection[str]) -> Iterator[_Stra
 
 
 def _remove_root(images: ImageStore, name: str) -> None:
-    """Remove a root file system, after the programs that copy files into it."""
+    """Kill the programs that copy files into a root file system, and remove it."""
     end_leftovers(images.snapshots.root / name)
     images.unmount(name)
 
 
 def _pods(machinery: Machinery, known_ids: Collection[str]) -> Iterator[_Stray]:
-    """Networks, namespaces, files and cgroups of unknown pods."""
+    """Find networks, namespaces, files and cgroups of unknown pods."""
     places = machinery.places
     for name in _strays(machinery.cni.attached(), known_ids):
         yield _Stray("the network", name, partial(machinery.cni.delete, name))
@@ -250,18 +252,21 @@ def _pods(machinery: Machinery, known_ids: Collection[str]) -> Iterator[_Stray]:
 
 
 def _strays(names: Iterable[str], known_ids: Collection[str]) -> list[str]:
-    """The names of unknown ids; a mounted image is named by its container's id and a number."""
+    """Return the names that belong to unknown ids. A mounted image is named by its container's id and a number."""
     return sorted(name for name in names if name.partition("-image")[0] not in known_ids)
 
 
 # --- substitutes of lost records ---
-# Their values come from other files and from the kernel: the annotations of the container's OCI spec name its pod, and
-# cgroups are found by their names. Until a client removes them, such a container is in the state unknown, and such a
-# pod is not ready.
+# The values come from other files and from the kernel: the annotations of the container's OCI spec name its pod, and
+# cgroups are found by their names. Until a client removes it, a substitute container is in the state unknown, and a
+# substitute pod is not ready.
 
 
 def lost_container(identity: str, complaint: str, machinery: Machinery, cgroups: Cgroups) -> ContainerRecord:
-    """A substitute for a container's record; `pod_id` is "" if nothing names the pod, `complaint` its message."""
+    """Create a substitute for a container's record. `pod_id` is "" if the pod is not known.
+
+    `complaint` becomes the container's message.
+    """
     bundle = machinery.places.bundle(identity)
     annotations = _annotations(machinery, identity)
     name = annotations.get(f"{_KEY}container-name") or identity
@@ -284,7 +289,7 @@ def lost_container(identity: str, complaint: str, machinery: Machinery, cgroups:
 
 
 def lost_pod(identity: str, machinery: Machinery, cgroups: Cgroups, containers: Iterable[ContainerRecord]) -> PodRecord:
-    """A substitute for the record of a pod, not ready, whose containers provide its name and its cgroup."""
+    """Create a substitute for a pod's record. The name and the cgroup come from the pod's containers."""
     cgroup = _cgroup(cgroups, identity)
     parents = [posixpath.dirname(path) for path in (cgroup, *(row.cgroup_path for row in containers)) if path]
     default_parent = machinery.pod_cgroup(identity)
@@ -314,7 +319,7 @@ def lost_pod(identity: str, machinery: Machinery, cgroups: Cgroups, containers: 
 
 
 def _annotations(machinery: Machinery, identity: str) -> Mapping[str, str]:
-    """The annotations of a bundle's spec that are text; {} without a readable spec."""
+    """Return the string annotations of a bundle's spec, or {} if the spec cannot be read."""
     try:
         rows: Any = read_spec(machinery.places.bundle(identity)).get("annotations")
     except (OSError, ValueError):
@@ -325,12 +330,12 @@ def _annotations(machinery: Machinery, identity: str) -> Mapping[str, str]:
 
 
 def _handler(machinery: Machinery, identity: str) -> str:
-    """The handler whose OCI runtime knows the container; otherwise the default one."""
+    """Return the handler whose OCI runtime has state of the container, otherwise the default handler."""
     handlers = [name for name in machinery.config.runtimes if (machinery.places.runtime(name) / identity).exists()]
     return handlers[0] if handlers else machinery.config.default_runtime
 
 
 def _cgroup(cgroups: Cgroups, identity: str) -> str:
-    """The container's cgroup, "" if there is none."""
+    """Return the container's cgroup, or "" if it has no cgroup."""
     paths = [path for path in cgroups.find(identity) if not posixpath.basename(path).startswith("conmon-")]
     return paths[0] if paths else ""

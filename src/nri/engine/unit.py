@@ -10,5 +10,8 @@ _UNIT = Path(__file__).with_name("nri-engine.service.txt")
 
 
 def unit_text(python: str = sys.executable) -> str:
-    """The text of the unit. `python` runs the engine; a blank in its path is quoted, and a percent sign doubled."""
+    """Return the unit, which runs the engine with the interpreter `python`.
+
+    Spaces in the interpreter's path are quoted, and percent signs doubled, as systemd requires.
+    """
     return _UNIT.read_text(encoding="utf-8").replace("@python@", shlex.quote(python).replace("%", "%%"))

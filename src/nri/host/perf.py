@@ -1,6 +1,7 @@
 """Count processor events of a cgroup: cycles, instructions, references and misses of caches.
 
-Source: perf_event_open(2). The structure has its first version, which every kernel accepts.
+Source: perf_event_open(2). perf_event_attr is passed in its first version (64 bytes), which every
+kernel accepts.
 """
 
 from __future__ import annotations
@@ -18,15 +19,22 @@ from nri.host.cgroups.hierarchies import Hierarchies
 from nri.host.outcome import Unsupported
 from nri.host.root import Root
 
-_CALL: Final = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "loongarch64": 241, "s390x": 331, "ppc64le": 319}
+_SYSCALL_NUMBERS: Final = {
+    "x86_64": 298,
+    "aarch64": 241,
+    "riscv64": 241,
+    "loongarch64": 241,
+    "s390x": 331,
+    "ppc64le": 319,
+}
 _CLOSE_ON_EXEC, _CGROUP = 1 << 3, 1 << 2
 #: The structure: type, size and config, then zeros for the flags and the other fields of the first version.
 _ATTRIBUTES: Final = struct.Struct("=IIQ48x")
 _COUNT: Final = struct.Struct("=Q")
 _CACHE, _LAST_LEVEL, _MISS = 3, 2, 1 << 16
 
-#: A function of type, config, the descriptor of a cgroup's folder and processor that returns the descriptor of a
-#: counter. Raises OSError if the kernel refuses the counter.
+#: Like `open_event`: takes type, config, cgroup descriptor and processor; returns the counter's descriptor. Raises
+#: OSError if the kernel refuses the counter.
 OpenEvent = Callable[[int, int, int, int], int]
 
 
@@ -53,7 +61,7 @@ def open_event(kind: int, config: int, cgroup: int, processor: int) -> int:
     Raises:
         OSError: the kernel refuses the counter, or the machine does not have the event.
     """
-    number = _CALL.get(platform.machine())
+    number = _SYSCALL_NUMBERS.get(platform.machine())
     if number is None:
         raise OSError(errno.ENOSYS, f"perf_event_open is not known on {platform.machine()}")
     attributes = ctypes.create_string_buffer(_ATTRIBUTES.pack(kind, _ATTRIBUTES.size, config), _ATTRIBUTES.size)
@@ -79,35 +87,35 @@ class Counters:
         """The number of events so far on all processors. Raises OSError if a counter cannot be read."""
         counts = {}
         for event, descriptors in self._descriptors.items():
-            texts = [os.read(descriptor, _COUNT.size) for descriptor in descriptors]
-            counts[event] = sum(_COUNT.unpack(text)[0] for text in texts if len(text) == _COUNT.size)
+            chunks = [os.read(descriptor, _COUNT.size) for descriptor in descriptors]
+            counts[event] = sum(_COUNT.unpack(data)[0] for data in chunks if len(data) == _COUNT.size)
         return counts
 
     def close(self) -> None:
         """Stop counting."""
-        descriptors = [descriptor for opened in self._descriptors.values() for descriptor in opened]
+        descriptors = [descriptor for group in self._descriptors.values() for descriptor in group]
         self._descriptors = {}
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-def probe_events(events: Iterable[Event], opened: OpenEvent = open_event) -> Unsupported | None:
+def probe_events(events: Iterable[Event], open_counter: OpenEvent = open_event) -> Unsupported | None:
     """Why this machine does not count these events. Returns None if it counts them."""
     for event in events:
         try:
-            os.close(opened(*event.value, -1, 0))
+            os.close(open_counter(*event.value, -1, 0))
         except OSError as error:
             return Unsupported(_reason(event, error))
     return None
 
 
-def count(
+def start_counters(
     hierarchies: Hierarchies,
     root: Root,
     cgroup: str,
     events: Sequence[Event],
     processors: Iterable[int],
-    opened: OpenEvent = open_event,
+    open_counter: OpenEvent = open_event,
 ) -> Counters | Unsupported:
     """Start counting events of a cgroup and of the cgroups below it.
 
@@ -117,7 +125,7 @@ def count(
         cgroup: the path of the cgroup.
         events: the events to count.
         processors: the processors to count on.
-        opened: the system call.
+        open_counter: the system call.
 
     Raises:
         FileNotFoundError: the cgroup does not exist.
@@ -131,7 +139,7 @@ def count(
     try:
         for event, processor in [(event, processor) for processor in processors for event in events]:
             try:
-                counters.add(event, opened(*event.value, descriptor, processor))
+                counters.add(event, open_counter(*event.value, descriptor, processor))
             except OSError as error:
                 counters.close()
                 return Unsupported(_reason(event, error))
@@ -145,5 +153,5 @@ def _reason(event: Event, error: OSError) -> str:
     if error.errno in (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV):
         return f"the processor, or the hypervisor, does not count {name}"
     if error.errno in (errno.EACCES, errno.EPERM):
-        return f"{name} must not be counted: CAP_PERFMON or a lower kernel.perf_event_paranoid is required"
+        return f"counting {name} is not permitted: CAP_PERFMON or a lower kernel.perf_event_paranoid is required"
     return f"{name} cannot be counted: {error.strerror}"

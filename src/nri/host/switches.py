@@ -1,4 +1,4 @@
-"""System-wide switches: sysctls of scheduling and memory, and features of the scheduler."""
+"""System-wide kernel settings: sysctls of scheduling and memory, and features of the scheduler."""
 
 from __future__ import annotations
 
@@ -13,35 +13,43 @@ _MACHINE = "machine"
 
 
 @dataclass(frozen=True, slots=True)
-class Switch:
-    """A sysctl: its file, the kernels that have it, and a sysctl that must be 0 unless this sysctl is 0."""
+class KernelSetting:
+    """A system-wide kernel setting: a sysctl, or a file in /sys/kernel/mm.
+
+    Attributes:
+        path: the setting's file.
+        kernels: the only kernels that have the setting.
+        excludes: a setting that cannot be non-zero at the same time as this one.
+    """
 
     path: str
-    only: str = "Linux"
+    kernels: str = "Linux"
     excludes: str = ""
 
 
 _ANOLIS = "Anolis OS and Alibaba Cloud Linux"
 
-SWITCHES = {
-    "kernel.sched_core": Switch("/proc/sys/kernel/sched_core", _ANOLIS, "kernel.sched_group_identity_enabled"),
-    "kernel.sched_group_identity_enabled": Switch(
+KERNEL_SETTINGS = {
+    "kernel.sched_core": KernelSetting("/proc/sys/kernel/sched_core", _ANOLIS, "kernel.sched_group_identity_enabled"),
+    "kernel.sched_group_identity_enabled": KernelSetting(
         "/proc/sys/kernel/sched_group_identity_enabled", _ANOLIS, "kernel.sched_core"
     ),
-    "vm.memcg_qos_enable": Switch("/proc/sys/vm/memcg_qos_enable", "openEuler"),
-    "vm.min_free_kbytes": Switch("/proc/sys/vm/min_free_kbytes"),
-    "vm.watermark_scale_factor": Switch("/proc/sys/vm/watermark_scale_factor"),
-    "mm.memcg_reaper": Switch("/sys/kernel/mm/memcg_reaper/reap_background", _ANOLIS),
-    "mm.pagecache_limit": Switch("/sys/kernel/mm/pagecache_limit/enabled", _ANOLIS),
-    "kernel.sched_cfs_bandwidth_slice_us": Switch("/proc/sys/kernel/sched_cfs_bandwidth_slice_us", "Linux before 5.13"),
+    "vm.memcg_qos_enable": KernelSetting("/proc/sys/vm/memcg_qos_enable", "openEuler"),
+    "vm.min_free_kbytes": KernelSetting("/proc/sys/vm/min_free_kbytes"),
+    "vm.watermark_scale_factor": KernelSetting("/proc/sys/vm/watermark_scale_factor"),
+    "mm.memcg_reaper": KernelSetting("/sys/kernel/mm/memcg_reaper/reap_background", _ANOLIS),
+    "mm.pagecache_limit": KernelSetting("/sys/kernel/mm/pagecache_limit/enabled", _ANOLIS),
+    "kernel.sched_cfs_bandwidth_slice_us": KernelSetting(
+        "/proc/sys/kernel/sched_cfs_bandwidth_slice_us", "Linux before 5.13"
+    ),
 }
-"""Switches by their name in sysctl(8), or by their folder in /sys/kernel/mm."""
+"""Kernel settings by their name in sysctl(8), or by their folder in /sys/kernel/mm."""
 
 
 def read_switch(root: Root, name: str) -> int | Unsupported:
-    """The value of a switch. Raises KeyError if the name is not in `SWITCHES`."""
-    switch = SWITCHES[name]
-    text = root.find(switch.path)
+    """The value of a kernel setting. Raises KeyError if the name is not in `KERNEL_SETTINGS`."""
+    setting = KERNEL_SETTINGS[name]
+    text = root.find(setting.path)
     try:
         return Unsupported(_missing(name)) if text is None else int(text)
     except ValueError:
@@ -49,17 +57,20 @@ def read_switch(root: Root, name: str) -> int | Unsupported:
 
 
 def set_switch(root: Root, name: str, value: int) -> Result:
-    """Set a switch, after the excluded switch is set to 0. Raises KeyError if the name is not in `SWITCHES`."""
-    switch = SWITCHES[name]
+    """Set a kernel setting; first set the setting that it excludes to 0.
+
+    Raises KeyError if the name is not in `KERNEL_SETTINGS`.
+    """
+    setting = KERNEL_SETTINGS[name]
     before = read_switch(root, name)
     if isinstance(before, Unsupported):
         return Result(_MACHINE, name, value, Outcome.UNSUPPORTED, before.reason)
-    if value and switch.excludes:
-        other = read_switch(root, switch.excludes)
+    if value and setting.excludes:
+        other = read_switch(root, setting.excludes)
         if isinstance(other, int) and other != 0:
-            off = _write(root, switch.excludes, 0, other)
+            off = _write(root, setting.excludes, 0, other)
             if not off.in_force:
-                reason = f"{switch.excludes} excludes {name}, and cannot be disabled: {off.reason}"
+                reason = f"{setting.excludes} excludes {name}, and cannot be disabled: {off.reason}"
                 return Result(_MACHINE, name, value, Outcome.REFUSED, reason, before, before)
     if before == value:
         return Result(_MACHINE, name, value, Outcome.UNCHANGED, "", before, before)
@@ -68,7 +79,7 @@ def set_switch(root: Root, name: str, value: int) -> Result:
 
 def _write(root: Root, name: str, value: int, before: int) -> Result:
     try:
-        root.write(SWITCHES[name].path, str(value))
+        root.write(KERNEL_SETTINGS[name].path, str(value))
     except OSError as error:
         return Result(_MACHINE, name, value, *_explained(name, error), before)
     after = read_switch(root, name)
@@ -84,7 +95,8 @@ def _explained(name: str, error: OSError) -> tuple[Outcome, str]:
 
 
 def _missing(name: str) -> str:
-    return f"this kernel does not have {name}: only {SWITCHES[name].only} has it"
+    kernels = KERNEL_SETTINGS[name].kernels
+    return f"this kernel does not have {name}" + ("" if kernels == "Linux" else f": only {kernels} has this setting")
 
 
 def read_features(root: Root) -> dict[str, bool] | Unsupported:
@@ -97,7 +109,7 @@ def read_features(root: Root) -> dict[str, bool] | Unsupported:
 
 
 def set_features(root: Root, features: Mapping[str, bool]) -> list[Result]:
-    """Enable or disable features of the scheduler. Returns a result for each, without exceptions."""
+    """Enable or disable features of the scheduler. Returns a result for each feature; does not raise."""
     present = read_features(root)
     if isinstance(present, Unsupported):
         return [Result(_MACHINE, name, on, Outcome.UNSUPPORTED, present.reason) for name, on in features.items()]

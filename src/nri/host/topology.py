@@ -1,7 +1,7 @@
 """Read a machine's topology from /sys: packages, dies, cores, caches, memory nodes and their distances.
 
 CPU numbers may have gaps. A kernel without NUMA has one node with all CPUs and memory. As in nri-plugins, a node
-without CPUs is HBM if it is smaller than the mean of the nodes with CPUs, else slow memory.
+without CPUs is HBM if it is smaller than the mean of the nodes with CPUs, else PMEM (slow memory).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _KINDS: dict[Literal["performance", "efficient"], str] = {
     "performance": "/sys/devices/cpu_core/cpus",
     "efficient": "/sys/devices/cpu_atom/cpus",
 }
-_LOCAL, _REMOTE = 10, 20
+_LOCAL_DISTANCE, _REMOTE_DISTANCE = 10, 20
 
 CpuKind = Literal["performance", "efficient", "uniform"]
 MemoryKind = Literal["dram", "pmem", "hbm"]
@@ -39,12 +39,12 @@ class Cpu:
     """A CPU, which is a thread of a core.
 
     Attributes:
-        cluster: the number of its cluster, usually the CPUs with a common L2 cache, or -1 if not reported.
-        node: the number of its memory node.
-        threads: all threads of its core, including itself.
-        caches: its caches by ascending level.
-        base_khz: its frequency without turbo, or None if not reported.
-        energy_preference: its energy preference, for example `balance_power`, or "" if not reported.
+        cluster: the number of the CPU's cluster, usually the CPUs with a common L2 cache, or -1 if not reported.
+        node: the number of the CPU's memory node.
+        threads: all threads of the CPU's core, including this CPU.
+        caches: the CPU's caches by ascending level.
+        base_khz: the CPU's frequency without turbo, or None if not reported.
+        energy_preference: the CPU's energy preference, for example `balance_power`, or "" if not reported.
     """
 
     number: int
@@ -65,8 +65,8 @@ class Node:
     """A memory node.
 
     Attributes:
-        distances: the distance to each node by number. The distance to itself is 10.
-        has_normal_memory: whether its memory can hold unmovable pages.
+        distances: the distance to each node by number. The distance from a node to the same node is 10.
+        has_normal_memory: whether the node's memory can hold unmovable pages.
     """
 
     number: int
@@ -192,11 +192,11 @@ def _read_nodes(root: Tree, online: frozenset[int]) -> dict[int, Node]:
     numbers = sorted(_numbers(root, f"{_NODES}/online") or _entries(root, _NODES, "node"))
     if not numbers:
         memory = _memory(root.find("/proc/meminfo") or "")
-        return {0: Node(0, online, memory, "dram", {0: _LOCAL})}
+        return {0: Node(0, online, memory, "dram", {0: _LOCAL_DISTANCE})}
     cpus = {number: _numbers(root, f"{_NODES}/node{number}/cpulist") & online for number in numbers}
     memory_of = {number: _memory(root.find(f"{_NODES}/node{number}/meminfo") or "") for number in numbers}
-    local = [memory_of[number] for number in numbers if cpus[number] and memory_of[number]]
-    mean = sum(local) / len(local) if local else 0
+    sizes_bytes = [memory_of[number] for number in numbers if cpus[number] and memory_of[number]]
+    mean = sum(sizes_bytes) / len(sizes_bytes) if sizes_bytes else 0
     normal = root.find(f"{_NODES}/has_normal_memory")
     with_normal = frozenset(numbers) if normal is None else cpuset.parse(normal)
     return {
@@ -223,7 +223,7 @@ def _distances(root: Tree, number: int, numbers: list[int]) -> dict[int, int]:
     words = (root.find(f"{_NODES}/node{number}/distance") or "").split()
     if len(words) == len(numbers):
         return {other: int(word) for other, word in zip(numbers, words, strict=True)}
-    return {other: _LOCAL if other == number else _REMOTE for other in numbers}
+    return {other: _LOCAL_DISTANCE if other == number else _REMOTE_DISTANCE for other in numbers}
 
 
 def _memory(text: str) -> int:
@@ -240,9 +240,9 @@ def _numbers(root: Tree, path: str) -> frozenset[int]:
     return cpuset.parse(root.find(path) or "")
 
 
-def _number(root: Tree, path: str, without: int = -1) -> int:
+def _number(root: Tree, path: str, default: int = -1) -> int:
     text = root.find(path)
-    return without if text is None or not text.strip() else int(text)
+    return default if text is None or not text.strip() else int(text)
 
 
 def _entries(root: Tree, path: str, stem: str) -> frozenset[int]:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from nri.adaptation.admin_client import AdminClient
     from nri.inspector.sources import View
 
-__all__ = ["NodeParts"]
-
 #: Cgroups are read at most once in this many seconds.
 _DRIFT_INTERVAL_S = 2.0
 #: At most this many rows of drift are shown.
@@ -98,12 +96,12 @@ class NodeParts:
         values = sources(self._stack, self._socket, agent, self._timeout_s)
 
         def look() -> dict[str, Any]:
-            drift.look(values())
+            drift.check(values())
             who = Setters(self._client)
             return {
                 "now": [row_of(change, who) for change in drift.now()[:_MAX_ROWS]],
                 "changes": [row_of(change, who) for change in drift.changes[: -_MAX_ROWS - 1 : -1]],
-                "looked_at": drift.looked_at,
+                "looked_at": drift.compared_count,
                 "unread": drift.unread,
                 "left_out": drift.left_out,
                 "more": max(0, len(drift.now()) - _MAX_ROWS),

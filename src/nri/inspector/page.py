@@ -1,6 +1,7 @@
 """The page, its HTTP headers, and snapshots in a single file.
 
-The content security policy allows the page's script and style by their hashes, so that no other script can run.
+`page.html`, `page.css` and `page.js` become one document, so that a snapshot needs no other file. The content
+security policy allows the page's script and style by their hashes, so that no other script can run.
 """
 
 from __future__ import annotations
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
     from nri.inspector.sources import Source
 
-__all__ = ["MAX_CONTAINERS", "MAX_EVENTS", "headers", "page", "snapshot"]
-
 #: A snapshot has at most this many events.
 MAX_EVENTS: Final = 5000
 #: A snapshot has the changes of at most this many containers.
@@ -29,8 +28,15 @@ _DATA: Final = '<script id="data" type="application/json">null</script>'
 
 
 def page() -> bytes:
-    """Return the page without data."""
-    return (files("nri.inspector") / "page.html").read_bytes()
+    """Return the page without data: the document with its style and its script."""
+    document = _file("page.html")
+    for tag, name in (("style", "page.css"), ("script", "page.js")):
+        document = document.replace(f"<{tag}></{tag}>", f"<{tag}>\n{_file(name)}</{tag}>")
+    return document.encode()
+
+
+def _file(name: str) -> str:
+    return (files("nri.inspector") / name).read_text(encoding="utf-8")
 
 
 def _policy(source: str) -> str:
@@ -43,7 +49,7 @@ def _policy(source: str) -> str:
 
     return (
         f"default-src 'none'; script-src {hash_of('script')}; style-src {hash_of('style')}; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'"
+        "img-src data:; base-uri 'none'; form-action 'none'"
     )
 
 
@@ -67,7 +73,7 @@ def snapshot(source: Source) -> bytes:
     chains, has_all_chains = _encoded(explained, source.snapshot_bytes)
     overview = source.overview()
     if not has_all_events:
-        overview["problems"] = [*overview.get("problems", ()), f"only the first {len(events)} events are in this file"]
+        overview["problems"] = [*overview.get("problems", ()), f"only the newest {len(events)} events are in this file"]
     if not has_all_chains:
         line = f"the changes of only {len(chains)} containers are in this file"
         overview["problems"] = [*overview.get("problems", ()), line]

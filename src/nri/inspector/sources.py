@@ -2,10 +2,10 @@
 
 | method | result |
 |---|---|
-| overview | figures and a row for each plugin, as in `nri.trace.live_events`; `mode` is "live" or "recording" |
-| events | rows of the admin socket, with a `key`; `next` and `more` for the next page; `looked_at` |
+| overview | figures, a row for each plugin as in `nri.trace.live_events`, `series` over time (`TimeSeries.to_json`) |
+| events | rows of the admin socket with a `key`, the newest first; `next` and `more` for the next page; `looked_at` |
 | event | one row, with the answers of plugins if they were recorded |
-| containers, container | ids and names; the chain of changes, `Explanation.to_json` |
+| containers, container | ids and names; values in force and changes, `Explanation.to_json_with_values` |
 | follow | new `rows`, each second the `overview`, and the number of rows that came `too_fast` |
 | view | data of another program of the node: `drift`, the node's `agent`, the `placement` of containers |
 
@@ -15,18 +15,23 @@ A thread reads a recording once for sums and histories. Events are read again on
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections.abc import Callable
-from itertools import accumulate, islice
-from time import monotonic, sleep
+from itertools import islice
+from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from nri.adaptation.audit import STATES
+from nri.api.events import EVENTS
 from nri.errors import LATE, NriError
+from nri.inspector.filters import EMPTY, OUTCOMES, Filter
 from nri.text import plain
 from nri.trace.call_stats import CallStats, DurationRoom
 from nri.trace.changes import Changes
 from nri.trace.history import Event, Note, Trace
 from nri.trace.live_events import plugin_rows
 from nri.trace.message_json import MessageJson
+from nri.trace.time_series import TimeSeries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -34,14 +39,14 @@ if TYPE_CHECKING:
     from nri.trace.live_events import Live
     from nri.trace.pb import api_pb2 as t
 
-__all__ = ["Recording", "Running", "Source", "SourceUnavailable", "View"]
-
 #: Texts are cut to this many characters.
 _MAX_TEXT_CHARACTERS = 500
 #: An answer has at most this many events.
 _MAX_EVENTS = 500
 #: A search for events ends after this many seconds.
 _SEARCH_TIMEOUT_S = 1.0
+#: A page of events is read for at most this many seconds.
+_PAGE_TIMEOUT_S = 10.0
 #: An answer has at most this many containers.
 _MAX_CONTAINERS = 2000
 #: A follower gets a message at most this often, in seconds.
@@ -60,8 +65,14 @@ _MAX_ANSWER_STEPS = 2000
 _SNAPSHOT_BYTES = 2 << 20
 #: The same limit for a runtime's snapshot.
 _SNAPSHOT_BYTES_OF_RUNTIME = 64 << 20
-#: The number of bars in a recording's chart.
-_BARS = 120
+#: The number of intervals in a chart.
+_INTERVALS = 60
+#: The length of an interval in the charts of a runtime, in milliseconds.
+_INTERVAL_MS = 5000.0
+#: A recording is read again in pages of at most this many events.
+_PAGE_EVENTS = 500
+#: A page has at most about this many bytes of events in memory, or a single event.
+_PAGE_BYTES = 2 << 20
 #: At most this many notes are shown.
 _MAX_NOTES = 200
 #: At most this many plugins are shown.
@@ -69,9 +80,11 @@ _MAX_PLUGINS = 1000
 #: At most this many metadata of a recording are shown.
 _MAX_ABOUT = 50
 #: The errors of a plugin that has not answered in time.
-_LATE: Final = {each.__name__ for each in LATE}
-_EMPTY: Final = {"pod": "", "pod_id": "", "container": "", "container_id": ""}
+_LATE: Final = {error.__name__ for error in LATE}
+#: The choices of the filter chips.
+_CHOICES: Final = {"events": [*(spec.rpc for spec in EVENTS), "Synchronize"], "outcomes": [*OUTCOMES]}
 
+_ALL: Final = Filter()
 
 #: A function that returns the data of another program of the node about a pod or container, or about all for "".
 #: Returns None if the program does not run. Raises NriError if it does not answer.
@@ -88,14 +101,20 @@ class Source(Protocol):
     def overview(self) -> dict[str, Any]:
         """A summary of the node."""
 
-    def events(self, begin: str = "", text: str = "", max_events: int = 200) -> dict[str, Any]:
-        """Events from a key on, oldest first; by default the first of a recording, or the last of a runtime."""
+    def events(self, begin: str = "", chosen: Filter = _ALL, max_events: int = 200) -> dict[str, Any]:
+        """The events that a filter selects, the newest first.
+
+        Args:
+            begin: the `next` of another page; or a time in nanoseconds since 1970, for this event and earlier events.
+            chosen: the filter.
+            max_events: the limit of rows.
+        """
 
     def event(self, key: str) -> dict[str, Any] | None:
         """The event with a key. Returns None if it is unknown."""
 
     def rows(self, max_rows: int, max_full: int) -> Iterable[dict[str, Any]]:
-        """The events of a snapshot: at most `max_rows`, of which at most `max_full` have their messages."""
+        """The events of a snapshot: at most `max_rows`. At most `max_full` of them have their messages."""
 
     @property
     def snapshot_bytes(self) -> int:
@@ -107,21 +126,11 @@ class Source(Protocol):
     def container(self, ident: str) -> dict[str, Any] | None:
         """The chain of changes of a container. Returns None if it is unknown."""
 
-    def follow(self, after: str, text: str) -> Iterator[dict[str, Any]]:
+    def follow(self, after: str, chosen: Filter) -> Iterator[dict[str, Any]]:
         """Yield news after the event with a number at least once a second. With "", yield only overviews."""
 
     def view(self, name: str, of: str) -> dict[str, Any] | None:
         """The data of another program of the node about `of`. Returns None if the program does not run."""
-
-
-def matches(row: dict[str, Any], text: str) -> bool:
-    """Whether a name, an id or an error of an event or its plugins contains a text, ignoring case."""
-    if not text:
-        return True
-    values = [row.get(name, "") for name in ("event", "error", "plugin", "state", "text", *_EMPTY)]
-    for step in row.get("steps", ()):
-        values += [step["plugin"], step["error"], step["refused"]]
-    return text.lower() in "\n".join(values).lower()
 
 
 class Running:
@@ -144,9 +153,12 @@ class Running:
     ) -> None:
         self._live, self._ask, self._title = live, ask, title
         self._views = views or {}
+        self._series = TimeSeries(_INTERVAL_MS, _INTERVALS)
+        self._charted = 0
+        self._lock = threading.Lock()
 
     def overview(self) -> dict[str, Any]:
-        """A summary of the last minute."""
+        """A summary of the last minute, and charts of the last minutes."""
         try:
             summary = self._live.summary()
         except NriError as error:
@@ -154,26 +166,33 @@ class Running:
         rows = self._live.rows()
         notes = [row for row in rows if "steps" not in row][-_MAX_NOTES:]
         last = rows[-1]["n"] if rows else 0
-        return {
-            "mode": "live", "title": self._title, **summary, "notes": notes, "last_n": last, "views": list(self._views)
-        }  # fmt: skip
+        with self._lock:
+            for row in self._live.rows(self._charted):
+                self._charted = row["n"]
+                _chart(self._series, row.get("steps", ()), row["time_ms"])
+            series = self._series.to_json(time() * 1e3)
+        more = {"notes": notes, "last_n": last, "views": list(self._views), "series": series, "choices": _CHOICES}
+        return {"mode": "live", "title": self._title, **summary, **more}
 
-    def events(self, begin: str = "", text: str = "", max_events: int = 200) -> dict[str, Any]:
-        """The events after number `begin`, or the last events."""
+    def events(self, begin: str = "", chosen: Filter = _ALL, max_events: int = 200) -> dict[str, Any]:
+        """The events that a filter selects, the newest first. `last` is the number of the newest event."""
         rows = [row for row in self._live.rows() if "steps" in row]
-        if begin.isdecimal():
+        number, is_page = _numbers(begin)[0], "." in begin
+        if begin:
             max_events = min(max_events, _MAX_EVENTS)
-            matching = [row for row in rows if row["n"] >= int(begin[:18]) and matches(row, text)]
-            shown, more = matching[:max_events], len(matching) > max_events
-        else:
-            matching = [row for row in rows if matches(row, text)]
-            shown, more = matching[-max_events:], False
-        following = str(matching[max_events]["n"]) if more else ""
-        keyed, last = [_with_key(row) for row in shown], str(rows[-1]["n"]) if rows else "0"
+        matching = [
+            row
+            for row in reversed(rows)
+            if (not begin or (row["n"] <= number if is_page else row["time_ms"] * 1e6 <= number))
+            and chosen.matches(row)
+        ]
+        more = len(matching) > max_events
+        following = f"{matching[max_events]['n']}." if more else ""
+        keyed, last = [_with_key(row) for row in matching[:max_events]], str(rows[-1]["n"]) if rows else "0"
         return {"rows": keyed, "next": following, "more": more, "looked_at": len(rows), "last": last}
 
-    def follow(self, after: str, text: str) -> Iterator[dict[str, Any]]:
-        """Yield events after number `after` that contain a text, and each second the overview."""
+    def follow(self, after: str, chosen: Filter) -> Iterator[dict[str, Any]]:
+        """Yield the events after number `after` that a filter selects, and each second the overview."""
         last, overview_at = int(after[:18]) if after.isdecimal() else -1, float("-inf")
         while True:
             rows = self._live.rows(last)[:_MAX_EVENTS] if last >= 0 else []
@@ -181,7 +200,7 @@ class Running:
             now: dict[str, Any] = {"rows": [], "too_fast": lost}
             if rows:
                 last = rows[-1]["n"]
-                now["rows"] = [_with_key(row) for row in rows if "steps" in row and matches(row, text)]
+                now["rows"] = [_with_key(row) for row in rows if "steps" in row and chosen.matches(row)]
             if monotonic() - overview_at >= _OVERVIEW_INTERVAL_S:
                 overview_at = monotonic()
                 try:
@@ -225,17 +244,31 @@ class Running:
         return answer
 
     def container(self, ident: str) -> dict[str, Any] | None:
-        """The chain of changes in the runtime's history."""
+        """The values in force, and the chain of changes in the runtime's history."""
         try:
-            answer = self._ask("Why", {"container": ident})
+            answer = self._ask("Why", {"container": ident, "values": True})
         except NriError:
             return None
-        return answer if _has_rows(answer, "steps") else None
+        if not _has_rows(answer, "steps"):
+            return None
+        events = [row["event"] for row in self._live.rows() if row.get("container_id") == ident and not row["error"]]
+        states = [STATES[event] for event in events if event in STATES]
+        if states:
+            answer["state"] = states[-1]
+        elif answer.get("state") == "created":  # a runtime's history has no starts
+            answer["state"] = "present; the page has not seen its start"
+        return answer
 
 
 def _has_rows(answer: dict[str, Any], name: str) -> bool:
     rows = answer.get(name)
     return isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
+
+
+def _chart(series: TimeSeries, steps: Iterable[dict[str, Any]], time_ms: float) -> None:
+    """Add the calls of an event to a chart."""
+    for step in steps:
+        series.take(step["plugin"], time_ms + step["at_ms"], step["duration_ms"])
 
 
 def _with_key(row: dict[str, Any]) -> dict[str, Any]:
@@ -264,7 +297,10 @@ class Recording:
             self._last = max(self._last, header.first_ns, header.last_ns)
             self._records += header.records
         self._first = min(self._first, self._last)
-        self._bars = self._chart_bars()
+        self._series = TimeSeries(_interval_ms((self._last - self._first) / 1e6), _INTERVALS)
+        self._pages: list[tuple[int, int]] = []  # start time and number of the first event of each page
+        self._earliest: list[int] = []  # the earliest start time in each page: a clock may have been set back
+        self._page_room = _PageRoom()
         self._done = False
         self._stopped = False
 
@@ -302,10 +338,18 @@ class Recording:
             self._notes.append({"time_ms": note.time_ns / 1e6, **fields})
 
     def _add_event(self, event: Event) -> None:
+        if not self._pages or not self._page_room.take(event):
+            self._page_room = _PageRoom()
+            self._page_room.take(event)
+            self._pages.append((event.began_ns, event.serial))
+            self._earliest.append(event.began_ns)
+        self._earliest[-1] = min(self._earliest[-1], event.began_ns)
         self._total.take(event.duration_ns / 1e6, event.error is not None, False)
-        for step in event.steps:
-            if step.plugin in self._sums or len(self._sums) < _MAX_PLUGINS:
-                self._sums.setdefault(step.plugin, _Plugin(self._durations)).take(_step(event.began_ns, step))
+        steps = [_step(event.began_ns, step) for step in event.steps]
+        for step in steps:
+            if step["plugin"] in self._sums or len(self._sums) < _MAX_PLUGINS:
+                self._sums.setdefault(step["plugin"], _Plugin(self._durations)).take(step)
+        _chart(self._series, steps, event.began_ns / 1e6)
         self._changes.take(event)
 
     def overview(self) -> dict[str, Any]:
@@ -322,6 +366,7 @@ class Recording:
             for row in plugins:
                 row["state"] = states.get(row["plugin"], "")
             notes, about = list(self._notes), dict(self._about)
+            series = self._series.to_json(last / 1e6)
         return {
             "mode": "recording",
             "title": self._path,
@@ -338,56 +383,69 @@ class Recording:
             "records": self._records,
             "plugins": plugins,
             "notes": notes,
-            "bars": self._bars,
+            "series": series,
+            "choices": _CHOICES,
             "problems": [plain(line, _MAX_TEXT_CHARACTERS) for line in self._trace.problems[:20]],
             "views": [],
         }
 
-    def _chart_bars(self) -> list[dict[str, Any]]:
-        """The number of recorded steps over time, from the index. The steps of a block are spread over its time."""
-        first, last = self._first, self._last
-        width = max(1, (last - first) // _BARS + 1)
-        more = [0.0] * (_BARS + 1)  # difference to the previous bar
-        for _, header in self._trace.headers():
-            begin, end = sorted(
-                min(max(0, time - first) // width, _BARS - 1) for time in (header.first_ns, header.last_ns)
-            )
-            more[begin] += header.records / (end - begin + 1)
-            more[end + 1] -= header.records / (end - begin + 1)
-        bars = islice(accumulate(more), _BARS)
-        return [{"key": str(first + place * width), "steps": round(steps)} for place, steps in enumerate(bars)]
-
-    def events(self, begin: str = "", text: str = "", max_events: int = 200) -> dict[str, Any]:
-        """The events from a time on. A search stops after a time limit, with the key to continue from."""
-        since, serial = _time_and_number(begin)
+    def events(self, begin: str = "", chosen: Filter = _ALL, max_events: int = 200) -> dict[str, Any]:
+        """The events that were read so far, the newest first. A search ends after a time limit with a `next` page."""
         rows: list[dict[str, Any]] = []
         deadline = monotonic() + _SEARCH_TIMEOUT_S
-        looked_at = steps = 0
-        is_reached, is_there = not serial, False
-        for event in self._trace.events(max(0, since - _EARLIER_NS)):
-            # The order of the recording may differ from the order of times: a clock may have been set back.
-            is_reached = is_reached or (event.began_ns, event.serial) == (since, serial)
-            if not is_reached and not is_there and event.began_ns > since + _EARLIER_NS:
-                is_there = self._find(since, serial, since) is not None
-                if not is_there:
-                    break
-            if not is_reached or (not serial and event.began_ns < since):
-                continue
-            full = len(rows) >= min(max_events, _MAX_EVENTS) or steps > _MAX_ANSWER_STEPS
-            if full or (looked_at and monotonic() > deadline):
-                return {"rows": rows, "next": _key(event), "more": True, "looked_at": looked_at}
-            looked_at += 1
-            row = _row(event)
-            if matches(row, text):
-                rows.append(row)
-                steps += len(row["steps"])
-        if not is_reached:  # the recorder has removed its file
-            return self.events(str(since), text, max_events)
+        steps = looked_at = 0
+        max_events = min(max_events, _MAX_EVENTS)
+        page, number, until_ns = self._position(begin)
+        while page >= 0:
+            if looked_at and monotonic() > deadline:  # not within a page, which would be read again for the rest
+                return {"rows": rows, "next": f"{page}.{number}", "more": True, "looked_at": looked_at}
+            events = self._page(page)[:number]
+            if not events:  # the recorder has removed this file and older files
+                break
+            while events:
+                if len(rows) >= max_events or steps > _MAX_ANSWER_STEPS:
+                    following = f"{page}.{len(events)}"
+                    return {"rows": rows, "next": following, "more": True, "looked_at": looked_at}
+                event = events.pop()
+                looked_at += 1
+                row = _row(event)
+                if event.began_ns <= until_ns and chosen.matches(row):
+                    rows.append(row)
+                    steps += len(row["steps"])
+            page, number = page - 1, _PAGE_EVENTS
         return {"rows": rows, "next": "", "more": False, "looked_at": looked_at}
+
+    def _position(self, begin: str) -> tuple[int, int, int]:
+        """The page, the number of its events, and the time in nanoseconds, at which an answer begins."""
+        with self._lock:
+            last = len(self._pages) - 1
+            number, events = _numbers(begin)
+            if not begin:
+                return last, _PAGE_EVENTS, 1 << 64
+            if "." in begin:
+                return min(number, last), events, 1 << 64
+            return min(bisect_right(self._pages, (number, 1 << 64)), last), _PAGE_EVENTS, number
+
+    def _page(self, page: int) -> list[Event]:
+        """Read the events of a page, the oldest first. Returns no events if the recorder has removed their file."""
+        with self._lock:
+            first, following = self._pages[page], self._pages[page + 1 : page + 2]
+            since_ns = max(0, self._earliest[page] - _EARLIER_NS)
+        events: list[Event] = []
+        room, deadline = _PageRoom(), monotonic() + _PAGE_TIMEOUT_S
+        for event in self._trace.events(since_ns):
+            key = event.began_ns, event.serial
+            if (events and key in following) or monotonic() > deadline:
+                break
+            if events or key == first:
+                if not room.take(event):
+                    break
+                events.append(event)
+        return events
 
     def event(self, key: str) -> dict[str, Any] | None:
         """An event with its messages."""
-        since, serial = _time_and_number(key)
+        since, serial = _numbers(key, "-")
         event = self._find(since, serial, since + _LATER_NS)
         return None if event is None else _full_row(event)
 
@@ -397,9 +455,16 @@ class Recording:
         return _SNAPSHOT_BYTES + self._trace.size_bytes // 2
 
     def rows(self, max_rows: int, max_full: int) -> Iterator[dict[str, Any]]:
-        """The first events, some with their messages."""
-        for number, event in enumerate(islice(self._trace.events(), max_rows)):
-            yield _full_row(event) if number < max_full else _row(event)
+        """The newest events, the newest first, some with their messages."""
+        number = 0
+        for page in range(len(self._pages) - 1, -1, -1):
+            events = self._page(page)
+            while events:
+                if number >= max_rows:
+                    return
+                event = events.pop()  # with its parsed messages, which take memory
+                yield _full_row(event) if number < max_full else _row(event)
+                number += 1
 
     def _find(self, since: int, serial: int, until: int) -> Event | None:
         """The event with a start time and a number, searched in the blocks up to another time.
@@ -424,7 +489,7 @@ class Recording:
         ]
         return {"containers": rows, "left_out": len(containers) - len(rows)}
 
-    def follow(self, after: str, text: str) -> Iterator[dict[str, Any]]:  # noqa: ARG002 - all its events exist
+    def follow(self, after: str, chosen: Filter) -> Iterator[dict[str, Any]]:  # noqa: ARG002 - all its events exist
         """Yield the overview each second, until the whole recording has been read."""
         while True:
             overview = self.overview()
@@ -437,9 +502,22 @@ class Recording:
         """Return None: a recording has no data of other programs of the node."""
 
     def container(self, ident: str) -> dict[str, Any] | None:
-        """The chain of changes of a container that was read so far."""
+        """The values in force and the chain of changes of a container, from the events that were read so far."""
         with self._lock:
-            return self._changes.explain(ident)
+            return self._changes.explain(ident, values=True)
+
+
+class _PageRoom:
+    """The room of a page for events."""
+
+    def __init__(self) -> None:
+        self._events, self._bytes = 0, 0
+
+    def take(self, event: Event) -> bool:
+        """Add an event. Returns False if the page is full."""
+        self._bytes += event.memory_bytes
+        self._events += 1
+        return self._events == 1 or (self._events <= _PAGE_EVENTS and self._bytes <= _PAGE_BYTES)
 
 
 class _Plugin:
@@ -464,17 +542,25 @@ def _key(event: Event) -> str:
     return f"{event.began_ns}-{event.serial}"
 
 
-def _time_and_number(key: str) -> tuple[int, int]:
-    """The time and number of a key, or zeros if the key is invalid."""
-    time, _, serial = key.partition("-")
-    numbers = [int(part) if part.isascii() and part.isdecimal() and len(part) <= 20 else 0 for part in (time, serial)]
+def _numbers(key: str, separator: str = ".") -> tuple[int, int]:
+    """The two numbers of a key, zeros for missing or invalid numbers."""
+    first, _, second = key.partition(separator)
+    numbers = [int(part) if part.isascii() and part.isdecimal() and len(part) <= 20 else 0 for part in (first, second)]
     return numbers[0], numbers[1]
+
+
+def _interval_ms(span_ms: float) -> float:
+    """The length of a chart's intervals: 1, 2 or 5 with zeros, in milliseconds."""
+    shortest_ms = max(span_ms / (_INTERVALS - 2), 1.0)
+    return next(
+        float(digit * 10**power) for power in range(30) for digit in (1, 2, 5) if digit * 10**power >= shortest_ms
+    )
 
 
 def _row(event: Event) -> dict[str, Any]:
     """An event in the form of the admin socket."""
     pod, container = event.pod, event.container
-    names = dict(_EMPTY)
+    names = dict(EMPTY)
     if pod is not None:
         name = "/".join(part for part in (pod.namespace, pod.name) if part)
         names |= {"pod": plain(name, _MAX_TEXT_CHARACTERS), "pod_id": plain(pod.id, 128)}

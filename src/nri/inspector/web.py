@@ -13,6 +13,7 @@ import secrets
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
 
+from nri.inspector.filters import Filter
 from nri.inspector.page import headers, page
 from nri.inspector.sources import SourceUnavailable
 from nri.service.http import Answer, Server, json_answer, text_answer
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
     from nri.inspector.sources import Source
-
-__all__ = ["Web"]
 
 #: The length of a random token in bytes.
 _TOKEN_BYTES: Final = 24
@@ -51,9 +50,7 @@ class Web:
             "/": lambda _: (200, "text/html; charset=utf-8", html),
             "/api/overview": lambda _: _answer(source.overview),
             "/api/events": lambda parameters: _answer(
-                lambda: source.events(
-                    parameters.get("from", "")[:64], parameters.get("q", "")[:256], _max_events(parameters)
-                )
+                lambda: source.events(parameters.get("from", "")[:64], Filter.of(parameters), _max_events(parameters))
             ),
             "/api/event": lambda parameters: _answer(lambda: source.event(parameters.get("key", "")[:64])),
             "/api/containers": lambda _: _answer(source.containers),
@@ -64,7 +61,7 @@ class Web:
         }
         streams = {
             "/api/follow": lambda parameters: _server_sent_events(
-                source, parameters.get("after", "")[:64], parameters.get("q", "")[:256]
+                source, parameters.get("after", "")[:64], Filter.of(parameters)
             )
         }
         self._server = Server(public=handlers, address=address, streams=streams, guard=self._guard, headers=headers())
@@ -114,14 +111,15 @@ def _max_events(parameters: Mapping[str, str]) -> int:
 
 
 def _answer(ask: Callable[[], dict[str, Any] | None]) -> Answer:
+    """The answer of a source; null if the source does not know the event or container, which is not an error."""
     try:
         value = ask()
     except SourceUnavailable as error:
         return text_answer(f"{error}\n", 503)
-    return text_answer("not found\n", 404) if value is None else json_answer(value)
+    return json_answer(value)
 
 
-def _server_sent_events(source: Source, after: str, text: str) -> Generator[bytes]:
+def _server_sent_events(source: Source, after: str, chosen: Filter) -> Generator[bytes]:
     """The events of a source as server-sent events."""
-    for update in source.follow(after, text):
+    for update in source.follow(after, chosen):
         yield f"data: {json.dumps(update)}\n\n".encode()

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-__all__ = ["fields"]
-
 #: Each line is a type with its fields. A field without a type is a string. ``[X]`` is a list, ``{X}`` an object with
 #: any keys.
 _TYPES = """

@@ -13,8 +13,6 @@ from nri.kube.requests import memory_of_oom_score, millicpu_of_shares
 if TYPE_CHECKING:
     from nri.api import messages as m
 
-__all__ = ["DecodedResources", "decoded_resources", "memory_request", "resources_from_cgroup"]
-
 #: The kubelet's upper bound of a burstable OOM score, for any small request.
 _MAX_OOM_SCORE: Final = 999
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-__all__ = ["NamedContainer", "any_of", "find"]
-
 #: An error names at most this many matches.
 _MAX_NAMES = 5
 

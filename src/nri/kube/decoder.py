@@ -15,8 +15,6 @@ from typing import Any, Final, NamedTuple, Required, TypedDict
 from nri.config.syntax import without_half_characters
 from nri.errors import NriError
 
-__all__ = ["INSTALL", "MAX_POD_FACTOR", "Decoded", "Document", "Pod", "TooCostly", "make_decoder", "make_event_decoder"]
-
 #: The command that installs the extra. This project is not on a package index, so its name could install another one.
 INSTALL: Final = "pip install '.[agent]', in a checkout of nri"
 #: Allow this many bytes of memory for each byte of a pod's JSON.
@@ -125,9 +123,16 @@ class Document(TypedDict, total=False):
     status: _NodeStatus | None
 
 
+class ResourceClaim(TypedDict, total=False):
+    """The used fields of a claim of dynamic resource allocation."""
+
+    metadata: Required[_Metadata]
+    status: Any
+
+
 #: Allow this many bytes of memory for each byte of JSON, by shape. Objects other than pods are written by
 #: administrators, and a NodeSLO with short keys and numbers needs a factor of seven.
-_MAX_FACTORS: Final = {Pod: MAX_POD_FACTOR, Document: 32}
+_MAX_FACTORS: Final = {Pod: MAX_POD_FACTOR, Document: 32, ResourceClaim: 32}
 
 
 class TooCostly(ValueError):
@@ -142,7 +147,7 @@ class Decoded(NamedTuple):
 
 
 def make_decoder(shape: Any) -> Callable[[bytes], Decoded]:
-    """Return a function that decodes the fields of the shape `Pod` or `Document`.
+    """Return a function that decodes the fields of a shape: `Pod`, `ResourceClaim` or `Document`.
 
     The function raises TooCostly if the object needs too much memory, and ValueError if the JSON is invalid. Raises
     NriError without the extra `agent`.

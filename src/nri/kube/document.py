@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from nri.config.key_path import Path
     from nri.config.source import Format
 
-__all__ = ["Document", "objects", "text"]
-
 
 def objects(
     source: Source, wrap: Callable[[Any], Any] = lambda root: root, *, lenient: bool = False
@@ -91,7 +89,7 @@ class Document:
     """A document of a file.
 
     The argument `where` of methods is the prefix of a key in errors, such as ``spec.``. Text and tree are indexed when
-    the first line number is needed.
+    the first line number is requested.
 
     Args:
         source: the document's text.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from nri.kube.document import Document
 
-__all__ = ["POD_ADDRESSES", "Environment", "EnvironmentReader", "Missing", "expanded", "references"]
-
 #: The fields that contain the pod's addresses.
 POD_ADDRESSES = frozenset(("status.podIP", "status.podIPs"))
 #: The fields that a variable can refer to, next to single labels and annotations.
@@ -144,8 +142,8 @@ class EnvironmentReader:
             return Missing("resourceFieldRef", table)
         divisor = quantity.parse(reference.get("divisor") or 1) or quantity.parse(1)
         unit = 1000 if match[2] == "cpu" else 1  # Kubernetes rounds up to thousandths of a CPU, and to bytes
-        whole = quantity.ceil((amount or quantity.parse(0)) * unit)
-        return str(quantity.ceil(quantity.parse(whole) / quantity.ceil(divisor * unit)))
+        units = quantity.ceil((amount or quantity.parse(0)) * unit)
+        return str(quantity.ceil(quantity.parse(units) / quantity.ceil(divisor * unit)))
 
 
 def expanded(document: Document, text: str, values: Mapping[str, str], where: str, tree: Any, key: str) -> str:

@@ -16,8 +16,6 @@ from nri.kube.document import Document, objects
 if TYPE_CHECKING:
     from nri.config.watch import Fingerprint
 
-__all__ = ["SUFFIXES", "Folder"]
-
 SUFFIXES = (".yaml", ".yml", ".json")
 MAX_FILES = 1000
 MAX_OBJECTS = 5000

@@ -10,8 +10,6 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-__all__ = ["HEAD_BYTES", "MAX_OBJECT_BYTES", "ListSplitter", "Oversized"]
-
 #: Limit for the JSON of one object. etcd accepts requests up to 1.5 MiB.
 MAX_OBJECT_BYTES = 2 << 20
 #: Limit for the text of a list around its objects: versions, and the token for the next page.

@@ -25,10 +25,8 @@ if TYPE_CHECKING:
     from nri.kube.kubelet import Quantities
     from nri.kube.pod_manifests import PodManifest
 
-__all__ = ["ImageConfig", "Workload", "pod_resources", "read_image_config", "read_manifests"]
-
-
-#: Limits of quantities below the general maximum: a CPU quota in microseconds must fit in 64 bits.
+#: Quantities with a lower maximum than the general one, in their base unit (CPUs): a CPU quota in microseconds must fit
+#: in 64 bits.
 _MAX_QUANTITIES = {"cpu": 10**9}
 
 
@@ -52,13 +50,15 @@ def read_manifests(source: Source, image: ImageConfig | None = None, node_bytes:
 
     `node_bytes` is the node's memory, or 0 if unknown. Raises ConfigError if the file is invalid or has no pods.
     """
-    twins: Counter[tuple[str, str]] = Counter()
+    pod_counts: Counter[tuple[str, str]] = Counter()
     pods, _ = read_pod_manifests(source)
-    return [_workload(pod, image or ImageConfig(), twins, node_bytes) for pod, _ in pods]
+    return [_workload(pod, image or ImageConfig(), pod_counts, node_bytes) for pod, _ in pods]
 
 
-def _workload(manifest: PodManifest, image: ImageConfig, twins: Counter[tuple[str, str]], node_bytes: int) -> Workload:
-    """Create the messages of a pod and its containers. `twins` counts the pods of each namespace and name."""
+def _workload(
+    manifest: PodManifest, image: ImageConfig, pod_counts: Counter[tuple[str, str]], node_bytes: int
+) -> Workload:
+    """Create the messages of a pod and its containers. `pod_counts` counts the pods of each namespace and name."""
     document = manifest.document
     spec, metadata = document.table(manifest.pod, "spec"), document.table(manifest.pod, "metadata")
     containers = [
@@ -66,21 +66,21 @@ def _workload(manifest: PodManifest, image: ImageConfig, twins: Counter[tuple[st
         *document.tables(spec, "containers", "spec."),
     ]
     resources = pod_resources(document, spec)
-    pod = _pod(document, spec, metadata, kubelet.qos_class(resources), twins)
+    pod = _pod(document, spec, metadata, kubelet.qos_class(resources), pod_counts)
     reader = ContainerReader(document, spec, pod, image)
     shares = kubelet.shares(resources, node_bytes)
     messages = [reader.read(tree, share) for tree, share in zip(containers, shares, strict=True)]
-    return Workload(pod, messages, [*manifest.unknown, *reader.notes])
+    return Workload(pod, messages, [*manifest.key_notes, *reader.notes])
 
 
 def _pod(
-    document: Document, spec: dict[str, Any], metadata: dict[str, Any], qos: str, twins: Counter[tuple[str, str]]
+    document: Document, spec: dict[str, Any], metadata: dict[str, Any], qos: str, pod_counts: Counter[tuple[str, str]]
 ) -> m.PodSandbox:
     """Create the message of the pod."""
     name = pod_name(document, metadata) or "pod"
     namespace = document.text(metadata, "namespace", "metadata.") or "default"
-    twins[namespace, name] += 1
-    names = [namespace, name, *map(str, range(2, twins[namespace, name] + 1))]
+    pod_counts[namespace, name] += 1
+    names = [namespace, name, *map(str, range(2, pod_counts[namespace, name] + 1))]
     uid = document.text(metadata, "uid", "metadata.") or kubelet.make_uid(*names)
     pod = m.PodSandbox(
         id=kubelet.make_id("sandbox", *names),
@@ -102,12 +102,12 @@ def pod_resources(document: Document, spec: dict[str, Any]) -> kubelet.PodResour
     A limit without a request is also a request; for the pod itself only if its containers have no requests.
     """
     containers = []
-    for key, initial in (("initContainers", True), ("containers", False)):
+    for key, is_init in (("initContainers", True), ("containers", False)):
         for place, tree in enumerate(document.tables(spec, key, "spec.")):
-            sidecar = initial and document.text(tree, "restartPolicy") == "Always"
+            sidecar = is_init and document.text(tree, "restartPolicy") == "Always"
             amounts = _quantities(document, tree, f"spec.{key}[{place}].")
             amounts = {**_as_requests(amounts), **amounts}
-            containers.append(kubelet.ContainerResources(amounts, initial, sidecar))
+            containers.append(kubelet.ContainerResources(amounts, is_init, sidecar))
     critical = document.text(spec, "priorityClassName", "spec.") == "system-node-critical"
     resources = kubelet.PodResources(containers, node_critical=critical)
     if spec.get("resources") is None:
@@ -115,9 +115,9 @@ def pod_resources(document: Document, spec: dict[str, Any]) -> kubelet.PodResour
     amounts = {key: value for key, value in _quantities(document, spec, "spec.").items()
                if has_pod_level(key.partition(".")[2])}  # fmt: skip
     if any(key.startswith("limits.") for key in amounts):
-        summed = {f"requests.{key}": value for key, value in resources.containers_total("requests").items()
+        container_requests = {f"requests.{key}": value for key, value in resources.containers_total("requests").items()
                   if key in ("cpu", "memory")}  # fmt: skip
-        amounts = {**_as_requests(amounts), **summed, **amounts}
+        amounts = {**_as_requests(amounts), **container_requests, **amounts}
     return resources._replace(pod=amounts)
 
 
@@ -178,11 +178,11 @@ class ContainerReader:
         self._pod = pod
         self._image = image
         node = document.text(spec, "nodeName", "spec.")
-        known = {"metadata.name": pod.name, "metadata.namespace": pod.namespace, "metadata.uid": pod.uid}
+        pod_fields = {"metadata.name": pod.name, "metadata.namespace": pod.namespace, "metadata.uid": pod.uid}
         self._environment = EnvironmentReader(
             document,
             spec,
-            {**known, "spec.nodeName": node} if node else known,
+            {**pod_fields, "spec.nodeName": node} if node else pod_fields,
             {"labels": pod.labels, "annotations": pod.annotations},
         )
         self._names: set[str] = set()
@@ -206,13 +206,13 @@ class ContainerReader:
             image=m.Image(name=self._document.text(tree, "image")),
         )
         self._set_labels(container)
-        self._mounts(tree, container)
+        self._add_mounts(tree, container)
         kubelet.set_resources(container.linux, share)
         container.linux.cgroups_path = f"{pod.linux.cgroup_parent}/{container.id}"
         for kind in _NAMESPACES:
             if not self._spec.get(_HOST_KEYS.get(kind, "")):
                 container.linux.namespaces.add(type=kind)
-        self._security(tree, container)
+        self._set_security(tree, container)
         return container
 
     def _set_labels(self, container: m.Container) -> None:
@@ -245,15 +245,15 @@ class ContainerReader:
         values.setdefault(*_PATH.split("=", 1))
         values.update(environment.values)
         for variable, missing in environment.missing.items():
-            left = "omitted" if missing.optional else "left empty"
+            outcome = "omitted" if missing.optional else "left empty"
             self.notes.append(
-                f"container {name}: the value of {variable} ({missing.source}) requires a cluster: {left}"
+                f"container {name}: the value of {variable} ({missing.source}) requires a cluster: {outcome}"
             )
         if tree.get("envFrom"):
             self.notes.append(f"container {name}: envFrom requires a cluster: omitted")
         return [f"{key}={value}" for key, value in values.items()]
 
-    def _mounts(self, tree: dict[str, Any], container: m.Container) -> None:
+    def _add_mounts(self, tree: dict[str, Any], container: m.Container) -> None:
         """Add the default mounts, then the volumes, from the folders in which the kubelet prepares them."""
         for target, kind, origin, options in _DEFAULT_MOUNTS:
             container.mounts.add(destination=target, type=kind, source=origin, options=options)
@@ -273,7 +273,7 @@ class ContainerReader:
                 options=["rbind", "rprivate", "ro" if mount.get("readOnly") else "rw"],
             )
 
-    def _security(self, tree: dict[str, Any], container: m.Container) -> None:
+    def _set_security(self, tree: dict[str, Any], container: m.Container) -> None:
         """Set user, group and seccomp profile. The container's security context overrides the pod's."""
         document = self._document
         pod_context, container_context = (
@@ -307,7 +307,7 @@ class ContainerReader:
 
 @dataclass(frozen=True, slots=True)
 class ImageConfig:
-    """An image's configuration of the process: environment, entry point, command."""
+    """The part of an image's configuration that describes its process: environment, entry point, command."""
 
     env: tuple[str, ...] = ()
     entrypoint: tuple[str, ...] = ()

@@ -13,8 +13,6 @@ from nri.kube.decoder import Decoded, TooCostly
 from nri.kube.lists import Oversized
 from nri.text import count, plain
 
-__all__ = ["MAX_KEPT_BYTES", "Key", "ObjectCache"]
-
 #: Limit for the memory of all objects of a kind. A node of 500 pods takes 4 to 8 MiB.
 MAX_KEPT_BYTES: Final = 32 << 20
 #: Keep at most this many names of omitted objects.

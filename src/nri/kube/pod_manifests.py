@@ -1,12 +1,12 @@
-"""Read the pods of manifests: Pods, and the pod templates of other objects. Every command uses this module.
+"""Read the pods of manifests: Pods, and the pod templates of other objects.
 
-Keys and types are checked as in Kubernetes: a value of a wrong type is an error, and an unknown key is a note.
+All commands that read pod manifests use this module. Keys and types are checked as in Kubernetes: a value of a wrong
+type is an error, and an unknown key is a note.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nri.config.key_path import path_text
@@ -14,14 +14,12 @@ from nri.errors import ConfigError
 from nri.kube import kubelet, quantity
 from nri.kube.api_fields import fields
 from nri.kube.document import objects
-from nri.text import cut, plain
+from nri.text import cut, nearest, plain
 
 if TYPE_CHECKING:
     from nri.config.key_path import Path
     from nri.config.source import Source
     from nri.kube.document import Document
-
-__all__ = ["PodManifest", "localhost_seccomp", "pod_manifest", "pod_name", "read_pod_manifests"]
 
 #: Limit for the pods of one file.
 _MAX_PODS = 5000
@@ -47,13 +45,13 @@ class PodManifest(NamedTuple):
     Attributes:
         document: the document that contains it.
         pod: its `metadata` and `spec`; a template has the name and namespace of the object that contains it.
-        unknown: a line for each unknown or duplicate key.
-        unknown_keys: the paths of these keys.
+        key_notes: a line for each unknown or duplicate key.
+        unknown_keys: the paths of the unknown keys.
     """
 
     document: Document
     pod: dict[str, Any]
-    unknown: list[str]
+    key_notes: list[str]
     unknown_keys: frozenset[str]
 
 
@@ -92,7 +90,7 @@ def pod_manifest(document: Document, tree: dict[str, Any]) -> PodManifest | None
     if kind == "Pod":
         check, pod = _Check(document, "Pod", tree, ()), tree
     elif holder is not None and (group in groups or not tree.get("apiVersion")):
-        if _below(tree, (*holder, "template")) is None:
+        if _value_at(tree, (*holder, "template")) is None:
             return None
         check = _Check(document, str(kind), tree, ())
         pod = _from_template(document, tree, holder)
@@ -100,7 +98,7 @@ def pod_manifest(document: Document, tree: dict[str, Any]) -> PodManifest | None
         custom_holder = next((path for path in _CUSTOM_TEMPLATES if _has_containers(tree, path)), None)
         if custom_holder is None:
             return None
-        template = _below(tree, (*custom_holder, "template"))
+        template = _value_at(tree, (*custom_holder, "template"))
         check = _Check(document, "PodTemplateSpec", template, (*custom_holder, "template"))
         pod = _from_template(document, tree, custom_holder)
     check.run()
@@ -117,14 +115,14 @@ def _check_containers(document: Document, spec: dict[str, Any]) -> None:
         raise document.error(f"more than {_MAX_CONTAINERS} containers", "spec.containers", spec)
 
 
-def _below(tree: Any, path: Path) -> Any:
+def _value_at(tree: Any, path: Path) -> Any:
     for key in path:
         tree = tree.get(key) if isinstance(tree, dict) else None
     return tree
 
 
 def _has_containers(tree: dict[str, Any], holder: Path) -> bool:
-    return isinstance(_below(tree, (*holder, "template", "spec", "containers")), list)
+    return isinstance(_value_at(tree, (*holder, "template", "spec", "containers")), list)
 
 
 def _from_template(document: Document, tree: dict[str, Any], holder: Path) -> dict[str, Any]:
@@ -136,7 +134,7 @@ def _from_template(document: Document, tree: dict[str, Any], holder: Path) -> di
     metadata, spec = document.table(template, "metadata"), document.table(template, "spec")
     names = {key: owner.get(key) for key in ("name", "generateName", "namespace") if owner.get(key)}
     renamed = {"name", "generateName"} if names.keys() - {"namespace"} else set()
-    own = {key: metadata.get(key) for key in metadata if key not in renamed}
+    pod_metadata = {key: metadata.get(key) for key in metadata if key not in renamed}
     claims = [
         {"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{names.get('name', '')}-0"}}
         for claim in document.tables(where, "volumeClaimTemplates", "spec.")
@@ -144,7 +142,7 @@ def _from_template(document: Document, tree: dict[str, Any], holder: Path) -> di
     ]
     if claims:
         spec["volumes"] = [*document.tables(spec, "volumes", "spec."), *claims]
-    return {"metadata": {**own, **names}, "spec": spec}
+    return {"metadata": {**pod_metadata, **names}, "spec": spec}
 
 
 def pod_name(document: Document, metadata: dict[str, Any]) -> str:
@@ -158,15 +156,17 @@ def localhost_seccomp(document: Document, profile: dict[str, Any], where: str, r
 
     A manifest names the file below the kubelet's folder `root`. Raises ConfigError if the path is invalid.
     """
-    key, place = "localhostProfile", f"{where}seccompProfile.localhostProfile"
-    name = document.text(profile, key, place)
+    key, key_path = "localhostProfile", f"{where}seccompProfile.localhostProfile"
+    name = document.text(profile, key, key_path)
     if profile.get("type") != "Localhost":
         if name:
-            raise document.error("only a profile of type Localhost names a file", place, profile, key, "remove the key")
+            raise document.error(
+                "only a profile of type Localhost names a file", key_path, profile, key, "remove the key"
+            )
         return ""
     if not name or name.startswith("/") or ".." in name.split("/") or "\0" in name:
         reason = "expected the path of a file below the kubelet's folder of profiles, without .."
-        raise document.error(reason, place, profile, key)
+        raise document.error(reason, key_path, profile, key)
     return f"{root}/{name}"
 
 
@@ -193,46 +193,46 @@ class _Check:
                 continue
             visited.add((kind, id(value)))
             if kind[0] == "[":
-                waiting += reversed([(kind[1:-1], item, (*path, place)) for place, item in enumerate(value)])
-                for place, item in enumerate(value):
-                    self._check_type(kind[1:-1], item, value, place, path)
+                waiting += reversed([(kind[1:-1], item, (*path, index)) for index, item in enumerate(value)])
+                for index, item in enumerate(value):
+                    self._check_type(kind[1:-1], item, value, index, path)
                 continue
-            known = None if kind[0] == "{" else fields(kind)
-            if kind[0] != "{" and known is None:
+            kinds = None if kind[0] == "{" else fields(kind)
+            if kind[0] != "{" and kinds is None:
                 continue
-            below = []
+            children = []
             for key, item in dict.items(value):
-                item_kind = kind[1:-1] if known is None else known.get(key, "")
+                item_kind = kind[1:-1] if kinds is None else kinds.get(key, "")
                 if not item_kind:
-                    self._note(value, str(key), (*path, str(key)), known or {})
+                    self._note(value, str(key), (*path, str(key)), kinds or {})
                     continue
                 self._check_type(item_kind, item, value, key, path)
-                below.append((item_kind, item, (*path, str(key))))
-            waiting += reversed(below)
+                children.append((item_kind, item, (*path, str(key))))
+            waiting += reversed(children)
 
     def lines(self) -> list[str]:
         """Return a line for each unknown key."""
         lines = [
             f"{self._document.place(table, key)}: {plain(path_text(path), 200)} is ignored: "
-            + (f"did you mean {nearest}?" if nearest else "unknown key")
-            for table, key, path, nearest in self.unknown[:_MAX_UNKNOWN_KEYS]
+            + (f"did you mean {suggestion}?" if suggestion else "unknown key")
+            for table, key, path, suggestion in self.unknown[:_MAX_UNKNOWN_KEYS]
         ]
         more = len(self.unknown) - _MAX_UNKNOWN_KEYS
         return [*lines, f"{self._document.place(self._root[1])}: {more} more unknown keys"] if more > 0 else lines
 
-    def _note(self, table: Any, key: str, path: Path, known: Mapping[str, str]) -> None:
-        nearest = get_close_matches(key[:80], known, 1, 0.75) if len(self.unknown) < _MAX_UNKNOWN_KEYS else []
-        self.unknown.append((table, key, path, nearest[0] if nearest else ""))
+    def _note(self, table: Any, key: str, path: Path, known_keys: Mapping[str, str]) -> None:
+        suggestion = nearest(key, known_keys) if len(self.unknown) < _MAX_UNKNOWN_KEYS else ""
+        self.unknown.append((table, key, path, suggestion))
 
     def _check_type(self, kind: str, value: Any, table: Any, key: Any, path: Path) -> None:
         if value is None or kind == "any":
             return
         expected = _expected(kind, value)
         if expected:
-            place = (*path, key if isinstance(key, int) else str(key))
+            key_path = (*path, key if isinstance(key, int) else str(key))
             shown = "" if isinstance(value, (dict, list)) else f", not {_shown(value)}"
             advice = "put the value in quotes" if kind == "str" and shown else ""
-            raise self._document.error(f"expected {expected}{shown}", path_text(place), table, key, advice)
+            raise self._document.error(f"expected {expected}{shown}", path_text(key_path), table, key, advice)
 
 
 def _shown(value: Any) -> str:
@@ -251,8 +251,8 @@ def _expected(kind: str, value: Any) -> str:
     if kind == "bool":
         return "" if isinstance(value, bool) else "true or false"
     if kind in _INTEGERS:
-        whole = value.is_integer() if isinstance(value, float) else type(value) is int
-        return "" if whole and -_INTEGERS[kind] <= value < _INTEGERS[kind] else "a whole number"
+        is_whole = value.is_integer() if isinstance(value, float) else type(value) is int
+        return "" if is_whole and -_INTEGERS[kind] <= value < _INTEGERS[kind] else "a whole number"
     if kind == "intstr":
         return "" if isinstance(value, (int, str)) and not isinstance(value, bool) else _SCALARS[kind]
     if kind == "quantity":

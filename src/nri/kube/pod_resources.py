@@ -20,9 +20,6 @@ from typing import Any, Literal, NamedTuple
 
 from nri.kube import quantity
 
-__all__ = ["Part", "PodContainer", "concurrent_containers", "container_amounts", "containers_total", "has_pod_level",
-           "pod_level", "pod_limit", "pod_total"]  # fmt: skip
-
 Part = Literal["requests", "limits"]
 Amounts = dict[str, Fraction]
 _NONE = Fraction(0)

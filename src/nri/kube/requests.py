@@ -13,9 +13,6 @@ from typing import Any, NamedTuple
 from nri.config.syntax import parse_json
 from nri.kube import quantity
 
-__all__ = ["ANNOTATION", "Requests", "annotated", "estimated", "memory_of_oom_score", "millicpu_of_quota",
-           "millicpu_of_shares", "qos_of_cgroup_parent"]  # fmt: skip
-
 #: Requests and limits of a pod's containers as JSON.
 ANNOTATION = "noderesource.dev/resources"
 _SHARES_PER_CPU, _MIN_SHARES = 1024, 2

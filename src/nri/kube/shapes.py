@@ -1,20 +1,19 @@
 """Decode JSON by a shape like Go's decoder, with which Koordinator reads its annotations and documents.
 
 Unknown keys are skipped, keys match in any case, null counts as absent, and a value of a wrong type is an error with
-its path. Skipped keys can be reported with the most similar valid key: `Unread`. Shapes are `int`, `str`, `bool`,
-`QUANTITY`, `INT_OR_TEXT`, `INT32`, a `Word` of fixed values, a `Record` of named keys, `Table` and `Items`.
+its path. Of a repeated key the last value counts; repeated objects with known keys are merged. Skipped keys can be
+reported with the most similar valid key: `Unread`. Shapes are `int`, `str`, `bool`, `QUANTITY`, `INT_OR_TEXT`, `INT32`,
+a `Word` of fixed values, a `Record` of named keys, `Table` and `Items`.
 """
 
 from __future__ import annotations
 
-import difflib
 import json
-from collections.abc import Collection
 from typing import Any, Final, NamedTuple, NoReturn
 
 from nri.config.syntax import TooDeep, parse_json
 from nri.kube import quantity
-from nri.text import cut, plain
+from nri.text import cut, nearest, plain
 
 #: A whole number of 32 bits.
 INT32: Final = "a whole number of 32 bits"
@@ -29,7 +28,7 @@ _INT64 = 1 << 63
 
 
 class Record(NamedTuple):
-    """An object with known keys. Absent and null keys are omitted."""
+    """An object with known keys. Absent and null keys are omitted, but a null quantity is 0."""
 
     keys: dict[str, Any]
 
@@ -66,7 +65,7 @@ class Unread(NamedTuple):
     @classmethod
     def of_word(cls, key: str, value: str, words: tuple[str, ...]) -> Unread:
         """Report a value that is not a fixed value of its key."""
-        suggestion = nearest_name(value, words)
+        suggestion = nearest(value, words)
         why = f"{cut(json.dumps(value), _MAX_SHOWN)} has no effect: write one of {', '.join(words)}"
         return cls(plain(key, _MAX_TEXT), why + (f"; did you mean {suggestion}?" if suggestion else ""))
 
@@ -74,17 +73,10 @@ class Unread(NamedTuple):
         return f"{self.key}: {self.why}"
 
 
-def nearest_name(key: str, names: Collection[str], alike: float = 0.6) -> str:
-    """Return the name most similar to a key. Returns "" without a similar name."""
-    folded = {name.casefold(): name for name in names}
-    matches = difflib.get_close_matches(key.casefold()[:_MAX_TEXT], folded, 1, alike)
-    return folded[matches[0]] if matches else ""
-
-
 def decode(text: str, shape: Any) -> Any:
     """Read JSON text as a value of a shape. Raises ValueError, with a one-line reason, if it does not fit."""
     try:
-        value = parse_json(text, parse_constant=_no_constant)
+        value = parse_json(text, parse_constant=_no_constant, object_pairs_hook=_object)
     except TooDeep:
         raise
     except ValueError as error:
@@ -95,33 +87,62 @@ def decode(text: str, shape: Any) -> Any:
 def fit(value: Any, shape: Any, where: str) -> Any:
     """Convert a value to its shape. `where` is its path, for errors."""
     if isinstance(shape, Record):
-        return _record(value, shape, where)
+        return _record(value, shape, where, {})
     if isinstance(shape, Table):
         if not isinstance(value, dict):
             _wrong(value, "an object", where)
         return {
-            key: _empty(shape.values) if part is None else fit(part, shape.values, f"{where}.{cut(key, _MAX_SHOWN)}")
+            key: _element(version, shape.values, f"{where}.{cut(key, _MAX_SHOWN)}")
             for key, part in value.items()
+            for version in _versions(part)
         }
     if isinstance(shape, Items):
         if not isinstance(value, list):
             _wrong(value, "a list", where)
-        return [
-            _empty(shape.shape) if part is None else fit(part, shape.shape, f"{where}[{place}]")
-            for place, part in enumerate(value)
-        ]
+        return [_element(part, shape.shape, f"{where}[{place}]") for place, part in enumerate(value)]
     return _scalar(value, str if isinstance(shape, Word) else shape, where)
 
 
-def _record(value: Any, shape: Record, where: str) -> dict[str, Any]:
+class _Repeated(list[Any]):
+    """The values of a key that an object has more than once, in their order."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of JSON's keys and values, in which a key may be repeated."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        repeated: dict[str, _Repeated] = {key: _Repeated() for key in fields}
+        for key, value in pairs:
+            repeated[key].append(value)
+        fields = {key: values if len(values) > 1 else values[0] for key, values in repeated.items()}
+    return fields
+
+
+def _versions(value: Any) -> list[Any]:
+    return value if isinstance(value, _Repeated) else [value]
+
+
+def _element(value: Any, shape: Any, where: str) -> Any:
+    return _empty(shape) if value is None else fit(value, shape, where)
+
+
+def _record(value: Any, shape: Record, where: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """Add an object's keys to `fields`, and return `fields`. Earlier objects of a repeated key have filled it."""
     if not isinstance(value, dict):
         _wrong(value, "an object", where)
     folded = {key.casefold(): key for key in shape.keys}
-    fields: dict[str, Any] = {}
     for key, part in value.items():
-        known_key = key if key in shape.keys else folded.get(key.casefold())
-        if known_key is not None and part is not None:
-            fields[known_key] = fit(part, shape.keys[known_key], f"{where}.{known_key}")
+        known_key = key if key in shape.keys else folded.get(key.casefold(), "")
+        for version in _versions(part) if known_key in shape.keys else ():
+            inner, path = shape.keys[known_key], f"{where}.{known_key}"
+            if version is None and inner is QUANTITY:
+                fields[known_key] = _empty(inner)
+            elif version is None:
+                fields.pop(known_key, None)
+            elif isinstance(inner, Record):
+                fields[known_key] = _record(version, inner, path, fields.get(known_key, {}))
+            else:
+                fields[known_key] = fit(version, inner, path)
     return fields
 
 
@@ -136,7 +157,7 @@ def _scalar(value: Any, shape: Any, where: str) -> Any:
     if shape is INT_OR_TEXT:
         if isinstance(value, str):
             return value
-        shape = int
+        shape = INT32
     if shape is INT32:
         if type(value) is not int or not -(1 << 31) <= value < 1 << 31:
             _wrong(value, INT32, where)

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from nri.api import messages as m
 
-__all__ = ["Observer"]
-
 
 class Observer:
     """The base class of observers; its methods do nothing."""

@@ -14,8 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Demux"]
-
 
 class Demux:
     """Splits the bytes of one trunk."""

@@ -15,8 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = ["HEADER_LENGTH", "MAX_FIRST_FRAME", "MAX_PAYLOAD", "cut", "pack", "pack_header", "unpack_header"]
-
 #: The length of a frame's header in bytes.
 HEADER_LENGTH: Final = 8
 #: The longest payload of one frame in bytes: a ttRPC message of 4 MiB and its header.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from nri.interfaces import Socket
 
-__all__ = ["Trunk"]
-
 # Enough for every ordinary request in one read. Reads in the middle of a large frame are longer.
 _READ_BYTES: Final = 65536
 _LARGE_READ_BYTES: Final = 1 << 18

@@ -40,7 +40,7 @@ class MountTable:
         self.mounts = list(mounts)
 
     @classmethod
-    def of_host(cls, path: str = mountinfo.OWN) -> MountTable:
+    def of_host(cls, path: str = mountinfo.OWN_MOUNT_TABLE) -> MountTable:
         """Read the mounts of this process's mount namespace. Raises OSError if the file does not exist."""
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return cls.parse(file.read())

@@ -16,7 +16,7 @@ from weakref import finalize
 from nri.config import Source, parse_text, read
 from nri.errors import ConfigError
 from nri.files import private_folder, read_regular, write_whole
-from nri.placement.state import Entries, PlacementState, json_entries, patch_tree, refuse_version
+from nri.placement.state import Entries, PlacementState, check_version, json_entries, patch_tree
 
 #: A container takes about 200 bytes.
 MAX_BYTES = 16 << 20
@@ -85,7 +85,7 @@ class Checkpoint:
                 raise ConfigError(str(self.path), "", f"{size} {kind} in the file exceed the limit of {limit}")
         first, *more = text.split("\n")
         tree = parse_text(Source(str(self.path), first, "json"))
-        refuse_version(tree)
+        check_version(tree)
         # The last line has no newline if the process was killed while it wrote; that event was never answered.
         for number, line in enumerate(more[:-1], 2):
             try:

@@ -1,7 +1,7 @@
 """Deviations from the policies topology-aware and balloons of nri-plugins, one attribute each.
 
 An attribute is True by default and False in `Choices.REFERENCE`. Code reads the attribute, never the mode. Each
-attribute is a row of the table "Other systems" in ``docs/deviations.md``.
+attribute is a row in ``docs/deviations-plugins.md``.
 """
 
 from __future__ import annotations

@@ -67,6 +67,13 @@ class Pins(NamedTuple):
         )
 
 
+class SavedState(NamedTuple):
+    """The state of a container that was last saved: the requests at that time, and the `state.ContainerState`."""
+
+    requests: Requests
+    state: Any
+
+
 class Hint(NamedTuple):
     """The location of a device or disk of a container: lists of CPUs, memory nodes or packages."""
 
@@ -116,7 +123,7 @@ class Container:
         runs: whether it is already running. A running container is not refused for an invalid annotation.
         unmet_requests: its requests, if they did not fit and it was placed as if it had none.
         doubts: complaints about annotations that could not be read.
-        written: the requests with which it was last saved, and the saved `state.ContainerState`.
+        saved: the state that was last saved, or None.
     """
 
     id: str
@@ -130,7 +137,7 @@ class Container:
     doubts: list[str] = field(default_factory=list)
     runs: bool = False
     unmet_requests: Requests | None = None
-    written: tuple[Requests, Any] | None = field(default=None, repr=False, compare=False)
+    saved: SavedState | None = field(default=None, repr=False, compare=False)
     #: Results of `table`, because annotations do not change and some are read every second.
     _tables: dict[str, dict[str, Any]] = field(init=False, default_factory=dict, repr=False, compare=False)
 
@@ -155,7 +162,7 @@ class Container:
     def scoped_annotation(self, key: str) -> tuple[int, str] | None:
         """The scope and the value of a policy annotation; `key` is without `SUFFIX`."""
         annotations = self.pod.policy_annotations
-        return convention.scoped(annotations, key + SUFFIX, self.name) if annotations else None
+        return convention.scope_and_value(annotations, key + SUFFIX, self.name) if annotations else None
 
     def scoped_flag(self, key: str) -> tuple[int, bool] | None:
         """The scope and the value of an annotation that is true or false."""

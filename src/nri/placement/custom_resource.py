@@ -36,6 +36,8 @@ _ROUND_S = 5.0
 #: Seconds that the plugin may take to accept a file; it checks the file once a second.
 TAKE_S = 10.0
 _POLL_S = 0.25
+#: Seconds until a missing answer of the apiserver is worth a warning.
+PATIENCE_S = 5.0
 _MAX_REMEMBERED_WARNINGS = 64
 
 
@@ -105,12 +107,14 @@ class Resources:
         """
         for follower in self.followers:
             follower.start()
+        start = time.monotonic()
         try:
             while not stopping.is_set():
                 self._changed.wait(_ROUND_S if not once else _POLL_S)
                 self._changed.clear()
                 if not all(follower.synced for follower in self.followers):
-                    self._warn("waiting for the apiserver")
+                    if time.monotonic() - start >= PATIENCE_S:
+                        self._warn("waiting for the apiserver")
                     continue
                 if once and self._provide_file():
                     return
@@ -284,7 +288,7 @@ class Resources:
         place, node = self._place, self._place.node
         for policy, part in ((self._current, None), (name, status)):
             if policy and (part is not None or policy != name):
-                path = place.kind.in_namespace(place.namespace, policy, "status")
+                path = place.kind.object_path(place.namespace, policy, "status")
                 try:
                     self._api.patch(
                         f"patch the status of {place.kind} {policy}", path, {"status": {"nodes": {node: part}}}
@@ -307,7 +311,7 @@ class Resources:
             "attributes": [{"name": "TopologyPolicy", "value": str(shown.get("policy", ""))}],
             "zones": zones,
         }
-        self._api.patch(f"apply {NODE_ZONES} {node}", NODE_ZONES.named(node), document, _OWNER)
+        self._api.patch(f"apply {NODE_ZONES} {node}", NODE_ZONES.cluster_object_path(node), document, _OWNER)
         self._zones = zones
         self._logged.clear()
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from difflib import get_close_matches
 from itertools import islice
 from typing import Any, Final
 
 from nri.config.complaint import WrongValue
 from nri.placement.containers import SUFFIX, Container
-from nri.text import plain
+from nri.text import nearest, plain
 
 _CLASSES = "the plugin rdt sets classes of block I/O and RDT"
 #: Why keys that name devices of the kubelet have no effect.
-POD_RESOURCES = "the kubelet's pod resources API is not used"
+POD_RESOURCES = (
+    "the kubelet's pod resources API is not used; topology-aware takes hints from devices and mounts of containers, "
+    "balloons from paths in preferCloseToDevices"
+)
 #: Keys of both policies.
 _KEYS: Final = {
-    "instrumentation": "metrics are served at --metrics HOST:PORT",
+    "instrumentation": "for metrics, start the plugin with --metrics HOST:PORT; for traces, with --record DIR",
     "log": "the log is set by --log-level",
 }
 #: Keys of `agent`.
@@ -87,5 +89,5 @@ def _ignored_annotations(container: Container, readable: Collection[str], ignore
     bases = ((key, key if key.startswith(_DOMAIN) else key.partition("/")[0]) for key in container.pod.annotations)
     unknown = ((key, base) for key, base in bases if _DOMAIN in f"{base}/" and base not in readable)
     for key, base in islice(unknown, _MAX_UNKNOWN):
-        if len(base) <= _MAX_KEY_LENGTH and (similar := get_close_matches(base, readable, 1, 0.9)):
-            yield f"annotation {plain(key, _MAX_KEY_LENGTH)} is not read; did you mean {similar[0]}?"
+        if len(base) <= _MAX_KEY_LENGTH and (suggestion := nearest(base, readable, may_be_foreign=True)):
+            yield f"annotation {plain(key, _MAX_KEY_LENGTH)} is not read; did you mean {suggestion}?"

@@ -523,7 +523,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             except NoPlace as error:
                 if placed.unmet_requests is None:
                     raise nri.Reject(str(error)) from error
-                placed.unmet_requests, placed.written, self.squeezed[placed.id] = requests, None, error.reason
+                placed.unmet_requests, placed.saved, self.squeezed[placed.id] = requests, None, error.reason
                 changes = policy.resize(placed.id, placed.requests)
             finally:
                 policy.in_time = no_deadline

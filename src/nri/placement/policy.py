@@ -37,8 +37,8 @@ class Place:
         cpus: the mask of its CPUs.
         mems: the mask of its memory nodes.
         shared: the mask of the CPUs that its containers share.
-        free_m: thousandths of CPUs that are not promised; for a balloon, if it does not grow.
-        memory_free_bytes: negative if more is promised than exists.
+        free_m: unrequested CPU, in thousandths of a CPU; for a balloon, at its present size.
+        memory_free_bytes: unrequested memory; negative if more is requested than exists.
         containers: ids of its containers.
     """
 
@@ -58,7 +58,7 @@ class Candidate(NamedTuple):
     """A place that was considered for a container.
 
     Attributes:
-        has: the compared numbers, in words.
+        has: the values that were compared, as text.
         lost: the comparison that another place won, or why the place is unsuitable. "" for the chosen place.
         change: the change after which the place would be chosen. "" for the chosen place.
     """
@@ -100,7 +100,7 @@ class Devices:
     """The devices of a machine, for policies. This base class is a machine without devices."""
 
     def cpus_near(self, path: str) -> list[int]:  # noqa: ARG002 - for subclasses
-        """The masks of the CPUs near each part of a device; `path` is in /sys."""
+        """One CPU mask for each locality (NUMA node, cache, ...) of a device; `path` is its path in /sys."""
         return []
 
     def interrupts(self) -> Mapping[int, str]:
@@ -122,6 +122,7 @@ class Policy(Protocol):
     containers: dict[str, Container]
     #: Why an annotation of a running container is not valid any more, by container id.
     unmet: dict[str, str]
+    #: Called during each decision. Raises NoPlace after the deadline.
     in_time: Callable[[], None]
 
     @property
@@ -226,9 +227,9 @@ def find_container(containers: Mapping[str, Container], reference: str) -> Conta
             matches.append(container)
     if len(matches) == 1:
         return matches[0]
-    several = [*map(str, matches or containers.values())]
-    more = f" and {len(several) - _MAX_NAMES} more" if len(several) > _MAX_NAMES else ""
-    listed = ", ".join(sorted(several)[:_MAX_NAMES]) + more
+    possible_names = [*map(str, matches or containers.values())]
+    more = f" and {len(possible_names) - _MAX_NAMES} more" if len(possible_names) > _MAX_NAMES else ""
+    listed = ", ".join(sorted(possible_names)[:_MAX_NAMES]) + more
     if matches:
         raise LookupError(f"{quote(reference)} matches several containers: {listed}")
     raise LookupError(f"container {quote(reference)} not found; containers are {listed or 'none'}")
@@ -238,7 +239,7 @@ def document(policy: Policy) -> dict[str, Any]:
     """The current state of a policy as plain JSON, with CPUs and memory nodes as lists such as `0-3,8`.
 
     It has the policy's name, places, containers, classes of CPUs, interrupts, the zones of the node's
-    NodeResourceTopology and, for pictures, the machine.
+    NodeResourceTopology, and the machine, from which diagrams are drawn.
     """
     places = policy.places()
     place_names = {container: place.name for place in places for container in place.containers}
@@ -291,8 +292,10 @@ def machine_gauges(policy: Policy, used: Mapping[int, int]) -> Iterator[Gauge]:
         yield Gauge("nri_policy_cpu_container_count", "Containers on each CPU.", cpu, cpu_users[number])
     for number, node in topology.nodes.items():
         labels, count = {"node_id": str(number)}, node_users[number]
-        typed = {**labels, "node_type": node.kind.upper()}
-        yield Gauge("nri_policy_mem_node_capacity_bytes", "Bytes of each memory node.", typed, node.memory_bytes)
+        labels_with_type = {**labels, "node_type": node.kind.upper()}
+        yield Gauge(
+            "nri_policy_mem_node_capacity_bytes", "Bytes of each memory node.", labels_with_type, node.memory_bytes
+        )
         yield Gauge("nri_policy_mem_node_usage_bytes", "Used bytes of each memory node.", labels, used.get(number, 0))
         yield Gauge("nri_policy_mem_node_container_count", "Containers on each memory node.", labels, count)
 
@@ -345,9 +348,9 @@ def _machine(machine: Machine) -> dict[str, Any]:
     topology, packages = machine.topology, dict[int, dict[int, dict[int, dict[int, list[int]]]]]()
     for number in masks.members(machine.online):
         cpu = topology.cpus[number]
-        last = cpu.caches[-1].cpus if cpu.caches and cpu.caches[-1].level > 2 else frozenset[int]()
+        llc_cpus = cpu.caches[-1].cpus if cpu.caches and cpu.caches[-1].level > 2 else frozenset[int]()
         caches = packages.setdefault(cpu.package, {}).setdefault(cpu.node, {})
-        caches.setdefault(min(last, default=-1), {}).setdefault(min(cpu.threads), []).append(number)
+        caches.setdefault(min(llc_cpus, default=-1), {}).setdefault(min(cpu.threads), []).append(number)
     return {
         "packages": [
             {

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from nri.kube.requests import Requests
-from nri.placement.containers import Container, Hint
+from nri.placement.containers import Container, Hint, SavedState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 #: A change of a state: for each part its changed entries by name; None for a deleted entry.
 Entries = dict[str, dict[str, Any]]
-#: Parts whose entries are always all in a change.
+#: Parts that a change always contains completely.
 _COMPLETE_PARTS = ("balloons", "interrupts")
 
 #: Version of the file format; other versions are not read.
 _VERSION = 3
-#: The parts that events change.
-_PARTS = ("containers", "grants", "balloons", "members", "zones", "interrupts", "free")
+#: The sections of a state that events change.
+_SECTIONS = ("containers", "grants", "balloons", "members", "zones", "interrupts", "free")
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,15 @@ class ContainerState:
     @classmethod
     def of(cls, container: Container) -> ContainerState:
         """The state of a container."""
-        if container.written is None or container.written[0] is not container.requests:
+        saved = container.saved
+        if saved is None or saved.requests is not container.requests:
             hints = {source: list(hint) for source, hint in container.hints.items()}
             squeezed = container.unmet_requests is not None
             requests = container.requests if container.unmet_requests is None else container.unmet_requests
             state = cls(*requests, container.mems, container.shares, hints, squeezed)
-            container.written = container.requests, state
-        written: ContainerState = container.written[1]
-        return written
+            container.saved = saved = SavedState(container.requests, state)
+        state_: ContainerState = saved.state
+        return state_
 
     def restore(self, container: Container) -> None:
         """Set a container's values to this state."""
@@ -69,7 +70,10 @@ class ContainerState:
 
 @dataclass(frozen=True)
 class GrantState:
-    """The placement of a container by topology-aware; CPUs and memory nodes are lists such as `0-3,8`."""
+    """The placement of a container by the topology-aware policy; CPUs and memory nodes are lists such as `0-3,8`.
+
+    `portion_m` has the millicores of the shared CPUs.
+    """
 
     pool: str
     kind: Literal["normal", "reserved", "preserve"] = "normal"
@@ -124,7 +128,7 @@ class PlacementState:
     free: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        refuse_version({"version": self.version})
+        check_version({"version": self.version})
 
     def restore(self, containers: Iterable[Container]) -> None:
         """Set the values of the containers in this state; other containers stay unchanged."""
@@ -135,12 +139,12 @@ class PlacementState:
 
     def tree(self) -> dict[str, Any]:
         """The state as JSON values."""
-        parts = json_entries({part: getattr(self, part) for part in _PARTS})
+        parts = json_entries({part: getattr(self, part) for part in _SECTIONS})
         return {"version": self.version, "policy": self.policy, **parts}
 
     def since(self, before: PlacementState) -> Entries:
         """The change from an earlier state to this one, for the earlier state's `take`."""
-        parts = ((part, getattr(before, part), getattr(self, part)) for part in _PARTS)
+        parts = ((part, getattr(before, part), getattr(self, part)) for part in _SECTIONS)
         return {part: dict.fromkeys(name for name in old if name not in new) | new for part, old, new in parts}
 
     def take(self, entries: Entries) -> Entries | None:
@@ -197,7 +201,7 @@ class PersistentPolicy(ABC):
         """The entries of these containers and of all balloons. The entry of a released container is None."""
 
 
-def refuse_version(tree: object) -> None:
+def check_version(tree: object) -> None:
     """Raise ValueError if the file has another version, before unknown keys cause a less helpful error."""
     version = tree.get("version", _VERSION) if isinstance(tree, dict) else _VERSION
     if version != _VERSION:
@@ -205,7 +209,10 @@ def refuse_version(tree: object) -> None:
 
 
 def patch_tree(tree: dict[str, Any], changes: dict[str, Any]) -> None:
-    """Apply changes that `take` returned to JSON values. Other input raises AttributeError, KeyError or TypeError."""
+    """Apply to JSON values the changes that `take` returned.
+
+    Other input raises AttributeError, KeyError or TypeError.
+    """
     for part, entries in changes.items():
         for name, entry in entries.items():
             if entry is None:

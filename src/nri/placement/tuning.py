@@ -94,7 +94,7 @@ class CpuClass:
             if getattr(self, key) not in ("", None):
                 yield key, "Intel Speed Select is not supported"
         if self.publishExtendedResource:
-            yield "publishExtendedResource", "extended resources are not supported"
+            yield "publishExtendedResource", "it is for classes with Intel Speed Select, which is not supported"
 
 
 @dataclass(frozen=True)

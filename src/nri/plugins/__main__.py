@@ -11,8 +11,6 @@ import os
 import runpy
 import sys
 
-__all__ = ["main"]
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +48,7 @@ def bundled(name: str) -> str | None:
 
 
 def _foreign(name: str, flags: list[str]) -> int:
-    """Run a plugin that another distribution has registered."""
+    """Run a plugin that another Python package has registered."""
     from importlib.metadata import entry_points  # takes 15 ms, which bundled plugins save
 
     registered = {entry.name: entry for entry in entry_points(group=__package__)}

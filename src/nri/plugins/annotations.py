@@ -32,25 +32,6 @@ if TYPE_CHECKING:
 
     from nri.api.messages import PodSandbox
 
-__all__ = [
-    "MAX_CHARACTERS",
-    "MAX_VALUES",
-    "Annotation",
-    "InvalidValue",
-    "Mode",
-    "by_prefix",
-    "check_names",
-    "find",
-    "is_null",
-    "items",
-    "keys",
-    "pod_scope_warning",
-    "table",
-    "text",
-    "texts",
-]
-
-
 #: A number of 64 bits has at most 20 characters.
 MAX_NUMBER_CHARACTERS = 32
 #: Report at most this many unknown keys of a value.

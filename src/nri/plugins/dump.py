@@ -14,11 +14,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["tree_of", "yaml_lines"]
-
-#: YAML reads these texts as strings without quotes, except for `_WORDS`.
+#: Texts that YAML reads as strings even without quotes, unless they are in `_NOT_STRINGS`.
 _PLAIN = re.compile(r"[A-Za-z_/](?:[A-Za-z0-9_./@+=,()%^-]|:(?=[^ ])| (?=[^ #]))*").fullmatch
-_WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
+#: Words that YAML reads as booleans or null.
+_NOT_STRINGS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
 
 
 def tree_of(value: Any) -> Any:
@@ -53,13 +52,13 @@ def _entry(key: str, value: Any, indent: str) -> list[str]:
 
 
 def _item(item: Any, indent: str) -> list[str]:
-    first, *others = yaml_lines(item, indent + "  ")
-    return [f"{indent}- {first[len(indent) + 2 :]}", *others]
+    first, *lines = yaml_lines(item, indent + "  ")
+    return [f"{indent}- {first[len(indent) + 2 :]}", *lines]
 
 
 def _scalar(value: Any) -> str:
     if isinstance(value, str):
-        return value if _PLAIN(value) and value.lower() not in _WORDS else _quoted(value)
+        return value if _PLAIN(value) and value.lower() not in _NOT_STRINGS else _quoted(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (dict, list)):
@@ -68,5 +67,5 @@ def _scalar(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A string in double quotes, even if it has only letters and digits."""
+    """A string in double quotes."""
     return f'"{text}"' if text.isalnum() else quote(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import os
 import re
@@ -15,6 +14,7 @@ from pathlib import Path
 from nri.api.naming import check_index, check_name
 from nri.errors import ConfigError, NriError
 from nri.files import open_regular, remove_tree, rename_into, write_whole
+from nri.text import nearest
 from nri.unix import make_folder
 
 #: Marks launchers that `nri enable` wrote: `nri disable` removes only files with this line.
@@ -39,7 +39,7 @@ def command_of(file: Path) -> list[str]:
         reason = f"its interpreter {os.fsdecode(interpreter[1])!r} does not exist"
         raise ConfigError(str(file), "", f"does not start as the runtime would start it: {reason}")
     if not os.access(file, os.X_OK):
-        raise ConfigError(str(file), "", f"neither a Python file nor executable. First: chmod +x {file}")
+        raise ConfigError(str(file), "", f"neither a Python file nor executable. Run 'chmod +x {file}' first")
     return [str(file)]
 
 
@@ -80,7 +80,7 @@ def refuse_untrusted(path: Path) -> None:
             reason = (
                 f"other users may write to this {kind} (mode {status.st_mode & 0o7777:04o}), and a plugin runs as root"
             )
-            raise NriError(f"{entry}: {reason}. First: chmod go-w {entry}")
+            raise NriError(f"{entry}: {reason}. Run 'chmod go-w {entry}' first")
         if os.geteuid() == 0 and status.st_uid != 0:
             reason = f"this {kind} belongs to user {status.st_uid}, and a plugin runs as root"
             raise NriError(f"{entry}: {reason}. Move the plugin to a folder that only root may write, such as /opt")
@@ -91,7 +91,9 @@ def refuse_clash(folder: Path, file_name: str) -> None:
     name = file_name.partition("-")[2]
     for other in sorted(folder.glob(f"[0-9][0-9]-{name}")):
         if other.name != file_name:
-            raise NriError(f"{other}: {name} is already enabled with another index. First: nri disable {other.name}")
+            raise NriError(
+                f"{other}: {name} is already enabled with another index. Run 'nri disable {other.name}' first"
+            )
         if not is_ours(other):
             raise NriError(f"{other}: a plugin that `nri enable` did not write has this name. Move it away first")
 
@@ -115,7 +117,7 @@ def put(folder: Path, file_name: str, content: bytes, mode: int) -> None:
     make_folder(str(folder / "NN-name"), 0o755)
     if folder.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise NriError(
-            f"{folder}: other users may write to this folder, whose files run as root. First: chmod go-w {folder}"
+            f"{folder}: other users may write to this folder, whose files run as root. Run 'chmod go-w {folder}' first"
         )
     # Runtimes ignore folders in the plugin folder, but refuse to start if an executable in it fails.
     inner = Path(tempfile.mkdtemp(prefix=".nri-", dir=folder))
@@ -159,9 +161,9 @@ def find_left_over(folder: Path, drop_ins: Path, name: str) -> Path | None:
 def not_there(folder: Path, name: str) -> NriError:
     """Return the error for a name without a plugin; it lists the plugins of the folder."""
     names = launched(folder)
-    matches = difflib.get_close_matches(name, [*names, *(file_name[3:] for file_name in names)], 1, 0.6)
+    similar = nearest(name, [*names, *(file_name[3:] for file_name in names)])
     missing = "The folder is empty" if folder.is_dir() else "The folder does not exist"
-    suggestion = f"Did you mean {matches[0]}? " if matches else ""
+    suggestion = f"Did you mean {similar}? " if similar else ""
     step = f"{suggestion}Plugins in the folder: {', '.join(names)}" if names else missing
     return NriError(f"{folder}: plugin {name} not found. {step}")
 

@@ -5,7 +5,6 @@ A mistake of the plugin's author becomes one line with the author's file and lin
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import os
@@ -17,6 +16,7 @@ from nri.errors import ConfigError
 from nri.files import instead_of_file, is_file
 from nri.plugins import registry
 from nri.stub.plugin import Plugin
+from nri.text import nearest
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -101,8 +101,8 @@ def _missing_module(name: str, *, bare: bool) -> ConfigError:
     """Return the error for a missing module. With `bare` the target could also have been a registered plugin."""
     if not bare:
         return ConfigError(name, "", "neither a file nor a module of this name exists")
-    matches = difflib.get_close_matches(name.replace("_", "-"), registry.names(), 1, 0.6)
-    suggestion = f"; did you mean {matches[0]}?" if matches else "."
+    similar = nearest(name, registry.names())
+    suggestion = f"; did you mean {similar}?" if similar else "."
     reason = f"no file, module or plugin of this name exists{suggestion} All registered plugins: nri plugins list"
     return ConfigError(name, "", reason)
 

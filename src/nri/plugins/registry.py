@@ -5,7 +5,6 @@ Listing names does not import plugins, so a broken plugin does not hide other pl
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import re
 from importlib import metadata
@@ -18,21 +17,13 @@ from nri.config.listing import Key, keys
 from nri.errors import ConfigError, NriError
 from nri.stub.base import PluginBase
 from nri.stub.plugin import Plugin
+from nri.text import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from importlib.metadata import EntryPoint
 
     from nri.config.listing import Key
-__all__ = [
-    "GROUP",
-    "describe",
-    "find",
-    "load",
-    "names",
-    "not_registered",
-    "registered",
-]
 
 #: The group of entry points, which map a plugin's name to `module:Class`.
 GROUP = "nri.plugins"
@@ -74,8 +65,8 @@ def load(entry: EntryPoint) -> type[Plugin]:
 
 def not_registered(name: str, *, or_file: bool = False) -> ConfigError:
     """Return the error for an unknown name, with the most similar name. With `or_file`, no such file exists either."""
-    matches = difflib.get_close_matches(name.replace("_", "-"), names(), 1, 0.6)
-    step = f"; did you mean {matches[0]}?" if matches else f". Plugins: {', '.join(names())}"
+    suggestion = nearest(name, names())
+    step = f"; did you mean {suggestion}?" if suggestion else f". Plugins: {', '.join(names())}"
     what = "no file or plugin of this name exists" if or_file else "no plugin of this name exists"
     return ConfigError(name, "", f"{what}{step}")
 

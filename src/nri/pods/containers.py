@@ -21,8 +21,6 @@ from nri.pods.volumes import EMPTY_DIR, HOST_PATH, HOST_TYPES, Volume
 if TYPE_CHECKING:
     from nri.kube.document import Document
 
-__all__ = ["GRACE", "PULLS", "ContainerRequest", "ContainerRequests", "Node", "security_profile", "selinux"]
-
 #: The kubelet's annotation for the termination grace period of a container in seconds.
 GRACE = "io.kubernetes.pod.terminationGracePeriod"
 PULLS = ("Always", "IfNotPresent", "Never")
@@ -68,7 +66,7 @@ class ContainerRequest:
         pull: the pull policy, in `PULLS`.
         first: whether it is an init container, which must succeed before the next container starts.
         non_root: whether it must not run as root.
-        addressed: environment variables with the pod's address as value.
+        address_variables: environment variables with the pod's address as value.
         place: file and line of the container, for errors.
         sub_paths: paths in volumes that are bound just before the container is created.
     """
@@ -77,7 +75,7 @@ class ContainerRequest:
     pull: str
     first: bool = False
     non_root: bool = False
-    addressed: set[str] = field(default_factory=set)
+    address_variables: set[str] = field(default_factory=set)
     place: str = ""
     sub_paths: list[SubPath] = field(default_factory=list)
 
@@ -177,7 +175,7 @@ class ContainerRequests:
         environment = self._environment.read(tree)
         for name, missing in environment.missing.items():
             if missing.source in POD_ADDRESSES:
-                request.addressed.add(name)
+                request.address_variables.add(name)
             elif not missing.optional:
                 reason = f"the value of {name} requires a cluster: write it as value"
                 raise document.error(reason, f"env.valueFrom.{missing.source}", missing.table)
@@ -248,7 +246,7 @@ class ContainerRequests:
             expression = document.text(mount, key, "volumeMounts.")
             values = {env.key: env.value.decode() for env in request.config.envs}
             for variable in references(expression):
-                if variable in request.addressed:
+                if variable in request.address_variables:
                     reason = f"{variable} is the address of the pod, which is not known yet"
                     raise document.error(reason, f"volumeMounts.{key}", mount, key)
                 if not values.get(variable):

@@ -23,8 +23,6 @@ from nri.files import TEMPORARY, Lock, read_regular, remove_tree, write_whole
 from nri.host.cgroups import SystemdUnits, detect, expand_slice
 from nri.host.root import MACHINE
 
-__all__ = ["LOGS", "SUB_PATHS", "VOLUMES", "PodRecord", "create", "remove", "set_pod_id"]
-
 LOGS, VOLUMES, SUB_PATHS = "logs", "volumes", "subpaths"
 _RECORD, _LOCK = "pod.json", "lock"
 _MAX_RECORD_BYTES = 64 << 10

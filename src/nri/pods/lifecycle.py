@@ -31,13 +31,11 @@ if TYPE_CHECKING:
     from nri.pods.containers import ContainerRequest
     from nri.pods.requests import PodRequest
 
-__all__ = ["driver_of", "pull", "remove", "run", "state_folder", "stop"]
-
-Say = Callable[[str], None]
+ReportLine = Callable[[str], None]
 #: Timeout of a call that waits for a registry.
 _PULL_TIMEOUT_S = 1800.0
 #: Timeout of a call that waits for a network.
-_CREATION_TIMEOUT_S = 240.0
+_NETWORK_TIMEOUT_S = 240.0
 #: Timeout of a call that waits for a program to end, in addition to the grace period.
 _STOP_TIMEOUT_S = 30.0
 #: Timeout of an init container.
@@ -85,7 +83,7 @@ def seccomp_root(cri: CriClient) -> str:
 def run(
     cri: CriClient,
     pod: PodRequest,
-    report: Say,
+    report: ReportLine,
     init_s: float = INIT_S,
     hold_signals: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> str:
@@ -111,8 +109,8 @@ def run(
             for volume in pod.volumes:
                 prepare(volume)
             request = pb.RunPodSandboxRequest(config=pod.config, runtime_handler=pod.handler)
-            with hold_signals():  # otherwise the id of a sandbox in creation could be lost
-                pod_id = cri.call("RunPodSandbox", request, _CREATION_TIMEOUT_S).pod_sandbox_id
+            with hold_signals():  # otherwise the id of a sandbox that is being created could be lost
+                pod_id = cri.call("RunPodSandbox", request, _NETWORK_TIMEOUT_S).pod_sandbox_id
                 folder.set_pod_id(home, pod_id)
         _set_address(cri, pod_id, pod)
         for container in pod.containers:
@@ -136,7 +134,7 @@ def _undo(cri: CriClient, pod: PodRequest, pod_id: str, home: Path) -> str:
     return f"Pod {pod.name} was removed"
 
 
-def pull(cri: CriClient, pod: PodRequest, container: ContainerRequest, report: Say) -> None:
+def pull(cri: CriClient, pod: PodRequest, container: ContainerRequest, report: ReportLine) -> None:
     """Pull a container's image, according to its pull policy."""
     image = container.config.image
     status = cri.call("ImageStatus", pb.ImageStatusRequest(image=image)).image
@@ -152,33 +150,33 @@ def pull(cri: CriClient, pod: PodRequest, container: ContainerRequest, report: S
                 f"{container.place}: container {container.name}: image {plain(image.image)}: {error}"
             ) from None
         status = cri.call("ImageStatus", pb.ImageStatusRequest(image=image)).image
-    as_image_says = container.non_root and not container.config.linux.security_context.HasField("run_as_user")
-    if as_image_says and not status.uid.value and status.username in ("", "root", "0"):
+    must_check_image_user = container.non_root and not container.config.linux.security_context.HasField("run_as_user")
+    if must_check_image_user and not status.uid.value and status.username in ("", "root", "0"):
         words = f"runAsNonRoot: {plain(image.image)} runs as root; set runAsUser"
         raise NriError(f"{container.place}: container {container.name}: {words}")
 
 
 def _set_address(cri: CriClient, pod_id: str, pod: PodRequest) -> None:
     """Set the environment variables with the pod's address as value."""
-    if not any(container.addressed for container in pod.containers):
+    if not any(container.address_variables for container in pod.containers):
         return
     status = cri.call("PodSandboxStatus", pb.PodSandboxStatusRequest(pod_sandbox_id=pod_id)).status
     for container in pod.containers:
         for variable in container.config.envs:
-            if variable.key in container.addressed:
+            if variable.key in container.address_variables:
                 variable.value = status.network.ip.encode()
 
 
 def _start(
-    cri: CriClient, pod_id: str, pod: PodRequest, container: ContainerRequest, report: Say, init_s: float
+    cri: CriClient, pod_id: str, pod: PodRequest, container: ContainerRequest, report: ReportLine, init_s: float
 ) -> None:
     """Create and start a container. Wait for an init container to end."""
     for sub_path in container.sub_paths:  # not earlier, because init containers may create these paths
         bind(sub_path)
     request = pb.CreateContainerRequest(pod_sandbox_id=pod_id, config=container.config, sandbox_config=pod.config)
     try:
-        identity = cri.call("CreateContainer", request, _CREATION_TIMEOUT_S).container_id
-        cri.call("StartContainer", pb.StartContainerRequest(container_id=identity), _CREATION_TIMEOUT_S)
+        identity = cri.call("CreateContainer", request, _NETWORK_TIMEOUT_S).container_id
+        cri.call("StartContainer", pb.StartContainerRequest(container_id=identity), _NETWORK_TIMEOUT_S)
     except RpcError as error:
         raise NriError(f"{container.place}: container {container.name}: {error}") from None
     if not container.first:
@@ -191,7 +189,7 @@ def _start(
             break
         if time.monotonic() > deadline:
             raise NriError(
-                f"{container.place}: container {container.name}: has not ended after {init_s:g} s; see --timeout"
+                f"{container.place}: init container {container.name} has not ended after {init_s:g} s; see --timeout"
             )
         time.sleep(_POLL_INTERVAL_S)
     if status.exit_code:
@@ -209,22 +207,23 @@ def _log_tail(path: str) -> str:
 
 
 def stop(cri: CriClient, pod: Any, containers: list[Any], grace_s: int | None) -> None:
-    """Stop a pod of the runtime's list with its containers.
+    """Stop a pod, given its entry in the runtime's list, and its containers.
 
-    `grace_s` is the time in seconds for each container to end by itself, or None for its manifest's time or 30 s.
+    `grace_s` is the time in seconds for each container to end by itself. None means the grace period from its manifest,
+    or 30 s without one.
     """
 
-    def end(one: Any) -> None:
+    def stop_container(container: Any) -> None:
         seconds = grace_s
         if seconds is None:
-            grace = one.annotations.get(GRACE, "")
+            grace = container.annotations.get(GRACE, "")
             seconds = int(grace) if grace.isascii() and grace.isdigit() and len(grace) < 10 else GRACE_S
-        request = pb.StopContainerRequest(container_id=one.id, timeout=seconds)
+        request = pb.StopContainerRequest(container_id=container.id, timeout=seconds)
         cri.call("StopContainer", request, seconds + _STOP_TIMEOUT_S)
 
     running = [one for one in containers if one.pod_sandbox_id == pod.id and one.state == pb.CONTAINER_RUNNING]
     with ThreadPoolExecutor(_WORKERS) as threads:
-        for future in [threads.submit(end, one) for one in running]:
+        for future in [threads.submit(stop_container, one) for one in running]:
             future.result()
     _stop_sandbox(cri, pod.id)
 
@@ -234,7 +233,7 @@ def _stop_sandbox(cri: CriClient, pod_id: str) -> None:
     deadline = time.monotonic() + _STOP_TIMEOUT_S
     while True:
         try:
-            cri.call("StopPodSandbox", pb.StopPodSandboxRequest(pod_sandbox_id=pod_id), _CREATION_TIMEOUT_S)
+            cri.call("StopPodSandbox", pb.StopPodSandboxRequest(pod_sandbox_id=pod_id), _NETWORK_TIMEOUT_S)
             return
         except RpcError as error:
             if error.code != Code.UNKNOWN or time.monotonic() > deadline:
@@ -243,7 +242,7 @@ def _stop_sandbox(cri: CriClient, pod_id: str) -> None:
 
 
 def remove(cri: CriClient, pod: Any, pods_folder: str) -> None:
-    """Remove a pod of the runtime's list, even if it runs, with its folder below `pods_folder`."""
+    """Remove a pod, given its entry in the runtime's list, even if it runs, and its folder below `pods_folder`."""
     uid, name = pod.metadata.uid, f"{pod.metadata.namespace}/{pod.metadata.name}"
     home = Path(pods_folder, uid) if uid and "/" not in uid and uid not in (".", "..") else None
     _remove(cri, pod.id, home, name)
@@ -256,4 +255,4 @@ def _remove(cri: CriClient, pod_id: str, home: Path | None, name: str) -> None:
     if home is not None:
         folder.remove(home, name, pod_id)
     if pod_id:
-        cri.call("RemovePodSandbox", pb.RemovePodSandboxRequest(pod_sandbox_id=pod_id), _CREATION_TIMEOUT_S)
+        cri.call("RemovePodSandbox", pb.RemovePodSandboxRequest(pod_sandbox_id=pod_id), _NETWORK_TIMEOUT_S)

@@ -110,7 +110,7 @@ def read_pods(source: Source, node: Node) -> list[PodRequest]:
         names.add(request.name)
         unused = [key for key in unread(tree, _IGNORED_KEYS) if key.path not in manifest.unknown_keys]
         is_pod = tree.get("kind") == "Pod"
-        request.notes = [*manifest.unknown, *(_note(manifest.document, key, is_pod=is_pod) for key in unused)]
+        request.notes = [*manifest.key_notes, *(_note(manifest.document, key, is_pod=is_pod) for key in unused)]
         requests.append(request)
     requests[0].notes[:0] = left_out
     return requests

@@ -1,4 +1,4 @@
-"""The client's side of exec and attach, over SPDY/3.1 to the streaming server of a runtime.
+"""The client's side of exec, attach and port forwarding, over SPDY/3.1 to the streaming server of a runtime.
 
 SPDY is used because every runtime serves it, and accepts the end of input over it; most runtimes do not accept that
 over a WebSocket. Output is written before more is read. Window updates are not sent: Go's servers do not read them, and
@@ -17,7 +17,7 @@ import sys
 import termios
 import time
 import tty as modes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -29,9 +29,9 @@ from nri.engine.streaming import spdy
 from nri.engine.streaming.link import CHUNK_BYTES, Link
 from nri.errors import ConfigError, NriError, RemoteProtocolError
 from nri.text import plain
+from nri.user_agent import user_agent
 
-__all__ = ["Streams", "converse", "ends"]
-
+_PORTS = {"http": 80, "https": 443}
 #: Timeout for the server's answer.
 _ANSWER_TIMEOUT_S = 20.0
 #: Timeout for the end of the server's streams after the outcome.
@@ -90,32 +90,64 @@ def _write(kind: str, data: bytes) -> None:
 
 def converse(url: str, ends: Streams, *, tty: bool) -> int:
     """Transfer streams until the program ends. Returns its exit code. Raises NriError if the server fails."""
-    with _connect(url) as connection:
-        data, protocol = _upgrade(connection, url)
+    connection, data, protocol = open_spdy(url, _PROTOCOLS)
+    with connection:
         return _Conversation(connection, data, ends, tty=tty, outcome=protocol == _PROTOCOLS[0]).run()
+
+
+def open_spdy(url: str, protocols: Sequence[str]) -> tuple[socket.socket, bytes, str]:
+    """Connect to the streaming server of a URL, and switch to SPDY.
+
+    Returns the socket, the data after the server's answer, and the protocol of `protocols` that the server chose.
+    Raises NriError if the server cannot be reached or refuses.
+    """
+    connection = _connect(url)
+    try:
+        return (connection, *_upgrade(connection, url, protocols))
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _connect(url: str) -> socket.socket:
     """Connect to the server of a URL."""
     try:
         address = urlsplit(url)
-        host, port = address.hostname or "", address.port or 80
+        host, port = address.hostname or "", address.port or _PORTS.get(address.scheme, 0)
     except ValueError:
         raise NriError(f"the runtime's streaming address {plain(url)} is not a URL") from None
-    if address.scheme != "http" or not host:
-        raise NriError(f"the runtime's streaming address {plain(url)} must begin with http://")
+    if address.scheme not in _PORTS or not host:
+        raise NriError(f"the runtime's streaming address {plain(url)} must begin with http:// or https://")
+    server = f"the runtime's streaming server {host}:{port}"
     try:
-        return socket.create_connection((host, port), _ANSWER_TIMEOUT_S)
+        connection = socket.create_connection((host, port), _ANSWER_TIMEOUT_S)
     except OSError as error:
-        raise NriError(f"the runtime's streaming server {host}:{port}: {error.strerror or error}") from None
+        raise NriError(f"{server}: {error.strerror or error}") from None
+    return _with_tls(connection, host, server) if address.scheme == "https" else connection
 
 
-def _upgrade(connection: socket.socket, url: str) -> tuple[bytes, str]:
+def _with_tls(connection: socket.socket, host: str, server: str) -> socket.socket:
+    """Start TLS. Raises NriError if the server's certificate cannot be verified by the CAs of this machine."""
+    import ssl  # noqa: PLC0415  most runtimes serve streams without TLS
+
+    try:
+        return ssl.create_default_context().wrap_socket(connection, server_hostname=host)
+    except ssl.SSLCertVerificationError as error:
+        connection.close()
+        step = "name a file with its CA in the variable SSL_CERT_FILE"
+        raise NriError(f"{server}: its certificate is not trusted: {error.verify_message}. {step}") from None
+    except OSError as error:
+        connection.close()
+        raise NriError(f"{server}: {getattr(error, 'reason', None) or error.strerror or error}") from None
+
+
+def _upgrade(connection: socket.socket, url: str, protocols: Sequence[str]) -> tuple[bytes, str]:
     """Switch to SPDY. Returns the data after the answer, and the stream protocol."""
     address = urlsplit(url)
     target = address.path + (f"?{address.query}" if address.query else "")
-    headers = [("Host", address.netloc), ("Connection", "Upgrade"), ("Upgrade", "SPDY/3.1"), ("Content-Length", "0")]
-    headers += [("X-Stream-Protocol-Version", protocol) for protocol in _PROTOCOLS]
+    headers = [("Host", address.netloc), ("User-Agent", user_agent()), ("Content-Length", "0")]
+    headers += [("Connection", "Upgrade"), ("Upgrade", "SPDY/3.1")]
+    headers += [("X-Stream-Protocol-Version", protocol) for protocol in protocols]
     http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
     server = f"the streaming server at {plain(address.netloc)}"
     try:
@@ -129,7 +161,7 @@ def _upgrade(connection: socket.socket, url: str) -> tuple[bytes, str]:
         status = getattr(event, "status_code", 0)
         raise NriError(f"{server} answers {status} {plain(bytes(getattr(event, 'reason', b'')).decode('latin-1'))}")
     answer_headers = {bytes(name).decode("latin-1"): bytes(value).decode("latin-1") for name, value in event.headers}
-    return http.trailing_data[0], answer_headers.get("x-stream-protocol-version", _PROTOCOLS[1])
+    return http.trailing_data[0], answer_headers.get("x-stream-protocol-version", protocols[-1])
 
 
 class _Conversation:

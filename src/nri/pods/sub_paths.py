@@ -20,8 +20,6 @@ from nri.errors import NriError
 from nri.host.root import open_below
 from nri.text import plain
 
-__all__ = ["SubPath", "bind"]
-
 _KEY = "volumeMounts.subPath"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 from nri.config.key_path import Path, path_text
 
-__all__ = ["KeyTracker", "Unread", "unread", "watch"]
-
 
 class KeyTracker(dict[Any, Any]):
     """A mapping that records which keys were read."""

@@ -11,8 +11,6 @@ from pathlib import Path
 from nri.errors import NriError
 from nri.text import plain
 
-__all__ = ["EMPTY_DIR", "HOST_PATH", "HOST_TYPES", "Volume", "prepare"]
-
 EMPTY_DIR, HOST_PATH = "emptyDir", "hostPath"
 #: For each type of a hostPath, the required kind of file and a test of its mode.
 HOST_TYPES: dict[str, tuple[str, Callable[[int], bool] | None]] = {

@@ -12,7 +12,7 @@ from nri.service.daemon import run
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nri.config.settings import Loaded
+    from nri.config.settings import LoadedSettings
     from nri.interfaces import Reporter
     from nri.metrics import Observer
     from nri.proxy.settings import ProxySettings
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("nri.proxy")
 
 
-def serve(loaded: Loaded[ProxySettings], reporters: Sequence[Reporter] = ()) -> int:
+def serve(loaded: LoadedSettings[ProxySettings], reporters: Sequence[Reporter] = ()) -> int:
     """Run the proxy until a signal. Returns the exit code. Raises NriError if it cannot start."""
     config = loaded.settings
     files = ", ".join(loaded.files) or "defaults and flags, because /etc/nri/proxy.toml does not exist"

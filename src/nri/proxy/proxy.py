@@ -135,7 +135,7 @@ class Proxy:
     def asked(self, container_id: str) -> pb.LinuxContainerResources | None:
         """The resources that the kubelet requests for a container, by its id for plugins. Returns None if not known."""
         record = self.store.named(container_id)
-        return record.requested if record is not None and record.requested.ByteSize() else None
+        return record.requested_resources if record is not None and record.requested_resources.ByteSize() else None
 
     @property
     def runtime_name(self) -> str:

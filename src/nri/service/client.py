@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from nri.config.syntax import parse_json
 from nri.errors import NriError, ProgramUnreachable
+from nri.user_agent import user_agent
 
 #: The maximum size of a response body; a longer body is refused.
 MAX_ANSWER_BYTES = 64 << 20
@@ -48,13 +49,15 @@ def ask(
         target += "?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
     connection = UnixConnection(path, timeout_s)
     try:
-        connection.request("GET", target)
+        connection.request("GET", target, headers={"User-Agent": user_agent()})
         response = connection.getresponse()
         body = response.read(MAX_ANSWER_BYTES + 1)
     except TimeoutError:
         raise ProgramUnreachable(path, f"the {program.name} at {path} has not replied in {timeout_s:g} s") from None
     except PermissionError:
-        raise ProgramUnreachable(path, f"cannot connect to {path}: permission denied. Run it as root") from None
+        raise ProgramUnreachable(
+            path, f"cannot connect to {path}: permission denied. Run this command as root"
+        ) from None
     except OSError as error:
         reason = error.strerror or error
         step = f"Is the {program.name} running? try: {program.start}"

@@ -15,8 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-__all__ = ["Connection", "Connections"]
-
 #: The maximum time in seconds that a new connection waits while all other connections are being answered.
 WAIT_S: Final = 1.0
 

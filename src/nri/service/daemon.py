@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from typing import TYPE_CHECKING, NoReturn, Protocol
+import time
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
 from nri.errors import NriError
 from nri.service.systemd import notify
@@ -16,9 +18,6 @@ if TYPE_CHECKING:
 
     from nri.metrics import Observer
     from nri.service.http import Server
-
-__all__ = ["Daemon", "raise_missing_extra", "run"]
-
 
 #: The time in seconds after which a stopping process exits. The next start resumes interrupted work.
 STOP_S = 10.0
@@ -37,7 +36,17 @@ class Daemon(Protocol):
         """Return the addresses on which the daemon listens, in one line."""
 
 
-def run(what: str, make: Callable[[Observer | None], Daemon], address: str, log: logging.Logger, step: str = "") -> int:
+D = TypeVar("D", bound=Daemon)
+
+
+def run(
+    what: str,
+    make: Callable[[Observer | None], D],
+    address: str,
+    log: logging.Logger,
+    step: str = "",
+    on_hangup: Callable[[D], None] | None = None,
+) -> int:
     """Run a daemon until a signal, and return the exit code. Raises NriError if the daemon cannot start.
 
     Args:
@@ -46,9 +55,14 @@ def run(what: str, make: Callable[[Observer | None], Daemon], address: str, log:
         address: HOST:PORT of health and metrics; "" to serve neither.
         log: the logger of the daemon.
         step: the advice to add to the error if the daemon cannot start.
+        on_hangup: called in this thread after SIGHUP, once the daemon is ready. Without it, SIGHUP stops the daemon.
     """
     stop = Stop(second_ends=True)
-    stop.listen(signal.SIGHUP)
+    if on_hangup is None:
+        stop.listen(signal.SIGHUP)
+    else:
+        stop.listen()
+        stop.call_after(signal.SIGHUP, lambda: _notify_around(partial(on_hangup, daemon)))
     ready: list[bool] = []
     server: Server | None = None
     try:
@@ -77,11 +91,18 @@ def run(what: str, make: Callable[[Observer | None], Daemon], address: str, log:
     return stop.exit_code
 
 
+def _notify_around(reload: Callable[[], None]) -> None:
+    """Reload, and notify systemd before and after."""
+    notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+    reload()
+    notify("READY=1")
+
+
 def _reason(error: NriError | OSError) -> str:
     if isinstance(error, NriError):
         return str(error)
     place = f"{error.filename}: " if error.filename else ""
-    step = ". Run it as root" if isinstance(error, PermissionError) and os.geteuid() else ""
+    step = ". Run this program as root" if isinstance(error, PermissionError) and os.geteuid() else ""
     return f"{place}{error.strerror or error}{step}"
 
 

@@ -30,8 +30,6 @@ from nri.unix import UnixListener, credentials, make_folder
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["Answer", "BodyHandler", "Guard", "Handler", "Server", "Stream", "TcpSettings", "json_answer", "text_answer"]
-
 _log = logging.getLogger(__name__)
 
 #: The maximum size of the request line and headers.

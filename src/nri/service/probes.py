@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry
 
-__all__ = ["metrics", "probes"]
-
 
 def probes(state: Callable[[], tuple[bool, str]]) -> dict[str, Handler]:
     """Return the handlers of the probes. `state` returns whether the program is ready, and a description.

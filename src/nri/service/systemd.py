@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import socket
 
-__all__ = ["environment_of_child", "notify"]
-
 #: Variables for this process only. With NOTIFY_SOCKET, runc would wait until the container reports that it is ready.
 _SERVICE_VARIABLES = ("NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PID", "WATCHDOG_PID", "WATCHDOG_USEC")
 
 
 def notify(state: str) -> None:
-    """Send "READY=1" or "STOPPING=1" to systemd, if systemd started this process."""
+    """Send a state, for example "READY=1" or "STOPPING=1", to systemd, if systemd started this process."""
     path = os.environ.get("NOTIFY_SOCKET", "")
     if not path.startswith(("/", "@")):
         return

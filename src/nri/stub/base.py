@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from nri.api.validation import ValidationRequest
     from nri.stub.support.mirror import Mirror
 
-__all__ = ["PluginBase"]
-
 
 class PluginBase:
     """A plugin without `main()`, as sessions and handlers use it. Subclass `nri.Plugin`, not this class."""

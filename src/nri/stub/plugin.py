@@ -8,8 +8,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Plugin"]
-
 
 class Plugin(PluginBase):
     """A plugin. Override the methods of the events that it handles.

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-__all__ = ["make_container", "make_pod"]
-
 _numbers = itertools.count(1)
 
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from nri.adaptation import Adaptation, Block, OrderedUpdates, SequenceNumbers
     from nri.api.events import EventSpec
 
-__all__ = ["ContainerEvent", "Contents", "Events", "PodEvent"]
-
 
 class Contents:
     """A runtime's pods and containers.

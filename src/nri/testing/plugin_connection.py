@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from nri.stub.plugin import Plugin
     from nri.testing.wire import Link
 
-__all__ = ["PATIENCE_S", "Attached"]
-
 #: How long to wait until a plugin is active, in seconds. The limit is long, because build machines are slow.
 PATIENCE_S = 20.0
+# A longer wait would delay the error of a plugin that ends instead.
+_POLL_S = 0.02
 
 
 class Attached:
@@ -45,7 +45,7 @@ class Attached:
         self.label = f"{index}-{name}"
         self.background = Background(plugin)
         self._real_time = real_time
-        self._begun = False
+        self._begun = threading.Event()
         self.plugin, self._index, self._name, self._config = plugin, index, name, config
         self._session: Session | None = None
         self._thread: threading.Thread | None = None
@@ -55,7 +55,7 @@ class Attached:
         """Start a new session, over a socket pair or over `link`."""
         runtime_end, plugin_end = (link.runtime, link.plugin) if link is not None else socket.socketpair()
         self._error = None
-        self._begun = False
+        self._begun.clear()
         session = self._session = Session(
             self.plugin,
             plugin_end,
@@ -77,17 +77,17 @@ class Attached:
     def _on_ready(self) -> None:
         if self._real_time:
             self.background.start()
-        self._begun = True
+        self._begun.set()
 
     @property
     def ready(self) -> bool:
         """Whether the plugin is synchronized, and its background work has started."""
-        return self._session is not None and self._session.stage == "ready" and self._begun
+        return self._session is not None and self._session.stage == "ready" and self._begun.is_set()
 
     def wait(self, adaptation: Adaptation) -> None:
         """Wait until the plugin is active, and its updates of Synchronize are applied. Raises its error otherwise."""
         deadline = monotonic() + PATIENCE_S
-        while not (adaptation.ready([self.label], 0.02, settled=True) and self.ready):
+        while not (adaptation.ready([self.label], _POLL_S, settled=True) and self._begun.wait(_POLL_S) and self.ready):
             ended = self._thread is None or not self._thread.is_alive()
             if self._error is not None:  # checked after the thread, which sets it at the end
                 raise self._error

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from nri.testing.runtime import FakeRuntime
 
-__all__ = ["nri_runtime"]
-
 
 @pytest.fixture
 def nri_runtime() -> Iterator[FakeRuntime]:

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from nri.adaptation import PluginHealth
 
-__all__ = ["rehearse"]
-
 _PR_SET_CHILD_SUBREAPER = 36
 #: The plugin is started only once.
 _POLICY = '[defaults]\nrestart = "never"\n'
@@ -120,7 +118,7 @@ def _kill_descendants() -> Iterator[None]:
     try:
         yield
     finally:
-        while pids := set(_child_pids()) - before:  # repeat, because their children become ours when they end
+        while pids := set(_child_pids()) - before:  # repeat: children of ended processes move to this process
             for pid in pids:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)

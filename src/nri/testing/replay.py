@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from nri.interfaces import Reporter
 
-__all__ = ["Outcome", "Replay"]
-
 #: The request that plugins send by themselves.
 _PLUGIN_REQUEST: Final = "UpdateContainers"
 #: The command in recordings of a plugin that only watches.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from nri import adaptation
     from nri.api import messages as m
 
-__all__ = ["CreateReply", "StopReply", "UpdateReply"]
-
 
 def _by_id(updates: Iterable[m.ContainerUpdate]) -> dict[str, Update]:
     return {update.container_id: Update.of(update) for update in updates}

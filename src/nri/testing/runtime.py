@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from nri.api import messages as m
     from nri.testing.wire import Link
 
-__all__ = ["FakeRuntime"]
-
 
 class FakeRuntime(Events):
     """A runtime for tests.

@@ -15,8 +15,6 @@ import threading
 from time import sleep
 from typing import Self
 
-__all__ = ["Direction", "Link"]
-
 
 class Direction:
     """A direction of a link, with its faults, which may be combined.

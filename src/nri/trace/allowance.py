@@ -20,8 +20,6 @@ from nri.wire import iter_fields
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Allowance", "kind_of"]
-
 #: Records that may be read in any case.
 _RECORDS = 50_000
 #: Further records for each byte that was read.

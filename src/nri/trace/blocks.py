@@ -22,21 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import BinaryIO
 
-__all__ = [
-    "MAGIC",
-    "MAX_CONTENT_BYTES",
-    "MAX_MESSAGE_BYTES",
-    "SUFFIX",
-    "Damage",
-    "Header",
-    "contents",
-    "is_trace",
-    "pack",
-    "scan",
-    "split",
-    "unknown",
-]  # fmt: skip
-
 MAGIC: Final = b"\x89NRITRC\n"
 SUFFIX: Final = ".nritrace"
 VERSION: Final = 1
@@ -103,14 +88,14 @@ def is_trace(file: BinaryIO) -> bool:
     return MAGIC.startswith(magic) or block == _BLOCK
 
 
-def scan(file: BinaryIO) -> Iterator[Header | Damage]:
-    """Yield the headers of a file, and its damaged regions."""
+def scan(file: BinaryIO, start: int = 0) -> Iterator[Header | Damage]:
+    """Yield the headers of a file from the end of an earlier block on, and its damaged regions."""
     end = file.seek(0, 2)
     file.seek(0)
-    position = len(MAGIC)
-    if not MAGIC.startswith(file.read(position)):
+    position = start or len(MAGIC)
+    if not start and not MAGIC.startswith(file.read(position)):
         yield Damage(0, "the file does not begin like a trace")
-    if end <= position:
+    if not start and end <= position:
         yield Damage(0, "the file is truncated before its first block")
     while position < end:
         part = _header(file, position, end)

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["MAX_ROWS", "AllCallStats", "CallStats", "DurationRoom", "percentile"]
-
 #: At most this many rows are stored: names of plugins and events are not trusted.
 MAX_ROWS: Final = 4_000
 #: Different durations that all rows may store, in any case.

@@ -19,8 +19,6 @@ from nri.trace.allowance import kind_of
 if TYPE_CHECKING:
     from nri.trace.history import Event, Trace
 
-__all__ = ["Changes", "container_history"]
-
 #: The history of a container has at most this many events.
 _MAX_EVENTS = 10_000
 #: At most this many creations without later events are stored.
@@ -43,7 +41,7 @@ _ENDS: Final = ("StopContainer", "RemoveContainer")
 _NOT_STARTED: Final = (
     "the container",
     "never ran",
-    "if its creation failed after its plugins had answered, the runtime's log says why, which no recording has",
+    "if its creation failed after its plugins had answered, the reason is in the runtime's log, not in a recording",
 )
 
 
@@ -99,10 +97,16 @@ class Changes:
         """The containers with a history, the newest first."""
         return self._histories.containers()
 
-    def explain(self, container: str) -> dict[str, Any] | None:
-        """The chain of changes of a container in the admin socket's form. Returns None if it has no history."""
+    def explain(self, container: str, *, values: bool = False) -> dict[str, Any] | None:
+        """The chain of changes of a container in the admin socket's form. Returns None if it has no history.
+
+        Args:
+            values: include image, state and values in force.
+        """
         explanation = self._histories.explain(container)
-        return None if explanation is None else explanation.to_json()
+        if explanation is None:
+            return None
+        return explanation.to_json_with_values() if values else explanation.to_json()
 
 
 def container_history(recording: Trace, word: str) -> dict[str, Any]:

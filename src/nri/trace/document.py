@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from nri.trace.history import Event, Step
     from nri.trace.pb import api_pb2 as t
 
-__all__ = ["event_document", "outcome", "time_text"]
-
 
 def time_text(time_ns: int) -> str:
     """Format a time in UTC with microseconds."""

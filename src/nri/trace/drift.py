@@ -1,11 +1,11 @@
-"""Compare values that the runtime, plugins and the agent have applied with the values of the cgroups.
+"""Compare the values of the cgroups with the values that the runtime, plugins and the agent have applied.
 
     drift = Drift(detect(MACHINE))
-    for change in drift.look(desired_values(pod, container, "runtime")):
+    for change in drift.check(desired_values(pod, container, "runtime")):
         print(change)
 
 Values are equal if the file's unit cannot distinguish them (a weight for shares, a limit in whole pages). The time of a
-change is an interval: after the last look that found the desired value, and before the first look that did not.
+change is an interval: after the last check that found the desired value, and before the first check that did not.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from nri.api import messages as m
     from nri.host.cgroups import Hierarchies, Value
-
-__all__ = ["MAX_VALUES", "Change", "DesiredValue", "Drift", "desired_values", "field_of"]
 
 #: At most this many values are compared.
 MAX_VALUES: Final = 100_000
@@ -66,9 +64,9 @@ class Change(NamedTuple):
     Attributes:
         desired: the desired value.
         found: the present value; None if it equals the desired value again.
-        before: the value at the last look; None at the first look.
+        before: the value at the last check; None at the first check.
         after_s, until_s: the times between which the value changed, in seconds since 1970; `after_s` is 0 at the first
-            look.
+            check.
         by: the source whose desired value is the present value, or "".
     """
 
@@ -132,7 +130,7 @@ def desired_values(pod: m.PodSandbox | None, container: m.Container, source: str
             row = knob(name)
             desired = row.parse(value) if isinstance(value, str) else value
         except (KeyError, ValueError, ConfigError):
-            continue  # a class, a value without a file, or an invalid value, which the kernel cannot have
+            continue  # an RDT or block I/O class, a value without a file, or an invalid value: not in a cgroup file
         if name in ("cpu.cfs_quota", "memory.limit", "memory.and_swap_limit", "pids.limit") and desired in (0, -1):
             desired = _UNLIMITED
             if name != "cpu.cfs_quota":
@@ -153,7 +151,7 @@ def _value(resources: Any, path: str) -> Any:
 
 
 class _Reading(NamedTuple):
-    """The outcome of the last look at a value."""
+    """The outcome of the last check at a value."""
 
     is_as_desired: bool
     value: Value
@@ -170,8 +168,8 @@ class Drift:
     Attributes:
         changes: the newest changes, the newest last.
         count: the number of all changes so far.
-        left_out: values above the limit at the last look.
-        unread: values whose file is missing or unreadable at the last look.
+        left_out: the number of values that the last check did not compare, because of `MAX_VALUES`.
+        unread: the number of values whose file was missing or unreadable at the last check.
     """
 
     def __init__(self, hierarchies: Hierarchies, *, clock: Callable[[], float] = time) -> None:
@@ -181,8 +179,8 @@ class Drift:
         self.changes: list[Change] = []
         self.count = self.left_out = self.unread = 0
 
-    def look(self, values: Iterable[DesiredValue]) -> list[Change]:
-        """Compare these values. Returns the changes since the last look."""
+    def check(self, values: Iterable[DesiredValue]) -> list[Change]:
+        """Compare these values. Returns the changes since the last check."""
         at_s = self._clock()
         # The agent also reports values that the runtime has applied for it: the first source stands for both.
         by_value: dict[tuple[str, str, str], DesiredValue] = {}
@@ -250,8 +248,8 @@ class Drift:
         return text, value, located.place.codec.holds(text, desired.value) or _are_equal(desired.value, value)
 
     @property
-    def looked_at(self) -> int:
-        """The number of values that could be compared at the last look."""
+    def compared_count(self) -> int:
+        """The number of values that could be compared at the last check."""
         return len(self._readings)
 
     def now(self) -> list[Change]:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from nri.adaptation.admin_client import AdminClient
     from nri.trace.drift import Change
 
-__all__ = ["PAST", "Setters", "row_of", "sources"]
-
 PAST: Final = "not known"
 _ANSWER_S: Final = 5.0
 #: The largest process id of Linux. An engine without containers (`--dry`) reports larger ids.

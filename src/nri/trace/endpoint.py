@@ -9,8 +9,6 @@ from nri.stream import connect_unix
 from nri.ttrpc.endpoint import Endpoint
 from nri.ttrpc.transport import SocketTransport
 
-__all__ = ["connect", "connection_of"]
-
 _CONNECTIONS = {
     naming.PLUGIN_SERVICE: naming.PLUGIN_SERVICE_CONN,
     naming.RUNTIME_SERVICE: naming.RUNTIME_SERVICE_CONN,

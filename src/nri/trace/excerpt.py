@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from nri.trace.history import Event, Trace
 
-__all__ = ["MAX_EVENTS", "choose", "cut", "write_part"]
-
 #: This many events may be selected, even from a small recording.
 _EVENTS = 50_000
 #: One more event may be selected per this many bytes of the recording.

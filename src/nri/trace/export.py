@@ -15,23 +15,21 @@ if TYPE_CHECKING:
 
     from nri.trace.history import Event, Step
 
-__all__ = ["FORMATS", "chrome", "otlp"]
-
 #: A line of OTLP/JSON has at most this many spans.
 _MAX_SPANS = 500
 #: A line of OTLP/JSON has at most this many characters.
 _MAX_LINE_CHARACTERS = 256 << 10
 #: The text of an attribute is cut to this many characters.
 _MAX_TEXT_CHARACTERS = 1024
-#: A process in a Chrome trace has at most this many lines.
-_MAX_LINES = 256
-#: All processes in a Chrome trace have at most this many lines together.
-_MAX_ALL_LINES = 65_536
-#: A Chrome trace has at most this many processes: names of plugins are not trusted.
+#: A process in a Chrome trace has at most this many rows of bars.
+_MAX_ROWS = 256
+#: All processes in a Chrome trace have at most this many rows together.
+_MAX_ALL_ROWS = 65_536
+#: A Chrome trace has at most this many processes: a recording may be forged and contain any number of plugin names.
 _MAX_PROCESSES = 4096
 #: The name of the process for all further plugins.
 _OTHER_PLUGINS = "further plugins"
-#: OTLP's kind of a span inside a program, its kind of a call to another program, and its status of an error.
+#: OTLP codes: span kinds INTERNAL and CLIENT, and status ERROR.
 _INTERNAL, _CLIENT, _ERROR = 1, 3, 2
 
 
@@ -60,7 +58,7 @@ def _line(spans: list[str]) -> str:
 def _spans(event: Event) -> Iterator[dict[str, Any]]:
     trace = _id(16, event.recording, event.serial, event.began_ns)
     event_span = _id(8, trace)
-    attributes = _names(event)
+    attributes = _attributes_of(event)
     yield _span(trace, event_span, event.name, _INTERNAL, event.first_ns, event.duration_ns, attributes, _fault(event))
     for number, step in enumerate(event.steps):
         name, more = f"{step.plugin} {step.event}", {**attributes, "nri.plugin": step.plugin, "rpc.method": step.event}
@@ -95,58 +93,58 @@ def _attributes(values: dict[str, str]) -> list[dict[str, Any]]:
 def chrome(events: Iterable[Event]) -> Iterator[str]:
     """Yield a Chrome trace: a process for the runtime and a process for each plugin, times in microseconds.
 
-    Overlapping bars are on separate lines, because a viewer would show one bar inside the other.
+    Overlapping bars are in separate rows, because a viewer would show one bar inside the other.
     """
     yield '{"displayTimeUnit": "ms", "traceEvents": ['
     comma = ""
-    for row in _bars(events):
-        yield f"{comma}\n{json.dumps(row)}"
+    for entry in _bars(events):
+        yield f"{comma}\n{json.dumps(entry)}"
         comma = ","
     yield "\n]}\n"
 
 
 def _bars(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
     processes: dict[str, int] = {}
-    lines: dict[int, list[int]] = defaultdict(list)
-    number_of_lines = 0
+    rows: dict[int, list[int]] = defaultdict(list)
+    number_of_rows = 0
 
     def bar(
         owner: str, name: str, began_ns: int, duration_ns: int, attributes: dict[str, str]
     ) -> Iterator[dict[str, Any]]:
-        nonlocal number_of_lines
+        nonlocal number_of_rows
         owner = owner if owner in processes or len(processes) < _MAX_PROCESSES else _OTHER_PLUGINS
         process = processes.get(owner)
         if process is None:
             process = processes[owner] = len(processes) + 1
             yield {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": owner}}
-        before = len(lines[process])
-        max_lines = _MAX_LINES if number_of_lines < _MAX_ALL_LINES else max(1, before)
-        line = _free_line_number(lines[process], began_ns, began_ns + duration_ns, max_lines)
-        number_of_lines += len(lines[process]) - before
+        before = len(rows[process])
+        max_rows = _MAX_ROWS if number_of_rows < _MAX_ALL_ROWS else max(1, before)
+        row = _free_row_number(rows[process], began_ns, began_ns + duration_ns, max_rows)
+        number_of_rows += len(rows[process]) - before
         times = {"ts": began_ns / 1e3, "dur": duration_ns / 1e3}
-        yield {"ph": "X", "cat": "nri", "name": name, "pid": process, "tid": line, **times, "args": attributes}
+        yield {"ph": "X", "cat": "nri", "name": name, "pid": process, "tid": row, **times, "args": attributes}
 
     for event in events:
-        attributes = _names(event)
+        attributes = _attributes_of(event)
         yield from bar("runtime", event.name, event.first_ns, event.duration_ns, _with_fault(attributes, event))
         for step in event.steps:
             owner = f"plugin {step.plugin[:_MAX_TEXT_CHARACTERS]}"
             yield from bar(owner, step.event, step.time_ns, step.duration_ns, _with_fault(attributes, step))
 
 
-def _free_line_number(ends: list[int], began_ns: int, ended_ns: int, max_lines: int) -> int:
-    """The first line, from 1, whose last bar has ended; otherwise a new line, or the last of `max_lines` lines."""
+def _free_row_number(ends: list[int], began_ns: int, ended_ns: int, max_rows: int) -> int:
+    """The first row, from 1, whose last bar has ended; otherwise a new row, or the last of `max_rows` rows."""
     for number, last in enumerate(ends):
         if last <= began_ns:
             ends[number] = ended_ns
             return number + 1
-    if len(ends) < max_lines:
+    if len(ends) < max_rows:
         ends.append(ended_ns)
     return len(ends)
 
 
-def _names(event: Event) -> dict[str, str]:
-    """The names of an event's pod and container, by OpenTelemetry's attributes."""
+def _attributes_of(event: Event) -> dict[str, str]:
+    """OpenTelemetry's attributes with the names of an event's pod and container."""
     pod, container = event.pod, event.container
     names = {"rpc.method": event.name}
     if pod is not None:
@@ -167,7 +165,7 @@ def _with_fault(attributes: dict[str, str], part: Event | Step) -> dict[str, str
     return {**attributes, "error": fault} if fault else attributes
 
 
-#: The formats by name; one has two. Each is a function from events to pieces of text.
+#: The formats by name. `perfetto` and `chrome` are the same format. Each is a function from events to pieces of text.
 FORMATS: Final[dict[str, Callable[[Iterable[Event]], Iterator[str]]]] = {
     "perfetto": chrome,
     "chrome": chrome,

@@ -31,8 +31,6 @@ from nri.wire import iter_fields
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["VALIDATE", "Event", "Note", "Step", "Trace"]
-
 VALIDATE: Final = "ValidateContainerAdjustment"
 #: At most this many events wait for their own end or for the end of an earlier event.
 _MAX_OPEN_EVENTS = 4096
@@ -69,7 +67,7 @@ _MAX_LINEAR_STEPS = 32
 _OPENED, _BEGINS, _ENDS, _REQUESTS = t.OPENED, t.BEGINS, t.ENDS, (t.BEGINS, t.ASKED)
 _NOTES: Final = {t.OPENED: "opened", t.PLUGIN: "plugin", t.LOST: "lost", t.CLOSED: "closed"}
 #: The errors for a plugin that did not answer.
-_SILENT: Final = frozenset({*(each.__name__ for each in LATE), "ConnectionClosed", "PluginUnavailable",
+_SILENT: Final = frozenset({*(error.__name__ for error in LATE), "ConnectionClosed", "PluginUnavailable",
                             "ProtocolError", "LocalProtocolError", "RemoteProtocolError"})  # fmt: skip
 _RELAYED: Final = "StateChange"
 #: The request that a plugin sends by itself.
@@ -201,6 +199,15 @@ class Event:
         for step in self.steps:
             step.event = spec.rpc
             step.request = self.request
+
+    @property
+    def memory_bytes(self) -> int:
+        """The approximate memory of the event in bytes, without its parsed messages."""
+        size = _EVENT_BYTES + len(self.request) + len(self.reply)
+        for step in self.steps:
+            size += _STEP_BYTES + len(step.reply or b"") + (step.request is not self.request) * len(step.request)
+            size += sum(error.ByteSize() for error in (step.error, step.refused) if error is not None)
+        return size
 
     @property
     def first_ns(self) -> int:
@@ -441,15 +448,19 @@ class Trace:
     def _recording_number(self, file: _File, allowance: Allowance) -> int:
         """Update and return the number of a file's recording at its next record."""
         if file.next is not None and file.next.kind == _OPENED:
-            name = _name(file.next)
-            with self._lock:
-                number = self._recordings.get(name, 0) or len(self._recordings) + 1
-                if len(self._recordings) < number <= allowance.recordings:  # further recordings share the last number
-                    self._recordings[name] = number
-                    self._names.append(name)
-            file.recording = number
-            file.recordings.add(number)
+            file.recording = self._number(file.next, allowance)
+            file.recordings.add(file.recording)
         return file.recording
+
+    def _number(self, opened: t.Record, allowance: Allowance) -> int:
+        """The number of the recording that an OPENED record begins or continues."""
+        name = _name(opened)
+        with self._lock:
+            number = self._recordings.get(name, 0) or len(self._recordings) + 1
+            if len(self._recordings) < number <= allowance.recordings:  # further recordings share the last number
+                self._recordings[name] = number
+                self._names.append(name)
+        return number
 
     def _last_file(self, recording: int, place: int) -> int:
         """The index of the last file that begins with a recording, searched from an index on.
@@ -469,6 +480,51 @@ class Trace:
     def events(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[Event]:
         """Yield only events."""
         return (item for item in self.items(since_ns, until_ns) if isinstance(item, Event))
+
+    def follow(self) -> Iterator[Event | None]:
+        """Yield events in the order in which their ends were written, also of blocks and files that are written later.
+
+        Yields None each time after everything that is written was read; the caller then waits. It does not end.
+        """
+        allowance = self._allowance()
+        assembly = _Assembly(allowance)
+        tails: dict[Path, _Tail] = {}
+        while True:
+            if os.path.isdir(self.path):
+                self.files = _files(Path(self.path))
+            tails = {path: tails.get(path) or _Tail() for path in self.files}  # forget removed files
+            for path, tail in tails.items():
+                for record in self._new_records(path, tail, allowance):
+                    if record.kind == _OPENED:
+                        tail.recording = self._number(record, allowance)
+                    elif record.kind not in _NOTES:
+                        assembly.take(record, tail.recording)
+                        yield from assembly.ended()
+            yield None
+
+    def _new_records(self, path: Path, tail: _Tail, allowance: Allowance) -> Iterator[t.Record]:
+        """Yield the records of blocks after `tail`, and move it. An incomplete block at the end is read again later."""
+        size, damage = _size(path), None
+        if size == tail.size:
+            return
+        tail.size = size
+        try:
+            with open(open_regular(path), "rb") as file:
+                for block in blocks.scan(file, tail.offset):
+                    if isinstance(block, blocks.Damage):
+                        damage = damage or block
+                        continue
+                    if damage is not None:
+                        self._problem(path, damage.offset, damage.reason)
+                        damage = None
+                    if reason := blocks.unknown(block):
+                        self._problem(path, block.offset, f"a block {reason}")
+                    else:
+                        allowance.read_bytes += block.size
+                        yield from self._content(path, file, block, allowance)
+                    tail.offset = block.offset + block.size
+        except OSError as error:
+            self._problem(path, 0, error.strerror or str(error))
 
     def _records(self, path: Path, since_ns: int, until_ns: int, allowance: Allowance) -> Iterator[t.Record]:
         unknown: dict[
@@ -503,6 +559,15 @@ class Trace:
                     yield record
         except (RemoteProtocolError, DecodeError) as error:
             self._problem(path, header.offset, getattr(error, "reason", "") or f"a record cannot be read: {error}")
+
+
+class _Tail:
+    """How far a file was read: the offset after its last block, its size then, and the number of its recording."""
+
+    __slots__ = ("offset", "recording", "size")
+
+    def __init__(self) -> None:
+        self.offset = self.size = self.recording = 0
 
 
 class _FileEnd(NamedTuple):
@@ -672,6 +737,12 @@ class _Assembly:
             if not over and len(self._open) <= _MAX_OPEN_EVENTS and self._held_bytes <= self._allowance.held_bytes:
                 return
             yield self._leave(key)
+
+    def ended(self) -> Iterator[Event]:
+        """Yield complete events, also those that follow an incomplete event."""
+        for key in tuple(self._ended):
+            yield self._leave(key)
+        yield from self.over()
 
     def remaining(self) -> Iterator[Event]:
         """Yield all remaining events."""

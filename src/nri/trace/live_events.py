@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from nri.adaptation.admin_client import AdminClient
 
-__all__ = ["MAX_ROWS", "Live", "live_events", "plugin_rows"]
-
 #: At most this many rows are stored.
 MAX_ROWS: Final = 10_000
 #: The summary covers this time, in seconds.
@@ -126,16 +124,17 @@ class Live:
             self._condition.wait_for(lambda: self._newest > after, timeout_s)
 
     def summary(self) -> dict[str, Any]:
-        """Summarize the last minute, or the time since the first reading: events, failures, misses, plugins.
+        """Summarize the last minute, or the time since the first reading: events, failures, misses, plugins, runtime.
 
         The summary may be half a second old. Raises the errors of `ask` and `follow`.
         """
         if self._summary is None or monotonic() - self._summary[0] > _SUMMARY_S:
-            health = self._ask("Plugins", {}).get("plugins")
+            reply = self._ask("Plugins", {})
             if self._failure is not None:
                 raise self._failure
             try:
-                self._summary = monotonic(), self._sum_up(health or [])
+                runtime = {key: str(text) for key, text in (reply.get("runtime") or {}).items()}
+                self._summary = monotonic(), {**self._sum_up(reply.get("plugins") or []), "runtime": runtime}
             except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
                 raise RemoteProtocolError(f"invalid rows of plugins or events: {error!r}") from None
         return self._summary[1]

@@ -10,8 +10,6 @@ from nri.trace.catalog import to_json
 if TYPE_CHECKING:
     from nri.trace.history import Event
 
-__all__ = ["MAX_STEPS", "MessageJson"]
-
 #: A document has at most this many steps of an event.
 MAX_STEPS: Final = 1024
 #: A document has encoded messages of at most this many bytes. Their JSON is twenty times larger.

@@ -18,8 +18,6 @@ from nri.trace.history import Event, Step
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Collision", "CollisionFinder"]
-
 #: Answers of this many bytes may be stored in any case.
 _MAX_BYTES = 12 << 20
 #: Further bytes of answers for each byte of the recordings.

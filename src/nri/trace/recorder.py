@@ -19,7 +19,6 @@ import sys
 import threading
 from collections import deque
 from contextlib import suppress
-from importlib.metadata import version
 from itertools import accumulate
 from time import gmtime, monotonic, sleep, strftime, time, time_ns
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -31,12 +30,11 @@ from nri.trace import blocks
 from nri.trace.catalog import Catalog
 from nri.trace.pb import api_pb2 as t
 from nri.trace.redaction import Redactor
+from nri.user_agent import package_version
 from nri.wire import bytes_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-__all__ = ["Limits", "Recorder"]
 
 log = logging.getLogger("nri.trace")
 
@@ -236,7 +234,7 @@ class Recorder:
 
 def _about(redact: bool, more: Mapping[str, str]) -> dict[str, str]:
     return {
-        "nri": version("nri"),
+        "nri": package_version(),
         "protocol": NRI_VERSION,
         "python": sys.version.split()[0],
         "recording": secrets.token_hex(8),

@@ -20,8 +20,6 @@ from google.protobuf.message_factory import GetMessageClass
 
 from nri.wire import bytes_field, iter_fields
 
-__all__ = ["Redactor"]
-
 _NAMES: Final = frozenset(("env", "args", "annotations", "config", "options", "sysctl", "listener_metadata"))
 #: Repeated strings of the form NAME=VALUE, whose name is kept. In other repeated strings, the first string is kept.
 _ASSIGNMENTS: Final = frozenset(("env", "options"))

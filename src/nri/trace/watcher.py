@@ -19,8 +19,6 @@ from nri.text import count
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["EventQueue", "Follower", "follow", "observer_options", "snapshot"]
-
 #: At most this many events wait for the reader; further events are counted and dropped.
 MAX_WAITING = 10_000
 

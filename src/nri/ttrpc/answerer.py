@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     #: itself later. An exception fails the request.
     Handler = Callable[[Request], "bytes | object"]
 
-__all__ = ["LATER", "NOW", "Answerer", "Handler"]
-
 #: Returned by a handler that will call `Endpoint.reply` or `reply_error` itself.
 LATER = object()
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from nri.errors import DeadlineExceeded, RpcError, describe
 
-__all__ = ["Code", "code_of", "status_of"]
-
 
 class Code:
     """The status codes by name; `Code.UNIMPLEMENTED == 12`."""

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Final
 
-__all__ = ["ClientSide", "ServerSide"]
-
 _LAST_STREAM_ID: Final = (1 << 32) - 1
 
 # Encoded names of recently called services and methods.

@@ -24,12 +24,6 @@ if TYPE_CHECKING:
 
     Metadata = Sequence[tuple[str, str]]
 
-__all__ = [
-    "Request", "Response", "decode_request", "decode_response", "encode_request", "encode_response", "request_ends",
-    "request_prefix",
-]  # fmt: skip
-
-
 #: An envelope or a status has at most this many fields: two million empty fields would fit into a message.
 _MAX_FIELDS: Final = 4096
 #: A metadata pair has at most this many fields.

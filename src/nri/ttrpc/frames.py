@@ -14,21 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = [
-    "DATA",
-    "HEADER_LENGTH",
-    "MAX_DATA",
-    "NO_DATA",
-    "REMOTE_CLOSED",
-    "REMOTE_OPEN",
-    "REQUEST",
-    "RESPONSE",
-    "FrameReader",
-    "pack",
-    "pack_header",
-    "unpack_header",
-]
-
 #: The length of a frame's header in bytes.
 HEADER_LENGTH: Final = 10
 #: The longest data of a frame in bytes, without the header.

@@ -17,8 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = ["ClientStreams", "Data", "ServerStreams", "refusal", "response_of", "too_long"]
-
 #: A server remembers at most this many ended streams, because their last data may arrive late.
 _MAX_ENDED: Final = 128
 _CLOSE: Final = frames.REMOTE_CLOSED | frames.NO_DATA
@@ -89,7 +87,7 @@ class ClientStreams:
         self._sending.discard(stream_id)
 
     def data(self, stream_id: int, payload: bytes) -> bytes:
-        """Encode a message of ours. Raises LocalProtocolError if our half is closed, OversizedMessage over 4 MiB."""
+        """Encode a message. Raises LocalProtocolError if this half is closed, OversizedMessage over 4 MiB."""
         if stream_id not in self._sending:
             ended = "this half of the stream is closed" if stream_id in self._open else "the stream is over"
             raise LocalProtocolError(f"cannot send: {ended}")
@@ -150,7 +148,7 @@ class ServerStreams:
         return True
 
     def data(self, stream_id: int, payload: bytes) -> bytes:
-        """Encode a message of ours. Raises LocalProtocolError if the stream is over, OversizedMessage over 4 MiB."""
+        """Encode a message. Raises LocalProtocolError if the stream is over, OversizedMessage over 4 MiB."""
         if stream_id not in self.open:
             raise LocalProtocolError("cannot send: the stream is over")
         return frames.pack(stream_id, frames.DATA, payload)

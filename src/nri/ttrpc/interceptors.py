@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     Step = Callable[[Request], Any]
 
-__all__ = ["Interceptor", "around", "around_serving"]
-
 
 class Interceptor:
     """The base class of interceptors, which passes everything on. Override one method or both."""

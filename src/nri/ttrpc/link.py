@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from nri.interfaces import Receiving, Transport, Waiting, Watcher
 
-__all__ = ["REPLY_TIMEOUT_S", "Link"]
-
 #: A reply waits this long by default for a peer that does not read, in seconds.
 REPLY_TIMEOUT_S = 30.0
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from nri.ttrpc.endpoint import Endpoint
     from nri.ttrpc.link import Link
 
-__all__ = ["IdleWatcher", "Monitor"]
-
 log = logging.getLogger("nri.ttrpc")
 
 _WATCH: Final = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLONESHOT
@@ -174,7 +172,7 @@ class Monitor:
             timeout_s = self._check_resting(timeout_s)
 
     def _check_resting(self, last_s: float | None) -> float | None:
-        """Check the resting connections. Returns the seconds until the next check, or None if no check is needed."""
+        """Check the resting connections. Returns the seconds until the next check, or None if no check is required."""
         if not self._resting:
             return None
         if last_s is None:  # they began to rest just now

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from nri.ttrpc.link import Link
 
-__all__ = ["Outbox"]
-
 #: Reading stops when this many replies wait.
 MAX_WAITING_FRAMES: Final = 256
 #: Reading stops when replies of this many bytes wait.

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from nri.ttrpc.link import Link
     from nri.ttrpc.waiters import Sent
 
-__all__ = ["abandon", "await_response", "continue_write_later", "send_and_read", "start"]
-
 # The interval in which a waiting write checks for bytes to read, in seconds.
 _POLL_INTERVAL_S: Final = 0.01
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from nri.stream import Stream, connect_unix
 
-__all__ = ["SocketTransport"]
-
 _READ_BYTES = 65536
 
 

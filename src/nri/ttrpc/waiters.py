@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     #: failure of the write.
     Sent = tuple[int, str, float | None, "Waiter | None", DeadlineExceeded | ConnectionClosed | None]
 
-__all__ = ["ARRIVALS", "Callback", "Reading", "Waiter", "payload_of"]
-
 #: The numbers of messages from peers, in the order in which this process reads them.
 ARRIVALS: Final = itertools.count(1)
 

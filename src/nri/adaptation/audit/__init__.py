@@ -6,9 +6,20 @@ for observers and reporters, the log, and the latest events for `nri top`).
 """
 
 from nri.adaptation.audit.diff import Change, of_adjustment, of_update, show
-from nri.adaptation.audit.explanation import Step
+from nri.adaptation.audit.explanation import STATES, Step
 from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.audit.record import CREATION, SILENT
 from nri.adaptation.audit.shadow import ShadowReport
 
-__all__ = ["CREATION", "SILENT", "Change", "Provenance", "ShadowReport", "Step", "of_adjustment", "of_update", "show"]
+__all__ = [
+    "CREATION",
+    "SILENT",
+    "STATES",
+    "Change",
+    "Provenance",
+    "ShadowReport",
+    "Step",
+    "of_adjustment",
+    "of_update",
+    "show",
+]

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import logging
     from typing import Final
 
-__all__ = ["MAX_LINES", "WINDOW_S", "BoundedLog"]
-
 #: At most this many lines of a kind are logged in `WINDOW_S` seconds.
 MAX_LINES: Final = 10
 WINDOW_S: Final = 60.0

@@ -6,14 +6,12 @@ values: strings, numbers, lists, objects; None means "not set".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from nri.adaptation.merge.entries import Entry, read
 from nri.api import messages as m
-from nri.api.fields import RESOURCES_TREE, TREE, Kind, Row, Visibility
-
-__all__ = ["Change", "Spot", "changes", "described_changes", "of_adjustment", "of_update", "plain", "spots", "value_at"]
+from nri.api.fields import RESOURCES_TREE, ROWS, TREE, Kind, Row, Visibility
 
 
 class Change(NamedTuple):
@@ -149,6 +147,24 @@ class Values:
             by_key = self._keyed[row.rank] = dict(_pair(element, row) for element in elements)
         element = by_key.get(key)
         return element if element is None or isinstance(element, str) else plain(element)
+
+
+def set_values(container: m.Container, *, later_plugins_see_all: bool) -> Iterator[tuple[Spot, Any]]:
+    """Yield the adjustable fields that are set in a container, with their values.
+
+    Yields only the fields in which a container shows adjustments, which depends on a rule.
+    """
+    values = Values(container)
+    for row in ROWS:
+        if row.always_shown or (row.shown is Visibility.BY_RULE and later_plugins_see_all):
+            keys: Iterable[str] = ("",)
+            if row.kind in (Kind.KEYED, Kind.MAP):
+                elements = getattr(row.parent(container), row.name)
+                keys = elements if row.kind is Kind.MAP else dict.fromkeys(_pair(item, row)[0] for item in elements)
+            for key in keys:
+                value = values.at(Spot(row, key))
+                if value is not None:
+                    yield Spot(row, key), value
 
 
 def _pair(element: Any, row: Row) -> tuple[str, Any]:

@@ -7,13 +7,14 @@ people read a history when something is already wrong.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from nri.adaptation.audit.diff import Change, changes, described_changes, show, spots
+from nri.adaptation.audit.diff import Change, changes, described_changes, set_values, show, spots
 from nri.adaptation.audit.record import CREATION, TAKEN_BACK, Record, named, updates_of
 from nri.adaptation.containers.answer_order import OVERTAKEN, FieldOrder, SequenceNumbers, creation_answer, without
 from nri.adaptation.containers.update_result import APPLIED, REFUSED, STALE, UNSUPPORTED, field_names
@@ -24,10 +25,19 @@ from nri.api import messages as m
 from nri.api.fields import RESOURCES_TREE, TREE, Row, Visibility
 from nri.rules import Rules
 
-__all__ = ["REQUEST", "Explanation", "Step", "explain"]
-
 #: The plugin's name for changes by the runtime's own request (usually the kubelet's).
 REQUEST = "(request)"
+#: The state of a container after an event. A runtime records only some of these events in its history.
+STATES: Final = {
+    "CreateContainer": "created",
+    "PostCreateContainer": "created",
+    "StartContainer": "starting",
+    "PostStartContainer": "running",
+    "StopContainer": "stopped",
+    "RemoveContainer": "removed",
+}
+#: The values in force of a container have at most this many bytes as JSON.
+_MAX_VALUE_BYTES = 1 << 20
 
 
 class _Latest(SequenceNumbers):
@@ -76,6 +86,9 @@ class Explanation:
         notes: (seconds since 1970, text) for events without changes.
         forgotten: the number of events in between whose records were dropped.
         refused: time (seconds since 1970) and reason of a refused creation; None if the creation was not refused.
+        current: the container after all events.
+        state: the state after the last recorded event of the container, a value of `STATES`; "" without such an event.
+        rules: the rules with which the events were replayed.
     """
 
     container: str
@@ -85,6 +98,9 @@ class Explanation:
     notes: list[tuple[float, str]] = field(default_factory=list)
     forgotten: int = 0
     refused: tuple[float, str] | None = None
+    current: m.Container = field(default_factory=m.Container)
+    state: str = ""
+    rules: Rules = Rules.DEFAULT
 
     def to_json(self) -> dict[str, Any]:
         """The chain as a JSON object."""
@@ -96,6 +112,37 @@ class Explanation:
             "steps": [step.to_json() for step in self.steps],
             "notes": [{"time": _time(when), "text": text} for when, text in self.notes],
             "forgotten": self.forgotten,
+        }
+
+    def to_json_with_values(self) -> dict[str, Any]:
+        """The chain as a JSON object, with the container's image, its state and the values in force.
+
+        Each value has the plugin that set it, `REQUEST` for a value of the runtime. Values above a limit in bytes are
+        counted in `values_left_out`.
+        """
+        setters = {(step.change.field, step.change.key): step for step in self.steps if not step.note}
+        values = {
+            (spot.row.label, spot.key): value
+            for spot, value in set_values(self.current, later_plugins_see_all=self.rules.later_plugins_see_all)
+        }
+        for place, step in setters.items():  # adjustments of fields that a container does not show
+            if step.event == CREATION and step.change.after is not None:
+                values.setdefault(place, step.change.after)
+        rows, remaining = [], _MAX_VALUE_BYTES
+        for place, value in values.items():
+            setter = setters.get(place)
+            row = {"field": place[0], "key": place[1], "value": value, "plugin": setter.plugin if setter else REQUEST}
+            row["time"] = _time(setter.when) if setter else ""
+            remaining -= len(json.dumps(row))
+            if remaining >= 0:
+                rows.append(row)
+        image = self.current.image
+        return {
+            **self.to_json(),
+            "image": {"name": image.name, "digest": image.digest or image.config_digest},
+            "state": "not created" if self.refused else self.state,
+            "values": rows,
+            "values_left_out": len(values) - len(rows),
         }
 
     def rows(self) -> list[tuple[str, ...]]:
@@ -114,7 +161,7 @@ def explain(container: str, records: Sequence[Record], forgotten: int = 0, rules
     """Compute the changes of a container from its records, the oldest first."""
     names = named(container, records)
     pod = "/".join(part for part in (names.namespace, names.pod) if part)
-    explanation = Explanation(container, names.name, pod, forgotten=forgotten)
+    explanation = Explanation(container, names.name, pod, forgotten=forgotten, rules=rules)
     undone: dict[tuple[str, int], str] = {}  # the event that undid an answer, by field and sequence number
     for record in records:
         numbers = record.numbers.get(TAKEN_BACK)
@@ -126,6 +173,9 @@ def explain(container: str, records: Sequence[Record], forgotten: int = 0, rules
             replay.run(record)
         except Exception as error:  # noqa: BLE001 - invalid bytes of a plugin must not spoil the rest
             explanation.notes.append((record.when, f"{record.event}: cannot be replayed: {error}"))
+        if record.container == container and not record.failed:
+            explanation.state = STATES.get(record.event, explanation.state)
+    explanation.current = replay.current
     return explanation
 
 
@@ -141,6 +191,11 @@ class _Replay:
         self._order = FieldOrder()
         self._undone = undone
         self._before: list[tuple[Record, str, m.LinuxResources]] | None = []
+
+    @property
+    def current(self) -> m.Container:
+        """The container after the records so far."""
+        return self._now
 
     def run(self, record: Record) -> None:
         """Replay an event, and add its changes."""

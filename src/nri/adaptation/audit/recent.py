@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from nri.adaptation.audit.reporting import Reporting
 
-__all__ = ["Bounds", "Recent"]
-
 #: A longer request is stored without its names.
 _MAX_REQUEST_BYTES = 1 << 20
 #: A longer text of a plugin or runtime is cut to this many characters.

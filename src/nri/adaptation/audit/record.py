@@ -17,19 +17,6 @@ from nri.api import messages as m
 from nri.kube.container_search import NamedContainer
 from nri.wire import bytes_field
 
-__all__ = [
-    "CREATION",
-    "NO_NUMBERS",
-    "SILENT",
-    "TAKEN_BACK",
-    "Record",
-    "named",
-    "packed",
-    "parts_of",
-    "unpacked",
-    "updates_of",
-]
-
 #: The event after which a container is known.
 CREATION: Final = "CreateContainer"
 #: The plugin's name for undone updates; `SequenceNumbers.undone` has the undone answers.
@@ -64,7 +51,7 @@ class Record(NamedTuple):
 
     @property
     def is_given_up(self) -> bool:
-        """Whether the record says that the runtime failed to create the container."""
+        """Whether the runtime failed to create the container, according to the record."""
         return bool(self.failed) and not self.request and self.event == CREATION
 
 

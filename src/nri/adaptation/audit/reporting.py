@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from nri.interfaces import Reporter
     from nri.metrics import Observer
 
-__all__ = ["SERIALS", "Reporting", "adjustment_of", "evictions_of"]
-
 log = logging.getLogger("nri.adaptation")
 
 
@@ -63,10 +61,19 @@ class Reporting:
     Attributes:
         watched: whether there is an observer or a reporter. Without a watcher no method needs to be called.
         recorded: whether there is a reporter, which needs the bytes of requests and results.
-        lines: the log of actions of connections, whose rate is limited.
+        limited_log: the rate-limited log of refused connections, dropped answers and the like.
     """
 
-    __slots__ = ("_guard", "_left_out", "_logged_kinds", "_observer", "_reporters", "lines", "recorded", "watched")
+    __slots__ = (
+        "_guard",
+        "_left_out",
+        "_logged_kinds",
+        "_observer",
+        "_reporters",
+        "limited_log",
+        "recorded",
+        "watched",
+    )
 
     def __init__(self, observer: Observer | None = None, reporters: Sequence[Reporter] = ()) -> None:
         # Users write these watchers: their return values are ignored, even in compiled code.
@@ -74,7 +81,7 @@ class Reporting:
         self._reporters: tuple[Any, ...] = tuple(reporters)
         self.recorded = bool(self._reporters)
         self.watched = observer is not None or self.recorded
-        self.lines = BoundedLog(log)
+        self.limited_log = BoundedLog(log)
         self._logged_kinds: set[str] = set()
         self._guard = threading.Lock()
         self._left_out: dict[
@@ -171,7 +178,7 @@ class Reporting:
                 self._log_failure(reporter, fault)
 
     @contextmanager
-    def asked_by(self, plugin: str, event: str, request: bytes) -> Iterator[list[bytes]]:
+    def plugin_request(self, plugin: str, event: str, request: bytes) -> Iterator[list[bytes]]:
         """Report a plugin's own request to the runtime, as an event with this plugin only.
 
         The block processes the request, and appends the runtime's reply to the list. An exception of the block is the
@@ -190,12 +197,12 @@ class Reporting:
         finally:
             self.event_ends(event, serial, replies[0] if replies else b"", fault, monotonic() - began)
 
-    def plugin_changed(self, plugin: str, state: str, about: dict[str, str]) -> None:
+    def plugin_changed(self, plugin: str, state: str, details: dict[str, str]) -> None:
         """Report a change of a plugin to the reporters that have this method. Only needed if `recorded`."""
         for reporter in self._reporters:
             try:
                 if hasattr(reporter, "plugin_changed"):
-                    reporter.plugin_changed(plugin, state, about)
+                    reporter.plugin_changed(plugin, state, details)
             except Exception as error:  # noqa: BLE001
                 self._log_failure(reporter, error)
 
@@ -225,9 +232,15 @@ class Reporting:
                 del self._left_out[next(iter(self._left_out))]
         if is_logged:
             more = f", and {count} more in the last minute" if count else ""
-            identified = f"container {quote(cut(container, 128))}, which does not exist"
-            which = identified if container else "a container without an id"
-            log.warning("plugin %s requested in %s an update of %s: ignored%s", plugin, event, which, more)
+            named_container = f"container {quote(cut(container, 128))}, which does not exist"
+            which = named_container if container else "a container without an id"
+            log.warning(
+                "plugin %s requested in %s an update or eviction of %s; the request is ignored%s",
+                plugin,
+                event,
+                which,
+                more,
+            )
 
     def withdrawn(self, plugin: str, event: str, container: str, error: Exception) -> None:
         """Log and count that a plugin's answer is dropped, because another plugin failed the event."""
@@ -237,7 +250,7 @@ class Reporting:
             except Exception as fault:  # noqa: BLE001
                 self._log_failure(self._observer, fault)
         text, which = "dropped the answer of plugin %s to %s of container %s: %s", quote(cut(container, 128))
-        self.lines.line("dropped answers", logging.INFO, text, plugin, event, which, error)
+        self.limited_log.line("dropped answers", logging.INFO, text, plugin, event, which, error)
 
     def refused(self, reason: str, text: str, *args: object) -> None:
         """Count a refused connection or registration with the observer, and log it at a limited rate.
@@ -251,7 +264,7 @@ class Reporting:
                 self._observer.record_refused(reason)
             except Exception as error:  # noqa: BLE001
                 self._log_failure(self._observer, error)
-        self.lines.line(reason, logging.WARNING, text, *args)
+        self.limited_log.line(reason, logging.WARNING, text, *args)
 
     def plugins_counted(self, active: int) -> None:
         """Report the number of active plugins to the observer."""

@@ -15,8 +15,6 @@ from nri.api import messages as m
 from nri.api.fields import FIELD_NAMES
 from nri.text import LINE_LENGTH, plain
 
-__all__ = ["ShadowReport", "failure", "report"]
-
 _NUMBERS = {name: number for number, name in FIELD_NAMES.items()}
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from nri.adaptation.audit.provenance import Provenance
 
-__all__ = ["AuditTrail"]
-
 
 class AuditTrail:
     """Records events. Thread-safe.

@@ -34,18 +34,6 @@ if TYPE_CHECKING:
     from nri.adaptation.containers.update_result import UpdateResult
     from nri.adaptation.merge.ledger import Ledger
 
-__all__ = [
-    "OVERTAKEN",
-    "RUNTIME_REQUEST",
-    "EventOrder",
-    "FieldOrder",
-    "OrderedUpdates",
-    "SequenceNumbers",
-    "creation_answer",
-    "no_updates",
-    "without",
-]
-
 #: The key of the runtime's own request where sequence numbers are stored by the plugin's label.
 RUNTIME_REQUEST: Final = ""
 

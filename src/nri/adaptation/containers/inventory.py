@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     #: For several answers: all answers with their numbers, marshalled, which takes a third of the memory.
     CreationAnswers = tuple[bytes, int] | bytes
 
-__all__ = ["ContainerRecord", "Creation", "DeferredUpdate", "Inventory", "KnownContainers", "Presence"]
-
 #: At most this many updates of a container can be undone; the oldest update beyond the limit becomes final.
 MAX_OPEN_ANSWERS: Final = 16
 #: If a plugin has several deferred updates of a container, they have at most this many bytes together.

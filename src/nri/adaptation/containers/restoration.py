@@ -11,8 +11,6 @@ from nri.adaptation.containers.answer_order import OrderedUpdates, SequenceNumbe
 from nri.adaptation.containers.update_result import field_names
 from nri.api import messages as m
 
-__all__ = ["Restoration", "as_updates"]
-
 #: The value that the kernel takes for "not set", by field. Other fields do not have such a value.
 NOT_SET: dict[str, int] = {
     "memory.limit": -1,

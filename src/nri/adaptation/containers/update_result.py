@@ -28,18 +28,6 @@ if TYPE_CHECKING:
 
     from nri.api.builders.update import Update
 
-__all__ = [
-    "APPLIED",
-    "CLAMPED",
-    "REFUSED",
-    "STALE",
-    "UNSUPPORTED",
-    "FieldOutcome",
-    "UpdateResult",
-    "field_names",
-    "results_of",
-]
-
 #: The field has the requested value.
 APPLIED = "applied"
 #: The field has another value: the nearest that the machine allows.

@@ -26,10 +26,10 @@ from nri.adaptation.dispatch.validation import present, validate
 from nri.adaptation.merge.limits import MAX_ENTRIES
 from nri.adaptation.peers.event_request import EventRequest
 from nri.adaptation.peers.turns import Place
-from nri.adaptation.plugin_policy.policy import DISPOSAL_EVENTS
 from nri.adaptation.time_budget import check_deadline
 from nri.api.events import BY_METHOD, EventMask
 from nri.errors import LocalProtocolError, NriError, PluginUnavailable
+from nri.plugin_policy.policy import DISPOSAL_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,12 +39,10 @@ if TYPE_CHECKING:
     from nri.adaptation.dispatch.reply import CreateReply, Replies, StopReply, UpdateReply
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.peers.turns import Sent
-    from nri.adaptation.plugin_policy.event_policy import EventPolicy
     from nri.adaptation.registration.chain import Chain
     from nri.api import messages as m
+    from nri.plugin_policy.event_policy import EventPolicy
     from nri.rules import Rules
-
-__all__ = ["Dispatcher"]
 
 log = logging.getLogger("nri.adaptation")
 

@@ -25,11 +25,11 @@ from nri.adaptation.merge import CreateMerge, StopMerge, UpdateMerge
 from nri.adaptation.merge.container_view import normalise
 from nri.adaptation.merge.side_updates import NO_CONTAINER, NOT_IN_UPDATES, UNKNOWN_CONTAINER
 from nri.adaptation.peers.event_request import CreateRequest, EventRequest, UpdateRequest
-from nri.adaptation.plugin_policy import allow
 from nri.adaptation.time_budget import SilenceBudget
 from nri.api import messages as m
 from nri.api.events import BY_METHOD, EMPTY_CREATION
 from nri.errors import PluginError
+from nri.plugin_policy import allow
 from nri.text import count, cut, quote
 from nri.wire import sole_field
 
@@ -42,13 +42,11 @@ if TYPE_CHECKING:
     from nri.adaptation.audit.trail import AuditTrail
     from nri.adaptation.merge.side_updates import Ignored
     from nri.adaptation.peers.peer import Peer
-    from nri.adaptation.plugin_policy.event_policy import EventPolicy
+    from nri.plugin_policy.event_policy import EventPolicy
     from nri.rules import Rules
 
     #: An answer as a message, or its adjustment if the answer has nothing else, with the adjustment's bytes.
     Decoded = tuple[Any, bytes | None]
-
-__all__ = ["AnsweredEvent", "CreateEvent", "Event", "StopEvent", "UpdateEvent"]
 
 #: The record of an event names at most this many ignored updates.
 _MAX_NAMED_IN_RECORD: Final = 20

@@ -5,10 +5,10 @@ The outcomes (nri-protocol 5.5, with the operator's policy on top):
 | outcome | the plugin | the request |
 |---|---|---|
 | an error status | stays; it has answered | fails with that error; continues if the plugin is a shadow |
-| late answer | stays, or is closed if its policy says so; counts as a miss | continues or fails, as its policy says |
-| busy with earlier events for two timeouts | stays; counts as a miss | continues, or fails if its policy says so |
-| silent for too long (`nri.adaptation.time_budget`) | is not asked | continues, or fails if its policy says so |
-| connection lost | is gone; counts as a miss | continues, or fails if its policy says so |
+| late answer | stays, or is closed by its policy; counts as a miss | continues, or fails if its policy requires it |
+| busy with earlier events for two timeouts | stays; counts as a miss | continues, or fails if its policy requires it |
+| silent for too long (`nri.adaptation.time_budget`) | is not asked | continues, or fails if its policy requires it |
+| connection lost | is gone; counts as a miss | continues, or fails if its policy requires it |
 | the caller's deadline passed | as if it had not been asked | fails with DeadlineExceeded |
 | the runtime's side failed (interceptor, request too long) | as if it had not been asked | fails with that error |
 | left out (breaker open) or gone | not called | continues, or fails if the operator requires the plugin |
@@ -52,10 +52,8 @@ if TYPE_CHECKING:
     from nri.adaptation.dispatch.event import AnsweredEvent, Event
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.peers.turns import Place
-    from nri.adaptation.plugin_policy.event_policy import EventPolicy
+    from nri.plugin_policy.event_policy import EventPolicy
     from nri.rules import Rules
-
-__all__ = ["Invoker"]
 
 # A global is faster than a member of an enum, and this is compared for every plugin of every event.
 _ACTIVE: Final = State.ACTIVE
@@ -147,7 +145,7 @@ class Invoker:
         Args:
             caller_deadline: absolute, in monotonic seconds; None for no deadline.
             sent: the return value of `begin` for the same event.
-            insist: a missing answer fails the request, whatever the policy says (validation).
+            insist: a missing answer fails the request, whatever the policy is (validation).
         """
         budget_s = policy.timeout_s
         if sent is not None:
@@ -345,7 +343,7 @@ def _reset(peer: Peer) -> None:
 
 
 def _miss(event: Event, peer: Peer, policy: EventPolicy, budget_s: float, now: float) -> None:
-    """Count a missing answer, and disconnect the plugin or leave it out if its policy says so.
+    """Count a missing answer, and disconnect the plugin or leave it out if its policy requires it.
 
     Args:
         budget_s: how long the plugin had, in seconds; the runtime's own delay does not count.

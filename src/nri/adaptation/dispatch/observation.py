@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from nri.errors import NriError
     from nri.rules import Rules
 
-__all__ = ["ObservedInvoker", "RecordedInvoker", "invokers"]
-
 
 class ObservedInvoker(Invoker):
     """Reports the answers and failures of plugins."""

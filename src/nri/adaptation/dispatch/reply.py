@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from nri.adaptation.merge.side_updates import Ignored
     from nri.adaptation.registration.deferred_updates import DeferredUpdates
 
-__all__ = ["CreateReply", "EventReply", "Replies", "StopReply", "UpdateReply"]
-
 #: A container keeps at most this many bytes of answers, from which the order of its fields is computed on demand.
 #: For larger answers the order is computed at once.
 _MAX_KEPT_ANSWER_BYTES: Final = 4096
@@ -263,7 +261,7 @@ class Replies:
         answered = reply.adjust.linux.resources.SerializeToString()
         resources, replies = event.requested_resources + answered, event.replies
         order: FieldOrder | CreationAnswers | None = None
-        if answered and len(replies) == 1:  # the usual case: only the plugin's number is needed
+        if answered and len(replies) == 1:  # the usual case: only the plugin's number is required
             order = (answered, event.numbers[replies[0][0]])
         elif answered and replies:
             order = _order_of_answers(event)

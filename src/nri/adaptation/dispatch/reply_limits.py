@@ -17,14 +17,6 @@ from nri.ttrpc.frames import MAX_DATA
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = [
-    "MAX_REQUEST_BYTES",
-    "REPLY_HEADER_BYTES",
-    "check_next_request",
-    "oversized_reply",
-    "validation_too_long",
-]
-
 #: A request to a plugin has at most this many bytes.
 MAX_REQUEST_BYTES: Final = MAX_DATA - ENVELOPE_BYTES
 #: The headers of fields add at most this many bytes to a request for one answer.

@@ -31,12 +31,10 @@ if TYPE_CHECKING:
 
     from nri.adaptation.dispatch.invoker import Invoker
     from nri.adaptation.peers.peer import Peer
-    from nri.adaptation.plugin_policy.event_policy import EventPolicy
     from nri.api.default_validator import ValidatorConfig
     from nri.api.validation import ValidationRequest
+    from nri.plugin_policy.event_policy import EventPolicy
     from nri.rules import Rules
-
-__all__ = ["default_validators", "present", "validate"]
 
 _SPEC: Final = BY_METHOD["validate_container_adjustment"]
 _CREATE: Final = BY_METHOD["create_container"]
@@ -166,7 +164,7 @@ def _verdict(
         verdict = m.ValidateContainerAdjustmentResponse.FromString(reply or b"")
     except NriError as error:
         return _no_verdict(invoker, peer, error)
-    except Exception as error:  # noqa: BLE001 - an invalid verdict is no agreement
+    except Exception as error:  # noqa: BLE001 - an invalid verdict is not an agreement
         return None if policy.policy.shadow else PluginError(peer.label, f"its verdict is invalid: {error}")
     finally:
         peer.lock.release()

@@ -19,8 +19,6 @@ from nri.errors import ConfigError
 from nri.files import open_regular
 from nri.rules import Rules
 
-__all__ = ["PluginFile", "Skipped", "config_text", "discover"]
-
 #: The longest configuration of a plugin, in bytes.
 MAX_CONFIG_BYTES = 1 << 20
 

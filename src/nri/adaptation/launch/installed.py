@@ -14,12 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nri.adaptation.peers.health import PluginHealth
-    from nri.adaptation.plugin_policy.policy import Policies
     from nri.adaptation.registration.handshake import RuntimeSettings
     from nri.adaptation.registration.registry import Registry
+    from nri.plugin_policy.policy import Policies
     from nri.ttrpc import Interceptor
-
-__all__ = ["Installed"]
 
 log = logging.getLogger("nri.adaptation")
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from nri.adaptation.launch.discovery import PluginFile
     from nri.adaptation.launch.trusted import TrustedFile
 
-__all__ = ["Process"]
-
 #: Stderr is read in pieces of this many bytes.
 DRAIN_BYTES = 65536
 #: At most this many pieces of stderr are read at one time.

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from nri.adaptation.registration.registry import Registry
     from nri.ttrpc import Interceptor
 
-__all__ = ["Run", "Starter"]
-
 
 class Run(Protocol):
     """A run of a plugin, for its supervisor's thread."""

@@ -6,8 +6,6 @@ from collections import deque
 
 from nri.text import lines as lines_of
 
-__all__ = ["MAX_LINES", "StderrTail"]
-
 #: At most this many lines are stored.
 MAX_LINES = 20
 #: At most this many bytes are stored.

@@ -1,4 +1,4 @@
-"""Keep one installed plugin running: launch it, watch it and its configuration, restart it as its policy says.
+"""Keep one installed plugin running: launch it, watch it and its configuration, restart it according to its policy.
 
 There is a thread per plugin, which also reads its stderr. A run ends when its process ends; a process that has lost its
 connection is killed, because a launched plugin cannot connect again. A failed run is followed by a wait
@@ -21,11 +21,11 @@ from nri.adaptation.launch.trusted import UntrustedError
 from nri.adaptation.peers.health import PluginHealth, health_of, state_word
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import Signal, State
-from nri.adaptation.plugin_policy import identity
 from nri.api import naming
 from nri.backoff import Backoff
 from nri.config.watch import fingerprint
 from nri.errors import ConfigError
+from nri.plugin_policy import identity
 from nri.text import plain
 
 if TYPE_CHECKING:
@@ -34,12 +34,10 @@ if TYPE_CHECKING:
     from nri.adaptation.launch.discovery import PluginFile
     from nri.adaptation.launch.start import Run
     from nri.adaptation.peers.peer import Peer
-    from nri.adaptation.plugin_policy.policy import Policies
     from nri.adaptation.registration.handshake import RuntimeSettings
     from nri.adaptation.registration.registry import Registry
+    from nri.plugin_policy.policy import Policies
     from nri.ttrpc import Interceptor
-
-__all__ = ["Supervisor"]
 
 log = logging.getLogger("nri.adaptation")
 

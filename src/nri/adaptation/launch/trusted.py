@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["TrustedFile", "UntrustedError", "check_interpreter"]
-
 #: The path of a file may contain at most this many links; the kernel's limit.
 MAX_LINKS = 40
 
@@ -191,8 +189,8 @@ def _path_of(descriptor: int) -> str:
 def outsider() -> int | None:
     """The number that stands for all users outside of our user namespace. Returns None if we are not in a namespace.
 
-    In a namespace, root's folders above ours seem to belong to another user. They are accepted if only their owner can
-    write to them.
+    In a namespace, parent folders that belong to the host's root seem to belong to another user. They are accepted if
+    only their owner can write to them.
     """
     with open("/proc/self/uid_map", encoding="ascii") as file:
         if file.read().split() == ["0", "0", "4294967295"]:

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from nri.adaptation.launch.trusted import TrustedFile
 
-__all__ = ["CODE_BYTES", "INSTALL", "MAGIC", "is_wasm", "missing"]
-
 #: The first bytes of a WebAssembly file (version 1).
 MAGIC = b"\0asm\1\0\0\0"
 #: The largest accepted file, in bytes.

@@ -18,8 +18,6 @@ from nri.errors import PluginError
 from nri.rules import Rules
 from nri.text import plain
 
-__all__ = ["Claimer"]
-
 _RDT_CLAIMS = tuple(row.claim for row in ROWS if row.path.startswith("linux.rdt.") and row.claim)
 
 

@@ -20,8 +20,6 @@ from nri.api.fields import Kind, Row, Visibility
 from nri.rules import Rules
 from nri.wire import bytes_field, sole_field
 
-__all__ = ["AcceptedAdjustment", "ContainerView", "normalise"]
-
 _SIMPLE, _MAP, _KEYED, _ARGS, _RESET = Kind.SIMPLE, Kind.MAP, Kind.KEYED, Kind.ARGS, Kind.RESET
 
 

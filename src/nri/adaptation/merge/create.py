@@ -23,8 +23,6 @@ from nri.errors import NriError
 from nri.rules import Rules
 from nri.wire import bytes_field
 
-__all__ = ["CreateMerge"]
-
 
 def _empty_adjustment() -> bytes:
     """The adjustment that the runtime gets if no plugin requests a change. Its usual messages are present."""

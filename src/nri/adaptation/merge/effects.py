@@ -13,8 +13,6 @@ from nri.api.fields import Kind, Row
 from nri.api.removal import mark
 from nri.rules import Rules
 
-__all__ = ["collect", "drop", "put_map", "put_resources", "put_simple"]
-
 #: Up to this many elements of a list are deleted one by one: each deletion moves all elements behind it.
 _MAX_SINGLE_DELETIONS: Final = 8
 

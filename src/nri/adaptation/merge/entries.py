@@ -12,8 +12,6 @@ from typing import Any
 from nri.api.fields import Kind, Node, Row
 from nri.api.removal import split
 
-__all__ = ["Entry", "read"]
-
 _KEYED, _MAP = Kind.KEYED, Kind.MAP
 
 

@@ -13,8 +13,6 @@ from nri.adaptation.merge.entries import Entry
 from nri.api import messages as m
 from nri.api.fields import TREE, Kind, Node, Row
 
-__all__ = ["Fields", "entries", "split", "survey"]
-
 #: The results of `ListFields` for a message and for all inner messages that are not rows themselves.
 Fields = list[tuple[Any, Any]]
 

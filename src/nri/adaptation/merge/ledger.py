@@ -25,8 +25,6 @@ from nri.api.fields import COMPOUND_FIELDS, FIELD_NAMES
 from nri.errors import Conflict, ConflictError
 from nri.rules import Rules
 
-__all__ = ["Claim", "Ledger"]
-
 
 class Claim(NamedTuple):
     """A line of the journal.

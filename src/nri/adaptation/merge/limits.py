@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = ["MAX_BYTES", "MAX_ENTRIES", "count", "excess", "max_entries_for"]
-
 #: The reply to an event has at most this many entries.
 MAX_ENTRIES: Final = 16_000
 #: The reply to an event has at most this many bytes.

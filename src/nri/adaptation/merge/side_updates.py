@@ -20,17 +20,6 @@ from nri.errors import ConflictError, PluginError, UpdateError
 from nri.rules import Rules
 from nri.text import cut, quote
 
-__all__ = [
-    "NOT_IN_UPDATES",
-    "NO_CONTAINER",
-    "UNKNOWN_CONTAINER",
-    "Eviction",
-    "Ignored",
-    "KnownContainers",
-    "SideUpdates",
-    "folded",
-]
-
 _PIDS = next(row for row in ROWS if row.path == "linux.resources.pids")
 
 

@@ -10,8 +10,6 @@ from nri.api import messages as m
 from nri.errors import NriError
 from nri.rules import Rules
 
-__all__ = ["StopMerge", "UpdateMerge"]
-
 
 class UpdateMerge:
     """The merge of an UpdateContainer event. `containers` are the existing containers; None disables the check."""

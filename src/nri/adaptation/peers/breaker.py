@@ -14,8 +14,6 @@ from enum import Enum
 
 from nri.adaptation.time_budget import WHOLE_MISS_SHARE
 
-__all__ = ["Breaker", "BreakerState"]
-
 
 class BreakerState(Enum):
     """Whether the plugin is called."""

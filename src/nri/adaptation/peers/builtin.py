@@ -24,8 +24,6 @@ from nri.ttrpc.waiters import ARRIVALS
 if TYPE_CHECKING:
     from nri.adaptation.peers.event_request import EventRequest
 
-__all__ = ["BuiltinPeer", "BuiltinPlugin"]
-
 _VALIDATE = BY_METHOD["validate_container_adjustment"]
 
 

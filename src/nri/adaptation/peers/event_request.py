@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from nri.adaptation.merge import CreateMerge, UpdateMerge
     from nri.api.events import EventSpec
 
-__all__ = ["CreateRequest", "EventRequest", "UpdateRequest"]
-
 _POD: Final = b"\x0a"  # field 1, length-delimited
 _CONTAINER: Final = b"\x12"  # field 2
 

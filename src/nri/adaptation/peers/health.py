@@ -11,8 +11,6 @@ from nri.text import LINE_LENGTH, plain
 if TYPE_CHECKING:
     from nri.adaptation.peers.peer import Peer
 
-__all__ = ["PluginHealth", "health_of", "state_word"]
-
 _STARTING = frozenset((State.CONNECTED, State.REGISTERED, State.CONFIGURED, State.SYNCHRONIZING))
 
 

@@ -23,14 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nri.adaptation.peers.event_request import EventRequest
-    from nri.adaptation.plugin_policy.event_policy import EventPolicy
     from nri.api import messages as m
+    from nri.plugin_policy.event_policy import EventPolicy
     from nri.ttrpc.waiters import Sent
 
     #: A request that was sent, as the connection knows it.
     Exchange = Sent
-
-__all__ = ["BUILTIN", "EXTERNAL", "LAUNCHED", "WASM", "Owner", "Peer"]
 
 #: The kinds of plugins, by their names in logs.
 BUILTIN, EXTERNAL, LAUNCHED = "builtin", "external", "pre-connected"

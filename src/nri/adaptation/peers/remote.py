@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from nri.interfaces import Socket
     from nri.ttrpc import Interceptor
 
-__all__ = ["RemoteOwner", "RemotePeer"]
-
 
 class RemoteOwner(Owner, Protocol):
     """The methods of the owner of peers that a remote peer needs."""

@@ -24,8 +24,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["JOINED", "TABLE", "Action", "Signal", "State", "step"]
-
 
 class State(Enum):
     """The state of a plugin. The values are the words of health reports."""

@@ -21,8 +21,6 @@ from nri.wire import LENGTHS, varint
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["hand_over", "parts", "read_reply"]
-
 #: The envelope around a message (service, method, timeout, lengths) has at most this many bytes.
 ENVELOPE_BYTES = 256
 #: The size of a part: small enough that both sides work at the same time, large enough to make calls cheap.

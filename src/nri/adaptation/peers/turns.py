@@ -37,11 +37,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from nri.adaptation.peers.event_request import EventRequest
-    from nri.adaptation.plugin_policy.event_policy import EventPolicy
     from nri.api import messages as m
+    from nri.plugin_policy.event_policy import EventPolicy
     from nri.ttrpc.waiters import Sent as Exchange
-
-__all__ = ["FifoLock", "Place", "Sent", "Ticket"]
 
 
 class Ticket:

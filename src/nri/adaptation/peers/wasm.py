@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from nri.adaptation.peers.event_request import EventRequest
 
-__all__ = ["Functions", "WasmPeer", "function_name"]
-
 
 class Functions(Protocol):
     """The functions of a loaded plugin."""

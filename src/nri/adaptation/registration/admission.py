@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.registration.chain import Chain
 
-__all__ = ["Admission", "SharedState", "Snapshot"]
-
 Snapshot = tuple[Sequence[m.PodSandbox], Sequence[m.Container]]
 
 #: How often a waiting thread checks whether its plugin has left, in seconds.

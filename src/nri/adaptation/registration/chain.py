@@ -16,9 +16,7 @@ from nri.api.events import BY_METHOD
 
 if TYPE_CHECKING:
     from nri.adaptation.peers.peer import Peer
-    from nri.adaptation.plugin_policy.policy import PluginPolicy, Policies
-
-__all__ = ["Chain"]
+    from nri.plugin_policy.policy import PluginPolicy, Policies
 
 _VALIDATION = BY_METHOD["validate_container_adjustment"].number
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     Evict = Callable[[list[m.ContainerEviction]], object]
 
-__all__ = ["DeferredUpdates"]
-
 log = logging.getLogger("nri.adaptation")
 
 #: A created container may be without `commit()` and without an event for this long, in seconds.
@@ -214,7 +212,7 @@ class DeferredUpdates:
                     return
             try:
                 self.hand_over(due)
-            except Exception:  # the thread is needed for other containers
+            except Exception:  # the thread must survive for other containers
                 log.exception("failed to hand over deferred updates of container %s", due)
 
     def _next(self) -> str | None:

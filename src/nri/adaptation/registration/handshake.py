@@ -19,14 +19,14 @@ from nri.adaptation.merge import limits
 from nri.adaptation.peers.peer import BUILTIN, EXTERNAL
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import Signal, State
-from nri.adaptation.plugin_policy import identity
-from nri.adaptation.plugin_policy.event_policy import event_policies
 from nri.adaptation.registration.admission import Admission
 from nri.adaptation.time_budget import turn_limit_s
 from nri.api import messages as m
 from nri.api import naming
 from nri.api.events import ALL, EventMask
 from nri.errors import NriError, RemoteProtocolError, describe, failure_text
+from nri.plugin_policy import identity
+from nri.plugin_policy.event_policy import event_policies
 from nri.ttrpc.link import REPLY_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -35,13 +35,11 @@ if TYPE_CHECKING:
     from nri.adaptation.audit.reporting import Reporting
     from nri.adaptation.containers.inventory import Inventory
     from nri.adaptation.peers.peer import Peer
-    from nri.adaptation.plugin_policy.policy import PluginPolicy, Policies
     from nri.adaptation.registration.admission import SharedState
     from nri.adaptation.registration.chain import Chain
     from nri.adaptation.registration.plugin_updates import PluginUpdates
+    from nri.plugin_policy.policy import PluginPolicy, Policies
     from nri.rules import Rules
-
-__all__ = ["Handshake", "RuntimeSettings"]
 
 log = logging.getLogger("nri.adaptation")
 
@@ -169,7 +167,7 @@ class Handshake:
             raise RemoteProtocolError(f"invalid plugin events: {mask.unknown:#x}")
         if mask.unknown:
             text = "plugin %s subscribes to unknown events (%#x), which are ignored"
-            self._reporting.lines.line("unknown events", logging.WARNING, text, peer.qualified, mask.unknown)
+            self._reporting.limited_log.line("unknown events", logging.WARNING, text, peer.qualified, mask.unknown)
             mask = mask - EventMask(mask.unknown)
         peer.mask = mask
         peer.declared = _copy(reply.failure_policy) if reply.HasField("failure_policy") else None

@@ -14,12 +14,10 @@ from nri.config.inotify import FileChanges
 
 if TYPE_CHECKING:
     from nri.adaptation.audit.reporting import Reporting
-    from nri.adaptation.plugin_policy.policy import Policies
     from nri.adaptation.registration.chain import Chain
     from nri.adaptation.registration.handshake import Handshake
     from nri.adaptation.registration.registry import Registry
-
-__all__ = ["Housekeeping"]
+    from nri.plugin_policy.policy import Policies
 
 log = logging.getLogger("nri.adaptation")
 
@@ -74,7 +72,7 @@ class Housekeeping:
             try:
                 if self._registry.reap():
                     self._changes.wake()  # a thread still uses a connection
-                self._reporting.lines.flush()
+                self._reporting.limited_log.flush()
                 if self._policies.refresh() != self.generation:
                     self.generation = self._policies.generation
                     self.apply_policy()

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from nri.adaptation.registration.registry import Registry
     from nri.ttrpc import Interceptor
 
-__all__ = ["Listener"]
-
 #: At most this many connections may be in their handshake.
 MAX_UNSETTLED = 64
 

@@ -14,9 +14,9 @@ from nri.adaptation.containers.answer_order import SequenceNumbers
 from nri.adaptation.containers.inventory import Presence
 from nri.adaptation.merge import limits
 from nri.adaptation.merge.side_updates import folded
-from nri.adaptation.plugin_policy import allow
 from nri.api import messages as m
 from nri.errors import NriError
+from nri.plugin_policy import allow
 from nri.text import plain
 
 if TYPE_CHECKING:
@@ -25,11 +25,9 @@ if TYPE_CHECKING:
     from nri.adaptation.audit.reporting import Reporting
     from nri.adaptation.audit.trail import AuditTrail
     from nri.adaptation.peers.peer import Peer
-    from nri.adaptation.plugin_policy.policy import Policies
     from nri.adaptation.registration.deferred_updates import DeferredUpdates, Evict
+    from nri.plugin_policy.policy import Policies
     from nri.rules import Rules
-
-__all__ = ["PluginUpdates"]
 
 log = logging.getLogger("nri.adaptation")
 
@@ -82,7 +80,7 @@ class PluginUpdates:
         if failed:
             named = ", ".join(plain(update.container_id, 128) for update in failed[:_MAX_NAMES_IN_LOG])
             more = f" and {len(failed) - _MAX_NAMES_IN_LOG} more" if len(failed) > _MAX_NAMES_IN_LOG else ""
-            self._reporting.lines.line(
+            self._reporting.limited_log.line(
                 "updates that failed",
                 logging.WARNING,
                 "plugin %s: update of container %s%s failed",
@@ -99,7 +97,7 @@ class PluginUpdates:
         encoded = request.SerializeToString()
         if not self._reporting.recorded:
             return self._unsolicited(peer, request, encoded, number)
-        with self._reporting.asked_by(peer.label, UPDATE_CONTAINERS, encoded) as outcome:
+        with self._reporting.plugin_request(peer.label, UPDATE_CONTAINERS, encoded) as outcome:
             failed = self._unsolicited(peer, request, encoded, number)
             outcome.append(m.UpdateContainersResponse(failed=failed).SerializeToString())
         return failed

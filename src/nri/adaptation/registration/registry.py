@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from time import monotonic
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 from nri.adaptation.peers.peer import LAUNCHED
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from nri.api.events import EventSpec
     from nri.rules import Rules
 
-__all__ = ["Registry", "check_identity", "is_alive"]
-
 log = logging.getLogger("nri.adaptation")
 
 #: The longest name: a plugin is also a file `NN-name`, and names of files have at most 255 characters.
@@ -43,6 +41,7 @@ MAX_NAME_LENGTH = 252
 MAX_VERSION_LENGTH = 64
 #: How long `stop` waits for threads that use a connection, in seconds.
 RELEASE_S = 2.0
+_RELEASE_POLL_S = 0.005
 #: How long another thread may take to read a plugin's last data, in seconds; then the plugin counts as alive.
 _READ_S = 0.1
 #: At most this many plugins are stored by name; then the plugin that left longest ago is dropped.
@@ -195,7 +194,7 @@ class Registry:
         elif action is Action.CLOSE:
             self._forget(peer)
         elif action is Action.REPORT_READY:
-            self._reporting.lines.line("plugins that join", logging.INFO, "plugin %s is active", peer.qualified)
+            self._reporting.limited_log.line("plugins that join", logging.INFO, "plugin %s is active", peer.qualified)
         elif action is Action.REPORT_LATE:
             log.warning("plugin %s is late: %s", peer.qualified, peer.last_error)
         elif action is Action.REPORT_OPEN:
@@ -203,7 +202,9 @@ class Registry:
         elif action is Action.REPORT_BACK:
             log.info("plugin %s answers again", peer.qualified)
         elif action is Action.REPORT_GONE:
-            self._reporting.lines.line("plugins that leave", logging.WARNING, _GONE, peer.qualified, peer.last_error)
+            self._reporting.limited_log.line(
+                "plugins that leave", logging.WARNING, _GONE, peer.qualified, peer.last_error
+            )
         if self._reporting.recorded and action in _REPORTED_STATES:
             self._reporting.plugin_changed(peer.label, _REPORTED_STATES[action], _properties(peer))
         if action in (Action.CLOSE, Action.REPORT_READY, Action.REPORT_OPEN, Action.REPORT_BACK):
@@ -243,14 +244,11 @@ class Registry:
         Returns the number of remaining descriptors.
         """
         with self._lock:
-            closed, self._closed = self._closed, []
-        busy = []
+            closed = list(self._closed)
         for peer in closed:
             peer.release(0.0)
-            if peer.endpoint.fileno() >= 0:
-                busy.append(peer)  # often used by the thread that reports the end
-        with self._lock:
-            self._closed += busy
+        with self._lock:  # the thread that reports an end often still uses the descriptor
+            self._closed = [peer for peer in self._closed if peer.endpoint.fileno() >= 0]
             return len(self._closed)
 
     def update_containers(self, peer: RemotePeer, request: Request) -> object:
@@ -309,10 +307,9 @@ class Registry:
             peer.signal(Signal.STOP, "the runtime stops")
         self.monitor.stop()
         deadline = monotonic() + RELEASE_S
-        with self._lock:
-            closed, self._closed = self._closed, []
-        for connection in closed:
-            connection.release(deadline)
+        # Another thread may just be reporting the end of a connection, which it then adds to the closed ones.
+        while (self.reap() or self._connected) and monotonic() < deadline:
+            sleep(_RELEASE_POLL_S)
 
 
 def _properties(peer: Peer) -> dict[str, str]:

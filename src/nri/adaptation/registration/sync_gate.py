@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["Block", "SyncGate"]
-
 
 class Block:
     """Keeps plugins from joining until `release`. A context manager; a second release has no effect."""

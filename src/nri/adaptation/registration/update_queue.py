@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from nri.adaptation.peers.remote import RemotePeer
     from nri.adaptation.registration.plugin_updates import PluginUpdates
 
-__all__ = ["UpdateQueue"]
-
 log = logging.getLogger("nri.adaptation")
 
 #: A plugin's queue has at most this many requests.

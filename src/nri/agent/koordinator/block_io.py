@@ -398,7 +398,7 @@ def _whole_disk(root: Root, numbers: str | None, name: str) -> str:
     if numbers is None:
         raise ValueError(f"disk {name[:60]!r} not found on this machine")
     if numbers.startswith("0:"):  # memory, a network's file system, btrfs
-        raise ValueError(f"{name[:60]!r} is not on a disk that is visible here")
+        raise ValueError(f"{name[:60]!r} is not on a disk of this machine")
     level, disks = [numbers.strip()], set[str]()
     for _ in range(_MAX_DEPTH):
         below: list[str] = []

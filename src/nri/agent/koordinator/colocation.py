@@ -1,12 +1,13 @@
-"""The colocation strategy, by which Koordinator's manager computes batch and mid resources, and its valid numbers.
+"""The colocation strategy of Koordinator's manager, and its valid numbers.
 
-The agent reads the computed resources from Node. It reads the strategy only to report values of a node that the manager
-ignores.
+The manager computes batch and mid resources from the strategy. The agent reads the computed resources from Node. It
+reads the strategy only to report values of a node that the manager ignores.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -15,7 +16,10 @@ from nri.config.syntax import parse_json
 from nri.kube.shapes import Unread
 from nri.text import plain
 
-__all__ = ["ANNOTATION_STRATEGY", "DEFAULTS", "RATIOS", "left_out", "of_node", "wrong"]
+#: A valid value of a label, and the name in its key.
+_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_DOMAIN_PART: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_MAX_DOMAIN: Final = 253
 
 ANNOTATION_STRATEGY: Final = "node.koordinator.sh/colocation-strategy"
 #: Labels of nodes: each is a ratio that replaces this percentage of the strategy.
@@ -107,6 +111,7 @@ def _node_strategy(node: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def node_texts(node: Mapping[str, Any], part: str) -> dict[str, str]:
+    """Return the labels or the annotations of a Node, without values that are not strings."""
     meta = node.get("metadata")
     entries = meta.get(part) if isinstance(meta, Mapping) else None
     if not isinstance(entries, Mapping):
@@ -126,13 +131,16 @@ def is_selected(selector: Any, labels: Mapping[str, str]) -> bool:
     """Return whether a label selector matches. An absent selector, or one that Kubernetes refuses, does not match."""
     if not isinstance(selector, Mapping):
         return False
-    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
-        return False
-    return all(_holds(match_expression, labels) for match_expression in selector.get("matchExpressions") or ())
+    pairs = (selector.get("matchLabels") or {}).items()
+    expressions = [{"key": key, "operator": "In", "values": [value]} for key, value in pairs]
+    return all(_holds(expression, labels) for expression in (*expressions, *(selector.get("matchExpressions") or ())))
 
 
 def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    present, values = labels.get(expression.get("key", "")), expression.get("values") or ()
+    key, values = expression.get("key", ""), expression.get("values") or ()
+    if not (_is_label(key) and all(value == "" or _NAME.fullmatch(value) for value in values)):
+        return False
+    present = labels.get(key)
     verdicts = {
         "In": present in values,
         "NotIn": bool(values) and present not in values,
@@ -140,3 +148,10 @@ def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
         "DoesNotExist": not values and present is None,
     }
     return verdicts.get(expression.get("operator", ""), False)
+
+
+def _is_label(key: str) -> bool:
+    """Return whether a key of a label is valid: a name with or without a domain before it."""
+    domain, slash, name = key.rpartition("/")
+    is_domain = len(domain) <= _MAX_DOMAIN and all(map(_DOMAIN_PART.fullmatch, domain.split(".")))
+    return _NAME.fullmatch(name) is not None and (not slash or is_domain)

@@ -35,16 +35,15 @@ NETWORK = Record(
     }
 )
 _CPU = Record({"enable": bool, "groupIdentity": int, "schedIdle": int, "coreExpeller": bool})
-_CLASS = Record({"cpuQOS": _CPU, "networkQOS": NETWORK})
+#: The keys of a class that hooks read.
+CLASS: Final = Record({"cpuQOS": _CPU, "networkQOS": NETWORK})
+POLICIES: Final = Record(
+    {"cpuPolicy": Word(("groupIdentity", "coreSched")), "netQOSPolicy": Word(("tc", "terway-qos"))}
+)
 _STRATEGY = Record(
     {
-        "policies": Record(
-            {"cpuPolicy": Word(("groupIdentity", "coreSched")), "netQOSPolicy": Word(("tc", "terway-qos"))}
-        ),
-        "lsrClass": _CLASS,
-        "lsClass": _CLASS,
-        "beClass": _CLASS,
-        "systemClass": _CLASS,
+        "policies": POLICIES,
+        **dict.fromkeys(("lsrClass", "lsClass", "beClass", "systemClass"), CLASS),
     }
 )
 #: The keys of NodeSLO's spec that rules read.
@@ -125,6 +124,10 @@ _SWITCHED: Final = ("lsrClass", "lsClass", "beClass")
 _GIVEN_BACK: Final = ("cpuQOS", "memoryQOS", "resctrlQOS")
 
 
+#: Keys whose empty string replaces another value: Koordinator has pointers to their values.
+_MAY_BE_EMPTY: Final = {*POLICIES.keys, *NETWORK.keys}
+
+
 def merged(spec: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return a spec with defaults filled in. Empty strings count as absent; malformed sections stay unchanged."""
     merged_spec = over(DEFAULTS, {key: part for key, part in (spec or {}).items() if key != "extensions"})
@@ -138,13 +141,16 @@ def merged(spec: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge JSON objects key by key. Null and empty values of `changes` are ignored; lists are replaced."""
+    """Merge JSON objects key by key. Lists are replaced.
+
+    Null and empty values of `changes` are ignored, but empty strings of policies and of network bandwidths count.
+    """
     result = copy.deepcopy(dict(base))
     for key, value in changes.items():
         below = result.get(key)
         if isinstance(value, Mapping) and isinstance(below, Mapping):
             result[key] = over(below, value)
-        elif value is not None and value not in ("", []):
+        elif value is not None and (value not in ("", []) or key in _MAY_BE_EMPTY):
             result[key] = copy.deepcopy(value)
     return result
 

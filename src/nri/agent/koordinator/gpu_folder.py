@@ -21,8 +21,6 @@ from nri.agent.model import Changes
 from nri.host import Outcome, Result, Root
 from nri.host.outcome import explain
 
-__all__ = ["make_folder"]
-
 _MODE: Final = 0o777
 _NAME: Final = "monitor folder"
 
@@ -35,9 +33,9 @@ def make_folder(root: Root, changes: Changes, node: Node) -> list[Result]:
         changes: the changes of the container.
         node: the rules of the node; the folder is next to HAMi-core's library.
     """
-    beside = posixpath.dirname(node.gpu_library)
-    sources = [mount.source for mount in changes.mounts if mount.destination == beside and mount.source != beside]
-    results = [_make(root, f"{beside}/containers", source) for source in sources]
+    folder = posixpath.dirname(node.gpu_library)
+    sources = [mount.source for mount in changes.mounts if mount.destination == folder and mount.source != folder]
+    results = [_make(root, f"{folder}/containers", source) for source in sources]
     # The creation of the container would fail if the folder of the mount were missing.
     locks = any(mount.source == LOCKS for mount in changes.mounts) and not root.exists(LOCKS)
     return [*results, _shared(root, LOCKS)] if locks else results

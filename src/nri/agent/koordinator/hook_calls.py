@@ -30,8 +30,6 @@ from nri.errors import NriError
 from nri.host import Outcome, Result
 from nri.text import plain
 
-__all__ = ["HookCalls", "HookRefused", "stages_of"]
-
 _log = logging.getLogger(__name__)
 TRANSPORT: Final = "hooks"
 STARTED, STOPPED, POD_STOPPED = "PostStartContainer", "PostStopContainer", "PostStopPodSandbox"

@@ -14,8 +14,6 @@ from nri.agent.koordinator.batch_resource import annotated
 from nri.agent.model import Changes, Container, Pod, Resources
 from nri.agent.transports.messages import container_id
 
-__all__ = ["container_context", "container_response", "pod_context", "pod_response"]
-
 #: The field of the protocol for each knob.
 _FIELDS = {
     "cpuset.cpus": "cpuset_cpus",

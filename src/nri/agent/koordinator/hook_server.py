@@ -28,15 +28,13 @@ from nri.files import read_regular, write_whole
 from nri.proxy.hook_servers.messages import METHODS, SERVICE, Method, fields_of
 from nri.thread_pool import ThreadPool
 
-__all__ = ["FILE_NAME", "HooksTransport"]
-
 #: The name of the registration file in the proxy's folder.
 FILE_NAME: Final = "nri-agent.json"
 #: The maximum number of calls at the same time; further calls wait.
 _CALLS = 32
 #: The interval in seconds between checks of the registration file.
-LOOK_S = 60.0
-#: The time in seconds for running calls when the server stops.
+CHECK_INTERVAL_S = 60.0
+#: How long calls in progress may still take when the server stops, in seconds.
 _STOP_S = 2.0
 
 log = logging.getLogger("nri.agent.hooks")
@@ -71,7 +69,7 @@ class HooksTransport:
             server = bind(self._socket, pool, [_handlers(self._calls)])
         except (OSError, RuntimeError) as error:
             pool.shutdown()
-            raise NriError(f"mode hooks cannot listen at {self._socket}: {error}") from None
+            raise NriError(f'mode "hooks": cannot listen at {self._socket}: {error}') from None
         server.start()
         self._end.clear()
         self._register()
@@ -107,7 +105,7 @@ class HooksTransport:
 
     def _run(self) -> None:
         while not self._end.is_set():
-            due = self._work.wait(LOOK_S)
+            due = self._work.wait(CHECK_INTERVAL_S)
             self._work.clear()
             if self._end.is_set():
                 return
@@ -160,7 +158,7 @@ class HooksTransport:
 def _handlers(calls: HookCalls) -> grpc.GenericRpcHandler:
     handlers = {
         method.name: grpc.unary_unary_rpc_method_handler(
-            _answering(calls, stage, method),
+            _handler_for(calls, stage, method),
             request_deserializer=method.request.FromString,
             response_serializer=_bytes,
         )
@@ -173,7 +171,7 @@ def _bytes(message: Message) -> bytes:
     return message.SerializeToString()
 
 
-def _answering(calls: HookCalls, stage: str, method: Method) -> Callable[[Message, Any], Message]:
+def _handler_for(calls: HookCalls, stage: str, method: Method) -> Callable[[Message, Any], Message]:
     def answer(request: Message, context: Any) -> Message:
         try:
             return method.response(**calls.answer(stage, fields_of(request)))

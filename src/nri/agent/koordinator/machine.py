@@ -17,8 +17,6 @@ from nri.agent.koordinator.node import Cache, Node
 from nri.agent.koordinator.quirks import Quirks
 from nri.agent.settings.values import AgentSettings
 
-__all__ = ["BATCH_POOLS", "RdmaDevices", "cache_of", "node_of"]
-
 #: The gate for share pools of batch pods.
 BATCH_POOLS: Final = "BECPUManager"
 

@@ -25,30 +25,6 @@ from nri.config.syntax import parse_json
 from nri.kube.pod_resources import Part, concurrent_containers, container_amounts, pod_total
 from nri.kube.quantity import ceil
 
-__all__ = [
-    "ANNOTATION_EVICTION_POLICY",
-    "BATCH",
-    "MID",
-    "PROD",
-    "cpu_burstable",
-    "default_qos",
-    "evictable_label",
-    "eviction_priority",
-    "kubernetes_best_effort",
-    "label_priority",
-    "labelled_be",
-    "limit",
-    "never_evicted",
-    "offline",
-    "policy_allows",
-    "priority",
-    "priority_class",
-    "request",
-    "resource_name",
-    "spec_priority",
-    "whole_number",
-]
-
 LABEL_PRIORITY_CLASS: Final = "koordinator.sh/priority-class"
 LABEL_PRIORITY: Final = "koordinator.sh/priority"
 LABEL_EVICTABLE: Final = "koordinator.sh/eviction-enabled"

@@ -161,6 +161,7 @@ KINDS: Final = {
         slo_controller.unread,
         object_name=slo_controller.NAME,
         namespace=slo_controller.NAMESPACE,
+        salvage=slo_controller.salvage,
     ),
     TOPOLOGY: Kind(
         lambda document: cpuset.rule_of(_checked(document)),

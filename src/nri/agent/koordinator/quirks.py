@@ -1,15 +1,13 @@
 """The differences from Koordinator: a frozen object with one attribute for each difference.
 
 An attribute is False in `Quirks.REFERENCE` and True by default. Code reads the attribute, never the mode. Each
-attribute is a row of the table "Other systems" in ``docs/deviations.md``.
+attribute is a row in ``docs/deviations-agent.md``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from typing import ClassVar
-
-__all__ = ["Quirks"]
 
 
 @dataclass(frozen=True, slots=True)

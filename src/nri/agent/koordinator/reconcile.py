@@ -23,8 +23,6 @@ from nri.agent.transports.standalone.tally import Tally
 from nri.agent.writing.cookie_groups import Membership
 from nri.host import Outcome, Resctrl, Result, Unsupported, probe, set_features, set_switch
 
-__all__ = ["CORE_SCHED", "GROUP_IDENTITY", "Reconcile", "switched_on"]
-
 #: Two sysctls of Anolis' scheduler that exclude each other. Older kernels have the first one as a scheduler feature.
 CORE_SCHED, GROUP_IDENTITY = "kernel.sched_core", "kernel.sched_group_identity_enabled"
 _CORE_FEATURE: Final = "CORE_SCHED"

@@ -98,7 +98,7 @@ def cache_mask(ways: int, start: int, end: int) -> int:
     if ways < 0 or (ways + 1).bit_count() != 1:
         raise ValueError(f"the cache's mask {ways:x} has a gap")
     if start < 0 or end > 100 or end <= start:
-        raise ValueError(f"{start} to {end} percent is not a range")
+        raise ValueError(f"{start} to {end} percent is not a valid range within 0 to 100 percent")
     count = ways.bit_length()
     return (1 << -(-count * end // 100)) - (1 << -(-count * start // 100))
 

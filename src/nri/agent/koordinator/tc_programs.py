@@ -18,8 +18,6 @@ from nri.config.syntax import parse_json
 from nri.host import Outcome, Result, Root, Unsupported
 from nri.text import plain
 
-__all__ = ["Ran", "Run", "Shaper", "default_interface", "missing", "run"]
-
 _JUMP: Final = ("POSTROUTING", "-j", CHAIN)
 _FIRST_OF_PODS: Final = 0x10
 #: The maximum number of duplicate jumps into the chain that are removed.

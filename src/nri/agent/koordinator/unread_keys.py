@@ -26,18 +26,14 @@ from nri.agent.koordinator.documents import refused
 from nri.agent.koordinator.thresholds import THRESHOLDS
 from nri.config.syntax import parse_json
 from nri.kube import quantity
-from nri.kube.shapes import Items, Record, Table, Unread, Word, nearest_name
-from nri.text import cut, plain
-
-__all__ = ["below", "nearly", "unread", "unread_annotations"]
+from nri.kube.shapes import Items, Record, Table, Unread, Word
+from nri.text import cut, nearest, plain
 
 #: The maximum number of reported keys of a document.
 _MAX_KEYS = 100
 #: The maximum number of characters of a key or value in a report.
 _MAX_TEXT = 200
 _THRESHOLDS: Final = "resourceUsedThresholdWithBE"
-#: The minimum similarity of a misspelt label or annotation to a valid one.
-_MIN_SIMILARITY: Final = 0.88
 _PARTS: Final = {"memoryQOS": memory_qos.SHAPE, "resctrlQOS": resctrl.CACHE}
 _NULL: Final = "the value is null, so the default applies"
 _A_SHARE: Final = "a percentage from 0 to 100 nor a bandwidth, for example '100M'"
@@ -147,13 +143,8 @@ def nearly(key: str, known_keys: Collection[str]) -> str:
     """Return the valid label or annotation that a misspelt key resembles, or "" if the key is valid or unrelated."""
     if key in known_keys or "koordinator" not in key:
         return ""
-    plain_names = {_plain(name): name for name in known_keys}
-    return plain_names.get(nearest_name(_plain(key), plain_names, _MIN_SIMILARITY), "")
-
-
-def _plain(key: str) -> str:
-    """Return the name of a key without domain, case and separators."""
-    return key.rpartition("/")[2].casefold().replace("-", "").replace("_", "")
+    key_by_name = {known_key.rpartition("/")[2]: known_key for known_key in known_keys}
+    return key_by_name.get(nearest(key.rpartition("/")[2], key_by_name, may_be_foreign=True), "")
 
 
 def _annotations(annotations: Any) -> Iterator[Unread]:
@@ -197,7 +188,7 @@ def _passed_over(key: str, value: Any, shape: Record, place: str) -> Iterator[Un
         yield Unread(f"{place}{key}", _ELSEWHERE[key])
     elif _asks(value):
         lost = not place and key in _SPEC.keys  # a section of the spec, but outside of the spec
-        yield Unread.of(f"{place}{key}", f"spec.{key}" if lost else nearest_name(key, shape.keys))
+        yield Unread.of(f"{place}{key}", f"spec.{key}" if lost else nearest(key, shape.keys))
 
 
 def _table(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:

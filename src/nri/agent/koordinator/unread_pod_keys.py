@@ -24,10 +24,8 @@ from nri.agent.koordinator.unread_keys import below, nearly
 from nri.agent.model import ExtendedResources
 from nri.api.cpuset import parse as parse_cpus
 from nri.config.syntax import parse_json
-from nri.kube.shapes import Table, Unread, nearest_name
-from nri.text import plain
-
-__all__ = ["absent_containers", "pod_unread"]
+from nri.kube.shapes import Table, Unread
+from nri.text import nearest, plain
 
 _CLASSES: Final = ("LSE", "LSR", "LS", "BE", "SYSTEM")
 _SHAPES: Final = {
@@ -49,8 +47,6 @@ _POLICY: Final = pod_class.ANNOTATION_EVICTION_POLICY
 _READ_HERE: Final = frozenset({*_SHAPES, *_LABEL_VALUES, *_NUMBERS, _POLICY})
 #: The resources of batch pods, and of mid pods, which scheduler and kubelet read.
 _RESOURCES: Final = (BATCH_CPU, BATCH_MEMORY, "kubernetes.io/mid-cpu", "kubernetes.io/mid-memory")
-#: The minimum similarity of a misspelt resource to a valid one; `kubernetes.io/` alone is half of a name.
-_MIN_SIMILARITY: Final = 0.85
 #: The maximum number of reported mistakes of a pod.
 _MAX_LINES = 16
 #: The maximum number of characters of a value in a report.
@@ -186,6 +182,6 @@ def _resources(containers: Mapping[str, Any], *, everything: bool = True) -> Ite
         for part in ("requests", "limits") if isinstance(parts, dict) else ():
             amounts = parts.get(part)
             for name in amounts if isinstance(amounts, Mapping) else ():
-                suggestion = "" if name in _RESOURCES else nearest_name(str(name), _RESOURCES, _MIN_SIMILARITY)
+                suggestion = "" if name in _RESOURCES else nearest(str(name), _RESOURCES, may_be_foreign=True)
                 if suggestion or (everything and name not in _RESOURCES):
                     yield Unread.of(f"containers.{container}.{part}.{name}", suggestion)

@@ -18,8 +18,6 @@ from nri.agent.settings.values import AgentSettings
 from nri.errors import NriError, RpcError
 from nri.ttrpc.codes import Code
 
-__all__ = ["ApiserverEvictor", "CriEvictor", "Evictor", "NoEvictor", "NriEvictor", "evictor_of"]
-
 _STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 #: The time in seconds that a runtime waits before it kills a container.
 _GRACE_S: Final = 0

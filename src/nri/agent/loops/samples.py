@@ -14,8 +14,6 @@ from nri.host import Hierarchies, Root, cgroup_usage, cpu_times
 from nri.host.usage import CgroupUsage, CpuTimes, memory
 from nri.text import plain
 
-__all__ = ["Sample", "Sampler", "Used"]
-
 _MS_PER_NS = 1_000_000
 _TIMES, _SIZES = "/proc/stat", "/proc/meminfo"
 

@@ -11,8 +11,6 @@ from typing import Any, ClassVar, Protocol
 
 from nri.agent.loops.round import Round
 
-__all__ = ["Rules", "Sampled", "Strategy"]
-
 
 class Sampled(Flag):
     """The cgroups to sample for a strategy. Each sample contains the usage of the node."""
@@ -51,10 +49,9 @@ class Strategy(Protocol):
     Attributes:
         name: the gates of the strategy, separated by commas.
         interval_s: the pause between two rounds in seconds; 0 means the interval in the settings. A value from rules
-            applies
-            after `wants` was called.
+            applies after `wants` was called.
         samples: the cgroups to sample.
-        key: the annotation by which a pod requests the strategy, whatever the rules are; "" if there is none.
+        key: the annotation that requests the strategy for a pod, whatever the rules are; "" if there is none.
         transient: whether the values of the strategy are reset when the agent ends.
         prompt: whether the strategy also has a round as soon as pods appear or change.
     """

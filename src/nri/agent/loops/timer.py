@@ -29,8 +29,6 @@ from nri.agent.worker import TIMER, Worker
 from nri.host import Hierarchies, Outcome, Result, Root, Topology, read_topology, set_switch
 from nri.text import count, plain
 
-__all__ = ["Loops"]
-
 #: The stage of decisions by strategies in records.
 _STAGE: Final = "loop"
 #: The reason of a round after pods appeared or changed.
@@ -63,7 +61,7 @@ class _Group:
         #: Decisions that this machine does not support, already logged.
         self.unsupported: dict[str, None] = {}
         #: Logged errors, without the numbers in them.
-        self.told: frozenset[str] = frozenset()
+        self.logged_errors: frozenset[str] = frozenset()
 
 
 class Loops:
@@ -278,7 +276,8 @@ class Loops:
         # Errors of annotations and of failed rounds were already logged.
         reported = set(self._broken.values())
         reported |= {f"{name}: {of.namespace}/{of.name}: {why}" for (of, name), why in round_.unreadable.items()}
-        group.told = self._log_new_errors([text for text in round_.errors if text not in reported], group.told)
+        new_errors = [text for text in round_.errors if text not in reported]
+        group.logged_errors = self._log_new_errors(new_errors, group.logged_errors)
         group.unsupported, group.errors = round_.unsupported, round_.errors[:_MAX_ERRORS]
 
     def _log_new_errors(self, errors: list[str], before: frozenset[str]) -> frozenset[str]:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from nri.agent.settings import AgentSettings
     from nri.kube.client import Apiserver
 
-__all__ = ["ApiserverPods"]
-
 
 class ApiserverPods(KnownPods):
     """The source of pods that follows an apiserver.

@@ -2,7 +2,7 @@
 
 The CRI reports names, labels, annotations and running containers. Verbose replies may also contain the cgroup and the
 resources that the kubelet requested. These do not change, so each pod and container is queried for them once. Init
-containers cannot be told from other containers, and ended containers are left out.
+containers cannot be distinguished from other containers, and ended containers are left out.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from nri.errors import NriError, RpcError
 
 if TYPE_CHECKING:
     from nri.agent.settings import AgentSettings
-
-__all__ = ["CriPods"]
 
 #: Labels that the kubelet adds for itself; all other labels are the pod's.
 _KUBELETS = ("io.kubernetes.pod.name", "io.kubernetes.pod.namespace", "io.kubernetes.pod.uid")

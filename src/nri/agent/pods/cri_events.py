@@ -14,8 +14,6 @@ from nri.cri.client import CriClient
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError, RpcError
 
-__all__ = ["CriEvents"]
-
 _log = logging.getLogger(__name__)
 #: The gRPC status code of a runtime without this call.
 _UNIMPLEMENTED = 12

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from nri.agent.settings import AgentSettings
     from nri.kube.document import Document
 
-__all__ = ["FilePods"]
-
 _log = logging.getLogger(__name__)
 #: The pause between two checks of the files, in seconds.
 LOOK_S = 1.0

@@ -28,11 +28,10 @@ from nri.kube.decoder import Pod, make_decoder
 from nri.kube.lists import ListSplitter
 from nri.kube.object_cache import Key, ObjectCache
 from nri.text import plain
+from nri.user_agent import user_agent
 
 if TYPE_CHECKING:
     from nri.agent.settings import AgentSettings
-
-__all__ = ["KubeletPods", "pods_of"]
 
 _log = logging.getLogger(__name__)
 #: The maximum size of a token file.
@@ -92,7 +91,7 @@ class KubeletPods(KnownPods):
 
     def _answer(self) -> Iterator[bytes]:
         """Yield the body of the reply. Raises OSError, HTTPException or ValueError if the reply is unusable."""
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": "application/json", "User-Agent": user_agent()}
         if self._token:
             headers["Authorization"] = f"Bearer {_token(self._token)}"
         deadline = time.monotonic() + ANSWER_S

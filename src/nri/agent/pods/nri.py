@@ -2,7 +2,7 @@
 
 A pod's class follows from its cgroup parent. Requests and limits are decoded from the resources that the kubelet passed
 to the runtime. Annotations are as at the pod's creation, because NRI does not report changes. Init containers cannot
-be told from other containers, and ended containers are left out.
+be distinguished from other containers, and ended containers are left out.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from nri.text import plain
 
 if TYPE_CHECKING:
     from nri.agent.settings import AgentSettings
-
-__all__ = ["Followed", "NriPods", "api_pod"]
 
 _CHANGED: Final = "changed"
 #: The time in seconds after an event in which further events are gathered into one notification.

@@ -15,8 +15,6 @@ from typing import Protocol
 
 from nri.agent.model import PodManifest
 
-__all__ = ["Known", "KnownPods", "PodSource", "notify", "start_time"]
-
 _log = logging.getLogger(__name__)
 
 

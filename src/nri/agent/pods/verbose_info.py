@@ -15,8 +15,6 @@ from nri.agent import cgroup_paths as paths
 from nri.cri.pb import api_pb2 as pb
 from nri.cri.verbose import parse_info
 
-__all__ = ["ASKED_QUOTA", "ContainerInfo", "PodInfo", "container_info", "pod_info"]
-
 #: The annotation of a container with two numbers: the requested CPU quota, and the quota that the agent set instead.
 ASKED_QUOTA = "agent.nri/cfs-quota"
 _MAX_DIGITS = 19  # of a number that fits into 64 bits

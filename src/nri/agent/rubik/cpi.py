@@ -35,25 +35,6 @@ from nri.agent.settings.values import AgentSettings
 from nri.host.perf import Event
 from nri.kube.cgroup_limits import MIN_QUOTA_US, UNLIMITED
 
-__all__ = [
-    "ANNOTATION",
-    "LIMITED_US",
-    "SUSPECT_NS",
-    "Baseline",
-    "Cpi",
-    "Online",
-    "add",
-    "antagonists",
-    "cpi_of",
-    "expire",
-    "limits",
-    "normalized",
-    "outlier",
-    "score",
-    "split",
-    "within",
-]
-
 NAME: Final = "cpi"
 ANNOTATION: Final = "volcano.sh/cpi"
 #: The quota of a limited pod, in microseconds.

@@ -9,13 +9,11 @@ from typing import Annotated
 
 from nri.agent.loops.round import Round
 from nri.agent.model import Pod
-from nri.agent.rubik.evict import Due, Evict
+from nri.agent.rubik.evict import DueEviction, EvictionService
 from nri.agent.rubik.service import Services, Ticks, nanoseconds, share, ticks
 from nri.agent.settings.values import AgentSettings
 from nri.config import Between
 from nri.config.complaint import WrongValue
-
-__all__ = ["Block", "CpuEvict", "Window"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ class Window:
         return share(self._samples[0][1], ticks) if len(self._samples) > 1 else None
 
 
-class CpuEvict(Evict):
+class CpuEvict(EvictionService):
     """The service that evicts an offline pod when the node's CPUs are busy."""
 
     name = "cpuevict"
@@ -64,12 +62,12 @@ class CpuEvict(Evict):
         #: The average percentage of CPU time in use; None before the second reading.
         self.average: float | None = None
 
-    def changed(self) -> None:
+    def block_changed(self) -> None:
         """Start again with a new block."""
-        super().changed()
+        super().block_changed()
         self.window = Window(0 if self.block is None else self.block.windows)
 
-    def due(self, round_: Round[Services], pods: Sequence[Pod]) -> Due | None:  # noqa: ARG002  of the node only
+    def due(self, round_: Round[Services], pods: Sequence[Pod]) -> DueEviction | None:  # noqa: ARG002  of the node only
         """Return the eviction that is due if the average has reached the threshold."""
         use = ticks(round_.sample)
         if use is None:
@@ -80,4 +78,4 @@ class CpuEvict(Evict):
             self._readings = f"the node uses {average:.0f} % of its CPUs; eviction starts at {self.block.threshold} %"
         if average is None or average < self.block.threshold:
             return None
-        return Due("cpu", self._readings)
+        return DueEviction("cpu", self._readings)

@@ -24,27 +24,6 @@ from nri.config.complaint import WrongValue
 from nri.host import Unsupported, resctrl
 from nri.host.perf import Event
 
-__all__ = [
-    "ANNOTATION",
-    "DYNAMIC",
-    "GROUPS",
-    "Bandwidths",
-    "Block",
-    "DynCache",
-    "Misses",
-    "Percents",
-    "Shares",
-    "check",
-    "group_of",
-    "group_shares",
-    "mask",
-    "miss_percent",
-    "schemata",
-    "step",
-    "tasks",
-    "uses_dynamic",
-]
-
 NAME: Final = "dynCache"
 ANNOTATION: Final = "volcano.sh/cache-limit"
 _LEVELS: Final = ("low", "middle", "high", "max", "dynamic")
@@ -55,9 +34,9 @@ DYNAMIC: Final = GROUPS["dynamic"]
 _MANY_PERCENT = 20
 #: If all online pods have a lower percentage of misses, the shares rise.
 _FEW_PERCENT = 10
-#: The percentage points by which shares fall.
+#: Shares fall by this many percentage points.
 _FALL_POINTS = 50
-#: The percentage points by which shares rise.
+#: Shares rise by this many percentage points.
 _RISE_POINTS = 5
 _EVENTS: Final = (Event.REFERENCES, Event.MISSES, Event.LAST_LEVEL_READS, Event.LAST_LEVEL_MISSES)
 #: The longest pause between two searches for processes of offline pods, in seconds.
@@ -228,7 +207,7 @@ class DynCache(Service):
         """Return the interval in the file, but at most a second, because processes start and end."""
         return min(float(self.block.adjustInterval) / _MS_PER_S, _MAX_PAUSE_S)
 
-    def changed(self) -> None:
+    def block_changed(self) -> None:
         """Start again with a new block."""
         self.dynamic = None
         self._counting.end()

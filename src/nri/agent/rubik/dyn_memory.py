@@ -23,8 +23,6 @@ from nri.agent.rubik.service import Node, Service, Services
 from nri.agent.settings.values import AgentSettings
 from nri.kube.cgroup_limits import UNLIMITED
 
-__all__ = ["HOOK", "INTERVAL_S", "Block", "DynMemory", "MemoryHigh", "limits", "writes"]
-
 NAME: Final = "dynMemory"
 INTERVAL_S: Final = 5
 _HIGH, _ASYNC_RATIO = "memory.high", "memory.high_async_ratio"

@@ -14,9 +14,7 @@ from nri.agent.loops.round import Round
 from nri.agent.model import Pod
 from nri.agent.rubik.service import Services
 from nri.host import Unsupported
-from nri.host.perf import Counters, Event, count, probe_events
-
-__all__ = ["Counting"]
+from nri.host.perf import Counters, Event, probe_events, start_counters
 
 #: The maximum number of open counters.
 _MAX_DESCRIPTORS: Final = 4096
@@ -62,7 +60,7 @@ class Counting:
                 round_.errors.append(f"{self._service}: only {max_pods} pods are measured: {reason}")
                 break
             try:
-                counters = count(hierarchies, round_.parts.root, pod.folder, self._events, processors)
+                counters = start_counters(hierarchies, round_.parts.root, pod.folder, self._events, processors)
             except (OSError, ValueError) as error:
                 round_.errors.append(f"{self._service}: {pod.key}: {error}")
                 continue

@@ -20,8 +20,6 @@ from nri.agent.rubik.pods import offline, protected
 from nri.agent.rubik.service import Service, Services, nanoseconds
 from nri.agent.settings.values import AgentSettings
 
-__all__ = ["Cooldown", "Due", "Evict", "Sample", "candidates", "cpu_percent", "memory_mb", "victim"]
-
 #: The maximum number of pods that a round tries to evict, if evictions are refused.
 _MAX_ATTEMPTS: Final = 3
 #: The time in seconds that an evicted pod may need to end.
@@ -41,8 +39,8 @@ def cpu_percent(samples: Sequence[Sample], cpus: int) -> float | None:
     if len(samples) < 2:
         return None
     first, last = samples[-2:]
-    spent, used = last.t_ns - first.t_ns, last.cpu_ns - first.cpu_ns
-    return None if spent <= 0 or used < 0 or cpus <= 0 else 100 * used / spent / cpus
+    elapsed_ns, used_ns = last.t_ns - first.t_ns, last.cpu_ns - first.cpu_ns
+    return None if elapsed_ns <= 0 or used_ns < 0 or cpus <= 0 else 100 * used_ns / elapsed_ns / cpus
 
 
 def memory_mb(samples: Sequence[Sample]) -> float | None:
@@ -55,10 +53,10 @@ def candidates(pods: Iterable[Pod], *, from_apiserver: bool) -> list[Pod]:
     return [pod for pod in pods if offline(pod) and not protected(pod, from_apiserver=from_apiserver)]
 
 
-def victim(pods: Iterable[Pod], use: Mapping[str, float | None]) -> Pod | None:
-    """Return the candidate to evict. `use` has the usage by uid."""
-    uses = [(used, pod) for pod in pods if (used := use.get(pod.uid)) is not None]
-    order = sorted(uses, key=lambda row: (-row[0], -(row[1].started or 0.0), row[1].namespace, row[1].name))
+def victim(pods: Iterable[Pod], usage_by_uid: Mapping[str, float | None]) -> Pod | None:
+    """Return the candidate to evict."""
+    known_usage = [(usage, pod) for pod in pods if (usage := usage_by_uid.get(pod.uid)) is not None]
+    order = sorted(known_usage, key=lambda row: (-row[0], -(row[1].started or 0.0), row[1].namespace, row[1].name))
     return order[0][1] if order else None
 
 
@@ -82,14 +80,14 @@ class Cooldown:
         self._until = now + self._seconds
 
 
-class Due(NamedTuple):
-    """An eviction that is due: the resource by which the victim is chosen, and the reason."""
+class DueEviction(NamedTuple):
+    """An eviction that is due: the resource whose usage decides the victim, and the reason."""
 
     resource: str
     reason: str
 
 
-class Evict(Service):
+class EvictionService(Service):
     """A service that evicts an offline pod while a condition is true."""
 
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
@@ -100,9 +98,9 @@ class Evict(Service):
         self._rounds_above = 0
         self._samples: dict[str, deque[Sample]] = {}
         #: The times of accepted evictions of pods that are still listed, by uid.
-        self._asked: dict[str, float] = {}
+        self._evicted_at: dict[str, float] = {}
         self._cooldown = Cooldown(0)
-        #: The readings of the last round, for people.
+        #: The readings of the last round as text, for the status.
         self._readings = ""
 
     def __len__(self) -> int:
@@ -110,7 +108,7 @@ class Evict(Service):
         return len(self._samples)
 
     def pause_s(self) -> float:
-        """Return the interval in the file."""
+        """Return the configured interval between rounds, in seconds."""
         return float(self.block.interval)
 
     def state(self, now: float) -> str:
@@ -123,8 +121,8 @@ class Evict(Service):
             )
         )
 
-    def changed(self) -> None:
-        """Start again with a new block."""
+    def block_changed(self) -> None:
+        """Reset the counters after the service's configuration block has changed."""
         self._cooldown = Cooldown(0 if self.block is None else self.block.cooldown or 0)
         self._rounds_above = 0
 
@@ -133,30 +131,30 @@ class Evict(Service):
         if not self.on:
             self._samples.clear()
             return
-        pods = {pod.uid: (pod, pod) for pod in round_.pods}
-        self._sample(round_, [pod for _, pod in pods.values() if offline(pod)])
+        pods = {pod.uid: pod for pod in round_.pods}
+        self._sample(round_, [pod for pod in pods.values() if offline(pod)])
         now = round_.sample.at
-        self._asked = {uid: at for uid, at in self._asked.items() if uid in pods and now < at + _ENDING_S}
-        due = self.due(round_, [pod for _, pod in pods.values()])
+        self._evicted_at = {uid: at for uid, at in self._evicted_at.items() if uid in pods and now < at + _ENDING_S}
+        due = self.due(round_, list(pods.values()))
         self._rounds_above = self._rounds_above + 1 if due is not None else 0
         if due is None or self._rounds_above < self._rounds_until_eviction or not self._cooldown.over(now):
             return
-        possible = candidates((pod for _, pod in pods.values()), from_apiserver=self._from_apiserver)
-        remaining = [pod for pod in possible if pod.uid not in self._asked]
+        possible = candidates(pods.values(), from_apiserver=self._from_apiserver)
+        remaining = [pod for pod in possible if pod.uid not in self._evicted_at]
         for _ in range(_MAX_ATTEMPTS):
-            chosen = victim(remaining, self.use(due.resource, round_.sample.cpus))
+            chosen = victim(remaining, self.usage_by_uid(due.resource, round_.sample.cpus))
             if chosen is None:
                 round_.errors.append(f"{self.name}: {due.reason}, but the usage of all offline pods is unknown")
                 return
-            if round_.evict(pods[chosen.uid][0], self.name, due.reason):
-                self._asked[chosen.uid] = now
+            if round_.evict(chosen, self.name, due.reason):
+                self._evicted_at[chosen.uid] = now
                 self._rounds_above = 0
                 self._cooldown.begin(now)
                 return
             remaining.remove(chosen)
 
     @abstractmethod
-    def due(self, round_: Round[Services], pods: Sequence[Pod]) -> Due | None:
+    def due(self, round_: Round[Services], pods: Sequence[Pod]) -> DueEviction | None:
         """Return the eviction that is due now, or None if no eviction is due."""
 
     def _sample(self, round_: Round[Services], pods: Iterable[Pod]) -> None:
@@ -168,7 +166,7 @@ class Evict(Service):
                 samples[pod.uid].append(Sample(now, usage.cpu_ns, usage.memory_bytes))
         self._samples = samples
 
-    def use(self, resource: str, cpus: int) -> Mapping[str, float | None]:
+    def usage_by_uid(self, resource: str, cpus: int) -> Mapping[str, float | None]:
         """Return the usage of offline pods by uid: percentage of the node's CPU, or MB of memory; None if unknown."""
         if resource == "memory":
             return {uid: memory_mb(list(samples)) for uid, samples in self._samples.items()}

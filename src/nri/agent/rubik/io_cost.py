@@ -1,8 +1,8 @@
 """The service ioCost: disks have a cost model, and online and offline pods have weights.
 
 On cgroup v1 this requires openEuler's kernel, with writeback counted for the pod that wrote the pages. On v2 weights
-are `io.weight`. A missing disk switches all disks off and is reported, because control of some disks would have no
-effect. An incomplete model is refused when the file is read. Values are reset when the service is switched off.
+are `io.weight`. A missing disk disables cost control on all disks and is reported. An incomplete model is refused when
+rubik's configuration file is read. Values are reset when the service is switched off.
 """
 
 from __future__ import annotations
@@ -22,28 +22,10 @@ from nri.agent.settings.values import AgentSettings
 from nri.config import Between
 from nri.config.complaint import Problem
 
-__all__ = [
-    "DEFAULT_WEIGHT",
-    "HOOK",
-    "Device",
-    "IoCost",
-    "NodeDevices",
-    "Parameters",
-    "block_problems",
-    "clear",
-    "devices_of",
-    "disk_path",
-    "pod_writes",
-    "problems",
-    "supported",
-    "weight",
-    "writes",
-]
-
 NAME: Final = "ioCost"
 _MODEL, _QOS, _INODE = "io.cost_model", "io.cost_qos", "memory.wb_blkio_ino"
 #: The cgroup files of weights, on cgroup v1 and on v2.
-_WEIGHTS: Final = ("io.cost_weight", "io.weight")
+_WEIGHT_FILES: Final = ("io.cost_weight", "io.weight")
 #: The kernel's default weight.
 DEFAULT_WEIGHT: Final = 100
 _ONLINE_WEIGHT, _OFFLINE_WEIGHT = 1000, 10
@@ -84,7 +66,7 @@ class NodeDevices:
 _KEYS: Final = tuple(parameter.name for parameter in fields(Parameters))
 
 
-def supported(command_line: str) -> bool:
+def has_cgroup1_writeback(command_line: str) -> bool:
     """Return whether the kernel was booted with writeback for cgroup v1."""
     return "cgroup1_writeback" in command_line.split()
 
@@ -92,8 +74,8 @@ def supported(command_line: str) -> bool:
 def devices_of(nodes: Sequence[NodeDevices], name: str) -> Sequence[Device]:
     """Return the disks of a node: the first entry with its name, or else the last entry for all nodes."""
     node_entries = [node for node in nodes if node.nodeName == name]
-    every = [node for node in nodes if node.nodeName == "global"]
-    return node_entries[0].config if node_entries else every[-1].config if every else ()
+    global_entries = [node for node in nodes if node.nodeName == "global"]
+    return node_entries[0].config if node_entries else global_entries[-1].config if global_entries else ()
 
 
 def disk_path(name: str) -> str:
@@ -111,7 +93,7 @@ def problems(device: Device) -> Iterator[Problem]:
 
 
 def block_problems(nodes: Sequence[NodeDevices]) -> Iterator[Problem]:
-    """Yield the mistakes in the models of all disks. Paths begin at the block."""
+    """Yield the mistakes in the models of all disks. Paths begin at the service's block in the file."""
     for index, node in enumerate(nodes):
         for place, device in enumerate(node.config):
             for problem in problems(device):
@@ -136,7 +118,7 @@ def writes(devices: Iterable[Device], number_of: Callable[[str], str]) -> Iterat
 
 
 def clear(numbers: Iterable[str]) -> list[Write]:
-    """Return the writes that switch disks off."""
+    """Return the writes that disable cost control on disks."""
     return [_switch(number, on=False) for number in numbers]
 
 
@@ -144,7 +126,7 @@ def _switch(number: str, *, on: bool) -> Write:
     return Write("", _QOS, f"{number} enable={on:d} ctrl=user min=100.00 max=100.00", NAME)
 
 
-def pod_writes(pod: Pod, inode: str, knob: str = _WEIGHTS[0]) -> list[Write]:
+def pod_writes(pod: Pod, inode: str, knob: str = _WEIGHT_FILES[0]) -> list[Write]:
     """Return the writes for a pod. `inode` is the inode of its block I/O cgroup on v1, to which its memory is bound."""
     bound = [Write(pod.folder, _INODE, inode, NAME)] if inode else []
     return [Write(pod.folder, knob, str(weight(offline=offline(pod))), NAME), *bound]
@@ -159,14 +141,14 @@ def _unsupported(node: Node) -> str:
     """Return why the kernel cannot control disks by cost, or "" if it can."""
     if reason := node.lacks(_MODEL) or node.lacks(_QOS):
         return reason
-    if node.has(_WEIGHTS[0]) and not supported(node.command_line()):
+    if node.has(_WEIGHT_FILES[0]) and not has_cgroup1_writeback(node.command_line()):
         return "the kernel was not booted with cgroup1_writeback"
     return ""
 
 
 def at_start(pod: Pod, node: Node) -> Decision:
     """Give a new pod the weight of its class, if the kernel has cost models."""
-    knob = next(filter(node.has, _WEIGHTS), "")
+    knob = next(filter(node.has, _WEIGHT_FILES), "")
     if not knob or _unsupported(node):
         return Decision()
     return Decision(Changes({knob: weight(offline=class_of(pod) == OFFLINE)}), _WEIGHT_REASON)
@@ -184,7 +166,7 @@ class IoCost(Service):
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)
         self._node_name = node_name(settings)
-        #: The disks that are switched on.
+        #: The disks with cost control.
         self._disks: frozenset[str] = frozenset()
         #: The cgroup file of the weight of each pod with a weight, by the pod's cgroup.
         self._weight_knobs: dict[str, str] = {}
@@ -208,7 +190,7 @@ class IoCost(Service):
                     reason = "ioCost is switched off"
                     round_.set(pod.subject(), pod.folder, before[pod.folder], DEFAULT_WEIGHT, NAME, reason)
                 continue
-            inode = _inode(round_, pod.folder) if knob == _WEIGHTS[0] else ""
+            inode = _inode(round_, pod.folder) if knob == _WEIGHT_FILES[0] else ""
             for write in pod_writes(pod, inode, knob):
                 round_.set(pod.subject(), write.folder, write.knob, write.value, NAME, _WEIGHT_REASON)
             self._weight_knobs[pod.folder] = knob
@@ -220,17 +202,17 @@ class IoCost(Service):
         if reason := _unsupported(node):
             round_.cannot(NAME, "pods have no weights", reason)
             return ""
-        return _WEIGHTS[0] if node.has(_WEIGHTS[0]) else _WEIGHTS[1]
+        return _WEIGHT_FILES[0] if node.has(_WEIGHT_FILES[0]) else _WEIGHT_FILES[1]
 
     def _set_models(self, round_: Round[Services], *, on: bool) -> None:
-        """Set the models of the node's disks, and switch off disks that the file no longer contains."""
+        """Set the models of the node's disks, and disable cost control on disks that the file no longer contains."""
         models: list[Write] = []
         if on:
             try:
                 devices = devices_of(self.block, self._node_name)
                 models = list(writes(devices, lambda name: block_device(round_.parts.root, disk_path(name))))
             except ValueError as error:
-                round_.errors.append(f"{error}; no disk is controlled")
+                round_.errors.append(f"{error}; io.cost is not set for any disk")
         disks = {write.value.partition(" ")[0] for write in models}
         # One value for each file: of two values for one file in a batch, only the later one would be written.
         by_knob: dict[str, dict[str, str]] = {}

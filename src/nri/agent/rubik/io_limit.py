@@ -21,8 +21,6 @@ from nri.agent.settings.values import AgentSettings
 from nri.kube.cgroup_limits import UNLIMITED
 from nri.kube.shapes import Items, Record, decode
 
-__all__ = ["ANNOTATION", "HOOK", "KNOBS", "DiskLimits", "IoLimit", "check", "disk_limits", "parse"]
-
 NAME: Final = "ioLimit"
 ANNOTATION: Final = "volcano.sh/blkio-limit"
 #: The cgroup file of each key of the annotation.

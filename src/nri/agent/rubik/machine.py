@@ -13,8 +13,6 @@ from typing import Final
 
 from nri.host import Hierarchies, Root, Unsupported, detect, probe, read_topology
 
-__all__ = ["Kernel", "block_device"]
-
 #: The time in seconds after which a missing file is searched again: on cgroup v2 it may appear with the first pod.
 _ABSENT_S: Final = 10.0
 

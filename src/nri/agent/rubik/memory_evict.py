@@ -8,11 +8,9 @@ from typing import Annotated, Final
 
 from nri.agent.loops.round import Round
 from nri.agent.model import Pod
-from nri.agent.rubik.evict import Due, Evict
+from nri.agent.rubik.evict import DueEviction, EvictionService
 from nri.agent.rubik.service import Services
 from nri.config import Between
-
-__all__ = ["Block", "MemoryEvict", "memory_percent"]
 
 #: The rows of /proc/meminfo with memory that is free or can be freed by the kernel.
 _AVAILABLE: Final = ("MemFree", "Buffers", "Cached", "SReclaimable")
@@ -35,12 +33,12 @@ def memory_percent(meminfo: Mapping[str, int]) -> float:
     return 100 * max(total - sum(meminfo.get(name, 0) for name in _AVAILABLE), 0) / total
 
 
-class MemoryEvict(Evict):
+class MemoryEvict(EvictionService):
     """The service that evicts an offline pod when the node's memory is full."""
 
     name = "memoryevict"
 
-    def due(self, round_: Round[Services], pods: Sequence[Pod]) -> Due | None:  # noqa: ARG002  of the node only
+    def due(self, round_: Round[Services], pods: Sequence[Pod]) -> DueEviction | None:  # noqa: ARG002  of the node only
         """Return the eviction that is due if the node's memory usage has reached the threshold."""
         try:
             used = memory_percent(round_.sample.sizes)
@@ -48,4 +46,4 @@ class MemoryEvict(Evict):
             round_.cannot(self.name, "no pod is evicted", round_.sample.no_memory or str(error))
             return None
         self._readings = f"{used:.0f} % of the node's memory is in use; eviction starts at {self.block.threshold} %"
-        return Due("memory", self._readings) if used >= self.block.threshold else None
+        return DueEviction("memory", self._readings) if used >= self.block.threshold else None

@@ -25,8 +25,6 @@ from nri.agent.settings.values import AgentSettings
 from nri.config import Between
 from nri.config.complaint import WrongValue
 
-__all__ = ["HOOK", "Block", "Net", "Network", "Preemption", "bandwidth", "decide", "protection", "values"]
-
 NAME: Final = "preemption"
 _LOW: Final = "memory.low"
 _NET: Final = "/proc/qos"
@@ -210,7 +208,7 @@ class Preemption(Service):
         """Return whether the file switches the service on, or protection or control must be reset."""
         return super().wants(rules) or bool(self._protected_cgroups or self._controlled or self._node_controlled)
 
-    def changed(self) -> None:
+    def block_changed(self) -> None:
         """Write the network bandwidth again in the next round."""
         self._node_controlled = False
 

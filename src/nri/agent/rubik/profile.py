@@ -31,9 +31,8 @@ from nri.agent.rubik.service import Node, ServiceRow, Services
 from nri.agent.rubik.settings import KIND, Reader
 from nri.agent.settings.values import AgentSettings
 from nri.host import Root
-from nri.kube.shapes import Unread, nearest_name
-
-__all__ = ["PROFILE"]
+from nri.kube.shapes import Unread
+from nri.text import nearest
 
 _POD_AND_CONTAINER: Final = (Level.POD, Level.CONTAINER)
 _OFFLINE, _ONLINE = frozenset({OFFLINE}), frozenset({ONLINE})
@@ -128,8 +127,6 @@ READER: Final = Reader(SERVICES)
 _DOMAIN: Final = "volcano.sh/"
 _SWITCHES: Final = (PREEMPTIBLE, *(row.annotation for row in SERVICES if row.is_switch))
 _ANNOTATIONS: Final = (PREEMPTIBLE, *(row.annotation for row in SERVICES if row.annotation))
-#: The minimum similarity of a misspelt annotation to a valid one.
-_MIN_SIMILARITY: Final = 0.88
 
 
 def _strategy(row: ServiceRow) -> StrategyRow:
@@ -170,7 +167,8 @@ def unread(
     lines = []
     for values, keys in ((annotations, _ANNOTATIONS), (labels, (PREEMPTIBLE,))):
         for key, value in values.items():
-            suggestion = nearest_name(key, keys, _MIN_SIMILARITY) if key.startswith(_DOMAIN) and key not in keys else ""
+            is_unknown = key.startswith(_DOMAIN) and key not in keys
+            suggestion = nearest(key, keys, may_be_foreign=True) if is_unknown else ""
             if suggestion:
                 lines.append(str(Unread.of(key, suggestion)))
             if key in keys and key in _SWITCHES and value not in ("true", "false"):

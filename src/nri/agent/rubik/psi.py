@@ -11,16 +11,14 @@ from typing import Annotated, Final, Literal
 
 from nri.agent.loops.round import Round
 from nri.agent.model import Pod
-from nri.agent.rubik.evict import Due, Evict
+from nri.agent.rubik.evict import DueEviction, EvictionService
 from nri.agent.rubik.pods import offline
 from nri.agent.rubik.service import Services
 from nri.config import Between
 from nri.config.complaint import WrongValue
 from nri.host import Unsupported, cgroup_pressure
 
-__all__ = ["VICTIM_BY", "Block", "PsiEvict", "pressed"]
-
-#: For each resource under pressure, the resource by which the victim is chosen.
+#: For each resource under pressure, the resource whose use decides the victim.
 VICTIM_BY: Final = {"cpu": "cpu", "io": "cpu", "memory": "memory"}
 
 
@@ -47,12 +45,12 @@ def pressed(resources: Iterable[str], avg10: Mapping[str, Iterable[float]], thre
     return next(over, "")
 
 
-class PsiEvict(Evict):
+class PsiEvict(EvictionService):
     """The service that evicts an offline pod when online pods wait."""
 
     name = "psi"
 
-    def due(self, round_: Round[Services], pods: Sequence[Pod]) -> Due | None:
+    def due(self, round_: Round[Services], pods: Sequence[Pod]) -> DueEviction | None:
         """Return an eviction if an online pod waits too long for a resource."""
         online = [pod for pod in pods if not offline(pod)]
         waits = {resource: list(self._waits(round_, resource, online)) for resource in self.block.resource}
@@ -64,7 +62,7 @@ class PsiEvict(Evict):
             return None
         longest = max(waits[resource])
         reason = f"an online pod waits {longest:g} % of the time for {resource}, more than {threshold:g}"
-        return Due(VICTIM_BY[resource], reason)
+        return DueEviction(VICTIM_BY[resource], reason)
 
     def _waits(self, round_: Round[Services], resource: str, online: Iterable[Pod]) -> Iterable[float]:
         """Yield the percentage of the last 10 s in which each online pod waited for a resource."""

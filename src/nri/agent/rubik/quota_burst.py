@@ -21,8 +21,6 @@ from nri.agent.settings.values import AgentSettings
 from nri.kube.cgroup_limits import UNLIMITED
 from nri.kube.quantity import CPU_PERIOD_US
 
-__all__ = ["ANNOTATION", "HOOK", "Quota", "QuotaBurst", "parse", "refusal", "writes"]
-
 NAME: Final = "quotaBurst"
 ANNOTATION: Final = "volcano.sh/quota-burst-time"
 _QUOTA, _PERIOD, _BURST = "cpu.cfs_quota", "cpu.cfs_period", "cpu.cfs_burst"

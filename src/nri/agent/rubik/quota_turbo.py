@@ -36,29 +36,6 @@ from nri.host.usage import ProcessorFiles
 from nri.kube.cgroup_limits import MIN_QUOTA_US, UNLIMITED
 from nri.text import count
 
-__all__ = [
-    "ANNOTATION",
-    "Block",
-    "Candidate",
-    "Knobs",
-    "Managed",
-    "QuotaTurbo",
-    "Quotas",
-    "Reading",
-    "Turbo",
-    "chain",
-    "deltas",
-    "elevate",
-    "fast_fallback",
-    "height",
-    "manageable",
-    "max_next",
-    "next_quota",
-    "quota_of_limit",
-    "restored",
-    "slow_fallback",
-]
-
 NAME: Final = "quotaTurbo"
 ANNOTATION: Final = "volcano.sh/quota-turbo"
 _QUOTA, _PERIOD = "cpu.cfs_quota", "cpu.cfs_period"

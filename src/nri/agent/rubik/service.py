@@ -21,8 +21,6 @@ from nri.agent.settings.values import AgentSettings
 from nri.config.complaint import Problem
 from nri.errors import ConfigError
 
-__all__ = ["Node", "Service", "ServiceRow", "Services", "Ticks", "nanoseconds", "readable", "share", "ticks"]
-
 _NS_PER_S: Final = 1_000_000_000
 
 
@@ -128,7 +126,7 @@ class Service(Strategy):
         block = rules.blocks.get(self.name)
         if block != self.block:
             self.block = block
-            self.changed()
+            self.block_changed()
         if self.on:
             self.interval_s = self.pause_s()
             self._containers_without = frozenset()
@@ -138,7 +136,7 @@ class Service(Strategy):
         """Return the pause between two rounds in seconds; 0 means the pause in the settings."""
         return 0.0
 
-    def changed(self) -> None:
+    def block_changed(self) -> None:
         """Apply a new block."""
 
     @property
@@ -178,7 +176,7 @@ class ServiceRow(NamedTuple):
         what: a description for people.
         block: the type of the block in the file; None if the service has no block.
         owns: the cgroup files that the service sets.
-        annotation: the annotation by which a pod requests the service; "" if there is no such annotation.
+        annotation: the annotation that requests the service for a pod; "" if there is no such annotation.
         is_switch: whether the annotation must be "true" or "false".
         check: raises ValueError if annotations are unreadable; None if every value is readable.
         hook: the hook for new pods and containers; None if there is no hook.

@@ -28,9 +28,8 @@ from nri.config.settings import FileLayer
 from nri.config.syntax import parse_json
 from nri.config.typed import Partial, build, check, fields_of, is_plain
 from nri.errors import ConfigError
-from nri.kube.shapes import Unread, nearest_name
-
-__all__ = ["KIND", "Agent", "File", "Reader"]
+from nri.kube.shapes import Unread
+from nri.text import nearest
 
 #: The kind of rubik's file as a document.
 KIND: Final = "RubikConfiguration"
@@ -110,7 +109,7 @@ class Reader:
         if not isinstance(tree, dict):
             raise ConfigError(source.name, "", "is not a JSON object", 'use {"agent": {...}}')
         keys = ("agent", *self._rows)
-        unread = [Unread.of(key, nearest_name(key, keys)) for key in tree if key not in keys]
+        unread = [Unread.of(key, nearest(key, keys)) for key in tree if key not in keys]
         agent = _built(Agent, {} if tree.get("agent") is None else tree["agent"], "agent", source, unread)
         return File(source, agent, {key: value for key, value in tree.items() if key != "agent"}, unread)
 
@@ -292,7 +291,7 @@ def _folded(cls: type, tree: Any, path: Path, unread: list[Unread]) -> Any:
     for key, value in sorted(tree.items()):  # the spelling with small letters comes last
         name = key if key in fields else names.get(key.casefold())
         if name is None:
-            unread.append(Unread.of(path_text((*path, key)), nearest_name(key, fields)))
+            unread.append(Unread.of(path_text((*path, key)), nearest(key, fields)))
         elif value is not None:
             folded[name] = _folded_value(fields[name], value, (*path, key), unread)
     return folded

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from nri.agent.settings import AgentSettings
     from nri.kube.client import Apiserver
 
-__all__ = ["ApiserverRules"]
-
 
 class ApiserverRules:
     """The source of rules that follows an apiserver.
@@ -41,7 +39,7 @@ class ApiserverRules:
         self._followers = {
             name: Follower(
                 self._api,
-                KINDS[name].in_one_namespace(row.namespace),
+                KINDS[name].limited_to(row.namespace),
                 self._taker(name),
                 fields=f"metadata.name={row.object_name or self._node}",
                 on_problem=self._teller(name),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +16,11 @@ from nri.agent.rules.store import RuleStore
 from nri.agent.settings.node_name import node_name
 from nri.agent.worker import Worker
 from nri.kube.folder import Folder
-from nri.text import count, plain
+from nri.text import count, nearest, plain
 
 if TYPE_CHECKING:
     from nri.agent.settings import AgentSettings
     from nri.kube.document import Document
-
-__all__ = ["FileRules"]
 
 #: The pause between two checks of the files, in seconds.
 LOOK_S = 1.0
@@ -33,8 +30,6 @@ _PART = re.compile(r"[^.\[\]]+|\[\d{1,9}(?=\])")
 _MAX_ODD = 20
 #: The maximum length of a name in a remark, in characters.
 _MAX_NAME = 253
-#: The similarity from which a kind counts as a misspelt kind of rules. A folder may contain objects of other kinds.
-_MIN_SIMILARITY = 0.8
 
 
 class FileRules:
@@ -143,11 +138,11 @@ def _name(thing: dict[str, Any]) -> Any:
 
 def _odd(kind: str, kinds: Iterable[str], place: str) -> list[str]:
     """Return a remark on an object with a missing or misspelt kind, as a list of at most one line."""
-    matches = get_close_matches(kind.casefold()[:_MAX_NAME], [kind.casefold() for kind in kinds], 1, _MIN_SIMILARITY)
-    if kind and not matches:
+    # A folder may contain objects of other kinds.
+    suggestion = nearest(kind, kinds, may_be_foreign=True)
+    if kind and not suggestion:
         return []
-    named = next((kind for kind in kinds if matches and kind.casefold() == matches[0]), "")
-    problem = f"{plain(kind, _MAX_NAME)}: nothing reads it; did you mean {named}?" if kind else "missing"
+    problem = f"{plain(kind, _MAX_NAME)}: nothing reads it; did you mean {suggestion}?" if kind else "missing"
     return [f"{place}: kind: {problem}"]
 
 

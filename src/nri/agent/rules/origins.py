@@ -8,8 +8,6 @@ from typing import Any
 from nri.agent.profile import Profile
 from nri.agent.rules.store import RuleStore
 
-__all__ = ["with_places"]
-
 
 def with_places(account: Mapping[str, Any], store: RuleStore, profile: Profile) -> dict[str, Any]:
     """Add `rule_keys` to a pod's explanation: kind, key, file and hooks of each rule that a decision used."""

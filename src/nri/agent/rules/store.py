@@ -18,8 +18,6 @@ from nri.agent.last_good import LastGood
 from nri.agent.profile import Kind, UnreadKey
 from nri.text import plain
 
-__all__ = ["Problem", "RuleStore"]
-
 _log = logging.getLogger(__name__)
 #: The maximum number of characters of a remembered error, which may quote a document.
 _MAX_SHOWN = 500
@@ -190,11 +188,14 @@ class RuleStore:
             changed = entry.kept.take(lambda: row.absent)
             self._tell("%s of %s was removed: the defaults are in force", kind, source)
         else:
+            document, errors = row.readable(document, entry.document)
             changed = entry.kept.take(lambda: row.read(document), None if entry.document is None else row.same)
+            error = entry.kept.error or errors
+            if error:
+                self._note(kind, source, source if place is None else place(error), error)
             if entry.kept.error:
-                self._note(kind, source, source if place is None else place(entry.kept.error), entry.kept.error)
                 return False
-            if self._problems.pop((kind, source), None) is not None:
+            if not error and self._problems.pop((kind, source), None) is not None:
                 self._tell("%s of %s is fixed, and in force", kind, source)
             elif changed or entry.source != source:
                 self._tell("%s of %s is in force", kind, source)
@@ -242,7 +243,7 @@ class RuleStore:
         shown = plain(error, _MAX_SHOWN)
         problem = self._problems.get(key)
         if self._tells and (problem is None or problem.error != shown):
-            _log.warning("%s of %s is not used; the last good version stays: %s", kind or "a document", where, shown)
+            _log.warning("%s of %s has an error; the last good version stays: %s", kind or "a document", where, shown)
         if problem is None and len(self._problems) >= _MAX_PROBLEMS:
             return
         self._problems[key] = Problem(kind, where, shown, self._clock() if problem is None else problem.at)

@@ -6,8 +6,6 @@ import ipaddress
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-__all__ = ["KubeletAddress", "kubelet_address"]
-
 
 class KubeletAddress(NamedTuple):
     """The address at which a kubelet listens.

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from nri.agent.settings.values import AgentSettings
 
-__all__ = ["node_name"]
-
 
 def node_name(settings: AgentSettings) -> str:
     """Return the name in the settings, or else the name of the machine in lower case, as the kubelet does."""

@@ -11,12 +11,10 @@ from typing import Final
 
 from nri.agent.profile import PROFILES, profile_of
 from nri.agent.settings.values import AgentSettings
-from nri.config.settings import FileLayer, Given, Loaded, SettingsLoader, file_layer
+from nri.config.settings import FileLayer, LoadedSettings, NamedValue, SettingsLoader, file_layer
 from nri.config.source import read_file
 from nri.errors import ConfigError
 from nri.unix import is_live
-
-__all__ = ["AGENT_SETTINGS", "load_each", "socket_of"]
 
 
 def _layer(name: str) -> FileLayer:
@@ -46,7 +44,9 @@ AGENT_SETTINGS: Final = SettingsLoader(
 )
 
 
-def load_each(profiles: Sequence[str], paths: Sequence[str], flags: Mapping[str, Given]) -> list[Loaded[AgentSettings]]:
+def load_each(
+    profiles: Sequence[str], paths: Sequence[str], flags: Mapping[str, NamedValue]
+) -> list[LoadedSettings[AgentSettings]]:
     """Read the settings of several profiles that share a process.
 
     A file that names a profile, for example rubik's configuration, applies to that profile only. All other settings
@@ -61,7 +61,7 @@ def load_each(profiles: Sequence[str], paths: Sequence[str], flags: Mapping[str,
     if other_files := [name for name, profile in profile_by_file.items() if profile and profile not in profiles]:
         reason = f"is {profile_by_file[other_files[0]]}, but --profile does not name it"
         raise ConfigError(other_files[0], "profile", reason, "leave the file out")
-    settings_list: list[Loaded[AgentSettings]] = []
+    settings_list: list[LoadedSettings[AgentSettings]] = []
     for profile in profiles:
         profile_flags = {key: value for key, value in flags.items() if not (settings_list and key.startswith("rules."))}
         loaded = AGENT_SETTINGS.load(
@@ -81,8 +81,8 @@ def load_each(profiles: Sequence[str], paths: Sequence[str], flags: Mapping[str,
 
 def socket_of(settings: AgentSettings) -> str:
     """Return the socket of this profile's agent. If several agents run, its name ends with the profile."""
-    beside = _suffixed(settings.socket, settings.socket, settings.profile)
-    return beside if is_live(beside) else settings.socket
+    profile_socket = _suffixed(settings.socket, settings.socket, settings.profile)
+    return profile_socket if is_live(profile_socket) else settings.socket
 
 
 def _suffixed(first: str, name: str, profile: str) -> str:

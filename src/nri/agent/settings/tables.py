@@ -14,20 +14,6 @@ from nri.backoff import CAP_S, FIRST_S
 from nri.config import Duration, check_timeouts
 from nri.config.complaint import WrongValue
 
-__all__ = [
-    "GpuSettings",
-    "HooksSettings",
-    "LoopSettings",
-    "NriSettings",
-    "PodSettings",
-    "ProxySettings",
-    "RuleSettings",
-    "StandaloneSettings",
-    "TcSettings",
-    "TerwaySettings",
-    "check_sockets",
-]
-
 CONTAINERD = "/run/containerd/containerd.sock"
 #: The maximum length in bytes of the path of a unix socket.
 _MAX_PATH = 107

@@ -69,7 +69,7 @@ class AgentSettings:
         disabled_stages: stages at which no hook decides.
         keep_quota: keep the CPU quota of pods with exclusive CPUs.
         beside_koordlet: start even if koordlet runs on this machine; both then write the same files.
-        compat: "reference" decides exactly as Koordinator or rubik; see docs/deviations.md.
+        compat: "reference" decides exactly as Koordinator or rubik; see docs/deviations-agent.md.
         gates: hooks and strategies to switch on or off, by name; the profile has the defaults.
         preview: the names of hooks and strategies whose decisions are recorded and counted, but not applied.
     """

@@ -14,8 +14,6 @@ from nri.agent.model import Container, Pod, Resources
 from nri.agent.transports import messages
 from nri.api import messages as m
 
-__all__ = ["container_context", "pod_context", "requested", "with_current_folder"]
-
 
 def pod_context(pod: m.PodSandbox) -> Pod:
     """Return a pod from its NRI message."""

@@ -12,8 +12,6 @@ from nri.api import cpuset
 from nri.host import Outcome, Result
 from nri.host.cgroups import knob_file
 
-__all__ = ["clear_cpus", "clears_cpus"]
-
 
 def clears_cpus(changes: Changes | None) -> bool:
     """Return whether changes clear a container's CPUs."""

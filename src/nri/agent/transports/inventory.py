@@ -14,8 +14,6 @@ from dataclasses import dataclass, field, replace
 
 from nri.agent.model import NO_CHANGES, Changes, Container, Pod, Resources, Setting
 
-__all__ = ["InventoryEntry", "RuntimeInventory"]
-
 
 @dataclass(slots=True)
 class InventoryEntry:

@@ -28,8 +28,6 @@ from nri.stub.program.options import Options
 from nri.stub.program.process import Program
 from nri.stub.program.reconnect import GiveUp
 
-__all__ = ["NriTransport"]
-
 _log = logging.getLogger(__name__)
 #: The pause in seconds between checks whether the folder of the socket exists.
 _GLANCE_S: Final = 0.25

@@ -16,8 +16,6 @@ from nri.api import naming
 from nri.backoff import Backoff
 from nri.text import plain
 
-__all__ = ["JOIN_S", "PluginTransport"]
-
 #: The time in seconds to wait for the end of a thread.
 JOIN_S: Final = 10.0
 _log = logging.getLogger("nri.agent.transports")

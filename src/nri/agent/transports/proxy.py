@@ -27,8 +27,6 @@ from nri.errors import NriError
 from nri.proxy import PluginSettings, Proxy, ProxySettings
 from nri.stub.session.session import Session
 
-__all__ = ["ProxyTransport", "proxy_settings"]
-
 _log = logging.getLogger(__name__)
 #: The time in seconds that a kubelet waits for the agent's plugin when the proxy starts.
 ADMIT_S: Final = 5.0

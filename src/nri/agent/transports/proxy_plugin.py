@@ -29,8 +29,6 @@ from nri.cri.pb import api_pb2 as pb
 from nri.proxy.adjust import CLEAR_CPUS
 from nri.proxy.events.views import RUNTIME_ID
 
-__all__ = ["ProxyPlugin"]
-
 #: The runtime's name in container ids while the proxy does not know it.
 _DEFAULT = "containerd"
 

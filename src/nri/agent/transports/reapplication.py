@@ -28,8 +28,6 @@ from nri.host import Result
 from nri.stub.support.runtime_handle import RuntimeHandle
 from nri.text import plain
 
-__all__ = ["PORTION", "Reapply"]
-
 _log = logging.getLogger(__name__)
 #: The knobs that get the kubelet's value again when no hook sets them any more.
 _GIVEN_BACK: Final = (QUOTA, CPUS)
@@ -79,7 +77,7 @@ class Reapply:
         Values of pods are written first. If the time is too short, `left` is set.
         """
         until = None if time_left_s is None else monotonic() + time_left_s * _SHARE
-        updates, beside = [], []
+        updates, decisions = [], []
         self.left = False
         for number, entry in self._held.containers():
             if number not in reported:
@@ -94,10 +92,10 @@ class Reapply:
             update = self._update(entry, changes, number, reported[number])
             if update is not None:
                 updates.append(update)
-            beside.append((entry, changes))
+            decisions.append((entry, changes))
         for context in [context for _, context in self._held.pods()]:
             self.left |= not self.pod(context) if until is None or monotonic() < until else True
-        for entry, changes in beside:
+        for entry, changes in decisions:
             if until is not None and monotonic() > until:
                 entry.changes, self.left = None, True
             else:

@@ -11,8 +11,6 @@ from collections.abc import Callable
 
 from nri.backoff import Backoff
 
-__all__ = ["Refresher"]
-
 _log = logging.getLogger(__name__)
 _MAX_TRIES = 5
 

@@ -17,8 +17,6 @@ from nri.errors import ConfigError, NriError
 from nri.files import Lock
 from nri.text import plain
 
-__all__ = ["EVENTS", "Registration", "TakenError", "subscription"]
-
 #: The events to subscribe to, unless the runtime's configuration lists events.
 EVENTS: Final = EventMask.of(
     "RunPodSandbox", "RemovePodSandbox", "CreateContainer", "PostCreateContainer", "StartContainer", "UpdateContainer",

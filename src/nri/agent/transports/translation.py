@@ -21,19 +21,6 @@ from nri.api import messages as m
 from nri.host import KNOBS, Outcome, Result
 from nri.text import cut, plain
 
-__all__ = [
-    "adjustment",
-    "comparison_results",
-    "confirmed",
-    "requested_resources",
-    "requests_from_api",
-    "same",
-    "updatable",
-    "update",
-    "valid_changes",
-    "written_changes",
-]
-
 #: Knobs with a list of CPUs or memory nodes as value.
 _SETS: Final = (CPUS, "cpuset.mems")
 #: Values that only a runtime can set.

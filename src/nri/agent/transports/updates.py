@@ -4,9 +4,9 @@ A strategy's value for a container goes to the runtime, so that the runtime's vi
 not undo the value later. Values that NRI cannot express go to the executor. During the creation of a container, hooks
 may decide for running containers (stage `MAKE_ROOM`); these updates are a part of the reply.
 
-After an update the kernel's files are read. A missing or refused value is written to its file, and the record tells
-why. A value is not sent again while the runtime's view contains it. A refused value is sent again after a pause. If
-pods come from NRI alone, the runtime's view is the only record of the kubelet's request, which a later agent needs:
+After an update the kernel's files are read. A missing or refused value is written to its file, and the record has
+the reason. A value is not sent again while the runtime's view contains it. A refused value is sent again after a pause.
+If pods come from NRI alone, the runtime's view is the only record of the kubelet's request, which a later agent needs:
 values of such knobs are therefore written to their files.
 """
 
@@ -42,8 +42,6 @@ from nri.errors import DeadlineExceeded, NriError
 from nri.host import Outcome, Result
 from nri.stub.support.runtime_handle import RuntimeHandle
 from nri.text import plain
-
-__all__ = ["RuntimeUpdates"]
 
 _log = logging.getLogger(__name__)
 #: The pause in seconds before a refused value is sent again, and after a timeout of the runtime.
@@ -250,7 +248,7 @@ class RuntimeUpdates:
         running = [(number, entry) for number, entry in self._held.containers() if entry.created and number != created]
         for position, (number, entry) in enumerate(running):
             if until is not None and time.monotonic() > until:
-                self._parts.observer.left_out("containers beside a creation", len(running) - position)
+                self._parts.observer.left_out("containers during a creation", len(running) - position)
                 break
             update = self._room_update(number, entry, new, looked_at)
             if update is not None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
-__all__ = ["NO_COOKIE", "CookieGroups", "Cookies", "HeldCookie", "Membership"]
-
 #: The cookie of processes without core scheduling.
 NO_COOKIE: Final = 0
 #: The time in seconds after which an unused group or member is forgotten.

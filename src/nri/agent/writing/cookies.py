@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from nri.agent.writing.cookie_groups import CookieGroups, Membership
 from nri.host import CoreScheduler, Outcome, Result
 
-__all__ = ["CoreScheduling", "KernelCookies"]
-
 _NAME = "core_sched.cookie"
 
 

@@ -14,8 +14,6 @@ from nri.api import cpuset
 from nri.host.cgroups.units import Value
 from nri.text import plain
 
-__all__ = ["MAX_CPUS", "cpus", "value_of"]
-
 #: The maximum number of CPUs of a Linux kernel.
 MAX_CPUS: Final = 8192
 #: The maximum length of a list in characters; 8192 single numbers fit.

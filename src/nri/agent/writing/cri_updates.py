@@ -21,8 +21,6 @@ from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError, RpcError
 from nri.text import plain
 
-__all__ = ["CriUpdates"]
-
 _log = logging.getLogger(__name__)
 #: The CRI field of each knob.
 _FIELDS: Final = {
@@ -102,7 +100,9 @@ class CriUpdates:
             _log.warning("the runtime refuses %s for container %s: %s", values, number[:12], plain(str(error), 200))
         except NriError as error:
             self._deaf_until = self._now() + _PAUSE_S
-            _log.warning("values are in cgroup files, but not in the view of the runtime: %s", plain(str(error), 200))
+            _log.warning(
+                "values were written to cgroup files, but the runtime could not be notified: %s", plain(str(error), 200)
+            )
             return
         if len(self._told) >= _MAX_VALUES:
             self._told.clear()

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from nri.agent.model import Write
 
-__all__ = ["Pending"]
-
 
 class _Folder(NamedTuple):
     since: float

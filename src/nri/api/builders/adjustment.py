@@ -1,4 +1,4 @@
-"""`Adjustment`: a plugin's changes of a container that is being created.
+"""`Adjustment`: a plugin's changes to a container that is being created.
 
 Setters are named as in the Go API without "Linux" (`tools/go_names.py` has the table). Setting a field that another
 plugin has set is a conflict and fails the creation; where the protocol supports it, remove the key and set it again in
@@ -17,31 +17,38 @@ from nri.api.builders.checks import (
     U32,
     U64,
     absolute_path,
+    annotation_key,
     cdi_device,
     cgroups_path,
     device_name,
+    device_numbers,
+    env_name,
     flag,
     folder_name,
+    hook_args,
+    hook_env,
     integer,
     mapping_text,
     new_key,
     new_path,
     one_of,
+    process_args,
+    rdt_schemata,
     rlimit,
     sysctl_name,
     text,
     texts,
-    warn_of_blank,
+    warn_once,
 )
 from nri.api.builders.checks import file_mode as check_file_mode
 from nri.api.builders.combinations import (
     check_memory_policy,
-    check_mount,
     check_scheduler,
     io_priority_message,
     memory_policy_message,
     scheduler_message,
 )
+from nri.api.builders.mounts import mount_options, mount_point, mount_source
 from nri.api.builders.resources import Resources
 from nri.api.builders.view import AdjustmentView
 from nri.api.removal import mark_in_list, mark_in_map
@@ -51,9 +58,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Self
 
-__all__ = ["Adjustment"]
-
-
 DEVICE_TYPES = ("c", "b", "u", "p")
 NAMESPACE_TYPES = ("network", "pid", "mount", "ipc", "uts", "user", "cgroup", "time")
 
@@ -62,10 +66,10 @@ HOOK_STAGES = ("prestart", "create_runtime", "create_container", "start_containe
 
 
 class Adjustment(Resources, AdjustmentView):
-    """Changes of a container that is being created.
+    """Changes to a container that is being created.
 
-    `nri.Adjustment().add_env("POD_NAME", pod.name).set_memory_limit(64 << 20)`. Readers, for example `.env`, show what
-    was set so far, without the removed keys, which `removed()` returns.
+    `nri.Adjustment().add_env("POD_NAME", pod.name).set_memory_limit(64 << 20)`. Properties such as `.env` show what has
+    been set so far, without the removed keys, which `removed()` returns.
 
     Attributes:
         message: the `ContainerAdjustment` that is sent.
@@ -84,8 +88,7 @@ class Adjustment(Resources, AdjustmentView):
 
     def add_annotation(self, key: str, value: str) -> Self:
         """Set an annotation of the container."""
-        checked = mapping_text("annotations", new_key("key", key, "remove_annotation"), value)
-        warn_of_blank("annotation", key)
+        checked = mapping_text("annotations", annotation_key(key), value)
         self.message.annotations[key] = checked
         return self
 
@@ -96,10 +99,7 @@ class Adjustment(Resources, AdjustmentView):
 
     def add_env(self, name: str, value: str) -> Self:
         """Set an environment variable."""
-        if "=" in new_key("name", name, "remove_env"):
-            raise ValueError(f"name must not contain '=': {name!r}")
-        warn_of_blank("environment variable", name)
-        self.message.env.add(key=name, value=mapping_text("env", name, value))
+        self.message.env.add(key=env_name(name), value=mapping_text("env", name, value))
         return self
 
     def remove_env(self, name: str) -> Self:
@@ -117,16 +117,15 @@ class Adjustment(Resources, AdjustmentView):
             options: mount options, for example `rbind`, `ro`, `rprivate`; a bind mount requires `bind` or `rbind`.
         """
         if isinstance(mount, m.Mount):
-            new_path("mount.destination", mount.destination, "remove_mount")
+            mount_point("mount.destination", mount.destination)
             text("mount.source", mount.source)
             text("mount.type", mount.type)
             texts("mount.options", list(mount.options))
             self.message.mounts.append(mount)
             return self
-        destination = new_path("mount", mount, "remove_mount")
-        source, kind, words = text("source", source), text("type", type), texts("options", options)
-        check_mount(source, kind, words)
-        self.message.mounts.add(destination=destination, source=source, type=kind, options=words)
+        destination, words = mount_point("mount", mount), mount_options(type, options)
+        mount_source(source, words)
+        self.message.mounts.add(destination=destination, source=source, type=type, options=words)
         return self
 
     def remove_mount(self, destination: str) -> Self:
@@ -136,17 +135,7 @@ class Adjustment(Resources, AdjustmentView):
 
     def set_args(self, args: Iterable[str]) -> Self:
         """Set the command line. This is a conflict if an earlier plugin has set it."""
-        words = texts("args", args)
-        if not words:
-            raise ValueError(
-                "args must not be empty: runtimes would ignore an empty list;"
-                " update_args([]) restores the image's command line"
-            )
-        if not words[0]:
-            raise ValueError(
-                "args must not begin with an empty text; to replace another plugin's args, use update_args()"
-            )
-        self.message.args[:] = words
+        self.message.args[:] = process_args(args)
         return self
 
     def update_args(self, args: Iterable[str]) -> Self:
@@ -178,7 +167,7 @@ class Adjustment(Resources, AdjustmentView):
         """
         if absolute_path("path", path).endswith("/"):
             raise ValueError(f"path must be an executable file, not the folder {path!r}")
-        hook = m.Hook(path=path, args=texts("args", args), env=texts("env", env))
+        hook = m.Hook(path=path, args=hook_args(path, args), env=hook_env(path, env))
         optional.put(hook, "timeout", None if timeout_s is None else integer("timeout_s", timeout_s, (1, I64[1])))
         getattr(self.message.hooks, one_of("stage", stage, HOOK_STAGES)).append(hook)
         return self
@@ -228,8 +217,7 @@ class Adjustment(Resources, AdjustmentView):
             device = m.LinuxDevice(
                 path=new_path("device", device, "remove_device"), type=one_of("type", type, DEVICE_TYPES)
             )
-            device.major = integer("major", major, I64)
-            device.minor = integer("minor", minor, I64)
+            device.major, device.minor = device_numbers(device.path, type, major, minor)
             optional.put(
                 device, "file_mode", file_mode if file_mode is None else check_file_mode("file_mode", file_mode)
             )
@@ -270,7 +258,7 @@ class Adjustment(Resources, AdjustmentView):
 
     def set_sysctl(self, name: str, value: str) -> Self:
         """Set a kernel parameter, for example `net.core.somaxconn`."""
-        checked = mapping_text("sysctl", sysctl_name("name", new_key("name", name, "remove_sysctl")), value)
+        checked = mapping_text("sysctl", sysctl_name(new_key("name", name, "remove_sysctl")), value)
         self.message.linux.sysctl[name] = checked
         return self
 
@@ -293,12 +281,15 @@ class Adjustment(Resources, AdjustmentView):
         """Set the I/O priority of the process.
 
         Args:
-            io_class: `RT`, `BE`, `IDLE`, or `NONE` to clear; also `IOPRIO_CLASS_BE`, or the number.
+            io_class: `RT`, `BE`, `IDLE`, or `NONE` to clear it. The kernel's names (`IOPRIO_CLASS_BE`) and numbers are
+                also accepted.
             priority: 0 (first) to 7 (last) within the class.
         """
         value = io_priority_message(io_class, priority)
         if priority and getattr(value, "class") == m.IOPrioClass.IOPRIO_CLASS_NONE:
             raise ValueError(f"priority must be 0 for the class NONE, not {priority}")
+        if priority and getattr(value, "class") == m.IOPrioClass.IOPRIO_CLASS_IDLE:
+            warn_once(f"priority {priority} has no effect in the I/O class IDLE: leave it out")
         self.message.linux.io_priority.CopyFrom(value)
         return self
 
@@ -316,11 +307,13 @@ class Adjustment(Resources, AdjustmentView):
         """Set the CPU scheduling policy of the process.
 
         Args:
-            policy: `OTHER`, `FIFO`, `RR`, `BATCH`, `ISO`, `IDLE`, `DEADLINE`, or `NONE` to clear; also `SCHED_FIFO`,
-                the number, or a whole `LinuxScheduler`, which replaces the other arguments.
+            policy: `OTHER`, `FIFO`, `RR`, `BATCH`, `ISO`, `IDLE`, `DEADLINE`, or `NONE` to clear it. The kernel's
+                names (`SCHED_FIFO`) and numbers are also accepted, and a whole `LinuxScheduler`, which replaces the
+                other arguments.
             nice: -20 to 19, for OTHER and BATCH.
             priority: 1 to 99, for FIFO and RR.
-            flags: `RESET_ON_FORK` and so on; also `SCHED_FLAG_RESET_ON_FORK`, or the number.
+            flags: `RESET_ON_FORK` and so on. The kernel's names (`SCHED_FLAG_RESET_ON_FORK`) and numbers are also
+                accepted.
             runtime_ns: nanoseconds per period, for DEADLINE.
             deadline_ns: nanoseconds, for DEADLINE.
             period_ns: nanoseconds, for DEADLINE.
@@ -345,7 +338,7 @@ class Adjustment(Resources, AdjustmentView):
 
     def set_rdt_schemata(self, schemata: Iterable[str]) -> Self:
         """Set the lines of the RDT schemata, for example `L3:0=ff;1=ff`. They replace earlier lines."""
-        self.message.linux.rdt.schemata.CopyFrom(m.OptionalRepeatedString(value=texts("schemata", schemata)))
+        self.message.linux.rdt.schemata.CopyFrom(m.OptionalRepeatedString(value=rdt_schemata(schemata)))
         return self
 
     def set_rdt_enable_monitoring(self, enable: bool = True) -> Self:
@@ -362,10 +355,11 @@ class Adjustment(Resources, AdjustmentView):
         """Set the NUMA memory policy of the process.
 
         Args:
-            mode: `DEFAULT`, `PREFERRED`, `BIND`, `INTERLEAVE`, `LOCAL`, `PREFERRED_MANY`, `WEIGHTED_INTERLEAVE`; also
-                `MPOL_BIND`, or the number.
+            mode: `DEFAULT`, `PREFERRED`, `BIND`, `INTERLEAVE`, `LOCAL`, `PREFERRED_MANY`, `WEIGHTED_INTERLEAVE`. The
+                kernel's names (`MPOL_BIND`) and numbers are also accepted.
             nodes: memory nodes in the kernel's list format.
-            flags: `STATIC_NODES`, `RELATIVE_NODES`, `NUMA_BALANCING`; also `MPOL_F_STATIC_NODES`, or the number.
+            flags: `STATIC_NODES`, `RELATIVE_NODES`, `NUMA_BALANCING`. The kernel's names
+                (`MPOL_F_STATIC_NODES`) and numbers are also accepted.
         """
         policy = memory_policy_message(mode, nodes, flags)
         check_memory_policy(policy)

@@ -12,8 +12,6 @@ from nri.api.builders.adjustment import Adjustment
 from nri.api.builders.eviction import Eviction
 from nri.api.builders.update import Update
 
-__all__ = ["CreateAnswer", "UpdateAnswer"]
-
 #: The answer of `update_container`, `stop_container` and `synchronize`: a change of a container, several, or None.
 UpdateAnswer: TypeAlias = Update | Eviction | Sequence[Update | Eviction] | None
 

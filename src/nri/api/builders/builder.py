@@ -7,6 +7,8 @@ from __future__ import annotations
 from _contextvars import ContextVar
 from _weakref import ref
 
+from nri.text import nearest
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,10 +23,17 @@ if TYPE_CHECKING:
             """Add a new answer, by a weak reference, with its message."""
 
 
-__all__ = ["Answer", "Builder", "describe", "new_answers"]
-
 #: The collection for new answers while `nri.stub.support.handler_mistakes` checks a running handler; otherwise None.
-new_answers: ContextVar[NewAnswers | None] = ContextVar("nri_new_answers", default=None)
+_new_answers: ContextVar[NewAnswers | None] = ContextVar("nri_new_answers", default=None)
+#: Whether a handler was ever checked. On a node this never happens, and reading the variable would slow every answer.
+_is_collecting = False
+
+
+def collect_new_answers(collection: NewAnswers | None) -> None:
+    """Add answers that the present context creates from now on to a collection; None ends it."""
+    global _is_collecting  # noqa: PLW0603 - read by every new answer
+    _is_collecting = True
+    _new_answers.set(collection)
 
 
 class Builder:
@@ -121,9 +130,10 @@ class Answer(Builder):
 
     def __init__(self, message: Any) -> None:
         self.message = message
-        noted = new_answers.get()
-        if noted is not None:
-            noted.append((ref(self), message))
+        if _is_collecting:
+            collection = _new_answers.get()
+            if collection is not None:
+                collection.append((ref(self), message))
 
 
 def _refusal(name: str) -> Callable[[Any, Any], None]:
@@ -136,7 +146,6 @@ def _refusal(name: str) -> Callable[[Any, Any], None]:
 
 def _nearest(cls: type, name: str) -> str:
     """The method whose name is most similar, or "". `name` may also be a Go method or a property."""
-    import difflib
     import re
 
     methods = [method for method in dir(cls) if callable(getattr(cls, method)) and not method.startswith("_")]
@@ -145,7 +154,7 @@ def _nearest(cls: type, name: str) -> str:
     setters = (f"{verb}_{word}" for word in (noun, noun.removesuffix("s")) for verb in ("set", "add"))
     synonym = {"set_hooks": "add_hook", "set_resources": "set_memory_limit"}.get(words)
     candidates = [method for method in (synonym, words, *setters) if method in methods]
-    return next(iter(candidates or difflib.get_close_matches(words, methods, 1, 0.8)), "")
+    return candidates[0] if candidates else nearest(words, methods)
 
 
 def describe(message: Message, prefix: str = "") -> Iterator[str]:

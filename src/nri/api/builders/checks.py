@@ -1,8 +1,9 @@
 """Checks of the arguments of builders. Each error names the argument and the value.
 
 Each function checks one argument and returns the checked value. It refuses values that no runtime could apply, so that
-the error occurs at the call, and not on the wire or in the kernel. A check runs before a message is changed, because
-protobuf would leave an empty wrapper, which means zero.
+the error occurs at the call, and not on the wire or in the kernel. A value that some runtime applies, but that is
+probably a mistake, is logged. A check runs before a message is changed, because protobuf would leave an empty wrapper,
+which means zero.
 """
 
 from __future__ import annotations
@@ -14,52 +15,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = [
-    "I64",
-    "LIMIT",
-    "MAX_CFS_PERIOD_US",
-    "RLIMITS",
-    "SHARES",
-    "SWAPPINESS",
-    "U32",
-    "U64",
-    "absolute_path",
-    "cdi_device",
-    "cfs_time",
-    "cgroups_path",
-    "device_name",
-    "enum_number",
-    "enum_numbers",
-    "file_mode",
-    "flag",
-    "folder_name",
-    "integer",
-    "mapping_text",
-    "memory_limit",
-    "new_key",
-    "new_path",
-    "number_list",
-    "one_of",
-    "page_size",
-    "rlimit",
-    "sysctl_name",
-    "text",
-    "texts",
-    "unified_key",
-    "warn_of_blank",
-]
-
 #: Ranges of the wire's integer types.
 I64 = (-(1 << 63), (1 << 63) - 1)
 U32 = (0, (1 << 32) - 1)
 U64 = (0, (1 << 64) - 1)
 #: The range of an amount of memory; -1 means unlimited.
 LIMIT = (-1, (1 << 63) - 1)
-#: The range of CPU weights on cgroup v1.
-SHARES = (2, 262144)
-#: The range of the kernel's tendency to swap.
-SWAPPINESS = (0, 100)
 
+#: The range to which the kernel changes CPU weights of cgroup v1.
+_MIN_SHARES, _MAX_SHARES = 2, 262144
+#: The most that the kernel and runc accept as tendency to swap.
+_MAX_SWAPPINESS, _MAX_RUNC_SWAPPINESS = 200, 100
 #: Bounds of the kernel's CPU bandwidth control in microseconds; 0 leaves a value unset, as in runtimes.
 MIN_CFS_US = 1000
 MAX_CFS_PERIOD_US = 1_000_000
@@ -76,18 +42,29 @@ RLIMITS = (
 
 
 #: Texts of logged doubts, so that each is logged once. After `_MAX_DOUBTS` texts, no more doubts are logged.
-_doubts: set[str] = set()
+doubts: set[str] = set()
 _MAX_DOUBTS = 100
 
 
-def log_doubt(text: str) -> None:
+def warn_once(text: str) -> None:
     """Log, once per text, a value that is probably a mistake, but that some runtime or kernel accepts."""
-    if text in _doubts or len(_doubts) >= _MAX_DOUBTS:
+    if text in doubts or len(doubts) >= _MAX_DOUBTS:
         return
-    _doubts.add(text)
+    doubts.add(text)
     import logging  # noqa: PLC0415 - a plugin's start must not import it
 
     logging.getLogger("nri.api").warning("%s", text)
+
+
+def remember(accepted: set[Any], value: Any) -> None:
+    """Add a text, or a tuple of texts, to a set of accepted values, unless the set is full or the value is long."""
+    characters = len(value) if isinstance(value, str) else sum(map(len, value))
+    if len(accepted) < _MAX_ACCEPTED and characters <= _MAX_REMEMBERED:
+        accepted.add(value)
+
+
+#: Bounds of a set of accepted values, because values may come from pods: its elements, and the characters of each.
+_MAX_ACCEPTED, _MAX_REMEMBERED = 1000, 1024
 
 
 def integer(name: str, value: Any, bounds: tuple[int, int]) -> int:
@@ -221,70 +198,41 @@ def rlimit(name: str, value: Any) -> str:
     return kind
 
 
-def unified_key(name: str, value: Any) -> str:
-    """Check the name of a file of cgroup v2.
-
-    Raises:
-        TypeError: the name is not a str.
-        ValueError: the name is empty, is a path, is misspelt, or belongs to a file that only reports.
-    """
-    key = text(name, value, allow_empty=False)
-    if "/" in key:
-        raise ValueError(f"{name} must be the name of a file without '/', for example memory.high, not {value!r}")
-    if key not in _UNIFIED_FILES and not key.startswith("hugetlb."):
-        _check_unknown_file(name, key)
-    return key
-
-
-#: The files of cgroup v2 that accept a value, and the files that only report.
-_UNIFIED_FILES = frozenset((
-    "cgroup.freeze", "cgroup.max.depth", "cgroup.max.descendants", "cgroup.pressure", "cgroup.subtree_control",
-    "cgroup.type", "cpu.idle", "cpu.max", "cpu.max.burst", "cpu.pressure", "cpu.uclamp.max", "cpu.uclamp.min",
-    "cpu.weight", "cpu.weight.nice", "cpuset.cpus", "cpuset.cpus.exclusive", "cpuset.cpus.partition", "cpuset.mems",
-    "dmem.low", "dmem.max", "dmem.min", "io.bfq.weight", "io.cost.model", "io.cost.qos", "io.latency", "io.max",
-    "io.pressure", "io.prio.class", "io.weight", "memory.high", "memory.low", "memory.max", "memory.min",
-    "memory.oom.group", "memory.peak", "memory.pressure", "memory.reclaim", "memory.swap.high", "memory.swap.max",
-    "memory.swap.peak", "memory.zswap.max", "memory.zswap.writeback", "misc.max", "pids.max", "rdma.max",
-))  # fmt: skip
-_READ_ONLY_FILES = frozenset((
-    "cgroup.controllers", "cgroup.events", "cgroup.stat", "cpu.stat", "cpuset.cpus.effective", "cpuset.mems.effective",
-    "io.stat", "memory.current", "memory.events", "memory.numa_stat", "memory.stat", "memory.swap.current",
-    "misc.current", "pids.current", "pids.events", "rdma.current",
-))  # fmt: skip
-
-
-def _check_unknown_file(name: str, key: str) -> None:
-    """Refuse a file that only reports, and a misspelt name; log a doubt about others, which some kernel may have."""
-    import difflib  # noqa: PLC0415 - only for a key that is probably a mistake
-
-    if key in _READ_ONLY_FILES:
-        raise ValueError(f"{name} must be a file that accepts a value: {key!r} only reports")
-    matches = difflib.get_close_matches(key, _UNIFIED_FILES, 1, 0.85)
-    extends_match = any(key.startswith((f"{match}.", f"{match}_")) for match in matches)
-    if matches and not extends_match:
-        raise ValueError(f"{name} must be a file of cgroup v2: {key!r} does not exist; did you mean {matches[0]}?")
-    log_doubt(f"cgroup v2 of mainline Linux has no file {key!r}: runtimes fail on a kernel without this file")
-
-
 def memory_limit(name: str, value: Any) -> int:
     """Check a limit of memory; a limit below a page is logged as a doubt."""
     number = integer(name, value, LIMIT)
     if 0 < number < _PAGE_BYTES:
-        log_doubt(
+        warn_once(
             f"{name} is {number}: the kernel rounds it down to no memory at all; the unit is bytes, 64 MiB is 64 << 20"
         )
     return number
 
 
-def cfs_time(name: str, value: Any, bounds: tuple[int, int], most: int) -> int:
+def cpu_shares(name: str, value: Any) -> int:
+    """Check a CPU weight of cgroup v1. A value that only some runtimes accept is logged as a doubt."""
+    shares = integer(name, value, (1, U64[1]))
+    if not _MIN_SHARES <= shares <= _MAX_SHARES:
+        warn_once(f"{name} is {shares}: runc refuses it, others use {min(max(shares, _MIN_SHARES), _MAX_SHARES)}")
+    return shares
+
+
+def swappiness(name: str, value: Any) -> int:
+    """Check the kernel's tendency to swap. A value that only some runtimes accept is logged as a doubt."""
+    number = integer(name, value, (0, _MAX_SWAPPINESS))
+    if number > _MAX_RUNC_SWAPPINESS:
+        warn_once(f"{name} is {number}: runc refuses values above {_MAX_RUNC_SWAPPINESS}")
+    return number
+
+
+def cfs_time(name: str, value: Any, bounds: tuple[int, int], max_us: int) -> int:
     """Check a period or quota of CPU time in microseconds.
 
     Raises:
         ValueError: the kernel refuses the value.
     """
     number = integer(name, value, bounds)
-    if 0 < number < MIN_CFS_US or number > most:
-        limits = f"between {MIN_CFS_US} and {most}" if most < U64[1] else f"{MIN_CFS_US} or more"
+    if 0 < number < MIN_CFS_US or number > max_us:
+        limits = f"between {MIN_CFS_US} and {max_us}" if max_us < U64[1] else f"{MIN_CFS_US} or more"
         raise ValueError(f"{name} must be {limits} microseconds, not {number}")
     return number
 
@@ -303,18 +251,97 @@ def page_size(name: str, value: Any) -> str:
 
 
 def file_mode(name: str, value: Any) -> int:
-    """Check the permission bits of a device node.
+    """Check the mode of a device node. Bits that are not permissions are logged as a doubt.
 
-    Raises:
-        ValueError: the mode has other bits than permissions, for example because 0o is missing before octal digits.
+    A usual mistake is a missing 0o before octal digits.
     """
     mode = integer(name, value, U32)
     if mode > 0o777:
         digits = str(mode)
         is_octal = len(digits) == 3 and not set(digits) - set("01234567")
         hint = f"; write 0o{digits}" if is_octal else ""
-        raise ValueError(f"{name} must have only permission bits, at most 0o777, not {mode} ({mode:#o}){hint}")
+        warn_once(f"{name} {mode} ({mode:#o}) has more than the permission bits, which are at most 0o777{hint}")
     return mode
+
+
+def device_numbers(path: str, kind: str, major: int, minor: int) -> tuple[int, int]:
+    """Check the numbers of a device. Numbers that no driver has are logged as a doubt; a named pipe has no numbers.
+
+    Raises:
+        TypeError: a number is not an int.
+        ValueError: a number is negative, which runc refuses, or has more than 63 bits.
+    """
+    numbers = integer("major", major, (0, I64[1])), integer("minor", minor, (0, I64[1]))
+    if kind == "p":
+        return numbers
+    if numbers == (0, 0):
+        warn_once(f"device {path} has the numbers 0:0, which no driver has: set major and minor; ls -l shows them")
+    elif major > _MAX_MAJOR or minor > _MAX_MINOR:
+        warn_once(
+            f"device {path} has the numbers {major}:{minor}: Linux has no majors above {_MAX_MAJOR} and no minors above"
+            f" {_MAX_MINOR}, and runtimes set other numbers"
+        )
+    return numbers
+
+
+#: The largest numbers of a device in Linux: 12 and 20 bits.
+_MAX_MAJOR, _MAX_MINOR = (1 << 12) - 1, (1 << 20) - 1
+
+
+def process_args(values: Any) -> list[str]:
+    """Check a command line. A blank in the program's name is logged as a doubt.
+
+    Raises:
+        TypeError: the command line is not a list of texts.
+        ValueError: the command line is empty, or begins with an empty text.
+    """
+    words = texts("args", values)
+    if not words:
+        raise ValueError(
+            "args must not be empty: runtimes would ignore an empty list;"
+            " update_args([]) restores the image's command line"
+        )
+    if not words[0]:
+        raise ValueError("args must not begin with an empty text; to replace another plugin's args, use update_args()")
+    if " " in words[0]:
+        warn_once(f"args begin with {words[0]!r}: a program whose name has a blank; write {words[0].split()}")
+    return words
+
+
+def hook_args(path: str, values: Any) -> list[str]:
+    """Check the command line of a hook. A missing program name is logged as a doubt: it comes first, as in execve."""
+    words, program = texts("args", values), path.rpartition("/")[2]
+    if words and words[0].rpartition("/")[2] != program:
+        warn_once(
+            f"args of the hook {path} begin with {words[0]!r}, which the hook gets as the name of its program, and not"
+            f" as an argument: write {[program, words[0]]}"
+        )
+    return words
+
+
+def hook_env(path: str, values: Any) -> list[str]:
+    """Check the environment of a hook. An entry that is not NAME=value is logged as a doubt.
+
+    Raises:
+        TypeError: the environment is a dict, or not a list of texts.
+    """
+    if isinstance(values, dict):
+        raise TypeError(f"env must be a list of texts NAME=value, not a dict: {values!r}")
+    entries = texts("env", values)
+    for entry in entries:
+        if "=" not in entry[1:]:
+            warn_once(f"env of the hook {path} has {entry!r}, which programs ignore: write NAME=value")
+    return entries
+
+
+def rdt_schemata(values: Any) -> list[str]:
+    """Check lines of resctrl's schemata. A line of another form is logged as a doubt."""
+    lines = texts("schemata", values)
+    for line in lines:
+        resource, colon, domains = line.partition(":")
+        if not (resource and colon and "=" in domains):
+            warn_once(f"the schemata line {line!r} is not RESOURCE:DOMAIN=VALUE, for example L3:0=ff;1=ff")
+    return lines
 
 
 def folder_name(name: str, value: Any) -> str:
@@ -341,47 +368,73 @@ def device_name(name: str, value: Any) -> str:
     return word
 
 
-def sysctl_name(name: str, value: Any) -> str:
+def sysctl_name(value: str) -> str:
     """Check the name of a kernel parameter: its components are separated by dots, and may contain slashes.
 
     A slash stands for a dot in the name of a file, as in `net.ipv4.conf.eth0/1.forwarding` for the device eth0.1.
-
-    Raises:
-        ValueError: the components are separated by slashes.
+    runc and crun also accept slashes between components.
     """
-    dot, slash = value.find("."), value.find("/")
+    dot, slash, dotted = value.find("."), value.find("/"), value
     if slash >= 0 and not 0 <= dot < slash:
         dotted = value.translate({ord("/"): ".", ord("."): "/"})
-        raise ValueError(f"{name} must be written with dots, {dotted}, not {value!r}")
-    if not value.startswith(_NAMESPACED_SYSCTLS):
-        log_doubt(f"the kernel parameter {value} belongs to no namespace of a container: runc and crun refuse it")
-    return str(value)
+        warn_once(
+            f"the kernel parameter {value} is written with slashes: a conflict with {dotted}, which is the same"
+            " parameter, is not noticed"
+        )
+    if not dotted.startswith(_NAMESPACED_SYSCTLS):
+        warn_once(f"runc and crun refuse the kernel parameter {dotted}: it belongs to no namespace that they know")
+    return value
 
 
 #: The beginnings of the names of kernel parameters that belong to a namespace of a container.
 _NAMESPACED_SYSCTLS = (
-    "net.", "kernel.msg", "kernel.sem", "kernel.shm", "kernel.auto_msgmni", "kernel.hostname", "kernel.domainname",
-    "fs.mqueue.", "user.",
+    "net.", "kernel.msg", "kernel.sem", "kernel.shm", "kernel.auto_msgmni", "kernel.domainname", "fs.mqueue.",
 )  # fmt: skip
 
 
-def warn_of_blank(what: str, key: str) -> None:
-    """Log a doubt about a key with blanks."""
-    if key.split() != [key]:
-        log_doubt(f"{what} {key!r} contains a blank: no program will look for it")
+def env_name(value: Any) -> str:
+    """Check the name of an environment variable to set; a blank is logged as a doubt. See `new_key`."""
+    if value.__class__ is str and value in _env_names:
+        return value
+    name = new_key("name", value, "remove_env")
+    if "=" in name:
+        raise ValueError(f"name must not contain '=': {name!r}")
+    _log_blank("environment variable", name)
+    remember(_env_names, name)
+    return name
+
+
+def annotation_key(value: Any) -> str:
+    """Check the key of an annotation to set; a blank is logged as a doubt. See `new_key`."""
+    if value.__class__ is str and value in _annotation_keys:
+        return value
+    key = new_key("key", value, "remove_annotation")
+    _log_blank("annotation", key)
+    remember(_annotation_keys, key)
+    return key
+
+
+#: Accepted keys, so that a key that a plugin sets for every container is checked once.
+_env_names: set[str] = set()
+_annotation_keys: set[str] = set()
+
+
+def _log_blank(what: str, key: str) -> None:
+    if " " in key or not key.isprintable():
+        warn_once(f"{what} {key!r} contains a blank: no program will look for it")
 
 
 def cgroups_path(name: str, value: Any) -> str:
     """Check the control group of a container: absolute, or `slice:prefix:name` for systemd.
 
     Raises:
-        ValueError: the path is empty, or contains '..'.
+        ValueError: the path is empty.
     """
     path = text(name, value, allow_empty=False)
     if ".." in path.split("/"):
-        raise ValueError(f"{name} must not contain '..': {value!r}")
+        warn_once(f"the cgroup path {path!r} contains '..': runc and crun remove it together with the folder before")
     if not path.startswith("/") and path.count(":") != 2:
-        log_doubt(f"the cgroup path {path!r} is relative: the result depends on the runtime; begin it with '/'")
+        warn_once(f"the cgroup path {path!r} is relative: the result depends on the runtime; begin it with '/'")
     return path
 
 
@@ -393,7 +446,8 @@ def texts(name: str, values: Any) -> list[str]:
         ValueError: a string has an invalid character.
     """
     if isinstance(values, (str, bytes)):
-        raise TypeError(f"{name} must be a list of texts, not the text {values!r}: write [{values!r}]")
+        words = values.replace(",", " ").split() if isinstance(values, str) else [values]
+        raise TypeError(f"{name} must be a list of texts, not the text {values!r}: write {words}")
     if not hasattr(values, "__iter__"):
         raise TypeError(f"{name} must be a list of texts, not {values!r}")
     return [mapping_text(name, position, value) for position, value in enumerate(values)]

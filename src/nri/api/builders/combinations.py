@@ -10,31 +10,7 @@ from nri.api.builders.checks import U64, enum_number, enum_numbers, integer, num
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-__all__ = [
-    "check_memory_policy", "check_mount", "check_scheduler", "io_priority_message", "memory_policy_message",
-    "scheduler_message",
-]  # fmt: skip
-
-_BIND = ("bind", "rbind")
-#: Options of other programs -> the option of the OCI spec. Runtimes ignore the former for a bind mount.
-_OPTION_BY_SYNONYM = {
-    "readonly": "ro",
-    "read-only": "ro",
-    "read_only": "ro",
-    "RO": "ro",
-    "readwrite": "rw",
-    "read-write": "rw",
-    "writable": "rw",
-    "RW": "rw",
-    "recursive": "rbind",
-}
-#: Options that runtimes know only as an element of the list; elsewhere they would be data of the file system.
-_FLAGS = frozenset((
-    "bind", "dev", "exec", "noatime", "nodev", "noexec", "nosuid", "private", "rbind", "relatime", "ro", "rprivate",
-    "rshared", "rslave", "rw", "shared", "slave", "suid",
-))  # fmt: skip
+    from collections.abc import Iterable
 
 
 def io_priority_message(io_class: int | str, priority: int) -> m.LinuxIOPriority:
@@ -67,27 +43,6 @@ def memory_policy_message(mode: int | str, nodes: str, flags: Iterable[int | str
         nodes=number_list("nodes", nodes, allow_empty=True),
         flags=enum_numbers("flags", m.MpolFlag, flags, "MPOL_F_"),
     )
-
-
-def check_mount(source: str, kind: str, options: Sequence[str]) -> None:
-    """Check the arguments of a mount together.
-
-    Raises:
-        ValueError: no runtime could make the mount, or it would ignore an option.
-    """
-    for option in options:
-        if option in _OPTION_BY_SYNONYM:
-            raise ValueError(f"options must be those of mount(8): write {_OPTION_BY_SYNONYM[option]!r}, not {option!r}")
-        parts = option.split(",")
-        if len(parts) > 1 and not _FLAGS.isdisjoint(parts):
-            raise ValueError(f"options must be separate texts: write {parts}, not {option!r}")
-    is_bind = any(option in _BIND for option in options)
-    if not is_bind and kind in {"", "none", *_BIND}:
-        if kind in _BIND:
-            raise ValueError("options must contain bind or rbind for a bind mount, for example ['rbind', 'ro']")
-        raise ValueError("type must be given, for example tmpfs, or options must contain bind or rbind")
-    if is_bind and not source.startswith("/"):
-        raise ValueError(f"source must be an absolute path on the host for a bind mount, not {source!r}")
 
 
 _REALTIME = ("SCHED_FIFO", "SCHED_RR")

@@ -13,8 +13,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["Eviction", "id_of"]
-
 
 def id_of(container: Any) -> str:
     """The id of a container, given as the container or as its id. Raises TypeError for another type."""
@@ -40,7 +38,7 @@ class Eviction(Answer):
 
     Args:
         container: the container's id, or the container itself.
-        reason: a reason for people.
+        reason: a human-readable reason.
 
     Attributes:
         message: the `ContainerEviction` that is sent.
@@ -73,5 +71,5 @@ class Eviction(Answer):
 
     @property
     def reason(self) -> str:
-        """The reason, for people; may be empty."""
+        """The human-readable reason; may be empty."""
         return self.message.reason

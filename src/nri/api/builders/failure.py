@@ -12,8 +12,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nri.api import messages
 
-__all__ = ["FailurePolicy"]
-
 
 class FailurePolicy:
     """How the runtime should continue if this plugin answers late or is lost.

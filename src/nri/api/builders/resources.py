@@ -12,29 +12,28 @@ from nri.api.builders.checks import (
     I64,
     LIMIT,
     MAX_CFS_PERIOD_US,
-    SHARES,
-    SWAPPINESS,
     U64,
     cfs_time,
+    cpu_shares,
     flag,
     folder_name,
     integer,
-    mapping_text,
     memory_limit,
     number_list,
     one_of,
     text,
-    unified_key,
 )
 from nri.api.builders.checks import page_size as check_page_size
+from nri.api.builders.checks import (
+    swappiness as check_swappiness,
+)
+from nri.api.builders.unified import check_unified
 from nri.api.builders.view import ResourceView
 from nri.api.messages import HugepageLimit, LinuxDeviceCgroup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Self
-
-__all__ = ["Resources"]
 
 
 class Resources(Answer, ResourceView):
@@ -51,7 +50,13 @@ class Resources(Answer, ResourceView):
 
     def set_memory_limit(self, limit_bytes: int) -> Self:
         """Set the memory limit in bytes; -1 is unlimited."""
-        self.message.linux.resources.memory.limit.value = self._below_swap(limit_bytes)
+        memory, checked = self.message.linux.resources.memory, memory_limit("limit_bytes", limit_bytes)
+        if memory.HasField("swap") and 0 < memory.swap.value < checked:
+            raise ValueError(
+                f"limit_bytes must not exceed memory and swap together, {memory.swap.value}, but is {checked}:"
+                " call set_memory_swap() before"
+            )
+        memory.limit.value = checked
         return self
 
     def set_memory_reservation(self, reservation_bytes: int) -> Self:
@@ -61,21 +66,14 @@ class Resources(Answer, ResourceView):
 
     def set_memory_swap(self, swap_bytes: int) -> Self:
         """Set the limit of memory and swap together in bytes, not below the memory limit; -1 is unlimited."""
-        checked, limit = memory_limit("swap_bytes", swap_bytes), self.memory_limit
-        if limit is not None and 0 < checked < limit:
+        memory, checked = self.message.linux.resources.memory, memory_limit("swap_bytes", swap_bytes)
+        if memory.HasField("limit") and 0 < checked < memory.limit.value:
             raise ValueError(
-                f"swap_bytes must be at least the limit of memory, {limit}, because it counts both, not {checked}"
+                f"swap_bytes must be at least the limit of memory, {memory.limit.value}, because it counts both, not"
+                f" {checked}"
             )
-        self.message.linux.resources.memory.swap.value = checked
+        memory.swap.value = checked
         return self
-
-    def _below_swap(self, limit_bytes: int) -> int:
-        checked, swap = memory_limit("limit_bytes", limit_bytes), self.memory_swap
-        if swap is not None and 0 < swap < checked:
-            raise ValueError(
-                f"limit_bytes must not exceed memory and swap together, {swap}: call set_memory_swap() before"
-            )
-        return checked
 
     def set_memory_kernel(self, kernel_bytes: int) -> Self:
         """Set the limit of kernel memory in bytes (cgroup v1); -1 is unlimited."""
@@ -88,8 +86,8 @@ class Resources(Answer, ResourceView):
         return self
 
     def set_memory_swappiness(self, swappiness: int) -> Self:
-        """Set the tendency to swap, 0 to 100 (cgroup v1)."""
-        self.message.linux.resources.memory.swappiness.value = integer("swappiness", swappiness, SWAPPINESS)
+        """Set the tendency to swap, 0 to 100, or to 200 with runtimes other than runc (cgroup v1)."""
+        self.message.linux.resources.memory.swappiness.value = check_swappiness("swappiness", swappiness)
         return self
 
     def set_memory_disable_oom_killer(self, disable: bool = True) -> Self:
@@ -104,7 +102,7 @@ class Resources(Answer, ResourceView):
 
     def set_cpu_shares(self, shares: int) -> Self:
         """Set the relative weight, 2 to 262144 (the scale of cgroup v1; runtimes convert it)."""
-        self.message.linux.resources.cpu.shares.value = integer("shares", shares, SHARES)
+        self.message.linux.resources.cpu.shares.value = cpu_shares("shares", shares)
         return self
 
     def set_cpu_quota(self, quota_us: int) -> Self:
@@ -168,8 +166,8 @@ class Resources(Answer, ResourceView):
 
     def add_unified(self, key: str, value: str) -> Self:
         """Set the value of a file of cgroup v2, for example `memory.high`. It cannot be removed again."""
-        checked = mapping_text("unified", unified_key("key", key), value)
-        self.message.linux.resources.unified[key] = checked
+        check_unified(key, value)
+        self.message.linux.resources.unified[key] = value
         return self
 
     def add_device_rule(

@@ -15,8 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["Update"]
-
 
 class Update(Resources):
     """Changes of an existing container.

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     T = TypeVar("T")
     V = TypeVar("V")
 
-__all__ = ["AdjustmentView", "ReceivedResources", "ResourceView", "resources_of"]
-
 
 class _ReadOnly:
     """The value of a property: a copy that refuses writes, because they would be lost."""

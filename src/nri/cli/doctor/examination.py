@@ -114,11 +114,12 @@ def _daemon_file(root: str) -> str:
 
 def _judge_release(release: Release, findings: list[Finding]) -> None:
     """Report containerd's release, which decides how its files are read."""
-    if version_at_least(release.version, "1.7.0"):
-        findings.append(Finding("ok", f"containerd {release.version}", release.where))
-    else:
+    finding = Finding("ok", f"containerd {release.version}", release.where)
+    if not version_at_least(release.version, "1.7.0"):
         what = f"containerd {release.version} has no NRI"
-        findings.append(Finding("problem", what, release.where, "install containerd 1.7 or newer"))
+        finding = Finding("problem", what, release.where, "install containerd 1.7 or newer")
+    if finding not in findings:  # --release is the release of every installation
+        findings.append(finding)
 
 
 def _sockets(settings: Settings, nri_settings: Sequence[RuntimeNri], findings: list[Finding]) -> list[str]:
@@ -152,7 +153,7 @@ def _python(findings: list[Finding]) -> None:
     """Report the versions of the programs that run plugins on this machine."""
     installed = versions()
     what = (
-        f"nri {installed['nri']}, NRI API {installed['nri_api']}, "
+        f"nri {installed['nri']}, NRI release {installed['nri_api']}, "
         f"Python {installed['python']}, protobuf {installed['protobuf']}"
     )
     findings.append(Finding("ok", what, "python"))

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     import click
     from click.shell_completion import CompletionItem
 
-__all__ = ["complete_name", "complete_target"]
-
 
 def complete_name(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete the name of a plugin, with or without an index before it."""

@@ -11,8 +11,6 @@ import click
 if TYPE_CHECKING:
     from nri.trace.history import Event
 
-__all__ = ["POD", "SINCE", "event_filter_options", "is_plugin", "parse_time", "selected"]
-
 
 def parse_time(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
     """Parse a time in the format of `nri trace show` to nanoseconds since 1970; without a time zone it is UTC."""
@@ -34,17 +32,20 @@ def _event_names(_: click.Context, __: click.Parameter, value: str | None) -> fr
     from nri.api.events import EventMask
 
     words = [word.strip() for word in value.split(",")]
-    others = {word for word in words if word.lower() == "synchronize"}
+    syncs = {word for word in words if word.lower() == "synchronize"}
     try:
-        mask = EventMask.parse(*(word for word in words if word not in others)) if len(others) < len(words) else ()
+        mask = EventMask.parse(*(word for word in words if word not in syncs)) if len(syncs) < len(words) else ()
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
-    return frozenset(spec.rpc for spec in mask) | {"Synchronize" for _ in others}
+    return frozenset(spec.rpc for spec in mask) | {"Synchronize" for _ in syncs}
 
 
 POD = click.option("--pod", metavar="NAME", help="Only events of this pod or container: name, NAMESPACE/NAME, or id.")
 SINCE = click.option(
-    "--since", callback=parse_time, metavar="TIME", help="Only events that started at this time or later, UTC."
+    "--since",
+    callback=parse_time,
+    metavar="TIME",
+    help="Only events that started at this time (UTC) or later, for example 2025-01-31T12:00:00.",
 )
 _OPTIONS = (
     POD,
@@ -55,7 +56,7 @@ _OPTIONS = (
         "event_names",
         callback=_event_names,
         metavar="LIST",
-        help="Only these events: pod, container, or names.",
+        help="Only these events: names, or all events of pods (pod) or of containers (container).",
     ),
     SINCE,
     click.option("--errors", is_flag=True, help="Only events that failed, or in which a plugin failed."),

@@ -10,8 +10,6 @@ from nri.stub.support import logs
 if TYPE_CHECKING:
     from nri.cli.settings import Settings
 
-__all__ = ["log_to"]
-
 
 def log_to(settings: Settings, level: str) -> None:
     """Log to standard error, at the configured level; -v lowers it to debug, -q raises it to warning."""

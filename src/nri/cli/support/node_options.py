@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import click
 
-__all__ = ["admin_socket", "agent_socket", "machine_root"]
-
 #: The option of every verb that queries a runtime.
 admin_socket = click.option(
     "--admin-socket",

@@ -1,4 +1,4 @@
-"""The options --record, --redact and --record-most of commands that run plugins, and the recorder that they open."""
+"""The options --record, --redact and --record-max-size of commands that run plugins, and their recorder."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from nri.cli.settings import PATH
 
 if TYPE_CHECKING:
     from nri.trace.recorder import Recorder
-
-__all__ = ["OBSERVER", "is_observer", "record_options", "recorded", "redact_options"]
 
 #: The command in recordings of a plugin. `nri.testing.replay` checks it, because these recordings lack the answers.
 OBSERVER = "nri record"
@@ -42,8 +40,8 @@ _OPTIONS = (
         "NAME=VALUE mount options and configuration. none: no secrets. Labels, paths and error texts are always kept.",
     ),
     click.option(
-        "--record-most",
-        "record_most",
+        "--record-max-size",
+        "record_max_mib",
         type=click.IntRange(1, 1 << 20),
         default=512,
         metavar="MIB",
@@ -86,7 +84,7 @@ def recorded(
 
     Raises Failure if the folder cannot be written to.
     """
-    folder, redact, max_mib = (options.pop(f"record_{name}") for name in ("folder", "redact", "most"))
+    folder, redact, max_mib = (options.pop(f"record_{name}") for name in ("folder", "redact", "max_mib"))
     if folder is None:
         yield ()
         return

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from nri.cli.output import Output
     from nri.cli.settings import Settings
     from nri.config.listing import Key
-    from nri.config.settings import Given, Loaded, SettingsLoader
-
-__all__ = ["Flag", "SettingsOptions"]
+    from nri.config.settings import LoadedSettings, NamedValue, SettingsLoader
 
 T = TypeVar("T")
 #: The function that a decorator of click takes and returns.
@@ -98,15 +96,15 @@ class SettingsOptions(Generic[T]):
 
         return give
 
-    def load(self, settings: Settings, options: Mapping[str, Any]) -> Loaded[T]:
+    def load(self, settings: Settings, options: Mapping[str, Any]) -> LoadedSettings[T]:
         """Read the settings from files, environment and options. Raises ConfigError with all mistakes."""
         return self._loader().load(*options["files"], flags=self.flag_settings(settings, options))
 
-    def flag_settings(self, settings: Settings, options: Mapping[str, Any]) -> dict[str, Given]:
+    def flag_settings(self, settings: Settings, options: Mapping[str, Any]) -> dict[str, NamedValue]:
         """The settings of the command line by dotted key, with options. Raises ConfigError for an invalid --set."""
         from nri.config.settings import parse_setting
 
-        flag_values: dict[str, Given] = {}
+        flag_values: dict[str, NamedValue] = {}
         for flag in self._flags:
             text = options.get(flag.parameter)
             if flag.multiple and text is not None:
@@ -116,7 +114,9 @@ class SettingsOptions(Generic[T]):
                 flag_values |= {key: (flag.name, value) for key, value in values.items()}
         if settings.socket_path:
             flag_values[self._socket_key] = (settings.socket_from, settings.socket_path)
-        texts = {key.key for key in self._loader().known_keys() if key.kind == "text"} if options["assignments"] else ()
+        texts = (
+            {key.key for key in self._loader().known_keys() if key.kind == "string"} if options["assignments"] else ()
+        )
         for text in options["assignments"]:
             key, value = parse_setting(text, self._example, texts)
             flag_values[key] = ("--set", value)

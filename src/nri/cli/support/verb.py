@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import shutil
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from nri.cli.settings import global_options
+from nri.text import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,9 +151,8 @@ def _suggestions(ctx: click.Context, group: click.Group, name: str) -> list[str]
         return same_name
     for paths in (group_paths, other_paths):
         path_by_name = {verb_path.rpartition(" ")[2]: verb_path for verb_path in reversed(paths)}
-        close_names = difflib.get_close_matches(name, path_by_name, 1, 0.6)
-        if close_names:
-            return [path_by_name[close_names[0]]]
+        if suggestion := nearest(name, path_by_name):
+            return [path_by_name[suggestion]]
     return []
 
 

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import os
 import platform
-from importlib import metadata
 
 import google.protobuf
 from google.protobuf.internal import api_implementation
 
 from nri import wire
 from nri.api.naming import NRI_VERSION
+from nri.user_agent import package_version
 
 
 def versions() -> dict[str, str | bool]:
-    """Versions by name: this package and whether it is compiled, the NRI API, Python, protobuf, the kernel."""
-    try:
-        nri_version = metadata.version("nri")
-    except metadata.PackageNotFoundError:  # run from a checkout that is not installed
-        nri_version = "unknown"
+    """Versions by name: this package and whether it is compiled, the NRI release, Python, protobuf, the kernel."""
     return {
-        "nri": nri_version,
+        "nri": package_version(),
         "compiled": not wire.__file__.endswith(".py"),
         "nri_api": NRI_VERSION,
         "python": platform.python_version(),

@@ -30,7 +30,7 @@ EXAMPLES = [
     "--descriptor-set",
     type=FILE,
     metavar="FILE",
-    help="A file with the messages of other services, written by protoc --descriptor_set_out.",
+    help="A file with the definitions of other services and their messages, written by protoc --descriptor_set_out.",
 )
 @click.option("--hex", "as_hex", is_flag=True, help="Request and reply are hex digits instead of JSON.")
 @click.option("--metadata", "-m", multiple=True, metavar="KEY=VALUE", help="Metadata to send with the request.")

@@ -210,8 +210,9 @@ def show_report(out: Output, report: Report) -> None:
 def merge(settings: Settings, files: tuple[str, ...]) -> int:
     """Run recorded merge cases: create, update and stop requests.
 
-    Cases run in reference mode. A FILE has one JSON object per line, plain or compressed with xz. Cases of other kinds
-    are skipped. A case whose result differs is shown as a diff; with -q only by its name. A run without cases fails.
+    Cases run in reference mode, which behaves exactly like NRI's Go code. A FILE has one JSON object per line, plain or
+    compressed with xz. Cases of other kinds are skipped. A case whose result differs is shown as a diff; with -q only
+    by its name. A run without cases fails.
     """
     from nri.conformance.cases import MERGE_OPS, run_merge_case
 

@@ -36,7 +36,7 @@ MAX_MESSAGE_CHARS = 2000
     "--descriptor-set",
     type=FILE,
     metavar="FILE",
-    help="Messages of other services, in a file written by protoc --descriptor_set_out.",
+    help="A file with the definitions of other services and their messages, written by protoc --descriptor_set_out.",
 )
 @click.pass_obj
 def command(

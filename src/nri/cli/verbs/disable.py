@@ -46,7 +46,7 @@ def _complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> l
 def command(
     settings: Settings, name: str, purge: bool, plugin_dir: Path | None, config_dir: Path | None, dry_run: bool
 ) -> None:
-    """Remove a plugin that nri enable installed from the plugin folder.
+    """Remove from the plugin folder a plugin that nri enable installed.
 
     NAME is the plugin's name, with or without its index. A running plugin keeps running until the runtime restarts.
     --purge also removes its configuration, even if the plugin was disabled earlier.
@@ -76,4 +76,4 @@ def command(
     for path in removed:
         out.text(f"{'would remove' if dry_run else 'removed'} {path}")
     if drop_in is not None and drop_in.exists() and not purge:
-        out.note(f"its configuration was kept: {drop_in} (--purge removes it)")
+        out.note(f"the configuration of plugin {name} was kept: {drop_in} (--purge removes it)")

@@ -48,9 +48,9 @@ def command(settings: Settings, root: str, release: str, path: str) -> int:
     Checks the configuration of runtimes, the socket and its permissions, the plugin folder, plugins that have failed
     or ended, the back end of protobuf, and versions. Changes nothing.
 
-    containerd's files are judged together, by the rules of its release. The release is --release, or the release of
-    the running daemon, its program or its package. If the release is not known, the findings of all releases are
-    shown, with the releases that differ. The files of k3s, rke2, k0s, microk8s and rootless containerd are found as
+    containerd's files are checked together, against the rules of containerd's release. The release is --release, or the
+    release of the running daemon, its program or its package. If the release is not known, the findings of all releases
+    are shown, with the releases that differ. The files of k3s, rke2, k0s, microk8s and rootless containerd are found as
     well.
 
     The exit code is 1 if there is a problem, and 0 otherwise. -q prints only problems.
@@ -60,6 +60,7 @@ def command(settings: Settings, root: str, release: str, path: str) -> int:
     from nri.cli.doctor.examination import examine
     from nri.versions import parse_version
 
+    _check_file(path)
     if release and parse_version(release) is None:
         raise click.UsageError(f'--release: "{release}" is not a version; write it as 2.1.9')
     findings = examine(settings, os.path.abspath(root), release, path and os.path.abspath(path))
@@ -69,6 +70,22 @@ def command(settings: Settings, root: str, release: str, path: str) -> int:
     else:
         out.document([{"level": f.level, "what": f.what, "where": f.where, "next": f.next} for f in findings])
     return int(any(finding.level == "problem" for finding in findings))
+
+
+def _check_file(path: str) -> None:
+    """Raise UsageError if a file has the name of a template, or of another runtime's configuration."""
+    from nri.config.runtimes import containerd
+    from nri.config.runtimes.registry import RUNTIMES
+
+    name = path.rpartition("/")[2]
+    if name.endswith((".tmpl", ".tpl", ".j2")):
+        raise click.UsageError(f"--file: {name} is a template; name the file that is generated from it")
+    titles = [row.title for row in RUNTIMES if row is not containerd.RUNTIME and row.path.endswith(f"/{name}")]
+    if name and titles:
+        raise click.UsageError(
+            f"--file: {name} is a file of {' or '.join(titles)}, but --file is for containerd; "
+            "omit --file, and name the root folder of a copy with --root"
+        )
 
 
 def _print(out: Output, findings: Sequence[Finding]) -> None:

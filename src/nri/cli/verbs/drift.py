@@ -65,9 +65,10 @@ def command(
 ) -> int:
     """Compare the values applied to containers with the values in their cgroups, and show which were overwritten.
 
-    The runtime reports the applied values to a plugin that changes nothing; the node agent reports its own values, if
-    it runs on this machine. The admin socket of a runtime that is built on this package reports which plugin applied a
-    value. OVERWRITTEN BY is the plugin that applied the present value. "past NRI" means that no plugin applied it.
+    nri drift connects as a plugin that changes nothing, and the runtime reports the applied values to it. The node
+    agent reports the values that the agent applied, if it runs on this machine. The admin socket of a runtime that is
+    built on this package reports which plugin applied a value. OVERWRITTEN BY is the plugin that applied the present
+    value. "outside NRI" means that no plugin applied it.
 
     Run it on the node, as root. The exit code is 5 if a value was overwritten, and 1 if no value could be read.
     """
@@ -87,10 +88,10 @@ def command(
     agent = agent_socket or (default_agent if os.path.exists(default_agent) else "")
     with ExitStack() as stack:
         values = sources(stack, settings.socket_path, agent, settings.timeout_s)
-        changes = drift.look(values())
+        changes = drift.check(values())
         if metrics:
             stack.enter_context(_metrics_server(drift, metrics))
-        if drift.unread and not drift.looked_at:
+        if drift.unread and not drift.compared_count:
             message = f"{count(drift.unread, 'value')} applied, but none can be read below {root}"
             step = "run it on the node, as root; in a container, name the node's root file system with --root"
             if not watch:
@@ -101,7 +102,7 @@ def command(
             if rows or not out.human:
                 out.table(_COLUMNS, rows)
             if not rows:
-                out.note(_NO_DRIFT if drift.looked_at else _NOT_COMPARED)
+                out.note(_NO_DRIFT if drift.compared_count else _NOT_COMPARED)
             if drift.unread:
                 out.note(f"not compared: {count(drift.unread, 'value')}, whose cgroup or file does not exist")
             if drift.left_out:
@@ -111,7 +112,7 @@ def command(
             for change in changes:
                 _print_change(out, row_of(change, setters))
             time.sleep(interval)
-            changes = drift.look(values())
+            changes = drift.check(values())
 
 
 def _print_change(out: Output, row: dict[str, Any]) -> None:
@@ -123,7 +124,7 @@ def _print_change(out: Output, row: dict[str, Any]) -> None:
         out.text(f"{row['when']}  {row['subject']} {row['knob']} ", Painted("restored", "green"), f": {row['wanted']}")
     else:
         was = "" if row["before"] is None else f", was {row['before']}"
-        by = "past NRI" if row["by"] == PAST else f"by {row['by']}"
+        by = "outside NRI" if row["by"] == PAST else f"by {row['by']}"
         detail = f": {row['found']}{was}; {row['set_by']} applied {row['wanted']}"
         out.text(f"{row['when']}  {row['subject']} {row['knob']} ", Painted(f"overwritten {by}", "red"), detail)
 
@@ -141,7 +142,7 @@ def _metrics_server(drift: Drift, address: str) -> Any:
             f"nri_drift_values {len(drift.now())}\n"
             "# HELP nri_drift_compared Values compared in the last round.\n"
             "# TYPE nri_drift_compared gauge\n"
-            f"nri_drift_compared {drift.looked_at}\n"
+            f"nri_drift_compared {drift.compared_count}\n"
             "# HELP nri_drift_not_compared Values not compared in the last round: unreadable, or beyond the limit.\n"
             "# TYPE nri_drift_not_compared gauge\n"
             f"nri_drift_not_compared {drift.unread + drift.left_out}\n"

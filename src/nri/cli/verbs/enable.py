@@ -28,7 +28,8 @@ EXAMPLES = [
     "--name",
     "-name",
     metavar="NAME",
-    help="The plugin's name. Default: the first argument, or the name of its file with dashes.",
+    help="The plugin's name. Default: the first argument, or the name of FILE without the suffix, with dashes in place "
+    "of underscores.",
 )
 @click.option(
     "--config",
@@ -49,7 +50,7 @@ def command(  # noqa: PLR0913, PLR0917 - click gives them by name
 ) -> None:  # fmt: skip
     """Install a plugin into the runtime's plugin folder. The runtime launches it at its next start.
 
-    NAME is a bundled plugin, or one that another distribution has registered (nri plugins list). FILE is a Python
+    NAME is a bundled plugin, or one that another Python package has registered (nri plugins list). FILE is a Python
     file that ends with MyPlugin.main(), or any other program. nri enable writes a small launcher into the plugin
     folder; the plugin itself is not copied.
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nri.engine.config import EngineConfig
 
 
-#: The files of a dry engine, relative to its folder, by the keys of their paths.
+#: The paths that --dry DIR sets, relative to DIR, by the keys of engine.toml.
 _DRY = {
     "root": "root",
     "state": "state",
@@ -38,7 +38,7 @@ _DRY = {
 
 #: The runtime name that the engine reports over the CRI.
 ENGINE_NAME = "nri-engine"
-#: How long reading and unpacking an archive may take, in seconds.
+#: The time limit for reading and unpacking an archive.
 _LOAD_TIMEOUT_S = 900.0
 
 
@@ -60,7 +60,12 @@ ENGINE_OPTIONS = SettingsOptions(
     "nri.socket_path",
     "nri.plugin_request_timeout=5s",
     (
-        Flag("--dry", _dry, "DIR", "Do not run containers; needs no root. All files and sockets are in DIR."),
+        Flag(
+            "--dry",
+            _dry,
+            "DIR",
+            "Decide every step, but run no containers; requires no root. All files and sockets are in DIR.",
+        ),
         Flag("--socket", "socket", "PATH", "The engine's CRI socket."),
         Flag("--metrics", "http.address", "HOST:PORT", "Serve /metrics, /healthz and /readyz on this address."),
     ),
@@ -72,9 +77,9 @@ ENGINE_OPTIONS = SettingsOptions(
     examples=["nri engine check", "sudo nri engine serve", "nri engine config show --effective"],
 )
 def engine() -> None:
-    """Run a container engine with NRI. It serves the CRI, so that a kubelet can use it, and runs runc or crun.
+    """Run a container engine with NRI. It serves the CRI to a kubelet, and runs containers with runc or crun.
 
-    nri engine config keys lists its settings.
+    nri engine config keys lists the engine's settings.
     """
 
 
@@ -92,12 +97,12 @@ def engine() -> None:
 @record_options
 @click.pass_obj
 def serve(settings: Settings, /, **options: Any) -> int:
-    """Run the engine in the foreground until SIGTERM or Ctrl-C. Containers keep running until its next start.
+    """Run the engine in the foreground until SIGTERM or Ctrl-C. Containers keep running when the engine stops.
 
-    The log goes to standard error. The engine logs when it is ready, and notifies systemd. Plugins connect to
-    --socket-path.
+    The log goes to standard error. The engine logs when it is ready, and notifies systemd. Plugins connect to the
+    socket of --socket-path. SIGHUP makes it read its settings again, as nri engine reload does.
 
-    The exit code is 0 after SIGTERM, 130 after Ctrl-C, 1 if the engine cannot start, 2 for mistakes in its settings.
+    The exit code is 0 after SIGTERM, 130 after Ctrl-C, 1 if the engine cannot start, 2 if its settings have mistakes.
     """
     from nri.cli.support.logs import log_to
     from nri.service.daemon import raise_missing_extra
@@ -110,12 +115,17 @@ def serve(settings: Settings, /, **options: Any) -> int:
     except ModuleNotFoundError as error:
         raise_missing_extra("the engine", error, "engine")
     with recorded(options, "nri engine serve", policy_path=nri.policy_path, compat=nri.compat) as reporters:
-        return run(loaded, reporters)
+        return run(
+            loaded,
+            reporters,
+            lambda: ENGINE_OPTIONS.load(settings, options),
+            lambda config: log_to(settings, config.log_level),
+        )
 
 
 @engine.command(
     cls=Verb,
-    short_help="check that this machine has what the engine needs",
+    short_help="check that this machine has what the engine requires",
     examples=[
         "sudo nri engine check",
         "sudo nri engine check -q                # print only missing requirements",
@@ -125,10 +135,10 @@ def serve(settings: Settings, /, **options: Any) -> int:
 @ENGINE_OPTIONS
 @click.pass_obj
 def check(settings: Settings, /, **options: Any) -> int:
-    """Check that this machine has what the engine needs, and show how to install what is missing.
+    """Check that this machine has what the engine requires, and show how to install missing programs.
 
     Checks OCI runtimes, conmon, skopeo, umoci, pod networks, overlayfs, cgroups, namespaces, capabilities and sockets,
-    as set in the engine's settings. Changes nothing. The exit code is 1 if something is missing.
+    with the paths in the engine's settings. Changes nothing. The exit code is 1 if a requirement is missing.
     """
     loaded = ENGINE_OPTIONS.load(settings, options)
     from nri.engine.check import examine
@@ -152,6 +162,45 @@ def check(settings: Settings, /, **options: Any) -> int:
 
 @engine.command(
     cls=Verb,
+    short_help="make the running engine read its settings again",
+    examples=["sudo nri engine reload", "sudo nri engine reload -q && echo valid"],
+)
+@cri_option
+@click.pass_obj
+def reload(settings: Settings, cri_socket: str | None) -> None:
+    """Make the running engine read its settings again, from the same files, environment and flags as at its start.
+
+    Prints the keys that changed, and the changed keys that require a restart. If a file is invalid, nothing changes,
+    the mistakes are printed, and the exit code is 1. Containers keep their settings; new containers get the new ones.
+    """
+    from nri.config.syntax import parse_json
+    from nri.cri.client import RELOAD_KEY
+    from nri.cri.pb import api_pb2 as pb
+
+    out = Output(settings)
+    with connect(settings, cri_socket) as cri:
+        runtime = cri.call("Version", pb.VersionRequest()).runtime_name
+        if runtime != ENGINE_NAME:
+            raise Failure(f"{runtime} is not nri's engine. Restart it, or see its documentation")
+        cri.call("UpdateRuntimeConfig", pb.UpdateRuntimeConfigRequest(), metadata=[(RELOAD_KEY, b"1")])
+        text = cri.call("Status", pb.StatusRequest(verbose=True)).info.get("reload", "")
+    if not text:
+        raise Failure("the running engine is older than this command and cannot reload its settings: restart it")
+    outcome = parse_json(text)
+    if not out.human:
+        out.document(outcome)
+        return
+    if not out.quiet:
+        for key in outcome["adopted"]:
+            out.text(f"changed: {key}")
+        if not outcome["adopted"]:
+            out.note("no setting changed; files that settings name were read again")
+    for key in outcome["deferred"]:
+        out.note(f"{key}: the new value requires a restart of the engine")
+
+
+@engine.command(
+    cls=Verb,
     short_help="load an image from an archive, without a registry",
     examples=[
         "sudo nri engine load busybox.tar busybox:1.36",
@@ -166,9 +215,9 @@ def check(settings: Settings, /, **options: Any) -> int:
 def load(settings: Settings, archive: str, image: str, cri_socket: str | None) -> None:
     """Load an image from an archive into the running engine.
 
-    ARCHIVE is a file written by docker save or podman save, an OCI archive, or a folder with an OCI layout. To load one
-    of several images, write docker-archive:FILE:NAME, oci-archive:FILE:NAME or oci:DIR:NAME. IMAGE is the name of the
-    image in pods. The engine reads the file, so the path must exist on the engine's machine.
+    ARCHIVE is a file written by docker save or podman save, an OCI archive, or a folder with an OCI layout. If it has
+    several images, choose one: docker-archive:FILE:NAME, oci-archive:FILE:NAME or oci:DIR:NAME. IMAGE is the name that
+    pods use for the image. The engine itself reads ARCHIVE, so it must be on the engine's machine.
     """
     from nri.cri.client import ARCHIVE_KEY
     from nri.cri.pb import api_pb2 as pb
@@ -180,7 +229,7 @@ def load(settings: Settings, archive: str, image: str, cri_socket: str | None) -
         if runtime != ENGINE_NAME:
             steps = f"ctr -n k8s.io images import {archive} (containerd), or skopeo copy {source} "
             steps += f"containers-storage:{image} (CRI-O)"
-            raise Failure(f"{runtime} cannot load archives over the CRI. try: {steps}")
+            raise Failure(f"{runtime} cannot load archives over the CRI. Use: {steps}")
         request = pb.PullImageRequest(image=pb.ImageSpec(image=image))
         try:
             image_id = cri.call("PullImage", request, _LOAD_TIMEOUT_S, [(ARCHIVE_KEY, os.fsencode(source))]).image_ref
@@ -232,9 +281,9 @@ def config() -> None:
     """Show the engine's settings and the keys of its configuration file.
 
     Later sources override earlier ones: defaults; configuration files (/etc/nri/engine.toml, or the files of --config);
-    environment variables (NRI_ENGINE_CONFIG, NRI_ENGINE_SOCKET, NRI_ENGINE_LOG_LEVEL, NRI_SOCKET); flags. The file is
-    TOML, and unknown keys are errors. It may also be containerd's config.toml or iSulad's daemon.json; only the NRI
-    settings of these files are used.
+    environment variables (NRI_ENGINE_CONFIG, NRI_ENGINE_SOCKET, NRI_ENGINE_LOG_LEVEL, NRI_SOCKET); flags. Configuration
+    files are TOML, and unknown keys are errors. --config also accepts containerd's config.toml and iSulad's
+    daemon.json; only the NRI settings of these files are used.
     """
 
 
@@ -275,13 +324,13 @@ def show(settings: Settings, /, effective: bool, **options: Any) -> None:
 
 @config.command(
     cls=Verb,
-    short_help="list the keys of engine.toml, with default and meaning",
+    short_help="list the keys of engine.toml with type, default and meaning",
     examples=["nri engine config keys", "nri engine config keys nri.", "nri engine config keys -o json"],
 )
 @click.argument("prefix", default="")
 @click.pass_obj
 def keys(settings: Settings, prefix: str) -> None:
-    """List the keys of engine.toml, with default and meaning. With PREFIX, list only the keys that begin with it.
+    """List the keys of engine.toml with type, default and meaning. With PREFIX, list only keys that begin with PREFIX.
 
     nri.socket_path is the key socket_path in the table [nri].
     """
@@ -289,7 +338,7 @@ def keys(settings: Settings, prefix: str) -> None:
 
 
 def _table_value(value: Any) -> Any:
-    """A value for a table, with true and false as in TOML."""
+    """Return a value as a table shows it: true and false in lower case, as in TOML."""
     return str(value).lower() if isinstance(value, bool) else value
 
 

@@ -20,7 +20,9 @@ EXAMPLES = [
 
 @click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("name")
-@click.option("--idx", "-idx", default="10", metavar="NN", help="Position in the order, 00 to 99. Default: 10.")
+@click.option(
+    "--idx", "-idx", default="10", metavar="NN", help="Position in the order of plugins, 00 to 99. Default: 10."
+)
 @click.option("--folder", metavar="DIR", type=click.Path(path_type=Path), help="The folder to create. Default: NAME.")
 @click.pass_obj
 def command(settings: Settings, name: str, idx: str, folder: Path | None) -> None:

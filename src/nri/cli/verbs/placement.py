@@ -272,7 +272,10 @@ def explain(settings: Settings, container: str, state_dir: str, machine: str, po
     "--kubeconfig", metavar="FILE", default="", help="A kubeconfig for the API server. Default: the pod's account."
 )
 @click.option(
-    "--once", "run_once", is_flag=True, help="Exit when the file exists; replace it only if the plugin accepts it."
+    "--once",
+    "run_once",
+    is_flag=True,
+    help="Exit when the file exists. An existing file is replaced only if the plugin accepts the new content.",
 )
 @_STATE
 @click.pass_obj

@@ -21,7 +21,8 @@ EXAMPLES = [
               help="The certificate (environment: RESOURCE_ANNOTATOR_CERT_FILE). "
               f"Default: {_FOLDER}/tls.crt.")  # fmt: skip
 @click.option("--key-file", default=f"{_FOLDER}/tls.key", envvar="RESOURCE_ANNOTATOR_KEY_FILE", metavar="FILE",
-              help=f"Its key (environment: RESOURCE_ANNOTATOR_KEY_FILE). Default: {_FOLDER}/tls.key.")  # fmt: skip
+              help="The certificate's private key (environment: RESOURCE_ANNOTATOR_KEY_FILE). "
+              f"Default: {_FOLDER}/tls.key.")  # fmt: skip
 @click.pass_obj
 def command(settings: Settings, port: int, cert_file: str, key_file: str) -> None:
     """Run an admission webhook that annotates pods with their resources.

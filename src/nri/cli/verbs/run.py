@@ -184,7 +184,7 @@ def _own_flags(target: str, *, lenient: bool) -> Mapping[str, tuple[str, str, st
 def command(settings: Settings, /, targets: tuple[str, ...], reload: bool, **flags: Any) -> int:
     """Run plugins with the runtime on this machine, until they are stopped.
 
-    NAME is a bundled plugin, or one that another distribution has registered (nri plugins list). FILE contains one
+    NAME is a bundled plugin, or one that another Python package has registered (nri plugins list). FILE contains one
     plugin class; FILE:CLASS chooses one of several. Flags that a plugin defines must follow it; nri run PLUGIN --help
     lists them.
 

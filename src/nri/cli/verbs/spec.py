@@ -55,7 +55,10 @@ def spec() -> None:
 )
 @click.option("--blockio", type=FILE, metavar="FILE", help="Block I/O classes, in goresctrl's format.")
 @click.option(
-    "--rdt", type=FILE, metavar="FILE", help="RDT classes, in goresctrl's format. Default: every name is a class."
+    "--rdt",
+    type=FILE,
+    metavar="FILE",
+    help="RDT classes, in goresctrl's format. Without it, every class name is accepted.",
 )
 @click.pass_obj
 def apply(
@@ -120,6 +123,7 @@ def validate(settings: Settings, files: tuple[str, ...]) -> int:
     is 1 if there is a mistake; -q prints only the names of files with mistakes.
     """
     from nri.oci import validate as problems_of
+    from nri.text import count
 
     out = Output(settings)
     problems_by_file = {name: problems_of(_tree(name)) for name in files or ("-",)}
@@ -133,7 +137,7 @@ def validate(settings: Settings, files: tuple[str, ...]) -> int:
             for problem in problems:
                 out.text(f"{_display_name(name)}: {problem}")
         if not faulty:
-            out.note(f"{len(problems_by_file)} valid")
+            out.note(f"{count(len(problems_by_file), 'valid spec')}")
     return FAILED if faulty else 0
 
 

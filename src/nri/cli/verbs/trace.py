@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from nri.cli.errors import FAILED
-from nri.cli.output import Column, Output
+from nri.cli.output import Column, Output, Painted
 from nri.cli.settings import PATH, Settings
 from nri.cli.support.event_filter import POD, SINCE, event_filter_options, is_plugin, parse_time, selected
 from nri.cli.support.verb import Verb, VerbGroup
@@ -37,6 +39,10 @@ _EVENT_COLUMNS = [
     Column("PLUGINS (MS)", "plugins", 60, extra=True),
     Column("OUTCOME", "outcome", 100),
 ]
+#: A line of the events that are followed: widths of columns cannot depend on events that are still to come.
+_LINE = "{time:27}  {event:24}  {ms:>9}  {subject}  {plugins}  {outcome}"
+#: Files of a recording are read again after this time, in seconds. Recorders write twice a second.
+_FOLLOW_INTERVAL_S = 0.5
 _STAT_COLUMNS = [
     Column("PLUGIN", "plugin"),
     Column("EVENT", "event"),
@@ -66,20 +72,27 @@ def trace() -> None:
 @trace.command(
     cls=Verb,
     short_help="show events with their plugins, durations and outcomes",
-    examples=["nri trace show traces --pod shop/web --errors", "nri trace show traces -o json | jq 'select(.error)'"],
+    examples=[
+        "nri trace show traces --pod shop/web --errors",
+        "nri trace show traces -f --plugin limits        # wait for further events",
+        "nri trace show traces -o json | jq 'select(.error)'",
+    ],
 )
 @click.argument("path", metavar="FILE|DIR", type=PATH)
 @click.option(
     "--last", type=click.IntRange(1, 100_000), default=1000, metavar="N", help="Show the last N events. Default: 1000."
 )
+@click.option("--follow", "-f", is_flag=True, help="Wait for further events, in order of their end, until Ctrl-C.")
 @event_filter_options
 @click.pass_obj
-def show(settings: Settings, /, path: str, last: int, **filters: Any) -> int:
+def show(settings: Settings, /, path: str, last: int, follow: bool, **filters: Any) -> int:
     """Show events in order of their start. -o json prints all events with their messages, one per line."""
     from nri.trace.document import event_document
     from nri.trace.history import Trace
 
     recording, out = Trace(path), Output(settings)
+    if follow:
+        _follow(recording, out, last, filters)
     rows: deque[dict[str, str]] = deque()
     events = row_bytes = 0
     max_bytes = _MAX_TABLE_BYTES + recording.size_bytes
@@ -174,7 +187,10 @@ def export(settings: Settings, /, path: str, form: str, **filters: Any) -> int:
 @POD
 @SINCE
 @click.option(
-    "--until", callback=parse_time, metavar="TIME", help="Only events that started at this time or earlier, UTC."
+    "--until",
+    callback=parse_time,
+    metavar="TIME",
+    help="Only events that started at this time (UTC) or earlier, for example 2025-01-31T12:00:00.",
 )
 @click.pass_obj
 def cut(settings: Settings, path: str, part: str, pod: str | None, since: int | None, until: int | None) -> int:
@@ -206,6 +222,33 @@ def cut(settings: Settings, path: str, part: str, pod: str | None, since: int | 
     write_part(part, out.counted(cut(second_pass, chosen), "block"))
     out.note(f"{part}: {count(len(chosen), 'event')}")
     return _report_problems(out, recording)
+
+
+def _follow(recording: Trace, out: Output, last: int, filters: dict[str, Any]) -> NoReturn:
+    """Print the last events that were recorded, and then each event as soon as it is recorded."""
+    from nri.trace.document import event_document
+
+    rows: deque[str] = deque(maxlen=last)
+    if out.human:
+        out.text(Painted(_LINE.format(**{column.key: column.title for column in _EVENT_COLUMNS}), "bold"))
+    reported = 0
+    for event in recording.follow():
+        if event is None:
+            for row in rows:
+                out.text(row)
+            rows.clear()
+            problems = recording.problems
+            for line in problems[reported:]:
+                out.note(line)
+            reported = len(problems)
+            sys.stdout.flush()
+            time.sleep(_FOLLOW_INTERVAL_S)
+        elif any(selected([event], **filters)):
+            if out.human:
+                rows.append(_LINE.format(**_row(event)))
+            else:
+                out.stream(event_document(event))
+    raise AssertionError("Trace.follow() does not end")
 
 
 def _report_problems(out: Output, recording: Trace) -> int:

@@ -1,7 +1,8 @@
 """The conditions of a hooks.d file, which decide whether a hook applies to a container.
 
-As in podman and CRI-O, all conditions of the current schema must hold, but only one condition of the old schema.
-`commands`, if present, decides alone. A hook without conditions does not apply to any container.
+As in podman and CRI-O, all conditions of the current schema must hold, but only one condition of the old schema. In the
+old schema `commands` is read only if no other condition holds. A hook without conditions does not apply to any
+container.
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ from nri.config.hooks.pattern import Budget, Pattern, TooCostly
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-__all__ = ["ConditionError", "Facts", "When"]
 
 
 class ConditionError(Exception):
@@ -36,10 +35,10 @@ class When(NamedTuple):
 
     Attributes:
         always: holds if true. None without this condition.
-        has_bind_mounts: holds if true and the container has a mount. None without this condition.
+        has_bind_mounts: holds if true and the container has a mount of any type. None without this condition.
         annotations: pairs of patterns for a key and its value; one annotation must match both.
         commands: patterns for the first argument.
-        any_of: the old schema, in which one condition is enough and `always` does not exist.
+        any_of: whether the file has the old schema, in which one condition is enough and `always` does not exist.
     """
 
     always: bool | None = None

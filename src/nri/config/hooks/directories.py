@@ -12,7 +12,7 @@ from _thread import allocate_lock
 from typing import NamedTuple
 
 from nri.config.complaint import combined_error
-from nri.config.hooks.hook_file import Hook, parse_hook
+from nri.config.hooks.hook_file import Hook, InvalidHook, parse_hook
 from nri.config.source import read_file
 from nri.config.watch import fingerprint
 from nri.errors import ConfigError
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nri.config.watch import Fingerprint
-
-__all__ = ["HookDirectories", "HooksChange"]
 
 #: Read at most this many files of one directory.
 MAX_FILES = 1_000
@@ -117,18 +115,31 @@ class HookDirectories:
         warnings: list[ConfigError] = []
         for path in files:
             name = os.path.basename(path)
+            hook: Hook | None = None
+            problem: ConfigError | None = None
             try:
                 hook, hook_warnings = parse_hook(name, read_file(path, "json"))
+                program = hook.path
+                warnings += hook_warnings
+            except InvalidHook as error:
+                program, problem = error.program, error
             except ConfigError as error:
                 errors.append(error)
                 continue
-            warnings += hook_warnings
-            programs[hook.path] = os.path.exists(hook.path)
-            if programs[hook.path]:
-                hooks[name] = hook
-            else:
+            try:
+                os.stat(program)
+            except (FileNotFoundError, ValueError):  # ValueError: a lone surrogate; other mistakes do not matter then
+                programs[program] = False
                 step = "the hook is ignored until the program exists"
-                warnings.append(ConfigError(path, "hook.path", f"{hook.path} does not exist", step))
+                warnings.append(ConfigError(path, "hook.path", f"{program} does not exist", step))
+                continue
+            except OSError as error:
+                problem = ConfigError(path, "hook.path", f"{program} cannot be used: {error.strerror}")
+            programs[program] = os.path.exists(program)
+            if problem is not None:
+                errors.append(problem)
+            elif hook is not None:
+                hooks[name] = hook
         failed = tuple(str(error) for error in errors if error.source in self.directories)
         self._snapshot = _Snapshot(files, failed, programs)
         if errors:

@@ -6,7 +6,7 @@ read the same files, ignore them.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from nri.config import typed
 from nri.config.complaint import Problem, combined_error, shorten, suggest
@@ -23,12 +23,20 @@ if TYPE_CHECKING:
 
     from nri.config.key_path import Path
 
-__all__ = ["Hook", "parse_hook"]
-
-Stage = Literal["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"]
+STAGES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
 
 #: The protocol has 64 bits for a timeout.
 MAX_TIMEOUT_S = 2**63 - 1
+
+
+class InvalidHook(ConfigError):
+    """A file has invalid values that podman and CRI-O check only if the hook's program exists.
+
+    Attributes:
+        program: the path of the program.
+    """
+
+    program = ""
 
 
 class Hook(NamedTuple):
@@ -71,15 +79,15 @@ class _Version100:
     version: str
     hook: _Program
     when: _Conditions
-    stages: list[Stage]
+    stages: list[str] | None = None
 
 
 class _Version010:
     version: str = ""
     hook: str
     arguments: list[str] | None = None
-    stages: list[Stage] | None = None
-    stage: list[Stage] | None = None
+    stages: list[str] | None = None
+    stage: list[str] | None = None
     cmds: list[str] | None = None
     cmd: list[str] | None = None
     annotations: list[str] | None = None
@@ -95,7 +103,8 @@ def parse_hook(name: str, source: Source) -> tuple[Hook, list[ConfigError]]:
         source: the text, with the name that errors show.
 
     Raises:
-        ConfigError: the text is not a valid hook; further errors are in `others`.
+        InvalidHook: values are invalid that do not matter if the hook's program does not exist.
+        ConfigError: the text is not a valid hook. In both cases further errors are in `others`.
     """
     tree = parse_text(Source(source.name, source.text, "json"))
     if not isinstance(tree, dict):
@@ -114,13 +123,14 @@ class _Reader:
         self._source = source
         self._problems: list[Problem] = []
         self._warnings: list[Problem] = []
+        self._needs_program = True  # whether podman finds the problems only if the program exists
         self._document = self._instance(schema, tree)
 
     def hook(self) -> tuple[Hook, list[ConfigError]]:
         document = self._document
         hook = self._current(document) if isinstance(document, _Version100) else self._old(document)
         if self._problems:
-            _refuse(self._source, self._problems)
+            _refuse(self._source, self._problems, hook.path if self._needs_program else "")
         if not hook.when.commands and not self._may_match(hook.when):
             self._warnings.append(Problem(("when",), "is never true, so the hook does not apply to any container"))
         return hook, located_errors(self._source, self._warnings)
@@ -178,23 +188,27 @@ class _Reader:
         ]
         commands = [self._pattern(text, ("when", "commands", place)) for place, text in enumerate(conditions.commands)]
         when = When(conditions.always, conditions.hasBindMounts, tuple(annotations), tuple(commands))
-        stages = tuple(document.stages)
+        if document.stages is None:
+            self._problems.append(Problem(("stages",), "missing, and the key has no default", "add the key"))
+        stages = self._stages("stages", document.stages)
         return Hook(self._name, program.path, program.args, program.env, program.timeout, stages, when)
 
     def _old(self, document: _Version010) -> Hook:
-        self._check_program(document.hook, ("hook",))
-        self._check_strings(document.arguments or (), ("arguments",))
         stages = self._single("stages", document.stages, "stage", document.stage)
         if stages is None:
             self._problems.append(Problem(("stages",), "is required", "add the key stages"))
         commands = self._single("cmds", document.cmds, "cmd", document.cmd) or []
         values = self._single("annotations", document.annotations, "annotation", document.annotation)
+        self._needs_program = not self._problems
+        self._check_program(document.hook, ("hook",))
+        self._check_strings(document.arguments or (), ("arguments",))
         key = "annotations" if document.annotations is not None else "annotation"
         pairs = () if values is None else ((Pattern(".*"), self._pattern("|".join(values), (key,))),)
         patterns = [self._pattern(text, ("cmds", place)) for place, text in enumerate(commands)]
         when = When(None, document.hasbindmounts, pairs, tuple(patterns), any_of=True)
         args = () if document.arguments is None else (document.hook, *document.arguments)
-        return Hook(self._name, document.hook, args, (), None, tuple(stages or ()), when)
+        checked = self._stages("stages" if document.stages is not None else "stage", stages)
+        return Hook(self._name, document.hook, args, (), None, checked, when)
 
     def _single(
         self, name: str, values: list[Any] | None, other_name: str, other_values: list[Any] | None
@@ -208,9 +222,22 @@ class _Reader:
 
     def _check_program(self, path: str, place: Path) -> None:
         if not path:
-            self._problems.append(Problem(place, "is empty", "write the path of the hook's program"))
+            problem = Problem(place, "is empty", "write the path of the hook's program")
         elif not path.startswith("/"):
-            self._problems.append(Problem(place, f"{shorten(path)} must be an absolute path"))
+            problem = Problem(place, f"{shorten(path)} must be an absolute path")
+        elif "\0" in path:
+            problem = Problem(place, "contains NUL")
+        else:
+            return
+        self._problems.append(problem)
+        self._needs_program = False
+
+    def _stages(self, key: str, stages: Sequence[str] | None) -> tuple[str, ...]:
+        for place, stage in enumerate(stages or ()):
+            if stage not in STAGES:
+                reason = f"expected one of {', '.join(STAGES)}, not {shorten(stage)}"
+                self._problems.append(Problem((key, place), reason, suggest(stage, STAGES)))
+        return tuple(stages or ())
 
     def _check_strings(self, strings: Sequence[str], place: Path) -> None:
         """Refuse strings that cannot be passed to a program, now rather than at each container."""
@@ -225,5 +252,11 @@ class _Reader:
             return Pattern("")
 
 
-def _refuse(source: Source, problems: list[Problem]) -> NoReturn:
-    raise combined_error(located_errors(source, problems))
+def _refuse(source: Source, problems: list[Problem], program: str = "") -> NoReturn:
+    """Raise the problems: as InvalidHook with a program."""
+    error = combined_error(located_errors(source, problems))
+    if not program:
+        raise error
+    invalid = InvalidHook(error.source, error.key, error.reason, error.suggestion, error.others)
+    invalid.program = program
+    raise invalid

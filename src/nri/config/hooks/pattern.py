@@ -13,8 +13,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["MAX_STEPS", "Budget", "Pattern", "TooCostly", "load"]
-
 #: Maximum number of steps of all searches of a budget: bytes of text times instructions of patterns. They take two
 #: seconds at worst, and usually a thousandth of that.
 MAX_STEPS = 1 << 29

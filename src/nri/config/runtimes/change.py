@@ -33,20 +33,6 @@ if TYPE_CHECKING:
     from nri.config.runtimes.reading import Reading, Remark
     from nri.config.runtimes.runtime import ManagedFile, Runtime
 
-__all__ = [
-    "MANAGED",
-    "Change",
-    "Timeouts",
-    "apply",
-    "check_effect",
-    "check_unit",
-    "detect",
-    "plan",
-    "restart",
-    "restore",
-    "unified",
-]
-
 #: The runtimes that can be changed, by the names of their programs.
 MANAGED: dict[str, Runtime] = {row.program: row for row in RUNTIMES if row.managed_file is not None}
 #: The suffix of the copy of an operator's file.
@@ -244,8 +230,11 @@ def check_effect(change: Change, timeouts: Timeouts) -> None:
     for name, value in requested:
         if nri is None or getattr(nri, name) != value:
             key = change.runtime.keys[name]
-            where = (nri.origin.get(key) if nri else "") or f"its default of {key}"
-            raise NriError(f"{path}: nothing was written, because {where} takes precedence; change the value there")
+            where = nri.origin.get(key) if nri else ""
+            reason = f"{where} takes precedence; change the value there"
+            if not where:
+                reason = f"the runtime's default for {key} takes precedence"
+            raise NriError(f"{path}: nothing was written, because {reason}")
 
 
 def _words(reading: Reading, remark: Remark) -> str:
@@ -266,7 +255,7 @@ def _check_by_daemon(root: str, change: Change) -> None:
     if process.returncode and process.returncode not in _NO_PROGRAM:
         restore(root, change)
         reason = process.stderr.strip().rpartition("\n")[2]
-        raise NriError(f"{change.file.path}: the old content was restored: `{' '.join(words)}` failed: {reason}")
+        raise NriError(f"{change.file.path}: `{' '.join(words)}` failed: {reason}. The old content was restored")
 
 
 def restore(root: str, change: Change) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nri.config.complaint import suggest
-from nri.config.key_path import path_text
+from nri.config.key_path import Path, path_text
 from nri.config.runtimes.reading import Kind, Remark
 from nri.config.source import Source
 from nri.config.syntax import Lines, parse_text
@@ -38,11 +38,11 @@ class ConfigFile:
     path: str
     source: Source
     tree: dict[str, Any]
-    spelt: Mapping[KeyPath, KeyPath] = field(default_factory=dict)
+    spelt: Mapping[Path, Path] = field(default_factory=dict)
     _lines: list[Lines] = field(default_factory=list, init=False, repr=False, compare=False)
 
-    def where(self, *keys: str) -> str:
-        """Return the location of a key: ``/etc/x.toml:12: a.b``."""
+    def where(self, *keys: str | int) -> str:
+        """Return the location of a key: ``/etc/x.toml:12: a.b``. A number is a place in a list."""
         keys = self.spelt.get(keys, keys)
         if not self._lines:
             self._lines.append(Lines(self.source))
@@ -103,14 +103,14 @@ def load(tree: FileTree, path: str, remarks: list[Remark]) -> ConfigFile | None:
 
 def lower_case_keys(file: ConfigFile) -> ConfigFile:
     """The file with all keys in lower case, for runtimes that ignore case."""
-    spelt: dict[KeyPath, KeyPath] = {}
+    spelt: dict[Path, Path] = {}
     tree: dict[str, Any] = {}
     _fold(file.tree, (), (), tree, spelt)
     return ConfigFile(file.path, file.source, tree, spelt)
 
 
 def _fold(
-    tree: dict[str, Any], path: KeyPath, spelling: KeyPath, folded: dict[str, Any], spelt: dict[KeyPath, KeyPath]
+    tree: dict[str, Any], path: KeyPath, spelling: KeyPath, folded: dict[str, Any], spelt: dict[Path, Path]
 ) -> None:
     for key in sorted(tree, key=str.islower):  # the correct spelling comes last, so it overrides other spellings
         name, value = key.lower(), tree[key]
@@ -194,11 +194,6 @@ def off_switch(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> bool |
     """
     is_set = switch(file, keys, remarks)
     return None if is_set is None else not is_set
-
-
-def texts(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> tuple[str, ...]:
-    """Return the list of strings at `keys`. Returns an empty tuple if it is missing or invalid."""
-    return tuple(map(str, typed(file, keys, list, remarks) or ()))
 
 
 def _walk(tree: Any, path: KeyPath) -> list[tuple[KeyPath, Any]]:

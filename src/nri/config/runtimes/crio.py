@@ -2,7 +2,8 @@
 
 The rules are those of CRI-O 1.37. Drop-ins are read in the order of a walk through the folder, including folders below
 it and names that begin with a dot. Keys may be in any case. Durations are strings or whole nanoseconds. An empty or
-zero value restores the default, even if an earlier file has another value.
+zero value restores the default, even if an earlier file has another value. With a value of another type in any table,
+CRI-O does not start. The keys of the default validator override earlier files one by one.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from nri.config.duration import parse_duration
 from nri.config.runtimes import config_file
 from nri.config.runtimes.config_file import ConfigFile, KeyPath, Setting
+from nri.config.runtimes.crio_key_types import KEY_TYPES
 from nri.config.runtimes.file_tree import DiskTree
 from nri.config.runtimes.reading import Draft, Kind, Reading, Remark, RuntimeNri
 from nri.config.runtimes.runtime import ManagedFile, Runtime
@@ -68,6 +70,8 @@ SETTINGS = (
     Setting("connections", "nri_disable_connections", config_file.off_switch),
 )
 VALIDATOR = "default_validator"
+_SWITCH = "nri_enable_default_validator"
+_REQUIRED = "nri_validator_required_plugins"
 KEYS = {VALIDATOR, *(setting.key for setting in SETTINGS)}
 VALIDATOR_KEYS = {
     "nri_enable_default_validator", "nri_validator_reject_oci_hook_adjustment",
@@ -100,7 +104,9 @@ def read_tree(tree: FileTree) -> Reading:
     draft = Draft(NAME, enabled=True)
     for file in files:
         _find_ignored(file, remarks)
-        _take(draft, file, remarks)
+        _find_wrong_types(file, remarks)
+        config_file.apply_settings(draft, file, TABLE, SETTINGS, remarks)
+    _take_validator(draft, files)
     if all(file.at(*TABLE, "enable_nri") is None for file in files):
         remarks.append(Remark(Kind.RELEASE_DECIDES, files[-1].path))
     return Reading(NAME, draft.finish(), remarks)
@@ -137,13 +143,39 @@ def _find_ignored(file: ConfigFile, remarks: list[Remark]) -> None:
     config_file.misplaced_keys(file, TABLE, (KEYS | VALIDATOR_KEYS) - {VALIDATOR}, remarks)
 
 
-def _take(draft: Draft, file: ConfigFile, remarks: list[Remark]) -> None:
-    """Add the file's NRI table to the draft."""
-    config_file.apply_settings(draft, file, TABLE, SETTINGS, remarks)
+def _find_wrong_types(file: ConfigFile, remarks: list[Remark]) -> None:
+    """Remark on values of another type outside of NRI's settings, which have readers."""
+    for path, value in file.paths():
+        is_named = path[:2] == ("crio", "runtime") and path[2:3] in (("runtimes",), ("workloads",)) and len(path) > 3
+        wanted = _TYPES.get(KEY_TYPES.get((*path[:3], "*", *path[4:]) if is_named else path, ""))
+        if is_named and len(path) == 4:
+            wanted = (dict,)
+        if wanted is None or (wanted == (dict,) and value == [] and path[2:] == ("runtimes",)):
+            continue  # CRI-O's decoder of the runtimes accepts an empty list
+        is_list = wanted == (list,) and type(value) is list
+        is_too_large = type(value) is int and not -(2**63) <= value < 2**63
+        if type(value) not in wanted or is_too_large or (is_list and not all(type(text) is str for text in value)):
+            remarks.append(Remark(Kind.WRONG_TYPE, file.where(*path), {"type": wanted[0], "value": value}))
+
+
+#: Python's types of each type of `KEY_TYPES`.
+_TYPES: dict[str, tuple[type, ...]] = {
+    "table": (dict,), "str": (str,), "bool": (bool,), "int": (int,), "texts": (list,), "duration": (str, int),
+}  # fmt: skip
+
+
+def _take_validator(draft: Draft, files: list[ConfigFile]) -> None:
+    """Add the required plugins: of each key of the validator the last file counts."""
     validator = (*TABLE, VALIDATOR)
-    if config_file.switch(file, (*validator, "nri_enable_default_validator"), remarks):
-        path = (*validator, "nri_validator_required_plugins")
-        draft.put("required", config_file.texts(file, path, remarks), "required", file.where(*path))
+    values = {}
+    for file in files:
+        for key in (_SWITCH, _REQUIRED):
+            if file.at(*validator, key) is not None:
+                values[key] = (file, file.at(*validator, key))
+    if _REQUIRED in values and values.get(_SWITCH, (None, False))[1] is True:
+        file, plugins = values[_REQUIRED]
+        if isinstance(plugins, list):
+            draft.put("required", tuple(map(str, plugins)), "required", file.where(*validator, _REQUIRED))
 
 
 RUNTIME = Runtime(

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 from nri.config.complaint import suggest
 from nri.config.runtimes import config_file
 from nri.config.runtimes.config_file import ConfigFile, KeyPath, Setting
+from nri.config.runtimes.docker_flags import conflicts
+from nri.config.runtimes.docker_values import check_values
 from nri.config.runtimes.reading import Draft, Kind, Reading, Remark
 from nri.config.runtimes.runtime import ManagedFile, Runtime
 from nri.config.syntax import parse_json
 
 if TYPE_CHECKING:
+    from nri.config.key_path import Path
     from nri.config.runtimes.file_tree import FileTree
     from nri.config.source import Source
 
@@ -63,10 +66,10 @@ _TOP_LEVEL_KEYS = _TABLES | frozenset(
 )
 
 
-def read_tree(tree: FileTree, path: str = PATH) -> Reading:
+def read_tree(tree: FileTree, main: str = PATH) -> Reading:
     """Read Docker's configuration in a tree of files. Without the file, Docker counts as not installed."""
     remarks: list[Remark] = []
-    source = config_file.read_source(tree, path, remarks, "json")
+    source = config_file.read_source(tree, main, remarks, "json")
     if source is None:
         return Reading(NAME, None, remarks)
     draft = Draft(
@@ -77,15 +80,16 @@ def read_tree(tree: FileTree, path: str = PATH) -> Reading:
         plugin_config_path="/etc/docker/nri/conf.d",
     )
     content = _parse(source, remarks)
-    file = ConfigFile(path, source, content)
+    file = ConfigFile(main, source, content)
+    keys: list[KeyPath] = []
     for key, value in content.items():
         # dockerd takes the keys of nested tables for keys of the top level, but for some tables.
-        if isinstance(value, dict) and key not in _TABLES and not _NRI.search(key):
-            for name in value:
-                _examine(file, (key, name), remarks)
-        else:
-            _examine(file, (key,), remarks)
+        is_flattened = isinstance(value, dict) and key not in _TABLES and not _NRI.search(key)
+        keys += [(key, name) for name in value] if is_flattened else [(key,)]
+    for path in keys:
+        _examine(file, path, remarks)
     _take(draft, file, remarks)
+    remarks += [*check_values(file), *conflicts(tree, file, keys)]
     draft.settings["connections"] = bool(draft.settings["socket_path"])
     if Reading(NAME, None, remarks).failure is not None:
         draft.settings["enabled"] = None
@@ -138,7 +142,7 @@ def _take(draft: Draft, file: ConfigFile, remarks: list[Remark]) -> None:
     """Let the keys of `nri-opts` take effect; an unknown key or a wrong type keeps dockerd from starting."""
     options: dict[str, Any] = config_file.typed(file, TABLE, dict, remarks) or {}
     folded = {key.lower(): value for key, value in options.items()}
-    spelling = {(*TABLE, key.lower()): (*TABLE, key) for key in options}
+    spelling: dict[Path, Path] = {(*TABLE, key.lower()): (*TABLE, key) for key in options}
     lower = ConfigFile(file.path, file.source, {TABLE[0]: folded}, spelling)
     for key in options:
         if key.lower() not in KEYS:

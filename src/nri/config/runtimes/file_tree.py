@@ -10,8 +10,6 @@ from typing import Protocol
 from nri.config.root import resolve_below
 from nri.files import read_regular
 
-__all__ = ["DiskTree", "FileTree", "ReplacedFile"]
-
 #: Maximum size of a file. Configuration of runtimes is much smaller; a device or a wrong path may exceed it.
 MAX_BYTES = 4 << 20
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from nri.config.source import Format
 
-__all__ = ["lines_of", "patched"]
-
 _HEADER = re.compile(r"\s*\[([^\[\]].*)\]\s*(?:#.*)?")
 _VALUE = r"(\"[^\"\\]*\"|'[^']*'|true|false|[+-]?[0-9][0-9._]*)"
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-__all__ = ["FATAL", "Draft", "Kind", "Reading", "Remark", "RuntimeNri"]
-
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 

@@ -70,8 +70,8 @@ _TEXTS = {
         "write the file in version {newest}: `containerd config default` prints one",
     ),
     Kind.NEWER_DROP_IN: Texts(
-        "in containerd 2.3 an imported file must not have a higher version than the main file: this file has {version},"
-        " the main file {main}, and the daemon does not start",
+        "in containerd 2.3.0 to 2.3.4 an imported file must not have a higher version than the main file: this file has"
+        " {version}, the main file {main}, and the daemon does not start",
         "write version = {main} in this file, or remove the line",
     ),
     Kind.VERSION_CRASH: Texts(

@@ -1,6 +1,6 @@
-"""The CRI's calls, without gRPC: one module for a call or a pair of calls.
+"""The calls of the CRI, without gRPC. Each module has one call, or calls that belong together.
 
-A method has the call's name in snake case (``CreateContainer`` is ``create_container``), takes the request and the
-`call.Call`, and raises the engine's errors, which the server maps to statuses. A call without a method is
-Unimplemented.
+The method for a call has the call's name in snake case: ``create_container`` answers ``CreateContainer``. Its arguments
+are the request and a `call.Call`. It raises the engine's errors, and the server maps them to gRPC statuses. Clients
+receive Unimplemented for a call without a method.
 """

@@ -1,7 +1,7 @@
 """CreateContainer: create the root file system, the OCI spec with plugin adjustments, and the waiting process.
 
-Each step has its undo next to it; if a step fails, the earlier ones are undone. Plugins see the complete spec and the
-final id before the OCI runtime knows the container, and are notified if the creation fails later.
+Each step has its undo next to it. If a step fails, the earlier steps are undone. Plugins receive the complete spec and
+the final id before the OCI runtime creates the container, and they are notified if the creation fails later.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import copy
 import functools
 import logging
 import os
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from nri.engine.calls.pod_creation import PodSteps
 from nri.engine.config import ContainerConfig
 from nri.engine.config.defaults import parse_device, parse_mount
 from nri.engine.images import Image
-from nri.engine.images.mapping import Mapping
+from nri.engine.images.mapping import IdMapping
 from nri.engine.lifecycle.inventory import ContainerEntry, PodEntry, to_json
 from nri.engine.lifecycle.parts import Parts
 from nri.engine.lifecycle.places import make_bundle, remove_bundle
@@ -36,6 +37,7 @@ from nri.engine.spec import (
     Device,
     ImageConfig,
     Options,
+    adjusted_signal,
     check_path,
     container_spec,
     find_account,
@@ -49,14 +51,16 @@ from nri.engine.spec.resources import cgroups_path
 from nri.engine.state import ContainerRecord, ContainerState
 from nri.engine.state.names import container_name, new_id
 from nri.engine.state.tables import next_pod_state
+from nri.engine.support.annotations import DEVICES, UMASK, WRITABLE_CGROUP, allowed_values, passed_annotations
 from nri.engine.support.errors import CreateFailed, EngineError
 from nri.errors import RequestError
 from nri.host.root import open_below
 from nri.oci import MountTable
 
 _log = logging.getLogger(__name__)
-#: The volumes of an image may take this many times its size: usually they are a part of it.
+#: The volumes of an image may have at most this many times the image's size. Usually they are a small part of it.
 _VOLUMES_FACTOR = 2
+_MAX_ANNOTATED_DEVICES = 64
 
 
 class ContainerCreation:
@@ -68,7 +72,7 @@ class ContainerCreation:
         self._pod_steps = pod_steps
 
     def create_container(self, request: pb.CreateContainerRequest, call: Call) -> pb.CreateContainerResponse:
-        """Create a container in a pod; the answer is its id."""
+        """Create a container in a pod, and return the container's id."""
         config = request.config
         for field, text in (("metadata.name", config.metadata.name), ("image.image", config.image.image)):
             if not text:
@@ -76,7 +80,10 @@ class ContainerCreation:
         return pb.CreateContainerResponse(container_id=self.create(request.pod_sandbox_id, config))
 
     def create(self, pod_id: str, config: pb.ContainerConfig) -> str:
-        """Create a container in a ready pod; returns its id. Raises RequestError, NriError."""
+        """Create a container in a ready pod, and return the container's id.
+
+        Raises RequestError if the request is invalid, and NriError if a step fails or a plugin rejects the container.
+        """
         pod = self._inventory.pod(pod_id)
         with pod.request_lock:
             next_pod_state(pod.id, pod.record.state, "create a container")
@@ -103,7 +110,7 @@ class ContainerCreation:
         return container.id
 
     def _create_process(self, pod: PodEntry, container: ContainerEntry, undo: Undo) -> None:
-        """Create a container's process, by conmon and the OCI runtime, from the spec as plugins adjust it."""
+        """Let plugins adjust the spec, then create the container's process with conmon and the OCI runtime."""
         messages = self._domain.messages(pod, container)
         reply = undo.step(
             "NRI", lambda: self._domain.create(container, messages), lambda: self._domain.undo_create(container)
@@ -117,6 +124,9 @@ class ContainerCreation:
             undo.step("answer", lambda: None, lambda: reply.abort(reason=undo.reason))
             container.spec = self._machinery.generator(container.spec, left_out.append).adjust(reply.adjust)
         record = container.record
+        if reply is not None:
+            annotations = reply.adjust.annotations
+            record.stop_signal = adjusted_signal(container.config, annotations, record.stop_signal)
         record.cgroup_path = container.spec["linux"]["cgroupsPath"]
         record.resources = in_force(container.spec, record.resources)
         undo.step("process", lambda: self._try_to_create(pod, container), lambda: self._processes.remove(container))
@@ -132,9 +142,10 @@ class ContainerCreation:
         self._domain.post_create(container, messages)
 
     def _try_to_create(self, pod: PodEntry, container: ContainerEntry) -> None:
-        """Create the process; if the OCI runtime refuses, the container's start will fail with the reason.
+        """Create the process. If the OCI runtime refuses, the creation succeeds and the start fails with the reason.
 
-        A kubelet repeats a failed creation for ever, and applies the pod's restart policy to a failed start.
+        This is because a kubelet repeats a failed creation forever, but applies the pod's restart policy to a failed
+        start.
         """
         try:
             self._processes.create(pod, container)
@@ -143,7 +154,10 @@ class ContainerCreation:
             container.record.start_failure = str(error)
 
     def dismantle(self, container: ContainerEntry) -> None:
-        """Remove every existing part of a container. Raises EngineError, OSError."""
+        """Remove the process, root file system and bundle of a container, as far as they exist.
+
+        Raises EngineError or OSError if something cannot be removed.
+        """
         if CLEARED not in container.record.done:
             self._processes.remove(container)
         self.unmount_root(container)
@@ -154,7 +168,7 @@ class ContainerCreation:
     def _new_entry(
         self, pod: PodEntry, config: pb.ContainerConfig, image: Image, settings: ImageConfig
     ) -> ContainerEntry:
-        """The entry of a container to create. Raises RequestError for an invalid configuration."""
+        """Return the entry of a new container. Raises RequestError if the configuration is invalid."""
         if not config.metadata.name:
             raise RequestError("metadata.name", "", "is required")
         if config.log_path.startswith("/") or ".." in config.log_path.split("/"):
@@ -187,7 +201,10 @@ class ContainerCreation:
         self, pod: PodEntry, container: ContainerEntry, image: ImageConfig, account: Account, folders: dict[int, str],
         volumes: dict[str, str],
     ) -> dict[str, Any]:  # fmt: skip
-        """The OCI spec without the plugins' adjustment. Raises RequestError, InvalidRequest, SpecError."""
+        """Return the OCI spec before plugins adjust it.
+
+        Raises RequestError or InvalidRequest if the request is invalid, and SpecError if a CDI device is unknown.
+        """
         record = container.record
         config, options = self.spec_options(pod, container, account, folders, volumes)
         result = container_spec(self._pod_steps.spec_pod(pod), config, image, options)
@@ -197,6 +214,9 @@ class ContainerCreation:
         record.user = {"uid": str(user["uid"]), "gid": str(user["gid"]),
                        "supplemental_groups": [str(group) for group in user["additionalGids"]]}  # fmt: skip
         annotations = {**container.config.annotations, **pod.config.annotations}
+        self._machinery.set_classes(
+            result.spec, (config.metadata.name, container.config.annotations, pod.config.annotations)
+        )
         args, has_mounts = result.spec["process"]["args"], bool(container.config.mounts)
         if hooks := self._machinery.hooks.of(args, annotations, has_mounts=has_mounts):
             result.spec["hooks"] = joined_hooks(result.spec.get("hooks", {}), hooks)
@@ -206,10 +226,15 @@ class ContainerCreation:
         self, pod: PodEntry, container: ContainerEntry, account: Account, folders: dict[int, str],
         volumes: dict[str, str],
     ) -> tuple[pb.ContainerConfig, Options]:  # fmt: skip
-        """The request with resolved paths, and the other inputs of the spec. Raises RequestError, InvalidRequest."""
+        """Return the request with resolved paths, and the other inputs of the spec.
+
+        Raises RequestError or InvalidRequest if the request is invalid.
+        """
         config, record = copy.deepcopy(container.config), container.record
-        settings = self._machinery.config.containers
+        settings, runtime = self._machinery.config.containers, self._machinery.config.runtimes[record.runtime_handler]
+        allowed = allowed_values(runtime.allowed_annotations, config.annotations, pod.config.annotations)
         _add_defaults(config, settings)
+        _add_annotated_devices(config, allowed.get(DEVICES, ""), settings.allowed_devices)
         _resolve_mounts(config)
         return config, Options(
             container.id,
@@ -221,6 +246,17 @@ class ContainerCreation:
             volumes=volumes,
             target_pid_namespace=self._target_pid_namespace(pod, config),
             localhost_seccomp=self._machinery.seccomp(config.linux.security_context),
+            default_seccomp=self._machinery.default_seccomp(record.runtime_handler),
+            annotations={
+                **passed_annotations(pod.config.annotations, runtime.pod_annotations),
+                **passed_annotations(config.annotations, runtime.container_annotations),
+            },
+            writable_cgroup=runtime.cgroup_writable or self._asks_for_cgroup(allowed),
+            umask=_umask(allowed),
+            host_devices=not runtime.privileged_without_host_devices,
+            all_devices_allowed=not runtime.privileged_without_host_devices
+            or runtime.privileged_without_host_devices_all_devices_allowed,
+            owned_devices=settings.device_ownership_from_security_context,
             propagation=_host_propagation(),
             systemd_cgroup=self._machinery.systemd_cgroup,
             pids_limit=settings.pids_limit,
@@ -228,8 +264,17 @@ class ContainerCreation:
             base=self._machinery.base(record.runtime_handler),
         )
 
+    def _asks_for_cgroup(self, allowed: dict[str, str]) -> bool:
+        """Whether an allowed annotation makes the cgroup writable. RequestError on cgroup v1."""
+        value = allowed.get(WRITABLE_CGROUP, "false")
+        if value not in ("true", "false"):
+            raise RequestError(f'annotations["{WRITABLE_CGROUP}"]', value, "must be true or false")
+        if value == "true" and not self._machinery.machine.cgroup_v2:
+            raise RequestError(f'annotations["{WRITABLE_CGROUP}"]', value, "requires cgroup v2; this node has v1")
+        return value == "true"
+
     def _target_pid_namespace(self, pod: PodEntry, config: pb.ContainerConfig) -> str:
-        """The process namespace of the container that the request targets; "" unless it runs in this pod."""
+        """Return the path of the process namespace of the target container, or "" if it does not run in this pod."""
         security = config.linux.security_context
         options = security.namespace_options if security.HasField("namespace_options") else None
         if options is None or options.pid != pb.TARGET or not options.target_id:
@@ -241,10 +286,10 @@ class ContainerCreation:
     # --- root file systems ---
 
     def mount_root(self, pod: PodEntry, container: ContainerEntry, image: Image) -> dict[int, str]:
-        """Mount the container's root and its image mounts, and note both in its record.
+        """Mount the container's root and its image mounts, and enter both in the container's record.
 
-        Returns the folder of each mounted image by its index in the request's mounts. Raises NotFound, EngineError,
-        RequestError.
+        Returns the folder of each mounted image by the index of its mount in the request. Raises NotFound if an image
+        does not exist, RequestError if the request is invalid, and EngineError if a mount fails.
         """
         images, mapping = self._machinery.images, self._mapping(pod, container.config)
         container.record.rootfs = str(images.mount(image, container.id, mapping))
@@ -257,8 +302,11 @@ class ContainerCreation:
             folders[index] = _sub_path(root, mount, index)
         return folders
 
-    def _mapping(self, pod: PodEntry, config: pb.ContainerConfig) -> Mapping | None:
-        """The ID mapping of a container, which has to be its pod's; None without one. Raises RequestError."""
+    def _mapping(self, pod: PodEntry, config: pb.ContainerConfig) -> IdMapping | None:
+        """Return the ID mapping of a container, or None if its pod has no user namespace.
+
+        Raises RequestError if the container's mapping differs from the pod's.
+        """
         security, pods = config.linux.security_context, pod.config.linux.security_context
         options = (security if security.HasField("namespace_options") else pods).namespace_options
         mappings = id_mappings(options)
@@ -268,13 +316,13 @@ class ContainerCreation:
             return None
         (uids,), (gids,) = mappings["uidMappings"], mappings["gidMappings"]
         namespace = Path(pod.record.namespace_paths["user"])
-        own_folders = self._machinery.places.outermost
-        return Mapping(namespace, uids["hostID"], gids["hostID"], uids["size"], gids["size"], own_folders)
+        engine_folders = self._machinery.places.outermost
+        return IdMapping(namespace, uids["hostID"], gids["hostID"], uids["size"], gids["size"], engine_folders)
 
     def _make_volumes(self, pod: PodEntry, container: ContainerEntry, image: Image, account: Account) -> dict[str, str]:
-        """Create the folders for the volumes of the image; returns those to mount, by path.
+        """Create the folders for the volumes of the image, and return the folders to mount by their mount points.
 
-        Unmounting the root removes them. Raises RequestError, EngineError.
+        Unmounting the root file system removes these folders. Raises EngineError if a folder cannot be created.
         """
         kind = self._machinery.config.images.image_volumes
         if kind == "ignore" or not image.volumes or self._machinery.dry:
@@ -293,26 +341,29 @@ class ContainerCreation:
         return {}
 
     def unmount_root(self, container: ContainerEntry) -> None:
-        """Unmount the root and the mounted images, as far as they are mounted. Raises OSError, EngineError."""
+        """Unmount the root and the mounted images, as far as they are mounted.
+
+        Raises OSError or EngineError if that fails.
+        """
         for index, _, _ in _image_mounts(container.config):
             self._machinery.images.unmount(_image_mount_name(container.id, index))
         self._machinery.images.unmount(container.id)
 
 
 def image_config(image: Image) -> ImageConfig:
-    """The image's settings for OCI specs."""
+    """Return the image's settings that an OCI spec uses."""
     return ImageConfig(image.entrypoint, image.cmd, image.env, image.working_dir, image.user, image.stop_signal,
                        image.volumes)  # fmt: skip
 
 
 def log_path(pod: PodEntry, config: pb.ContainerConfig) -> str:
-    """The path of a container's log; "" if it has none."""
+    """Return the path of a container's log, or "" if the container has no log."""
     folder = pod.config.log_directory
     return os.path.join(folder, config.log_path) if folder and config.log_path else ""
 
 
 def _note_left_out(container: ContainerEntry, requested: m.LinuxResources, left_out: list[str]) -> list[UpdateResult]:
-    """Log the parts of an adjustment that this machine does not support; return the result for `nri why`."""
+    """Log the fields of an adjustment that this machine does not support, and return the result for `nri why`."""
     if not left_out:
         return []
     for line in left_out:
@@ -323,7 +374,7 @@ def _note_left_out(container: ContainerEntry, requested: m.LinuxResources, left_
 
 
 def _image_mounts(config: pb.ContainerConfig) -> list[tuple[int, str, pb.Mount]]:
-    """The mounts of a request whose source is an image, as index, image name and mount."""
+    """Return the mounts of a request that have an image as their source: index, image name and mount."""
     rows = [(index, mount) for index, mount in enumerate(config.mounts) if mount.HasField("image")]
     mounts = [(index, mount.image.image_ref or mount.image.image, mount) for index, mount in rows]
     return [row for row in mounts if row[1]]
@@ -334,7 +385,7 @@ def _image_mount_name(container_id: str, index: int) -> str:
 
 
 def _sub_path(root: Path, mount: pb.Mount, index: int) -> str:
-    """The requested folder of a mounted image; symbolic links cannot leave the image."""
+    """Return the requested folder of a mounted image. Symbolic links cannot lead out of the image."""
     if not mount.image_sub_path:
         return str(root)
     field = f"mounts[{index}].image_sub_path"
@@ -351,9 +402,9 @@ def _sub_path(root: Path, mount: pb.Mount, index: int) -> str:
 
 
 def _add_defaults(config: pb.ContainerConfig, settings: ContainerConfig) -> None:
-    """Add the node's mounts and devices for every container to a request, unless it has other ones at their paths.
+    """Add the configured default mounts and devices to a request, unless it has another mount or device at the path.
 
-    EngineError for a path that does not exist.
+    Raises EngineError if a configured path does not exist on this node.
     """
     present = {os.path.normpath(f"/{mount.container_path}").replace("//", "/") for mount in config.mounts}
     for text in settings.default_mounts:
@@ -371,8 +422,35 @@ def _add_defaults(config: pb.ContainerConfig, settings: ContainerConfig) -> None
             config.devices.add(**device._asdict())
 
 
+def _add_annotated_devices(config: pb.ContainerConfig, text: str, allowed_devices: Sequence[str]) -> None:
+    """Add the devices that an annotation lists, separated by commas, to a request. Raises RequestError."""
+    field = f'annotations["{DEVICES}"]'
+    rows = [row.strip() for row in text.split(",", _MAX_ANNOTATED_DEVICES) if row.strip()]
+    if len(rows) > _MAX_ANNOTATED_DEVICES:
+        raise RequestError(field, text, f"has more than {_MAX_ANNOTATED_DEVICES} devices")
+    for row in rows:
+        try:
+            device = parse_device(row)
+        except ValueError as error:
+            raise RequestError(field, row, str(error)) from None
+        if device.host_path not in allowed_devices:
+            device_list = ", ".join(allowed_devices) or "none"
+            raise RequestError(field, row, f"is not allowed; containers.allowed_devices has {device_list}")
+        config.devices.add(**device._asdict())
+
+
+def _umask(allowed: dict[str, str]) -> int | None:
+    """The umask of an allowed annotation, an octal number; None without one. Raises RequestError."""
+    text = allowed.get(UMASK)
+    if text is None:
+        return None
+    if not re.fullmatch(r"0?[0-7]{1,3}", text):
+        raise RequestError(f'annotations["{UMASK}"]', text, "must be an octal number, for example 027")
+    return int(text, 8)
+
+
 def _resolve_mounts(config: pb.ContainerConfig) -> None:
-    """Resolve symbolic links in the host's paths, and create missing folders, as every runtime does."""
+    """Resolve symbolic links in the host paths of mounts, and create missing folders, as other CRI runtimes do."""
     for index, mount in enumerate(config.mounts):
         if not mount.host_path.startswith("/"):
             continue  # validating the spec rejects it
@@ -385,9 +463,10 @@ def _resolve_mounts(config: pb.ContainerConfig) -> None:
 
 
 def _host_propagation() -> Callable[[str], str | None]:
-    """Return a function for the propagation of the mount at a host path; its first call reads the mount table.
+    """Return a function that reports the propagation of the mount at a host path.
 
-    The table grows with the node's pods, and most containers have no mount that depends on it.
+    Only the first call reads the mount table. The table grows with the number of pods on the node, and most containers
+    have no mount that depends on the propagation.
     """
     table = functools.cache(MountTable.of_host)
     return lambda path: table().propagation(path)

@@ -22,20 +22,21 @@ class ContainerRemoval:
         self._events, self._creation = parts.events, creation
 
     def stop_container(self, request: pb.StopContainerRequest, call: Call) -> pb.StopContainerResponse:
-        """Stop a container: signal it, and kill it after the timeout, unless the client has gone by then."""
+        """Send a container its stop signal, and kill it after the timeout, unless the client has disconnected."""
         self.stop(request.container_id, max(request.timeout, 0), end_event(call))
         return pb.StopContainerResponse()
 
     def remove_container(self, request: pb.RemoveContainerRequest, call: Call) -> pb.RemoveContainerResponse:
-        """Remove a container; a running one is killed first."""
+        """Remove a container. A running container is killed first."""
         self.remove(request.container_id)
         return pb.RemoveContainerResponse()
 
     def stop(self, prefix: str, timeout_s: float = 0.0, client_gone: threading.Event | None = None) -> None:
         """Send a container its stop signal, and SIGKILL after `timeout_s` seconds. Calling it again has no effect.
 
-        A created container stays, and can still be started, as in containerd. It does not wait for other calls on the
-        container. EngineError if the container does not end, or if the caller is `client_gone` before SIGKILL.
+        A container that was not started can still be started afterwards, as in containerd. This call does not wait for
+        other calls on the container. Raises EngineError if the container does not end, or if `client_gone` is set
+        before SIGKILL is sent.
         """
         try:
             container = self._inventory.container(prefix)
@@ -45,7 +46,10 @@ class ContainerRemoval:
             self._processes.stop(container, timeout_s, client_gone)
 
     def remove(self, prefix: str) -> None:
-        """Remove a container, killed if it runs. Calling it again has no effect. Raises EngineError."""
+        """Remove a container. A running container is killed first. Calling it again has no effect.
+
+        Raises EngineError if the container cannot be stopped or removed.
+        """
         try:
             container = self._inventory.container(prefix)
         except NotFound:
@@ -66,6 +70,6 @@ class ContainerRemoval:
     def end_all(self, pod_id: str, *, remove: bool) -> None:
         """Kill or remove all containers of a pod in parallel. Raises the first error."""
         containers = self._inventory.containers(pod_id)
-        end, remove_ = self._processes.stop, self.remove
-        work = [partial(remove_, entry.id) if remove else partial(end, entry) for entry in containers]
+        stop, remove_ = self._processes.stop, self.remove
+        work = [partial(remove_, entry.id) if remove else partial(stop, entry) for entry in containers]
         run_all(work, "nri-engine-end-all")

@@ -1,6 +1,6 @@
-"""StartContainer. A failed start ends the container with the reason StartError.
+"""StartContainer. If the start fails, the container ends with the reason StartError.
 
-So does the start of a container that the OCI runtime has refused to create, as in containerd.
+The start also fails if the OCI runtime refused to create the container, as in containerd.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ class ContainerStart:
         return pb.StartContainerResponse()
 
     def start(self, prefix: str) -> None:
-        """Start a container, given by a prefix of its id. Raises NotFound, WrongState, NriError."""
+        """Start the container with an id that begins with `prefix`.
+
+        Raises NotFound if it does not exist, WrongState if it was started before, and NriError if the start fails.
+        """
         container = self._inventory.container(prefix)
         try:
             with container.request_lock, container.starting, self._domain.block():

@@ -10,12 +10,12 @@ from nri.engine.calls.call import Call
 from nri.engine.lifecycle.bus import EventBus
 from nri.engine.support.errors import TooMany
 
-#: The most subscribers. Each occupies one of the server's threads for as long as it listens.
+#: The maximum number of subscribers. Each subscriber occupies one of the server's threads.
 MAX_LISTENERS = 32
 
 
 class EventCalls:
-    """The call that streams events."""
+    """Answers GetContainerEvents."""
 
     def __init__(self, events: EventBus) -> None:
         self._events = events

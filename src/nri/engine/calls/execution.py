@@ -1,7 +1,7 @@
 """ExecSync, Exec, Attach, PortForward and ReopenContainerLog: calls that reach into running containers.
 
-Exec, Attach and PortForward answer with an address for the streams. They check as much as possible before, because
-clients of streams report errors badly.
+Exec, Attach and PortForward return a URL where the client connects to the streams. They check the request first,
+because clients report the errors of a call better than the errors of a stream.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from nri.engine.state.tables import next_container_state
 from nri.engine.support.errors import EngineError, WrongState
 from nri.errors import RequestError
 
-#: The most bytes of output. Clients accept messages of at most 16 MiB; this leaves room for the other fields.
+#: The maximum size of the output. Clients accept messages of 16 MiB, and the other fields need some space.
 MAX_OUTPUT_BYTES = (16 << 20) - 4096
-#: The timeout for a client whose deadline is now; 0 would mean no limit.
+#: The timeout if the client's deadline is now. A timeout of 0 would mean no limit.
 _MIN_TIMEOUT_S = 0.1
 
 
 class Streaming(Protocol):
-    """The streaming server, which hands out addresses for one use each."""
+    """The streaming server. Each URL that it returns can be used once."""
 
     def exec_url(
         self, container_id: str, argv: list[str], *, tty: bool, stdin: bool, stdout: bool, stderr: bool
     ) -> str:
-        """An address to run a program at."""
+        """Return a URL where a client can run this program in a container."""
 
     def attach_url(self, container_id: str, *, tty: bool, stdin: bool, stdout: bool, stderr: bool) -> str:
-        """An address to attach to a container's streams at."""
+        """Return a URL where a client can connect to a container's streams."""
 
     def port_forward_url(self, pod_id: str, ports: list[int]) -> str:
-        """An address to connect to ports of a pod at."""
+        """Return a URL where a client can connect to ports of a pod."""
 
 
 class ExecutionCalls:
-    """The calls themselves. With `dry` nothing runs, so there is nothing to stream."""
+    """Answers the calls. With `dry`, programs cannot be run, so calls that return a URL fail."""
 
     def __init__(
         self, inventory: Inventory, containers: RunningContainers, streaming: Streaming, *, dry: bool = False
@@ -52,7 +52,7 @@ class ExecutionCalls:
         self._inventory, self._containers, self._streaming, self._dry = inventory, containers, streaming, dry
 
     def exec_sync(self, request: pb.ExecSyncRequest, call: Call) -> pb.ExecSyncResponse:
-        """Run a program until it ends, or until its client has gone."""
+        """Run a program in a container until the program ends or the client disconnects."""
         _check_argv(request.cmd)
         if request.timeout < 0:
             raise RequestError("timeout", request.timeout, "must not be negative")
@@ -65,7 +65,7 @@ class ExecutionCalls:
         return pb.ExecSyncResponse(stdout=stdout, stderr=stderr, exit_code=result.code)
 
     def exec(self, request: pb.ExecRequest, call: Call) -> pb.ExecResponse:
-        """Hand out an address to run a program with its streams at."""
+        """Return a URL where the client runs a program and connects to its streams."""
         _check_argv(request.cmd)
         _check_streams(request)
         streams = {"tty": request.tty, "stdin": request.stdin, "stdout": request.stdout, "stderr": request.stderr}
@@ -73,14 +73,14 @@ class ExecutionCalls:
         return pb.ExecResponse(url=self._streaming.exec_url(container_id, list(request.cmd), **streams))
 
     def attach(self, request: pb.AttachRequest, call: Call) -> pb.AttachResponse:
-        """Hand out an address for the streams of a container's main program."""
+        """Return a URL where the client connects to the streams of a container's main program."""
         _check_streams(request)
         streams = {"tty": request.tty, "stdin": request.stdin, "stdout": request.stdout, "stderr": request.stderr}
         container_id = self._running(request.container_id, "attach")
         return pb.AttachResponse(url=self._streaming.attach_url(container_id, **streams))
 
     def port_forward(self, request: pb.PortForwardRequest, call: Call) -> pb.PortForwardResponse:
-        """Hand out an address to connect to ports of a pod at."""
+        """Return a URL where the client connects to ports of a pod."""
         pod = self._inventory.pod(request.pod_sandbox_id).record
         if pod.state is not PodState.READY:
             raise WrongState(f"pod {pod.id}", pod.state, "port forward")
@@ -91,7 +91,7 @@ class ExecutionCalls:
         return pb.PortForwardResponse(url=self._streaming.port_forward_url(pod.id, list(request.port)))
 
     def reopen_container_log(self, request: pb.ReopenContainerLogRequest, call: Call) -> pb.ReopenContainerLogResponse:
-        """Continue the log in a new file with the same name, after the old one was renamed."""
+        """Continue the log in a new file of the same name. The client has renamed the old file."""
         self._containers.reopen_log(request.container_id)
         return pb.ReopenContainerLogResponse()
 
@@ -108,7 +108,10 @@ class ExecutionCalls:
 
 
 class RunningContainers:
-    """The programs and streams of running containers. All methods raise NotFound, and WrongState unless it runs."""
+    """Runs programs in containers, and connects to their streams.
+
+    Each method raises NotFound if the container does not exist, and WrongState if it is not running.
+    """
 
     def __init__(self, inventory: Inventory, machinery: Machinery) -> None:
         self._inventory, self._machinery = inventory, machinery
@@ -120,9 +123,10 @@ class RunningContainers:
         timeout_s: float | None = None,
         client_gone: threading.Event | None = None,
     ) -> ExecResult:
-        """Run a program in a container and wait for its end. Raises CommandTimeout, CommandFailed.
+        """Run a program in a container, and wait for its end.
 
-        It is killed after `timeout_s` seconds, or when the caller is `client_gone`.
+        The program is killed after `timeout_s` seconds, or when `client_gone` is set. Raises CommandTimeout if the time
+        is over, and CommandFailed if the program cannot be started.
         """
         container = self._running(prefix)
         process = exec_process(_process(container), argv)
@@ -132,14 +136,14 @@ class RunningContainers:
         )
 
     def exec(self, prefix: str, argv: Sequence[str], *, tty: bool = False, stdin: bool = False) -> Execution:
-        """Run a program in a container, connected to its streams. Raises the errors of :meth:`exec_sync`."""
+        """Run a program in a container, and return the connection to its streams."""
         container = self._running(prefix)
         process = exec_process(_process(container), argv, tty=tty)
         runtime = self._machinery.runtime(container.record.runtime_handler)
         return Execution(runtime, container.id, process, stdin=stdin, owner=stream_owner(container.spec))
 
     def attach(self, prefix: str) -> Attachment:
-        """Connect to the streams of a container's main program. Raises EngineError."""
+        """Connect to the streams of a container's main program. Raises EngineError if conmon does not answer."""
         return Attachment(Path(self._running(prefix).record.bundle))
 
     def resize(self, prefix: str, width: int, height: int) -> None:
@@ -147,7 +151,7 @@ class RunningContainers:
         self._machinery.conmon.resize(Path(self._running(prefix).record.bundle), width, height)
 
     def reopen_log(self, prefix: str) -> None:
-        """Open a new log file, after the old one was renamed. Raises EngineError."""
+        """Continue a container's log in a new file of the same name. Raises EngineError if conmon does not answer."""
         container = self._running(prefix)
         record = container.record
         if record.log_path:
@@ -155,7 +159,7 @@ class RunningContainers:
                 self._machinery.conmon.reopen_log(Path(record.bundle), Path(record.log_path))
 
     def stats(self, prefix: str) -> ContainerStats:
-        """The resources that a container uses now. EngineError if it ends meanwhile."""
+        """Read the resource use of a container. Raises EngineError if the container ends during the call."""
         container = self._running(prefix)
         try:
             return read_stats(container.record.pid, cgroup=container.record.cgroup_path)
@@ -169,7 +173,7 @@ class RunningContainers:
 
 
 def truncate(stdout: bytes, stderr: bytes, limit: int = MAX_OUTPUT_BYTES) -> tuple[bytes, bytes]:
-    """Cut both outputs so that together they fit into a message; each gets at least half of it if it needs that."""
+    """Cut two outputs so that they have `limit` bytes together. Neither is cut below half of the limit."""
     out = stdout[: max(limit - len(stderr), limit // 2)]
     return out, stderr[: max(limit - len(out), limit // 2)]
 
@@ -187,7 +191,7 @@ def _check_streams(request: pb.ExecRequest | pb.AttachRequest) -> None:
 
 
 def _process(container: ContainerEntry) -> Any:
-    """The process of a container's OCI spec. EngineError if the engine could not read the spec when it started."""
+    """Return the process of a container's OCI spec. Raises EngineError if the engine could not read the spec."""
     if "process" not in container.spec:
         raise EngineError(
             f"container {container.id}: config.json of its bundle cannot be used. Stop and remove the container"

@@ -1,7 +1,7 @@
 """RunPodSandbox: pinned namespaces, shared files, a network, and a process if containers share a process namespace.
 
-Each step of :class:`PodSteps` has its undo, which succeeds for a missing object. So a failed creation, a stop, a
-removal and a restart all undo a pod in the same way.
+Each step of :class:`PodSteps` has an undo, which also succeeds if the step was not run. So a failed creation, a stop, a
+removal and a restart of the engine use the same undos.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from nri.engine.lifecycle.machinery import Machinery
 from nri.engine.lifecycle.parts import Parts
 from nri.engine.lifecycle.places import remove_bundle
 from nri.engine.lifecycle.undo import Step, Undo
-from nri.engine.network import PortMapping, find_network
+from nri.engine.network import PortMapping, find_networks
 from nri.engine.process import send
 from nri.engine.spec import Options, Pod, check_pod, pod_spec, pod_sysctls
 from nri.engine.spec.namespaces import FIELD, check_modes, id_mappings
 from nri.engine.spec.resources import cgroups_path
 from nri.engine.state import PodRecord
 from nri.engine.state.names import new_id, pod_name
+from nri.engine.support.annotations import passed_annotations
 from nri.engine.support.errors import EngineError
 from nri.engine.support.kernel import is_mount_point, mount, unmount
 from nri.engine.support.sysctls import Sysctl
@@ -38,11 +39,13 @@ from nri.files import private_folder, remove_tree
 
 _log = logging.getLogger(__name__)
 
-#: How long the kernel gets to kill a process, in seconds, before the OCI runtime is called.
+#: How long a killed pause process may take to end before the OCI runtime is called.
 _KILL_S = 2.0
+#: The size of a pod's shared memory.
 _SHM_BYTES = 64 << 20
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
-_NODE_FILES = {"/etc/hosts": "hosts", "/etc/hostname": "hostname", "/etc/resolv.conf": "resolv.conf"}
+#: The files that the engine writes for each pod: path in the container, name in the pod's folder.
+_POD_FILES = {"/etc/hosts": "hosts", "/etc/hostname": "hostname", "/etc/resolv.conf": "resolv.conf"}
 _SHM = "/dev/shm"  # noqa: S108  its path in every container
 
 
@@ -54,11 +57,14 @@ class PodCreation:
         self._domain, self._events, self._steps = parts.domain, parts.events, steps
 
     def run_pod_sandbox(self, request: pb.RunPodSandboxRequest, call: Call) -> pb.RunPodSandboxResponse:
-        """Create a pod; the answer is its id."""
+        """Create a pod, and return its id."""
         return pb.RunPodSandboxResponse(pod_sandbox_id=self.run(request.config, request.runtime_handler))
 
     def run(self, config: pb.PodSandboxConfig, handler: str = "") -> str:
-        """Create and start a pod; returns its id. A failure undoes all steps. Raises RequestError, NriError."""
+        """Create and start a pod, and return its id. If a step fails, all steps are undone.
+
+        Raises RequestError if the request is invalid, and NriError if a step fails or a plugin rejects the pod.
+        """
         pod = self._new_entry(config, handler)
         with pod.request_lock, Undo(f"pod {pod.id}") as undo:
             undo.step("record", lambda: self._inventory.add(pod), lambda: self._inventory.drop(pod))
@@ -73,7 +79,7 @@ class PodCreation:
         return pod.id
 
     def _new_entry(self, config: pb.PodSandboxConfig, handler: str) -> PodEntry:
-        """The entry of a pod to create. Raises RequestError for an invalid configuration."""
+        """Return the entry of a new pod. Raises RequestError if the configuration is invalid."""
         metadata, runtime_handler = config.metadata, self._machinery.handler(handler)
         check_pod(config)
         pod_sysctls(config)
@@ -96,7 +102,7 @@ class PodCreation:
 
 
 class PodSteps:
-    """The steps that create a pod, in order, each with its undo. `exit_handler` reports the end of a pause process."""
+    """The steps that create a pod, in order, each with its undo."""
 
     def __init__(self, parts: Parts) -> None:
         self._processes, self._exit_handler = parts.processes, parts.exit_handler
@@ -105,10 +111,10 @@ class PodSteps:
         self._places = parts.machinery.places
 
     def prepare(self, record: PodRecord, config: pb.PodSandboxConfig) -> None:
-        """Fill in a record's cgroups and host name, before any step. Raises RequestError."""
+        """Set the cgroups and the host name in a record. Raises RequestError if the request is invalid."""
         options = config.linux.security_context.namespace_options
         if id_mappings(options):
-            for field in ("network", "ipc", "pid"):
+            for field in ("ipc", "pid"):
                 if getattr(options, field) == pb.NODE:
                     raise RequestError(
                         f"{FIELD}.{field}", "NODE", "must not be shared with the node by a pod with ID mappings"
@@ -124,7 +130,7 @@ class PodSteps:
         )
 
     def of(self, pod: PodEntry, *, only_running: bool = False) -> list[Step]:
-        """The steps of a pod, or only those that stopping it undoes."""
+        """Return the steps of a pod. With `only_running`, return only the steps that a stop of the pod undoes."""
         steps = [
             Step("folders", lambda: self._make_folders(pod), lambda: self._remove_folders(pod)),
             Step("namespaces", lambda: self._make_namespaces(pod), lambda: self._remove_namespaces(pod)),
@@ -135,11 +141,11 @@ class PodSteps:
         return steps[1:] if only_running else steps
 
     def files(self, pod: PodEntry) -> PodFiles:
-        """The files that the pod's containers share."""
+        """Return the files that the pod's containers share."""
         return PodFiles(self._places.pod(pod.id), pod.config, pod.record.hostname, dry=self._machinery.dry)
 
     def spec_pod(self, pod: PodEntry) -> Pod:
-        """The pod as an input of its containers' specs."""
+        """Return the values of a pod that its containers' specs use."""
         config = pb.PodSandboxConfig()
         config.CopyFrom(pod.config)
         config.linux.cgroup_parent = pod.record.cgroup_parent
@@ -182,9 +188,9 @@ class PodSteps:
         record, config = pod.record, pod.config
         if "network" not in record.namespace_paths or self._machinery.dry:
             return
-        folder = self._machinery.config.network.config_dir
-        network, complaints = find_network(folder)
-        if network is None:
+        settings = self._machinery.config.network
+        networks, complaints = find_networks(settings.config_dir, settings.max_conf_num)
+        if not networks:
             raise EngineError(f"no network for pods is configured: {'; '.join(complaints)}")
         arguments = {
             "K8S_POD_NAMESPACE": record.namespace,
@@ -193,7 +199,7 @@ class PodSteps:
             "K8S_POD_UID": record.uid,
         }
         attached = self._machinery.cni.add(
-            network,
+            networks,
             pod.id,
             Path(record.namespace_paths["network"]),
             arguments=arguments,
@@ -213,15 +219,15 @@ class PodSteps:
     def _detach(self, pod: PodEntry) -> None:
         self._machinery.cni.delete(pod.id)
 
-    # --- the pause process, which holds the pod's process namespace ---
+    # --- the pause process, which keeps the pod's process namespace alive ---
 
     def _hold_processes(self, pod: PodEntry) -> None:
-        """Start the pause process, if the pod's containers share their processes."""
+        """Start the pause process if the pod requests one process namespace for all containers."""
         if pod.config.linux.security_context.namespace_options.pid == pb.POD:
             self._start_pause_process(pod)
 
     def share_processes(self, pod: PodEntry, config: pb.ContainerConfig) -> None:
-        """Start the pause process for the first container that asks for the pod's process namespace."""
+        """Start the pause process if a container requests the pod's process namespace and it does not exist yet."""
         modes = [message.linux.security_context.namespace_options.pid for message in (config, pod.config)]
         asks = config.linux.security_context.HasField("namespace_options") and modes[0] == pb.POD
         if not asks or modes[1] == pb.NODE or "pid" in pod.record.namespace_paths:
@@ -231,7 +237,7 @@ class PodSteps:
             self._inventory.put(pod)
 
     def _start_pause_process(self, pod: PodEntry) -> None:
-        """Start a process that holds a new process namespace."""
+        """Start the pause process in a new process namespace, and pin the namespace."""
         record = pod.record
         bundle = private_folder(self._places.bundle(pod.id))
         record.bundle = str(bundle)
@@ -243,6 +249,10 @@ class PodSteps:
             str(pause_root(bundle)),
             machine=machinery.machine_of(record.runtime_handler),
             localhost_seccomp=machinery.seccomp(pod.config.linux.security_context),
+            default_seccomp=machinery.default_seccomp(record.runtime_handler),
+            annotations=passed_annotations(
+                pod.config.annotations, machinery.config.runtimes[record.runtime_handler].pod_annotations
+            ),
             systemd_cgroup=machinery.systemd_cgroup,
         )
         spec = pod_spec(pod.id, self.spec_pod(pod).config, [PAUSE_PROGRAM], options).spec
@@ -259,12 +269,12 @@ class PodSteps:
         self._exit_handler.watch(pod)
 
     def stop_pause_process(self, pod: PodEntry) -> None:
-        """End a pod's pause process, if it has one, and remove its bundle. Raises EngineError."""
+        """Kill the pod's pause process if it exists, and remove its bundle. Raises EngineError if that fails."""
         bundle, record = self._places.bundle(pod.id), pod.record
         if not bundle.exists() and not record.bundle:
             return
         self._exit_handler.forget(pod.id)
-        # The OCI runtime would kill it too, but only checks ten times a second whether it has ended.
+        # This is faster than the OCI runtime, which checks only ten times a second whether a process has ended.
         send(bundle, pod.id, record.pid, "KILL", _KILL_S)
         self._processes.clear(pod.id, record.runtime_handler, record.cgroup_parent, self._cgroup(record))
         remove_bundle(bundle)
@@ -282,21 +292,22 @@ def _port(row: pb.PortMapping) -> PortMapping:
 class PodFiles:
     """The files that all containers of one pod share: hosts, hostname, resolv.conf, and shared memory.
 
-    A pod on the node's network gets copies of the node's files, and the requested DNS servers, if any. Shared memory is
-    a separate file system, unless the pod shares the node's. `dry`: shared memory is not mounted.
+    A pod on the node's network gets a copy of the node's /etc/hosts. A pod without DNS settings gets a copy of the
+    node's /etc/resolv.conf. The shared memory is a separate file system, unless the pod shares the node's IPC
+    namespace. With `dry`, shared memory is not mounted.
     """
 
     def __init__(self, folder: Path, config: pb.PodSandboxConfig, hostname: str, *, dry: bool = False) -> None:
         self._folder, self._config, self._hostname, self._dry = folder, config, hostname, dry
         self._options = config.linux.security_context.namespace_options
         mappings = id_mappings(self._options)
-        #: The pod's root user, by its IDs on the node.
+        #: The IDs of the pod's root user and root group on the node.
         self._owner = (
             (mappings["uidMappings"][0]["hostID"], mappings["gidMappings"][0]["hostID"]) if mappings else (-1, -1)
         )
 
     def write(self, ips: Sequence[str]) -> None:
-        """Write the files, with the pod's addresses, and mount its shared memory. Raises OSError."""
+        """Write the files with the pod's addresses, and mount the shared memory. Raises OSError if that fails."""
         on_node = self._options.network == pb.NODE
         texts = {
             "hosts": _read("/etc/hosts") if on_node else hosts_text(self._hostname, ips),
@@ -305,7 +316,7 @@ class PodFiles:
         }
         for name, text in texts.items():
             path = self._folder / name
-            path.write_bytes(text.encode(errors="surrogateescape"))  # the node's may have another encoding
+            path.write_bytes(text.encode(errors="surrogateescape"))  # the node's file may have another encoding
             path.chmod(0o644)
             os.chown(path, *self._owner)
         shm = self._folder / "shm"
@@ -316,24 +327,24 @@ class PodFiles:
             mount("shm", shm, "tmpfs", flags, f"mode=1777,size={_SHM_BYTES},uid={uid},gid={gid}")
 
     def mounts(self) -> dict[str, str]:
-        """The mounts of the files: path in the container, path on the host."""
-        sources = {inside: str(self._folder / name) for inside, name in _NODE_FILES.items()}
+        """Return the host path of each file by its path in the container."""
+        sources = {inside: str(self._folder / name) for inside, name in _POD_FILES.items()}
         sources[_SHM] = _SHM if self._options.ipc == pb.NODE else str(self._folder / "shm")
         return sources
 
     def release(self) -> None:
-        """Unmount the shared memory. Raises OSError."""
+        """Unmount the shared memory. Raises OSError if that fails."""
         while not self._dry and unmount(self._folder / "shm", lazily=True):
             pass
 
     def remove(self) -> None:
-        """Remove the folder. Raises OSError; if something is still mounted in it, nothing is deleted."""
+        """Remove the folder. Raises OSError if that fails, for example because of a mount in it."""
         self.release()
         remove_tree(self._folder)
 
 
 def hosts_text(hostname: str, ips: Sequence[str]) -> str:
-    """The /etc/hosts of a pod with its own network."""
+    """Return the /etc/hosts of a pod with its own network."""
     rows = ["127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback"]
     if hostname:
         rows += [f"{ip}\t{hostname}" for ip in ips]
@@ -341,7 +352,7 @@ def hosts_text(hostname: str, ips: Sequence[str]) -> str:
 
 
 def resolv_text(dns: pb.DNSConfig) -> str:
-    """The /etc/resolv.conf of a pod with DNS settings; "" without them."""
+    """Return the /etc/resolv.conf of a pod, or "" if the pod has no DNS settings."""
     rows = [f"nameserver {server}" for server in dns.servers]
     if dns.searches:
         rows.insert(0, f"search {' '.join(dns.searches)}")
@@ -358,9 +369,9 @@ def _read(path: str) -> str:
 
 
 # --- the pause process ---
-# A program of about 190 bytes that waits, so that a pod needs neither an image nor a program of the node. It runs as a
-# container of the OCI runtime in the pod's other namespaces. It ignores SIGCHLD, so that the kernel itself reaps
-# orphans of the pod, and only SIGKILL ends it.
+# A program of about 190 bytes that only waits, so that a pod needs no pause image. The OCI runtime runs it like a
+# container, in the pod's namespaces. The program ignores SIGCHLD, so that the kernel reaps orphaned processes of the
+# pod. Only SIGKILL ends the program.
 
 PAUSE_PROGRAM = "/pause"
 _BASE, _HEADERS = 0x400000, 64 + 56
@@ -382,7 +393,7 @@ _ACTION = struct.pack("<4Q", 1, 2, 0, 0)
 
 
 def pause_program(architecture: str = "") -> bytes:
-    """The pause program as an ELF file. EngineError if the architecture is not supported."""
+    """Return the pause program as an ELF file. Raises EngineError if the architecture is not supported."""
     architecture = architecture or platform.machine()
     if architecture not in _CODE:
         raise EngineError(f"pods cannot share a process namespace on {architecture}: there is no pause program for it")
@@ -395,7 +406,7 @@ def pause_program(architecture: str = "") -> bytes:
 
 
 def pause_root(bundle: Path) -> Path:
-    """Create the root file system of a pause process in its bundle. Raises OSError, EngineError."""
+    """Create the root file system of a pause process in its bundle."""
     root = bundle / "rootfs"
     for name in ("proc", "dev", "sys"):
         (root / name).mkdir(parents=True, exist_ok=True)
@@ -407,7 +418,10 @@ def pause_root(bundle: Path) -> Path:
 
 
 def pause_spec(spec: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
-    """The spec of a pause process in pinned namespaces, which have their sysctls and host name already."""
+    """Return the spec of a pause process in the pod's pinned namespaces.
+
+    Sysctls and host name are left out, because they were set when the namespaces were created.
+    """
     result = {**spec, "linux": {**spec["linux"]}}
     result.pop("hostname", None)
     result["linux"].pop("sysctl", None)

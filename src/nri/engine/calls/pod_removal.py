@@ -23,12 +23,12 @@ class PodRemoval:
         self._steps, self._containers = steps, containers
 
     def stop_pod_sandbox(self, request: pb.StopPodSandboxRequest, call: Call) -> pb.StopPodSandboxResponse:
-        """Stop a pod with its containers; no effect if it is stopped."""
+        """Stop a pod with its containers. No effect if the pod is already stopped."""
         self.stop(request.pod_sandbox_id)
         return pb.StopPodSandboxResponse()
 
     def remove_pod_sandbox(self, request: pb.RemovePodSandboxRequest, call: Call) -> pb.RemovePodSandboxResponse:
-        """Remove a pod with its containers; they are stopped first."""
+        """Remove a pod with its containers, which are killed first."""
         self.remove(request.pod_sandbox_id)
         return pb.RemovePodSandboxResponse()
 
@@ -58,7 +58,7 @@ class PodRemoval:
             self._events.publish(pod, pb.CONTAINER_STOPPED_EVENT)
 
     def remove(self, prefix: str) -> None:
-        """Remove a pod with all its containers, killed first. Calling it again has no effect."""
+        """Kill and remove all containers of a pod, then remove the pod. Calling it again has no effect."""
         try:
             pod = self._inventory.pod(prefix)
         except NotFound:

@@ -1,8 +1,8 @@
 """UpdateContainerResources and UpdatePodSandboxResources.
 
-A container gets the requested resources, unless a plugin replaces them. Plugins' changes to other containers are
-applied afterwards, and dropped if the update fails. The kubelet manages the cgroups of pods, so the engine only records
-their resources and notifies plugins.
+A container gets the requested resources, unless a plugin replaces them. Updates of other containers that plugins return
+are applied afterwards, and dropped if the update fails. The kubelet manages the cgroups of pods, so the engine only
+records the resources of pods and notifies plugins.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class ResourceUpdates:
-    """Changes the resources of containers and pods at the request of clients."""
+    """Answers requests to change the resources of containers and pods."""
 
     def __init__(self, parts: Parts) -> None:
         self._inventory, self._machinery = parts.inventory, parts.machinery
@@ -41,9 +41,11 @@ class ResourceUpdates:
     def update_container(
         self, prefix: str, linux: pb.LinuxContainerResources, annotations: dict[str, str] | None = None
     ) -> None:
-        """Change the resources of a container, and add annotations. Raises RequestError, WrongState, NriError.
+        """Change the resources of a container, and add annotations.
 
-        The request for an ended container only changes its record, as in containerd, and plugins are not notified.
+        If the container has ended, only its record is changed, as in containerd, and plugins are not notified. Raises
+        RequestError if the request is invalid, WrongState if the container cannot be updated in its state, and NriError
+        if the update fails or a plugin rejects it.
         """
         container = self._inventory.container(prefix)
         with container.request_lock:
@@ -100,7 +102,10 @@ class ResourceUpdates:
         overhead: pb.LinuxContainerResources | None,
         resources: pb.LinuxContainerResources | None,
     ) -> None:
-        """Record the overhead and resources of a pod after plugins have accepted them. Raises NotFound, NriError."""
+        """Record the overhead and resources of a pod after plugins have accepted them.
+
+        Raises NotFound if the pod does not exist, and NriError if a plugin rejects the update.
+        """
         pod = self._inventory.pod(prefix)
         with pod.request_lock, self._domain.block():
             self._domain.update_pod(pod, overhead, resources)

@@ -1,4 +1,4 @@
-"""Statistics of containers and pods, and the readings behind them, which `metrics` reports, too.
+"""Report the CRI's statistics of containers and pods. `metrics` uses the same readings.
 
 A number that the kernel does not report is None, never 0.
 """
@@ -6,6 +6,7 @@ A number that the kernel does not report is None, never 0.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -26,59 +27,64 @@ from nri.engine.support.errors import EngineError
 from nri.files import Usage
 from nri.host.cgroups import expand_slice
 
+#: The name of a pod's main network interface.
 _DEFAULT_INTERFACE = "eth0"
-#: The least time between two readings of a rate.
+#: One processor in `Reading.cores`.
+_CORE = 1_000_000_000
+#: The minimum time over which a rate is measured.
 _RATE_NS = 500_000_000
-#: The least time between two measurements of a container's disk space, whose cost grows with the number of files.
+#: The minimum time between two measurements of a container's disk space. The cost grows with the number of files.
 _DISK_SPACE_NS = 10_000_000_000
-#: A container whose measurement takes longer than _SLOW_NS is measured more rarely: all slow ones take turns, and use
-#: at most one _SLOW_FACTOR-th of the time.
+#: A container is slow if its measurement takes longer than _SLOW_NS. The slow containers are measured in turn, for at
+#: most one _SLOW_FACTOR-th of the time.
 _SLOW_FACTOR, _SLOW_NS = 20, 50_000_000
 _log = logging.getLogger(__name__)
+#: The hierarchies of cgroup v1 that are read for a pod.
 _V1 = ("cpuacct", "memory", "pids")
-_COUNTED = (
+#: The fields of `ContainerStats` that `total` adds up.
+_SUMMED = (
     "cpu_usage_ns", "memory_usage_bytes", "working_set_bytes", "rss_bytes", "page_faults", "major_page_faults",
     "swap_usage_bytes", "processes",
 )  # fmt: skip
 
 
 class StatsCalls:
-    """The calls that report statistics."""
+    """Answers the calls for statistics."""
 
     def __init__(self, readings: Readings) -> None:
         self._readings = readings
 
     def container_stats(self, request: pb.ContainerStatsRequest, call: Call) -> pb.ContainerStatsResponse:
-        """The statistics of a container."""
+        """Report the statistics of a container."""
         container = self._readings.inventory.container(request.container_id)
         return pb.ContainerStatsResponse(stats=self._container(container.record))
 
     def list_container_stats(self, request: pb.ListContainerStatsRequest, call: Call) -> pb.ListContainerStatsResponse:
-        """The statistics of all containers, or of those that match the filter."""
+        """Report the statistics of the containers that match the filter."""
         return pb.ListContainerStatsResponse(stats=self._containers(request.filter))
 
     def stream_container_stats(
         self, request: pb.StreamContainerStatsRequest, call: Call
     ) -> Iterator[pb.StreamContainerStatsResponse]:
-        """Stream the statistics of containers."""
+        """Stream the statistics of the containers that match the filter."""
         for stats in chunks(self._containers(request.filter)):
             yield pb.StreamContainerStatsResponse(container_stats=stats)
 
     def pod_sandbox_stats(self, request: pb.PodSandboxStatsRequest, call: Call) -> pb.PodSandboxStatsResponse:
-        """The statistics of a pod, with those of its containers."""
+        """Report the statistics of a pod and its containers."""
         pod = self._readings.inventory.pod(request.pod_sandbox_id)
         return pb.PodSandboxStatsResponse(stats=self._pod(pod.record))
 
     def list_pod_sandbox_stats(
         self, request: pb.ListPodSandboxStatsRequest, call: Call
     ) -> pb.ListPodSandboxStatsResponse:
-        """The statistics of all pods, or of those that match the filter."""
+        """Report the statistics of the pods that match the filter."""
         return pb.ListPodSandboxStatsResponse(stats=self._pods(request.filter))
 
     def stream_pod_sandbox_stats(
         self, request: pb.StreamPodSandboxStatsRequest, call: Call
     ) -> Iterator[pb.StreamPodSandboxStatsResponse]:
-        """Stream the statistics of pods."""
+        """Stream the statistics of the pods that match the filter."""
         for stats in chunks(self._pods(request.filter)):
             yield pb.StreamPodSandboxStatsResponse(pod_sandbox_stats=stats)
 
@@ -122,7 +128,7 @@ class StatsCalls:
     def _pod(self, record: PodRecord) -> pb.PodSandboxStats:
         containers = [container.record for container in self._readings.inventory.containers(record.id)]
         readings = [self._readings.container(container) for container in containers]
-        reading = self._readings.pod(record, [row.stats for row in readings if row.stats is not None])
+        reading = self._readings.pod(record, readings)
         message = pb.PodSandboxStats(
             attributes=pb.PodSandboxAttributes(
                 id=record.id,
@@ -148,7 +154,7 @@ class StatsCalls:
 
 
 def cpu_message(reading: Reading) -> pb.CpuUsage:
-    """The CRI's message for the use of processors."""
+    """Return the CRI's message for the use of processors."""
     assert reading.stats is not None
     return pb.CpuUsage(
         timestamp=reading.at_ns,
@@ -158,7 +164,7 @@ def cpu_message(reading: Reading) -> pb.CpuUsage:
 
 
 def memory_message(at_ns: int, stats: ContainerStats) -> pb.MemoryUsage:
-    """The CRI's message for the use of memory; the available memory is known only with a limit."""
+    """Return the CRI's message for the use of memory. Without a limit the available memory is not reported."""
     return pb.MemoryUsage(
         timestamp=at_ns,
         working_set_bytes=_number(stats.working_set_bytes),
@@ -171,7 +177,7 @@ def memory_message(at_ns: int, stats: ContainerStats) -> pb.MemoryUsage:
 
 
 def swap_message(at_ns: int, stats: ContainerStats) -> pb.SwapUsage:
-    """The CRI's message for the use of swap."""
+    """Return the CRI's message for the use of swap."""
     return pb.SwapUsage(
         timestamp=at_ns,
         swap_available_bytes=_number(_remaining(stats.swap_limit_bytes, stats.swap_usage_bytes)),
@@ -180,7 +186,7 @@ def swap_message(at_ns: int, stats: ContainerStats) -> pb.SwapUsage:
 
 
 def network_message(interfaces: list[InterfaceStats]) -> pb.NetworkUsage:
-    """The CRI's message for a pod's network; loopback is left out."""
+    """Return the CRI's message for a pod's network, without the loopback interface."""
     message = pb.NetworkUsage(timestamp=time.time_ns())
     for interface in interfaces:
         row = pb.NetworkInterfaceUsage(
@@ -206,7 +212,13 @@ def _remaining(limit: int | None, used: int | None) -> int | None:
 
 
 class Reading(NamedTuple):
-    """One reading. `stats` is None if nothing runs; `cores` is the use of processors in billionths of a core."""
+    """One reading of a pod or container.
+
+    Attributes:
+        at_ns: the time of the reading.
+        stats: the statistics, or None if no process is running.
+        cores: the use of processors in billionths of a core, or None if it is not known yet.
+    """
 
     at_ns: int
     stats: ContainerStats | None
@@ -214,12 +226,16 @@ class Reading(NamedTuple):
 
 
 class _Rate(NamedTuple):
+    """A rate, measured at `at_ns` (monotonic)."""
+
     at_ns: int
     usage_ns: int
     cores: int | None
 
 
 class _DiskSpace(NamedTuple):
+    """A measurement: its time, and the time until which it counts (monotonic)."""
+
     at_ns: int
     until_ns: int
     usage: Usage
@@ -241,30 +257,43 @@ class Readings:
         self._slow_until_ns = 0
 
     def container(self, record: ContainerRecord) -> Reading:
-        """A reading of a container."""
+        """Read the statistics of a container."""
         stats = None
         if record.state is ContainerState.RUNNING:
             try:
                 stats = self._containers.stats(record.id)
             except (EngineError, OSError):
                 pass  # it has just ended
-        return self._reading(record.id, stats)
+        elapsed_ns = time.time_ns() - record.started_at_ns if record.started_at_ns else 0
+        average = None
+        if stats is not None and stats.cpu_usage_ns is not None and elapsed_ns > 0:
+            # Bounded, because the clock may have been set since the start.
+            average = min(stats.cpu_usage_ns * _CORE // elapsed_ns, (os.cpu_count() or 1) * _CORE)
+        return self._reading(record.id, stats, average)
 
     def counters(self, record: ContainerRecord) -> Counters | None:
-        """All counters of a container; None if it has just ended."""
+        """Read all counters of a container. Returns None if the container has ended."""
         try:
             return read_counters(record.pid, self._cgroups, record.cgroup_path) if record.pid else None
         except OSError:
             return None
 
-    def pod(self, record: PodRecord, containers: list[ContainerStats]) -> Reading:
-        """A reading of a pod: of its cgroup if that is known, otherwise the sum of its containers."""
+    def pod(self, record: PodRecord, containers: list[Reading]) -> Reading:
+        """Read the statistics of a pod from its cgroup, or add up those of its containers if it has no cgroup.
+
+        The first rate is the sum of the containers' rates, because the cgroup may be older than the pod.
+        """
         if record.state is not PodState.READY:
-            return self._reading(record.id, None)
-        return self._reading(record.id, self._own_cgroup(record) or total(containers))
+            return self._reading(record.id, None, None)
+        stats = self._own_cgroup(record) or total([row.stats for row in containers if row.stats is not None])
+        rates = [row.cores for row in containers if row.cores is not None]
+        return self._reading(record.id, stats, sum(rates) if rates else None)
 
     def interfaces(self, record: PodRecord) -> list[InterfaceStats]:
-        """The counters of a pod's network; empty if the pod uses the node's network, or if nothing runs in it."""
+        """Read the counters of a pod's network interfaces.
+
+        Returns [] if the pod uses the node's network, or if no container is running.
+        """
         if not record.ips:
             return []
         for container in self.inventory.containers(record.id):
@@ -276,8 +305,11 @@ class Readings:
         return []
 
     def disk_space(self, container_id: str) -> tuple[int, Usage] | None:
-        """The time of the measurement, and the disk space of a container; None if it has no file system."""
-        now = time.time_ns()
+        """Return the disk space of a container's writable layer, and the time of the measurement.
+
+        Returns None if the container has no root file system.
+        """
+        at_ns, now = time.time_ns(), time.monotonic_ns()
         with self._lock:
             entry = self._disk_spaces.get(container_id)
             is_due = entry is None or now > (self._slow_until_ns if entry.is_slow else entry.until_ns)
@@ -288,13 +320,15 @@ class Readings:
                 usage = self.images.snapshots.usage(container_id)
             except (OSError, ValueError):
                 with self._lock:
-                    self._disk_spaces.pop(container_id, None)  # otherwise the slow ones would wait for its turn
+                    self._disk_spaces.pop(
+                        container_id, None
+                    )  # otherwise the other slow containers would wait for its turn
                 return None
             if not usage.whole and (entry is None or entry.usage.whole):
-                _log.warning("container %s has too many files to count: it takes at least %d bytes",
+                _log.warning("container %s has too many files to count all: they take at least %d bytes",
                              container_id, usage.size_bytes)  # fmt: skip
-            cost_ns = time.time_ns() - now
-            entry = _DiskSpace(now, now + max(_DISK_SPACE_NS, _SLOW_FACTOR * cost_ns), usage, cost_ns > _SLOW_NS)
+            cost_ns = time.monotonic_ns() - now
+            entry = _DiskSpace(at_ns, now + max(_DISK_SPACE_NS, _SLOW_FACTOR * cost_ns), usage, cost_ns > _SLOW_NS)
             with self._lock:
                 self._disk_spaces[container_id] = entry
                 if entry.is_slow:
@@ -302,7 +336,7 @@ class Readings:
         return entry.at_ns, entry.usage
 
     def forget(self) -> None:
-        """Drop what is kept for pods and containers that no longer exist."""
+        """Drop the earlier readings of pods and containers that no longer exist."""
         present = {container.id for container in self.inventory.containers()}
         present |= {pod.id for pod in self.inventory.pods()}
         with self._lock:
@@ -310,18 +344,19 @@ class Readings:
                 for identity in table.keys() - present:
                     del table[identity]
 
-    def _reading(self, identity: str, stats: ContainerStats | None) -> Reading:
-        now = time.time_ns()
+    def _reading(self, identity: str, stats: ContainerStats | None, first_cores: int | None) -> Reading:
+        """Return a reading with a rate, which is `first_cores` until there is an earlier reading."""
+        at_ns, now = time.time_ns(), time.monotonic_ns()
         if stats is None or stats.cpu_usage_ns is None:
-            return Reading(now, stats, None)
+            return Reading(at_ns, stats, None)
         with self._lock:
             before = self._rates.get(identity)
             if before is None or stats.cpu_usage_ns < before.usage_ns:
-                before = self._rates[identity] = _Rate(now, stats.cpu_usage_ns, None)
+                before = self._rates[identity] = _Rate(now, stats.cpu_usage_ns, first_cores)
             elif now - before.at_ns >= _RATE_NS:
-                cores = (stats.cpu_usage_ns - before.usage_ns) * 1_000_000_000 // (now - before.at_ns)
+                cores = (stats.cpu_usage_ns - before.usage_ns) * _CORE // (now - before.at_ns)
                 before = self._rates[identity] = _Rate(now, stats.cpu_usage_ns, cores)
-        return Reading(now, stats, before.cores)
+        return Reading(at_ns, stats, before.cores)
 
     def _own_cgroup(self, record: PodRecord) -> ContainerStats | None:
         try:
@@ -335,12 +370,12 @@ class Readings:
         return stats_v1(paths) if path and paths["memory"].is_dir() else None
 
 
-def total(parts: list[ContainerStats]) -> ContainerStats:
-    """The sum of readings; a number that no part has stays None."""
+def total(rows: list[ContainerStats]) -> ContainerStats:
+    """Add up the statistics of containers. A number that is None in all rows stays None."""
     sums: dict[str, int] = {}
-    for part in parts:
-        for name in _COUNTED:
-            value = getattr(part, name)
+    for row in rows:
+        for name in _SUMMED:
+            value = getattr(row, name)
             if value is not None:
                 sums[name] = sums.get(name, 0) + value
     return replace(ContainerStats(), **sums)

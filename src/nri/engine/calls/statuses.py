@@ -16,7 +16,7 @@ from nri.engine.state import ContainerRecord, PodRecord, PodState
 
 
 class StatusCalls:
-    """Reports pods and containers."""
+    """Answers the calls for lists and statuses of pods and containers."""
 
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
@@ -24,7 +24,7 @@ class StatusCalls:
     # --- pods ---
 
     def pod_sandbox_status(self, request: pb.PodSandboxStatusRequest, call: Call) -> pb.PodSandboxStatusResponse:
-        """The status of a pod and its containers, as of `timestamp`."""
+        """Report the status of a pod and its containers. `timestamp` is the time of the report."""
         pod = self._inventory.pod(request.pod_sandbox_id)
         return pb.PodSandboxStatusResponse(
             status=pod_status(pod),
@@ -34,7 +34,7 @@ class StatusCalls:
         )
 
     def list_pod_sandbox(self, request: pb.ListPodSandboxRequest, call: Call) -> pb.ListPodSandboxResponse:
-        """All pods, or those that match the filter."""
+        """List the pods that match the filter."""
         return pb.ListPodSandboxResponse(items=self._pods(request.filter))
 
     def stream_pod_sandboxes(
@@ -56,13 +56,13 @@ class StatusCalls:
     # --- containers ---
 
     def container_status(self, request: pb.ContainerStatusRequest, call: Call) -> pb.ContainerStatusResponse:
-        """The status of a container."""
+        """Report the status of a container."""
         container = self._inventory.container(request.container_id)
         info = {"info": json.dumps(container_info(container))} if request.verbose else {}
         return pb.ContainerStatusResponse(status=container_status(container), info=info)
 
     def list_containers(self, request: pb.ListContainersRequest, call: Call) -> pb.ListContainersResponse:
-        """All containers, or those that match the filter."""
+        """List the containers that match the filter."""
         return pb.ListContainersResponse(containers=self._containers(request.filter))
 
     def stream_containers(
@@ -85,7 +85,7 @@ class StatusCalls:
 
 
 def pod_item(record: PodRecord) -> pb.PodSandbox:
-    """A pod's entry in lists."""
+    """Return the message of a pod in lists."""
     name = record.config["metadata"]["name"]
     return pb.PodSandbox(
         id=record.id,
@@ -99,7 +99,7 @@ def pod_item(record: PodRecord) -> pb.PodSandbox:
 
 
 def pod_info(pod: PodEntry) -> dict[str, Any]:
-    """Details of a pod for verbose requests, with containerd's names where it has the same ones."""
+    """Return the details of a pod for verbose requests. Details that containerd reports, too, have its names."""
     record = pod.record
     return {
         "pid": record.pid,
@@ -114,7 +114,7 @@ def pod_info(pod: PodEntry) -> dict[str, Any]:
 
 
 def container_item(record: ContainerRecord) -> pb.Container:
-    """A container's entry in lists."""
+    """Return the message of a container in lists."""
     image = json_format.ParseDict(record.config["image"], pb.ImageSpec(), ignore_unknown_fields=True)
     return pb.Container(
         id=record.id,
@@ -131,7 +131,7 @@ def container_item(record: ContainerRecord) -> pb.Container:
 
 
 def container_info(container: ContainerEntry) -> dict[str, Any]:
-    """Details of a container for verbose requests, with containerd's names where it has the same ones."""
+    """Return the details of a container for verbose requests. Details that containerd reports, too, have its names."""
     record = container.record
     return {
         "sandboxID": record.pod_id,

@@ -1,4 +1,4 @@
-"""Defaults of containers, each written as one text as in CRI-O; and their form in an OCI spec."""
+"""Parse the containers' defaults in engine.toml. Each default is one string with CRI-O's syntax."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _UNLIMITED = (1 << 64) - 1
 
 
 class DefaultMount(NamedTuple):
-    """A folder or file of the node in every container."""
+    """A folder or file of the node that is mounted in every container."""
 
     host_path: str
     container_path: str
@@ -19,7 +19,7 @@ class DefaultMount(NamedTuple):
 
 
 class DefaultDevice(NamedTuple):
-    """A device of the node in every container; `permissions` of r, w and m."""
+    """A device of the node that every container gets. `permissions` has the letters r, w and m, or some of them."""
 
     host_path: str
     container_path: str
@@ -27,7 +27,10 @@ class DefaultDevice(NamedTuple):
 
 
 def parse_ulimit(text: str) -> dict[str, Any]:
-    """The ``process.rlimits`` entry of ``nofile=1024:2048``, or of ``core=-1`` for no limit. Raises ValueError."""
+    """Return the ``process.rlimits`` entry for a string like ``nofile=1024:2048``. -1 means no limit.
+
+    Raises ValueError if the string is invalid.
+    """
     name, equals, limits = text.partition("=")
     soft_text, colon, hard_text = limits.partition(":")
     soft, hard = _limit(soft_text), _limit(hard_text if colon else soft_text)
@@ -48,7 +51,7 @@ def _limit(text: str) -> int | None:
 
 
 def parse_variable(text: str) -> tuple[str, str]:
-    """The name and value of ``NAME=VALUE``. Raises ValueError."""
+    """Return the name and value of ``NAME=VALUE``. Raises ValueError if `text` has another form."""
     name, equals, value = text.partition("=")
     if not name or not equals or "\0" in text:
         raise ValueError(f'"{text}" must be NAME=VALUE')
@@ -56,14 +59,14 @@ def parse_variable(text: str) -> tuple[str, str]:
 
 
 def parse_capability(text: str) -> str:
-    """The full name of a capability. Raises ValueError."""
+    """Return the full name of a capability. Raises ValueError if the capability is unknown."""
     if full_name(text) not in KNOWN:
         raise ValueError(f'"{text}" is not a capability')
     return full_name(text)
 
 
 def parse_mount(text: str) -> DefaultMount:
-    """A mount from ``/HOST:/CONTAINER`` or ``/HOST:/CONTAINER:ro``. Raises ValueError."""
+    """Return the mount of ``/HOST:/CONTAINER`` or ``/HOST:/CONTAINER:ro``. Raises ValueError for another form."""
     host_path, _, remainder = text.partition(":")
     container_path, colon, option = remainder.partition(":")
     if not (host_path.startswith("/") and container_path.startswith("/")) or option != ("ro" if colon else ""):
@@ -72,11 +75,14 @@ def parse_mount(text: str) -> DefaultMount:
 
 
 def parse_device(text: str) -> DefaultDevice:
-    """A device from ``/dev/HOST:/dev/CONTAINER:rwm``; the last two parts may be missing. Raises ValueError."""
+    """Return the device of ``/dev/HOST:/dev/CONTAINER:rwm``. Raises ValueError for another form.
+
+    The path in the container defaults to the path on the host, and the permissions to ``rwm``.
+    """
     host_path, *others = text.split(":")
     container_path = others.pop(0) if others and others[0].startswith("/") else host_path
     permissions = others.pop(0) if others else "rwm"
     is_absolute = host_path.startswith("/") and container_path.startswith("/")
     if others or not is_absolute or not permissions or set(permissions) - set("rwm"):
-        raise ValueError(f'"{text}" must be /dev/HOST:/dev/CONTAINER:rwm; the last two parts may be missing')
+        raise ValueError(f'"{text}" must be /dev/HOST[:/dev/CONTAINER][:rwm]')
     return DefaultDevice(host_path, container_path, permissions)

@@ -1,7 +1,7 @@
 """Layers of engine settings from other runtimes' files: containerd's configuration and iSulad's daemon.json.
 
-Only their NRI settings count, as those runtimes read them. A mistake that loses a setting is an error; others are
-notes.
+Only the NRI settings of these files are used, with the meaning that the other runtime gives them. A mistake in the file
+is an error if a setting is lost, otherwise a note.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from nri.config.runtimes.remark_texts import texts_of
 from nri.config.settings import FileLayer
 from nri.errors import ConfigError
 
-#: Remarks without consequences here: the engine understands the setting, or the remark is about other programs.
+#: Remarks that are only notes, because the engine understands the setting, or the remark is about another program.
 _NOTES = {
     Kind.COMMENT, Kind.OLD_SPELLING, Kind.FIXED_SOCKET, Kind.NO_SECONDS, Kind.UNVERSIONED, Kind.OLD_TABLE,
     Kind.NOT_IMPORTED, Kind.REPLACED, Kind.NEVER_RUNS,
 }  # fmt: skip
+#: Remarks that are not reported.
 _SILENT = {Kind.RELEASE_DECIDES}
 
-#: Fields of `RuntimeNri` by the engine's keys, with containerd's and iSulad's keys.
+#: The engine's keys, and for each the field of `RuntimeNri`, containerd's key and iSulad's key.
 _FIELDS = {
     "disable": ("enabled", "disable", "nri-support"),
     "disable_connections": ("connections", "disable_connections", "disable-connections"),
@@ -38,21 +39,28 @@ _FIELDS = {
     ),
     "plugin_request_timeout": ("request_timeout_s", "plugin_request_timeout", "plugin-request-timeout"),
 }  # fmt: skip
-_OPPOSITE = {"disable", "disable_connections"}
+#: Keys whose value is the negation of the field in `RuntimeNri`.
+_NEGATED = {"disable", "disable_connections"}
 
 
 def containerd_layer(path: str) -> FileLayer:
-    """The NRI table of containerd's file at `path`, with its imports. ConfigError for mistakes."""
+    """Return the NRI settings of containerd's file at `path` and the files that it imports.
+
+    Raises ConfigError if a mistake in a file loses a setting.
+    """
     return _layer(path, containerd.read(release=containerd.NEWEST_RELEASE, path=path), 1)
 
 
 def isulad_layer(path: str) -> FileLayer:
-    """The NRI keys of iSulad's file at `path`, in both spellings. ConfigError for mistakes."""
+    """Return the NRI settings of iSulad's file at `path`; both spellings of the keys are read.
+
+    Raises ConfigError if a mistake in the file loses a setting.
+    """
     return _layer(path, isulad.read(path=path), 2)
 
 
 def unpacked(source: Source, tree: dict[str, Any], layer: Layer) -> Layer:
-    """Move the keys of containerd's NRI table, pasted into an engine's file, to the engine's table ``nri``."""
+    """Move the keys of containerd's NRI table to the table ``nri``, if a user pasted that table into engine.toml."""
     tables = tree.pop("plugins")
     pasted, nri = tables.pop(containerd.PLUGIN), tree.get("nri", {})
     duplicates = sorted(set(nri) & set(pasted)) if isinstance(nri, dict) and isinstance(pasted, dict) else []
@@ -70,7 +78,10 @@ def unpacked(source: Source, tree: dict[str, Any], layer: Layer) -> Layer:
 
 
 def _layer(path: str, reading: Reading, column: int) -> FileLayer:
-    """The layer of a runtime's configuration. ConfigError for mistakes."""
+    """Return the layer of a runtime's configuration. `column` is 1 for containerd's keys, 2 for iSulad's.
+
+    Raises ConfigError if a mistake in the file loses a setting.
+    """
     errors = [_error(reading, remark) for remark in reading.remarks if remark.kind not in _NOTES | _SILENT]
     if errors:
         raise combined_error(errors)
@@ -80,7 +91,7 @@ def _layer(path: str, reading: Reading, column: int) -> FileLayer:
     for key, row in _FIELDS.items():
         if row[column] in nri.origin:
             value = getattr(nri, row[0])
-            keys[key] = not value if key in _OPPOSITE else value
+            keys[key] = not value if key in _NEGATED else value
             places[key] = nri.origin[row[column]]
     for remark in reading.remarks:
         if remark.kind is Kind.FIXED_SOCKET:
@@ -88,14 +99,14 @@ def _layer(path: str, reading: Reading, column: int) -> FileLayer:
     if nri.validator:
         keys["default_validator"] = dict(nri.validator)
     places |= {key: where for key, where in nri.origin.items() if key.startswith("default_validator.")}
-    if column == 2 and "disable" not in keys:  # iSulad's default
+    if column == 2 and "disable" not in keys:  # NRI is off by default in iSulad
         keys["disable"] = True
     notes = [_note(reading, remark) for remark in reading.remarks if remark.kind in _NOTES]
     return FileLayer(Layer({"nri": keys}, lambda at: _place(path, places, at)), notes)
 
 
 def _place(path: str, places: Mapping[str, str], at: Path) -> str:
-    """The file and line of one of the engine's keys, without the other runtime's key."""
+    """Return the file and line that set one of the engine's keys, without the name of the other runtime's key."""
     where = places.get(".".join(map(str, at[1:])), path)
     return where.partition(": ")[0]
 

@@ -1,7 +1,7 @@
 """The sources of the engine's settings: files in several formats, and environment variables.
 
-A file may be the engine's, with containerd's NRI table pasted into it or not, containerd's configuration, or iSulad's
-daemon.json.
+A file is engine.toml, containerd's configuration, or iSulad's daemon.json. Users may also paste containerd's NRI table
+into engine.toml.
 """
 
 from __future__ import annotations
@@ -17,17 +17,20 @@ from nri.config.settings import FileLayer, SettingsLoader
 from nri.engine.config.foreign import containerd_layer, isulad_layer, unpacked
 from nri.engine.config.values import EngineConfig
 
-#: Top-level keys of which each one makes a file containerd's.
+#: Top-level keys of containerd. A file with one or more of these keys is a containerd configuration.
 _CONTAINERD = {
     "version", "imports", "grpc", "ttrpc", "debug", "metrics", "timeouts", "oom_score", "required_plugins",
     "disabled_plugins", "proxy_plugins", "stream_processors", "temp", "cgroup",
 }  # fmt: skip
+#: Keys of iSulad's daemon.json. A JSON file with one of these keys is read as iSulad's.
 _ISULAD = re.compile(r'"(nri[-_]support|disable[-_]connections|plugin[-_](config[-_])?path|plugin[-_]\w+[-_]timeout)"')
-_JSON = re.compile(r"(\s|(#|//)[^\n]*)*\{")
+#: The beginning of a JSON document: white space and comments, then a brace. A comment includes the end of its line:
+#: without it, the number of ways to match a line of many # would grow exponentially.
+_JSON = re.compile(r"(?:\s|(?:#|//)[^\n]*\n)*\{")
 
 
 def _file_layer(name: str) -> FileLayer:
-    """The layer of a file in any of the formats."""
+    """Read a file in one of the formats."""
     source = read_file(name)
     if source.format != "toml" and _JSON.match(source.text):
         if _ISULAD.search(source.text) or os.path.basename(name) == "daemon.json":

@@ -1,6 +1,7 @@
-"""The engine's settings: a class is a table of ``engine.toml``, a field a key.
+"""The engine's settings. Each class is a table of ``engine.toml``, and each field is a key of the table.
 
-Contradicting settings are a ValueError that names them. Durations are seconds, written as a number or like "5s".
+A constructor raises ValueError if a value is invalid, or if two settings contradict each other. Durations are in
+seconds; files have them as a number or a string like "5s".
 """
 
 from __future__ import annotations
@@ -15,80 +16,153 @@ from nri.adaptation import AdaptationSettings
 from nri.api.default_validator import ValidatorConfig
 from nri.config import Duration, check_timeouts
 from nri.engine.config.defaults import parse_capability, parse_device, parse_mount, parse_ulimit, parse_variable
+from nri.engine.support.annotations import parse_allowable, parse_pattern
 from nri.engine.support.sysctls import Sysctl, parse_sysctl
 from nri.errors import RequestError
+from nri.kube.kubelet import SECCOMP_ROOT
 from nri.service.settings import HttpSettings
 
 _MAX_PORT = 65535
+#: The size of conmon's buffer. conmon cannot limit a log to less than this.
 _MIN_LOG_BYTES = 8192
-#: The domain of the kubelet's pods.
+#: The name of the domain with the kubelet's pods.
 FIRST_DOMAIN = "k8s.io"
+#: The sysctls of `enable_unprivileged_ports` and `enable_unprivileged_icmp`.
 _USER_PORTS, _USER_PINGS = ("net.ipv4.ip_unprivileged_port_start=0",), ("net.ipv4.ping_group_range=0 2147483647",)
+#: A valid name of a domain.
 _DOMAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-#: The longest path of a unix socket, in bytes.
+#: The maximum length of the path of a unix socket.
 _MAX_SOCKET_PATH_BYTES = 107
 
 
 def check_limits(settings: object, *names: str) -> None:
-    """ValueError for a negative limit."""
+    """Raise ValueError if one of the limits is negative."""
     for name in names:
         if (value := getattr(settings, name)) < 0:
             raise ValueError(f"{name} {value} must not be negative; 0 means no limit")
 
 
+#: The functions that check each text of these keys of an OCI runtime.
+_RUNTIME_PARSERS: Mapping[str, Callable[[str], object]] = {
+    "default_capabilities": parse_capability,
+    "pod_annotations": parse_pattern,
+    "container_annotations": parse_pattern,
+    "allowed_annotations": parse_allowable,
+}
+
+
+def _check_texts(settings: object, parsers: Mapping[str, Callable[[str], object]]) -> None:
+    """ValueError for a text that the parser of its key rejects."""
+    for key, parse in parsers.items():
+        for text in getattr(settings, key) or ():
+            try:
+                parse(text)
+            except ValueError as error:
+                raise ValueError(f"{key} {error}") from None
+
+
+def _capabilities_spec(names: tuple[str, ...] | None) -> dict[str, Any]:
+    """The capabilities of an OCI process; None for the engine's."""
+    return {} if names is None else {"capabilities": {"bounding": [parse_capability(name) for name in names]}}
+
+
 @dataclass(frozen=True, slots=True)
 class OciRuntime:
-    """An OCI runtime; pods select it by the name of its table, the runtime handler.
+    """An OCI runtime. Pods select it by their runtime handler, which is the name of its table.
 
     Attributes:
-        path: the program: a path, or a name that is searched in PATH.
+        path: the OCI runtime's program: a path, or a name that is searched in PATH.
         arguments: arguments before each command, for example ``--systemd-cgroup``.
-        timeout: the longest duration of a command, in seconds.
-        base_runtime_spec: a file with an OCI spec, as ``ctr oci spec`` prints it, whose environment, bounding
-            capabilities, limits of processes, mounts, hooks and annotations are the defaults of its containers.
+        timeout: kill a command of the OCI runtime that takes longer.
+        base_runtime_spec: the path of a file with an OCI spec, as ``ctr oci spec`` prints it. Its environment, bounding
+            capabilities, process limits, mounts, hooks and annotations are defaults of the runtime's containers.
+        default_capabilities: as the key of the table ``containers``, for this runtime's containers only.
+        seccomp_profile: the path of the seccomp profile for containers that request the runtime's default; empty for
+            the engine's profile.
+        pod_annotations: patterns of the pod annotations that the OCI spec gets, as in containerd: ``*`` matches all but
+            a slash. An annotation on which OCI runtimes act, for example ``run.oci.handler``, has to match a pattern
+            that starts with the same prefix.
+        container_annotations: the same for annotations of containers.
+        allowed_annotations: the annotations that the engine acts on, as in CRI-O: ``io.kubernetes.cri-o.Devices``,
+            ``io.kubernetes.cri-o.umask``, ``io.kubernetes.cri-o.cgroup2-mount-hierarchy-rw``.
+        cgroup_writable: let containers create cgroups below their own; requires cgroup v2.
+        privileged_without_host_devices: give privileged containers only the devices that they request.
+        privileged_without_host_devices_all_devices_allowed: let these containers nevertheless use all devices.
     """
 
     path: str = "runc"
     arguments: tuple[str, ...] = ()
     timeout: Duration = 30.0
     base_runtime_spec: str = ""
+    default_capabilities: tuple[str, ...] | None = None
+    seccomp_profile: str = ""
+    pod_annotations: tuple[str, ...] = ()
+    container_annotations: tuple[str, ...] = ()
+    allowed_annotations: tuple[str, ...] = ()
+    cgroup_writable: bool = False
+    privileged_without_host_devices: bool = False
+    privileged_without_host_devices_all_devices_allowed: bool = False
 
     def __post_init__(self) -> None:
         check_timeouts(self, "timeout")
+        _check_texts(self, _RUNTIME_PARSERS)
+        if self.privileged_without_host_devices_all_devices_allowed and not self.privileged_without_host_devices:
+            raise ValueError(
+                "privileged_without_host_devices_all_devices_allowed requires privileged_without_host_devices = true"
+            )
+
+    def base_spec(self) -> dict[str, Any]:
+        """The defaults that have a form in an OCI spec."""
+        return {"process": _capabilities_spec(self.default_capabilities)}
 
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """The operator's settings for one registry.
+    """The operator's settings for one registry. They replace the settings for this registry in `registries_conf`.
 
     Attributes:
-        host: the registry's host in image names, for example ``docker.io`` or ``registry.example:5000``.
-        mirrors: hosts that are tried before it, in order; the prefix ``http://`` allows plain HTTP.
-        certificates: the folder of its CAs (``*.crt``) and client certificates; empty for the system's.
-        insecure: accept plain HTTP and unknown certificates.
+        host: the beginning of image names: the registry's host, for example ``docker.io`` or ``registry.example:5000``,
+            a host with a path, or ``*.DOMAIN`` for all hosts of a domain. The longest match counts.
+        mirrors: hosts that are tried before this registry, in order; the prefix ``http://`` allows plain HTTP.
+        location: the host, or host and path, that replaces `host` in requests. If empty, `host` itself.
+        certificates: a folder with the registry's CA certificates (``*.crt``) and client certificates. If empty, the
+            CAs of this machine are used.
+        insecure: accept plain HTTP and certificates that cannot be verified.
+        blocked: refuse every pull from this registry, also from its mirrors.
     """
 
     host: str
     mirrors: tuple[str, ...] = ()
+    location: str = ""
     certificates: str = ""
     insecure: bool = False
+    blocked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ImageConfig:
-    """Images: the programs that pull and unpack them, and the registries.
+    """Settings of images and registries.
 
     Attributes:
-        skopeo, umoci: the programs: a path, or a name that is searched in PATH.
-        snapshots: how root file systems are created: ``overlay``, ``copy``, or ``auto`` for overlay where it works.
-        stall_timeout: cancel a pull that makes no progress for this long, in seconds.
-        size_limit: the most bytes of one image, unpacked; 0 for no limit.
-        entries_limit: the most files and folders of one image; 0 for no limit.
-        image_volumes: what a container gets at each ``VOLUME`` of its image, as in CRI-O: ``bind``, a writable copy of
-            the image's folder; ``mkdir``, the folder in its root file system; ``ignore``, nothing.
+        skopeo: the program that pulls images: a path, or a name that is searched in PATH.
+        umoci: the program that unpacks images: a path, or a name that is searched in PATH.
+        snapshots: how root file systems are created: ``overlay`` (overlayfs over layers that images share), ``copy`` (a
+            copy of the image's files), or ``auto`` (overlayfs if it works on this machine, otherwise a copy).
+        stall_timeout: cancel a pull that makes no progress for this long.
+        size_limit: the maximum size of an unpacked image with all its layers, in bytes; 0 means no limit.
+        entries_limit: the maximum number of files and folders in an image's layers; 0 means no limit.
+        image_volumes: what is at each ``VOLUME`` of a container's image, as in CRI-O: ``bind`` mounts a writable copy
+            of the image's folder; ``mkdir`` creates a folder in the root file system; ``ignore`` does nothing.
+        credentials_file: the path of a file with logins for registries, in the format of podman's ``auth.json`` and
+            Docker's ``config.json``. A login counts for pulls without another one. The file is read at each pull.
+        signature_policy: the path of a policy in the format of ``containers-policy.json``, which decides which images
+            and signatures are accepted. If empty, ``/etc/containers/policy.json`` counts if it exists.
         pinned_images: images that the kubelet does not remove to free disk space, as in CRI-O: a name, ``START*``, or
             ``*PART*``.
-        registries: registries with mirrors, certificates or plain HTTP; others need no entry.
+        registries_conf: the path of a file in the format of ``containers-registries.conf`` (version 2), as in podman
+            and CRI-O: registries, mirrors, and aliases and registries of short names. The files ``*.conf`` in the
+            folder PATH``.d`` are read, too. If empty, no such file is read, and short names mean Docker Hub.
+        registries: settings of registries. A registry without mirrors, certificates and plain HTTP needs no entry.
     """
 
     skopeo: str = "skopeo"
@@ -98,12 +172,18 @@ class ImageConfig:
     size_limit: int = 64 << 30
     entries_limit: int = 1_000_000
     image_volumes: Literal["bind", "mkdir", "ignore"] = "bind"
+    credentials_file: str = ""
+    signature_policy: str = ""
     pinned_images: tuple[str, ...] = ()
+    registries_conf: str = ""
     registries: tuple[Registry, ...] = ()
 
     def __post_init__(self) -> None:
         check_timeouts(self, "stall_timeout")
         check_limits(self, "size_limit", "entries_limit")
+        for key in ("credentials_file", "signature_policy", "registries_conf"):
+            if (path := getattr(self, key)) and not path.startswith("/"):
+                raise ValueError(f'{key} "{path}" must be an absolute path')
         for pattern in self.pinned_images:
             if (
                 not pattern
@@ -115,32 +195,42 @@ class ImageConfig:
 
 @dataclass(frozen=True, slots=True)
 class NetworkConfig:
-    """Networks of pods, by CNI.
+    """Settings of pod networks, which CNI plugins create.
 
     Attributes:
-        config_dir: the folder of network configurations; the first usable ``.conflist``, ``.conf`` or ``.json`` counts.
-        plugin_dirs: the folders of CNI plugins, in search order.
-        timeout: the longest duration of a plugin's call, in seconds.
+        config_dir: the folder with CNI network configurations. The first usable ``.conflist``, ``.conf`` or ``.json``
+            file in the order of names is used.
+        plugin_dirs: the folders that are searched for CNI plugins, in order.
+        max_conf_num: attach each pod to this many networks, one for each file, as in containerd; 0 for all files. The
+            first network has the interface ``eth0`` and the pod's addresses, the next ``eth1``. They are attached one
+            after the other, as with containerd's ``setup_serially``.
+        conf_template: the file of a template, as in containerd. When the kubelet reports the node's address ranges
+            and there is no network, the template is rendered to ``10-nri-engine-net.conflist`` in config_dir. Its
+            fields are ``.PodCIDR``, ``.PodCIDRRanges`` and ``.Routes``.
+        timeout: kill a CNI plugin that takes longer.
     """
 
     config_dir: Path = Path("/etc/cni/net.d")
     plugin_dirs: tuple[Path, ...] = (Path("/opt/cni/bin"), Path("/usr/lib/cni"))
+    max_conf_num: int = 1
+    conf_template: str = ""
     timeout: Duration = 60.0
 
     def __post_init__(self) -> None:
         check_timeouts(self, "timeout")
+        check_limits(self, "max_conf_num")
 
 
 @dataclass(frozen=True, slots=True)
 class CgroupConfig:
-    """Control groups of pods and containers.
+    """Settings of cgroups.
 
     Attributes:
-        driver: who creates cgroups: the OCI runtime itself (``cgroupfs``) or systemd. It has to be the kubelet's
-            driver.
-        parent: the parent cgroup of pods that request none: a path, or a slice with the driver ``systemd``.
-        conmon: the cgroup of conmon processes: ``pod`` for the pod's cgroup, or a path; with the driver ``systemd`` a
-            slice, in which each conmon gets a scope.
+        driver: which program creates cgroups: the OCI runtime (``cgroupfs``) or ``systemd``. The kubelet must have the
+            same driver.
+        parent: the parent cgroup of pods that do not request a parent: a path, or a slice if driver is ``systemd``.
+        conmon: the cgroup of conmon processes: ``pod`` for the pod's cgroup, or a path. If driver is ``systemd``, a
+            slice, in which each conmon process gets a scope.
     """
 
     driver: Literal["cgroupfs", "systemd"] = "cgroupfs"
@@ -155,7 +245,7 @@ class CgroupConfig:
             raise ValueError(f'conmon "{self.conmon}" must be "pod" or a slice, because driver is "systemd"')
 
 
-#: The functions that check each text of these keys.
+#: Keys with a list of strings, and the function that checks each string.
 _PARSERS: Mapping[str, Callable[[str], object]] = {
     "default_ulimits": parse_ulimit,
     "default_env": parse_variable,
@@ -167,45 +257,57 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
 
 @dataclass(frozen=True, slots=True)
 class ContainerConfig:
-    """Settings of all containers, and the node's files that define classes and devices.
+    """Settings of all containers, and paths of files that define devices and classes.
 
     Attributes:
-        pids_limit: the most processes of a container; 0 for no limit.
-        enable_unprivileged_ports: in pods with their own network every user may listen on ports below 1024
+        pids_limit: the maximum number of processes in a container; 0 means no limit.
+        enable_unprivileged_ports: let every user listen on ports below 1024 in pods with their own network namespace
             (``net.ipv4.ip_unprivileged_port_start=0``), as in containerd.
-        enable_unprivileged_icmp: in these pods every user may ping (``net.ipv4.ping_group_range=0 2147483647``).
-        default_sysctls: sysctls as ``NAME=VALUE`` for pods that request no other value and have the namespace, as in
-            CRI-O; they replace the two above.
-        seccomp_root: the folder of ``localhost`` seccomp profiles, which may be links; the default is the kubelet's.
-        default_ulimits: limits of processes, for example ``nofile=1024:2048``; -1 for no limit.
+        enable_unprivileged_icmp: let every user ping in pods with their own network namespace
+            (``net.ipv4.ping_group_range=0 2147483647``), as in containerd.
+        default_sysctls: sysctls as ``NAME=VALUE``, as in CRI-O. A pod gets a sysctl if it has the sysctl's namespace
+            and requests no other value. The values override enable_unprivileged_ports and enable_unprivileged_icmp.
+        seccomp_root: the folder with the seccomp profiles of the type ``localhost``; profiles may be symbolic links.
+            The default is the kubelet's folder.
+        default_ulimits: process limits, for example ``nofile=1024:2048``; -1 means no limit.
         default_env: environment variables as ``NAME=VALUE``; image and request override them.
-        default_capabilities: the capabilities of a container that requests no others, without those it drops. The
-            default is containerd's list.
-        default_mounts: folders and files of the node in every container, as ``/HOST:/CONTAINER`` with ``:ro`` if they
-            are read-only; a mount of the request at the same path replaces them.
-        additional_devices: devices of the node in every container, as ``/dev/HOST:/dev/CONTAINER:rwm``, of which the
-            last two parts may be missing.
+        default_capabilities: the capabilities of each container; requests can add and drop some. The default is
+            containerd's list.
+        default_mounts: folders and files of the node that every container gets: ``/HOST:/CONTAINER``, or
+            ``/HOST:/CONTAINER:ro`` for a read-only mount. A requested mount at the same path replaces the default.
+        additional_devices: devices of the node that every container gets: ``/dev/HOST:/dev/CONTAINER:rwm``. The path
+            in the container and the permissions may be omitted.
+        allowed_devices: the devices that a pod may request by the annotation ``io.kubernetes.cri-o.Devices``, if
+            `allowed_annotations` of its OCI runtime contains this annotation.
+        device_ownership_from_security_context: give requested devices to the container's ``runAsUser`` and
+            ``runAsGroup``, as in containerd, so that users other than root can open them.
         default_annotations: annotations of every OCI spec.
-        log_size_max: the most bytes of a container's log, as in CRI-O; conmon then empties it. 0 for no limit: the
-            kubelet rotates logs itself, and loses nothing.
-        hooks_dir: folders with files of OCI hooks, as of podman and CRI-O; a file in a later folder replaces one of the
-            same name. The plugin ``hook-injector`` does the same for all runtimes; use one of both.
-        apparmor_profile: the AppArmor profile for requests of the runtime's default; empty for none.
-        cdi_dirs: folders of CDI files, lowest rank first.
-        rdt_config: the file of RDT classes; empty: each class is the resctrl group with its name.
-        blockio_config: the file of block-I/O classes; empty: there are no classes.
+        log_size_max: the maximum size of a container's log in bytes, as in CRI-O. conmon empties a log that reaches the
+            limit. 0 means no limit; kubelets rotate logs themselves, without losing lines.
+        hooks_dir: folders with configuration files of OCI hooks, in the format of podman and CRI-O. A file replaces the
+            file of the same name in earlier folders. The plugin ``hook-injector`` reads the same files on every
+            runtime; do not use both.
+        apparmor_profile: the AppArmor profile of containers that request the runtime's default; empty for no profile.
+        cdi_dirs: folders with CDI files. A later folder has precedence.
+        rdt_config: the file that defines RDT classes. If empty, each class that a plugin sets is the resctrl group of
+            the same name, and annotations of pods cannot select a class.
+        blockio_config: the file that defines block-I/O classes. If empty, there are no classes.
+        ignore_rdt_not_enabled_errors, ignore_blockio_not_enabled_errors: create a container without its class, as in
+            containerd, if an annotation selects a class and this node has no classes.
     """
 
     pids_limit: int = 0
     enable_unprivileged_ports: bool = True
     enable_unprivileged_icmp: bool = True
     default_sysctls: tuple[str, ...] = ()
-    seccomp_root: Path = Path("/var/lib/kubelet")
+    seccomp_root: Path = Path(SECCOMP_ROOT)
     default_ulimits: tuple[str, ...] = ()
     default_env: tuple[str, ...] = ()
     default_capabilities: tuple[str, ...] | None = None
     default_mounts: tuple[str, ...] = ()
     additional_devices: tuple[str, ...] = ()
+    allowed_devices: tuple[str, ...] = ("/dev/fuse", "/dev/net/tun")
+    device_ownership_from_security_context: bool = False
     default_annotations: Mapping[str, str] = field(default_factory=dict)
     log_size_max: int = 0
     hooks_dir: tuple[str, ...] = ()
@@ -213,6 +315,8 @@ class ContainerConfig:
     cdi_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
     rdt_config: str = ""
     blockio_config: str = ""
+    ignore_rdt_not_enabled_errors: bool = False
+    ignore_blockio_not_enabled_errors: bool = False
 
     def __post_init__(self) -> None:
         check_limits(self, "pids_limit", "log_size_max")
@@ -221,25 +325,22 @@ class ContainerConfig:
                 f"log_size_max {self.log_size_max} must be at least {_MIN_LOG_BYTES}, conmon's buffer, or 0"
             )
         self.sysctls()
-        for key, parse in _PARSERS.items():
-            for text in getattr(self, key) or ():
-                try:
-                    parse(text)
-                except ValueError as error:
-                    raise ValueError(f"{key} {error}") from None
+        _check_texts(self, _PARSERS)
+        for path in self.allowed_devices:
+            if not path.startswith("/") or ".." in path.split("/"):
+                raise ValueError(f'allowed_devices "{path}" must be an absolute path without ".."')
 
     def base_spec(self) -> dict[str, Any]:
-        """The defaults that have a form in an OCI spec."""
+        """Return process limits, environment, capabilities and annotations as a partial OCI spec."""
         process: dict[str, Any] = {
             "rlimits": [parse_ulimit(text) for text in self.default_ulimits],
             "env": list(self.default_env),
+            **_capabilities_spec(self.default_capabilities),
         }
-        if self.default_capabilities is not None:
-            process["capabilities"] = {"bounding": [parse_capability(text) for text in self.default_capabilities]}
         return {"process": process, "annotations": dict(self.default_annotations)}
 
     def sysctls(self) -> list[Sysctl]:
-        """The sysctls of pods that request no other value. ValueError for an invalid one."""
+        """Return the default sysctls of pods. Raises ValueError if one is invalid."""
         texts = [*_USER_PORTS * self.enable_unprivileged_ports, *_USER_PINGS * self.enable_unprivileged_icmp]
         sysctls: dict[tuple[str, ...], Sysctl] = {}
         for text in (*texts, *self.default_sysctls):
@@ -256,34 +357,44 @@ class ContainerConfig:
 
 @dataclass(frozen=True, slots=True)
 class StreamingConfig:
-    """The server for exec, attach and port forward.
+    """Settings of the server for exec, attach and port forwarding.
 
     Attributes:
         address: the address to listen on. The kubelet is on this machine, so loopback is enough.
-        port: the port to listen on; 0 for any free one.
-        idle_timeout: close a stream without traffic after this time, in seconds.
-        token_timeout: how long an address that was handed out is valid, in seconds.
+        port: the port to listen on; 0 means any free port.
+        idle_timeout: close a stream without traffic after this time.
+        token_timeout: how long the URL in the answer to Exec, Attach or PortForward is valid.
+        tls_certificate, tls_key: PEM files of a certificate and its private key. With them the server requires TLS. The
+            files are read again when they change.
+        tls_client_ca: a PEM file with CAs; clients then need a certificate of these CAs. If empty, clients need none.
+        tls_min_version: the oldest version of TLS that clients may use.
     """
 
     address: str = "127.0.0.1"
     port: int = 0
     idle_timeout: Duration = 4 * 3600.0
     token_timeout: Duration = 60.0
+    tls_certificate: str = ""
+    tls_key: str = ""
+    tls_client_ca: str = ""
+    tls_min_version: Literal["1.2", "1.3"] = "1.2"
 
     def __post_init__(self) -> None:
         check_timeouts(self, "idle_timeout", "token_timeout")
         if not 0 <= self.port <= _MAX_PORT:
             raise ValueError(f"port {self.port} must be 0, for any free port, or 1 to {_MAX_PORT}")
+        if bool(self.tls_certificate) != bool(self.tls_key) or (self.tls_client_ca and not self.tls_key):
+            raise ValueError("tls_certificate and tls_key must both be set; tls_client_ca requires them")
 
 
 @dataclass(frozen=True, slots=True)
 class NriConfig(AdaptationSettings):
-    """NRI inside the engine.
+    """Settings of NRI in the engine.
 
     Attributes:
-        disable: no plugin can connect, and requests are not changed.
-        tell_refused: if a plugin rejects an update, notify all plugins by PostUpdateContainer of the actual resources.
-            A rejected creation is always reported, by StopContainer and RemoveContainer.
+        disable: switch NRI off: plugins cannot connect, and requests are not changed.
+        tell_refused: if a plugin rejects an update, send PostUpdateContainer with the actual resources to all plugins.
+            Plugins are always notified of a rejected creation, by StopContainer and RemoveContainer.
     """
 
     disable: bool = False
@@ -292,10 +403,10 @@ class NriConfig(AdaptationSettings):
 
 @dataclass(frozen=True, slots=True)
 class DomainConfig:
-    """A separate set of pods, containers and images for another client than the kubelet, with the same plugins.
+    """A separate set of pods, containers and images, for another client than the kubelet. All domains share plugins.
 
     Attributes:
-        socket: the unix socket of its CRI; empty for ``NAME.sock`` next to the engine's socket.
+        socket: the unix socket where the domain's CRI is served. If empty, ``NAME.sock`` next to the engine's socket.
     """
 
     socket: str = ""
@@ -307,17 +418,17 @@ def _runtimes() -> Mapping[str, OciRuntime]:
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """All settings of an engine. `EngineConfig()` is an engine without a configuration file.
+    """All settings of an engine. `EngineConfig()` has the defaults.
 
     Attributes:
-        socket: the unix socket of the CRI; its folder is created.
+        socket: the unix socket where the CRI is served; its folder is created.
         root: the folder of persistent data: images, records, snapshots. Its mode is 0700.
-        state: the folder of data until the next reboot: bundles, exit files, network namespaces. Its mode is 0700.
-        default_runtime: the table of `runtimes` for pods that request no handler.
-        runtimes: OCI runtimes by the names of handlers.
-        conmon: the program: a path, or a name that is searched in PATH.
+        state: the folder of data that a reboot removes: bundles, exit files, network namespaces. Its mode is 0700.
+        default_runtime: the name of the runtime for pods that request no runtime handler: a NAME of [runtimes.NAME].
+        runtimes: OCI runtimes by runtime handler.
+        conmon: the program conmon, which holds a container's streams: a path, or a name that is searched in PATH.
         log_level: the lowest level that is logged.
-        dry: run no processes, images and networks: every step is decided, recorded and reported, but not executed.
+        dry: decide, record and report every step, but run no process, pull no image and create no network.
         domains: further domains by name, like containerd's ``moby`` next to ``k8s.io``.
     """
 
@@ -356,12 +467,10 @@ class EngineConfig:
             raise ValueError(f"{' and '.join(sockets)} must be different")
         if self.default_runtime not in self.runtimes:
             names = ", ".join(self.runtimes) or "none"
-            raise ValueError(
-                f'default_runtime "{self.default_runtime}" is not a table of runtimes; existing tables: {names}'
-            )
+            raise ValueError(f'default_runtime "{self.default_runtime}" is not among the configured runtimes: {names}')
 
     def of_domain(self, name: str) -> EngineConfig:
-        """The settings of a further domain: these, with its socket, and with folders below these."""
+        """Return the settings of a further domain: these settings with the domain's socket and subfolders."""
         return replace(
             self,
             socket=self._socket_of(name),
@@ -372,10 +481,10 @@ class EngineConfig:
         )
 
     def outermost_folders(self, domain: str) -> tuple[Path, Path]:
-        """The folders `root` and `state` of the whole engine, if these are the settings of this domain."""
+        """Return the folders `root` and `state` of the engine, if `self` has the settings of `domain`."""
         return (self.root, self.state) if domain == FIRST_DOMAIN else (self.root.parents[1], self.state.parents[1])
 
     def _socket_of(self, domain: str) -> Path:
-        """The socket of a further domain; a dry engine has all sockets in its folder."""
+        """Return the socket of a further domain. A dry engine has all sockets in its own folder."""
         socket = self.domains[domain].socket
         return Path(socket) if socket and not self.dry else self.socket.with_name(f"{domain}.sock")

@@ -1,4 +1,4 @@
-"""Detect the kind of an image archive by its content, and name it as skopeo does."""
+"""Detect the kind of an image archive, and write its path with the kind in front, as skopeo expects it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import zlib
 from nri.errors import NriError
 from nri.files import open_regular
 
-#: The most members of an archive that are read to detect its kind.
+#: The maximum number of archive members that are read to detect the kind.
 _MAX_MEMBERS = 100_000
 _KINDS = ("docker-archive:", "oci-archive:", "oci:")
-#: The members that mark each kind; new archives of docker save have both, and are of both kinds.
+#: The files by which a kind is recognized. New archives of docker save have both files, and can be read as both kinds.
 _MARKS = {"manifest.json": "docker-archive:", "oci-layout": "oci-archive:"}
 
 
 def archive_source(archive: str) -> str:
-    """Return the absolute path of an archive, prefixed with its kind. NriError if it is not an archive."""
+    """Return the absolute path of an archive, with its kind in front. Raises NriError if it is not an image archive."""
     for kind in _KINDS:
         if archive.startswith(kind):
             return kind + os.path.abspath(archive.removeprefix(kind))
@@ -33,7 +33,9 @@ def archive_source(archive: str) -> str:
     except FileNotFoundError:
         raise NriError(f"{archive}: no such file") from None
     except (OSError, ValueError, EOFError, lzma.LZMAError, zlib.error, tarfile.TarError) as error:
-        reason = "not a tar archive" if "\n" in str(error) else error  # tarfile lists every kind that it has tried
+        reason = (
+            "not a tar archive" if "\n" in str(error) else error
+        )  # tarfile lists every compression that it has tried
         raise NriError(f"{archive} is not a readable archive: {reason}. Create one: docker save, podman save") from None
     if not kind:
         raise NriError(f"{archive} is not an image archive: neither manifest.json nor oci-layout found")

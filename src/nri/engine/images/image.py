@@ -1,7 +1,7 @@
-"""An image on this node, and its account files.
+"""An image on this node, and its files /etc/passwd and /etc/group.
 
-Only regular files below the image's root are read, so an image cannot show the node's files, or stop the engine with a
-pipe.
+Only regular files below the image's root are read. So an image cannot make the engine read the node's files, or block
+it with a pipe.
 """
 
 from __future__ import annotations
@@ -19,15 +19,20 @@ from nri.engine.support.errors import InvalidRequest
 from nri.host.root import open_below
 
 _MAX_ACCOUNT_FILE_BYTES = 4 << 20
+#: The errors of a path that does not exist in the image, or leads out of it.
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV)
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image on this node. `config` is the part of its configuration that containers inherit.
+    """An image on this node.
 
     Attributes:
-        layers: the number of its layers; None if it is not recorded.
+        id: the digest of the image's configuration.
+        config: the section ``config`` of the image's configuration, which containers inherit.
+        layers: the number of layers, or None in records of earlier versions.
+        chain_ids: the layers that this image shares with other images, the lowest first. None means that the image was
+            unpacked into its own folder, because overlayfs did not work or by an earlier version.
     """
 
     id: str
@@ -38,20 +43,21 @@ class Image:
     config: dict[str, Any] = field(default_factory=dict)
     pulled_at_ns: int = 0
     layers: int | None = None
+    chain_ids: tuple[str, ...] | None = None
 
     @property
     def user(self) -> str:
-        """The user of its process, as written: ``name``, ``uid``, or either with a group."""
+        """The user of the container's process, as in the configuration: ``USER`` or ``USER:GROUP``, names or IDs."""
         return str(self.config.get("User") or "")
 
     @property
     def entrypoint(self) -> list[str]:
-        """The first part of its command line."""
+        """The program, and the arguments that precede `cmd`."""
         return list(self.config.get("Entrypoint") or ())
 
     @property
     def cmd(self) -> list[str]:
-        """The second part of its command line, which containers may replace."""
+        """The default arguments, which a container may replace."""
         return list(self.config.get("Cmd") or ())
 
     @property
@@ -66,12 +72,12 @@ class Image:
 
     @property
     def stop_signal(self) -> str:
-        """The signal that asks its process to end."""
+        """The signal that asks the container's process to end."""
         return str(self.config.get("StopSignal") or "")
 
     @property
     def volumes(self) -> list[str]:
-        """The paths for which a container expects a writable folder, in any form."""
+        """The paths where a container expects a writable folder. They are not normalized."""
         return list(self.config.get("Volumes") or ())
 
     @property
@@ -80,9 +86,10 @@ class Image:
         return dict(self.config.get("Labels") or {})
 
     def reported_name(self, *requested: str) -> str:
-        """The name for statuses of containers: a requested name that the image has, else its first tag or digest.
+        """Return the image's name for a container's status.
 
-        Kubelets request an image by its id.
+        This is the first of the `requested` names that the image has, otherwise its first tag or digest, because
+        kubelets request an image by its id.
         """
         names = [*self.repo_tags, *self.repo_digests]
         for text in requested:
@@ -95,9 +102,9 @@ class Image:
 
 
 def account_file(rootfs: Path, path: str) -> str:
-    """The text of an image's /etc/passwd or /etc/group; "" if there is none, or not a regular file.
+    """Return the content of an image's /etc/passwd or /etc/group, or "" if it does not exist or is a folder.
 
-    InvalidRequest for a pipe or device, and for a file that is too long: half of it would define other users.
+    Raises InvalidRequest if it is a pipe or device, or too long. A part of a long file would define other users.
     """
     try:
         descriptor = open_below(rootfs, path, os.O_PATH)

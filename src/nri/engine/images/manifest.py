@@ -1,7 +1,7 @@
-"""Parse and check the documents of an image: index, manifest, configuration. None of them is trusted.
+"""Parse and check the documents of an image: index, manifest, configuration. Their content is not trusted.
 
-A document has to mean the same to every reader. So duplicate keys are rejected, also in other letter case, which Go
-ignores. Each error names the image.
+A document must mean the same to every program. So duplicate keys are rejected, including keys that differ only in
+letter case, because Go's JSON decoder ignores letter case. Each error names the image.
 """
 
 from __future__ import annotations
@@ -16,27 +16,29 @@ from nri.engine.images.reference import DIGEST
 from nri.engine.support.errors import InvalidRequest
 from nri.text import plain
 
-#: The longest document, as in registries and other runtimes.
+#: The maximum size of a document, as in registries and other runtimes.
 MAX_DOCUMENT_BYTES = 4 << 20
-#: More bytes than any layer has.
+#: The first size of a layer that does not fit into an int64.
 _MAX_LAYER_BYTES = 1 << 63
 _INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "ppc64le": "ppc64le", "s390x": "s390x",
                   "riscv64": "riscv64"}  # fmt: skip
-#: The variants that a machine runs, the best first; an image without a variant fits its whole architecture.
+#: The variants of an architecture that a machine can run, the best first. "" is an image without a variant.
 _VARIANTS = {"amd64": ("", "v1"), "arm64": ("v8", ""), "arm": ("v7", "", "v6", "v5")}
-_TEXTS, _LISTS, _TABLES = ("User", "WorkingDir", "StopSignal"), ("Entrypoint", "Cmd", "Env"), ("Labels",)
+#: The keys of ``config`` by the type of their value: string, list of strings, map of strings.
+_STRINGS, _LISTS, _MAPS = ("User", "WorkingDir", "StopSignal"), ("Entrypoint", "Cmd", "Env"), ("Labels",)
 
 
-class Layers(NamedTuple):
-    """The number of layers of a manifest, and their total size."""
+class Blob(NamedTuple):
+    """A compressed layer in a manifest."""
 
-    number: int
+    digest: str
     size_bytes: int
+    media_type: str = ""
 
 
 def parse(data: bytes, name: str) -> dict[str, Any]:
-    """Parse a document. InvalidRequest if it is not a JSON object, too long, too deep, or has a duplicate key."""
+    """Parse a document. Raises InvalidRequest if it is not a JSON object, too long, too deep, or has duplicate keys."""
     if len(data) > MAX_DOCUMENT_BYTES:
         raise InvalidRequest(f"image {name}: a manifest or configuration exceeds {MAX_DOCUMENT_BYTES} bytes")
     try:
@@ -60,11 +62,14 @@ def _reject_constant(word: str) -> None:
 
 
 def _get(table: Mapping[str, Any], key: str, kind: type, name: str, place: str = "") -> Any:
-    """The value of a key, which must have this type; an empty one if it is absent or null."""
+    """Return the value of a key, or an empty value if the key is absent or null.
+
+    Raises InvalidRequest if the value has another type than `kind`. `place` is the path of the table, for the message.
+    """
     alike = [other for other in table if other.casefold() == key.casefold() and other != key]
     path = f"{place}.{key}" if place else key
     if alike:
-        raise InvalidRequest(f"image {name}: {path} is spelled {alike[0]!r}, which other tools take for the same key")
+        raise InvalidRequest(f"image {name}: {path} is spelled {alike[0]!r}, which some tools read as the same key")
     value = table.get(key)
     if value is None:
         return kind()
@@ -73,7 +78,7 @@ def _get(table: Mapping[str, Any], key: str, kind: type, name: str, place: str =
     return value
 
 
-_TYPE_NAMES = {str: "text", list: "a list", dict: "an object", int: "a number"}
+_TYPE_NAMES = {str: "a string", list: "a list", dict: "an object", int: "a number"}
 
 
 def _shown(value: object) -> str:
@@ -81,7 +86,7 @@ def _shown(value: object) -> str:
 
 
 def _rows(table: Mapping[str, Any], key: str, name: str) -> list[dict[str, Any]]:
-    """The value of a key, which must be a list of objects."""
+    """Return the value of a key. Raises InvalidRequest if it is not a list of objects."""
     rows = _get(table, key, list, name)
     for index, row in enumerate(rows):
         if not isinstance(row, dict):
@@ -93,13 +98,13 @@ def _rows(table: Mapping[str, Any], key: str, name: str) -> list[dict[str, Any]]
 
 
 def is_index(manifest: Mapping[str, Any], name: str) -> bool:
-    """Whether a document lists manifests. InvalidRequest for schema 1, which has no configuration."""
+    """Return whether a document is a list of manifests. Raises InvalidRequest if it has the unsupported schema 1."""
     if manifest.get("schemaVersion") == 1:
         raise InvalidRequest(f"{name} has manifest schema 1, which current tools do not support. Rebuild the image")
     has_manifests = _get(manifest, "mediaType", str, name) in _INDEXES or bool(_get(manifest, "manifests", list, name))
     if has_manifests and (_get(manifest, "config", dict, name) or _get(manifest, "layers", list, name)):
         raise InvalidRequest(
-            f"image {name}: it is both a list of manifests and a manifest, which tools read differently"
+            f"image {name}: the document is both a list of manifests and a manifest, so tools read it differently"
         )
     return has_manifests
 
@@ -108,8 +113,9 @@ class Listed(NamedTuple):
     """An entry of a list: a manifest, or another list.
 
     Attributes:
-        digest: its digest.
-        sure: whether the list says that it is for this machine; otherwise its configuration has to be checked.
+        digest: the digest of the manifest or list.
+        sure: whether the list states a platform, which is this machine's. Otherwise the image's configuration has to
+            be checked.
     """
 
     digest: str
@@ -117,10 +123,10 @@ class Listed(NamedTuple):
 
 
 def for_this_machine(index: Mapping[str, Any], name: str, machine: str = "") -> tuple[list[Listed], list[str]]:
-    """The entries of a list for this machine, the best first, and the platforms of the other entries.
+    """Return the entries of a list that may run on this machine, the best first, and the platforms of other entries.
 
-    The order is containerd's: entries for this platform by variant, then entries without a platform. InvalidRequest for
-    an invalid list.
+    The order is containerd's: entries for this platform by variant, then entries without a platform. Raises
+    InvalidRequest if the list is invalid.
     """
     expected = _architecture(machine)
     order = _VARIANTS.get(expected, ("",))
@@ -140,7 +146,7 @@ def for_this_machine(index: Mapping[str, Any], name: str, machine: str = "") -> 
 
 
 def other_machine(config: Mapping[str, Any], name: str, machine: str = "") -> str:
-    """The platform of an image's configuration if it is for another machine; "" otherwise, or if it is unknown."""
+    """Return the platform in an image's configuration, or "" if this machine can run the image."""
     expected = _architecture(machine)
     system, architecture, variant = (_get(config, key, str, name) for key in ("os", "architecture", "variant"))
     is_same = (system or "linux", architecture or expected) == ("linux", expected) and variant in _VARIANTS.get(
@@ -150,7 +156,7 @@ def other_machine(config: Mapping[str, Any], name: str, machine: str = "") -> st
 
 
 def not_for_this_machine(name: str, platforms: Iterable[str], machine: str = "") -> InvalidRequest:
-    """The error for an image without a part for this machine."""
+    """Return the error for an image that does not support this machine. `platforms` are the supported ones."""
     names = ", ".join(sorted({*platforms})) or "nothing"
     return InvalidRequest(plain(f"{name} is not for linux/{_architecture(machine)}; it is for {names}"))
 
@@ -164,22 +170,22 @@ def _architecture(machine: str) -> str:
 
 
 def config_digest(manifest: Mapping[str, Any], name: str) -> str:
-    """The digest of the configuration, which is the image's id. InvalidRequest without one."""
+    """Return the digest of the configuration, which is the image's id. Raises InvalidRequest if there is no digest."""
     config = _get(manifest, "config", dict, name)
     if not config:
         raise InvalidRequest(f"{name} is not a runnable image: its manifest has no configuration")
     return _digest(config, name, "config")
 
 
-def layers(manifest: Mapping[str, Any], name: str) -> Layers:
-    """The number and size of a manifest's layers. InvalidRequest for a layer without a digest or valid size."""
-    rows = _rows(manifest, "layers", name)
-    sizes = [_get(row, "size", int, name, "layers[]") for row in rows]
-    if invalid := [size for size in sizes if not 0 <= size < _MAX_LAYER_BYTES]:
-        raise InvalidRequest(f"image {name}: layers[].size is {_shown(invalid[0])}; it must be a number of bytes")
-    for row in rows:
-        _digest(row, name, "layers[]")
-    return Layers(len(rows), sum(sizes))
+def layers(manifest: Mapping[str, Any], name: str) -> list[Blob]:
+    """Return the layers of a manifest, the lowest first. Raises InvalidRequest if a digest or size is invalid."""
+    blobs = []
+    for row in _rows(manifest, "layers", name):
+        size: int = _get(row, "size", int, name, "layers[]")
+        if not 0 <= size < _MAX_LAYER_BYTES:
+            raise InvalidRequest(f"image {name}: layers[].size is {_shown(size)}; it must be a number of bytes")
+        blobs.append(Blob(_digest(row, name, "layers[]"), size, _get(row, "mediaType", str, name, "layers[]")))
+    return blobs
 
 
 def _digest(row: Mapping[str, Any], name: str, place: str) -> str:
@@ -193,7 +199,7 @@ def _digest(row: Mapping[str, Any], name: str, place: str) -> str:
 
 
 def diff_ids(config: Mapping[str, Any], name: str) -> list[str]:
-    """The digests of the unpacked layers, in order. Raises InvalidRequest."""
+    """Return the digests of the unpacked layers, in order. Raises InvalidRequest if one is not a digest."""
     digests = _get(_get(config, "rootfs", dict, name), "diff_ids", list, name, "rootfs")
     for index, digest in enumerate(digests):
         if not isinstance(digest, str) or not DIGEST.fullmatch(digest):
@@ -202,9 +208,9 @@ def diff_ids(config: Mapping[str, Any], name: str) -> list[str]:
 
 
 def container_config(config: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The part of a configuration that containers inherit. InvalidRequest for a value of a wrong type."""
+    """Return the section that containers inherit. Raises InvalidRequest if a value has a wrong type."""
     settings: dict[str, Any] = _get(config, "config", dict, name)
-    for key in _TEXTS:
+    for key in _STRINGS:
         _get(settings, key, str, name, "config")
     for key in _LISTS:
         _texts(_get(settings, key, list, name, "config"), name, f"config.{key}")
@@ -213,11 +219,11 @@ def container_config(config: Mapping[str, Any], name: str) -> dict[str, Any]:
             raise InvalidRequest(
                 f"image {name}: config.Volumes[{path[:80]!r}] is {_shown(value)}; it must be an object"
             )
-    for key in _TABLES:
+    for key in _MAPS:
         _texts(list(_get(settings, key, dict, name, "config").values()), name, f"config.{key}")
     try:
         json.dumps(settings, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:  # the CRI's messages only hold Unicode
+    except UnicodeEncodeError as error:  # a protobuf message cannot contain it
         part = ascii(error.object[max(error.start - 20, 0) : error.end])
         raise InvalidRequest(f"image {name}: config contains text that is not Unicode, at {part}") from None
     return settings
@@ -226,4 +232,4 @@ def container_config(config: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _texts(values: Sequence[object], name: str, path: str) -> None:
     for index, value in enumerate(values):
         if not isinstance(value, str):
-            raise InvalidRequest(f"image {name}: {path}[{index}] is {_shown(value)}; it must be text")
+            raise InvalidRequest(f"image {name}: {path}[{index}] is {_shown(value)}; it must be a string")

@@ -1,4 +1,4 @@
-"""Images that the kubelet must not remove when it frees disk space: those of which a name matches a pattern."""
+"""Decide which images are pinned: the kubelet does not remove them when it frees disk space."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from nri.engine.support.errors import InvalidRequest
 
 
 def is_pinned(image: Image, patterns: Sequence[str]) -> bool:
-    """Whether a pattern matches one of the image's names, in any letter case.
+    """Return whether a pattern matches one of the image's names. Letter case is ignored.
 
-    As in CRI-O: ``NAME`` is a whole name, ``START*`` the start of one, ``*PART*`` a part. A whole name may be short, as
-    in a pod: ``busybox`` is ``docker.io/library/busybox:latest``.
+    The patterns are CRI-O's: ``NAME`` matches a whole name, ``START*`` the beginning of a name, and ``*PART*`` a part
+    of a name. NAME may be short, as in a pod: ``busybox`` is ``docker.io/library/busybox:latest``.
     """
     names = [name.casefold() for name in (*image.repo_tags, *image.repo_digests)]
     return any(_matches(name, pattern) for pattern in patterns for name in names)

@@ -1,83 +1,17 @@
-"""Names of images in their full form, as all tools understand them: ``docker.io/library/busybox:latest``.
-
-The grammar is that of github.com/distribution/reference. The default registry is Docker Hub, the default tag
-``latest``.
-"""
+"""Names of images in requests to the engine; the grammar is in `nri.cri.image_names`."""
 
 from __future__ import annotations
 
-import re
-from typing import NamedTuple
-
+from nri.cri import image_names
+from nri.cri.image_names import DIGEST, Reference
 from nri.engine.support.errors import InvalidRequest
-from nri.text import cut
 
-HUB = "docker.io"
-_MAX_REPOSITORY_LENGTH, _MAX_LENGTH = 255, 512  # of registry and repository; including tag and digest
-_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-_PATH = re.compile(rf"{_PART}(?:/{_PART})*")
-_LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
-_DOMAIN = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?")
-_TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
-#: The digest of a manifest or a configuration; SHA-256 is the only algorithm in use.
-DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-
-
-class Reference(NamedTuple):
-    """An image's name: registry, repository, and a tag, a digest or both."""
-
-    domain: str
-    path: str
-    tag: str = ""
-    digest: str = ""
-
-    @property
-    def repository(self) -> str:
-        """Registry and path, for example ``docker.io/library/busybox``."""
-        return f"{self.domain}/{self.path}"
-
-    @property
-    def pullable(self) -> str:
-        """The name for requests to a registry: with the digest if there is one, because it is more exact than a tag."""
-        return f"{self.repository}@{self.digest}" if self.digest else f"{self.repository}:{self.tag}"
-
-    def __str__(self) -> str:
-        tag = f":{self.tag}" if self.tag else ""
-        return f"{self.repository}{tag}{f'@{self.digest}' if self.digest else ''}"
+__all__ = ["DIGEST", "Reference", "parse_reference"]
 
 
 def parse_reference(text: str) -> Reference:
-    """Parse an image's name and complete it. InvalidRequest with the reason if it is invalid."""
-    if len(text) > _MAX_LENGTH:
-        raise _invalid(text, f"it exceeds {_MAX_LENGTH} characters")
-    before_digest, separator, digest = text.partition("@")
-    if separator and not DIGEST.fullmatch(digest):
-        raise _invalid(text, f"{digest!r} is not a digest (sha256: and 64 hexadecimal digits)")
-    head, _, last = before_digest.rpartition("/")
-    last, colon, tag = last.partition(":")
-    if colon and not _TAG.fullmatch(tag):
-        raise _invalid(text, f"{tag!r} is not a tag (letters, digits, '_', '.' and '-', at most 128)")
-    domain, path = _split(f"{head}/{last}" if head else last)
-    if not _DOMAIN.fullmatch(domain):
-        raise _invalid(text, f"{domain!r} is not a registry's name")
-    if not _PATH.fullmatch(path):
-        raise _invalid(
-            text, f"{path!r} is not a repository (lowercase letters, digits, and '.', '_', '-' between them)"
-        )
-    if len(f"{domain}/{path}") > _MAX_REPOSITORY_LENGTH:
-        raise _invalid(text, f"it exceeds {_MAX_REPOSITORY_LENGTH} characters")
-    return Reference(domain, path, tag or ("" if digest else "latest"), digest)
-
-
-def _split(name: str) -> tuple[str, str]:
-    """Registry and path: the first part is a registry if it cannot be a part of a path."""
-    first, slash, path_ = name.partition("/")
-    is_domain = bool(slash) and ("." in first or ":" in first or first == "localhost" or first.lower() != first)
-    domain, path = (first, path_) if is_domain else (HUB, name)
-    if domain == "index.docker.io":
-        domain = HUB
-    return domain, f"library/{path}" if domain == HUB and "/" not in path else path
-
-
-def _invalid(text: str, reason: str) -> InvalidRequest:
-    return InvalidRequest(f"{cut(text)!r} is not an image name: {reason}")
+    """Parse an image's name and complete it. Raises InvalidRequest if the name is invalid."""
+    try:
+        return image_names.parse_reference(text)
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from None

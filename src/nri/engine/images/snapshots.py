@@ -1,7 +1,7 @@
-"""Root file systems of containers: an image's files with a writable layer, by overlayfs or as a copy.
+"""Root file systems of containers: a writable layer over the image's files by overlayfs, or a copy of the files.
 
-Each container's folder is named by its id, so that the remains of a crash can be found. With an ID mapping the image's
-files are mounted with mapped owners, or copied if the file system does not support that.
+The name of a container's folder is the container's id, so that remains of a crash can be found. With an ID mapping, the
+image's files are mounted with mapped owners, or copied if the file system does not support such mounts.
 """
 
 from __future__ import annotations
@@ -10,32 +10,35 @@ import errno
 import json
 import os
 import re
-import shutil
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from nri.config.syntax import parse_json
-from nri.engine.images.mapping import Mapping, allow_traversal
+from nri.engine.images.mapping import IdMapping, allow_traversal
+from nri.engine.images.overlay import Stack, copy_attributes, mount_overlay, overlay_works
 from nri.engine.support.command import run
 from nri.engine.support.errors import EngineError, InvalidRequest
-from nri.engine.support.kernel import is_mount_point, mount, unmount
+from nri.engine.support.kernel import detach_below, is_mount_point, unmount
 from nri.files import Usage, private_folder, read_regular, remove_tree, usage, write_whole
 from nri.host.root import Root, open_below
 
-#: The longest record of a root file system.
+#: The maximum size of the record of a root file system.
 _RECORD_BYTES = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+#: The time limit for copying an image's files.
 _COPY_S = 1800.0
-#: The most files of a container to count, and the longest times for a container and for all, in seconds.
-_MAX_FILES, _COUNT_S, _COUNT_ALL_S = 1_000_000, 2.0, 10.0
-#: If counting all takes more than _SLOW_S seconds of processor time, the result is kept for _SLOW_FACTOR times that.
+#: The maximum number of files that are counted for one container.
+_MAX_FILES = 1_000_000
+#: The time limits for counting the files of one container, and of all containers.
+_COUNT_S, _COUNT_ALL_S = 2.0, 10.0
+#: If a count of all containers takes more than _SLOW_S of processor time, the next count is made only after
+#: _SLOW_FACTOR times the duration.
 _SLOW_FACTOR, _SLOW_S = 20, 0.05
 
 
 class Snapshots:
-    """The root file systems below `root`. `driver` is ``overlay``, ``copy``, or ``auto`` for overlay if it works."""
+    """The root file systems below `root`. `driver` is ``overlay``, ``copy``, or ``auto`` (overlay if it works)."""
 
     def __init__(self, root: Path, driver: str = "auto") -> None:
         if re.search(r"[:,\\\s]", str(root)):
@@ -44,15 +47,16 @@ class Snapshots:
         self.driver = driver if driver != "auto" else "overlay" if overlay_works(self.root) else "copy"
         self._all, self._all_until = Usage(0, 0), 0.0
 
-    def mount(self, lower: Path, container_id: str, image_id: str = "", mapping: Mapping | None = None) -> Path:
-        """Mount the root file system of a container over an image's files; an existing one is mounted again.
+    def mount(self, stack: Stack, container_id: str, image_id: str = "", mapping: IdMapping | None = None) -> Path:
+        """Mount the root file system of a container. `stack` has the folders with the image's files.
 
-        With `mapping` the files' owners are mapped by its user namespace. EngineError; everything new is removed then.
+        A root file system that exists is mounted again, with the files that the container wrote. With `mapping`, the
+        files' owners are mapped to IDs of the node. Raises EngineError if the mount fails; then new files are removed.
         """
         folder = self._folder(container_id)
         fresh = not folder.exists()
         try:
-            return self._mount(private_folder(folder), lower, image_id, mapping)
+            return self._mount(private_folder(folder), stack, image_id, mapping)
         except (OSError, EngineError) as error:
             if fresh:
                 self.unmount(container_id)
@@ -60,43 +64,31 @@ class Snapshots:
                 raise
             raise EngineError(f"the root file system of {container_id} cannot be created: {error}") from error
 
-    def _mount(self, folder: Path, lower: Path, image_id: str, mapping: Mapping | None) -> Path:
+    def _mount(self, folder: Path, stack: Stack, image_id: str, mapping: IdMapping | None) -> Path:
         record = folder / "snapshot.json"
         merged = folder / "merged"
         if mapping is not None:
-            allow_traversal(folder, mapping.gid, mapping.own_folders)
+            allow_traversal(folder, mapping.gid, mapping.engine_folders)
+        driver = self._record(folder)["driver"] if record.exists() else self.driver
+        if driver == "overlay" and not is_mount_point(merged):
+            driver = _mount_layers(folder, stack, mapping)
         if not record.exists():
-            driver = self.driver
-            if mapping is not None and driver == "overlay":
-                mapped_lower = mapping.mount(lower, folder / "lower")
-                lower, driver = (mapped_lower, driver) if mapped_lower is not None else (lower, "copy")
             if driver == "copy":
-                _copy(lower, folder, mapping)
-            else:
-                for name in ("upper", "work", "merged"):
-                    (folder / name).mkdir(exist_ok=True)
-                shutil.copystat(lower, folder / "upper")
-                owner = lower.stat()
-                os.chown(folder / "upper", owner.st_uid, owner.st_gid)
-            data = {"driver": driver, "image": image_id, "lower": str(lower)}
+                _copy(stack, folder, mapping)
             # Not synced: after a crash of the machine no container is mounted again.
-            write_whole(record, json.dumps(data).encode(), sync=False)
-        state = self._record(folder)
-        if state["driver"] == "overlay" and not is_mount_point(merged):
-            options = f"lowerdir={state['lower']},upperdir={folder / 'upper'},workdir={folder / 'work'}"
-            mount("overlay", merged, "overlay", data=options)
+            write_whole(record, json.dumps({"driver": driver, "image": image_id}).encode(), sync=False)
         return merged
 
     def copy_volumes(
-        self, container_id: str, paths: Sequence[str], limit_bytes: int, mapping: Mapping | None = None
+        self, container_id: str, paths: Sequence[str], limit_bytes: int, mapping: IdMapping | None = None
     ) -> dict[str, str]:
-        """Copy folders of a mounted root file system, with their owners and modes, to folders that are removed with it.
+        """Copy folders of a mounted root file system with their owners and modes. `unmount` removes the copies.
 
-        Returns the copies by path; a folder that does not exist is empty, and belongs to root. Symbolic links cannot
-        lead out of the root file system.
+        Returns the path of each copy by the path of the folder. If a folder does not exist, its copy is empty and
+        belongs to root. Symbolic links cannot lead out of the root file system.
 
         Raises:
-            EngineError: a path is not a folder, cannot be copied, or the folders exceed `limit_bytes` together.
+            EngineError: a path is not a folder, cannot be copied, or the folders together exceed `limit_bytes`.
         """
         folder = self._folder(container_id)
         top = private_folder(folder / "volumes")
@@ -114,9 +106,9 @@ class Snapshots:
         return copies
 
     def make_volumes(self, container_id: str, paths: Sequence[str], uid: int, gid: int) -> None:
-        """Create missing folders in a mounted root file system, with this owner. EngineError if that is not possible.
+        """Create missing folders in a mounted root file system. The user `uid` and the group `gid` own new folders.
 
-        Symbolic links cannot lead out of the root file system.
+        Symbolic links cannot lead out of the root file system. Raises EngineError if a folder cannot be created.
         """
         root = Root(self._folder(container_id) / "merged")
         for path in paths:
@@ -127,22 +119,24 @@ class Snapshots:
                 raise EngineError(f"the volume {path} of the image cannot be created: {error.strerror}") from error
 
     def unmount(self, container_id: str) -> None:
-        """Remove the root file system with everything written to it; no effect if there is none."""
+        """Remove the root file system with all files that the container wrote. No effect if it does not exist."""
         folder = self._folder(container_id)
         self.detach(container_id)
         remove_tree(folder)
 
     def detach(self, container_id: str) -> None:
-        """Only unmount: written files stay for logs and for a later :meth:`mount`. Raises EngineError."""
-        for name in ("merged", "lower"):
-            path = self._folder(container_id) / name
-            while unmount(path, lazily=True):
-                pass  # it may have been mounted several times
+        """Unmount the root file system, but keep its files for a later :meth:`mount`.
+
+        Raises EngineError if the root file system is still mounted afterwards.
+        """
+        folder = self._folder(container_id)
+        detach_below(folder)  # all of several stacked mounts, and a mount that a kill left during a copy
+        for path in (folder / "merged", folder / "lower"):
             if is_mount_point(path):
-                raise EngineError(f"{path} is still mounted")  # so nothing below it may be deleted
+                raise EngineError(f"{path} is still mounted")  # callers must not delete files below it
 
     def images(self) -> dict[str, str]:
-        """The image that each container uses, by container; these images must not be removed."""
+        """Return the id of the image that each container uses, by container id. These images must not be removed."""
         images = {}
         for folder in self.root.iterdir():
             try:
@@ -152,9 +146,9 @@ class Snapshots:
         return images
 
     def usage(self, container_id: str, within_s: float = _COUNT_S) -> Usage:
-        """The disk space of a container's writable layer. FileNotFoundError if it has no root file system.
+        """Return the disk space of a container's writable layer, or a lower bound if counting takes too long.
 
-        If it has too many files to count in time, the result is a lower bound.
+        Raises FileNotFoundError if the container has no root file system.
         """
         folder = self._folder(container_id)
         driver = self._record(folder)["driver"]
@@ -162,7 +156,7 @@ class Snapshots:
         return usage(tree, most_entries=_MAX_FILES, within_s=within_s)
 
     def all_usage(self) -> Usage:
-        """The disk space of all writable layers together; an earlier result if counting takes long."""
+        """Return the disk space of all writable layers together. If counting takes long, the result may be old."""
         began, spent = time.monotonic(), time.thread_time()
         if began < self._all_until:
             return self._all
@@ -192,7 +186,7 @@ class Snapshots:
 
     @staticmethod
     def _record(folder: Path) -> dict[str, str]:
-        """The record of a root file system. FileNotFoundError also if a crash of the machine has emptied it."""
+        """Read the record of a root file system. Raises FileNotFoundError if it is missing, or damaged by a crash."""
         path = folder / "snapshot.json"
         try:
             return dict(parse_json(read_regular(path, _RECORD_BYTES)))
@@ -200,8 +194,11 @@ class Snapshots:
             raise FileNotFoundError(errno.ENOENT, "half-written", str(path)) from None
 
 
-def _copy_volume(merged: Path, path: str, copy: Path, limit_bytes: int, mapping: Mapping | None) -> int:
-    """Copy a folder of a root file system, if it exists; returns its size in bytes. Raises OSError, EngineError."""
+def _copy_volume(merged: Path, path: str, copy: Path, limit_bytes: int, mapping: IdMapping | None) -> int:
+    """Copy a folder of a root file system, or create an empty folder. Returns the size of the copy in bytes.
+
+    Raises EngineError if the folder exceeds `limit_bytes`, and OSError or EngineError if copying fails.
+    """
     try:
         descriptor = open_below(merged, path, os.O_PATH | os.O_DIRECTORY)
     except FileNotFoundError:
@@ -213,7 +210,7 @@ def _copy_volume(merged: Path, path: str, copy: Path, limit_bytes: int, mapping:
         size = usage(source).size_bytes
         if size > limit_bytes:
             raise EngineError(
-                f"the volume {path} of the image has {size} bytes; {limit_bytes} are left for its volumes"
+                f"the volume {path} of the image has {size} bytes; only {limit_bytes} bytes are left for volumes"
             )
         _run_copy(source, copy, f"copying the volume {path} of the image")
     finally:
@@ -222,11 +219,11 @@ def _copy_volume(merged: Path, path: str, copy: Path, limit_bytes: int, mapping:
 
 
 def _make_below(root: Root, path: str, uid: int, gid: int) -> None:
-    """Create a folder of a root file system with this owner; no effect if it exists."""
+    """Create a folder in a root file system, and set its owner. No effect if the folder exists."""
     try:
         root.make_folder(path)
     except FileExistsError:
-        os.close(root.open(path, os.O_PATH | os.O_DIRECTORY))  # a file or a link to nothing is an error
+        os.close(root.open(path, os.O_PATH | os.O_DIRECTORY))  # raises OSError for a file or a dangling link
         return
     descriptor = root.open(path, os.O_PATH | os.O_DIRECTORY)
     try:
@@ -240,29 +237,29 @@ def _run_copy(source: str, target: Path, action: str) -> None:
     run(["cp", "-a", "--reflink=auto", source, str(target)], timeout_s=_COPY_S, action=action)
 
 
-def _copy(lower: Path, folder: Path, mapping: Mapping | None) -> None:
+def _mount_layers(folder: Path, stack: Stack, mapping: IdMapping | None) -> str:
+    """Mount the layers with a writable layer above. Returns the driver: copy if owners cannot be mapped otherwise."""
+    mapped_root = None
+    if mapping is not None:
+        mapped_root = mapping.mount(stack.root, folder / "lower")
+        if mapped_root is None:
+            return "copy"
+    upper = folder / "upper"
+    if not upper.exists():
+        for name in ("work", "merged", "upper"):
+            (folder / name).mkdir(exist_ok=True)
+        copy_attributes(stack.at(mapped_root or stack.root).top, upper)
+    mount_overlay(folder / "merged", stack.at(mapped_root or stack.root), upper, folder / "work")
+    if mapped_root is not None:
+        unmount(mapped_root, lazily=True)  # overlayfs has its own clone of the mount
+    return "overlay"
+
+
+def _copy(stack: Stack, folder: Path, mapping: IdMapping | None) -> None:
     partial = folder / "partial"
     remove_tree(partial)
-    _run_copy(str(lower), partial, "copying the image")
+    with stack.merged(folder) as lower:
+        _run_copy(str(lower), partial, "copying the image")
     if mapping is not None:
         mapping.chown_tree(partial)
     partial.rename(folder / "merged")
-
-
-def overlay_works(folder: Path) -> bool:
-    """Whether this process can mount overlayfs with its upper folder here; tested by a mount."""
-    with tempfile.TemporaryDirectory(prefix=".try-", dir=folder) as place:
-        top = Path(place)
-        for name in ("lower", "upper", "work", "merged"):
-            (top / name).mkdir()
-        try:
-            mount(
-                "overlay",
-                top / "merged",
-                "overlay",
-                data=f"lowerdir={top}/lower,upperdir={top}/upper,workdir={top}/work",
-            )
-        except OSError:
-            return False
-        unmount(top / "merged")
-        return True

@@ -1,7 +1,7 @@
 """Limit the disk space of an image while it is pulled and unpacked.
 
-The files on the disk count, never what an image says about itself. Even without a limit, an image leaves a part of the
-free disk space to others.
+The files on the disk are counted, because the sizes in an image's documents may be false. Even without a configured
+limit, an image must not use all of the free disk space.
 """
 
 from __future__ import annotations
@@ -18,51 +18,71 @@ from typing import NamedTuple
 from nri.engine.support.errors import EngineError
 from nri.files import Usage, usage
 
-#: An image has to leave this part of the free disk space to others: one in _RESERVE.
+#: An image must leave one _RESERVE-th of the disk space free that was free when the pull began.
 _RESERVE = 10
-#: Files are counted again after _PAUSES times the duration of the last count, and at least after _PAUSE_S seconds.
+#: The pause between two counts is _PAUSES times the duration of a count, and at least _PAUSE_S.
 _PAUSES, _PAUSE_S = 9, 0.5
 
 
 class Limits(NamedTuple):
-    """The most disk space and files of an unpacked image; 0 for no limit."""
+    """The maximum size and number of files of an unpacked image. 0 means no limit."""
 
     size_bytes: int = 64 << 30
     entries: int = 1_000_000
 
 
 class SpaceBudget:
-    """The disk space for one image below an existing folder. `name` is for errors. Raises OSError."""
+    """The disk space for one image below an existing folder.
+
+    Attributes:
+        name: the image's name in errors.
+        spent: the disk space of the image's layers that are already unpacked.
+    """
 
     def __init__(self, name: str, folder: Path, limits: Limits) -> None:
-        self.name = name
+        self.name, self.spent = name, Usage(0, 0)
         self._folder, self._limits = folder, limits
         self._least_free = shutil.disk_usage(folder).free // _RESERVE
 
     def check_bytes(self, size_bytes: int, what: str = "it") -> None:
-        """EngineError if the size exceeds the image's limit, or if the disk has too little space left."""
+        """Raise EngineError if the size exceeds the image's limit, or if too little disk space is left."""
         if size_bytes > (self._limits.size_bytes or inf):
-            self._reject(what, size_bytes, "bytes", "size_limit", self._limits.size_bytes)
+            self._reject(f"{what} needs {size_bytes} bytes", f"size_limit) is {self._limits.size_bytes} bytes")
         free = shutil.disk_usage(self._folder).free
         if free < self._least_free:
-            raise EngineError(f"no space left for image {self.name}: {what} has left {free} bytes of {self._folder}")
+            raise EngineError(
+                f"no space left for image {self.name}: {self._folder} has {free} free bytes, "
+                f"and {self._least_free} must remain free"
+            )
 
     def check_tree(self, tree: Path, what: str = "it", *, grows: bool = False) -> Usage:
-        """Count the unpacked files. EngineError as in `check_bytes`, and for too many files."""
-        max_entries = self._limits.entries or inf
-        tree_usage = usage(tree, most_entries=max_entries)
-        if tree_usage.inodes > max_entries or not (
-            tree_usage.whole or grows
-        ):  # while it grows, folders may vanish from it
-            self._reject(what, f"more than {max_entries}", "files", "entries_limit", self._limits.entries)
-        self.check_bytes(tree_usage.size_bytes, what)
+        """Count the unpacked files. Raises EngineError if there are too many files in the image, or as `check_bytes`.
+
+        With `grows`, another program is writing the files, so folders may vanish during the count.
+        """
+        remaining = (self._limits.entries or inf) - self.spent.inodes
+        tree_usage = usage(tree, most_entries=remaining)
+        if tree_usage.inodes > remaining or not (tree_usage.whole or grows):
+            self._reject_entries(what)
+        self.check_bytes(self.spent.size_bytes + tree_usage.size_bytes, what)
         return tree_usage
 
-    def _reject(self, what: str, number: object, unit: str, key: str, limit: int) -> None:
-        raise EngineError(f"image {self.name}: {what} takes {number} {unit}; images.{key} is {limit}")
+    def spend(self, layer: Usage) -> None:
+        """Count a layer that is unpacked. Raises EngineError if the image is too large now."""
+        self.spent = Usage(self.spent.size_bytes + layer.size_bytes, self.spent.inodes + layer.inodes)
+        if self.spent.inodes > (self._limits.entries or inf):
+            self._reject_entries("it")
+        self.check_bytes(self.spent.size_bytes)
+
+    def _reject_entries(self, what: str) -> None:
+        entries = self._limits.entries
+        self._reject(f"{what} contains more than {entries or inf} files", f"entries_limit) is {entries}")
+
+    def _reject(self, reason: str, limit: str) -> None:
+        raise EngineError(f"image {self.name}: {reason}; the limit (images.{limit}")
 
     def watch(self, tree: Path, blobs: Path) -> Callable[[int], None]:
-        """Return a function that checks `tree` while a program unpacks layers of `blobs` into it; for `run`."""
+        """Return a callback for `run` that checks `tree` while a program unpacks layers from `blobs` into it."""
         due = 0.0
 
         def check(pid: int) -> None:
@@ -81,7 +101,7 @@ class SpaceBudget:
 
 
 def _opened(pid: int, blobs: Path) -> str:
-    """The digest of the blob that a program has open; "" if there is none."""
+    """Return the digest of the blob that a process has open, or "" if it has no blob open."""
     with suppress(OSError):
         for name in os.listdir(folder := f"/proc/{pid}/fd"):
             with suppress(OSError):

@@ -1,7 +1,8 @@
 """The images of this node: pull, list and remove them, and mount them for containers.
 
-An image's id is the digest of its configuration; one file maps names to ids. Concurrent pulls of one image do the work
-once. A removed image is no longer listed, but its files stay until no container uses them.
+An image's id is the digest of its configuration; one file maps names to ids. Images share layers, so a pull copies and
+unpacks only layers that do not exist. Concurrent pulls of one image, or of one layer, do the work once. A removed image
+is no longer listed, but its files stay until no container uses them.
 """
 
 from __future__ import annotations
@@ -14,33 +15,29 @@ import shutil
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from nri.config.syntax import parse_json
+from nri.engine.images.credentials import Credentials
 from nri.engine.images.image import Image, account_file
-from nri.engine.images.manifest import (
-    Listed,
-    config_digest,
-    container_config,
-    for_this_machine,
-    is_index,
-    layers,
-    not_for_this_machine,
-    other_machine,
-    parse,
-)
-from nri.engine.images.mapping import Mapping
-from nri.engine.images.reference import DIGEST, Reference, parse_reference
-from nri.engine.images.registries import Credentials
+from nri.engine.images.key_locks import KeyLocks
+from nri.engine.images.layers import Layer, Layers, Lease, chain_ids
+from nri.engine.images.manifest import Blob, config_digest, container_config, layers
+from nri.engine.images.manifest_lists import manifest_for_this_machine
+from nri.engine.images.mapping import IdMapping
+from nri.engine.images.overlay import MAX_LAYERS, Stack
+from nri.engine.images.reference import DIGEST, parse_reference
 from nri.engine.images.snapshots import Snapshots
 from nri.engine.images.space_budget import Limits, SpaceBudget
-from nri.engine.images.transport import OnProgress, Transport
-from nri.engine.images.unpack import LayoutImage, read_layout, unpack, with_registry_config
+from nri.engine.images.transport import OnProgress, Transport, skip_blobs
+from nri.engine.images.unpack import LayoutImage, read_layout, select_layer, unpack, with_registry_config
 from nri.engine.support.command import end_leftovers
 from nri.engine.support.errors import EngineError, InvalidRequest, NotFound, TooMany
+from nri.engine.support.kernel import detach_below, sync_filesystem
 from nri.files import (
     Usage,
     private_folder,
@@ -53,23 +50,33 @@ from nri.files import (
 )
 
 _MIN_PREFIX_LENGTH = 6
-#: The most pulls at a time; others wait, so that pulls do not take all of the node's disk and memory bandwidth.
+#: The maximum number of concurrent pulls. More pulls would take all of the node's disk and memory bandwidth.
 _MAX_PULLS = 4
-#: How long they wait before they fail, in seconds: running pulls may be slow on purpose.
+#: How long a pull waits for other pulls before it fails. A registry may be slow on purpose.
 _WAIT_S = 300.0
-#: The record in an image's folder, and its name after the image was removed while containers use it.
+#: How long a pull waits for another pull that copies the same image or layer. Then it copies them itself, because any
+#: registry can name them, and deliver them slowly on purpose.
+_SHARED_WAIT_S = 60.0
+#: The name of an image's record, and its name after the image was removed while containers use it.
 _RECORD, _REMOVED = "image.json", "removed.json"
-#: The longest of these files: a configuration has at most 4 MiB, and more in its record, where it is escaped.
+#: The maximum size of these files. A configuration has at most 4 MiB, and is longer in a record, where it is escaped.
 _FILE_BYTES = 1 << 26
 _log = logging.getLogger(__name__)
-#: The most nested lists of manifests; one is usual.
-_MAX_INDEX_DEPTH = 3
-#: The most manifests to check for one image; each is a request to the registry.
-_MAX_LISTED = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An image in a registry: its name with the digest of its manifest, its id, and the layers of its manifest."""
+
+    name: str
+    identity: str
+    blobs: Sequence[Blob]
+    credentials: Credentials | None
+    progress: OnProgress | None
 
 
 class ImageStore:
-    """The images below `root`. EngineError if the folder cannot be used."""
+    """The images below `root`. The constructor raises EngineError if the folder cannot be used."""
 
     def __init__(
         self,
@@ -83,10 +90,11 @@ class ImageStore:
         self.root = private_folder(root)
         self.transport = transport or Transport()
         self.umoci = umoci
-        self.limits, self.wait_s = limits or Limits(), _WAIT_S
+        self.limits, self.wait_s, self.shared_wait_s = limits or Limits(), _WAIT_S, _SHARED_WAIT_S
         self.snapshots = Snapshots(root / "snapshots", driver)
         self._images = private_folder(root / "images")
         self._pulls = private_folder(root / "pulls")
+        self._layers = Layers(root / "layers")
         self._lock = threading.RLock()
         self._busy = KeyLocks()
         self._slots = threading.BoundedSemaphore(_MAX_PULLS)
@@ -96,89 +104,86 @@ class ImageStore:
         self._removed: set[str] = set()
         self._half_removed: set[str] = set()
         self._image_by_id: dict[str, Image] = {}
+        #: The number of root file systems that are being mounted, by image.
+        self._mounting: Counter[str] = Counter()
         self.complaints = self._load()
 
     # --- pulling ---
 
     def pull(self, reference: str, credentials: Credentials | None = None, progress: OnProgress | None = None) -> Image:
-        """Pull an image from its registry. Raises InvalidRequest, NotFound, CommandFailed, CommandTimeout, TooMany."""
+        """Pull an image from its registry.
+
+        Raises InvalidRequest if the name or the image is invalid, NotFound if the registry does not have the image,
+        CommandFailed or CommandTimeout if a program fails, and TooMany if other pulls take too long.
+        """
         name = parse_reference(reference)
         with self._busy.hold(str(name)), self._folder(str(name)) as folder:
-            budget = SpaceBudget(str(name), self.root, self.limits)
             raw = self.transport.manifest(name.pullable, folder, credentials)
             digest = "sha256:" + hashlib.sha256(raw).hexdigest()
             if name.digest and digest != name.digest:
                 raise EngineError(f"the registry sent {digest} for {name}")
-            pinned, manifest = self._for_this_machine(name, digest, parse(raw, str(name)), folder, credentials)
-            identity, manifest_layers = config_digest(manifest, str(name)), layers(manifest, str(name))
+            pinned, manifest = manifest_for_this_machine(self.transport, name, digest, raw, folder, credentials)
+            identity, blobs = config_digest(manifest, str(name)), layers(manifest, str(name))
             names = [f"{name.repository}@{digest}", *([f"{name.repository}:{name.tag}"] if name.tag else [])]
-            with self._busy.hold(identity):
-                if identity not in self._image_by_id or identity in self._half_removed:
-                    self._check_free_space(manifest_layers.size_bytes, str(name))
-                    self.transport.copy(
-                        pinned,
-                        folder / "layout",
-                        folder,
-                        credentials,
-                        progress,
-                        manifest_layers.size_bytes,
-                        budget.check_bytes,
-                    )
-                    layout_image = read_layout(folder / "layout", str(name))
-                    if layout_image.id != identity:  # skopeo has converted a configuration in Docker's format to OCI's
-                        raw = self.transport.manifest(pinned, folder, credentials, of_config=True)
-                        layout_image = with_registry_config(layout_image, identity, raw, str(name))
-                    self._keep(folder, layout_image, budget)
-                elif (known_layers := self._image_by_id[identity].layers) not in (None, manifest_layers.number):
-                    raise InvalidRequest(
-                        f"image {name}: its manifest has {manifest_layers.number} layers, its configuration "
-                        f"{known_layers}"
-                    )
-                return self._name(identity, names)
+            with self._busy.hold(identity, self.shared_wait_s):
+                while (image := self._named(identity, names, blobs)) is None:
+                    budget = SpaceBudget(str(name), self.root, self.limits)
+                    self._bring(Source(pinned, identity, blobs, credentials, progress), folder, budget)
+                return image
 
-    def _for_this_machine(
-        self, name: Reference, digest: str, manifest: dict[str, Any], folder: Path, credentials: Credentials | None
-    ) -> tuple[str, dict[str, Any]]:
-        """The first fitting manifest for this machine, found through nested lists, and its name by digest."""
-        pending, other_platforms, requests = [(Listed(digest, sure=True), 1)], list[str](), 0
-        while pending:
-            listed, depth = pending.pop()
-            pinned = f"{name.repository}@{listed.digest}"
-            if requests == _MAX_LISTED:
-                raise InvalidRequest(f"image {name}: none of {_MAX_LISTED} manifests in its lists is for this machine")
-            if requests:
-                manifest = self._listed(pinned, name, folder, credentials)
-            requests += 1
-            if is_index(manifest, str(name)):
-                if depth > _MAX_INDEX_DEPTH:
-                    raise InvalidRequest(
-                        f"image {name}: lists of manifests are nested more than {_MAX_INDEX_DEPTH} deep"
-                    )
-                fitting, rejected = for_this_machine(manifest, str(name))
-                pending += [(entry, depth + 1) for entry in reversed(fitting)]
-                other_platforms += rejected
-                continue
-            other_platform = "" if listed.sure else self._other_machine(pinned, name, folder, credentials)
-            if not other_platform:
-                return pinned, manifest
-            other_platforms.append(other_platform)
-        raise not_for_this_machine(str(name), other_platforms)
+    def _bring(self, source: Source, folder: Path, budget: SpaceBudget) -> None:
+        """Copy the layers that do not exist from a registry, and add the image to the store."""
+        with self._lease() as lease, self._known_layers(source, lease) as known_ids:
+            missing, layout = source.blobs[len(known_ids) :], folder / "layout"
+            size_bytes = sum(blob.size_bytes for blob in missing)
+            self._check_free_space(size_bytes, budget.name)
+            remove_tree(layout)  # of an earlier attempt
+            skipped = {blob.digest for blob in source.blobs[: len(known_ids)]} - {blob.digest for blob in missing}
+            skip_blobs(layout, skipped)
+            self.transport.copy(
+                source.name, layout, folder, source.credentials, source.progress, size_bytes, budget.check_bytes
+            )
+            layout_image = read_layout(layout, budget.name)
+            if layout_image.id != source.identity:  # skopeo has converted a configuration in Docker's format to OCI's
+                raw = self.transport.manifest(source.name, folder, source.credentials, of_config=True)
+                layout_image = with_registry_config(layout_image, source.identity, raw, budget.name)
+            if chain_ids(layout_image.diff_ids)[: len(known_ids)] != known_ids:
+                raise InvalidRequest(f"image {budget.name}: its layers differ from those in its configuration")
+            self._keep(folder, layout_image, source.blobs, budget, lease)
 
-    def _listed(self, pinned: str, name: Reference, folder: Path, credentials: Credentials | None) -> dict[str, Any]:
-        raw = self.transport.manifest(pinned, folder, credentials)
-        if "sha256:" + hashlib.sha256(raw).hexdigest() != pinned.rpartition("@")[2]:
-            raise EngineError(f"the registry sent another document for {pinned}")
-        return parse(raw, str(name))
+    @contextmanager
+    def _known_layers(self, source: Source, lease: Lease) -> Iterator[list[str]]:
+        """Yield the chain IDs of an image's lowest layers that already exist, and lease these layers.
 
-    def _other_machine(self, pinned: str, name: Reference, folder: Path, credentials: Credentials | None) -> str:
-        """The other machine that a manifest is for, by its configuration; "" if it is for this one."""
-        raw = self.transport.manifest(pinned, folder, credentials, of_config=True)
-        return other_machine(parse(raw, str(name)), str(name))
+        If another pull has begun to copy the next layer, this waits for that pull for a while, and uses its layers.
+        """
+        blobs = [blob.digest for blob in source.blobs] if self._shares_layers(len(source.blobs)) else []
+        while True:
+            known_ids = self._layers.take_known(blobs, lease)
+            following = blobs[len(known_ids)] if len(known_ids) < len(blobs) else source.identity
+            with self._busy.hold(" ".join(("layer", *known_ids[-1:], following)), self.shared_wait_s):
+                if self._layers.take_known(blobs, lease) == known_ids:
+                    yield known_ids
+                    return
+
+    def _shares_layers(self, number: int) -> bool:
+        """Return whether an image with this number of layers is unpacked layer by layer."""
+        return self.snapshots.driver == "overlay" and number <= MAX_LAYERS
+
+    @contextmanager
+    def _lease(self) -> Iterator[Lease]:
+        """Keep layers for a pull. At its end, layers that no image has are removed."""
+        try:
+            with self._layers.lease() as lease:
+                yield lease
+        finally:
+            with self._lock:
+                self._log_complaints(self._layers.remove_unused(self._used_layers()))
 
     def load(self, source: str, reference: str, progress: OnProgress | None = None) -> Image:
-        """Load an image from ``oci-archive:/path[:name]``, ``docker-archive:`` or ``oci:``, a layout.
+        """Load an image from ``oci-archive:/PATH[:NAME]``, ``docker-archive:/PATH[:NAME]`` or ``oci:/PATH[:NAME]``.
 
-        Only for operators, never for paths in requests: the path is read with the engine's rights.
+        The path is read with the engine's rights, so it must come from an operator and never from a pod.
         """
         name = parse_reference(reference)
         if not source.startswith(("oci-archive:/", "docker-archive:/", "oci:/")):
@@ -189,28 +194,44 @@ class ImageStore:
             budget = SpaceBudget(str(name), self.root, self.limits)
             self.transport.copy(source, folder / "layout", folder, progress=progress, on_size=budget.check_bytes)
             layout_image = read_layout(folder / "layout", str(name))
-            with self._busy.hold(layout_image.id):
-                if layout_image.id not in self._image_by_id or layout_image.id in self._half_removed:
-                    self._keep(folder, layout_image, budget)
-                names = [f"{name.repository}@{layout_image.manifest_digest}", f"{name.repository}:{name.tag}"]
-                return self._name(layout_image.id, names)
+            names = [f"{name.repository}@{layout_image.manifest_digest}", f"{name.repository}:{name.tag}"]
+            with self._busy.hold(layout_image.id, self.shared_wait_s):
+                while (image := self._named(layout_image.id, names, layout_image.layers)) is None:
+                    budget = SpaceBudget(str(name), self.root, self.limits)
+                    with self._lease() as lease:
+                        self._keep(folder, layout_image, layout_image.layers, budget, lease)
+                return image
 
     def _check_free_space(self, size_bytes: int, name: str) -> None:
         free = shutil.disk_usage(self.root).free
         if size_bytes > free:
-            raise EngineError(f"no space left for {name}: it has {size_bytes} bytes, {self.root} has {free} free")
+            raise EngineError(
+                f"no space left for {name}: its new layers have {size_bytes} bytes, {self.root} has {free} free"
+            )
 
-    def _keep(self, folder: Path, layout_image: LayoutImage, budget: SpaceBudget) -> None:
-        """Unpack a pulled image, and add it to the store by one rename."""
+    def _keep(
+        self, folder: Path, layout_image: LayoutImage, blobs: Sequence[Blob], budget: SpaceBudget, lease: Lease
+    ) -> None:
+        """Unpack a pulled image, and add it to the store by one rename. `blobs` are the layers of its manifest."""
         identity, image_folder = layout_image.id, folder / "image"
         image_folder.mkdir()
-        usage = unpack(folder / "layout", image_folder / "rootfs", budget, self.umoci)
-        count = len(layout_image.diff_ids)
-        image = Image(identity, (), (), usage.size_bytes, usage.inodes, layout_image.config, time.time_ns(), count)
+        chain, count = None, len(layout_image.diff_ids)
+        if self._shares_layers(count):
+            chain = tuple(chain_ids(layout_image.diff_ids))
+            for number, blob in enumerate(blobs):
+                self._add_layer(folder, layout_image, number, blob.digest, budget, lease)
+        else:
+            budget.spend(unpack(folder / "layout", image_folder / "rootfs", budget, self.umoci))
+        size_bytes, inodes, _ = budget.spent
+        image = Image(identity, (), (), size_bytes, inodes, layout_image.config, time.time_ns(), count, chain)
         row = {"id": identity, "size_bytes": image.size_bytes, "inodes": image.inodes, "config": layout_image.config,
-               "pulled_at_ns": image.pulled_at_ns, "layers": count}  # fmt: skip
+               "pulled_at_ns": image.pulled_at_ns, "layers": count, "chain_ids": chain}  # fmt: skip
+        sync_filesystem(self.root)  # otherwise a power failure could leave empty files in a complete image
         write_whole(image_folder / _RECORD, json.dumps(row).encode())
         with self._lock:
+            if self._is_complete(identity):  # another pull was faster
+                remove_tree(image_folder)
+                return
             target = self._place(identity)
             self._discard(target)
             rename_into(image_folder, target)
@@ -218,8 +239,31 @@ class ImageStore:
             self._removed.discard(identity)
             self._half_removed.discard(identity)
 
-    def _name(self, identity: str, names: Sequence[str]) -> Image:
+    def _add_layer(
+        self, folder: Path, layout_image: LayoutImage, number: int, blob: str, budget: SpaceBudget, lease: Lease
+    ) -> None:
+        """Unpack one layer of an image over the layers below it, unless the layer exists."""
+        chain, layer_folder = chain_ids(layout_image.diff_ids[: number + 1]), folder / f"layer-{number}"
+        if not self._layers.take(chain[-1], lease):
+            select_layer(folder / "layout", layout_image.layers[number], layout_image.diff_ids[number])
+            with self._layers.build(layer_folder, chain[:-1]) as (merged, files):
+                size_bytes, inodes, _ = unpack(folder / "layout", merged, budget, self.umoci, files=files)
+            parent = chain[-2] if number else ""
+            self._layers.add(chain[-1], layer_folder, Layer(parent, blob, size_bytes, inodes), lease)
+        budget.spend(self._layers.usage(chain[-1:]))
+
+    def _named(self, identity: str, names: Sequence[str], blobs: Sequence[Blob]) -> Image | None:
+        """Add names to an image, and return it; None if it does not exist. `blobs` are the layers of its manifest.
+
+        Raises InvalidRequest if the image has another number of layers.
+        """
         with self._lock:
+            if not self._is_complete(identity):
+                return None
+            if (known_layers := self._image_by_id[identity].layers) not in (None, len(blobs)):
+                raise InvalidRequest(
+                    f"image {names[-1]}: its manifest has {len(blobs)} layers, its configuration {known_layers}"
+                )
             new_names = {**self._names, **dict.fromkeys(names, identity)}
             self._write_names(new_names)
             if identity in self._removed:
@@ -231,35 +275,43 @@ class ImageStore:
     # --- queries ---
 
     def list(self) -> Sequence[Image]:
-        """All images, the newest first."""
+        """Return all images, the newest first."""
         with self._lock:
             images = [self._with_names(image) for image in self._image_by_id.values() if image.id not in self._removed]
         return sorted(images, key=lambda image: -image.pulled_at_ns)
 
     def get(self, name: str) -> Image:
-        """The image with a name, an id or a prefix of an id. Raises NotFound."""
+        """Return the image with a name, an id or a prefix of an id. Raises NotFound if there is no such image."""
         with self._lock:
             return self._with_names(self._image_by_id[self._find(name)])
 
     def accounts(self, image: Image) -> tuple[str, str]:
-        """The texts of an image's /etc/passwd and /etc/group, each "" if missing. Raises NotFound, EngineError."""
-        with self._lock:  # so that it is not removed meanwhile: half an image has no users
+        """Return the contents of an image's /etc/passwd and /etc/group, each "" if it does not exist.
+
+        Raises NotFound if the image does not exist, and EngineError if a file cannot be used.
+        """
+        with self._lock:  # so that the image is not removed at the same time
             self._check_complete(image)
-            rootfs = self._place(image.id) / "rootfs"
-            return account_file(rootfs, "etc/passwd"), account_file(rootfs, "etc/group")
+            with self._stack(image).merged(self._pulls) as rootfs:
+                return account_file(rootfs, "etc/passwd"), account_file(rootfs, "etc/group")
 
     def fs_info(self) -> Usage:
-        """The disk space of all images, including removed ones that a container still uses."""
+        """Return the disk space of all images, including removed images that containers still use."""
         with self._lock:
-            rows = [*self._image_by_id.values()]
-        return Usage(sum(row.size_bytes for row in rows), sum(row.inodes for row in rows))
+            size_bytes, inodes, _ = self._layers.usage()
+            own_folders = [image for image in self._image_by_id.values() if image.chain_ids is None]
+        return Usage(
+            size_bytes + sum(image.size_bytes for image in own_folders),
+            inodes + sum(image.inodes for image in own_folders),
+        )
 
     # --- removing ---
 
     def remove(self, name: str) -> None:
-        """Remove an image with all its names; no effect if there is none (the CRI's RemoveImage).
+        """Remove an image with all its names. No effect if the image does not exist.
 
-        If its files cannot be removed, it stays in the list, and can be pulled or removed again. Raises EngineError.
+        Raises EngineError if its files cannot be removed. Then the image stays in the list, and can be pulled or
+        removed again.
         """
         with self._lock:
             try:
@@ -268,32 +320,39 @@ class ImageStore:
                 return
             try:
                 self._retire(identity)
-                if identity not in self.snapshots.images().values():
+                if identity not in self._used_images():
                     self._delete(identity)
             except OSError as error:
                 raise EngineError(f"image {identity} is not removed: {error}") from error
 
     # --- root file systems ---
 
-    def mount(self, image: Image, container_id: str, mapping: Mapping | None = None) -> Path:
-        """Mount the root file system of a container, with its IDs mapped if needed. Raises NotFound, EngineError."""
+    def mount(self, image: Image, container_id: str, mapping: IdMapping | None = None) -> Path:
+        """Mount the root file system of a container. With `mapping`, the owners of files are mapped.
+
+        Raises NotFound if the image does not exist, and EngineError if the mount fails.
+        """
         with self._lock:
             self._check_complete(image)
-            lower = self._place(image.id) / "rootfs"
-            if self.snapshots.driver == "overlay":
-                return self.snapshots.mount(lower, container_id, image.id, mapping)
-        return self.snapshots.mount(
-            lower, container_id, image.id, mapping
-        )  # without the lock, because copying takes long
+            stack = self._stack(image)
+            self._mounting[image.id] += 1
+        try:  # without the lock, because copying may take long
+            return self.snapshots.mount(stack, container_id, image.id, mapping)
+        finally:
+            with self._lock:
+                self._mounting -= Counter([image.id])
+                self._log_complaints(self._delete_unused())
 
     def unmount(self, container_id: str) -> None:
-        """Remove a container's root file system, and its image if that was removed meanwhile."""
+        """Remove a container's root file system. Also remove images that were hidden until no container uses them."""
         self.snapshots.unmount(container_id)
         with self._lock:
-            for complaint in self._delete_unused():
-                _log.warning("%s", complaint)
+            self._log_complaints(self._delete_unused())
 
     # --- implementation ---
+
+    def _is_complete(self, identity: str) -> bool:
+        return identity in self._image_by_id and identity not in self._half_removed
 
     def _check_complete(self, image: Image) -> None:
         if image.id not in self._image_by_id:
@@ -301,10 +360,29 @@ class ImageStore:
         if image.id in self._half_removed:
             raise EngineError(f"image {image.id} is only half removed. Pull it again")
 
-    def _retire(self, identity: str) -> None:
-        """Hide an image, also from the next engine; its files stay. Raises OSError.
+    def _stack(self, image: Image) -> Stack:
+        """Return the folders with the files of an image."""
+        chain = self._image_by_id[image.id].chain_ids
+        return Stack(self._place(image.id), ["rootfs"]) if chain is None else self._layers.stack(chain)
 
-        Its record is renamed in its own folder, which works on a full disk.
+    def _used_images(self) -> set[str]:
+        """Return the ids of the images that containers use, or will use when they are mounted."""
+        return {*self.snapshots.images().values(), *self._mounting}
+
+    @staticmethod
+    def _log_complaints(complaints: Sequence[str]) -> None:
+        for complaint in complaints:
+            _log.warning("%s", complaint)
+
+    def _used_layers(self, except_image: str = "") -> set[str]:
+        """Return the layers that are listed in the records of images, including removed images."""
+        images = [image for image in self._image_by_id.values() if image.id != except_image]
+        return {chain_id for image in images for chain_id in image.chain_ids or ()}
+
+    def _retire(self, identity: str) -> None:
+        """Hide an image from this and later engines. Its files stay. Raises OSError if that fails.
+
+        The record is renamed within its folder, which works on a full disk.
         """
         folder = self._place(identity)
         with suppress(FileNotFoundError):  # an earlier removal did this
@@ -318,20 +396,23 @@ class ImageStore:
             _log.warning("%s cannot be written: %s", self.root / "names.json", error.strerror)
 
     def _delete(self, identity: str) -> None:
-        """Remove the files of a hidden image, then forget it. Raises OSError."""
+        """Remove the files of a hidden image, then forget it. Raises OSError if that fails."""
         self._removed.discard(identity)
-        self._half_removed.add(identity)  # so that it is listed again if this fails
+        self._half_removed.add(identity)  # so that the image is listed again if this fails
+        used = self._used_layers(except_image=identity)
+        for chain_id in reversed(self._image_by_id[identity].chain_ids or ()):
+            self._layers.remove(chain_id, used)
         remove_tree(self._place(identity) / "rootfs")  # the record goes last, so that it survives a crash
         remove_tree(self._place(identity))
         self._half_removed.discard(identity)
         self._image_by_id.pop(identity, None)
 
     def _delete_unused(self) -> Sequence[str]:
-        """Remove hidden images that no container uses; returns a line for each failure."""
+        """Remove hidden images that no container uses. Returns a line for each failure."""
         complaints = []
         if not self._removed:
             return ()
-        for identity in self._removed - set(self.snapshots.images().values()):
+        for identity in self._removed - self._used_images():
             try:
                 self._delete(identity)
             except OSError as error:
@@ -339,7 +420,7 @@ class ImageStore:
         return complaints
 
     def _discard(self, path: Path) -> str:
-        """Remove a file or folder, or set it aside if that fails; returns a line about the failure, or ""."""
+        """Remove a file or folder, or set it aside if that fails. Returns a line about the failure, or ""."""
         aside = self.root / "broken"
         try:
             remove_tree(path)
@@ -356,11 +437,11 @@ class ImageStore:
         bare = name.removeprefix("sha256:")
         if f"sha256:{bare}" in present:
             return f"sha256:{bare}"
-        try:
-            reference = parse_reference(name)
-        except InvalidRequest:
-            reference = None
-        if reference is not None:
+        for local_name in self.transport.registries.local_names(name):
+            try:
+                reference = parse_reference(local_name)
+            except InvalidRequest:
+                continue
             for candidate in (reference.pullable, f"{reference.repository}:{reference.tag}"):
                 if self._names.get(candidate) in present:
                     return self._names[candidate]
@@ -377,8 +458,7 @@ class ImageStore:
         names = sorted(name for name, identity in self._names.items() if identity == image.id)
         tags = tuple(name for name in names if "@" not in name)
         digests = tuple(name for name in names if "@" in name)
-        return Image(image.id, tags, digests, image.size_bytes, image.inodes, image.config, image.pulled_at_ns,
-                     image.layers)  # fmt: skip
+        return replace(image, repo_tags=tags, repo_digests=digests)
 
     def _place(self, identity: str) -> Path:
         if not DIGEST.fullmatch(identity):
@@ -392,6 +472,7 @@ class ImageStore:
         """Load the images, and remove the remains of a crash. A broken image does not prevent loading others."""
         complaints = []
         end_leftovers(self._pulls)
+        detach_below(self._pulls)
         for folder in (self.root / "broken", self._pulls):
             if folder.exists():
                 complaints += [self._discard(path) for path in folder.iterdir()]
@@ -399,7 +480,10 @@ class ImageStore:
             try:
                 self._load_image(folder)
             except (OSError, ValueError, TypeError, EngineError) as error:
-                complaints += [f"{folder}: {error}; it was removed and has to be pulled again", self._discard(folder)]
+                complaints += [
+                    f"{folder}: {error}; the image was removed and has to be pulled again",
+                    self._discard(folder),
+                ]
         try:
             data = parse_json(read_regular(self.root / "names.json", _FILE_BYTES))
             self._names = {name: identity for name, identity in data["names"].items() if identity in self._image_by_id}
@@ -407,21 +491,32 @@ class ImageStore:
             pass  # a new store
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             complaints.append(f"{self.root / 'names.json'}: {error}; the images are kept without names")
-        return [*filter(None, complaints), *self._delete_unused()]
+        complaints += self._delete_unused()
+        complaints += self._layers.remove_unused(self._used_layers())
+        return [*filter(None, complaints)]
 
     def _load_image(self, folder: Path) -> None:
         removed = (folder / _REMOVED).exists()
         image = Image(**parse_json(read_regular(folder / (_REMOVED if removed else _RECORD), _FILE_BYTES)))
         container_config({"config": image.config}, image.id)
         if self._place(image.id) != folder:
-            raise ValueError(f"it contains the record of {image.id}")
+            raise ValueError(f"the folder contains the record of {image.id}")
+        if not (isinstance(image.size_bytes, int) and isinstance(image.inodes, int)):
+            raise TypeError("size_bytes and inodes must be numbers")
+        if image.chain_ids is not None:
+            chain = tuple(image.chain_ids)
+            if not all(DIGEST.fullmatch(chain_id) for chain_id in chain):
+                raise ValueError("chain_ids has an entry that is not a chain ID")
+            if not removed and (missing := self._layers.missing(chain)):
+                raise ValueError(f"its layer {missing[0]} is missing")
+            image = replace(image, chain_ids=chain)
         self._image_by_id[image.id] = image
         if removed:
             self._removed.add(image.id)
 
     @contextmanager
     def _folder(self, name: str) -> Iterator[Path]:
-        """A temporary folder for one pull. TooMany if other pulls take too long."""
+        """Create a temporary folder for one pull. Raises TooMany if other pulls take too long."""
         if not self._slots.acquire(timeout=self.wait_s):
             running = ", ".join(sorted(self._under_way.copy()))
             raise TooMany(f"pulls to start {name}; running pulls: {running}", _MAX_PULLS)
@@ -436,26 +531,3 @@ class ImageStore:
         finally:
             self._under_way.discard(name)
             self._slots.release()
-
-
-class KeyLocks:
-    """One lock per name, so that work on different names runs in parallel."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._locks: dict[str, tuple[threading.Lock, int]] = {}
-
-    @contextmanager
-    def hold(self, key: str) -> Iterator[None]:
-        """Hold the lock of a name inside the block."""
-        with self._lock:
-            lock, waiting = self._locks.get(key, (threading.Lock(), 0))
-            self._locks[key] = (lock, waiting + 1)
-        try:
-            with lock:
-                yield
-        finally:
-            with self._lock:
-                lock, waiting = self._locks.pop(key)
-                if waiting > 1:
-                    self._locks[key] = (lock, waiting - 1)

@@ -1,6 +1,6 @@
 """Copy images from registries and archives by skopeo.
 
-Credentials are passed in a file of mode 0600 that exists only during the call, never on a command line.
+Credentials are passed in a file of mode 0600 that exists only during the call. They are never on a command line.
 """
 
 from __future__ import annotations
@@ -9,19 +9,20 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from nri.engine.images.registries import Credentials, Registry, auth_file, registries_conf
+from nri.engine.images.credentials import Credentials, auth_file, node_credentials
+from nri.engine.images.registry_rules import RegistryRules, without_tag
 from nri.engine.support.command import run
-from nri.engine.support.errors import CommandFailed, CommandTimeout, NotFound
-from nri.files import walk
+from nri.engine.support.errors import CommandFailed, CommandTimeout, InvalidRequest, NotFound
+from nri.files import private_folder, walk
 
 POLICY = Path("/etc/containers/policy.json")
 _TOTAL_S = 3600.0
-#: Convert zstd layers to gzip, because umoci does not unpack others. The configuration, and so the id, stays the same.
+#: Convert zstd layers to gzip, because umoci cannot unpack zstd. The configuration and the id do not change.
 _AS_GZIP = ("--dest-compress-format=gzip",)
 _MANIFEST_LIMIT = 4 << 20
 _MISSING = (
@@ -49,17 +50,25 @@ OnProgress = Callable[[Progress], None]
 class Transport:
     """skopeo with the node's registries. A copy without progress for `stall_s` seconds is cancelled."""
 
-    def __init__(self, skopeo: str = "skopeo", registries: Sequence[Registry] = (), *, stall_s: float = 60.0) -> None:
-        self.skopeo = skopeo
-        self.registries: Mapping[str, Registry] = {registry.host: registry for registry in registries}
+    def __init__(
+        self,
+        skopeo: str = "skopeo",
+        registries: RegistryRules | None = None,
+        *,
+        stall_s: float = 60.0,
+        credentials_file: str = "",
+        policy: str = "",
+    ) -> None:
+        self.skopeo, self._credentials_file, self._policy = skopeo, credentials_file, policy
+        self.registries = registries or RegistryRules()
         self.stall_s = stall_s
 
     def manifest(
         self, name: str, folder: Path, credentials: Credentials | None = None, *, of_config: bool = False
     ) -> bytes:
-        """The unchanged manifest of a registry, or the configuration that it names.
+        """Return the unchanged manifest of an image in a registry. With `of_config`, return the image's configuration.
 
-        Raises NotFound, CommandFailed, CommandTimeout.
+        Raises NotFound if the image does not exist, and CommandFailed or CommandTimeout if skopeo fails.
         """
         kind = ["--config"] if of_config else ["--no-tags"]
         arguments = ["inspect", "--raw", *kind, *self._options(name, folder, credentials, ""), f"docker://{name}"]
@@ -89,26 +98,38 @@ class Transport:
         watch.finish()
 
     def _options(self, name: str, folder: Path, credentials: Credentials | None, prefix: str) -> list[str]:
-        host = name.partition("/")[0]
-        registry = self.registries.get(host, Registry(host))
-        options = [f"--{prefix}cert-dir={registry.certificates}"] if registry.certificates else []
-        if registry.insecure:
-            options.append(f"--{prefix}tls-verify=false")
-        if credentials is None:
+        rule = self.registries.rule(name)
+        if rule.blocked:
+            raise InvalidRequest(
+                f"image {name}: the registry {rule.prefix} is blocked on this node (images.registries)"
+            )
+        logins = self._logins(name, credentials)
+        options = [f"--{prefix}cert-dir={rule.certificates}"] if rule.certificates else []
+        if not logins:
             return [*options, f"--{prefix}no-creds"]
         path = folder / "auth.json"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w") as file:
-            file.write(auth_file(host, credentials))
+            file.write(auth_file(logins))
         return [*options, f"--{prefix}authfile={path}" if prefix == "" else f"--authfile={path}"]
+
+    def _logins(self, name: str, credentials: Credentials | None) -> dict[str, Credentials]:
+        """Return logins by registry or repository. Those of a request are never sent to mirrors, the node's may be."""
+        if credentials is not None:
+            return {name.partition("/")[0]: credentials}
+        if not self._credentials_file:
+            return {}
+        endpoints = dict.fromkeys([name, *self.registries.endpoints(name)])
+        rows = {endpoint: node_credentials(self._credentials_file, endpoint) for endpoint in endpoints}
+        return {without_tag(endpoint): login for endpoint, login in rows.items() if login is not None}
 
     def _run(
         self, arguments: Sequence[str], name: str, folder: Path, *, timeout_s: float, limit_bytes: int = 1 << 20,
         on_tick: Callable[[int], None] | None = None,
     ) -> bytes:  # fmt: skip
         conf = folder / "registries.conf"
-        conf.write_text(registries_conf(self.registries.values()))
-        policy = [] if POLICY.exists() else ["--insecure-policy"]
+        conf.write_text(self.registries.conf())
+        policy = [f"--policy={self._policy}"] if self._policy else [] if POLICY.exists() else ["--insecure-policy"]
         argv = [self.skopeo, *policy, f"--tmpdir={folder}", f"--registries-conf={conf}", *arguments]
         environment = {"TMPDIR": str(folder)}
         action = f"pulling {name}"
@@ -127,8 +148,15 @@ class Transport:
         return output.stdout
 
 
+def skip_blobs(layout: Path, digests: Iterable[str]) -> None:
+    """Create empty files for some layers in a new layout, so that skopeo does not copy these layers."""
+    folder = private_folder(layout / "blobs/sha256")
+    for digest in digests:
+        (folder / digest.partition(":")[2]).touch()
+
+
 class _Watch:
-    """Watches the size of a pull's folder, which has to grow, and reports it as progress."""
+    """Reports the size of a pull's folder as progress, and raises CommandTimeout if it does not grow."""
 
     def __init__(
         self, source: str, folder: Path, stall_s: float, progress: OnProgress | None, total_bytes: int,
@@ -149,7 +177,7 @@ class _Watch:
             raise CommandTimeout(f"pulling {self._source} without progress", self._stall_s)
 
     def finish(self) -> None:
-        """Report the end."""
+        """Report that the pull is complete."""
         self._report(self._total or folder_bytes(self._folder))
 
     def _report(self, present: int) -> None:
@@ -158,16 +186,16 @@ class _Watch:
 
 
 def folder_bytes(folder: Path) -> int:
-    """The size of all files below a folder; files that vanish meanwhile are ignored."""
+    """Return the size of all files below a folder. Files that vanish during the count are ignored."""
     total = 0
     with suppress(OSError):
         for entry in walk(folder):
-            total += 0 if stat.S_ISDIR(entry.found.st_mode) else entry.found.st_size
+            total += 0 if stat.S_ISDIR(entry.status.st_mode) else entry.status.st_size
     return total
 
 
 def fatal_message(text: str) -> str:
-    """The message of skopeo's last fatal log line, or its last line."""
+    """Return the message of skopeo's last fatal log line, or the last line of its output."""
     messages = _FATAL.findall(text)
     if messages:
         return _unquoted(messages[-1])
@@ -176,7 +204,7 @@ def fatal_message(text: str) -> str:
 
 
 def _unquoted(text: str) -> str:
-    """Undo Go's quoting of a text; an escape that is not a character, for example a single byte, stays."""
+    """Undo Go's quoting of a string. An escape that is not a character, for example a single byte, stays."""
 
     def character(escape: re.Match[str]) -> str:
         if len(escape[1]) == 1:

@@ -1,1 +1,1 @@
-"""The parts of the engine that several of the CRI's calls share: records, events, processes and the machinery."""
+"""Objects that several of the CRI's calls share: records, events, processes, and the tools of the machine."""

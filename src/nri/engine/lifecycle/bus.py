@@ -1,4 +1,4 @@
-"""Publish the life cycle of pods and containers: a log line for each step, and an event of the CRI for listeners."""
+"""Publish steps in the life cycle of pods and containers: as log lines, and as events of the CRI."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from nri.engine.support.errors import NotFound
 
 _log = logging.getLogger(__name__)
 
-#: The most pending events of a listener, and their bytes: each has the statuses of a whole pod.
+#: The maximum number and total size of a listener's pending events. Each event has the statuses of a whole pod.
 MAX_EVENTS, MAX_EVENT_BYTES = 1000, 32 << 20
-_DONE = {
+#: The word in the log for each event.
+_WORDS = {
     pb.CONTAINER_CREATED_EVENT: "created",
     pb.CONTAINER_STARTED_EVENT: "started",
     pb.CONTAINER_STOPPED_EVENT: "ended",
@@ -25,7 +26,10 @@ _DONE = {
 
 
 class Subscription:
-    """The events since its creation; a slow listener loses the oldest. Use it as a context manager."""
+    """The events of one listener since it subscribed. A slow listener loses the oldest events.
+
+    Use it as a context manager. `lost` counts the lost events.
+    """
 
     def __init__(self, bus: EventBus) -> None:
         self._bus = bus
@@ -35,13 +39,13 @@ class Subscription:
         self.lost = 0
 
     def get(self, timeout_s: float | None = None) -> pb.ContainerEventResponse | None:
-        """The next event; None after the timeout, or if the engine has stopped."""
+        """Wait for the next event. Returns None after the timeout, or if the subscription was closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._pending, timeout_s)
             return self._take() if self._pending else None
 
     def put(self, event: pb.ContainerEventResponse | None, size: int = 0) -> None:
-        """Add an event of `size` bytes; drop the oldest ones if there are too many."""
+        """Add an event of `size` bytes. If there are too many events, the oldest are dropped."""
         with self._changed:
             self._pending.append((size, event))
             self._bytes += size
@@ -89,7 +93,7 @@ class EventBus:
 
     def publish(self, entry: PodEntry | ContainerEntry, kind: pb.ContainerEventType.ValueType) -> None:
         """Log a step of a container or pod, and send its event to all listeners."""
-        _log.info("%s %s%s", entry, _DONE[kind], _ending(entry) if kind == pb.CONTAINER_STOPPED_EVENT else "")
+        _log.info("%s %s%s", entry, _WORDS[kind], _ending(entry) if kind == pb.CONTAINER_STOPPED_EVENT else "")
         with self._lock:
             listeners = [*self._listeners]
         if not listeners:
@@ -103,7 +107,7 @@ class EventBus:
     def _describe(self, event: pb.ContainerEventResponse, entry: PodEntry | ContainerEntry) -> None:
         """Add the statuses of a pod and its containers to an event.
 
-        The removal of a pod has the pod's last status, too: a kubelet skips an event without one.
+        The event of a pod's removal has the pod's last status, because a kubelet ignores events without a status.
         """
         try:
             pod = entry if isinstance(entry, PodEntry) else self._inventory.pod(entry.record.pod_id)
@@ -121,7 +125,7 @@ class EventBus:
 
 
 def _ending(entry: PodEntry | ContainerEntry) -> str:
-    """The exit code and reason of a container, for the log."""
+    """Return the exit code and reason of a container for the log, or "" for a pod."""
     if isinstance(entry, PodEntry):
         return ""
     record = entry.record

@@ -1,6 +1,6 @@
-"""The cgroups that the engine itself creates: those of pods without a parent cgroup, and those of conmon processes.
+"""The cgroups that the engine creates: for pods that request no parent cgroup, and for conmon processes.
 
-The OCI runtime manages the cgroups of containers; a client that names a cgroup removes it.
+The OCI runtime manages the cgroups of containers. A client that requests a parent cgroup must remove it itself.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from pathlib import Path
 
 from nri.engine.support.command import wait_readable
 from nri.engine.support.errors import EngineError
-from nri.files import Seen, remove_tree, walk
+from nri.files import WalkEntry, remove_tree, walk
 
 _ROOT = Path("/sys/fs/cgroup")
 #: The hierarchies of cgroup v1 in which a conmon is counted or limited.
 _COUNTED = ("memory", "cpu", "cpuacct", "pids")
-#: How long a killed process gets to end, in seconds.
+#: How long a killed process may take to end.
 _END_S = 2.0
-#: The most pids in an error.
+#: The maximum number of pids in an error.
 _MAX_NAMED_PIDS = 8
-#: The most processes that are killed at a time; each takes a descriptor.
+#: The maximum number of processes that are killed at the same time. Each of them takes a descriptor.
 _BATCH = 256
 
 
 class Cgroups:
-    """The cgroup hierarchies below `root`: one of cgroup v2, or those of v1."""
+    """The cgroup hierarchies below `root`: the single hierarchy of cgroup v2, or all hierarchies of v1."""
 
     def __init__(self, *, v2: bool, root: Path = _ROOT) -> None:
         self._v2, self._root = v2, root
 
     def place(self, path: str) -> Callable[[int], None]:
-        """Return a function that creates this cgroup and moves a process into it; it raises OSError."""
+        """Return a function that creates a cgroup and moves a process into it. The function raises OSError."""
 
         def put(pid: int) -> None:
             written = set()
@@ -49,7 +49,7 @@ class Cgroups:
         return put
 
     def remove(self, path: str) -> None:
-        """Remove a cgroup and those below it in all hierarchies, except for those that are in use."""
+        """Remove a cgroup and the cgroups below it in all hierarchies. Cgroups with processes stay."""
         if not path.strip("/."):
             return
         for top in self._tops(()):
@@ -57,7 +57,7 @@ class Cgroups:
                 remove_tree(_below(top, path), files=False)
 
     def end(self, path: str) -> None:
-        """Kill all processes in a cgroup and below it, and wait for their end. EngineError if one remains."""
+        """Kill all processes in a cgroup and below it, and wait for their end. Raises EngineError if one remains."""
         if not path.strip("/."):
             return  # the root of a hierarchy is not a container's cgroup
         killed: set[int] = set()
@@ -72,9 +72,9 @@ class Cgroups:
             raise EngineError(f"cgroup {path}: {len(remaining)} processes remain {_END_S:g} s after SIGKILL: {pids}")
 
     def find(self, identity: str) -> list[str]:
-        """The cgroups of a container or pod and of its conmon, found by name, because its record is lost.
+        """Search all hierarchies for the cgroups of a container or pod, and of its conmon, by their names.
 
-        Cgroups below another one of the result are left out.
+        This is for containers without a record. Cgroups below a cgroup in the result are left out.
         """
         names, paths = {identity, f"conmon-{identity}"}, set[str]()
         for top in self._tops(()):
@@ -93,13 +93,13 @@ class Cgroups:
         return sorted(paths)
 
     def _kill(self, pids: list[int], path: str, deadline: float) -> list[int]:
-        """Kill processes of a cgroup; returns those that have not ended at the deadline (monotonic)."""
+        """Kill processes of a cgroup, and return the pids of those that have not ended at the deadline."""
         descriptors: dict[int, int] = {}
         try:
             for pid in pids:
                 with suppress(OSError):  # it has ended
                     descriptors[pid] = os.pidfd_open(pid)
-            present = self._processes(path)  # the pid of any other process was reused
+            present = self._processes(path)  # a pid that is not in the cgroup now was reused by another process
             ending = {pid: descriptor for pid, descriptor in descriptors.items() if pid in present}
             for descriptor in ending.values():
                 with suppress(ProcessLookupError):
@@ -118,15 +118,15 @@ class Cgroups:
                 file.write(values[entry.name])
 
     def _processes(self, path: str) -> set[int]:
-        """The pids in a cgroup and below it, in all hierarchies."""
+        """Return the pids in a cgroup and below it, in all hierarchies."""
         pids: set[int] = set()
         for entry in self._files(path, ("cgroup.procs",)):
             with suppress(OSError), open(_opened(entry, os.O_RDONLY), encoding="ascii") as file:
                 pids.update(map(int, file.read().split()))
         return pids - {0}  # 0 is a process in another pid namespace
 
-    def _files(self, path: str, names: Collection[str]) -> Iterator[Seen]:
-        """Yield the files of these names in a cgroup and below it, in all hierarchies; none if it is missing."""
+    def _files(self, path: str, names: Collection[str]) -> Iterator[WalkEntry]:
+        """Yield the files of these names in a cgroup and below it, in all hierarchies."""
         for top in self._tops(()):
             with suppress(OSError):
                 yield from (entry for entry in walk(_below(top, path)) if entry.name in names)
@@ -145,11 +145,11 @@ class Cgroups:
 
 
 def _below(top: Path, path: str) -> Path:
-    """A cgroup's folder in a hierarchy. EngineError for a path that leads out of it."""
+    """Return a cgroup's folder in a hierarchy. Raises EngineError if the path leads out of the hierarchy."""
     if ".." in path.split("/"):
         raise EngineError(f"cgroup {path}: the path must not contain '..'")
     return top / path.lstrip("/")
 
 
-def _opened(entry: Seen, flags: int) -> int:
+def _opened(entry: WalkEntry, flags: int) -> int:
     return os.open(entry.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=entry.folder)

@@ -1,6 +1,7 @@
-"""NRI for the pods and containers of the CRI: the only module that calls plugins.
+"""Send events of pods and containers to NRI plugins. Only this module calls plugins.
 
-An event before a change raises the error that the request fails with; failures of events after a change are logged.
+If a plugin rejects an event before a change, the method raises an error, and the request fails. Errors in events after
+a change are only logged.
 """
 
 from __future__ import annotations
@@ -23,14 +24,15 @@ from nri.engine.state import ContainerState
 from nri.engine.support.errors import NotFound
 from nri.errors import NriError
 
-#: The key in a record of the last state that was reported to plugins (its name is part of the format), and the states.
+#: The key of a record for the state that plugins received last, and its values. They are part of the file format.
 _REPORTED, _CREATED, _STOPPED, _REMOVED = "told", "created", "stopped", "removed"
+#: The states of containers that a synchronization always includes.
 _LISTED = (ContainerState.CREATED, ContainerState.STARTING, ContainerState.RUNNING, ContainerState.UNKNOWN)
 _log = logging.getLogger(__name__)
 
 
 class Messages(NamedTuple):
-    """The messages of a pod and a container in a creation. `container` was built from `spec`."""
+    """The NRI messages of a pod and of a container that is created. `container` was built from `spec`."""
 
     pod: m.PodSandbox
     container: m.Container
@@ -40,8 +42,8 @@ class Messages(NamedTuple):
 class Domain:
     """The pods and containers of one domain of the engine, as plugins see them.
 
-    Stop and remove are reported once for each pod or container, also across restarts, because the record has the last
-    reported state.
+    Plugins receive the stop and the removal of a pod or container once, even if the engine restarts, because the record
+    has the last reported state.
     """
 
     def __init__(
@@ -52,14 +54,14 @@ class Domain:
         hub.register(self)
 
     def block(self, *, urgent: bool = False) -> AbstractContextManager[object]:
-        """Keep plugins from joining during a request; `urgent` is for requests that stop or remove."""
+        """Prevent plugins from joining during a request. `urgent` is for requests that stop or remove something."""
         adaptation = self._hub.adaptation
         return nullcontext() if adaptation is None else adaptation.block_sync(urgent=urgent)
 
     # --- pods ---
 
     def run_pod(self, pod: PodEntry) -> None:
-        """Send a pod that is not ready yet to plugins. NriError if one rejects it."""
+        """Send RunPodSandbox, before the pod is ready. Raises NriError if a plugin rejects the pod."""
         message = self.pod_message(pod)
         pod.record.nri[_REPORTED] = _CREATED
         if self._hub.adaptation is not None:
@@ -68,7 +70,7 @@ class Domain:
     def update_pod(
         self, pod: PodEntry, overhead: pb.LinuxContainerResources | None, resources: pb.LinuxContainerResources | None
     ) -> None:
-        """Send new resources of a pod to plugins. NriError if one rejects them."""
+        """Send new resources of a pod to plugins. Raises NriError if a plugin rejects them."""
         if self._hub.adaptation is not None:
             parts = [None if part is None else convert.to_nri(part).value for part in (overhead, resources)]
             self._hub.adaptation.update_pod_sandbox(self.pod_message(pod), *parts)
@@ -84,7 +86,7 @@ class Domain:
             self._logged("stop_pod_sandbox", self.pod_message(pod))
 
     def remove_pod(self, pod: PodEntry) -> None:
-        """Notify plugins, once, that a pod is removed; its stop comes first if it was not reported."""
+        """Notify plugins, once, that a pod is removed. If its stop was not reported, the stop is reported first."""
         self.stop_pod(pod)
         if self._advance(pod, _REMOVED, (_STOPPED,)):
             self._logged("remove_pod_sandbox", self.pod_message(pod))
@@ -92,25 +94,28 @@ class Domain:
     # --- containers ---
 
     def messages(self, pod: PodEntry, container: ContainerEntry) -> Messages | None:
-        """The messages of a pod and a container in a creation; None without NRI."""
+        """Build the messages for the creation of a container. Returns None if NRI is off."""
         if self._hub.adaptation is None:
             return None
         return Messages(self.pod_message(pod), self.container_message(container), container.spec)
 
     def create(self, container: ContainerEntry, messages: Messages | None) -> CreateReply | None:
-        """Request the adjustment of a container from plugins; None without NRI. NriError if one rejects it."""
+        """Send CreateContainer, and return the merged reply of the plugins, or None if NRI is off.
+
+        Raises NriError if a plugin rejects the container.
+        """
         container.record.nri[_REPORTED] = _CREATED
         if self._hub.adaptation is None or messages is None:
             return None
         return self._hub.adaptation.create_container(messages.pod, messages.container)
 
     def undo_create(self, container: ContainerEntry) -> None:
-        """Notify plugins that a container is not created after all."""
+        """Notify plugins that the creation of a container failed."""
         self.stop(container)
         self.remove(container)
 
     def post_create(self, container: ContainerEntry, messages: Messages | None) -> None:
-        """Notify plugins that a container was created. `messages` are those of `create`."""
+        """Notify plugins that a container was created. `messages` are the messages that `create` received."""
         if messages is None:
             return
         if container.spec == messages.spec:
@@ -123,7 +128,7 @@ class Domain:
         self._logged("post_create_container", messages.pod, message)
 
     def start(self, container: ContainerEntry) -> None:
-        """Notify plugins that a container is about to start. NriError if one rejects the start."""
+        """Notify plugins that a container is about to start. Raises NriError if a plugin rejects the start."""
         if self._hub.adaptation is not None:
             self._hub.adaptation.start_container(*self._pair(container))
 
@@ -136,7 +141,10 @@ class Domain:
         return self._resources.apply(updates)
 
     def update_container(self, container: ContainerEntry, resources: m.LinuxResources) -> UpdateReply | None:
-        """Send new resources to plugins; None without NRI. NriError if one rejects them."""
+        """Send UpdateContainer, and return the merged reply of the plugins, or None if NRI is off.
+
+        Raises NriError if a plugin rejects the update.
+        """
         if self._hub.adaptation is None:
             return None
         try:
@@ -159,7 +167,7 @@ class Domain:
             self.follow(reply)
 
     def remove(self, container: ContainerEntry) -> None:
-        """Notify plugins, once, that a container is removed; its stop comes first if it was not reported."""
+        """Notify plugins, once, that a container is removed. If its stop was not reported, it is reported first."""
         self.stop(container)
         if self._advance(container, _REMOVED, (_STOPPED,)):
             self._logged_pair("remove_container", container)
@@ -169,7 +177,7 @@ class Domain:
     def follow(self, reply: CreateReply | UpdateReply | StopReply, results: Sequence[UpdateResult] = ()) -> None:
         """Apply the updates of other containers and the evictions in a reply.
 
-        `results` are those of the container's own update, for the audit.
+        `results` has the results of the container's own update, for the audit.
         """
         reply.commit([*results, *self._hub.update(reply.updates)])
         self._hub.evict(list(getattr(reply, "evictions", ())))
@@ -189,7 +197,10 @@ class Domain:
     # --- messages ---
 
     def snapshot(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
-        """All ready pods and running containers, and those whose end was not reported yet."""
+        """Return the pods and containers for a synchronization.
+
+        These are the running ones, and those that have ended without a report to plugins.
+        """
         pods = [pod for pod in self._inventory.pods() if pod.record.nri.get(_REPORTED) == _CREATED]
         containers = [
             container for container in self._inventory.containers()
@@ -198,7 +209,7 @@ class Domain:
         return [*map(self.pod_message, pods)], [*map(self.container_message, containers)]
 
     def pod_message(self, pod: PodEntry) -> m.PodSandbox:
-        """The message of a pod; namespaces that no longer exist are left out."""
+        """Build the NRI message of a pod. Namespaces that no longer exist are left out."""
         record = pod.record
         paths = {kind: path for kind, path in record.namespace_paths.items() if os.path.exists(path)}
         part = {
@@ -210,7 +221,7 @@ class Domain:
         return convert.pod_sandbox(pod_progress(pod), pod.config, part, pid=record.pid).value
 
     def container_message(self, container: ContainerEntry) -> m.Container:
-        """The message of a container."""
+        """Build the NRI message of a container."""
         record = container.record
         status = progress(container)
         return convert.container(

@@ -1,7 +1,7 @@
-"""The parts of an engine that runs nothing, for demos and tests without root or an OCI runtime.
+"""A dry engine: it decides and records every step, but runs no containers. For demos, and for tests without root.
 
-Decisions, records, events and specs are real, but no process, mount, cgroup, namespace or network is created. Every
-image exists, without files and with a placeholder as its command. Pods have no network.
+Decisions, records, events and specs are real. No process, mount, cgroup, namespace or network is created. Every image
+exists, has no files, and has a placeholder as its command. Pods have no network.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ from typing import Any, cast
 
 from nri.engine.config import EngineConfig, OciRuntime
 from nri.engine.images import Credentials, Image, ImageStore
-from nri.engine.images.mapping import Mapping as Ids
+from nri.engine.images.mapping import IdMapping
 from nri.engine.images.transport import OnProgress
 from nri.engine.lifecycle.machinery import Machinery
 from nri.engine.lifecycle.places import Places
 from nri.engine.lifecycle.pod_namespaces import PodNamespaces
+from nri.engine.lifecycle.settings_files import SettingsFiles
 from nri.engine.process import Conmon, ExecResult, Exit, Exits, Runtime, StreamOwner
 from nri.engine.process.dry import DryConmon, DryExits, DryRuntime, dry_exec_sync
 from nri.engine.spec import Machine
 from nri.engine.support.errors import NotFound
 from nri.files import private_folder, remove_tree
 
-#: process.args of a container without a command in its request; the image, which might have one, is not read.
+#: The command of every image, for containers whose request has no command. Images are not read.
 _COMMAND = "(the command of the image)"
 
 
 class DryMachinery(Machinery):
-    """Parts that do nothing to the machine. The machine counts as fully featured."""
+    """Tools that change nothing on the machine. The machine counts as fully featured."""
 
     dry = True
 
@@ -40,15 +41,19 @@ class DryMachinery(Machinery):
         self.machine = Machine(architecture=self.machine.architecture, hostname=self.machine.hostname)
         self.images = _Images(places.images)
         # These have the methods of the real parts, but not their types.
-        self.conmon = cast(Conmon, DryConmon())
         self.namespaces = cast(PodNamespaces, _Namespaces())
 
+    def configure(self, files: SettingsFiles) -> None:
+        """Use other settings for the next calls."""
+        super().configure(files)
+        self.conmon = cast(Conmon, DryConmon())
+
     def missing_programs(self) -> list[str]:
-        """None, because no program is run."""
+        """Return [], because no program is run."""
         return []
 
     def exits(self, on_exit: Callable[[Exit], None]) -> Exits:
-        """Report the exits that a dry engine's own threads cause."""
+        """Create the object that reports the ends of containers, which only the engine's own calls cause."""
         return cast(Exits, DryExits(on_exit))
 
     def exec_sync(
@@ -74,7 +79,7 @@ class _Images(ImageStore):
     """A store in which every image exists, without files."""
 
     def get(self, name: str) -> Image:
-        """The image of a name or id."""
+        """Return the image with a name or id."""
         try:
             return super().get(name)
         except NotFound:
@@ -82,19 +87,19 @@ class _Images(ImageStore):
             return Image(f"sha256:{digest}", (name,), config={"Cmd": [_COMMAND]}, pulled_at_ns=time.time_ns())
 
     def pull(self, reference: str, credentials: Credentials | None = None, progress: OnProgress | None = None) -> Image:
-        """The image of a name; nothing is pulled."""
+        """Return the image with a name. Nothing is pulled."""
         return self.get(reference)
 
     def load(self, source: str, reference: str, progress: OnProgress | None = None) -> Image:
-        """The image of a name; no archive is read."""
+        """Return the image with a name. No archive is read."""
         return self.get(reference)
 
     def accounts(self, image: Image) -> tuple[str, str]:
-        """No accounts, because there are no files."""
+        """Return empty files, because the image has no files."""
         return "", ""
 
-    def mount(self, image: Image, container_id: str, mapping: Ids | None = None) -> Path:
-        """An empty folder for the root file system."""
+    def mount(self, image: Image, container_id: str, mapping: IdMapping | None = None) -> Path:
+        """Create an empty folder for the root file system."""
         return private_folder(self.root / "dry" / container_id)
 
     def unmount(self, container_id: str) -> None:
@@ -103,7 +108,7 @@ class _Images(ImageStore):
 
 
 class _Namespaces:
-    """The paths of namespaces that do not exist."""
+    """The methods of `PodNamespaces`. They return paths of namespaces that do not exist."""
 
     def make(
         self, pod_id: str, folder: Path, kinds: set[str], hostname: str, sysctls: object, id_mappings: object = None

@@ -1,7 +1,7 @@
-"""Handle the ends of containers: kill leftovers, record each end once, and report it to plugins once.
+"""Handle the ends of containers: kill remaining processes, record each end once, and report it to plugins once.
 
-Each end has a thread, because plugins may be slow. Ends from before the start of the engine are reported once the
-earlier plugins have reconnected.
+Each end is handled on its own thread, because plugins may be slow. Containers that ended before the engine started are
+reported when the earlier plugins have reconnected.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ExitHandler:
             self._on_exit(exit_)
 
     def close(self) -> None:
-        """Stop watching, and finish what is under way."""
+        """Stop watching, and wait for the threads that handle ends."""
         self._closing.set()
         self._open.set()
         self._exits.close()
@@ -61,7 +61,7 @@ class ExitHandler:
         """Watch for the end of a container or pause process, which may already have ended."""
         record, machinery = container.record, self._machinery
         if isinstance(container, ContainerEntry) and container.record.start_failure:
-            for event in (container.exited, container.ended):  # there is no process for whose end a stop could wait
+            for event in (container.exited, container.ended):  # a stop must not wait for a process that does not exist
                 event.set()
             return
         handler = record.runtime_handler
@@ -71,7 +71,7 @@ class ExitHandler:
         self._exits.watch(container.id, machinery.places.bundle(container.id), machinery.runtime(handler))
 
     def report_later(self, container: ContainerEntry) -> None:
-        """Report an end that an earlier engine recorded, unless that engine has reported it."""
+        """Report an end that an earlier engine recorded, unless the earlier engine reported it, too."""
         container.exited.set()
         self._on_thread(lambda: self._report_when_open(container), container.id)
 
@@ -84,13 +84,13 @@ class ExitHandler:
             return  # the next engine will find it
         try:
             self._on_thread(lambda: self._take(exit_), exit_.container_id)
-        except RuntimeError:  # no thread can be started now, so other ends wait for this one
+        except RuntimeError:  # no thread can be started now, so handle the end on this thread
             if self._is_early(exit_):
                 return
             self._take(exit_)
 
     def _is_early(self, exit_: Exit) -> bool:
-        """Whether plugins are not notified of ends yet; then the end is kept for later."""
+        """Keep an end for later if plugins cannot be notified yet, and return whether this is so."""
         with self._lock:
             early = not self._open.is_set()
             if early:
@@ -121,7 +121,7 @@ class ExitHandler:
             self.take(container, exit_)
 
     def take(self, container: ContainerEntry, exit_: Exit, message: str = "") -> None:
-        """Handle an end once, by the first call for a container; returns when plugins are notified."""
+        """Handle the end of a container, and return when plugins are notified. Later calls have no effect."""
         with container.starting:  # an OCI runtime must not delete a container while it starts it
             if not self._record(container, exit_, message):
                 return
@@ -132,7 +132,7 @@ class ExitHandler:
             self._report_when_open(container)
 
     def _record(self, container: ContainerEntry, exit_: Exit, message: str) -> bool:
-        """Clear what is left of a container, and record its end; False if it was recorded before."""
+        """Remove a container's processes, and record its end. Returns False if the end was recorded before."""
         if container.record.state in _ENDED:
             return False
         steps = [CLEARED] if self._clear(container) else []
@@ -155,7 +155,7 @@ class ExitHandler:
             self.report(container)
 
     def report(self, container: ContainerEntry) -> None:
-        """Report a recorded end to plugins, unless they know it."""
+        """Report a recorded end to plugins, unless it was reported before."""
         try:
             with self._domain.block(urgent=True):
                 self._domain.stop(container)
@@ -166,7 +166,7 @@ class ExitHandler:
             container.ended.set()
 
     def _clear(self, container: ContainerEntry) -> bool:
-        """Kill and delete what is left of a container; False if that failed, and its removal has to try again."""
+        """Kill and delete a container's remaining processes. Returns False if that failed; its removal tries again."""
         try:
             self._exits.forget(container.id)
             self._processes.remove(container)
@@ -178,7 +178,7 @@ class ExitHandler:
         return True
 
     def _pause_process_ended(self, exit_: Exit) -> None:
-        """Mark a pod whose pause process has ended as not ready; a client has to stop it."""
+        """Mark a pod as not ready, because its pause process has ended. A client has to stop the pod."""
         try:
             pod = self._inventory.pod(exit_.container_id)
         except NotFound:

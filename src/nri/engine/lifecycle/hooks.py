@@ -17,9 +17,9 @@ _log = logging.getLogger(__name__)
 
 
 class ContainerHooks:
-    """The hooks in directories, of which a later one takes precedence. Raises ConfigError for an invalid file.
+    """The hooks in `directories`. A later directory has precedence. Raises ConfigError if a file is invalid.
 
-    Files are read again when they change. While one is invalid, the previous hooks stay in force.
+    Files are read again when they change. While a changed file is invalid, the previous hooks stay in force.
     """
 
     def __init__(self, directories: Sequence[str]) -> None:
@@ -30,7 +30,10 @@ class ContainerHooks:
         self._report(change)
 
     def of(self, args: Sequence[str], annotations: Mapping[str, str], *, has_mounts: bool) -> dict[str, list[Any]]:
-        """The hooks of a container, by stage, as in its spec. EngineError if its conditions cannot be evaluated."""
+        """Return the hooks of a container as in a spec, by stage.
+
+        Raises EngineError if a hook's conditions cannot be evaluated.
+        """
         self._report(self._directories.refresh())
         facts = Facts(args, annotations, has_mounts, Budget())
         hooks: dict[str, list[Any]] = {}
@@ -40,7 +43,9 @@ class ContainerHooks:
             except ConditionError as error:
                 raise EngineError(f'the hook "{hook.name}" cannot be matched: {error}') from None
             for stage in hook.stages if is_match else ():
-                hooks.setdefault(stage, []).append(_spec_hook(hook))
+                # As in CRI-O: hooks of both stages run in the order of their files.
+                name = "createRuntime" if stage == "prestart" else stage
+                hooks.setdefault(name, []).append(_spec_hook(hook))
         return hooks
 
     def _report(self, change: HooksChange | None) -> None:
@@ -54,6 +59,6 @@ class ContainerHooks:
 
 
 def _spec_hook(hook: Hook) -> dict[str, Any]:
-    """A hook in the form of a spec."""
+    """Return a hook as in a spec."""
     row = {"path": hook.path, "args": [*hook.args], "env": [*hook.env], "timeout": hook.timeout_s}
     return {key: value for key, value in row.items() if value}

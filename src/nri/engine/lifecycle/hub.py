@@ -1,7 +1,8 @@
 """The NRI adaptation that all domains of an engine share.
 
-The hub joins the states of the domains for plugins, and passes each update and eviction to the domain with the
-container. An id that exists in two domains is rejected with the names of both. Without NRI there is no adaptation.
+Plugins receive the pods and containers of all domains. The hub passes each update and eviction to the domain that has
+the container. If two domains have a container with the same id, the update or eviction is rejected. If NRI is disabled,
+there is no adaptation.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from nri.engine.config import NriConfig
 from nri.engine.support.errors import EngineError
 from nri.files import read_regular, write_whole
 
-#: How long the earlier plugins have to reconnect after a restart to receive missed events, in seconds.
+#: How long the engine waits after a restart for earlier plugins to reconnect, so that they receive missed events.
 RETURN_S = 5.0
-#: How long after a synchronization the names of the plugins are recorded, in seconds.
+#: The delay between a synchronization and the recording of the plugins' names.
 RECORD_DELAY_S = 0.5
-#: The longest file of names.
+#: The maximum size of the file with the plugins' names.
 _NAMES_BYTES = 1 << 20
 #: States of plugins (`nri.adaptation.PluginHealth`).
 _JOINING, _JOINED = "starting", ("active", "late", "open")
@@ -37,20 +38,20 @@ class NriDomain(Protocol):
     name: str
 
     def snapshot(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
-        """All current pods and containers for plugins."""
+        """Return the pods and containers for a synchronization."""
 
     def has(self, container_id: str) -> bool:
-        """Whether the domain has this container."""
+        """Return whether the domain has this container."""
 
     def update(self, updates: OrderedUpdates) -> list[UpdateResult]:
-        """Apply updates by plugins."""
+        """Apply updates that plugins request."""
 
     def evict(self, evictions: list[m.ContainerEviction]) -> None:
-        """Start to stop containers that plugins evict."""
+        """Begin to stop the containers that plugins evict."""
 
 
 class NriHub:
-    """The adaptation and its domains. `memory` is the file with the names of the connected plugins."""
+    """The adaptation and its domains. `memory` is the file that keeps the names of the connected plugins."""
 
     def __init__(self, config: NriConfig, version: str, memory: Path, **options: Any) -> None:
         self.tell_refused = config.tell_refused
@@ -76,13 +77,13 @@ class NriHub:
         )
 
     def register(self, domain: NriDomain) -> None:
-        """Add a domain before the start. EngineError if its name is in use."""
+        """Add a domain before the start. Raises EngineError if another domain has its name."""
         if domain.name in self._domains:
             raise EngineError(f"a domain {domain.name!r} already exists")
         self._domains[domain.name] = domain
 
     def start(self) -> None:
-        """Start the engine's plugins and listen for others. EngineError if the socket or a plugin fails."""
+        """Start the engine's plugins and listen for other plugins. Raises EngineError if the socket fails."""
         if self.adaptation is None:
             return
         try:
@@ -96,7 +97,7 @@ class NriHub:
             self.adaptation.ready(self._before, RETURN_S)
 
     def stop(self) -> None:
-        """Close all connections, and end launched plugins."""
+        """Close all connections, and end the plugins that the engine launched."""
         with self._timer_lock:
             self._stopped = True
             if self._timer is not None:
@@ -118,7 +119,7 @@ class NriHub:
         return pods, containers
 
     def update(self, updates: OrderedUpdates) -> list[UpdateResult]:
-        """Apply updates of plugins, each in the domain with the container."""
+        """Apply updates that plugins request, each in the domain that has the container."""
         results = []
         for update in updates:
             homes = self._domains_with(update.container_id)
@@ -129,7 +130,7 @@ class NriHub:
         return results
 
     def evict(self, evictions: Sequence[m.ContainerEviction]) -> None:
-        """Start evictions of plugins, each in the domain with the container."""
+        """Start evictions that plugins request, each in the domain that has the container."""
         for eviction in evictions:
             homes = self._domains_with(eviction.container_id)
             if len(homes) == 1:
@@ -143,7 +144,7 @@ class NriHub:
     # --- the names of connected plugins, for the next start ---
 
     def _record_names_soon(self) -> None:
-        """Record the names of plugins after the joining ones have joined."""
+        """Record the names of the connected plugins after a delay, in which joining plugins complete."""
         with self._timer_lock:
             if self._timer is None and not self._stopped:
                 self._timer = threading.Timer(RECORD_DELAY_S, self._record_joined)
@@ -157,7 +158,7 @@ class NriHub:
             self._record_names_soon()
 
     def _record_names(self) -> bool:
-        """Write the names of connected plugins; returns whether others are still joining."""
+        """Write the names of the connected plugins, and return whether other plugins are still joining."""
         assert self.adaptation is not None
         with self._file_lock:
             rows = self.adaptation.plugins

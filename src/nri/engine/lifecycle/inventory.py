@@ -1,9 +1,9 @@
 """The pods and containers of an engine, in memory and on disk, and their statuses for the CRI.
 
-All changes of records go through :class:`Inventory`, and are written before they take effect. Locks are taken in this
-order: the `request_lock` of a pod or container (one request at a time changes it), its `record_lock` (for the moment of
-a change; nothing waits inside), the locks of tables. So a plugin's update of another container only needs the
-`record_lock`, and does not wait for a request.
+All changes of records go through :class:`Inventory`, and are written before they take effect. A thread takes locks in
+this order: the `request_lock` of a pod or container, so that one request at a time changes it; the `record_lock`, which
+is held only for the moment of a change; the lock of `Inventory`. An update that a plugin requests takes only the
+`record_lock`, so it does not wait for a request on the same container.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ STATES = {
     ContainerState.REMOVING: pb.CONTAINER_EXITED,
     ContainerState.UNKNOWN: pb.CONTAINER_UNKNOWN,
 }
-#: The steps that free disk space, and so must not fail on a full disk.
+#: The steps that free disk space. They must not fail on a full disk.
 _FREEING_STEPS = ("stop", "finish stop", "remove")
 #: The length of an id in the log, as in `nri pod ps`.
 _SHORT_ID_LENGTH = 13
-#: The longest spec: a request of 4 MiB, escaped, with the plugins' adjustment.
+#: The maximum size of a spec. A request has up to 4 MiB, and is longer in JSON and with the plugins' adjustment.
 _SPEC_BYTES = 1 << 26
 
 
 def to_json(message: Any) -> dict[str, Any]:
-    """A message of the CRI as JSON values for records."""
+    """Convert a message of the CRI to JSON values for records."""
     return json_format.MessageToDict(message, preserving_proto_field_name=True)
 
 
@@ -69,12 +69,12 @@ class ContainerEntry:
     """A container: its record, its configuration as a message, and its current OCI spec.
 
     Attributes:
-        exited: set when its process has ended.
-        ended: set when its end was handled: recorded, and reported to plugins.
-        log_lock: held while its log is reopened.
-        failure: why plugins could not be notified of its end, for the next caller that waits for it; otherwise "".
-        starting: held during a start and while an end is handled, so that the end comes after the start.
-        order: the answers of plugins that set its resources last.
+        exited: set when the container's process has ended.
+        ended: set when the end was recorded and reported to plugins.
+        log_lock: held while the log is reopened.
+        failure: why plugins could not be notified of the end, or "". The next stop of the container raises this error.
+        starting: held while the container starts and while its end is handled, so that the end comes after the start.
+        order: which plugin set each resource last.
     """
 
     def __init__(self, record: ContainerRecord, spec: dict[str, Any]) -> None:
@@ -114,7 +114,10 @@ class Inventory:
     # --- queries ---
 
     def pod(self, prefix: str) -> PodEntry:
-        """The pod with a prefix of its id. NotFound, also while it is being created."""
+        """Return the pod with an id that begins with `prefix`.
+
+        Raises NotFound if there is no such pod, or if it is still being created.
+        """
         return self._pod(self._pod_ids.resolve(prefix), prefix)
 
     def _pod(self, identity: str, prefix: str) -> PodEntry:
@@ -125,7 +128,10 @@ class Inventory:
         return pod
 
     def container(self, prefix: str) -> ContainerEntry:
-        """The container with a prefix of its id. NotFound, also while it is being created."""
+        """Return the container with an id that begins with `prefix`.
+
+        Raises NotFound if there is no such container, or if it is still being created.
+        """
         identity = self._container_ids.resolve(prefix)
         with self._lock:
             container = self._containers.get(identity)
@@ -134,13 +140,13 @@ class Inventory:
         return container
 
     def pods(self) -> list[PodEntry]:
-        """All created pods, the oldest first."""
+        """Return all pods whose creation is complete, the oldest first."""
         with self._lock:
             pods = [*self._pods.values()]
         return [pod for pod in pods if pod.record.state is not PodState.CREATING]
 
     def containers(self, pod_id: str = "") -> list[ContainerEntry]:
-        """All created containers, or those of one pod, the oldest first."""
+        """Return all containers whose creation is complete, or only the containers of a pod, the oldest first."""
         with self._lock:
             containers = [*self._containers.values()]
         return [
@@ -153,14 +159,14 @@ class Inventory:
     def add(self, entry: Entry) -> None:
         """Add a pod or container that is about to be created, and write its record.
 
-        AlreadyExists if another one has its name.
+        Raises AlreadyExists if another pod or container has its name.
         """
         self._names(entry).reserve(entry.record.name, entry.id)
         self.put(entry)
         self._enter(entry)
 
     def take_in(self, entry: Entry) -> None:
-        """Add a pod or container from the disk. AlreadyExists if another one has its name."""
+        """Add a pod or container that was read from the disk. Raises AlreadyExists if its name is in use."""
         self._names(entry).reserve(entry.record.name, entry.id)
         self._enter(entry)
 
@@ -176,7 +182,7 @@ class Inventory:
         (self._pod_ids if isinstance(entry, PodEntry) else self._container_ids).add(entry.id)
 
     def drop(self, entry: Entry) -> None:
-        """Remove a pod or container, also from the disk, and release its name."""
+        """Remove a pod or container and its record, and release its name."""
         try:
             self.store.remove(entry.id, sync=False)
         except OSError as error:
@@ -188,9 +194,9 @@ class Inventory:
         self._names(entry).release(entry.id)
 
     def put(self, entry: Entry, *, sync: bool = False, **changes: Any) -> None:
-        """Change fields of a record after writing it. EngineError if that fails; nothing is changed then.
+        """Change fields of a record and write it. Raises EngineError if writing fails; then nothing is changed.
 
-        With `sync` the change also survives a crash of the machine.
+        With `sync` the change survives a crash of the machine.
         """
         with entry.record_lock:
             before = {name: getattr(entry.record, name) for name in changes}
@@ -202,7 +208,7 @@ class Inventory:
                 raise EngineError(f"the record of {entry.id} cannot be written: {error}") from error
 
     def note(self, entry: Entry, **changes: Any) -> None:
-        """Change fields to record what has happened; if writing fails, only log that."""
+        """Change fields of a record to describe what has happened. If writing fails, the failure is only logged."""
         try:
             self.put(entry, **changes)
         except EngineError as error:
@@ -235,7 +241,10 @@ def write_spec(bundle: Path, spec: dict[str, Any]) -> None:
 
 
 def read_spec(bundle: Path) -> dict[str, Any]:
-    """The spec of a bundle; {} if there is none, as after a reboot. Raises OSError, ValueError."""
+    """Read the spec of a bundle. Returns {} if the bundle has no spec, for example after a reboot.
+
+    Raises OSError if it cannot be read, and ValueError if it is not a JSON object.
+    """
     try:
         spec = parse_json(read_regular(bundle / "config.json", _SPEC_BYTES))
     except FileNotFoundError:
@@ -254,7 +263,7 @@ def _set(entry: Entry, values: dict[str, Any]) -> None:
 
 
 def pod_status(entry: PodEntry) -> pb.PodSandboxStatus:
-    """The status of a pod for clients: with the handler that was requested, and no addresses after its stop."""
+    """Return the status of a pod for clients, with the requested handler, and without addresses after a stop."""
     status = pod_progress(entry)
     status.runtime_handler = entry.record.requested_handler
     if entry.record.state in (PodState.STOPPED, PodState.REMOVING):
@@ -263,7 +272,7 @@ def pod_status(entry: PodEntry) -> pb.PodSandboxStatus:
 
 
 def pod_progress(entry: PodEntry) -> pb.PodSandboxStatus:
-    """The status of a pod as plugins receive it."""
+    """Return the status of a pod from which its NRI message is built."""
     record = entry.record
     status = pb.PodSandboxStatus(
         id=record.id,
@@ -281,9 +290,9 @@ def pod_progress(entry: PodEntry) -> pb.PodSandboxStatus:
 
 
 def progress(entry: ContainerEntry) -> pb.ContainerStatus:
-    """The part of a container's status that plugins receive: state, times and image.
+    """Return the fields of a container's status that its NRI message needs: state, times and image.
 
-    The complete status, with mounts and resources parsed from JSON, takes several times as long.
+    Building the complete status takes several times as long, because mounts and resources are parsed from JSON.
     """
     record = entry.record
     return pb.ContainerStatus(
@@ -317,7 +326,7 @@ def container_status(entry: ContainerEntry) -> pb.ContainerStatus:
     )
     if record.image:
         status.image.image = record.image
-    status.resources.linux.SetInParent()  # also without any limit, as in containerd
+    status.resources.linux.SetInParent()  # as in containerd, the field is set even if there is no limit
     json_format.ParseDict(record.resources, status.resources.linux, ignore_unknown_fields=True)
     json_format.ParseDict(record.user, status.user.linux, ignore_unknown_fields=True)
     return status

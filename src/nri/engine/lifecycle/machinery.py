@@ -1,8 +1,7 @@
-"""The real parts that create pods and containers, built from the engine's configuration."""
+"""The tools with which the engine creates pods and containers, built from its configuration."""
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import shutil
@@ -13,29 +12,32 @@ from typing import Any
 
 from nri.api.annotations import REQUIRED_PLUGINS
 from nri.api.default_validator import missing_plugins, required_names
-from nri.config.complaint import combined_error
 from nri.config.syntax import parse_json
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import EngineConfig, OciRuntime
 from nri.engine.images import ImageStore, Transport
-from nri.engine.images import Registry as ImageRegistry
 from nri.engine.images.space_budget import Limits
-from nri.engine.lifecycle.hooks import ContainerHooks
 from nri.engine.lifecycle.places import Places
 from nri.engine.lifecycle.pod_namespaces import PodNamespaces
+from nri.engine.lifecycle.settings_files import SettingsFiles, read_settings_files
 from nri.engine.machine import detect_machine, with_features
-from nri.engine.network import Cni, NetworkNamespaces
+from nri.engine.network import Cni, NetworkNamespaces, Template
 from nri.engine.process import Conmon, ExecResult, Exit, Exits, Runtime, StreamOwner, exec_sync
-from nri.engine.spec import Base, Machine, base_of, base_problems, joined_bases, localhost_profile
+from nri.engine.spec import Base, Machine, localhost_profile
+from nri.engine.support.annotations import class_annotation
 from nri.engine.support.command import run
 from nri.engine.support.errors import EngineError, MissingTool
-from nri.errors import ConfigError, NriError, RequestError
-from nri.files import open_regular
-from nri.oci import BlockIoClasses, CdiDevices, Generator, RdtClasses
+from nri.errors import ConfigError, NriError, RequestError, SpecError
+from nri.files import read_regular
+from nri.oci import Generator
 from nri.text import cut, quote
 
 _log = logging.getLogger(__name__)
-_PROFILE_BYTES = _SPEC_BYTES = 4 << 20
+#: Exists where resctrl is mounted.
+RESCTRL = Path("/sys/fs/resctrl/schemata")
+#: The name of a container, its annotations, and those of its pod.
+ContainerAnnotations = tuple[str, Mapping[str, str], Mapping[str, str]]
+_PROFILE_BYTES = 4 << 20
 _NO_HUGETLB, _NO_SWAP, _NO_V2 = (
     "this machine's cgroups cannot limit huge pages",
     "this machine's cgroups cannot limit swap",
@@ -44,45 +46,62 @@ _NO_HUGETLB, _NO_SWAP, _NO_V2 = (
 
 
 class Machinery:
-    """The parts of one engine: OCI runtimes, conmon, images, networks, and the machine's features.
+    """The tools of one engine: OCI runtimes, conmon, images, networks, and the machine's features.
 
-    Raises EngineError or ConfigError if a part cannot be created.
+    The constructor raises EngineError or ConfigError if a tool cannot be created.
 
     Attributes:
+        config: the settings that are in force; see :meth:`configure`.
         hooks: the OCI hooks of the node's directories.
-        dry: whether nothing is done to the machine, see `nri.engine.lifecycle.dry`.
+        dry: whether the tools change nothing on the machine; see `nri.engine.lifecycle.dry`.
     """
 
     dry = False
 
     def __init__(self, config: EngineConfig, places: Places) -> None:
-        self.config, self.places = config, places
+        self.places = places
         self.machine = detect_machine()
-        registries = [
-            ImageRegistry(row.host, row.mirrors, row.certificates, row.insecure) for row in config.images.registries
-        ]
-        transport = Transport(config.images.skopeo, registries, stall_s=config.images.stall_timeout)
-        driver, limits = config.images.snapshots, Limits(config.images.size_limit, config.images.entries_limit)
-        self.images = ImageStore(places.images, transport, umoci=config.images.umoci, driver=driver, limits=limits)
-        self.conmon = Conmon(config.conmon, log_size_max=config.containers.log_size_max)
-        network = config.network
-        self.cni = Cni(network.plugin_dirs, places.networks, timeout_s=network.timeout)
+        self.images = ImageStore(places.images, driver=config.images.snapshots)
         self.network_namespaces = NetworkNamespaces(places.namespaces)
         self.namespaces = PodNamespaces(self.network_namespaces)
+        self.cni = Cni(config.network.plugin_dirs, places.networks, timeout_s=config.network.timeout)
+        self._lock = threading.Lock()
         self._runtimes: dict[str, Runtime] = {}
-        self.hooks = ContainerHooks(config.containers.hooks_dir)
-        own_base = base_of(config.containers.base_spec())
-        self._bases = {
-            name: joined_bases(_read_base(name, settings.base_runtime_spec), own_base)
-            for name, settings in config.runtimes.items()
-        }
-        self._cdi = CdiDevices(config.containers.cdi_dirs)
-        rdt, blockio = config.containers.rdt_config, config.containers.blockio_config
-        self._rdt = RdtClasses.read(rdt) if rdt else RdtClasses()
-        self._blockio = BlockIoClasses.read(blockio) if blockio else None
+        self.configure(self.read_files(config))
+
+    def read_files(self, config: EngineConfig) -> SettingsFiles:
+        """Read the files that settings name, and change nothing. Raises ConfigError if a file is invalid."""
+        for name, settings in config.runtimes.items():
+            if settings.cgroup_writable and not (self.dry or self.machine.cgroup_v2):
+                raise ConfigError(f"runtimes.{name}.cgroup_writable", "", "requires cgroup v2; this node has v1")
+        return read_settings_files(config, self.machine.architecture)
+
+    def configure(self, files: SettingsFiles) -> None:
+        """Use other settings for the next calls. Running calls of programs are not changed.
+
+        Nothing here can fail, so that never only a part of the settings counts.
+        """
+        config = files.config
+        images, network = config.images, config.network
+        self.images.transport = Transport(
+            images.skopeo,
+            files.registries,
+            stall_s=images.stall_timeout,
+            credentials_file=images.credentials_file,
+            policy=images.signature_policy,
+        )
+        self.images.umoci, self.images.limits = images.umoci, Limits(images.size_limit, images.entries_limit)
+        self.conmon = Conmon(config.conmon, log_size_max=config.containers.log_size_max)
+        self.cni.configure(network.plugin_dirs, network.timeout)
+        with self._lock:  # a runtime that is created now would keep the previous settings
+            self.config, self._files, self.hooks = config, files, files.hooks
+            for handler, runtime in self._runtimes.items():
+                if settings := config.runtimes.get(handler):
+                    runtime.configure(*self._command(settings), settings.timeout)
+            self._machines: dict[str, Machine] = {}
 
     def exits(self, on_exit: Callable[[Exit], None]) -> Exits:
-        """Create the part that reports the ends of containers."""
+        """Create the object that reports the ends of containers."""
         return Exits(on_exit)
 
     def exec_sync(
@@ -98,9 +117,9 @@ class Machinery:
         return exec_sync(runtime, container_id, process, timeout_s=timeout_s, client_gone=client_gone, owner=owner)
 
     def handler(self, requested: str) -> str:
-        """Check the runtime handler of a request; "" is the default.
+        """Return the runtime handler of a request. "" requests the default handler.
 
-        RequestError for an unknown one, MissingTool for one whose program is missing.
+        Raises RequestError if the handler is unknown, and MissingTool if its program is missing.
         """
         handler = requested or self.config.default_runtime
         if handler not in self.config.runtimes:
@@ -112,25 +131,32 @@ class Machinery:
         return handler
 
     def runtime(self, handler: str) -> Runtime:
-        """The OCI runtime of a handler. EngineError if it is no longer configured."""
-        if handler not in self._runtimes:
-            settings = self.config.runtimes.get(handler)
-            if settings is None:
-                raise EngineError(f"the runtime handler {handler!r} is no longer configured")
-            self._runtimes[handler] = self._make_runtime(handler, settings)
-        return self._runtimes[handler]
+        """Return the OCI runtime of a handler. Raises EngineError if the handler is no longer configured."""
+        with self._lock:
+            if handler not in self._runtimes:
+                settings = self.config.runtimes.get(handler)
+                if settings is None:
+                    raise EngineError(f"the runtime handler {handler!r} is no longer configured")
+                self._runtimes[handler] = self._make_runtime(handler, settings)
+            return self._runtimes[handler]
 
     def _make_runtime(self, handler: str, settings: OciRuntime) -> Runtime:
-        binary = shutil.which(settings.path) or settings.path
+        binary, arguments = self._command(settings)
+        return Runtime(binary, self.places.runtime(handler), arguments=arguments, timeout_s=settings.timeout)
+
+    def _command(self, settings: OciRuntime) -> tuple[str, list[str]]:
+        """Return an OCI runtime's program, and the arguments before each of its commands."""
         arguments = [*settings.arguments]
         if self.systemd_cgroup and "--systemd-cgroup" not in arguments:
             arguments.append("--systemd-cgroup")
-        return Runtime(binary, self.places.runtime(handler), arguments=arguments, timeout_s=settings.timeout)
+        return shutil.which(settings.path) or settings.path, arguments
 
-    @functools.cache  # noqa: B019  an engine lasts as long as its process
     def machine_of(self, handler: str) -> Machine:
         """The features of the machine together with the OCI runtime of a handler."""
-        return with_features(self.machine, self._features(self.runtime(handler)))
+        machines = self._machines
+        if handler not in machines:
+            machines[handler] = with_features(self.machine, self._features(self.runtime(handler)))
+        return machines[handler]
 
     def _features(self, runtime: Runtime) -> Mapping[str, Any]:
         """The features that an OCI runtime reports."""
@@ -138,32 +164,42 @@ class Machinery:
             output = run([runtime.binary, "features"], timeout_s=runtime.timeout_s, check=False)
             features = parse_json(output.stdout) if output.code == 0 else {}
         except (EngineError, ValueError):
-            return {}  # it is missing, which is reported when it is used, or it has no such command
+            return {}  # the program has no such command, or it is missing, which is reported when it is used
         return features if isinstance(features, dict) else {}
 
+    @property
+    def network_template(self) -> Template | None:
+        """The template of the pod network."""
+        return self._files.network
+
     def base(self, handler: str) -> Base:
-        """The defaults of containers with this handler; the engine's own for one that is no longer configured."""
-        return self._bases.get(handler, Base())
+        """Return the defaults of containers with this handler. If it is no longer configured, there are no defaults."""
+        return self._files.bases.get(handler, Base())
+
+    def default_seccomp(self, handler: str) -> dict[str, Any] | None:
+        """The profile of containers that request the default of this handler; None for the engine's."""
+        return self._files.seccomp_profiles.get(handler)
 
     @property
     def systemd_cgroup(self) -> bool:
-        """Whether cgroups are systemd's."""
+        """Whether systemd creates the cgroups."""
         return self.config.cgroups.driver == "systemd"
 
     def missing_programs(self) -> list[str]:
-        """The missing programs of those that every container needs."""
-        default = self.config.runtimes[self.config.default_runtime]
-        return [program for program in (self.config.conmon, default.path) if shutil.which(program) is None]
+        """Return the missing programs among those that every container requires."""
+        config = self.config  # a reload may replace it meanwhile
+        default = config.runtimes[config.default_runtime]
+        return [program for program in (config.conmon, default.path) if shutil.which(program) is None]
 
     def pod_cgroup(self, pod_id: str) -> str:
-        """The cgroup of a pod that names none: a separate one, or with systemd the common slice."""
+        """Return the parent cgroup of a pod that requests none: its own cgroup, or with systemd the common slice."""
         default = self.config.cgroups.parent
         return default if self.systemd_cgroup else f"{default.rstrip('/')}/pod{pod_id}"
 
     def generator(self, spec: Mapping[str, Any], left_out: Callable[[str], object] | None = None) -> Generator:
         """Create a generator that applies plugins' adjustments to a spec, with this node's classes and devices.
 
-        `left_out` receives a line for each resource that this machine cannot limit; without it, it is logged.
+        `left_out` receives a line for each resource that this machine cannot limit. Without it, the line is logged.
         """
 
         def check(resources: dict[str, Any]) -> None:
@@ -176,30 +212,62 @@ class Machinery:
         return Generator(
             dict(spec),
             compat=self.config.nri.compat,
-            cdi=self._cdi.inject,
-            rdt=self._rdt.resolve,
-            blockio=None if self._blockio is None else self._blockio.resolve,
+            cdi=self._files.cdi.inject,
+            rdt=self._files.rdt.resolve,
+            blockio=None if self._files.blockio is None else self._files.blockio.resolve,
             check_resources=check,
         )
+
+    def set_classes(self, spec: dict[str, Any], container: ContainerAnnotations) -> None:
+        """Add the RDT and block-I/O classes that annotations select to a spec. RequestError for an unavailable class.
+
+        Without a file of classes no annotation can select one: otherwise every author of a pod could use every resctrl
+        group of the node.
+        """
+        settings = self.config.containers
+        for kind, key, config, is_optional in (
+            ("rdt", "rdt_config", settings.rdt_config, settings.ignore_rdt_not_enabled_errors),
+            ("blockio", "blockio_config", settings.blockio_config, settings.ignore_blockio_not_enabled_errors),
+        ):
+            selection = class_annotation(kind, *container)
+            if selection is None or (not selection.class_name and kind == "blockio"):
+                continue
+            field = f'annotations["{selection.key}"]'
+            reason = "" if config else f"no classes: set containers.{key} on this node"
+            if not reason and kind == "rdt" and not (self.dry or RESCTRL.exists()):
+                reason = f"this node has no RDT: {RESCTRL} does not exist"
+            if reason and is_optional:
+                _log.info("container %s: %s is ignored: %s", container[0], field, reason)
+                continue
+            if reason:
+                raise RequestError(field, selection.class_name, reason)
+            try:
+                if kind == "rdt":
+                    rdt = self._files.rdt.resolve_annotation(selection.class_name, is_of_pod=selection.is_of_pod)
+                    spec["linux"]["intelRdt"] = rdt
+                elif self._files.blockio is not None:
+                    spec["linux"]["resources"]["blockIO"] = self._files.blockio.resolve(selection.class_name)
+            except SpecError as error:
+                raise RequestError(field, selection.class_name, error.reason) from None
 
     def seccomp(
         self, security: pb.LinuxContainerSecurityContext | pb.LinuxSandboxSecurityContext
     ) -> dict[str, Any] | None:
-        """The requested ``localhost`` seccomp profile, read from the operator's folder; None if none is requested.
+        """Read the requested ``localhost`` seccomp profile. Returns None if the request has no such profile.
 
-        Raises RequestError.
+        Raises RequestError if the profile is not in the configured folder, or cannot be read.
         """
         path = localhost_profile(security)
         if not path:
             return None
         root, plain = self.config.containers.seccomp_root, Path(os.path.normpath(path))
         field = "linux.security_context.seccomp.localhost_ref"
+        real = Path(os.path.realpath(plain))
         # The Security Profiles Operator links its folder into the kubelet's, where only root can create links.
-        if not (plain.is_relative_to(root) or plain.resolve().is_relative_to(root.resolve())):
+        if not (plain.is_relative_to(root) or real.is_relative_to(os.path.realpath(root))):
             raise RequestError(field, path, f"must be below {root}")
         try:
-            with open(plain.resolve(), "rb", opener=open_regular) as file:
-                profile = parse_json(file.read(_PROFILE_BYTES))
+            profile = parse_json(read_regular(real, _PROFILE_BYTES))
         except (OSError, ValueError) as error:
             raise RequestError(field, path, f"cannot be read: {error}") from error
         if not isinstance(profile, dict):
@@ -209,14 +277,14 @@ class Machinery:
     def check_required_plugins(self, devices: list[str], labels: Sequence[str]) -> None:
         """Raise NriError unless the plugins that CDI devices require have answered.
 
-        A device requires plugins by its annotation of the same name as a pod's, for example because the driver that
-        prepared the device finishes its work in a plugin.
+        A device names the plugins in an annotation with the same key as a pod's annotation. An example is a driver that
+        prepares the device in two steps, the second of them in a plugin.
 
         Args:
             devices: qualified names.
             labels: the plugins that answered, NN-name.
         """
-        for device, text in self._cdi.annotations(devices, REQUIRED_PLUGINS).items():
+        for device, text in self._files.cdi.annotations(devices, REQUIRED_PLUGINS).items():
             names, mistake = required_names(text)
             if mistake:
                 raise NriError(
@@ -229,30 +297,12 @@ class Machinery:
                 raise NriError(f"required plugin{plural} {shown} not present: CDI device {device} requires it")
 
     def with_devices(self, spec: dict[str, Any], names: list[str]) -> dict[str, Any]:
-        """The spec with CDI devices injected. SpecError for an unknown device."""
-        return self._cdi.inject(spec, names) if names else spec
-
-
-def _read_base(handler: str, path: str) -> Base:
-    """The defaults in a file; none without a path. Raises ConfigError."""
-    if not path:
-        return Base()
-    try:
-        with open(path, "rb", opener=open_regular) as file:
-            data = file.read(_SPEC_BYTES + 1)
-        if len(data) > _SPEC_BYTES:
-            raise ValueError(f"exceeds {_SPEC_BYTES} bytes")
-        spec = parse_json(data)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(path, "", f"cannot be read: {reason}", f"see runtimes.{handler}.base_runtime_spec") from None
-    if problems := base_problems(spec) if isinstance(spec, dict) else ["expected an object"]:
-        raise combined_error([ConfigError(path, "", problem) for problem in problems])
-    return base_of(spec)
+        """Return the spec with CDI devices injected. Raises SpecError if a device is unknown."""
+        return self._files.cdi.inject(spec, names) if names else spec
 
 
 def fit(resources: dict[str, Any], machine: Machine) -> list[str]:
-    """Remove the parts of a spec's ``linux.resources`` that this machine does not support; returns a line for each."""
+    """Remove the fields of ``linux.resources`` that this machine does not support, and return a line for each."""
     lines = []
     if resources.get("unified") and not machine.cgroup_v2:
         lines.append(f"unified ({', '.join(sorted(resources.pop('unified')))}): {_NO_V2}")

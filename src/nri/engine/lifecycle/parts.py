@@ -1,4 +1,4 @@
-"""The parts of one engine that the CRI's calls share."""
+"""The objects of an engine that all its calls use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nri.engine.lifecycle.resources import Resources
 
 
 class Parts(NamedTuple):
-    """The parts of the engine that each of its calls receives.
+    """The objects of an engine that all its calls use.
 
     Attributes:
         inventory: the pods and containers.

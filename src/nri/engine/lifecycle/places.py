@@ -15,16 +15,16 @@ from nri.engine.support.kernel import mount, unmount
 from nri.files import private_folder, remove_tree
 
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
-#: Enough for conmon's files: two with the exit code, each renamed after writing, and a mark of an OOM kill.
+#: Enough for conmon's files: two files with the exit code, each with a temporary file, and the mark of an OOM kill.
 _EXITS_OPTIONS = "mode=700,size=64k,nr_inodes=32"
 _log = logging.getLogger(__name__)
 
 
 def lock_folders(root: Path, state: Path) -> ExitStack:
-    """Lock both folders of an engine for this process until the result is closed; missing ones are created.
+    """Create and lock both folders of an engine for this process, until the result is closed.
 
-    The folders themselves are locked, so no file in them can be in the way. EngineError if another engine has locked
-    one of them, or if one cannot be created.
+    The folders themselves are locked, so there is no lock file. Raises EngineError if another engine has locked one of
+    the folders, or if one cannot be created.
     """
     with ExitStack() as locks:
         for folder in dict.fromkeys((root, state)):
@@ -43,12 +43,13 @@ def lock_folders(root: Path, state: Path) -> ExitStack:
 
 
 class Places:
-    """The paths below an engine's two folders, which are created. EngineError if that fails.
+    """The paths below an engine's two folders, `root` and `state`, which are created.
 
-    Data below `state` may be lost by a reboot, data below `root` has to survive it.
+    Data below `root` must survive a reboot, data below `state` need not. The constructor raises EngineError if a folder
+    cannot be created.
 
     Attributes:
-        outermost: the outermost folders that belong to the engine: those two, or those of which they are parts.
+        outermost: the folders of the main engine, if this is a further domain; otherwise `root` and `state`.
     """
 
     def __init__(self, root: Path, state: Path, outermost: Sequence[Path] = ()) -> None:
@@ -65,23 +66,24 @@ class Places:
         self.namespaces = state / "netns"
 
     def bundle(self, identity: str) -> Path:
-        """The bundle of a container or of a pause process."""
+        """Return the bundle of a container or of a pause process."""
         return self.bundles / identity
 
     def pod(self, identity: str) -> Path:
-        """The folder of a pod: its files, its namespaces, its shared memory."""
+        """Return the folder of a pod, which has its files, namespaces and shared memory."""
         return self.pods / identity
 
     def runtime(self, handler: str) -> Path:
-        """The folder of an OCI runtime's state."""
+        """Return the folder in which an OCI runtime keeps its state."""
         return self._runtimes / handler
 
 
 def make_bundle(bundle: Path, *, dry: bool = False) -> None:
-    """Create the folder of a container, with a small file system in memory for the exit code. Raises OSError.
+    """Create the bundle of a container, with a small file system in memory for the exit code.
 
-    conmon writes the exit code when the container ends. On a full disk that would fail, and the container would count
-    as killed. If the mount fails, the exit code is written to the disk.
+    conmon writes the exit code when the container ends. On a full disk this would fail, and the engine would report the
+    container as killed. If the file system cannot be mounted, the exit code is written to the disk. Raises OSError if
+    the folder cannot be created.
     """
     persist = private_folder(private_folder(bundle) / PERSIST)
     if dry:
@@ -93,7 +95,7 @@ def make_bundle(bundle: Path, *, dry: bool = False) -> None:
 
 
 def remove_bundle(bundle: Path) -> None:
-    """Remove a bundle; no effect if it is missing. Raises OSError."""
+    """Remove a bundle. No effect if it does not exist. Raises OSError if that fails."""
     persist = bundle / PERSIST
     while os.path.ismount(persist) and unmount(persist, lazily=True):
         pass

@@ -1,7 +1,7 @@
 """The pinned namespaces of pods, including user namespaces.
 
-A process with threads cannot create a user namespace, so a program of util-linux does, until everything is pinned. The
-pod's other namespaces belong to that user namespace.
+A process with threads cannot create a user namespace. So the program unshare of util-linux creates it, and runs until
+all namespaces are pinned. The pod's other namespaces belong to the user namespace.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _FILES = {"uidMappings": "uid_map", "gidMappings": "gid_map"}
 
 @contextmanager
 def mapped_process(kinds: set[str], mappings: IdMappings) -> Iterator[int]:
-    """A process in new namespaces of these kinds and a new user namespace with these IDs, for the time of the context.
+    """Start a process in a new user namespace with these mappings, and in new namespaces of these kinds.
 
-    Raises EngineError.
+    Yields the pid. The process is killed at the end of the context. Raises EngineError if that fails.
     """
     program, cat = shutil.which("unshare"), shutil.which("cat")
     if program is None or cat is None:
@@ -99,7 +99,7 @@ class PodNamespaces:
     def _make(
         self, pod_id: str, folder: Path, kinds: set[str], hostname: str, sysctls: Sequence[Sysctl], of: int
     ) -> dict[str, str]:
-        """Create new namespaces, or pin those of the process `of`."""
+        """Create new namespaces, or pin the namespaces of the process `of`. Returns their paths by kind."""
         paths: dict[str, str] = {}
         if "network" in kinds:
             paths["network"] = str(self._networks.create(pod_id, of))
@@ -132,7 +132,7 @@ class PodNamespaces:
         return paths
 
     def pin(self, folder: Path, kind: str, pid: int) -> str:
-        """Pin the namespace of a process; returns the path. Raises OSError."""
+        """Pin the namespace of a process, and return the path. Raises OSError if that fails."""
         path = folder / kind
         path.touch(0o400)
         mount(f"/proc/{pid}/ns/{kind}", path, flags=MS_BIND)
@@ -149,7 +149,7 @@ class PodNamespaces:
 
 
 def _on_thread(work: Callable[[], None], what: str) -> None:
-    """Run on a new thread, which leaves the host's namespaces for good. Raises EngineError, RequestError."""
+    """Run a function on a new thread, which may change its namespaces. Raises EngineError instead of OSError."""
     try:
         run_on_new_thread(work, "nri-engine-namespaces")
     except OSError as error:
@@ -157,9 +157,9 @@ def _on_thread(work: Callable[[], None], what: str) -> None:
 
 
 def _write_sysctl(root: Path, sysctl: Sysctl) -> None:
-    """Set a sysctl of the thread's namespaces. RequestError with the kernel's reason if that fails.
+    """Set a sysctl in the namespaces of this thread. Raises RequestError with the kernel's reason if that fails.
 
-    Each folder is opened relative to its parent, so no name leads out of `root`.
+    Each folder is opened relative to its parent, so a name cannot lead out of `root`.
     """
     *folders, file = sysctl.path
     descriptors = [os.open(root, _FOLDER)]

@@ -1,7 +1,7 @@
 """The processes of containers and pods: create them by conmon and the OCI runtime, stop and remove them.
 
-No plugin is called here. A removal also removes what a killed engine left. If the OCI runtime cannot read its state of
-a container, all processes in the container's cgroups are killed instead.
+This module calls no plugin. A removal also removes the remains of a creation that a killed engine began. If the OCI
+runtime cannot read its state of a container, all processes in the container's cgroups are killed instead.
 """
 
 from __future__ import annotations
@@ -27,19 +27,21 @@ from nri.host.cgroups import SystemdUnits
 from nri.host.root import MACHINE
 from nri.text import plain
 
-#: In a record's `done`: OCI runtime and conmon have removed everything of the container.
+#: An entry of a record's `done`: the OCI runtime and conmon have removed the container.
 CLEARED = "cleared"
-#: How long SIGKILL may take, and how long plugins may take for the event of an end, in seconds.
-KILL_S, _REPORT_S = 30.0, 120.0
-#: How long to wait after SIGKILL, in seconds, before the OCI runtime has to kill a process that may be frozen.
+#: How long a container may take to end after SIGKILL.
+KILL_S = 30.0
+#: How long plugins may take for the event of an end.
+_REPORT_S = 120.0
+#: How long to wait after SIGKILL before the OCI runtime is called, which also kills frozen processes.
 FROZEN_S = 2.0
-#: The start of the message of an evicted container.
+#: The beginning of the message of an evicted container.
 EVICTED = "evicted by a plugin"
-#: How long an evicted container has to end, in seconds.
+#: How long an evicted container may take to end before it is killed.
 _EVICTION_S = 10.0
-#: The longest timeout of a stop: clients may request any number of seconds, but waits have a limit.
+#: The maximum timeout of a stop. Clients may request longer timeouts than Python can wait for.
 _MAX_STOP_S = 10 * 365 * 86400.0
-#: How often a wait checks whether the client is still there, in seconds.
+#: The interval of checks whether the waiting client has disconnected.
 _CLIENT_CHECK_S = 0.5
 _log = logging.getLogger(__name__)
 
@@ -48,8 +50,8 @@ class Processes:
     """Creates and ends processes.
 
     Attributes:
-        cgroups: those that the engine itself creates.
-        units: those of systemd, which creates the cgroups with the driver systemd.
+        cgroups: the cgroups that the engine itself creates.
+        units: the units of systemd, which creates the cgroups if the cgroup driver is systemd.
     """
 
     def __init__(self, inventory: Inventory, machinery: Machinery) -> None:
@@ -80,7 +82,7 @@ class Processes:
             chown_streams(record.pid, record.conmon_pid, owner)
 
     def remove(self, container: ContainerEntry) -> None:
-        """Remove everything that OCI runtime and conmon have of a container. Raises EngineError."""
+        """Remove a container's processes, its cgroups and the OCI runtime's state. Raises EngineError if that fails."""
         record = container.record
         self.clear(container.id, record.runtime_handler, self._pod_cgroup(record), record.cgroup_path)
 
@@ -100,7 +102,7 @@ class Processes:
             self._remove_by_runtime(identity, handler)
         finally:  # also if the runtime's program is missing
             self.unplace(parent, identity)
-            # A cgroup that a plugin named may have existed before, and others may use it or one below it.
+            # If a plugin chose the cgroup, it may have existed before, and other processes may be in it or below it.
             if not self._machinery.systemd_cgroup and posixpath.basename(cgroup) == identity:
                 self.cgroups.end(cgroup)
                 self.cgroups.remove(cgroup)
@@ -116,9 +118,10 @@ class Processes:
             self.end_stray(identity)
 
     def end_stray(self, identity: str, handler: str = "") -> None:
-        """End all processes of a container, found by its cgroups and its bundle, and delete its state.
+        """Kill all processes of a container that has no record, and delete the OCI runtime's state.
 
-        With a handler, its OCI runtime is tried first. EngineError if a process remains.
+        The processes are found by the names of cgroups and the path of the bundle. With a handler, its OCI runtime is
+        tried first. Raises EngineError if a process remains.
         """
         if handler:
             self.clear(identity, handler, "", "")
@@ -132,7 +135,7 @@ class Processes:
             remove_tree(self._machinery.places.runtime(name) / identity)
 
     def _pod_cgroup(self, record: ContainerRecord) -> str:
-        """The cgroup of a container's pod; plugins may have moved the container elsewhere."""
+        """Return the cgroup of a container's pod. It need not be the container's parent, which plugins can change."""
         try:
             return self._inventory.pod(record.pod_id).record.cgroup_parent
         except NotFound:
@@ -143,9 +146,10 @@ class Processes:
     def stop(
         self, container: ContainerEntry, timeout_s: float = 0.0, client_gone: threading.Event | None = None
     ) -> None:
-        """Stop a container: its stop signal, then, after `timeout_s` seconds, SIGKILL. Raises EngineError.
+        """Send a container its stop signal, and SIGKILL after `timeout_s` seconds.
 
-        If the caller is `client_gone`, nothing is killed: waiting on would only block others.
+        If `client_gone` is set during the wait, the container is not killed, and EngineError is raised. It is also
+        raised if the container does not end, or if plugins could not be notified of its end.
         """
         ended = container.record.state in (ContainerState.EXITED, ContainerState.REMOVING)
         # A process that waits for its start does not handle signals.
@@ -153,7 +157,7 @@ class Processes:
             sent = self._send(container, container.record.stop_signal or "TERM")
             ended = _wait_ended(container, min(timeout_s, _MAX_STOP_S) if sent else KILL_S, client_gone)
         if not ended:
-            # A frozen process dies only when its runtime thaws it.
+            # A frozen process ends only when the OCI runtime thaws it.
             self._send(container, "KILL")
             ended = container.exited.wait(FROZEN_S)
         if not ended:
@@ -169,32 +173,36 @@ class Processes:
             raise EngineError(f"container {container.id} has ended, but plugins could not be notified: {failure}")
 
     def _end_by_cgroup(self, container: ContainerEntry) -> None:
-        """Kill all processes in the container's own cgroup; conmon reports its end. EngineError if one remains."""
+        """Kill all processes in the container's own cgroup, except conmon. Raises EngineError if one remains."""
         if not self._machinery.dry:
             for cgroup in self.cgroups.find(container.id):
                 if not posixpath.basename(cgroup).startswith("conmon-"):
                     self.cgroups.end(cgroup)
 
     def _send(self, container: ContainerEntry, signal_name: str) -> bool:
-        """Send a signal to the main process; False if it has ended, or if only its cgroup is known."""
+        """Send a signal to the main process. Returns False if it has ended, or if it cannot be found."""
         record = container.record
         return send(Path(record.bundle), container.id, record.pid, signal_name) or self._kill(container, signal_name)
 
     def _kill(self, container: ContainerEntry, signal_name: str) -> bool:
-        """Send a signal by the OCI runtime; False if it does not know the container. Raises EngineError."""
+        """Send a signal by the OCI runtime. Returns False if the container ended, or if the state cannot be read.
+
+        Raises EngineError if the command fails for another reason.
+        """
         handler = container.record.runtime_handler
         try:
             return self._machinery.runtime(handler).kill(container.id, signal_name)
         except EngineError as error:
-            if handler in self._machinery.config.runtimes and not self._machinery.runtime(handler).is_damaged(
-                container.id
-            ):
-                raise
+            if handler in self._machinery.config.runtimes:
+                runtime = self._machinery.runtime(handler)
+                # The container may have ended since the call, which removes the OCI runtime's state of it.
+                if not runtime.is_damaged(container.id) and runtime.knows(container.id):
+                    raise
             _log.warning("%s: its OCI runtime cannot send SIG%s: %s", container, signal_name, error)
             return False
 
     def evict(self, identity: str, reason: str) -> None:
-        """Start to stop a container that plugins evict; its message has the reason."""
+        """Begin to stop a container that a plugin evicts. The reason becomes the container's message."""
         self._evictions.begin(identity, reason, partial(self._evict, identity, reason))
 
     def _evict(self, identity: str, reason: str) -> None:
@@ -205,7 +213,7 @@ class Processes:
     # --- conmon's cgroup ---
 
     def place(self, parent: str, identity: str) -> Callable[[int], None]:
-        """Return a function that moves a conmon into its cgroup, or with systemd into its scope."""
+        """Return a function that moves a conmon process into its cgroup, or with systemd into its scope."""
         path = self._conmon_cgroup(parent, identity)
         if self._machinery.systemd_cgroup:
             slice_path, _, scope = path.rpartition("/")
@@ -213,7 +221,7 @@ class Processes:
         return self.cgroups.place(path)
 
     def unplace(self, parent: str, identity: str) -> None:
-        """Remove the cgroup of a conmon that has ended; systemd removes a scope itself."""
+        """Remove the cgroup of a conmon process that has ended. systemd removes a scope itself."""
         if not self._machinery.systemd_cgroup:
             self.cgroups.remove(self._conmon_cgroup(parent, identity))
 
@@ -224,11 +232,13 @@ class Processes:
 
 
 def _wait_ended(container: ContainerEntry, within_s: float, client_gone: threading.Event | None) -> bool:
-    """Wait for the end of a container; False if it has not ended in time. EngineError if the client has gone."""
+    """Wait for the end of a container, and return whether it has ended. Raises EngineError if the client has gone."""
     until = time.monotonic() + within_s
     while not container.exited.wait(min(_CLIENT_CHECK_S, remaining_s := max(until - time.monotonic(), 0))):
         if not remaining_s:
             return False
         if client_gone and client_gone.is_set():
-            raise EngineError(f"stop of container {container.id}: the client has gone, so it is not killed")
+            raise EngineError(
+                f"stop of container {container.id}: the client has disconnected, so the container is not killed"
+            )
     return True

@@ -1,7 +1,7 @@
-"""Change the resources of existing containers by the OCI runtime, and keep them in spec and record.
+"""Change the resources of existing containers by the OCI runtime, and write them to spec and record.
 
-Updates of clients and of plugins come here. No plugin is called, so an update never returns to its plugin, and only the
-container's `record_lock` is held. Unsupported fields are left out and reported by name.
+This module applies the updates of clients and of plugins. It calls no plugin, so a plugin's update does not cause
+another event, and it holds only the container's `record_lock`. Unsupported fields are left out and reported by name.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from nri.oci import Generator, without_unset
 
 _log = logging.getLogger(__name__)
 
-#: Fields that no OCI runtime changes in an existing container; runc 1.1 supports fewer than crun.
+#: Fields that no OCI runtime changes in an existing container.
 _NOT_IN_UPDATES = ("rdt_class",)
+#: Fields that runc 1.1 does not change in an existing container.
 _NOT_IN_RUNC = (
     "hugepage_limits", "blockio_class", "memory.swappiness", "memory.disable_oom_killer", "memory.use_hierarchy",
     "memory.kernel_tcp", "devices",
@@ -38,7 +39,12 @@ _NOT_IN_RUNC = (
 
 
 class Resources:
-    """Changes resources. `runtime` returns the OCI runtime of a handler, `generator` a Generator for a spec."""
+    """Changes resources of containers.
+
+    Args:
+        runtime: returns the OCI runtime of a handler.
+        generator: returns the Generator for a spec.
+    """
 
     def __init__(
         self,
@@ -51,7 +57,10 @@ class Resources:
         self._runtime, self._generator = runtime, generator
 
     def apply(self, updates: OrderedUpdates) -> list[UpdateResult]:
-        """Apply plugins' updates of containers; one result for each, never an error. Values of later answers win."""
+        """Apply updates that plugins request, and return a result for each. No error is raised.
+
+        If two plugins set a resource, the value of the later answer counts.
+        """
         return [self._apply(update, updates.numbers(update)) for update in updates]
 
     def _apply(self, update: m.ContainerUpdate, numbers: SequenceNumbers) -> UpdateResult:
@@ -64,7 +73,7 @@ class Resources:
         except (NotFound, WrongState) as error:
             result.mark_stale(str(error))
         except (NriError, OSError) as error:
-            _log.warning("an update by a plugin of container %s failed: %s", update.container_id, error)
+            _log.warning("container %s: an update by a plugin failed: %s", update.container_id, error)
             result.mark_refused(str(error))
         return result
 
@@ -76,13 +85,13 @@ class Resources:
         oci_resources: dict[str, Any] | None = None,
         numbers: SequenceNumbers | None = None,
     ) -> None:
-        """Change resources, or only spec and record if the container has no process.
+        """Change the resources of a container. If it has no process, only spec and record are changed.
 
-        SpecError or EngineError if that fails; nothing is changed then.
+        Raises SpecError or EngineError if that fails; then nothing is changed.
 
         Args:
-            oci_resources: the resources in the runtime's form, if they are known already.
-            numbers: the positions of the resources in the order of plugins' answers; None if no plugin was called.
+            oci_resources: the resources as in an OCI spec, if the caller has them already.
+            numbers: the sequence numbers of the plugins' answers that set the resources; None if NRI is off.
         """
         with container.record_lock:
             runtime = self._runtime(container.record.runtime_handler)
@@ -94,7 +103,7 @@ class Resources:
             update = generator.update(resources)
             update = copy.deepcopy(oci_resources) if oci_resources is not None else _with_swap(update, generator.spec)
             _remove_unsupported(update, self._machine, runtime.program, result, container.spec)
-            spec = copy.deepcopy(container.spec)  # not the generator's, which also has what no runtime changes
+            spec = copy.deepcopy(container.spec)  # the generator's spec also has the fields that no runtime changes
             if update:
                 linux = spec.setdefault("linux", {})
                 linux["resources"] = merged(linux.get("resources") or {}, update)
@@ -114,7 +123,7 @@ class Resources:
 
 
 def in_force(spec: Mapping[str, Any], requested: Mapping[str, Any]) -> dict[str, Any]:
-    """The resources and the OOM score of a spec in the CRI's form, merged over the requested resources."""
+    """Return the resources and the OOM score of a spec as in the CRI, merged over the requested resources."""
     base = json_format.ParseDict(dict(requested), pb.LinuxContainerResources(), ignore_unknown_fields=True)
     base.oom_score_adj = (spec.get("process") or {}).get("oomScoreAdj", base.oom_score_adj)
     resources = convert.from_oci((spec.get("linux") or {}).get("resources") or {}).value
@@ -122,7 +131,7 @@ def in_force(spec: Mapping[str, Any], requested: Mapping[str, Any]) -> dict[str,
 
 
 def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge two resources by key, and lists of huge pages by size; `new` wins."""
+    """Merge two ``linux.resources`` by key, and their limits of huge pages by page size. `new` has precedence."""
     result = dict(old)
     for key, value in new.items():
         if isinstance(value, Mapping) and isinstance(result.get(key), Mapping):
@@ -136,12 +145,12 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _set_fields(resources: m.LinuxResources) -> list[str]:
-    """The names of the fields that are set, except for zeros that mean "not set"."""
+    """Return the names of the fields that are set. A zero that means "not set" does not count."""
     return [row.field for row in result_of("", without_unset(resources)).fields]
 
 
 def _with_swap(update: dict[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an update in which a new memory limit also limits swap, if the container has a limit of swap."""
+    """Add the container's limit of swap to an update that changes the memory limit."""
     result = copy.deepcopy(update)
     memory = result.get("memory") or {}
     swap = spec["linux"]["resources"].get("memory", {}).get("swap")
@@ -153,7 +162,7 @@ def _with_swap(update: dict[str, Any], spec: Mapping[str, Any]) -> dict[str, Any
 def _remove_unsupported(
     update: dict[str, Any], machine: Machine, runtime: str, result: UpdateResult, before: Mapping[str, Any]
 ) -> None:
-    """Remove what the runtime or the machine does not support, and record the reasons in the result."""
+    """Remove the fields that the runtime or the machine does not support, and record the reasons in the result."""
     reasons = reasons_of(fit(update, machine))
     for field in _NOT_IN_UPDATES:
         reasons[field] = "no OCI runtime changes it in an existing container"
@@ -173,19 +182,19 @@ def _remove_unsupported(
 
 
 def result_of(container_id: str, resources: m.LinuxResources) -> UpdateResult:
-    """The result of an update of one container, with every field marked as applied."""
+    """Return the result of an update of one container, with every field marked as applied."""
     update = m.ContainerUpdate(container_id=container_id)
     update.linux.resources.CopyFrom(resources)
     return UpdateResult(update)
 
 
 def reasons_of(lines: Iterable[str]) -> dict[str, str]:
-    """The reasons by field, from the lines of `machinery.fit`."""
+    """Return the reasons by field, from the lines that `machinery.fit` returns."""
     return {line.partition(" ")[0].rstrip(":"): line.rpartition(": ")[2] for line in lines}
 
 
 def mark_unsupported(result: UpdateResult, reasons: Mapping[str, str]) -> None:
-    """Mark the fields of a result that were not applied; a reason for a map counts for each of its keys."""
+    """Mark the fields of a result that were not applied. The reason for a map applies to each key of the map."""
     for field in [row.field for row in result.fields]:
         if reason := reasons.get(field.partition("[")[0]):
             result.mark_unsupported(field, reason)

@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 class Step(NamedTuple):
-    """A change of the machine, and the function that undoes it, also after a killed engine."""
+    """A change of the machine, and the function that undoes it. A restarted engine can undo it, too."""
 
     name: str
     do: Callable[[], object]
@@ -23,10 +23,10 @@ class Step(NamedTuple):
 
 
 class Undo:
-    """Undoes all steps if the block is left by an error. `thing` names the object in errors.
+    """A context manager that undoes all steps if its block raises an error. `thing` names the object in errors.
 
     Attributes:
-        reason: the error's text, while undos run.
+        reason: the message of the error, while undos run.
     """
 
     def __init__(self, thing: str) -> None:
@@ -36,7 +36,7 @@ class Undo:
 
     def step(self, name: str, do: Callable[[], T], undo: Callable[[], object]) -> T:
         """Run a step. An OSError becomes an EngineError that names the step."""
-        # Before the step runs, so that one that fails halfway is undone, too; so undos accept missing objects.
+        # Before the step runs, so that a step that fails halfway is undone, too. Undos accept missing objects.
         self._undos.append(Step(name, do, undo))
         try:
             return do()
@@ -58,7 +58,7 @@ class Undo:
 
 
 def take_back(steps: Iterable[Step]) -> list[str]:
-    """Run the undos of all steps in reverse order, even if some fail; returns a line for each failure."""
+    """Run the undos of all steps in reverse order, even if some fail. Returns a line for each failure."""
     complaints = []
     for step in reversed([*steps]):
         try:

@@ -1,8 +1,20 @@
 """Networks of pods: pinned network namespaces, and CNI plugins."""
 
 from nri.engine.network.cni import Cni
-from nri.engine.network.configuration import Network, find_network
+from nri.engine.network.configuration import Network, find_networks
 from nri.engine.network.netns import NetworkNamespaces
 from nri.engine.network.results import Attached, PortMapping
+from nri.engine.network.template import Template, read_template, values_of, write_network
 
-__all__ = ["Attached", "Cni", "Network", "NetworkNamespaces", "PortMapping", "find_network"]
+__all__ = [
+    "Attached",
+    "Cni",
+    "Network",
+    "NetworkNamespaces",
+    "PortMapping",
+    "Template",
+    "find_networks",
+    "read_template",
+    "values_of",
+    "write_network",
+]

@@ -1,7 +1,7 @@
 """Call CNI plugins for a pod: ADD in the order of the list, DEL in reverse order, CHECK.
 
-The result of ADD is on disk before ADD returns, so that DEL gets it and the original configuration after a restart.
-Source: the CNI specification 1.1.0, sections 2 to 4.
+The result of ADD and the configuration are written to the disk before `add` returns, so that a restarted engine can
+pass them to DEL. Source: the CNI specification 1.1.0, sections 2 to 4.
 """
 
 from __future__ import annotations
@@ -24,26 +24,31 @@ from nri.files import private_folder, read_regular, set_aside, write_whole
 
 INTERFACE = "eth0"
 TIMEOUT_S = 60.0
-#: The longest record of a result and its configuration.
+#: The maximum size of the record of a pod's network: the result and the configuration.
 _RECORD_BYTES = 1 << 26
+#: The keys of the record of an attachment. The file of a pod has the record of its first network, with the records of
+#: the others in `further`, and the interface of each.
 _KEYS = {"network", "version", "plugins", "namespace", "arguments", "check"}
-#: Temporary errors of reading.
+#: The numbers of temporary errors when a file is read.
 _TEMPORARY = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 Json = dict[str, Any]
 _log = logging.getLogger(__name__)
 
 
 class Cni:
-    """Calls the plugins in `folders`. `cache` is the folder of results, with one file for each pod."""
+    """Calls the CNI plugins in `folders`. `cache` is the folder of records, with one file for each pod."""
 
     def __init__(self, folders: Sequence[Path], cache: Path, *, timeout_s: float = TIMEOUT_S) -> None:
-        self.folders = tuple(folders)
+        self.configure(folders, timeout_s)
         self.cache = private_folder(cache)
-        self.timeout_s = timeout_s
+
+    def configure(self, folders: Sequence[Path], timeout_s: float) -> None:
+        """Use other folders and another time limit for the next calls."""
+        self.folders, self.timeout_s = tuple(folders), timeout_s
 
     def add(
         self,
-        network: Network,
+        networks: Sequence[Network],
         pod_id: str,
         namespace: Path,
         *,
@@ -51,25 +56,31 @@ class Cni:
         ports: Sequence[PortMapping] = (),
         **capabilities: Any,
     ) -> Attached:
-        """Attach a pod. `arguments` are CNI_ARGS, for example K8S_POD_NAME. EngineError; ADD is undone then."""
-        rows = [
-            {**row, "name": network.name, "cniVersion": network.version,
-             "runtimeConfig": capability_arguments(row, ports, **capabilities)}
-            for row in network.plugins
+        """Attach a pod to networks, one after the other. `arguments` are CNI_ARGS, for example K8S_POD_NAME.
+
+        Returns the attachment to the first network, whose interface is eth0. Raises EngineError if a plugin fails; then
+        the calls of ADD are undone.
+        """
+        records: list[Json] = [
+            {"network": network.name, "version": network.version, "interface": f"eth{place}",
+             "plugins": [
+                 {**row, "name": network.name, "cniVersion": network.version,
+                  "runtimeConfig": capability_arguments(row, ports, **capabilities)}
+                 for row in network.plugins
+             ],
+             "namespace": str(namespace), "arguments": dict(arguments or {}), "check": not network.disable_check}
+            for place, network in enumerate(networks)
         ]  # fmt: skip
-        record: Json = {"network": network.name, "version": network.version, "plugins": rows,
-                        "namespace": str(namespace),
-                      "arguments": dict(arguments or {}), "check": not network.disable_check}  # fmt: skip
+        record = {**records[0], "further": records[1:]}
         self._keep(pod_id, record, sync=False)
-        result: Json = {}
         try:
-            for row in rows:
-                result = self._call("ADD", row, pod_id, record, result)
-            record["result"] = result
+            for attachment in _attachments(record):
+                for row in attachment["plugins"]:
+                    attachment["result"] = self._call("ADD", row, pod_id, attachment, attachment.get("result") or {})
             self._keep(pod_id, record)
-            return _parse_result(network, result)
+            attached, *_ = map(_parse_result, _attachments(record))
+            return attached
         except (EngineError, OSError):
-            record["result"] = result
             self._undo(pod_id, record)
             raise
 
@@ -83,11 +94,9 @@ class Cni:
 
     def check(self, pod_id: str) -> None:
         """Let the plugins check the network. EngineError with the first problem."""
-        record = self._read(pod_id)
-        if record is None or not record["check"] or record["version"] < "0.4.0":
-            return
-        for row in record["plugins"]:
-            self._call("CHECK", row, pod_id, record, record.get("result") or {})
+        for record in _attachments(self._read(pod_id)):
+            for row in record["plugins"] if record["check"] and record["version"] >= "0.4.0" else ():
+                self._call("CHECK", row, pod_id, record, record.get("result") or {})
 
     def delete(self, pod_id: str) -> None:
         """Detach a pod, even if its namespace or its file no longer exists; no effect if it was never attached."""
@@ -109,16 +118,17 @@ class Cni:
 
     def _delete(self, pod_id: str, record: Json) -> None:
         first: EngineError | None = None
-        for row in reversed(record["plugins"]):
-            try:
-                self._call("DEL", row, pod_id, record, record.get("result") or {})
-            except EngineError as error:
-                first = first or error
+        for attachment in _attachments(record):
+            for row in reversed(attachment["plugins"]):
+                try:
+                    self._call("DEL", row, pod_id, attachment, attachment.get("result") or {})
+                except EngineError as error:
+                    first = first or error
         if first is not None:
             raise first
 
     def attached(self) -> list[str]:
-        """The pods with a result on disk, which a restart compares with the records."""
+        """Return the ids of the pods that have a record of a network."""
         return sorted(path.stem for path in self.cache.glob("*.json"))
 
     def _call(self, command: str, row: Json, pod_id: str, record: Json, previous: Json) -> Json:
@@ -131,7 +141,7 @@ class Cni:
             "CNI_COMMAND": command,
             "CNI_CONTAINERID": pod_id,
             "CNI_NETNS": "" if is_gone else record["namespace"],
-            "CNI_IFNAME": INTERFACE,
+            "CNI_IFNAME": record.get("interface", INTERFACE),
             "CNI_PATH": os.pathsep.join(map(str, self.folders)),
             "CNI_ARGS": _arguments(record["arguments"]),
         }
@@ -156,15 +166,17 @@ class Cni:
         for folder in self.folders:
             if os.access(folder / name, os.X_OK):
                 return str(folder / name)
-        raise MissingTool(f"{name} (a CNI plugin, searched in {', '.join(map(str, self.folders))})")
+        folders = ", ".join(map(str, self.folders))
+        raise MissingTool(name, f"the CNI plugin {name!r} is missing: it is in none of the folders {folders}")
 
     def _read(self, pod_id: str) -> Json | None:
         try:
             record = dict(parse_json(read_regular(self._path(pod_id), _RECORD_BYTES)))
-            if not record.keys() >= _KEYS or not all(
-                {"type", "runtimeConfig"} <= row.keys() for row in record["plugins"]
-            ):
-                raise ValueError("not a record of a CNI result")
+            for attachment in _attachments(record):
+                if not attachment.keys() >= _KEYS or not all(
+                    {"type", "runtimeConfig"} <= row.keys() for row in attachment["plugins"]
+                ):
+                    raise ValueError("not a record of a CNI result")
             return record
         except FileNotFoundError:
             return None
@@ -181,16 +193,21 @@ class Cni:
 
 
 def _arguments(arguments: Mapping[str, str]) -> str:
-    """The text of CNI_ARGS. Plugins are told to ignore arguments that they do not know."""
+    """Return the value of CNI_ARGS. IgnoreUnknown requests that plugins ignore unknown arguments."""
     rows = {"IgnoreUnknown": "1", **arguments} if arguments else {}
     return ";".join(f"{key}={value}" for key, value in rows.items())
 
 
-def _parse_result(network: Network, result: Json) -> Attached:
+def _attachments(record: Json | None) -> list[Json]:
+    """Return the records of a pod's networks."""
+    return [] if record is None else [record, *record.get("further", ())]
+
+
+def _parse_result(record: Json) -> Attached:
     try:
-        return parse_result(result, INTERFACE)
+        return parse_result(record.get("result") or {}, record["interface"])
     except ValueError as error:
-        raise EngineError(f"network {network.name}: invalid result of its plugins: {error}") from None
+        raise EngineError(f"network {record['network']}: invalid result of its plugins: {error}") from None
 
 
 def _answer(text: bytes) -> Json | None:

@@ -1,6 +1,6 @@
-"""The CNI network of this node: the first usable file of a folder, as in other runtimes.
+"""Find and parse the CNI networks of this node: the first usable files in a folder, as in other runtimes.
 
-Unusable files are skipped and reported. The folder is read at each call, because operators add files at any time.
+Unusable files are skipped and reported. The folder is read at each call, because operators can add files at any time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nri.files import read_regular
 #: Supported versions of the CNI specification, the newest last.
 VERSIONS = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
 _SUFFIXES = (".conflist", ".conf", ".json")
-#: The longest file; no network's configuration comes near it.
+#: The maximum size of a file. Configurations of networks are far smaller.
 _MAX_BYTES = 4 << 20
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.\-]*")
 _TYPE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.\-]*")
@@ -25,7 +25,12 @@ _TYPE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.\-]*")
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A list of plugins that together attach a pod. `disable_check`: the operator does not want CHECK."""
+    """A list of CNI plugins that together attach a pod.
+
+    Attributes:
+        disable_check: whether CHECK is never called.
+        source: the path of the file.
+    """
 
     name: str
     version: str
@@ -34,23 +39,28 @@ class Network:
     source: str = ""
 
 
-def find_network(folder: Path) -> tuple[Network | None, list[str]]:
-    """The network of this node, and a line for each unusable file."""
+def find_networks(folder: Path, limit: int = 1) -> tuple[list[Network], list[str]]:
+    """Return the networks of this node, at most `limit` (0: all), and a line for each unusable file before the last."""
+    networks: list[Network] = []
     complaints: list[str] = []
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES)
     except OSError as error:
-        return None, [f"{folder}: {error.strerror}"]
+        return [], [f"{folder}: {error.strerror}"]
     for path in paths:
         try:
-            return parse_network(read_regular(path, _MAX_BYTES).decode(), str(path)), complaints
+            networks.append(parse_network(read_regular(path, _MAX_BYTES).decode(), str(path)))
         except (OSError, ValueError) as error:
             complaints.append(f"{path}: {error}")
-    return None, complaints or [f"{folder}: it has no network configuration (.conflist, .conf, .json)"]
+        if len(networks) == limit > 0:
+            break
+    if not networks and not complaints:
+        complaints = [f"{folder}: the folder has no network configuration (.conflist, .conf, .json)"]
+    return networks, complaints
 
 
 def parse_network(text: str, source: str = "") -> Network:
-    """Parse a list of plugins, or a single plugin. ValueError with the reason if it is invalid."""
+    """Parse a configuration with a list of plugins, or with a single plugin. Raises ValueError if it is invalid."""
     data = parse_json(text)
     if not isinstance(data, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004  one kind of complaint for the reader
@@ -70,7 +80,7 @@ def parse_network(text: str, source: str = "") -> Network:
 
 
 def _version(data: Mapping[str, Any]) -> str:
-    """The version to use: the given one, or the newest supported one of several."""
+    """Return the newest supported version that a configuration allows. Raises ValueError if it allows none of them."""
     versions = data.get("cniVersions") or [data.get("cniVersion") or "0.3.1"]
     supported = [version for version in VERSIONS if version in versions] if isinstance(versions, list) else []
     if not supported:

@@ -1,4 +1,4 @@
-"""Network namespaces that exist without a process, pinned as files."""
+"""Pin network namespaces as files, so that they exist without a process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ class NetworkNamespaces:
         self.root = private_folder(root)
 
     def create(self, name: str, of: int = 0) -> Path:
-        """Pin a new namespace with its loopback up, or that of process `of`. EngineError; nothing is left then."""
+        """Pin a new namespace, or the namespace of process `of`, and set its loopback interface up.
+
+        Raises EngineError if that fails; then no file is left.
+        """
         path = self._path(name)
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDONLY | os.O_CLOEXEC, 0o400))
@@ -41,18 +44,18 @@ class NetworkNamespaces:
         return path
 
     def remove(self, name: str) -> None:
-        """Unpin a namespace, which ends with the last process in it; no effect if there is none."""
+        """Unpin a namespace. It ends with the last process in it. No effect if it does not exist."""
         path = self._path(name)
         while unmount(path, lazily=True):
             pass
         remove_tree(path)
 
     def exists(self, name: str) -> bool:
-        """Whether the namespace exists: a reboot leaves only its file."""
+        """Return whether the namespace exists. After a reboot only its file exists."""
         return is_namespace(self._path(name))
 
     def names(self) -> list[str]:
-        """The names of all files, including those from before a reboot."""
+        """Return the names of all namespaces, including those that a reboot has ended."""
         return sorted(path.name for path in self.root.iterdir())
 
     def _path(self, name: str) -> Path:
@@ -62,7 +65,7 @@ class NetworkNamespaces:
 
 
 def _make(path: Path, of: int) -> None:
-    """Leave the host's network for good, and pin the namespace of this thread, which then ends. Raises OSError."""
+    """Move this thread to the network namespace, and pin it. The thread must end afterwards."""
     if of:
         enter(of, "net", CLONE_NEWNET)
     else:

@@ -1,4 +1,4 @@
-"""The inputs and results of CNI plugins. Results are checked: addresses become lines of /etc/hosts."""
+"""The inputs and results of CNI plugins. Results are checked, because their addresses are written to /etc/hosts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class PortMapping(NamedTuple):
 
 
 class Attached(NamedTuple):
-    """A pod's attachment to a network: its addresses, of which the first is the primary one, and the whole result."""
+    """A pod's attachment to a network. The first address is the primary one. `result` is the plugins' whole result."""
 
     addresses: tuple[str, ...]
     gateways: tuple[str, ...]
@@ -26,16 +26,17 @@ class Attached(NamedTuple):
 
 
 def parse_result(result: Mapping[str, Any], interface: str) -> Attached:
-    """The addresses of a result for the pod's interface. Raises ValueError.
+    """Return the addresses of the pod in a result. Raises ValueError if the result is invalid.
 
-    An address without an interface, or of an interface inside the namespace, is the pod's; others are the host's.
+    An address belongs to the pod if its interface is inside the pod's namespace, or if it names no interface. Other
+    addresses belong to the host.
     """
     interfaces, ips = _rows(result, "interfaces"), _rows(result, "ips")
     addresses, gateways = [], []
     for row in ips:
         number = row.number("interface")
         if number is not None and 0 <= number < len(interfaces) and not interfaces[number].text("sandbox"):
-            continue  # the host's end
+            continue  # an interface of the host
         addresses.append(row.address("address"))
         gateways.append(row.address("gateway"))
     macs = [row.text("mac") for row in interfaces if row.text("name") == interface and row.text("sandbox")]
@@ -50,7 +51,7 @@ def _rows(result: Mapping[str, Any], key: str) -> list[_Row]:
 
 
 class _Row:
-    """An object in a list of a result, with typed access to its values. Raises ValueError."""
+    """An object in a list of a result. Its methods check the types of values, and raise ValueError."""
 
     def __init__(self, name: str, row: object) -> None:
         if not isinstance(row, dict):
@@ -67,7 +68,7 @@ class _Row:
         value = self._row.get(key) or ""
         if isinstance(value, str):
             return value
-        raise ValueError(f"{self._name}.{key} is not text")
+        raise ValueError(f"{self._name}.{key} is not a string")
 
     def address(self, key: str) -> str:
         text = self.text(key)
@@ -85,7 +86,7 @@ def capability_arguments(
     cgroup_path: str = "",
     pod_annotations: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The ``runtimeConfig`` of a plugin: the values of the capabilities that it declares."""
+    """Return the ``runtimeConfig`` of a plugin: the values for the capabilities that it declares."""
     values: dict[str, Any] = {
         "portMappings": [
             {"hostPort": row.host_port, "containerPort": row.container_port, "protocol": row.protocol.lower(),
@@ -101,6 +102,6 @@ def capability_arguments(
 
 
 def plugin_error(answer: Mapping[str, Any]) -> str:
-    """The message of a plugin's error."""
+    """Return the message in a plugin's error."""
     text = "; ".join(str(answer[key]) for key in ("msg", "details") if answer.get(key))
     return text or f"error {answer.get('code', 'without a number')}"

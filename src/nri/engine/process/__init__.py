@@ -1,6 +1,6 @@
-"""Processes of containers: created by an OCI runtime, monitored by conmon, and found again after a restart.
+"""Processes of containers. An OCI runtime creates them, conmon monitors them, and a restarted engine finds them again.
 
-Every wait has a deadline. An error names the cause, even if only the OCI runtime's log has it.
+Every wait has a deadline. An error names the cause, even if the cause is only in the OCI runtime's log.
 """
 
 from nri.engine.process.attach import Attachment

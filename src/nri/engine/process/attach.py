@@ -1,7 +1,7 @@
-"""conmon's attach socket: a container's terminal or streams, for any number of clients.
+"""Connect to a container's terminal or streams by conmon's attach socket. Several clients can be connected.
 
-conmon sends a packet for each piece of output, whose first byte is the stream. Bytes from clients go to the container's
-stdin.
+conmon sends output in packets. The first byte of a packet is the stream. conmon writes bytes from clients to the
+container's stdin.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from nri.engine.support.errors import EngineError
 
 STDOUT, STDERR = 2, 3
 _PACKET = 1 << 16
-#: conmon reads this many bytes at a time, and cuts longer packets.
+#: The longest packet that conmon reads. It cuts longer packets.
 _CHUNK_BYTES = 8192
 
 
 class Attachment:
-    """A connection to a container's streams. EngineError if its conmon does not listen."""
+    """A connection to a container's streams. The constructor raises EngineError if the conmon does not listen."""
 
     def __init__(self, bundle: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
@@ -42,9 +42,9 @@ class Attachment:
         return self._socket.fileno()
 
     def read(self, timeout_s: float | None = None) -> tuple[int, bytes] | None:
-        """The next output as stream and bytes; None when the container has ended.
+        """Read the next output: the stream and the bytes. Returns None when the container has ended.
 
-        TimeoutError if there is none in time.
+        Raises TimeoutError if there is no output within `timeout_s`.
         """
         ready = wait_readable(self._socket.fileno(), timeout_s)
         if not ready:
@@ -56,19 +56,22 @@ class Attachment:
         return (packet[0], packet[1:]) if packet else None
 
     def write(self, data: bytes) -> None:
-        """Send bytes to the container's stdin. BrokenPipeError if it has ended."""
+        """Send bytes to the container's stdin. Raises BrokenPipeError if the container has ended."""
         for begin in range(0, len(data), _CHUNK_BYTES):
             self._socket.sendall(data[begin : begin + _CHUNK_BYTES])
 
     def send(self, data: bytes) -> int:
-        """Send as many bytes as possible without waiting; returns the number. OSError if it has ended."""
+        """Send as many bytes as possible without waiting, and return their number.
+
+        Raises OSError if the container has ended.
+        """
         try:
             return self._socket.send(data[:_CHUNK_BYTES], socket.MSG_DONTWAIT)
         except BlockingIOError:
             return 0
 
     def close_stdin(self) -> None:
-        """End the input; the container sees the end if its stdin is for one client only."""
+        """End the input. The container's stdin ends, too, if the container was created with `stdin_once`."""
         try:
             self._socket.shutdown(socket.SHUT_WR)
         except OSError:

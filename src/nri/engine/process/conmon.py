@@ -1,4 +1,4 @@
-"""conmon: a container's monitor, which outlives the engine, writes the log and keeps the exit code.
+"""Start and control conmon, a container's monitor. It outlives the engine, writes the log and records the exit code.
 
 conmon runs the OCI runtime, which creates the container, and reports the container's pid or the runtime's error on its
 sync pipe. All files of conmon are in the bundle's folder.
@@ -27,19 +27,21 @@ from nri.host.process import command_line
 from nri.host.root import MACHINE
 
 TIMEOUT_S = 60.0
+#: The maximum size of conmon's answer.
 _MAX_SYNC_BYTES = 1 << 20
+#: The interval of checks whether conmon has opened a new log.
 _POLL_S = 0.002
 #: The subfolder of a bundle in which conmon writes the exit code. The file is named after the container's id.
 PERSIST = "persist"
-#: Commands on conmon's control pipe: set the terminal's size, reopen the log.
+#: The numbers of commands on conmon's control pipe: set the terminal's size, reopen the log.
 _RESIZE, _REOPEN = 1, 2
-#: At most this many bytes are read of a file that contains a number.
+#: The maximum size of a file that contains a number.
 NUMBER_BYTES = 4096
 _KINDS = {stat.S_IFLNK: "link", stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
 
 
 class Created(NamedTuple):
-    """A container that waits for its start: the pids of its main process and of conmon."""
+    """The pids of a created container's main process and of its conmon."""
 
     pid: int
     conmon_pid: int
@@ -54,7 +56,7 @@ def conmon_argv(
     log_path: Path,
     flags: Sequence[str],
 ) -> list[str]:
-    """Conmon's command line for a container. `flags` are those for stdin, the terminal and the size of the log."""
+    """Return conmon's command line for a container. `flags` are options for stdin, terminal and size of the log."""
     argv = [
         binary, "--api-version", "1", "-c", container_id, "-u", container_id, "-n", container_id,
         "-r", runtime.binary, "-b", str(bundle), "-p", str(bundle / "pid"), "-P", str(bundle / "conmon.pid"),
@@ -67,7 +69,7 @@ def conmon_argv(
 
 
 class Conmon:
-    """Starts conmon processes, and controls them. `log_size_max` is in bytes; 0 for no limit."""
+    """Starts conmon processes, and controls them. `log_size_max` is in bytes; 0 means no limit."""
 
     def __init__(self, binary: str, *, timeout_s: float = TIMEOUT_S, log_size_max: int = 0) -> None:
         self.binary, self._log_size_max = binary, log_size_max
@@ -85,10 +87,17 @@ class Conmon:
         tty: bool = False,
         move_to_cgroup: Callable[[int], None] | None = None,
     ) -> Created:
-        """Create the container of a bundle; :meth:`Runtime.start` starts it.
+        """Create the container of a bundle. :meth:`Runtime.start` starts it.
 
-        `move_to_cgroup` is called with conmon's pid before conmon does anything. Raises CreateFailed with the runtime's
-        error, CommandFailed, CommandTimeout, MissingTool, RequestError. Before it raises, it removes the container.
+        `move_to_cgroup` is called with conmon's pid before conmon starts other processes. If the creation fails, the
+        container is removed.
+
+        Raises:
+            CreateFailed: the OCI runtime refused to create the container.
+            CommandFailed: conmon failed.
+            CommandTimeout: conmon did not answer in time.
+            MissingTool: conmon is missing.
+            RequestError: the log is not a regular file.
         """
         flags = [*(["-i"] if stdin else []), *(["--leave-stdin-open"] if stdin and not stdin_once else []),
                  *(["-t"] if tty else []),
@@ -110,8 +119,7 @@ class Conmon:
     def remove(self, runtime: Runtime, container_id: str, bundle: Path) -> None:
         """Undo :meth:`create`, except for files in the bundle.
 
-        It also removes a container whose creation was interrupted because the engine was killed. A running container
-        has to be killed by its runtime first.
+        This also works if the engine was killed during the creation.
         """
         _end_conmon(bundle, container_id)
         runtime.delete(container_id)
@@ -143,14 +151,14 @@ class Conmon:
         move_to_cgroup: Callable[[int], None] | None,
         action: str,
     ) -> int:
-        """Move the waiting conmon to its cgroup and let it fork the monitor and end. Returns its exit code."""
+        """Move the waiting conmon to its cgroup, let it fork the monitor, and return the exit code of the parent."""
         try:
             if move_to_cgroup is not None:
                 move_to_cgroup(parent.pid)
             try:
                 os.write(start_pipe, b"0")
             except BrokenPipeError:
-                pass  # its arguments are invalid, which its log explains
+                pass  # conmon has ended, because its arguments are invalid; its log has the reason
             if not wait_ended(parent, self.timeout_s):
                 raise CommandTimeout(action, self.timeout_s)
             return parent.returncode
@@ -182,15 +190,15 @@ class Conmon:
         return Created(pid, _written_pid(bundle))
 
     def reopen_log(self, bundle: Path, log_path: Path) -> None:
-        """Open a new log file, after the old one was renamed; returns when it exists.
+        """Let conmon continue the log in a new file, and wait until the file exists.
 
-        Raises RequestError, EngineError.
+        Raises RequestError if the path of the log is not a regular file, and EngineError if conmon does not answer.
         """
         _check_log(log_path)
         try:
             self._reopen(bundle, log_path)
         except RequestError:
-            # conmon has followed a link, and would write to a file of the node until it opens another one.
+            # conmon has followed a link, and would write to a file of the node until it opens another file.
             with contextlib.suppress(OSError, EngineError, RequestError):
                 log_path.unlink()
                 self._reopen(bundle, log_path)
@@ -223,9 +231,9 @@ class Conmon:
 
 
 def _check_log(path: Path) -> None:
-    """Check that a log, and conmon's temporary one next to it, are regular files. Raises RequestError.
+    """Raise RequestError if a log, or conmon's temporary file next to it, exists and is not a regular file.
 
-    conmon would follow a link to the node's files, wait on a pipe, and fail for a folder.
+    conmon would follow a link to a file of the node, wait on a pipe, and fail for a folder.
     """
     for candidate in (path, Path(f"{path}.tmp")):
         with contextlib.suppress(FileNotFoundError):
@@ -236,7 +244,7 @@ def _check_log(path: Path) -> None:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """The identity of the file or link at a path; None if there is none."""
+    """Return the device and inode of the file or link at a path, or None if it does not exist."""
     try:
         status = os.lstat(path)
     except FileNotFoundError:
@@ -245,15 +253,15 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _check_opened(path: Path, pid: int) -> None:
-    """Check that conmon has opened this log, and not another file at its path. Raises RequestError.
+    """Raise RequestError if conmon has opened another file than the log that is now at `path`.
 
-    conmon opens it by its path, and writes nothing before the container runs.
+    conmon opens the log by its path, and writes nothing before the container runs.
     """
     folder = f"/proc/{pid}/fd"
     try:
         status, names = os.lstat(path), os.listdir(folder)
     except OSError:
-        return  # conmon has gone, or has no log
+        return  # conmon has ended, or has no log
     for name in names:
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(status, os.stat(f"{folder}/{name}")):
@@ -273,7 +281,7 @@ def parse_sync(line: bytes) -> tuple[int, str]:
 
 
 def _written_pid(bundle: Path) -> int:
-    """The pid in conmon's file; 0 if there is none."""
+    """Return the pid in conmon's pid file, or 0 if there is no valid file."""
     try:
         return int(read_regular(bundle / "conmon.pid", NUMBER_BYTES))
     except (OSError, ValueError):
@@ -281,7 +289,7 @@ def _written_pid(bundle: Path) -> int:
 
 
 def find_conmon(bundle: Path, container_id: str) -> int:
-    """The pid of a container's conmon from its pid file; 0 if it has gone or its pid was reused."""
+    """Return the pid of a container's conmon, or 0 if the conmon has ended, even if its pid was reused."""
     pid = _written_pid(bundle)
     words = command_line(MACHINE, pid)
     return pid if container_id in words and str(bundle) in words else 0
@@ -293,4 +301,4 @@ def _end_conmon(bundle: Path, container_id: str) -> None:
         end_leftovers(bundle)  # the pid file is lost or damaged, but the command line names the bundle
     elif pid := find_conmon(bundle, container_id):
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGKILL)  # it leads a session, which includes the runtime
+            os.killpg(pid, signal.SIGKILL)  # conmon leads a session, which includes the OCI runtime

@@ -1,7 +1,7 @@
-"""Containers without processes, for a machine without root or an OCI runtime.
+"""Pretended containers without processes, for a machine without root or an OCI runtime.
 
-Invalid calls fail as with the real parts: a start without a creation, for example. Only the bundle's folder is changed.
-A container runs until it is killed.
+An invalid call fails as with a real runtime, for example a start without a creation. Only files in the bundle are
+changed. A container runs until it is killed.
 """
 
 from __future__ import annotations
@@ -39,18 +39,22 @@ class DryRuntime:
     """The methods of :class:`nri.engine.process.runtime.Runtime`, answered from memory."""
 
     def __init__(self, name: str = "dry") -> None:
-        self.name = self.binary = self.program = name
+        self.configure(name)
         self._containers: dict[str, _Container] = {}
         self._pids = itertools.count(FIRST_PID)
         self._lock = threading.RLock()
         self._on_end: Callable[[Exit], None] | None = None
 
+    def configure(self, binary: str, *_: object) -> None:
+        """Use the name of another program."""
+        self.name = self.binary = self.program = Path(binary).name
+
     def report_ends(self, on_end: Callable[[Exit], None]) -> None:
-        """Call a function with each end from now on, in the thread that causes it."""
+        """Set the function that receives each end of a container. It is called on the thread that causes the end."""
         self._on_end = on_end
 
     def make(self, container_id: str, bundle: Path) -> Created:
-        """Record a new container, which conmon has a real runtime create."""
+        """Record a new container. With a real runtime, conmon requests the creation."""
         action = f"{self.name} create {container_id}"
         try:
             arguments = parse_json((bundle / "config.json").read_bytes())["process"]["args"]
@@ -69,7 +73,7 @@ class DryRuntime:
         self._change(container_id, "start", ("created",), "running")
 
     def state(self, container_id: str) -> RuntimeState:
-        """The state of a container."""
+        """Return the state of a container."""
         container = self._find(container_id)
         return RuntimeState(
             container.status, container.pid if container.status != "stopped" else 0, str(container.bundle)
@@ -91,13 +95,13 @@ class DryRuntime:
         return True
 
     def delete(self, container_id: str) -> None:
-        """Forget a container, killed first."""
+        """Kill and forget a container."""
         self.kill(container_id, signal.SIGKILL)
         with self._lock:
             self._containers.pop(container_id, None)
 
     def update(self, container_id: str, resources: Mapping[str, Any]) -> None:
-        """Merge resources into the bundle's configuration, where they can be read."""
+        """Merge resources into the bundle's config.json."""
         path = self._find(container_id).bundle / "config.json"
         spec = parse_json(path.read_bytes())
         target = spec.setdefault("linux", {}).setdefault("resources", {})
@@ -109,19 +113,23 @@ class DryRuntime:
         path.write_text(json.dumps(spec))
 
     def containers(self) -> list[str]:
-        """The ids of all containers."""
+        """Return the ids of all containers."""
         return sorted(self._containers)
 
     def is_damaged(self, container_id: str) -> bool:  # noqa: ARG002
-        """No container is damaged, because no state is on the disk."""
+        """Return False, because no state is on the disk."""
         return False
 
+    def knows(self, container_id: str) -> bool:
+        """Return whether a container is recorded."""
+        return container_id in self._containers
+
     def version(self) -> str:
-        """No version, because there is no program."""
+        """Return "", because there is no program."""
         return ""
 
     def ended(self, container_id: str) -> Exit | None:
-        """The end of a container; None while it runs. An unknown one has ended with an earlier engine."""
+        """Return the end of a container, or None while it runs. An unknown container ended with an earlier engine."""
         container = self._containers.get(container_id)
         return container.exit if container else Exit(container_id, 255, time.time_ns(), "Unknown")
 
@@ -141,7 +149,7 @@ class DryRuntime:
 
 
 class DryConmon:
-    """The methods of :class:`nri.engine.process.conmon.Conmon`, without a process. The log is an empty file."""
+    """The methods of :class:`nri.engine.process.conmon.Conmon`, without a process. The log stays empty."""
 
     def create(
         self,
@@ -150,7 +158,7 @@ class DryConmon:
         bundle: Path,
         *,
         log_path: Path = Path("/dev/null"),
-        stdin: bool = False,  # noqa: ARG002 nobody types
+        stdin: bool = False,  # noqa: ARG002
         stdin_once: bool = False,  # noqa: ARG002
         tty: bool = False,  # noqa: ARG002
         move_to_cgroup: Callable[[int], None] | None = None,  # noqa: ARG002  there is no process to place
@@ -161,7 +169,7 @@ class DryConmon:
         return created
 
     def remove(self, runtime: DryRuntime, container_id: str, bundle: Path) -> None:  # noqa: ARG002
-        """Remove a container; no effect if there is none."""
+        """Remove a container. No effect if it does not exist."""
         runtime.delete(container_id)
 
     def reopen_log(self, bundle: Path, log_path: Path) -> None:  # noqa: ARG002
@@ -169,11 +177,11 @@ class DryConmon:
         log_path.touch()
 
     def resize(self, bundle: Path, width: int, height: int) -> None:
-        """Do nothing: there is no terminal."""
+        """Do nothing, because there is no terminal."""
 
 
 class DryExits:
-    """The methods of :class:`nri.engine.process.exits.Exits`; ends are reported by the threads that cause them."""
+    """The methods of :class:`nri.engine.process.exits.Exits`. The thread that causes an end also reports it."""
 
     def __init__(self, on_exit: Callable[[Exit], None]) -> None:
         self._on_exit = on_exit

@@ -1,14 +1,15 @@
-"""Run programs inside a running container: to their end with their output, or connected to streams.
+"""Run programs inside a running container: wait for their end and output, or connect to their streams.
 
-The OCI runtime stays as the parent and passes the exit code on. A program is killed with all of its children at its
-deadline and when its client goes. A program that could not be started is an error; an exit code is a result.
+The OCI runtime is the parent of the program, and returns the program's exit code. At the deadline, and when the client
+disconnects, the program and all its children are killed. A program that could not be started is an error. An exit code
+other than 0 is not an error.
 
-With crun the program's terminal is received from crun, because crun 1.8.1 loses the last output of short programs when
-it copies it. runc copies everything, and hands a terminal over only to callers that do not wait for the program.
+crun 1.8.1 loses the last output of short programs when it copies a terminal's output. So with crun the engine receives
+the terminal itself. runc copies everything, and gives its terminal only to callers that do not wait for the program.
 
-To kill only processes that belong to the program, a pid counts only while the runtime that started it is its ancestor.
-Each process is stopped before its children are listed, because it could start others meanwhile. There is no recursion,
-because containers choose the depth.
+Only processes of the program may be killed, so a pid is used only if the OCI runtime that started the program is its
+ancestor. A process is stopped before its children are listed, because it could start more children. The code does not
+use recursion, because a container chooses the depth of the process tree.
 """
 
 from __future__ import annotations
@@ -39,30 +40,30 @@ from nri.host.root import MACHINE
 
 #: The longest output of ExecSync that the CRI allows.
 MAX_OUTPUT_BYTES = 16 << 20
-#: How long a runtime gets to reap its killed program, in seconds. Were it killed as well, the program would stay as a
-#: zombie of the container's main process, which rarely reaps orphans.
+#: How long the OCI runtime may take to reap its killed program. If the runtime were killed, too, the program would
+#: become a zombie of the container's main process, which rarely reaps orphans.
 REAP_S = 2.0
-#: How long a runtime gets to hand over a terminal, and how often that is checked, in seconds.
+#: How long the OCI runtime may take to send a terminal, and the interval of checks.
 TERMINAL_S, _CHECK_S = 30.0, 0.05
-#: The most processes between a program and its runtime, for example wrappers.
+#: The maximum number of steps from a program up to its OCI runtime. Wrappers can be between them.
 _MAX_ANCESTORS = 4
-#: How long one process, and all of them together, get to stop, and how often that is checked, in seconds. A process
-#: that waits for a disk or is frozen does not stop, but starts no others either.
+#: How long one process and all processes together may take to stop, and the interval of checks. A process that waits
+#: for a disk or is frozen does not stop, but it cannot start other processes either.
 _STOP_S, _STOP_ALL_S, _STOP_CHECK_S = 0.5, 2.0, 0.001
 _FOREVER_S = 10 * 365 * 86400.0
 
 
 class ExecResult(NamedTuple):
-    """The result of a program; output beyond `MAX_OUTPUT_BYTES` is cut."""
+    """The output and exit code of a program. Output beyond `MAX_OUTPUT_BYTES` is cut."""
 
     stdout: bytes
     stderr: bytes
     code: int
 
 
-def exec_process(container: Mapping[str, Any], argv: Sequence[str], *, tty: bool = False) -> dict[str, Any]:
-    """The OCI ``process`` of another program: the container's, with these arguments."""
-    process = copy.deepcopy(dict(container))
+def exec_process(container_process: Mapping[str, Any], argv: Sequence[str], *, tty: bool = False) -> dict[str, Any]:
+    """Return the OCI ``process`` of another program in a container: the container's own, with other arguments."""
+    process = copy.deepcopy(dict(container_process))
     process.update(args=list(argv), terminal=tty)
     process.pop("consoleSize", None)
     process.pop("oomScoreAdj", None)  # runc would set it, which requires a capability that some nodes lack
@@ -78,26 +79,26 @@ def exec_sync(
     client_gone: threading.Event | None = None,
     owner: StreamOwner | None = None,
 ) -> ExecResult:
-    """Run a program in a container to its end. `owner` gets its pipes.
+    """Run a program in a container, and wait for its end. `owner` becomes the owner of its pipes.
 
-    CommandTimeout after `timeout_s`, EngineError once the client has gone: the program and its children are killed
-    then. CommandFailed if the runtime could not start it.
+    Raises CommandTimeout after `timeout_s`, and EngineError when `client_gone` is set. In both cases the program and
+    its children are killed. Raises CommandFailed if the OCI runtime could not start the program.
     """
     began = time.monotonic()
     with tempfile.TemporaryDirectory(dir=runtime.calls) as folder:
         argv, pid_file, log = _argv(runtime, container_id, process, Path(folder))
         action = f"exec in {container_id}"
-        late_since: float | None = None
+        killed_at_s: float | None = None
 
         def tick(pid: int) -> None:
-            nonlocal late_since
+            nonlocal killed_at_s
             is_late = timeout_s and time.monotonic() - began >= timeout_s
-            if late_since is None and not is_late and not (client_gone and client_gone.is_set()):
+            if killed_at_s is None and not is_late and not (client_gone and client_gone.is_set()):
                 return
-            if late_since is None:
+            if killed_at_s is None:
                 kill_started(pid, pid_file)
-                late_since = time.monotonic()  # not the deadline, which a suspended machine may have missed by far
-            elif time.monotonic() - late_since >= REAP_S:
+                killed_at_s = time.monotonic()  # not the deadline, which a suspended machine may have missed by far
+            elif time.monotonic() - killed_at_s >= REAP_S:
                 kill_tree(pid)
                 raise ended_early()
 
@@ -110,7 +111,7 @@ def exec_sync(
             argv, timeout_s=_FOREVER_S, action=action, limit_bytes=MAX_OUTPUT_BYTES, check=False, on_tick=tick,
             owner=owner,
         )  # fmt: skip
-        if late_since is not None:
+        if killed_at_s is not None:
             raise ended_early()
         if not _pid_of(pid_file):
             raise CommandFailed(action, output.code, cause_of(output.stderr, log))
@@ -118,11 +119,11 @@ def exec_sync(
 
 
 class Execution:
-    """A program in a container, connected to its streams. `owner` gets its pipes.
+    """A program in a container, connected to its streams. `owner` becomes the owner of its pipes.
 
     Attributes:
         stdin: the descriptor of its input, or None.
-        stdout, stderr: the descriptors of its output; with a terminal `stderr` is None.
+        stdout, stderr: the descriptors of its output. `stderr` is None if the program has a terminal.
     """
 
     def __init__(
@@ -134,19 +135,21 @@ class Execution:
         argv, self._pid_file, self._log = _argv(runtime, container_id, process, Path(self._folder.name))
         self.stdin: int | None = None
         self.stderr: int | None = None
-        self._terminal = bool(process.get("terminal"))
-        self._owns_terminal = self._terminal and runtime.program == "crun"
+        self._has_terminal = bool(process.get("terminal"))
+        self._owns_terminal = self._has_terminal and runtime.program == "crun"
         try:
             if self._owns_terminal:
                 self._process, master = start_with_terminal(argv, container_id, Path(self._folder.name))
                 self.stdin = self.stdout = master
             else:
-                self._process = self._with_terminal(argv) if self._terminal else self._with_pipes(argv, stdin, owner)
+                self._process = (
+                    self._start_on_pty(argv) if self._has_terminal else self._start_with_pipes(argv, stdin, owner)
+                )
         except BaseException:
             self._folder.cleanup()
             raise
 
-    def _with_terminal(self, argv: list[str]) -> subprocess.Popen[bytes]:
+    def _start_on_pty(self, argv: list[str]) -> subprocess.Popen[bytes]:
         master, slave = os.openpty()
         os.set_inheritable(master, False)
         self.stdout = self.stdin = master
@@ -158,7 +161,7 @@ class Execution:
         finally:
             os.close(slave)
 
-    def _with_pipes(self, argv: list[str], stdin: bool, owner: StreamOwner | None) -> subprocess.Popen[bytes]:
+    def _start_with_pipes(self, argv: list[str], stdin: bool, owner: StreamOwner | None) -> subprocess.Popen[bytes]:
         pipe = subprocess.PIPE
         process = start(argv, stdin=pipe if stdin else subprocess.DEVNULL, stdout=pipe, stderr=pipe, owner=owner)
         assert process.stdout is not None
@@ -178,7 +181,7 @@ class Execution:
 
     def resize(self, width: int, height: int) -> None:
         """Set the size of the terminal, in characters."""
-        if self._terminal and self.stdin is not None:
+        if self._has_terminal and self.stdin is not None:
             size = struct.pack("HHHH", height, width, 0, 0)
             fcntl.ioctl(self.stdin, termios.TIOCSWINSZ, size)
             if not self._owns_terminal and self._process.poll() is None:
@@ -186,12 +189,15 @@ class Execution:
 
     def close_stdin(self) -> None:
         """End the input."""
-        if self.stdin is not None and not self._terminal:
+        if self.stdin is not None and not self._has_terminal:
             os.close(self.stdin)
             self.stdin = None
 
     def wait(self, timeout_s: float | None = None) -> int:
-        """The program's exit code. Raises CommandTimeout; CommandFailed if the runtime could not start it."""
+        """Wait for the program, and return its exit code.
+
+        Raises CommandTimeout if it runs longer, and CommandFailed if the OCI runtime could not start it.
+        """
         try:
             code = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -201,7 +207,7 @@ class Execution:
         return _code(code)
 
     def close(self) -> None:
-        """Close the streams, and kill the program with its children if it still runs."""
+        """Close the streams. If the program is still running, kill it with its children."""
         if self._process.poll() is None:
             kill_started(self._process.pid, self._pid_file)
             try:
@@ -220,7 +226,7 @@ class Execution:
 def _argv(
     runtime: Runtime, container_id: str, process: Mapping[str, Any], folder: Path
 ) -> tuple[list[str], Path, Path]:
-    """The runtime's command line, and the files for the program's pid and for the runtime's log."""
+    """Return the OCI runtime's command line, and the paths of its pid file and its log."""
     spec, pid_file, log = folder / "process.json", folder / "pid", folder / "log"
     spec.write_text(json.dumps(process))
     argv = [runtime.binary, *runtime.options(log), "exec", "--pid-file", str(pid_file), "--process", str(spec)]
@@ -228,14 +234,15 @@ def _argv(
 
 
 def _code(code: int) -> int:
-    """The exit code as in shells: 128 + number if a signal ended the program."""
+    """Return the exit code as in shells: 128 plus the number of the signal, if a signal ended the program."""
     return 128 - code if code < 0 else code
 
 
 def start_with_terminal(argv: Sequence[str], container_id: str, folder: Path) -> tuple[subprocess.Popen[bytes], int]:
-    """Start ``exec`` and receive the program's terminal.
+    """Start ``exec``, and receive the program's terminal.
 
-    If the program could not be started, its terminal is at its end, and the exit code tells why. Raises CommandTimeout.
+    If the program could not be started, the returned terminal is closed at its other end. Raises CommandTimeout if the
+    OCI runtime does not send a terminal in time.
     """
     folder_fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
@@ -275,16 +282,16 @@ def _receive_terminal(listener: socket.socket, process: subprocess.Popen[bytes],
 
 
 def _ended_terminal() -> int:
-    """A terminal whose other end is closed."""
+    """Return a terminal that is closed at its other end."""
     master, slave = os.openpty()
     os.close(slave)
     return master
 
 
 def kill_started(runtime: int, pid_file: Path) -> None:
-    """Kill the program that an OCI runtime, a child of this process, has started, and all of its descendants.
+    """Kill the program that an OCI runtime has started, with all its descendants. `runtime` is the runtime's pid.
 
-    The runtime writes the pid after the program has started; until then the runtime is killed with its descendants.
+    If the program's pid is not in `pid_file` yet, the OCI runtime itself is killed with its descendants.
     """
     pid = _pid_of(pid_file)
     if pid:
@@ -294,7 +301,7 @@ def kill_started(runtime: int, pid_file: Path) -> None:
 
 
 def _pid_of(path: Path) -> int:
-    """The pid in a file; 0 if there is none."""
+    """Return the pid in a file, or 0 if there is no valid pid."""
     try:
         return int(path.read_text() or 0)
     except (OSError, ValueError):
@@ -302,22 +309,22 @@ def _pid_of(path: Path) -> int:
 
 
 def kill_tree(pid: int, ancestor: int = 0) -> None:
-    """Kill a process and its descendants, if it descends from `ancestor`, which is this process by default."""
+    """Kill a process and its descendants, if it is a descendant of `ancestor` (by default, of this process)."""
     first = _send(pid, signal.SIGSTOP, lambda process: _is_ancestor(ancestor or os.getpid(), process.pid))
     stopped = {} if first is None else {pid: first}
     new, wait_until = list(stopped), time.monotonic() + _STOP_ALL_S
     while new:
-        for number in new:  # `new` grows meanwhile
-            _wait_stopped(number, min(wait_until, time.monotonic() + _STOP_S))
-            new += _stop_children(number, stopped)
-        # A runtime's child may have started others as the runtime's children after those were listed.
-        new = [child for number in list(stopped) for child in _stop_children(number, stopped)]
-    for number, process in reversed(stopped.items()):
-        _send(number, signal.SIGKILL, process.__eq__)
+        for parent in new:  # `new` grows during the loop
+            _wait_stopped(parent, min(wait_until, time.monotonic() + _STOP_S))
+            new += _stop_children(parent, stopped)
+        # A stopped process may have got new children after its children were listed, for example orphans.
+        new = [child for parent in list(stopped) for child in _stop_children(parent, stopped)]
+    for stopped_pid, process in reversed(stopped.items()):
+        _send(stopped_pid, signal.SIGKILL, process.__eq__)
 
 
 def _stop_children(pid: int, stopped: dict[int, Process]) -> list[int]:
-    """Stop the running children of a stopped process, whose pids cannot be reused until it reaps them."""
+    """Stop the children of a stopped process, which reaps no children, so their pids cannot be reused."""
     new = []
     for child in children(MACHINE, pid):
         if child not in stopped and (process := _send(child, signal.SIGSTOP)) is not None:
@@ -326,8 +333,8 @@ def _stop_children(pid: int, stopped: dict[int, Process]) -> list[int]:
     return new
 
 
-def _send(pid: int, number: int, is_right: Callable[[Process], bool] = lambda _: True) -> Process | None:
-    """Send a signal to a process if it is the right one; None if it is not, or has ended."""
+def _send(pid: int, signal_number: int, is_right: Callable[[Process], bool] = lambda _: True) -> Process | None:
+    """Send a signal to a process if `is_right` accepts it. Returns None if it does not, or if the process has ended."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:
@@ -336,7 +343,7 @@ def _send(pid: int, number: int, is_right: Callable[[Process], bool] = lambda _:
         process = find(MACHINE, pid)
         if process is None or not is_right(process):
             return None
-        signal.pidfd_send_signal(descriptor, number)
+        signal.pidfd_send_signal(descriptor, signal_number)
     except OSError:
         return None  # it ended meanwhile
     finally:
@@ -350,7 +357,7 @@ def _wait_stopped(pid: int, until: float) -> None:
 
 
 def _is_ancestor(ancestor: int, pid: int) -> bool:
-    """Whether a process is an ancestor of another one, with at most a few wrappers between them."""
+    """Return whether a process is an ancestor of another process, at most `_MAX_ANCESTORS` steps above it."""
     for _ in range(_MAX_ANCESTORS):
         stat = read_stat(MACHINE, pid)
         if stat is None:

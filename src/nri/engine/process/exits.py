@@ -1,7 +1,8 @@
-"""Report the end of each container once, also of those that ended while no engine ran.
+"""Report the end of each container once, even if it ended while no engine was running.
 
-conmon writes the exit code before it ends, so one thread waits for the ends of conmon processes. A conmon that ends
-without an exit code was killed: its container is killed, too, and reported with the exit code 137 and MonitorLost.
+conmon writes the exit code before it ends, so one thread waits for the ends of conmon processes. If conmon ends without
+writing an exit code, it was killed. Then its container is killed, too, and reported with the exit code 137 and the
+reason MonitorLost.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Exit(NamedTuple):
 
 
 def read_exit(container_id: str, bundle: Path) -> Exit | None:
-    """Read the exit code that conmon has left; None if there is none."""
+    """Read the exit code that conmon has written. Returns None if there is no valid exit code."""
     path = bundle / PERSIST / container_id
     try:
         code, finished_at_ns = int(read_regular(path, NUMBER_BYTES)), path.stat().st_mtime_ns
@@ -60,9 +61,9 @@ class _Watched(NamedTuple):
 
 
 class Exits:
-    """Watches conmon processes, and calls `on_exit` once for each container, on its own thread.
+    """Watches conmon processes, and calls `on_exit` once for each container that ends.
 
-    `on_exit` may be called before :meth:`watch` returns, and must not wait long, because other ends wait for it.
+    `on_exit` may be called before :meth:`watch` returns. It must not wait long, because one thread reports all ends.
     """
 
     def __init__(self, on_exit: Callable[[Exit], None]) -> None:
@@ -77,7 +78,7 @@ class Exits:
         self._thread.start()
 
     def watch(self, container_id: str, bundle: Path, runtime: Runtime) -> None:
-        """Report a container's end when it comes, or at once if it has already ended."""
+        """Report the end of a container when it ends, or at once if it has already ended."""
         watched = _Watched(container_id, bundle, runtime)
         descriptor = _open(bundle, container_id)
         if descriptor < 0:
@@ -89,7 +90,7 @@ class Exits:
         os.write(self._wake_write, b"0")
 
     def forget(self, container_id: str) -> None:
-        """Do not report a container's end, because the caller causes it; no effect if it was reported."""
+        """Do not report the end of a container, because the caller causes it. No effect if it was already reported."""
         with self._lock:
             descriptor = self._descriptors.pop(container_id, -1)
             if descriptor >= 0:
@@ -97,7 +98,7 @@ class Exits:
                 os.close(descriptor)
 
     def close(self) -> None:
-        """Stop watching; conmon processes and containers continue to run."""
+        """Stop watching. conmon processes and containers continue to run."""
         self._closing.set()
         os.write(self._wake_write, b"0")
         self._thread.join()
@@ -137,7 +138,7 @@ class Exits:
     def _lost(self, watched: _Watched) -> None:
         try:
             end_lost(watched.runtime, watched.container_id)
-        except Exception as error:  # noqa: BLE001  whoever waits for the end has to receive it
+        except Exception as error:  # noqa: BLE001  the end must be reported in any case
             _log.warning("container %s lost its conmon and could not be killed: %s", watched.container_id, error)
         self._call(Exit(watched.container_id, KILLED, time.time_ns(), MONITOR_LOST))
 
@@ -165,13 +166,16 @@ def end_lost(runtime: Runtime, container_id: str) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(descriptor, selectors.EVENT_READ)
             if not selector.select(_WAIT_S):
-                raise EngineError(f"it still runs {_WAIT_S:g} s after SIGKILL")
+                raise EngineError(f"its main process is still running {_WAIT_S:g} s after SIGKILL")
     finally:
         os.close(descriptor)
 
 
 def _open(bundle: Path, container_id: str) -> int:
-    """A pidfd of the container's conmon, -1 if it has gone. Checked again after opening, because pids are reused."""
+    """Open a pidfd of the container's conmon. Returns -1 if the conmon has ended.
+
+    The pid is checked again after opening, because it could have been reused.
+    """
     pid = find_conmon(bundle, container_id)
     if not pid:
         return -1

@@ -1,7 +1,8 @@
-"""An OCI runtime (runc or crun) by its command line: state, start, kill, delete, update.
+"""Call an OCI runtime (runc or crun) by its command line: state, start, kill, delete, update.
 
-The runtime has its own root folder, so that it never sees another engine's containers. Each call has its own log,
-because often only the log has the cause of a failure. conmon creates containers, because it has to be their parent.
+The OCI runtime uses a root folder of this engine, so it knows no other engine's containers. Each call has a separate
+log, because often only the log has the cause of a failure. conmon calls ``create``, because it must be the parent of
+containers.
 """
 
 from __future__ import annotations
@@ -24,18 +25,20 @@ from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError
 from nri.files import private_folder, remove_tree
 
 TIMEOUT_S = 30.0
+#: The pause before a failed ``delete`` is repeated.
 _RETRY_S = 0.02
 #: Larger than every pid of a kernel.
 _MAX_PID = 1 << 30
 #: The files in which runc and crun keep the state of a container.
 _STATES = ("state.json", "status")
-#: How runc and crun report an unknown container, and one that has ended.
+#: Phrases in the errors of runc and crun for an unknown container.
 _NOT_FOUND = ("does not exist", "no such file or directory", "not found")
+#: Phrases in the errors of runc and crun for a container that has ended.
 _ENDED = ("not running", "process already finished", "no such process", "is not running", "stopped")
 
 
 class RuntimeState(NamedTuple):
-    """A container's state. `status` is creating, created, running, paused or stopped; a pid of 0 means none."""
+    """A container's state. `status` is creating, created, running, paused or stopped. `pid` is 0 without a process."""
 
     status: str
     pid: int
@@ -43,18 +46,18 @@ class RuntimeState(NamedTuple):
 
 
 def parse_state(data: bytes) -> tuple[str, RuntimeState]:
-    """Parse a container's id and state as a runtime prints them. Raises ValueError."""
+    """Parse the output of ``state``, and return the container's id and state. Raises ValueError if it is invalid."""
     row = parse_json(data)
     if not isinstance(row, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004
     identity, status, bundle = (row.get(key) for key in ("id", "status", "bundle"))
     if not (isinstance(identity, str) and isinstance(status, str) and isinstance(bundle, str)):
-        raise ValueError("id, status or bundle is not text")  # noqa: TRY004
+        raise ValueError("id, status or bundle is not a string")  # noqa: TRY004
     return identity, RuntimeState(status, process_id(row.get("pid", 0)), bundle)
 
 
 def process_id(value: object) -> int:
-    """A process id in a runtime's answer; 0 or less means none. ValueError if it is not a pid."""
+    """Check a process id in an OCI runtime's output; 0 or less means no process. Raises ValueError if it is invalid."""
     if type(value) is not int or abs(value) > _MAX_PID:
         raise ValueError("pid is not a process id")
     return value
@@ -64,19 +67,22 @@ class Runtime:
     """An OCI runtime. `arguments` come before the command, for example crun's ``--cgroup-manager``."""
 
     def __init__(self, binary: str, root: Path, *, arguments: Sequence[str] = (), timeout_s: float = TIMEOUT_S) -> None:
-        self.binary = binary
-        self.name = os.path.basename(binary)
         self.root = private_folder(root)
-        #: The folder for files of running calls; a killed engine's are removed here.
+        #: The folder for files of running calls. Files of a killed engine are removed below.
         self.calls = private_folder(root.with_name(f"{root.name}-calls"))
         for leftover in self.calls.iterdir():
             remove_tree(leftover)
-        self.arguments = tuple(arguments)
-        self.timeout_s = timeout_s
+        self.configure(binary, arguments, timeout_s)
+
+    def configure(self, binary: str, arguments: Sequence[str], timeout_s: float) -> None:
+        """Use another program, other arguments and another timeout for the next calls."""
+        self.binary, self.name = binary, os.path.basename(binary)
+        self.arguments, self.timeout_s = tuple(arguments), timeout_s
+        self.__dict__.pop("program", None)
 
     @functools.cached_property
     def program(self) -> str:
-        """The program's name for itself (``runc``, ``crun``); the file's name if it does not print one."""
+        """The name that the program prints (``runc``, ``crun``), or the name of its file if it prints no name."""
         try:
             words = run([self.binary, "--version"], timeout_s=self.timeout_s).stdout.decode(errors="replace").split()
         except EngineError:
@@ -84,15 +90,15 @@ class Runtime:
         return words[0] if words[1:2] == ["version"] else self.name
 
     def options(self, log: Path) -> list[str]:
-        """The options before the command."""
+        """Return the options before the command. `log` is the path of the log."""
         return [*self.arguments, f"--root={self.root}", f"--log={log}", "--log-format=json"]
 
     def start(self, container_id: str) -> None:
-        """Start a created container. Raises CommandFailed."""
+        """Start a created container. Raises CommandFailed if the OCI runtime fails."""
         self._call("start", container_id)
 
     def state(self, container_id: str) -> RuntimeState:
-        """The state of a container. NotFound if the runtime does not know it."""
+        """Return the state of a container. Raises NotFound if the OCI runtime does not know it."""
         try:
             return parse_state(self._call("state", container_id).stdout)[1]
         except CommandFailed as error:
@@ -103,7 +109,7 @@ class Runtime:
             raise EngineError(f"{self.name} state {container_id}: invalid answer: {error}") from error
 
     def kill(self, container_id: str, signal: int | str) -> bool:
-        """Send a signal to the container's main process; False if it has ended or is unknown."""
+        """Send a signal to the container's main process. Returns False if the container has ended or is unknown."""
         try:
             self._call("kill", container_id, after=[str(signal)])
         except CommandFailed as error:
@@ -113,9 +119,9 @@ class Runtime:
         return True
 
     def delete(self, container_id: str) -> None:
-        """Kill and remove a container with its cgroup; no effect if there is none.
+        """Kill and remove a container with its cgroup. No effect if it does not exist.
 
-        A cgroup is busy for a moment after its last process, so a failure is retried until the deadline.
+        A cgroup is busy for a moment after its last process has ended, so a failure is retried until the deadline.
         """
         deadline = time.monotonic() + self.timeout_s
         while True:
@@ -131,27 +137,31 @@ class Runtime:
             return
 
     def is_damaged(self, container_id: str) -> bool:
-        """Whether the runtime cannot read its state of a container, so that all of its commands fail."""
+        """Return whether the OCI runtime cannot read its state of a container, so that all commands fail."""
         try:
             self.state(container_id)
         except CommandFailed as error:
-            return error.code > 0  # a negative code is a signal, which is no statement about the state
+            return error.code > 0  # a negative code means that a signal ended the OCI runtime
         except (NotFound, CommandTimeout, MissingTool):
             return False
         except EngineError:
             return True
         return False
 
+    def knows(self, container_id: str) -> bool:
+        """Return whether the OCI runtime has state of a container."""
+        return (self.root / container_id).exists()
+
     def update(self, container_id: str, resources: Mapping[str, Any]) -> None:
-        """Apply resources, given as ``linux.resources`` of the OCI spec. Raises CommandFailed."""
+        """Apply the ``linux.resources`` of an OCI spec. Raises CommandFailed if the OCI runtime fails."""
         self._call("update", container_id, ["--resources=/dev/stdin"], data=json.dumps(resources).encode())
 
     def containers(self) -> list[str]:
-        """The ids of all containers below the runtime's root, including damaged ones."""
+        """Return the ids of all containers below the OCI runtime's root, including damaged ones."""
         return sorted(path.name for path in self.root.iterdir())
 
     def version(self) -> str:
-        """The runtime's version, for example ``1.1.5``; empty if it prints none."""
+        """Return the OCI runtime's version, for example ``1.1.5``, or "" if it prints no version."""
         words = run([self.binary, "--version"], timeout_s=self.timeout_s).stdout.decode(errors="replace").split()
         return words[words.index("version") + 1] if "version" in words[:-1] else ""
 
@@ -169,18 +179,19 @@ class Runtime:
             return output
 
     def _check_state(self, folder: Path) -> None:
-        """EngineError if a pipe is in the place of a state file, because a runtime would wait on it."""
+        """Raise EngineError if a state file is a pipe or a device, because the OCI runtime would wait on it."""
         for name in _STATES:
             with suppress(FileNotFoundError, NotADirectoryError):
                 if not stat.S_ISREG(os.stat(folder / name).st_mode):
-                    raise EngineError(f"{folder / name} is not a file, so {self.name} would wait for it. Remove it")
+                    reason = f"a pipe or a device, so {self.name} would block when it reads it"
+                    raise EngineError(f"{folder / name} is not a regular file, but {reason}. Remove it")
 
     @contextmanager
     def log(self) -> Iterator[Path]:
-        """A file for the log of one call; stderr if the disk has no space for one."""
+        """Yield the path of a log file for one call, or of stderr if the disk has no space."""
         try:
             folder = tempfile.TemporaryDirectory(dir=self.calls)
-        except OSError:  # a full disk; removing containers has to work nevertheless
+        except OSError:  # the disk is full, but containers must be removable
             yield STDERR
             return
         with folder:

@@ -1,4 +1,4 @@
-"""The cause of an OCI runtime's failure, from its output and its log.
+"""Find the cause of an OCI runtime's failure in its output and its log.
 
 runc prints "can't get final child's PID from pipe: EOF", for example, and the cause is only in its log: "write
 /proc/self/oom_score_adj: permission denied".
@@ -19,20 +19,20 @@ _LEVELS = ("warning", "error", "fatal", "panic")
 
 
 def cause_of(stderr: bytes, log: Path) -> str:
-    """The cause in one line: the end of the output, then what only the log has."""
+    """Return the cause in one line: the end of the output, then the errors that are only in the log."""
     if log == STDERR and (mixed := complaints(stderr)):
         return "; ".join(mixed)
     try:
         with open(log, "rb", opener=open_regular) as file:
             logged = complaints(file.read(_MAX_LOG_BYTES)) if log != STDERR else []
     except OSError:
-        logged = []  # it failed before it wrote a log
+        logged = []  # the OCI runtime failed before it wrote a log
     output = _plain(last_lines(stderr))
     return "; ".join(dict.fromkeys([*filter(None, [output]), *(text for text in logged if text not in output)]))
 
 
 def complaints(log: bytes) -> list[str]:
-    """The warnings and errors of a log in JSON lines, without duplicates; other lines are ignored."""
+    """Return the warnings and errors in a log of JSON lines, without duplicates. Other lines are ignored."""
     messages = []
     for line in log.splitlines():
         try:
@@ -45,6 +45,6 @@ def complaints(log: bytes) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """The message of a log line that runc printed: ``time="..." level=error msg="..."``."""
+    """Return the message of a line that runc printed: ``time="..." level=error msg="..."``."""
     _, mark, message = text.rpartition('level=error msg="')
     return message.removesuffix('"').replace('\\"', '"') if mark else text

@@ -1,7 +1,7 @@
 """Send signals to a container's main process by the kernel, which is faster than the OCI runtime's command.
 
-The process has to be a child of this container's conmon, which is checked after its pidfd was opened, because pids are
-reused. Otherwise, and for signals without a common name, the OCI runtime has to send it.
+The process must be a child of the container's conmon. This is checked after its pidfd was opened, because pids are
+reused. If it is not, or if the signal has no common name, the OCI runtime has to send the signal.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from nri.host.root import MACHINE
 
 
 def send(bundle: Path, container_id: str, pid: int, signal_name: str, wait_s: float = 0.0) -> bool:
-    """Send a signal, for example ``TERM``, to the container's main process; False if the OCI runtime has to.
+    """Send a signal, for example ``TERM``, to the container's main process. Wait up to `wait_s` for the process to end.
 
-    Returns once the process has ended, or after `wait_s` seconds.
+    Returns False if the signal was not sent, so that the OCI runtime has to send it.
     """
     number = number_of(signal_name)
     conmon = find_conmon(bundle, container_id) if pid > 0 and number else 0
@@ -44,7 +44,7 @@ def send(bundle: Path, container_id: str, pid: int, signal_name: str, wait_s: fl
 
 
 def number_of(signal_name: str) -> int:
-    """The number of a signal, given by its name with or without SIG, or by digits; 0 if it is unknown."""
+    """Return the number of a signal: ``TERM``, ``SIGTERM`` or ``15``. Returns 0 if the signal is unknown."""
     if signal_name.isdecimal():
         return int(signal_name) if int(signal_name) in {*signal.Signals} else 0
     name = signal_name.upper()

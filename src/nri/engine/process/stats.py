@@ -1,7 +1,7 @@
-"""The resources that a container uses: processor time, memory, processes, network, from its cgroup and /proc.
+"""Read the resource use of a container from its cgroup and /proc: processor time, memory, processes, network.
 
-A value that the kernel does not have is None, never 0. The working set is the usage without inactive file pages, as the
-kubelet counts.
+A value that the kernel does not report is None, never 0. The working set is the memory use without inactive file pages,
+as in the kubelet.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NO_LIMIT = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class ContainerStats:
-    """One reading. None: the kernel does not have this value."""
+    """One reading. A value is None if the kernel does not report it."""
 
     cpu_usage_ns: int | None = None
     memory_usage_bytes: int | None = None
@@ -56,7 +56,7 @@ class InterfaceStats:
 
 
 def read_stats(pid: int, root: Path = CGROUPS, cgroup: str = "") -> ContainerStats:
-    """Read the statistics of a container. FileNotFoundError if its main process has gone.
+    """Read the statistics of a container. Raises FileNotFoundError if its main process has ended.
 
     Args:
         pid: the main process.
@@ -68,12 +68,12 @@ def read_stats(pid: int, root: Path = CGROUPS, cgroup: str = "") -> ContainerSta
 
 
 def read_interfaces(pid: int) -> list[InterfaceStats]:
-    """The network interfaces that a process sees. FileNotFoundError if it has gone."""
+    """Read the network interfaces in a process's namespace. Raises FileNotFoundError if the process has ended."""
     return parse_interfaces(MACHINE.read(f"/proc/{pid}/net/dev"))
 
 
 def cgroups_of(pid: int, root: Path = CGROUPS, cgroup: str = "") -> dict[str, Path]:
-    """The folders of a container's cgroups by controller; with cgroup v2 only the key "".
+    """Return the folders of a container's cgroups by controller. With cgroup v2 the only key is "".
 
     Args:
         pid: the main process, which may have moved below the container's cgroup, as systemd does.
@@ -81,12 +81,12 @@ def cgroups_of(pid: int, root: Path = CGROUPS, cgroup: str = "") -> dict[str, Pa
         cgroup: the container's cgroup, as the OCI runtime received it.
 
     Raises:
-        FileNotFoundError: the process has gone.
+        FileNotFoundError: the process has ended.
     """
     paths = cgroups(MACHINE, pid)
     if paths is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"/proc/{pid}")
-    with suppress(ValueError):  # it cannot be compared
+    with suppress(ValueError):  # `cgroup` is not a valid path, so it cannot be compared
         top = f"/{expand(cgroup)}/"
         paths = {name: top if f"{path}/".startswith(top) else path for name, path in paths.items()}
     if "memory" not in paths:

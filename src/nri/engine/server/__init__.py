@@ -1,6 +1,6 @@
 """The CRI over gRPC on a unix socket.
 
-It is the only part of the engine that uses gRPC (extra ``engine``); `nri.engine.calls` answers the calls.
+This is the only package of the engine that uses gRPC. The methods in `nri.engine.calls` answer the calls.
 """
 
 from nri.engine.server.server import Server, cri_server

@@ -1,7 +1,7 @@
 """gRPC handlers for the methods that answer a service's calls, request validation, and the statuses of errors.
 
-The first group with a method ``run_pod_sandbox`` answers the call ``RunPodSandbox``. Without one gRPC answers
-Unimplemented, as the CRI demands for calls that are newer than a runtime.
+A call ``RunPodSandbox`` is answered by the first object with a method ``run_pod_sandbox``. If there is no such method,
+gRPC answers Unimplemented, as the CRI requires for calls that are newer than a runtime.
 """
 
 from __future__ import annotations
@@ -46,20 +46,24 @@ ROWS = (
 
 
 def status_of(error: BaseException) -> tuple[grpc.StatusCode, str]:
-    """The code and the text that a client receives for an error; without a text, the name of the error's class."""
+    """Return the code and the message that a client receives for an error.
+
+    If the error has no message, the name of its class is used.
+    """
     return codes.status_of(error, ROWS)
 
 
-#: The longest request: it has to fit into the requests to plugins, and exceeds what a kubelet ever sends.
+#: The maximum size of a request. A request must fit into the messages to plugins; kubelets send far smaller requests.
 MAX_REQUEST_BYTES = 4 << 20
-#: The most values of a request, counted with those of lists and maps: each takes far more memory than its few bytes.
+#: The maximum number of values in a request, including values in lists and maps. A decoded value takes far more memory
+#: than its bytes in the request.
 MAX_REQUEST_VALUES = 1 << 17
 
 
 def check_request(request: Message) -> None:
-    """Reject a request with an invalid field: text with a zero byte, or an unknown enum value. Raises RequestError.
+    """Raise RequestError if a request is too long, or if a string has a zero byte, or if an enum value is unknown.
 
-    The kernel takes a zero byte for the end of a path or argument, so a text with one would mean something else there.
+    The kernel ends a path or argument at a zero byte, so it would use another string than the engine has checked.
     """
     size = request.ByteSize()
     if size > MAX_REQUEST_BYTES:
@@ -82,7 +86,7 @@ def check_request(request: Message) -> None:
 
 
 def _values(path: str, field: FieldDescriptor, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the values of a field with their paths: all of a list, keys and values of a map."""
+    """Yield the values of a field with their paths: the elements of a list, or the keys and values of a map."""
     if not field.is_repeated:
         yield path, value
     elif field.message_type is not None and field.message_type.GetOptions().map_entry:
@@ -94,19 +98,19 @@ def _values(path: str, field: FieldDescriptor, value: Any) -> Iterator[tuple[str
             yield f"{path}[{index}]", item
 
 
-#: A longer deadline means that there is none, which grpcio cannot express otherwise.
+#: grpcio reports a very long deadline for a call without a deadline. A deadline above this limit is no deadline.
 _ENDLESS_S = 10 * 365 * 86400.0
 
 log = logging.getLogger("nri.engine.server")
 
 
 class Methods:
-    """The methods of several objects, the groups, that answer the calls of one service.
+    """The gRPC handlers of one service, made from the methods of several objects (`groups`).
 
     Attributes:
         service: the full name of the service.
         handlers: gRPC's handlers by the names of the calls.
-        missing: the calls that no group answers.
+        missing: the names of the calls for which no object has a method.
     """
 
     def __init__(self, service: ServiceDescriptor, groups: Sequence[object]) -> None:
@@ -124,7 +128,7 @@ class Methods:
 
 
 def snake(name: str) -> str:
-    """The name of the method that answers a call: ``create_container`` for ``CreateContainer``."""
+    """Return the name of the method that answers a call: ``create_container`` for ``CreateContainer``."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
@@ -174,7 +178,7 @@ def _abort(name: str, context: grpc.ServicerContext, error: Exception) -> NoRetu
 
 
 class _Call:
-    """The part of a gRPC context that the groups may use."""
+    """A gRPC context, reduced to the methods of `nri.engine.calls.call.Call`."""
 
     def __init__(self, context: grpc.ServicerContext) -> None:
         self._context = context

@@ -6,6 +6,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -19,16 +20,17 @@ from nri.engine.calls.runtime_info import Facts, RuntimeInfoCalls
 from nri.engine.calls.stats import Readings, StatsCalls
 from nri.engine.calls.statuses import StatusCalls
 from nri.engine.engine import Engine
+from nri.engine.reload import Reloader
 from nri.engine.server.methods import Methods
 from nri.engine.support.errors import EngineError
 from nri.thread_pool import ThreadPool
 
-#: The maximum number of calls at the same time, for a node of 110 pods with a stop, a pull or a probe in each pod.
-#: Threads are created on demand.
+#: The maximum number of concurrent calls. It is enough for a node of 110 pods with a stop, a pull or a probe in each
+#: pod. Threads are created on demand.
 MAX_CALLS = 256
-#: The maximum number of calls of one connection at the same time. `bind` allows 240 calls that change state in all
-#: connections together: this number, and half of the other 32 threads. So reads get a thread even if clients never end
-#: their calls.
+#: The maximum number of concurrent calls on one connection. `bind` allows 240 concurrent calls that change state on all
+#: connections together: this number plus half of the other 32 threads. So calls that only read always get a thread,
+#: even if clients never end their other calls.
 MAX_CALLS_PER_CONNECTION = 224
 _SERVICES = ("RuntimeService", "ImageService")
 
@@ -36,10 +38,10 @@ log = logging.getLogger("nri.engine.server")
 
 
 class Server:
-    """The CRI at a unix socket, whose folder is created with mode 0700.
+    """The CRI at a unix socket. The socket's folder is created with mode 0700.
 
     Each call is answered by the first object of `groups` that has a method for the call. `on_stop` is called when the
-    server stops, after the last call was accepted; it has to end calls that would run forever.
+    server stops accepting calls; it must end the calls that would run forever.
     """
 
     def __init__(self, path: Path, groups: Iterable[object], on_stop: Callable[[], None] | None = None) -> None:
@@ -50,7 +52,7 @@ class Server:
         self._server: SocketServer | None = None
 
     def start(self) -> None:
-        """Listen and answer. Raises EngineError if the socket cannot be created."""
+        """Listen and answer calls. Raises EngineError if the socket cannot be created."""
         path = str(self.path)
         try:
             self._server = bind(
@@ -62,7 +64,7 @@ class Server:
         log.info("CRI served at %s", path)
 
     def stop(self, grace_s: float = 2.0) -> None:
-        """Accept no more calls, give running ones `grace_s` seconds to end, and remove the socket."""
+        """Accept no more calls, wait `grace_s` seconds for running calls, and remove the socket."""
         if self._server is None:
             return
         stopped = self._server.stop(grace_s)
@@ -74,7 +76,7 @@ class Server:
 
 
 def _handlers(groups: Sequence[object]) -> list[grpc.GenericRpcHandler]:
-    """The handlers of both services."""
+    """Return the gRPC handlers of RuntimeService and ImageService."""
     handlers = []
     for name in _SERVICES:
         methods = Methods(pb.DESCRIPTOR.services_by_name[name], groups)
@@ -84,11 +86,15 @@ def _handlers(groups: Sequence[object]) -> list[grpc.GenericRpcHandler]:
     return handlers
 
 
-def cri_server(engine: Engine, streaming: Streaming) -> Server:
-    """The CRI server of an engine, at the configured socket; `streaming` returns URLs for exec and attach."""
+def cri_server(engine: Engine, streaming: Streaming, reloader: Reloader | None = None) -> Server:
+    """Create the CRI server of an engine.
+
+    `streaming` returns URLs for exec, attach and port forwarding. Clients may reload the settings if there is a
+    `reloader`.
+    """
     readings = Readings(engine.inventory, engine.running_containers, engine.images)
     groups = [
-        RuntimeInfoCalls(_facts(engine)),
+        RuntimeInfoCalls(_facts(engine, reloader)),
         engine.pod_creation,
         engine.pod_removal,
         engine.container_creation,
@@ -100,14 +106,12 @@ def cri_server(engine: Engine, streaming: Streaming) -> Server:
         StatsCalls(readings),
         EventCalls(engine.events),
         MetricCalls(readings),
-        ImageCalls(engine.images, engine.config.images.pinned_images),
+        ImageCalls(engine.images, lambda: engine.config.images.pinned_images),
     ]
     return Server(engine.config.socket, groups, on_stop=engine.events.close)
 
 
-def _facts(engine: Engine) -> Facts:
-    config = engine.config
-
+def _facts(engine: Engine, reloader: Reloader | None) -> Facts:
     def conditions() -> list[pb.RuntimeCondition]:
         return [
             pb.RuntimeCondition(type=row.kind, status=row.holds, reason=row.reason, message=row.message)
@@ -115,7 +119,7 @@ def _facts(engine: Engine) -> Facts:
         ]
 
     def handlers() -> Mapping[str, pb.RuntimeHandlerFeatures]:
-        features = {}
+        features, config = {}, engine.config  # a reload may replace it meanwhile
         for name in config.runtimes:
             machine_features = engine.machinery.machine_of(name)
             features[name] = pb.RuntimeHandlerFeatures(
@@ -124,4 +128,9 @@ def _facts(engine: Engine) -> Facts:
             )
         return {"": features[config.default_runtime], **features}
 
-    return Facts(conditions, handlers, config.cgroups.driver, lambda: {"config": dataclasses.asdict(config)})
+    def details() -> Mapping[str, Any]:
+        outcome = {} if reloader is None else {"reload": reloader.last}
+        return {"config": dataclasses.asdict(engine.config), **outcome}
+
+    reload = None if reloader is None else reloader.reload
+    return Facts(conditions, handlers, engine.config.cgroups.driver, details, engine.use_pod_cidr, reload)

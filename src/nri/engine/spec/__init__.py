@@ -1,9 +1,8 @@
-"""Build OCI specs, plain dicts as in config.json, from the CRI's and an image's configuration.
+"""Build OCI specs from a request of the CRI and an image's configuration. A spec is a dict as in config.json.
 
-The functions have no side effects: features of the machine, accounts and devices are their inputs (`inputs`). An
-    invalid
-value is a `nri.errors.RequestError` with field and value; what is left out deliberately is in the result's notes. CDI
-devices are injected by `nri.oci`.
+The functions have no side effects: features of the machine, accounts and devices are arguments (`inputs`). If a value
+is invalid, they raise `nri.errors.RequestError` with field and value. The notes of a result list the values that are
+left out on purpose. `nri.oci` injects CDI devices.
 """
 
 from nri.engine.spec.base import Base, base_of, base_problems, joined_bases, joined_hooks
@@ -12,7 +11,7 @@ from nri.engine.spec.inputs import Account, Device, ImageConfig, Machine, Option
 from nri.engine.spec.limits import check_path, check_pod
 from nri.engine.spec.mounts import image_volumes
 from nri.engine.spec.pod import pod_spec
-from nri.engine.spec.process import effective_signal, stop_signal
+from nri.engine.spec.process import adjusted_signal, effective_signal, stop_signal
 from nri.engine.spec.resources import container_resources
 from nri.engine.spec.security import localhost_profile
 from nri.engine.spec.sysctls import pod_sysctls
@@ -28,6 +27,7 @@ __all__ = [
     "Pod",
     "RequestedUser",
     "Result",
+    "adjusted_signal",
     "base_of",
     "base_problems",
     "check_path",

@@ -1,4 +1,4 @@
-"""The defaults of a container: parts of an OCI spec that hold where neither image nor request says otherwise."""
+"""The defaults of a container: values of an OCI spec that image and request can override."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Base:
 
 
 def base_problems(spec: Mapping[str, Any]) -> list[str]:
-    """The problems of a spec with defaults, which may lack what every container has to have."""
+    """Return the problems of a spec with defaults. It need not have the keys that a container's spec requires."""
     process = spec.get("process") or {}
     whole = {"args": ["program"], "cwd": "/", **process} if isinstance(process, dict) else process
     return [str(problem) for problem in validate({"ociVersion": "1.0.2", **spec, "process": whole})]
 
 
 def base_of(spec: Mapping[str, Any]) -> Base:
-    """The defaults in a spec without problems; other parts of it do not count."""
+    """Return the defaults in a spec without problems. Other keys of the spec are ignored."""
     process = spec.get("process") or {}
     capabilities = process.get("capabilities")
     return Base(

@@ -1,7 +1,8 @@
-"""Capabilities of a container's process: the default ones with additions and removals.
+"""Capabilities of a container's process: the default capabilities with additions and removals.
 
-Names may lack CAP_, and have any case. ALL, which means all of the engine's, is applied first, then names are added,
-then dropped: adding NET_ADMIN and dropping ALL leaves only NET_ADMIN, as in other runtimes.
+A name may have any case and may lack the prefix CAP_. ALL means every capability that the engine has. It is applied
+first, then single names are added, then removed. So a container that adds NET_ADMIN and drops ALL has only NET_ADMIN,
+as in containerd and CRI-O.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.support.capabilities import KNOWN, full_name
 from nri.errors import RequestError
 
-#: The default capabilities without other settings: the traditional set since the first Docker.
+#: The capabilities of a container that requests no changes. Docker and containerd use the same list.
 DEFAULT = tuple(
     f"CAP_{name}"
     for name in (
@@ -27,10 +28,9 @@ _ALL = "CAP_ALL"
 def capabilities(
     security: pb.LinuxContainerSecurityContext, available: Sequence[str], default: Iterable[str] | None = None
 ) -> dict[str, list[str]]:
-    """The ``process.capabilities`` of a container. `default` replaces the usual default ones.
+    """The ``process.capabilities`` of a container. `default` replaces `DEFAULT`.
 
-    Raises:
-        RequestError: a name is not a capability, or the engine itself lacks a requested capability.
+    Raises RequestError if a name is not a capability, or if the engine itself does not have it.
     """
     if security.privileged:
         return sets(available)
@@ -46,7 +46,7 @@ def capabilities(
     for field, names in (("add_capabilities", add), ("add_ambient_capabilities", ambient)):
         for name in names:
             if name != _ALL and name not in available:
-                raise RequestError(f"{_FIELD}.{field}", name, "is not among the engine's own capabilities")
+                raise RequestError(f"{_FIELD}.{field}", name, "the engine itself does not have this capability")
     raised = {name for name in ambient if name != _ALL} | (set(available) if _ALL in ambient else set())
     chosen |= {name for name in add if name != _ALL} | raised
     chosen -= set(drop)
@@ -54,14 +54,14 @@ def capabilities(
 
 
 def sets(chosen: Iterable[str], ambient: Sequence[str] = ()) -> dict[str, list[str]]:
-    """The capability sets of a process. Ambient ones have to be inheritable, too; otherwise the kernel rejects them."""
+    """The capability sets of a process. The kernel accepts ambient capabilities only if they are inheritable, too."""
     names = list(chosen)
     result = {"bounding": names, "effective": list(names), "permitted": list(names)}
     return result | ({"inheritable": list(ambient), "ambient": list(ambient)} if ambient else {})
 
 
 def _names(requested: Iterable[str], field: str) -> list[str]:
-    """The full names of capabilities."""
+    """The full names of requested capabilities. Raises RequestError if a name is unknown."""
     names = []
     for name in requested:
         full = full_name(name)

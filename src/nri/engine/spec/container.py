@@ -1,4 +1,4 @@
-"""A container's OCI spec, composed of the parts of the other modules."""
+"""Build a container's OCI spec with the functions of the other modules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OCI_VERSION = "1.0.2"  # the newest version that runc 1.1 and crun 1.8 support
 
 
 def container_spec(pod: Pod, config: pb.ContainerConfig, image: ImageConfig, options: Options) -> Result:
-    """The spec of a container, before plugins adjust it and CDI devices are added.
+    """Build the spec of a container, before plugins adjust it and CDI devices are added.
 
     Raises:
         RequestError: the request is invalid or cannot be fulfilled; the error names field, value and reason.
@@ -40,7 +40,7 @@ def container_spec(pod: Pod, config: pb.ContainerConfig, image: ImageConfig, opt
         "root": {"path": options.rootfs, "readonly": context.readonly_rootfs},
         "process": _process(pod, config, image, options, notes),
         "mounts": mount_rows,
-        "annotations": {**options.base.annotations, **_annotations(pod, config)},
+        "annotations": {**options.base.annotations, **options.annotations, **_annotations(pod, config)},
         "linux": _linux(pod, config, options, notes),
     }
     if options.base.hooks:
@@ -51,7 +51,7 @@ def container_spec(pod: Pod, config: pb.ContainerConfig, image: ImageConfig, opt
 
 
 def _annotations(pod: Pod, config: pb.ContainerConfig) -> dict[str, str]:
-    """The spec's annotations, under containerd's keys, which plugins and runtimes expect."""
+    """Return the annotations of the spec. Their keys are containerd's, which plugins and OCI runtimes expect."""
     metadata = pod.config.metadata
     values = {
         "container-type": "container",
@@ -79,6 +79,8 @@ def _process(
         "noNewPrivileges": context.no_new_privs,
         "oomScoreAdj": oom_score(config.linux.resources.oom_score_adj, options.machine, notes),
     }
+    if options.umask is not None:
+        spec["user"]["umask"] = options.umask
     if options.base.rlimits:
         spec["rlimits"] = [dict(row) for row in options.base.rlimits]
     if profile := security.apparmor(context, options.machine, options.apparmor_default, notes):
@@ -103,6 +105,7 @@ def _linux(pod: Pod, config: pb.ContainerConfig, options: Options, notes: list[s
         **security.paths(context),
     }
     bounding = capabilities(context, options.machine.capabilities, options.base.capabilities)["bounding"]
-    if profile := security.seccomp(context, options.machine, bounding, options.localhost_seccomp):
+    profiles = options.localhost_seccomp, options.default_seccomp
+    if profile := security.seccomp(context, options.machine, bounding, *profiles):
         spec["seccomp"] = profile
     return spec

@@ -1,7 +1,8 @@
 """The device nodes of a container, and the rules of its device cgroup.
 
-Everything is forbidden, then harmless and requested devices are allowed. OCI runtimes create the harmless nodes, but
-not all of them add their rules. A privileged container has all devices of the host, and may use any.
+The first rule forbids all devices, and the following rules allow harmless and requested devices. OCI runtimes create
+the nodes of the harmless devices, but some OCI runtimes add no rules for them. A privileged container gets all devices
+of the host.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.spec.inputs import Device, Options
 from nri.engine.spec.limits import check_path
+from nri.engine.spec.user import checked_id
 from nri.errors import RequestError
 
 _FORBID_ALL = {"allow": False, "access": "rwm"}
@@ -35,7 +37,7 @@ _RUNTIME_DEVICES = ("/dev/pts", "/dev/shm", "/dev/mqueue", "/dev/console", "/dev
 
 
 def devices(config: pb.ContainerConfig, options: Options) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The ``linux.devices`` and the ``linux.resources.devices`` of a container.
+    """Return ``linux.devices`` and ``linux.resources.devices`` of a container.
 
     Raises:
         RequestError: a device does not exist, or its permissions are invalid.
@@ -43,33 +45,44 @@ def devices(config: pb.ContainerConfig, options: Options) -> tuple[list[dict[str
     rules: list[dict[str, Any]] = [dict(_FORBID_ALL), *(_rule(*row) for row in _HARMLESS)]
     nodes: dict[str, dict[str, Any]] = {}
     privileged = config.linux.security_context.privileged
-    if privileged:
+    if privileged and options.host_devices:
         host_devices = (node for node in options.devices.get("/dev", ()) if not _is_runtime_device(node.path))
         nodes = {node.path: _node(node, node.path) for node in host_devices}
+    owners = _owners(config) if options.owned_devices else {}
     for index, device in enumerate(config.devices):
         access = _access(device.permissions, f"devices[{index}].permissions")
         for node in _host_devices(device, f"devices[{index}]", options):
             inside = posixpath.join("/", device.container_path or device.host_path)
             path = inside.rstrip("/") + node.path.removeprefix(device.host_path.rstrip("/"))
-            nodes[path] = _node(node, path)
+            nodes[path] = {**_node(node, path), **owners}
             rules.append(_rule(node.type, node.major, node.minor, access))
-    return list(nodes.values()), [dict(_ALLOW_ALL)] if privileged else rules
+    return list(nodes.values()), [dict(_ALLOW_ALL)] if privileged and options.all_devices_allowed else rules
+
+
+def _owners(config: pb.ContainerConfig) -> dict[str, int]:
+    """The owner and group of requested devices; root leaves those of the host, as in containerd."""
+    context = config.linux.security_context
+    ids = {
+        "uid": checked_id(context.run_as_user.value, "run_as_user"),
+        "gid": checked_id(context.run_as_group.value, "run_as_group"),
+    }
+    return {key: number for key, number in ids.items() if number}
 
 
 def _host_devices(device: pb.Device, field: str, options: Options) -> list[Device]:
-    """The devices at a path of the host: one, or all in a folder."""
+    """Return the device at a path of the host, or all devices in a folder."""
     if not device.host_path.startswith("/"):
         raise RequestError(f"{field}.host_path", device.host_path, "must be an absolute path")
     for name in ("container_path", "host_path"):
         check_path(f"{field}.{name}", getattr(device, name))
     nodes = list(options.devices.get(device.host_path, ()))
     if not nodes:
-        raise RequestError(f"{field}.host_path", device.host_path, "is not a device, and has none below it")
+        raise RequestError(f"{field}.host_path", device.host_path, "is neither a device nor a folder with devices")
     return nodes
 
 
 def _access(permissions: str, field: str) -> str:
-    """A combination of r, w and m. An empty one means all, as in other runtimes."""
+    """Check a combination of r, w and m. An empty string means all three, as in other runtimes."""
     if set(permissions) - set("rwm"):
         raise RequestError(field, permissions, "must be a combination of r, w and m")
     return permissions or "rwm"

@@ -1,4 +1,4 @@
-"""The inputs of a spec, besides the CRI's messages, and the result. Callers have to gather them first."""
+"""The arguments of `container_spec` and `pod_spec` in addition to the CRI's messages, and the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Spec = dict[str, Any]
 
 
 class Result(NamedTuple):
-    """A spec, and lines for people about what of the request was left out, and why."""
+    """A spec, and a line for each value of the request that was left out, with the reason."""
 
     spec: Spec
     notes: tuple[str, ...]
@@ -62,16 +62,16 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The features of kernel, engine and OCI runtime. The defaults are those of a fully featured machine.
+    """The features of kernel, engine and OCI runtime. The defaults describe a machine with all features.
 
     Attributes:
         architecture: the architecture, as ``uname -m`` prints it.
         hostname: the node's name, for pods on the node's network.
-        cgroup_v2: whether there is only the unified hierarchy; a hybrid machine counts as v1.
+        cgroup_v2: whether the machine has only cgroup v2. A hybrid machine counts as cgroup v1.
         hugetlb: whether cgroups can limit huge pages.
         swap_limit: whether cgroups can limit swap.
         capabilities: the capabilities that the engine itself has.
-        oom_score_floor: the lowest OOM score that the engine may set: its own, if it lacks CAP_SYS_RESOURCE.
+        oom_score_floor: the lowest OOM score that the engine may set. Without CAP_SYS_RESOURCE it is the engine's own.
         seccomp: whether kernel and runtime filter system calls.
         apparmor: whether AppArmor is enabled.
         selinux: whether SELinux is enabled.
@@ -99,8 +99,8 @@ class Pod:
 
     Attributes:
         namespaces: the paths of the pod's namespaces by their names in the OCI spec: network, ipc, uts, pid, user.
-        files: the mounts of every container of the pod: path in the container, path on the host; for example
-            ``/etc/hosts`` and ``/dev/shm``.
+        files: the host path of each file that all containers of the pod share, by the path in the container, for
+            example ``/etc/hosts`` and ``/dev/shm``.
     """
 
     id: str
@@ -118,16 +118,23 @@ class Options:
         rootfs: the path of its root file system.
         account: the ids of `requested_user` in that root file system.
         machine: the features of the machine.
-        devices: the device nodes at and below each requested host path; for a privileged container all of the host's
-            under "/dev".
+        devices: the device nodes at and below each requested host path. For a privileged container, "/dev" has all
+            device nodes of the host.
         image_folders: the folder of each mounted image, by the index of the mount in the request.
-        volumes: the folder of each of `image_volumes`, by its path in the container.
+        volumes: the host path of each volume of the image, by the path in the container.
         target_pid_namespace: the path of the process namespace of the container that `target_id` names.
         localhost_seccomp: the parsed profile that `localhost_profile` names.
         propagation: returns the propagation of the mount at a host path: ``rshared``, ``rslave`` or "" for private.
-            Without it propagation is not checked.
+            If it is None, propagation is not checked.
         systemd_cgroup: whether the OCI runtime uses systemd for cgroups.
         pids_limit: the most processes of a container; 0 for no limit.
+        default_seccomp: the parsed profile for requests of the runtime's default; None for the engine's.
+        annotations: the annotations of pod and container that the OCI runtime gets.
+        writable_cgroup: whether the container may create cgroups below its own.
+        umask: the file mode creation mask of the process; None for the OCI runtime's.
+        host_devices: whether a privileged container gets the devices of the host.
+        all_devices_allowed: whether a privileged container may use all devices.
+        owned_devices: whether requested devices belong to the requested user and group.
         apparmor_default: the AppArmor profile for requests of the runtime's default; "" for none.
         base: the defaults of the container.
     """
@@ -141,6 +148,13 @@ class Options:
     volumes: Mapping[str, str] = field(default_factory=dict)
     target_pid_namespace: str = ""
     localhost_seccomp: Mapping[str, Any] | None = None
+    default_seccomp: Mapping[str, Any] | None = None
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    writable_cgroup: bool = False
+    umask: int | None = None
+    host_devices: bool = True
+    all_devices_allowed: bool = True
+    owned_devices: bool = False
     propagation: Callable[[str], str | None] | None = None
     systemd_cgroup: bool = False
     pids_limit: int = 0

@@ -1,4 +1,4 @@
-"""Check the values of a request that become paths, names in the kernel, or lines of files."""
+"""Check the values of a request that the engine uses as paths, names in the kernel, or lines of files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PORTS = 1 << 16
 
 
 def check_path(field: str, path: str) -> None:
-    """RequestError for a path that no file can have."""
+    """Raise RequestError if a path, or a name in it, is longer than the kernel allows."""
     encoded = path.encode(errors="surrogateescape")
     if len(encoded) > _PATH_BYTES or any(len(name) > _NAME_BYTES for name in encoded.split(b"/")):
         raise RequestError(field, path, f"exceeds {_PATH_BYTES} bytes, or has a name of more than {_NAME_BYTES} bytes")
@@ -24,7 +24,7 @@ def check_path(field: str, path: str) -> None:
 
 
 def check_pod(config: pb.PodSandboxConfig) -> None:
-    """RequestError for an invalid pod."""
+    """Raise RequestError if the configuration of a pod is invalid."""
     for field in ("name", "namespace", "uid"):
         _check_name(f"metadata.{field}", getattr(config.metadata, field))
     if config.hostname and not _HOSTNAME.fullmatch(config.hostname):

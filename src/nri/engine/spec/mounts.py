@@ -1,7 +1,7 @@
-"""The mounts of a container: defaults, those of its pod, and those of the request.
+"""The mounts of a container: default mounts, the pod's shared files, and requested mounts.
 
-A requested mount replaces a default one with the same destination. Mounts are sorted by depth, so that none hides
-another; mounts of equal depth keep the request's order.
+A requested mount replaces a default mount with the same destination. Mounts are sorted by depth, so that no mount hides
+another. Mounts of equal depth keep the request's order.
 """
 
 from __future__ import annotations
@@ -39,14 +39,16 @@ _OPTIONS = {
 
 
 def mounts(config: pb.ContainerConfig, pod: Pod, options: Options) -> tuple[list[Mount], str]:
-    """The ``mounts`` of a container, and its ``linux.rootfsPropagation``.
+    """Return the ``mounts`` of a container, and its ``linux.rootfsPropagation``.
 
     Raises:
-        RequestError: a mount is invalid or not possible.
+        RequestError: a mount is invalid, or this machine does not support it.
     """
     mappings = id_mappings(options_of(config, pod))
     requested = [_requested_mount(index, mount, options, mappings) for index, mount in enumerate(config.mounts)]
-    default_mounts = _mounts_without_request(config, pod, options.base)
+    default_mounts = _mounts_without_request(config, pod, options.base, writable_cgroup=options.writable_cgroup)
+    if mappings and pod.config.linux.security_context.namespace_options.network == pb.NODE:
+        default_mounts["/sys"] = _node_sys(options.machine)
     for destination, source in options.volumes.items():
         default_mounts.setdefault(destination, _mount(destination, "bind", source, ["rbind", "rprivate", "rw"]))
     for mount in requested:
@@ -61,20 +63,25 @@ def mounts(config: pb.ContainerConfig, pod: Pod, options: Options) -> tuple[list
     return sorted([*default_mounts.values(), *requested], key=_depth), propagation
 
 
-def _mounts_without_request(config: pb.ContainerConfig, pod: Pod, base: Base) -> dict[str, Mount]:
-    """The mounts of every container of a pod, by destination; those of the pod replace others.
+def _mounts_without_request(
+    config: pb.ContainerConfig, pod: Pod, base: Base, *, writable_cgroup: bool = False
+) -> dict[str, Mount]:
+    """Return the mounts that a container of a pod has without a request, by destination.
 
-    Mounts of the base replace the engine's, except in a privileged container, which has other options there.
+    The pod's shared files replace mounts of `base`, and these replace the engine's default mounts. In a privileged
+    container the default mounts replace those of `base`, because they have other options.
     """
     privileged = config.linux.security_context.privileged
     base_mounts = {mount["destination"]: dict(mount) for mount in base.mounts}
-    own = {mount["destination"]: mount for mount in _default_mounts(privileged)}
-    pods = {mount["destination"]: mount for mount in _pod_mounts(config, pod)}
-    return {**base_mounts, **own, **pods} if privileged else {**own, **base_mounts, **pods}
+    default_mounts = {mount["destination"]: mount for mount in _default_mounts(privileged, writable_cgroup)}
+    pod_mounts = {mount["destination"]: mount for mount in _pod_mounts(config, pod)}
+    if privileged:
+        return {**base_mounts, **default_mounts, **pod_mounts}
+    return {**default_mounts, **base_mounts, **pod_mounts}
 
 
 def image_volumes(config: pb.ContainerConfig, pod: Pod, image: ImageConfig, base: Base) -> list[str]:
-    """The paths of the image's volumes at which neither the request nor the engine mounts something else, sorted.
+    """Return the sorted paths of the image's volumes, without paths at which the request or the engine mounts a file.
 
     A relative path starts at the root, as in containerd.
 
@@ -89,13 +96,13 @@ def image_volumes(config: pb.ContainerConfig, pod: Pod, image: ImageConfig, base
         if ".." in path.split("/") or not path.strip("/."):
             raise RequestError(field, path, "must be below the root, without '..'")
     paths = {_clean(path) for path in image.volumes}
-    taken = {_clean(mount.container_path) for mount in config.mounts}
-    taken |= _mounts_without_request(config, pod, base).keys()
-    return sorted(paths - taken)
+    mounted_paths = {_clean(mount.container_path) for mount in config.mounts}
+    mounted_paths |= _mounts_without_request(config, pod, base).keys()
+    return sorted(paths - mounted_paths)
 
 
 def _clean(path: str) -> str:
-    """The path from the container's root, without superfluous slashes and dots."""
+    """Return an absolute path without superfluous slashes and dots."""
     return posixpath.normpath(f"/{path}").replace("//", "/")
 
 
@@ -104,10 +111,10 @@ def _depth(mount: Mount) -> int:
     return 0 if destination == "/" else destination.count("/")
 
 
-def _default_mounts(privileged: bool) -> list[Mount]:
-    """The mounts of every container: /proc, /dev, terminals, message queues, /sys and cgroups."""
+def _default_mounts(privileged: bool, writable_cgroup: bool) -> list[Mount]:
+    """Return the default mounts of a container: /proc, /dev, terminals, message queues, /sys and cgroups."""
     safe = ["nosuid", "noexec", "nodev"]
-    access = "rw" if privileged else "ro"
+    access, cgroup_access = ("rw" if writable else "ro" for writable in (privileged, privileged or writable_cgroup))
     return [
         _mount("/proc", "proc", "proc", safe),
         _mount("/dev", "tmpfs", "tmpfs", ["nosuid", "strictatime", "mode=755", "size=65536k"]),
@@ -119,12 +126,22 @@ def _default_mounts(privileged: bool) -> list[Mount]:
         ),
         _mount("/dev/mqueue", "mqueue", "mqueue", safe),
         _mount("/sys", "sysfs", "sysfs", [*safe, access]),
-        _mount("/sys/fs/cgroup", "cgroup", "cgroup", [*safe, "relatime", access]),
+        _mount("/sys/fs/cgroup", "cgroup", "cgroup", [*safe, "relatime", cgroup_access]),
     ]
 
 
+def _node_sys(machine: Machine) -> Mount:
+    """Return the mount of the node's /sys, for a pod with a user namespace on the node's network.
+
+    The kernel allows a new sysfs only to the user namespace that owns the network. The bind mount includes the mounts
+    below, because the kernel refuses to uncover what is under them.
+    """
+    read_only = "rro" if machine.recursive_read_only else "ro"
+    return _mount("/sys", "bind", "/sys", ["rbind", "rprivate", "nosuid", "noexec", "nodev", read_only])
+
+
 def _pod_mounts(config: pb.ContainerConfig, pod: Pod) -> list[Mount]:
-    """The mounts that the containers of a pod share: /etc/hosts and similar files, and shared memory."""
+    """Return the mounts that the containers of a pod share: /etc/hosts and similar files, and shared memory."""
     files = "ro" if config.linux.security_context.readonly_rootfs else "rw"
     shm = ["nosuid", "noexec", "nodev", "rw"]
     return [
@@ -134,7 +151,7 @@ def _pod_mounts(config: pb.ContainerConfig, pod: Pod) -> list[Mount]:
 
 
 def _requested_mount(index: int, mount: pb.Mount, options: Options, mappings: IdMappings) -> Mount:
-    """A mount of the request of a container with these ID mappings."""
+    """Convert a requested mount. `mappings` are the ID mappings of the container."""
     field = f"mounts[{index}]"
     destination = _destination(mount, field)
     source = _source(index, mount, field, options)
@@ -160,7 +177,7 @@ def _requested_mount(index: int, mount: pb.Mount, options: Options, mappings: Id
 
 
 def _destination(mount: pb.Mount, field: str) -> str:
-    """The path in the container; a relative path counts from the container's root."""
+    """Return the path in the container. A relative path starts at the container's root."""
     path = mount.container_path
     if not path:
         raise RequestError(f"{field}.container_path", path, "is required")
@@ -172,7 +189,7 @@ def _destination(mount: pb.Mount, field: str) -> str:
 
 
 def _source(index: int, mount: pb.Mount, field: str, options: Options) -> str:
-    """The path on the host; that of an image is read-only."""
+    """Return the path on the host: the host path of the request, or the folder of a mounted image."""
     if mount.HasField("image") and (mount.image.image or mount.image.image_ref):
         if mount.host_path:
             raise RequestError(f"{field}.host_path", mount.host_path, "must not be given together with an image")
@@ -190,7 +207,7 @@ def _source(index: int, mount: pb.Mount, field: str, options: Options) -> str:
 
 
 def _propagation(mount: pb.Mount, source: str, field: str, options: Options) -> str:
-    """The option for the mount's propagation."""
+    """Return the mount option for the requested propagation."""
     requested = _PROPAGATION.get(mount.propagation)
     if requested is None:
         raise RequestError(f"{field}.propagation", mount.propagation, "is unknown")
@@ -202,7 +219,7 @@ def _propagation(mount: pb.Mount, source: str, field: str, options: Options) -> 
 
 
 def _access(mount: pb.Mount, propagation: str, field: str, machine: Machine) -> str:
-    """The option for write access: ``rw``, ``ro``, or ``rro`` for all mounts below, too."""
+    """Return the mount option for write access: ``rw``, ``ro``, or ``rro`` if mounts below are read-only, too."""
     if not mount.recursive_read_only:
         return "ro" if mount.readonly else "rw"
     for problem, reason in (
@@ -216,7 +233,7 @@ def _access(mount: pb.Mount, propagation: str, field: str, machine: Machine) -> 
 
 
 def _id_mappings(mount: pb.Mount, field: str) -> IdMappings:
-    """The mappings of the owners of a mount's files, in the form of a spec."""
+    """Return the ID mappings for the owners of a mount's files, as in a spec."""
     result: IdMappings = {}
     for key, mappings in (("uidMappings", mount.uidMappings), ("gidMappings", mount.gidMappings)):
         if not mappings:

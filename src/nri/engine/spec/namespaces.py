@@ -18,7 +18,7 @@ _KINDS = ("network", "ipc", "pid")
 
 
 def namespaces(config: pb.ContainerConfig, pod: Pod, options: Options) -> list[dict[str, str]]:
-    """The ``linux.namespaces`` of a container.
+    """Return the ``linux.namespaces`` of a container.
 
     Raises:
         RequestError: the mode is unknown, or the pod has no such namespace.
@@ -45,7 +45,7 @@ def namespaces(config: pb.ContainerConfig, pod: Pod, options: Options) -> list[d
 
 
 def options_of(config: pb.ContainerConfig, pod: Pod) -> pb.NamespaceOption:
-    """The namespace options of a container, or its pod's if it has none."""
+    """Return the namespace options of a container, or those of its pod if the container has no options."""
     security = config.linux.security_context
     if security.HasField("namespace_options"):
         return security.namespace_options
@@ -53,14 +53,14 @@ def options_of(config: pb.ContainerConfig, pod: Pod) -> pb.NamespaceOption:
 
 
 def check_modes(options: pb.NamespaceOption) -> None:
-    """RequestError for a mode that the CRI does not have."""
+    """Raise RequestError if a mode is unknown."""
     for kind in _KINDS:
         if (mode := getattr(options, kind)) not in pb.NamespaceMode.values():
             raise RequestError(f"{FIELD}.{kind}", mode, "is not a mode of namespaces")
 
 
 def pod_namespaces(config: pb.PodSandboxConfig, machine: Machine) -> list[dict[str, str]]:
-    """The ``linux.namespaces`` of a pause process: everything that its containers share is new."""
+    """Return the ``linux.namespaces`` of a pause process. A namespace that the pod's containers share is new."""
     security = config.linux.security_context
     requested = security.namespace_options
     rows = [{"type": kind} for kind in _KINDS if getattr(requested, kind) != pb.NODE]
@@ -75,7 +75,7 @@ def pod_namespaces(config: pb.PodSandboxConfig, machine: Machine) -> list[dict[s
 
 
 def uses_user_namespace(options: pb.NamespaceOption) -> bool:
-    """Whether IDs are mapped. RequestError for a mode other than POD and NODE."""
+    """Return whether IDs are mapped. Raises RequestError if the mode is neither POD nor NODE."""
     if not options.HasField("userns_options"):
         return False
     mode = options.userns_options.mode
@@ -85,10 +85,10 @@ def uses_user_namespace(options: pb.NamespaceOption) -> bool:
 
 
 def id_mappings(options: pb.NamespaceOption) -> dict[str, list[dict[str, int]]]:
-    """The ``linux.uidMappings`` and ``linux.gidMappings``; empty without a user namespace.
+    """Return ``linux.uidMappings`` and ``linux.gidMappings``, or {} without a user namespace.
 
     Raises:
-        RequestError: there is not exactly one mapping of users and one of groups, or it is empty.
+        RequestError: the request does not have exactly one mapping of users and one of groups, or a mapping is empty.
     """
     if not uses_user_namespace(options):
         return {}
@@ -122,7 +122,11 @@ def _target(requested: pb.NamespaceOption, options: Options) -> str:
 
 
 def _has_own_cgroups(privileged: bool, machine: Machine) -> bool:
-    """Whether to create a cgroup namespace: not on v1, where it shows one controller, nor for privileged containers."""
+    """Return whether a container gets a cgroup namespace.
+
+    With cgroup v1 it does not, because the namespace would show one controller only. A privileged container does not
+    get one either.
+    """
     return machine.cgroup_v2 and not privileged
 
 

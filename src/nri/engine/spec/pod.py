@@ -28,7 +28,7 @@ _READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-tr
 
 
 def pod_spec(pod_id: str, config: pb.PodSandboxConfig, args: Sequence[str], options: Options) -> Result:
-    """The spec of a pause process. `options.container_id` names its cgroup.
+    """Build the spec of a pause process. `options.container_id` is the name of its cgroup.
 
     Raises:
         RequestError: the request is invalid or cannot be fulfilled; the error names field, value and reason.
@@ -51,12 +51,12 @@ def pod_spec(pod_id: str, config: pb.PodSandboxConfig, args: Sequence[str], opti
                 "options": ["nosuid", "strictatime", "mode=755", "size=65536k"],
             },
         ],
-        "annotations": {**options.base.annotations, **_annotations(pod_id, config)},
+        "annotations": {**options.base.annotations, **options.annotations, **_annotations(pod_id, config)},
         "linux": _linux(config, options),
     }
     if config.hostname and context.namespace_options.network != pb.NODE:
         spec["hostname"] = config.hostname
-    profile = security.seccomp(context, options.machine, (), options.localhost_seccomp)
+    profile = security.seccomp(context, options.machine, (), options.localhost_seccomp, options.default_seccomp)
     if profile:
         spec["linux"]["seccomp"] = profile
     return Result(spec, tuple(map(plain, notes)))

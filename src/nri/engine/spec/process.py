@@ -1,7 +1,7 @@
 """A container's process: command line, environment, working directory, and stop signal.
 
-The request overrides the image. As in Kubernetes, `command` replaces the image's entry point and command, `args` only
-its command.
+The request overrides the image. As in Kubernetes, `command` replaces the image's entry point and its command, and
+`args` replaces only the image's command.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import functools
 import posixpath
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.spec.inputs import ImageConfig
@@ -24,12 +24,12 @@ _FIRST_REAL_TIME, _LAST_REAL_TIME = 34, 64  # as in glibc, which reserves the fi
 
 
 def args(config: pb.ContainerConfig, image: ImageConfig) -> list[str]:
-    """The command line.
+    """Return the command line.
 
     Raises:
         RequestError: neither the request nor the image has a command, or an argument contains a zero byte.
     """
-    # Some images have an entry point of one empty string, which counts as none.
+    # The entry point of some images is one empty string, which means that there is no entry point.
     entrypoint = image.entrypoint if image.entrypoint and image.entrypoint[0] else ()
     command_line = [*config.command, *config.args] if config.command else [*entrypoint, *(config.args or image.cmd)]
     if not command_line or not command_line[0]:
@@ -42,7 +42,7 @@ def args(config: pb.ContainerConfig, image: ImageConfig) -> list[str]:
 def environment(
     config: pb.ContainerConfig, image: ImageConfig, hostname: str = "", default: Sequence[str] = ()
 ) -> list[str]:
-    """The environment: `default`, overridden by the image's and the request's, in the order of first mention.
+    """Return the environment: `default`, overridden by the image's variables, and these by the request's.
 
     Raises:
         RequestError: a name is empty, or a value is not UTF-8, as config.json has to be.
@@ -71,14 +71,17 @@ def environment(
 
 
 def cwd(config: pb.ContainerConfig, image: ImageConfig) -> str:
-    """The working directory; a relative path counts from the container's root. RequestError for an invalid path."""
+    """Return the working directory. A relative path starts at the container's root.
+
+    Raises RequestError if the path is invalid.
+    """
     path = config.working_dir or image.working_dir
     check_path("working_dir", path)
     return posixpath.join("/", path)
 
 
 def stop_signal(config: pb.ContainerConfig, image: ImageConfig) -> int:
-    """The number of the stop signal: the request's, the image's, or SIGTERM.
+    """Return the number of the stop signal: the request's, otherwise the image's, otherwise SIGTERM.
 
     Raises:
         RequestError: there is no such signal.
@@ -92,20 +95,36 @@ def stop_signal(config: pb.ContainerConfig, image: ImageConfig) -> int:
     return _signal(image.stop_signal or "SIGTERM", f"the stop signal of image {image_name(config)}")
 
 
+#: The annotation with which plugins set the stop signal, as image specifications name it.
+STOP_SIGNAL = "org.opencontainers.image.stopSignal"
+
+
+def adjusted_signal(config: pb.ContainerConfig, annotations: Mapping[str, str], number: str) -> str:
+    """Return the stop signal's number: the request's signal, otherwise the signal in the annotations from plugins.
+
+    Raises:
+        RequestError: there is no such signal.
+    """
+    text = annotations.get(STOP_SIGNAL, "")
+    if not text or config.stop_signal != pb.SIGNAL_RUNTIME_DEFAULT:
+        return number
+    return str(_signal(text, f'annotations["{STOP_SIGNAL}"]'))
+
+
 def effective_signal(config: pb.ContainerConfig, number: str) -> pb.Signal.ValueType:
-    """The stop signal as the CRI names it: the requested one, otherwise that with a number; 0 if it has no name."""
+    """Return the CRI's value of the stop signal: the request's, otherwise that of `number`, or 0 if it is unknown."""
     return config.stop_signal or _signals().get(number, pb.SIGNAL_RUNTIME_DEFAULT)
 
 
 @functools.cache
 def _signals() -> dict[str, pb.Signal.ValueType]:
-    """The CRI's signals by their numbers in records; of two names for one number the first counts."""
+    """Return the CRI's signals by their numbers in records. If two names have the same number, the first is used."""
     names = [name for name in pb.Signal.keys() if name != "SIGNAL_RUNTIME_DEFAULT"]  # noqa: SIM118  not a mapping
     return {str(_signal(name.removeprefix("SIGNAL_"), "")): pb.Signal.Value(name) for name in reversed(names)}
 
 
 def _signal(text: str, field: str) -> int:
-    """The number of ``SIGTERM``, ``TERM``, ``15``, ``SIGRTMIN+3`` or ``SIGRTMINPLUS3``."""
+    """Return the number of a signal such as ``SIGTERM``, ``TERM``, ``15``, ``SIGRTMIN+3`` or ``SIGRTMINPLUS3``."""
     if _NUMBER.fullmatch(text) and 0 < int(text) <= _LAST_REAL_TIME:
         return int(text)
     name = text.upper().removeprefix("SIG").replace("PLUS", "+").replace("MINUS", "-")
@@ -127,5 +146,5 @@ def _check_no_zero_byte(field: str, text: str) -> None:
 
 
 def image_name(config: pb.ContainerConfig) -> str:
-    """The name of the requested image, for errors."""
+    """Return the name of the requested image, for errors."""
     return config.image.user_specified_image or config.image.image or "(without a name)"

@@ -1,7 +1,7 @@
 """Convert a container's resources from the CRI to a spec, and compute its OOM score and cgroup path.
 
-0 and an empty text mean "not set". Limits that this machine's cgroups do not support are left out with a note, because
-the kubelet sends page sizes and unified keys without checking.
+0 and an empty string mean "not set". Limits that this machine's cgroups do not support are left out with a note,
+because the kubelet sends page sizes and unified keys without checking them.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _CPU = (("cpu_shares", "shares"), ("cpu_quota", "quota"), ("cpu_period", "period
 def container_resources(
     requested: pb.LinuxContainerResources, machine: Machine, notes: list[str], *, field: str = _FIELD
 ) -> dict[str, Any]:
-    """The ``linux.resources`` of a request, without devices and limits of processes.
+    """Return the ``linux.resources`` of a request, without devices and limits of processes.
 
     Raises:
-        RequestError: a value is invalid for every cgroup.
+        RequestError: a value is invalid on every machine.
     """
     resources: dict[str, Any] = {}
     if cpu := _cpu(requested, field):
@@ -113,7 +113,7 @@ def _hugepages(
 
 
 def oom_score(score: int, machine: Machine, notes: list[str], *, field: str = f"{_FIELD}.oom_score_adj") -> int:
-    """The ``process.oomScoreAdj``, raised to the lowest value that the engine may set.
+    """Return ``process.oomScoreAdj``, raised to the lowest value that the engine may set.
 
     Raises:
         RequestError: the value is not between -1000 and 1000.
@@ -130,7 +130,7 @@ def oom_score(score: int, machine: Machine, notes: list[str], *, field: str = f"
 
 
 def cgroups_path(parent: str, container_id: str, *, systemd: bool) -> str:
-    """The ``linux.cgroupsPath``: below the pod's cgroup, or the slice and scope for systemd.
+    """Return ``linux.cgroupsPath``: a path below the pod's cgroup, or the slice and scope for systemd.
 
     Raises:
         RequestError: the parent leads out of the hierarchy, or is not a slice.

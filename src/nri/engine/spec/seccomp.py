@@ -127,7 +127,7 @@ _ARCHITECTURES = {
 
 
 def default_profile(architecture: str, capabilities: Collection[str]) -> dict[str, Any]:
-    """The ``linux.seccomp`` of a container with these capabilities.
+    """Return the default ``linux.seccomp`` of a container with these capabilities.
 
     For an unknown architecture the profile has no list of architectures, so the OCI runtime chooses them.
     """
@@ -158,7 +158,7 @@ def default_profile(architecture: str, capabilities: Collection[str]) -> dict[st
 
 
 def _allow(name: str, index: int, value: int, comparison: str) -> dict[str, Any]:
-    """A rule for one argument. In a masked comparison the value is the mask, and the masked bits have to be 0."""
+    """Return a condition on one argument. In a masked comparison `value` is the mask, and these bits must be 0."""
     argument = {"index": index, "value": value, "op": comparison}
     if comparison == "SCMP_CMP_MASKED_EQ":
         argument["valueTwo"] = 0
@@ -211,7 +211,7 @@ def _entries(profile: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
 
 
 def _applies(rule: Mapping[str, Any], machine: str, capabilities: Collection[str]) -> bool:
-    """Whether the conditions of a rule hold."""
+    """Return whether the conditions of a rule are true."""
     includes, excludes = (rule.get(key) or {} for key in ("includes", "excludes"))
     if not isinstance(includes, dict) or not isinstance(excludes, dict):
         raise ValueError("includes and excludes must be objects")  # noqa: TRY004

@@ -1,7 +1,8 @@
-"""The confinement of a container: seccomp, AppArmor, SELinux, masked and read-only paths.
+"""The security profiles of a container: seccomp, AppArmor, SELinux, masked and read-only paths.
 
-A privileged container is not confined. Deprecated text fields count if the newer fields are absent. A requested profile
-that is not available is an error; a missing default is only a note. SELinux labels are not supported.
+A privileged container has no profiles. The deprecated text fields are used if the newer fields are absent. If a
+requested profile does not exist, the request fails; if the default profile does not exist, the engine logs a note.
+SELinux labels are not supported.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from nri.engine.spec.limits import check_path
 from nri.engine.spec.seccomp import default_profile, host_profile
 from nri.errors import RequestError
 
-#: Containers and sandboxes have the same fields for this.
+#: Containers and sandboxes have the same fields for security profiles.
 Security = pb.LinuxContainerSecurityContext | pb.LinuxSandboxSecurityContext
 _FIELD = "linux.security_context"
 _DEFAULT, _UNCONFINED, _LOCALHOST = (
@@ -27,7 +28,7 @@ _TEXTS = {"runtime/default": _DEFAULT, "docker/default": _DEFAULT, "unconfined":
 
 
 def localhost_profile(security: Security) -> str:
-    """The host's path of the requested seccomp profile; "" if none is requested."""
+    """The path of the requested seccomp profile on the host, or "" without a request. Raises RequestError."""
     if security.privileged:
         return ""
     kind, ref = _requested_seccomp(security)
@@ -40,12 +41,21 @@ def localhost_profile(security: Security) -> str:
 
 
 def seccomp(
-    security: Security, machine: Machine, capabilities: Collection[str], localhost: Mapping[str, Any] | None
+    security: Security,
+    machine: Machine,
+    capabilities: Collection[str],
+    localhost: Mapping[str, Any] | None,
+    default: Mapping[str, Any] | None = None,
 ) -> dict[str, Any] | None:
-    """The ``linux.seccomp``, or None for no filter: unconfined, privileged, or not requested.
+    """The ``linux.seccomp`` of a container, or None without a filter.
 
-    Raises:
-        RequestError: the machine does not filter system calls, or the host's profile is invalid.
+    A privileged container, an unconfined one and one without a request have no filter.
+
+    Args:
+        localhost: the content of the requested profile of the host.
+        default: the checked profile that replaces the engine's default.
+
+    Raises RequestError if the machine does not filter system calls, or if the host's profile is invalid.
     """
     kind, ref = _requested_seccomp(security)
     if security.privileged or kind == _UNCONFINED:
@@ -56,6 +66,8 @@ def seccomp(
         name = "RuntimeDefault" if kind == _DEFAULT else "Localhost"
         raise RequestError(f"{_FIELD}.seccomp.profile_type", name, "this machine does not filter system calls")
     if kind == _DEFAULT:
+        if default is not None:
+            return host_profile(default, machine.architecture, capabilities)
         return default_profile(machine.architecture, capabilities)
     try:
         return host_profile(localhost or {}, machine.architecture, capabilities)
@@ -79,7 +91,10 @@ def _parse_profile(text: str, field: str) -> tuple[int, str]:
 
 
 def apparmor(security: pb.LinuxContainerSecurityContext, machine: Machine, default: str, notes: list[str]) -> str:
-    """The ``process.apparmorProfile``; "" for none. RequestError for a host's profile on a machine without AppArmor."""
+    """The ``process.apparmorProfile``, or "" without a profile.
+
+    Raises RequestError if a profile of the host is requested on a machine without AppArmor.
+    """
     if security.HasField("apparmor"):
         kind, ref = int(security.apparmor.profile_type), security.apparmor.localhost_ref
     else:
@@ -100,7 +115,10 @@ def apparmor(security: pb.LinuxContainerSecurityContext, machine: Machine, defau
 
 
 def check_selinux(options: pb.SELinuxOption, relabel: bool, machine: Machine, notes: list[str]) -> None:
-    """RequestError for SELinux labels on a machine with SELinux; a note without it."""
+    """Check that no SELinux label is requested. On a machine without SELinux a label only adds a note.
+
+    Raises RequestError on a machine with SELinux.
+    """
     label = ":".join(part for part in (options.user, options.role, options.type, options.level) if part)
     if label and machine.selinux:
         raise RequestError(f"{_FIELD}.selinux_options", label, "SELinux labels are not supported by this engine")
@@ -111,12 +129,9 @@ def check_selinux(options: pb.SELinuxOption, relabel: bool, machine: Machine, no
 
 
 def paths(security: pb.LinuxContainerSecurityContext) -> dict[str, list[str]]:
-    """The requested ``linux.maskedPaths`` and ``linux.readonlyPaths``.
+    """The requested ``linux.maskedPaths`` and ``linux.readonlyPaths``. Raises RequestError if a path is relative.
 
-    The kubelet sends the usual ones, or none if a pod requests an unmasked /proc.
-
-    Raises:
-        RequestError: a path is not absolute.
+    The kubelet sends its default paths, or no paths if the pod's security context has `procMount: Unmasked`.
     """
     if security.privileged:
         return {}

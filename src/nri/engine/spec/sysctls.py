@@ -1,4 +1,4 @@
-"""The sysctls of a pod: only those that its own namespaces have."""
+"""The sysctls of a pod. A pod may set a sysctl only in its own namespaces."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.support.sysctls import Sysctl, parse_sysctl
 from nri.errors import RequestError
 
-#: The option of a pod that determines each namespace.
+#: The namespace option of a pod that decides about each kind of sysctl. The UTS namespace follows the network.
 _MODE = {"network": "network", "ipc": "ipc", "uts": "network"}
 
 
 def pod_sysctls(config: pb.PodSandboxConfig, defaults: Sequence[Sysctl] = ()) -> list[Sysctl]:
-    """The sysctls of a pod, without duplicates: those of the request, and the engine's for namespaces of the pod.
+    """The requested sysctls of a pod, and the engine's default sysctls for namespaces that the pod has.
 
-    Raises:
-        RequestError: the sysctl is not namespaced, its namespace is shared with the node, it is requested with two
-            values, or the value is invalid.
+    Raises RequestError if a sysctl has no namespace, shares its namespace with the node, has an invalid value, or is
+    requested twice with different values.
     """
     options = config.linux.security_context.namespace_options
     sysctls: dict[tuple[str, ...], Sysctl] = {}
@@ -31,5 +30,7 @@ def pod_sysctls(config: pb.PodSandboxConfig, defaults: Sequence[Sysctl] = ()) ->
             raise RequestError(
                 sysctl.field, value, f"conflicts with {other.value!r} under another spelling of the name"
             )
-    own = [sysctl for sysctl in defaults if getattr(options, _MODE[sysctl.kind]) != pb.NODE]
-    return [*sysctls.values(), *(sysctl for sysctl in own if sysctl.path not in sysctls)]
+    for sysctl in defaults:
+        if getattr(options, _MODE[sysctl.kind]) != pb.NODE:
+            sysctls.setdefault(sysctl.path, sysctl)
+    return [*sysctls.values()]

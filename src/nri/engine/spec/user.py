@@ -1,7 +1,8 @@
-"""The user of a container's process: that of the request or the image, looked up in the image's passwd and group files.
+"""The user of a container's process, as the request or the image names it.
 
-Digits are always an id, never a name. A row that is needed has to have a valid id; other rows are ignored. The steps
-are `requested_user`, then `find_account` with both files, then `user` for the spec.
+`requested_user` reads the request and the image's configuration. `find_account` looks the user up in the image's passwd
+and group files. `user` writes the result into the OCI spec. A user of digits is always an id, never a name. An invalid
+id in a row that is not used is ignored.
 """
 
 from __future__ import annotations
@@ -15,14 +16,19 @@ from nri.engine.spec.process import image_name
 from nri.errors import RequestError
 
 _FIELD = "linux.security_context"
-_MAX_ID = 2**32 - 2  # the kernel takes all ones for "no id"
+_MAX_ID = 2**32 - 2  # for the kernel, 2**32 - 1 means "no id"
 _MAX_DIGITS = len(str(_MAX_ID))
 _MAX_GROUPS = 1 << 16  # NGROUPS_MAX of the kernel
 _PASSWD, _GROUP = "/etc/passwd", "/etc/group"
 
 
 class RequestedUser(NamedTuple):
-    """A user and a group, as ids or names; without a group the one in /etc/passwd counts. `source` is for errors."""
+    """A user and a group, as ids or names.
+
+    Attributes:
+        group: None means the user's group in /etc/passwd.
+        source: the field or image that names the user, for errors.
+    """
 
     user: int | str
     group: int | str | None
@@ -30,10 +36,11 @@ class RequestedUser(NamedTuple):
 
 
 def requested_user(config: pb.ContainerConfig, image: ImageConfig) -> RequestedUser:
-    """The requested user (id before name), otherwise the image's; a requested group overrides theirs.
+    """The user of the request, or the image's user without a request. The id takes precedence over the name.
 
-    Raises:
-        RequestError: a group without a user, which the CRI forbids, or an id that is out of range.
+    A requested group takes precedence over the user's group.
+
+    Raises RequestError if a group is requested without a user, which the CRI forbids, or if an id is out of range.
     """
     security = config.linux.security_context
     group: int | str | None = None
@@ -53,7 +60,7 @@ def requested_user(config: pb.ContainerConfig, image: ImageConfig) -> RequestedU
 
 
 def parse_id(text: str) -> int | None:
-    """The id in a text of ASCII digits; None for any other text, and for a larger number than the kernel allows."""
+    """The id in a text of ASCII digits. None if the text has other characters, or if the id is out of range."""
     if not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS):
         return None
     number = int(text)
@@ -61,7 +68,10 @@ def parse_id(text: str) -> int | None:
 
 
 def _number_or_name(text: str, source: str) -> int | str:
-    """An id for digits, otherwise a name. RequestError for other scripts' digits, and for ids out of range."""
+    """The id in a text of digits, or the text as a name. Raises RequestError if an id is out of range.
+
+    Digits that are not ASCII are out of range, too.
+    """
     number = parse_id(text)
     if number is None and text.isnumeric():
         raise RequestError(source, text, f"must be between 0 and {_MAX_ID}")
@@ -69,10 +79,9 @@ def _number_or_name(text: str, source: str) -> int | str:
 
 
 def find_account(requested: RequestedUser, passwd: str, group: str) -> Account:
-    """Look up a user in an image's /etc/passwd and /etc/group; an id does not have to exist there.
+    """Look up a user in the content of an image's /etc/passwd and /etc/group. Only a name has to exist there.
 
-    Raises:
-        RequestError: no row has the name, or its row has an invalid id.
+    Raises RequestError if no row has the name, or if its row has an invalid id.
     """
     row = _row(_rows(passwd), requested.user)
     if row is None and isinstance(requested.user, str):
@@ -86,7 +95,7 @@ def find_account(requested: RequestedUser, passwd: str, group: str) -> Account:
 
 
 def _find_group(user_row: list[str] | None, group: str, requested: RequestedUser) -> int:
-    """The primary group: the requested one, otherwise that of the user's row, otherwise 0."""
+    """The requested group, or the group in the user's row of passwd, or 0 if there is no such row."""
     if isinstance(requested.group, int):
         return requested.group
     if requested.group is None:
@@ -98,20 +107,20 @@ def _find_group(user_row: list[str] | None, group: str, requested: RequestedUser
 
 
 def _rows(text: str) -> Iterable[list[str]]:
-    """The rows of passwd or group that have a name and an id column."""
+    """The rows of a passwd or group file that have a name and a column for the id."""
     return (row for line in text.split("\n") if len(row := line.split(":")) >= 3 and row[0])
 
 
 def _row(rows: Iterable[list[str]], key: int | str) -> list[str] | None:
-    """The first row with an id, or with a name; digits never match a name."""
+    """The first row whose id is the integer `key`, or whose name is the string `key`."""
     if isinstance(key, int):
         return next((row for row in rows if parse_id(row[2]) == key), None)
     return next((row for row in rows if row[0] == key), None)
 
 
-def _id(row: list[str], place: int, file: str, requested: RequestedUser) -> int:
-    """The id in a column of a row. RequestError if it is invalid."""
-    text = row[place] if place < len(row) else ""
+def _id(row: list[str], column: int, file: str, requested: RequestedUser) -> int:
+    """The id in a column of a row. Raises RequestError if the id is invalid."""
+    text = row[column] if column < len(row) else ""
     number = parse_id(text)
     if number is None:
         reason = f"the image's {file} has {text[:32]!r} for {row[0][:32]!r}, which is not an id between 0 and {_MAX_ID}"
@@ -120,10 +129,11 @@ def _id(row: list[str], place: int, file: str, requested: RequestedUser) -> int:
 
 
 def user(config: pb.ContainerConfig, image: ImageConfig, account: Account) -> dict[str, Any]:
-    """The ``process.user``. The primary group is among the additional ones, so that dropping it has no advantage.
+    """The ``process.user`` of a container.
 
-    With the policy Strict only the request's groups count, otherwise also the user's groups in /etc/group. The primary
-    group of a Strict container is left out if neither request nor image name a user, as in containerd.
+    The primary group is also an additional group, so that a process gains nothing by giving up its primary group. Under
+    the policy Strict the user's groups in /etc/group are ignored; the primary group is then added only if the request
+    or the image names a user, as in containerd.
     """
     security = config.linux.security_context
     strict = security.supplemental_groups_policy == pb.Strict
@@ -135,7 +145,7 @@ def user(config: pb.ContainerConfig, image: ImageConfig, account: Account) -> di
 
 
 def supplemental_groups(security: pb.LinuxContainerSecurityContext | pb.LinuxSandboxSecurityContext) -> list[int]:
-    """The supplemental groups of a container's or pod's request. RequestError for too many, and for invalid ones."""
+    """The requested supplemental groups. Raises RequestError if a group is invalid, or if there are too many."""
     groups = _check_count(dict.fromkeys(security.supplemental_groups), f"{_FIELD}.supplemental_groups")
     return [checked_id(gid, "supplemental_groups") for gid in groups]
 
@@ -147,7 +157,7 @@ def _check_count(groups: Collection[int], source: str) -> Collection[int]:
 
 
 def checked_id(value: int, field: str) -> int:
-    """Check the id of a user or group in a field. RequestError if the kernel does not allow it."""
+    """Return an id of a user or group. Raises RequestError if the kernel does not allow it."""
     if not 0 <= value <= _MAX_ID:
         raise RequestError(f"{_FIELD}.{field}", value, f"must be between 0 and {_MAX_ID}")
     return value

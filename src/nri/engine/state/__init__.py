@@ -1,4 +1,4 @@
-"""The records of pods and containers on disk, by which a restarted engine knows them."""
+"""The records of pods and containers on disk. A restarted engine reads them."""
 
 from nri.engine.state.names import Ids, Names
 from nri.engine.state.records import ContainerRecord, PodRecord

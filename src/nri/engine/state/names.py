@@ -9,22 +9,22 @@ from nri.engine.support.errors import AlreadyExists, InvalidRequest, NotFound
 
 
 def new_id() -> str:
-    """A new id of a pod or container: 64 hexadecimal digits, as in other runtimes."""
+    """Return a new id of a pod or container: 64 hexadecimal digits, as in other runtimes."""
     return secrets.token_hex(32)
 
 
 def pod_name(name: str, namespace: str, uid: str, attempt: int) -> str:
-    """The unique name of a pod sandbox; the kubelet increments `attempt` for a new sandbox of the same pod."""
+    """Return the unique name of a pod sandbox. The kubelet increments `attempt` for a new sandbox of the same pod."""
     return "_".join((name, namespace, uid, str(attempt)))
 
 
 def container_name(name: str, attempt: int, pod: str) -> str:
-    """The unique name of a container; `pod` is its sandbox's name."""
+    """Return the unique name of a container. `pod` is the name of its sandbox."""
     return "_".join((name, pod, str(attempt)))
 
 
 class Names:
-    """The names in use, of pods or of containers; `kind` is the noun for errors."""
+    """The names of pods, or of containers, that are in use. `kind` is the noun in errors."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -32,7 +32,10 @@ class Names:
         self._lock = threading.Lock()
 
     def reserve(self, name: str, holder: str) -> None:
-        """Reserve a name for an id. AlreadyExists if another id holds it; no effect if the id itself does."""
+        """Reserve a name for the id `holder`. No effect if this id already has the name.
+
+        Raises AlreadyExists if another id has the name.
+        """
         with self._lock:
             present = self._holders.setdefault(name, holder)
         if present != holder:
@@ -45,12 +48,12 @@ class Names:
                 del self._holders[name]
 
     def holder(self, name: str) -> str | None:
-        """The id that holds a name."""
+        """Return the id that has a name, or None."""
         return self._holders.get(name)
 
 
 class Ids:
-    """The ids of one kind, found by a prefix."""
+    """The ids of pods, or of containers. `kind` is the noun in errors."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -68,7 +71,10 @@ class Ids:
             self._known.discard(identity)
 
     def resolve(self, prefix: str) -> str:
-        """The id that starts with `prefix`. NotFound if there is none, InvalidRequest if there are several."""
+        """Return the id that starts with `prefix`.
+
+        Raises NotFound if there is no such id, and InvalidRequest if there are several.
+        """
         with self._lock:
             if prefix in self._known:
                 return prefix

@@ -1,6 +1,6 @@
-"""The engine's records of pods and containers: plain values, and the CRI's messages as JSON.
+"""The engine's records of pods and containers: plain values, and messages of the CRI as JSON.
 
-Unknown keys are kept and written again, so that a downgrade and a later upgrade lose nothing.
+Unknown keys of a newer version are kept and written again, so that a downgrade and a later upgrade lose nothing.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ Json = dict[str, Any]
 
 @dataclass(slots=True)
 class Record:
-    """The fields that pods and containers share. Times are nanoseconds since 1970, 0 if unset.
+    """The fields that pods and containers share. Times are in nanoseconds since 1970; 0 means not set.
 
     Attributes:
         config: the CRI's configuration as received, in JSON.
-        done: the steps that changed the machine and are not undone, in order, for a restart.
-        nri: the state for NRI: which events were sent, the plugins' adjustment.
+        done: the completed steps that a restarted engine must be able to undo, in order.
+        nri: the state of NRI: the last event that was reported.
         unknown: the keys of a newer version.
     """
 
@@ -37,13 +37,13 @@ class Record:
     unknown: Json = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """This record as JSON values."""
+        """Return this record as JSON values."""
         row = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "unknown"}
         return {**self.unknown, **row}
 
     @classmethod
     def from_json(cls, data: object) -> Self:
-        """Parse a record. ValueError with the key for a value of the wrong type."""
+        """Parse a record. Raises ValueError if a value has a wrong type, or if the id is missing."""
         if not isinstance(data, Mapping):
             raise ValueError("not a JSON object")  # noqa: TRY004  one kind of complaint for the reader
         known = {entry.name: entry for entry in fields(cls) if entry.name != "unknown"}
@@ -91,11 +91,12 @@ class ContainerRecord(Record):
     """A container.
 
     Attributes:
-        image: the image's name for statuses; `image_id` is what the request resolved to.
-        start_failure: why the OCI runtime did not create it, which its start reports; then it has no process.
-        resources: the current ones, in JSON: the request's, as changed by plugins and updates.
-        exit_code: the exit code of its main process; 128 + number for a signal; meaningless before `exited`.
-        reason: the CRI's reason for its end: Completed, Error, OOMKilled.
+        image: the image's name in statuses.
+        image_id: the id of the image.
+        start_failure: why the OCI runtime refused to create the container, or "". The start then fails with this error.
+        resources: the current resources, in JSON: those of the request, with changes of plugins and updates.
+        exit_code: the exit code of the main process, or 128 plus the number of a signal. Valid in the state `exited`.
+        reason: the CRI's reason for the end, for example Completed, Error or OOMKilled.
     """
 
     pod_id: str = ""
@@ -126,13 +127,13 @@ _TYPES: Mapping[str, type] = {"str": str, "int": int, "Json": dict, "dict[str, s
                               "list[Json]": list}  # fmt: skip
 _ENUMS: Mapping[str, type[PodState | ContainerState]] = {"PodState": PodState, "ContainerState": ContainerState}
 
-#: Keys with smaller limits than 1 << 63, the limit of the CRI's times.
+#: The limits of keys with numbers. The limit of all other numbers is 1 << 63, as for times in the CRI.
 _LIMITS: Mapping[str, int] = {"pid": 1 << 31, "conmon_pid": 1 << 31, "exit_code": 1 << 31, "attempt": 1 << 32}
 _PATHS = ("cgroup_path", "cgroup_parent", "bundle", "rootfs", "log_path", "log_directory")
 
 
 def _typed(key: str, value: object, kind: str) -> object:
-    """Check the value of a key against the field's type, given as in its annotation above."""
+    """Check and convert the value of a key. `kind` is the annotation of the field."""
     if kind in _ENUMS:
         try:
             return _ENUMS[kind](str(value))
@@ -144,7 +145,7 @@ def _typed(key: str, value: object, kind: str) -> object:
     if isinstance(value, int) and not 0 <= value < _LIMITS.get(key, 1 << 63):
         raise ValueError(f"{key!r} is {value}; it must be at least 0 and less than {_LIMITS.get(key, 1 << 63)}")
     if kind == "dict[str, str]" and not all(isinstance(text, str) for text in value.values()):  # type: ignore[attr-defined]
-        raise ValueError(f"{key!r} has a value that is not text")
+        raise ValueError(f"{key!r} has a value that is not a string")
     if key in _PATHS and (".." in str(value).split("/") or "\0" in str(value)):
         raise ValueError(f"{key!r} is {value!r}: a path must not contain '..' or a zero byte")
     return value

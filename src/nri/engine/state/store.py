@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from nri.engine.state.records import ContainerRecord, PodRecord, Record
 from nri.files import Records, Unreadable, private_folder
 
-#: The version of the format; a file with a higher one is set aside.
+#: The version of the file format. A file with a higher version is set aside.
 VERSION = 1
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
@@ -24,8 +24,8 @@ class Loaded(NamedTuple):
     """All records on disk, by id.
 
     Attributes:
-        lost_pods, lost_containers: a line for each unreadable record, with the new path of its file.
-        complaints: those lines, and one for each other file that was set aside.
+        lost_pods, lost_containers: a line for each unreadable record, with the path to which its file was moved.
+        complaints: a line for every file that was set aside, including the unreadable records.
     """
 
     pods: dict[str, PodRecord]
@@ -36,7 +36,7 @@ class Loaded(NamedTuple):
 
 
 class Store:
-    """The records of one engine, below `root`, which this engine has locked."""
+    """The records of one engine below `root`. The caller must have locked the folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = private_folder(root)
@@ -45,14 +45,14 @@ class Store:
         self._containers = Records(root / "containers", aside, version=VERSION)
 
     def put(self, record: PodRecord | ContainerRecord, *, sync: bool = True) -> None:
-        """Write a record. OSError, with the earlier one still valid, if writing fails.
+        """Write a record. Raises OSError if writing fails; then the previous record is still valid.
 
-        Without `sync` the record survives the engine, but perhaps not a crash of the machine.
+        Without `sync` the record may be lost if the machine crashes.
         """
         self._of(record).put(_checked(record.id), record.to_json(), sync=sync)
 
     def remove(self, identity: str, *, sync: bool = True) -> None:
-        """Remove the record of a pod or container; no effect if there is none."""
+        """Remove the record of a pod or container. No effect if it does not exist."""
         for records in (self._pods, self._containers):
             records.remove(_checked(identity), sync=sync)
 
@@ -69,7 +69,7 @@ class Store:
         )
 
     def set_aside(self, record: PodRecord | ContainerRecord) -> str:
-        """Set a record aside; returns a text with its new path."""
+        """Move a record to the folder ``broken``, and return a description of its new path."""
         return self._of(record).set_aside(_checked(record.id))
 
     def _of(self, record: PodRecord | ContainerRecord) -> Records:
@@ -79,12 +79,12 @@ class Store:
 def _read(kind: type[R], name: str, row: dict[str, Any]) -> R:
     record = kind.from_json(row)
     if record.id != name:
-        raise ValueError(f"it contains the record of {record.id!r}")
+        raise ValueError(f"the file contains the record of {record.id!r}")
     return record
 
 
 def _lost(rows: list[Unreadable]) -> dict[str, str]:
-    """The lines about unreadable records by id; a file whose name is not an id was not a record."""
+    """Return the lines about unreadable records by id. A file whose name is not an id was not a record."""
     return {row.name: row.complaint for row in rows if _ID.fullmatch(row.name)}
 
 

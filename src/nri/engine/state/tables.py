@@ -1,6 +1,6 @@
-"""The life cycles of pods and containers as tables: which step is possible in which state, and where it leads.
+"""The life cycles of pods and containers as tables: which step is allowed in which state, and the next state.
 
-Repeated steps lead to the same state, because clients repeat the CRI's Stop and Remove calls.
+A repeated stop or removal leads to the same state, because clients repeat these calls.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from nri.engine.support.errors import WrongState
 
 
 class PodState(StrEnum):
-    """The states of a pod. The CRI knows `ready`, and all others as not ready."""
+    """The states of a pod. Clients receive `ready` as ready, and all other states as not ready."""
 
     CREATING = "creating"
     READY = "ready"
@@ -22,7 +22,7 @@ class PodState(StrEnum):
 
 
 class ContainerState(StrEnum):
-    """The states of a container. The CRI knows created, running, exited, and all others as unknown."""
+    """The states of a container. `inventory.STATES` has the CRI's state for each."""
 
     CREATING = "creating"
     CREATED = "created"

@@ -54,15 +54,15 @@ class CommandChannels(Protocol):
         ...
 
     def consumed(self, size: int) -> None:
-        """Report that the program has taken `size` bytes of input."""
+        """Report that the program has read `size` bytes of input, so that the client may send more."""
         ...
 
     def send_window(self, stream: int) -> int:
-        """The number of bytes of STDOUT or STDERR that may be sent now."""
+        """Return the number of bytes of STDOUT or STDERR that may be sent now."""
         ...
 
     def write(self, stream: int, data: bytes) -> None:
-        """Send output; drop it if the client does not want this stream."""
+        """Send output. Drop it if the client did not request this stream."""
         ...
 
     def finish(self, status: Status) -> None:
@@ -88,7 +88,7 @@ class SizeReader:
         self._decoder = json.JSONDecoder()
 
     def receive(self, data: bytes) -> Iterator[Resize]:
-        """Receive bytes; yields the sizes that they complete."""
+        """Receive bytes, and yield the sizes that are complete."""
         if self._ended:
             return
         text, at = self._pending + data.decode("latin-1"), 0
@@ -114,24 +114,24 @@ def _size(document: object) -> Resize | None:
 
 
 def requested_streams(*, stdin: bool, stdout: bool, stderr: bool, tty: bool) -> AbstractSet[int]:
-    """The requested streams; with a terminal there is no STDERR."""
+    """Return the requested streams. With a terminal there is no STDERR."""
     is_requested = {STDIN: stdin, STDOUT: stdout, STDERR: stderr and not tty, ERROR: True, RESIZE: tty}
     return frozenset(stream for stream, requested in is_requested.items() if requested)
 
 
-#: The longest text, in characters; some clients show it on one line.
+#: The maximum length of a message. Some clients show it on one line.
 _MAX_TEXT_LENGTH = 16384
 
 
 class Status(NamedTuple):
-    """The outcome of a program: an exit code, or why there is none."""
+    """The outcome of a program: its exit code, or the reason why it has no exit code."""
 
     code: int = 0
     error: str = ""
 
     @property
     def message(self) -> str:
-        """A message for people; empty for success."""
+        """The message for users, or "" for success."""
         if self.error:
             return f"Internal error occurred: error executing command in container: {self.error[:_MAX_TEXT_LENGTH]}"
         return f"command terminated with non-zero exit code: exit status {self.code}" if self.code else ""
@@ -154,7 +154,7 @@ class Status(NamedTuple):
 
 
 class PortOpened(NamedTuple):
-    """The client requests a connection to a port of the pod; `key` identifies it from now on."""
+    """The client requests a connection to a port of the pod. `key` identifies the connection."""
 
     key: str
     port: int
@@ -168,7 +168,7 @@ class PortData(NamedTuple):
 
 
 class PortHalfClosed(NamedTuple):
-    """The client sends no more on a connection, but may still read."""
+    """The client has ended sending on a connection, but may still read."""
 
     key: str
 
@@ -208,7 +208,7 @@ class ForwardChannels(Protocol):
         ...
 
     def end(self, key: str) -> None:
-        """Report that the port sends no more; it may still read."""
+        """Report that the port has ended sending. It may still read."""
         ...
 
     def close(self, key: str, error: str = "") -> None:
@@ -221,7 +221,7 @@ class ForwardChannels(Protocol):
 
     @property
     def over(self) -> bool:
-        """Whether no connections can come, and none is left."""
+        """Whether all connections are closed, and the client cannot open more."""
         ...
 
     def finish(self) -> None:

@@ -34,7 +34,7 @@ from nri.engine.streaming.link import CHUNK_BYTES, Limits, Link, Poller, read_so
 from nri.engine.support.errors import CommandTimeout, EngineError
 from nri.errors import NriError
 
-#: How often the outcome of an ended program is checked while its terminal may still have output, in seconds.
+#: The interval of checks whether a program has an outcome while its terminal may still have output.
 _TICK_S = 0.1
 
 
@@ -52,7 +52,10 @@ class CommandSession:
         self._pending_output: deque[tuple[int, bytes]] = deque()
 
     def run(self, first: bytes) -> None:
-        """Serve the client; `first` are the bytes received so far. Raises RemoteProtocolError, Stopped."""
+        """Serve the client. `first` has the bytes that were received so far.
+
+        Raises RemoteProtocolError if the client violates the protocol, and Stopped if the server is being stopped.
+        """
         self._receive(first)
         deadline = time.monotonic() + self._limits.creation_s
         while not self._channels.ready:
@@ -127,7 +130,7 @@ class CommandSession:
                     break
                 self._consume_input(size)
         except OSError:
-            self._input_closed = True  # it no longer reads, but may continue to run
+            self._input_closed = True  # the program no longer reads, but may continue to run
         if self._input_closed:
             while self._input:
                 self._consume_input(len(self._input[0]))
@@ -153,13 +156,13 @@ class CommandSession:
         try:
             program.resize(size.width, size.height)
         except (NriError, OSError):
-            pass  # it has no terminal, or has ended
+            pass  # the program has no terminal, or has ended
 
     def _flush(self) -> None:
         self._link.send(self._channels.take())
 
 
-#: How long a terminal may still have output after its program has ended, in seconds; usually it ends at once.
+#: How long a terminal is read after its program has ended. Usually it is at its end at once.
 _TERMINAL_S = 2.0
 _WAIT_S = 10.0
 _PACKETS = 16
@@ -175,7 +178,7 @@ class Program(Protocol):
     ending: bool
 
     def masks(self, *, output: bool, input_: bool) -> dict[int, int]:
-        """The events to wait for: output, space for input, the end."""
+        """Return the events to wait for, by descriptor: output, space for input, and the program's end."""
         ...
 
     def read(self, ready: Mapping[int, int]) -> list[tuple[int, bytes]]:
@@ -183,7 +186,7 @@ class Program(Protocol):
         ...
 
     def write(self, data: bytes) -> int:
-        """Write as much input as possible without waiting. OSError if the program no longer reads."""
+        """Write as much input as possible without waiting. Raises OSError if the program no longer reads."""
         ...
 
     def end_input(self) -> None:
@@ -195,11 +198,11 @@ class Program(Protocol):
         ...
 
     def outcome(self) -> Status | None:
-        """The outcome; None while the program runs, or has unread output."""
+        """Return the outcome, or None while the program runs or has unread output."""
         ...
 
     def close(self) -> None:
-        """Release the program; one that was started for the client is killed if it still runs."""
+        """Release the program. If it was started for the client and is still running, kill it."""
         ...
 
 
@@ -266,16 +269,16 @@ class ExecProgram:
             return 0
 
     def end_input(self) -> None:
-        """Close the program's stdin; a terminal stays open."""
+        """Close the program's stdin. A terminal stays open."""
         if not self._tty:
             self._execution.close_stdin()
 
     def resize(self, width: int, height: int) -> None:
-        """Set the size of its terminal."""
+        """Set the size of the program's terminal."""
         self._execution.resize(width, height)
 
     def outcome(self) -> Status | None:
-        """The exit code, once the program has ended and all output was read."""
+        """Return the exit code once the program has ended and all output was read, otherwise None."""
         if not self._ended_at:
             return None
         if self._outputs and not (self._tty and time.monotonic() - self._ended_at > _TERMINAL_S):
@@ -288,13 +291,13 @@ class ExecProgram:
             return Status(error=str(error))
 
     def close(self) -> None:
-        """Kill the program if it still runs."""
+        """Kill the program if it is still running."""
         os.close(self._end)
         self._execution.close()
 
 
 class AttachProgram:
-    """The container's main program, which continues to run when the client goes."""
+    """The container's main program, which continues to run when the client disconnects."""
 
     def __init__(self, attachment: Attachment, resize: Callable[[int, int], None]) -> None:
         self._attachment, self._resize = attachment, resize
@@ -326,7 +329,7 @@ class AttachProgram:
         return self._attachment.send(data)
 
     def end_input(self) -> None:
-        """End the input; the container sees the end if its stdin is for one client only."""
+        """End the input. The container's stdin ends, too, if the container was created with `stdin_once`."""
         self._attachment.close_stdin()
 
     def resize(self, width: int, height: int) -> None:
@@ -334,7 +337,7 @@ class AttachProgram:
         self._resize(width, height)
 
     def outcome(self) -> Status | None:
-        """Success once the container has ended; its exit code is in its status."""
+        """Return success once the container has ended. Its exit code is in the container's status."""
         return Status() if self._ended else None
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ _TICK_S = 5.0
 
 
 class _Port:
-    """A connection: its socket once it is connected, and the bytes that wait for it."""
+    """A connection: its socket, once it is connected, and the bytes that are not sent yet."""
 
     __slots__ = ("inbox", "input_ended", "output_ended", "shut", "socket")
 
@@ -65,7 +65,10 @@ class ForwardSession:
         self._gone = False
 
     def run(self, first: bytes) -> None:
-        """Serve the client; `first` are the bytes received so far. Raises RemoteProtocolError, Stopped."""
+        """Serve the client. `first` has the bytes that were received so far.
+
+        Raises RemoteProtocolError if the client violates the protocol, and Stopped if the server is being stopped.
+        """
         try:
             self._receive(first)
             while not (self._gone or self._link.lost or self._channels.over):
@@ -91,7 +94,7 @@ class ForwardSession:
             self._close(key)
 
     def _can_receive(self) -> bool:
-        """Whether more bytes can be received from the client."""
+        """Return whether more bytes can be received from the client."""
         waiting, limit = [len(port.inbox) for port in self._ports.values()], self._limits.input_bytes
         full = max(waiting, default=0) >= limit or sum(waiting) >= 8 * limit
         return not full and self._link.waiting < self._limits.answers_bytes
@@ -157,7 +160,7 @@ class ForwardSession:
             os.eventfd_write(self._wake_up, 1)
 
     def _connect_port(self, key: str, port: _Port, number: int) -> None:
-        """Connect, on a separate thread."""
+        """Connect to the port. This runs on a separate thread."""
         result: socket.socket | str
         try:
             result = self._connect(number)
@@ -221,14 +224,14 @@ class ForwardSession:
                 self._channels.consumed(key, sent)
         except BlockingIOError:
             return
-        except OSError:  # it no longer reads, but may still write
+        except OSError:  # the program no longer reads, but may still write
             self._channels.consumed(key, len(port.inbox))
             port.inbox.clear()
             port.shut = True
         self._settle(key, port)
 
     def _settle(self, key: str, port: _Port) -> None:
-        """Pass on the end of a direction; with both directions ended, close the connection."""
+        """Pass on the end of a direction. Close the connection if both directions have ended."""
         if port.socket is None:
             return
         if port.input_ended and not port.inbox and not port.shut:
@@ -236,7 +239,7 @@ class ForwardSession:
             try:
                 port.socket.shutdown(socket.SHUT_WR)
             except OSError:
-                pass  # it has gone, which the next read reports
+                pass  # the program has closed the connection, which the next read reports
         if port.output_ended and (port.shut or not port.inbox) and port.input_ended:
             self._close(key)
 
@@ -252,7 +255,7 @@ _LOOPBACKS = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 
 
 def connect_port(namespace: Path | None, port: int, timeout_s: float = CONNECT_TIMEOUT_S) -> socket.socket:
-    """Connect to a port on the loopback of a network namespace, or of the host's without one.
+    """Connect to a port on the loopback interface of a network namespace, or of the host if `namespace` is None.
 
     The socket is blocking. IPv4 is tried before IPv6, as in other engines. Raises EngineError.
     """
@@ -277,7 +280,7 @@ def connect_port(namespace: Path | None, port: int, timeout_s: float = CONNECT_T
 def _connect(
     namespace: int, port: int, timeout_s: float, connections: list[socket.socket], errors: list[OSError]
 ) -> None:
-    """Connect on a separate thread, which leaves the host's network for good if there is a namespace."""
+    """Connect on a separate thread, which moves to the network namespace, if there is one."""
     try:
         if namespace >= 0:
             setns(namespace, CLONE_NEWNET)

@@ -20,24 +20,24 @@ MAX_HEAD_BYTES = 16384
 
 
 class Request(NamedTuple):
-    """A request without a body; names of headers are in lowercase."""
+    """A request without a body. The names of headers are in lower case."""
 
     method: str
     path: str
     headers: Sequence[tuple[str, str]]
 
     def all(self, name: str) -> list[str]:
-        """The values of a list header, from all of its lines."""
+        """Return the values of a header that is a list, from all lines with this header."""
         lines = [value for key, value in self.headers if key == name]
         return [word.strip() for line in lines for word in line.split(",") if word.strip()]
 
     def first(self, name: str) -> str:
-        """The value of a header, or ""."""
+        """Return the value of a header, or "" if it is missing."""
         return next((value for key, value in self.headers if key == name), "")
 
 
 class RequestReader:
-    """Reads one request. `rest` are the bytes after it."""
+    """Reads one request. `rest` has the bytes that follow the request."""
 
     def __init__(self) -> None:
         self._connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
@@ -46,7 +46,10 @@ class RequestReader:
         self.rest = b""
 
     def receive(self, data: bytes) -> Request | None:
-        """Receive bytes; returns the complete request. RemoteProtocolError, to be answered with 400."""
+        """Receive bytes, and return the request once it is complete.
+
+        Raises RemoteProtocolError if the request is invalid; the caller answers with the status 400.
+        """
         self._size += len(data)
         try:
             self._connection.receive_data(data)
@@ -74,12 +77,12 @@ def _read(event: h11.Request) -> Request:
 
 
 def switch(headers: Sequence[tuple[str, str]]) -> bytes:
-    """The answer that switches to another protocol."""
+    """Return the response that switches to another protocol."""
     return _head(HTTPStatus.SWITCHING_PROTOCOLS, headers) + b"\r\n"
 
 
 def answer(status: HTTPStatus, text: str, headers: Sequence[tuple[str, str]] = ()) -> bytes:
-    """An answer that rejects a request and closes the connection."""
+    """Return the response that rejects a request and closes the connection."""
     body = f"{text}\n".encode()
     body_headers = [
         ("Content-Type", "text/plain; charset=utf-8"),
@@ -99,7 +102,7 @@ _VERSION, _ACCEPTED = "X-Stream-Protocol-Version", "X-Accepted-Stream-Protocol-V
 
 
 class Upgrade(NamedTuple):
-    """The chosen protocol, and the answer that switches to it."""
+    """The chosen protocol, and the response that switches to it."""
 
     websocket: bool
     protocol: str
@@ -107,7 +110,7 @@ class Upgrade(NamedTuple):
 
 
 class Refused(Exception):
-    """The request cannot be upgraded. `answer` explains it to the client."""
+    """The request cannot be upgraded. `answer` is the response for the client, with the reason."""
 
     def __init__(self, status: HTTPStatus, text: str, *headers: tuple[str, str]) -> None:
         super().__init__(text)
@@ -115,7 +118,7 @@ class Refused(Exception):
 
 
 def negotiate(request: Request, spdy: Sequence[str], websocket: Sequence[str]) -> Upgrade:
-    """Choose a protocol from those that are supported over SPDY and over a WebSocket. Raises Refused."""
+    """Choose one of the protocols that are supported over SPDY or over a WebSocket. Raises Refused if that fails."""
     requested = [word.lower() for word in request.all("upgrade")]
     if "upgrade" not in [word.lower() for word in request.all("connection")] or not requested:
         raise Refused(

@@ -1,4 +1,4 @@
-"""The client's connection, and waiting for it and other descriptors on one thread.
+"""The client's connection, and a poller that waits for it and other descriptors on one thread.
 
 Only :meth:`Poller.wait` blocks. Bytes are kept until the socket takes them; senders check :attr:`Link.waiting` first.
 """
@@ -10,6 +10,7 @@ import select
 import socket
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 CHUNK_BYTES = 32768
@@ -45,7 +46,7 @@ class Stopped(Exception):
 
 
 class Poller:
-    """Waits for descriptors, and for the server's stop, when `stop` becomes readable."""
+    """Waits for descriptors. When the descriptor `stop` becomes readable, the server is being stopped."""
 
     def __init__(self, stop: int) -> None:
         self._stop = stop
@@ -54,7 +55,10 @@ class Poller:
         self._masks: dict[int, int] = {}
 
     def wait(self, masks: Mapping[int, int], timeout_s: float) -> dict[int, int]:
-        """The events by descriptor; none after the timeout. Raises Stopped."""
+        """Wait for events, and return them by descriptor. Returns {} after the timeout.
+
+        Raises Stopped if the server is being stopped.
+        """
         for descriptor in self._masks.keys() - masks.keys():
             self._poll.unregister(descriptor)
         for descriptor, mask in masks.items():
@@ -76,7 +80,7 @@ class Link:
     """
 
     def __init__(self, connection: socket.socket) -> None:
-        self._socket = connection
+        self._socket, self._would_block = connection, _would_block(connection)
         self._out = bytearray()
         connection.setblocking(False)
         self.lost = False
@@ -88,25 +92,25 @@ class Link:
 
     @property
     def waiting(self) -> int:
-        """The number of bytes that wait to be sent."""
+        """The number of bytes that are not sent yet."""
         return len(self._out)
 
     def mask(self, *, read: bool) -> int:
-        """The events to wait for; a client that goes is noticed even if it is not read."""
+        """The events to wait for. A disconnect is reported even if the client is not read."""
         return (select.POLLIN if read else select.POLLRDHUP) | (select.POLLOUT if self._out else 0)
 
     def receive(self, ready: Mapping[int, int], *, read: bool) -> bytes:
-        """Read the available bytes, after a wait for :meth:`mask`."""
+        """Read the available bytes. Call it after waiting for the events of :meth:`mask`."""
         events = ready.get(self.fileno(), 0) & ~select.POLLOUT
         if events and not read:
             self.lost = True
         return self.read() if events and read else b""
 
     def read(self) -> bytes:
-        """Read the available bytes; empty if there are none, or at the end, which sets :attr:`lost`."""
+        """Read the available bytes. Returns b"" if there are none, or at the end, which sets :attr:`lost`."""
         try:
-            data = self._socket.recv(2 * CHUNK_BYTES)
-        except BlockingIOError:
+            data = self._socket.recv(2 * CHUNK_BYTES)  # more than a TLS record, so that TLS buffers no rest of one
+        except self._would_block:
             return b""
         except OSError:
             data = b""
@@ -121,7 +125,7 @@ class Link:
             return
         try:
             sent = self._socket.send(self._out)
-        except BlockingIOError:
+        except self._would_block:
             return
         except OSError:
             self.lost = True
@@ -131,7 +135,7 @@ class Link:
         self.last_traffic = time.monotonic()
 
     def finish(self, poller: Poller, idle_s: float) -> None:
-        """Send what waits, shut down the writing side, and read for a moment; otherwise the client may lose bytes.
+        """Send the remaining bytes, shut down the writing side, and read for a moment, so that no bytes are lost.
 
         Give up if the client takes nothing for `idle_s` seconds.
         """
@@ -141,7 +145,8 @@ class Link:
                 ended = True
                 self.last_traffic, idle_s = time.monotonic(), _LINGER_S
                 try:
-                    self._socket.shutdown(socket.SHUT_WR)
+                    self._end_tls()
+                    socket.socket.shutdown(self._socket, socket.SHUT_WR)  # SSLSocket's method would end its reading
                 except OSError:
                     return
             last_traffic = self.last_traffic
@@ -151,12 +156,27 @@ class Link:
             ready = poller.wait({self.fileno(): self.mask(read=True)}, remaining_s).get(self.fileno(), 0)
             if ready & ~select.POLLOUT:
                 self.read()
-                self.last_traffic = last_traffic  # what it sends now does not count
+                self.last_traffic = last_traffic  # bytes that the client sends now do not count as traffic
             self.send(b"")
+
+    def _end_tls(self) -> None:
+        """Tell the client that no more data follows, without waiting for its answer."""
+        if unwrap := getattr(self._socket, "unwrap", None):
+            with suppress(*self._would_block):
+                unwrap()
+
+
+def _would_block(connection: socket.socket) -> tuple[type[OSError], ...]:
+    """Return the errors of a socket that is not ready."""
+    if type(connection) is socket.socket:
+        return (BlockingIOError,)
+    import ssl  # noqa: PLC0415  clients without TLS do not need it
+
+    return BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError
 
 
 def read_some(descriptor: int, size: int) -> bytes | None:
-    """Read from a pipe or terminal; None if it is empty, b"" at its end, which is an error of a terminal."""
+    """Read from a pipe or terminal. Returns None if it is empty, and b"" at its end (for a terminal, after EIO)."""
     try:
         return os.read(descriptor, size)
     except BlockingIOError:

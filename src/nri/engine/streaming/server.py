@@ -1,4 +1,4 @@
-"""The streaming server: tokens for the CRI's answers, and the connections of clients with a token.
+"""The streaming server. The CRI's replies have a URL with a token, and clients connect with it.
 
 A token is random, and valid once and for a minute. It stands for the whole CRI request: of the HTTP request only the
 token and the protocol are read. Each client has a thread.
@@ -12,6 +12,7 @@ import re
 import secrets
 import select
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -31,9 +32,9 @@ from nri.engine.streaming.link import Limits, Link, Poller, Stopped
 from nri.engine.support.errors import TooMany
 from nri.errors import NriError, RemoteProtocolError, RequestError
 
-#: The most clients at a time.
+#: The maximum number of clients at the same time.
 MAX_CLIENTS = 256
-#: The most additional connections that are being closed.
+#: The maximum number of additional connections that are being closed.
 _MAX_CLOSING = 64
 _STOP_S = 10.0
 _PATH = re.compile(r"/(exec|attach|portforward)/([A-Za-z0-9_-]{32})")
@@ -41,10 +42,20 @@ _log = logging.getLogger(__name__)
 
 
 class StreamingServer:
-    """Listens on an address; port 0 is any free one. :meth:`start` raises OSError."""
+    """The server. Port 0 means any free port. :meth:`start` raises OSError if the address cannot be used.
 
-    def __init__(self, address: str, port: int, backend: Backend, limits: Limits | None = None) -> None:
-        self._address, self._port, self._backend = address, port, backend
+    `tls` returns the TLS context of the next connection; without it the server uses plain HTTP.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        port: int,
+        backend: Backend,
+        limits: Limits | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
+        self._address, self._port, self._backend, self._tls = address, port, backend, tls
         self._limits = limits or Limits()
         self._tokens = Tokens(self._limits.token_s)
         self._stop = os.eventfd(0)
@@ -61,16 +72,21 @@ class StreamingServer:
         listener = socket.create_server(address[:2], family=family, backlog=128)
         host = self._address.partition("%")[0]
         port = listener.getsockname()[1]
-        self._url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        scheme = "https" if self._tls else "http"
+        self._url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
         self._run(self._accept, listener)
+
+    def configure(self, limits: Limits) -> None:
+        """Use other limits for the next clients."""
+        self._limits, self._tokens.life_s = limits, limits.token_s
 
     @property
     def url(self) -> str:
-        """The start of every address; "" before the server has started."""
+        """The beginning of every URL, or "" before the server has started."""
         return self._url
 
     def stop(self) -> None:
-        """Close all connections; programs that were started for them are killed."""
+        """Close all connections, and kill the programs that were started for them."""
         if self._stop < 0:
             return
         os.eventfd_write(self._stop, 1)
@@ -96,7 +112,10 @@ class StreamingServer:
         stdout: bool = False,
         stderr: bool = False,
     ) -> str:
-        """Hand out an address for running a program. Raises RequestError, TooMany."""
+        """Return a URL where a client can run a program.
+
+        Raises RequestError if the request is invalid, and TooMany if too many URLs are unused.
+        """
         if not argv:
             raise RequestError("cmd", "", "a program is required")
         stream_request = StreamRequest("exec", container_id, tuple(argv), tty, stdin, stdout, stderr)
@@ -105,7 +124,10 @@ class StreamingServer:
     def attach_url(
         self, container_id: str, *, tty: bool = False, stdin: bool = False, stdout: bool = False, stderr: bool = False
     ) -> str:
-        """Hand out an address for attaching to a container. Raises RequestError, TooMany."""
+        """Return a URL where a client can connect to a container's streams.
+
+        Raises RequestError if the request is invalid, and TooMany if too many URLs are unused.
+        """
         return self._command_url(StreamRequest("attach", container_id, (), tty, stdin, stdout, stderr))
 
     def _command_url(self, stream_request: StreamRequest) -> str:
@@ -118,7 +140,10 @@ class StreamingServer:
         return self._put(stream_request)
 
     def port_forward_url(self, pod_id: str, ports: Sequence[int] = ()) -> str:
-        """Hand out an address for ports of a pod; over SPDY the client names them. Raises RequestError, TooMany."""
+        """Return a URL where a client can connect to ports of a pod. Over SPDY the client chooses the ports itself.
+
+        Raises RequestError if the request is invalid, and TooMany if too many URLs are unused.
+        """
         if not pod_id:
             raise RequestError("pod_sandbox_id", "", "is required")
         for port in ports:
@@ -159,10 +184,19 @@ class StreamingServer:
             poller.wait({listener.fileno(): select.POLLIN}, 3600)
             try:
                 connection, _ = listener.accept()
-            except OSError as error:  # the client has gone, or no descriptor is free
+            except ConnectionError:  # the client has gone
+                continue
+            except OSError as error:  # no descriptor is free
                 _log.warning("streaming: cannot accept a connection: %s", error)
                 time.sleep(0.05)
                 continue
+            if self._tls:
+                try:
+                    connection = self._tls().wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+                except OSError as error:  # the client has gone; others must not wait because of it
+                    _log.info("streaming: a client was disconnected: %s", error)
+                    connection.close()
+                    continue
             if self._is_full():
                 connection.setblocking(False)
                 _send(
@@ -181,7 +215,7 @@ class StreamingServer:
                     connection.close()
 
     def _is_full(self) -> bool:
-        """Whether no client can be served. The oldest connection without a token is closed first, if there is one."""
+        """Return whether the server has too many clients, after closing the oldest connection without a token."""
         with self._lock:
             excess = len(self._threads) - MAX_CLIENTS
             if excess <= 0:
@@ -191,7 +225,7 @@ class StreamingServer:
             oldest = next(iter(self._strangers))
             del self._strangers[oldest]
             with suppress(OSError):  # it has gone
-                oldest.shutdown(socket.SHUT_RDWR)
+                socket.socket.shutdown(oldest, socket.SHUT_RDWR)  # SSLSocket's method would disturb its thread
             return False
 
     def _serve(self, connection: socket.socket) -> None:
@@ -216,7 +250,7 @@ class StreamingServer:
         link.finish(poller, idle_s)
 
     def _read_request(self, link: Link, poller: Poller, reader: RequestReader) -> Request | None:
-        """The request; None if it did not come in time. Refused if it is invalid."""
+        """Read the HTTP request. Returns None if it does not arrive in time. Raises Refused if it is invalid."""
         deadline = time.monotonic() + self._limits.request_s
         while (remaining_s := deadline - time.monotonic()) > 0 and not link.lost:
             if poller.wait({link.fileno(): select.POLLIN}, remaining_s) and (data := link.read()):
@@ -228,7 +262,7 @@ class StreamingServer:
         return None
 
     def _match_request(self, request: Request) -> tuple[StreamRequest, Upgrade]:
-        """Find the CRI request of an HTTP request's token, and negotiate the protocol. Raises Refused."""
+        """Find the CRI request of an HTTP request's token, and negotiate the protocol. Raises Refused if that fails."""
         if request.method not in ("GET", "POST"):
             raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and POST are supported", ("Allow", "GET, POST"))
         match = _PATH.fullmatch(request.path)
@@ -285,12 +319,12 @@ def _send(connection: socket.socket, data: bytes) -> None:
         pass  # the client gets no answer
 
 
-#: The most tokens at a time.
+#: The maximum number of unused tokens.
 MAX_TOKENS = 1000
 
 
 class StreamRequest(NamedTuple):
-    """A request of the CRI: `kind` is ``exec``, ``attach`` or ``portforward``, `id` that of the container or pod."""
+    """A request of the CRI: `kind` is ``exec``, ``attach`` or ``portforward``; `id` is the container's or pod's id."""
 
     kind: str
     id: str
@@ -303,15 +337,15 @@ class StreamRequest(NamedTuple):
 
 
 class Tokens:
-    """The requests that wait for their client; a token is valid for `life_s` seconds. Thread-safe."""
+    """The requests that wait for their client. A token is valid for `life_s`. The class is thread-safe."""
 
     def __init__(self, life_s: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
-        self._life_s, self._clock = life_s, clock
+        self.life_s, self._clock = life_s, clock
         self._lock = threading.Lock()
         self._waiting: dict[str, tuple[float, StreamRequest]] = {}  # the oldest first
 
     def put(self, stream_request: StreamRequest) -> str:
-        """Create a token for a request. Raises TooMany."""
+        """Create a token for a request. Raises TooMany if too many tokens are unused."""
         with self._lock:
             now = self._clock()
             while self._waiting and next(iter(self._waiting.values()))[0] <= now:
@@ -319,11 +353,11 @@ class Tokens:
             if len(self._waiting) >= MAX_TOKENS:
                 raise TooMany("stream requests without a client", MAX_TOKENS)
             token = secrets.token_urlsafe(24)
-            self._waiting[token] = now + self._life_s, stream_request
+            self._waiting[token] = now + self.life_s, stream_request
             return token
 
     def take(self, token: str) -> StreamRequest | None:
-        """Remove and return the request of a token; None if it is invalid."""
+        """Remove and return the request of a token. Returns None if the token is invalid or has expired."""
         with self._lock:
             expires, stream_request = self._waiting.pop(token, (0.0, None))
             return stream_request if expires > self._clock() else None

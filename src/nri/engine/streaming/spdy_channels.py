@@ -55,7 +55,7 @@ class SpdyCommand:
         self.ready = False
 
     def receive(self, data: bytes) -> Iterator[CommandEvent]:
-        """Receive bytes of the client; yields events."""
+        """Receive bytes of the client, and yield events."""
         for event in self._spdy.receive(data):
             kind = self._types.get(event.stream)
             if isinstance(event, spdy.Opened):
@@ -70,7 +70,7 @@ class SpdyCommand:
             elif kind == STDIN:
                 yield InputEnd()
             elif kind == ERROR and isinstance(event, spdy.Reset):
-                yield ClientGone()  # nobody can read the outcome
+                yield ClientGone()  # the client can no longer read the outcome
 
     def _open(self, event: spdy.Opened) -> None:
         kind = _TYPES.get(event.headers.get("streamtype", ""))
@@ -97,7 +97,7 @@ class SpdyCommand:
             self._spdy.send(self._streams.get(stream, 0), data)
 
     def finish(self, status: Status) -> None:
-        """Send the outcome on the error stream, and end all streams; the oldest clients may not wait for it."""
+        """Send the outcome on the error stream, and end all streams. Very old clients do not wait for the outcome."""
         self._spdy.send(self._streams.get(ERROR, 0), status.json() if self._json else status.text(), end=True)
         for kind in (STDOUT, STDERR, STDIN, RESIZE):
             self._spdy.send(self._streams.get(kind, 0), b"", end=True)
@@ -110,9 +110,9 @@ class SpdyCommand:
 
 FORWARD_PROTOCOL = "portforward.k8s.io"
 TUNNEL = f"SPDY/3.1+{FORWARD_PROTOCOL}"
-#: How long the second stream of a connection may be missing, in seconds.
+#: How long a connection may be without its second stream.
 CREATION_S = 30.0
-#: The most connections of one client at a time.
+#: The maximum number of connections of one client at the same time.
 MAX_PAIRS = 500
 _MAX_TEXT_LENGTH = 16384
 _MAX_KEY_LENGTH = 128
@@ -120,7 +120,7 @@ _MAX_KEY_LENGTH = 128
 
 @dataclass(slots=True)
 class _Pair:
-    """The ids of a connection's streams, 0 if missing, and when it was first seen to be incomplete."""
+    """The ids of a connection's two streams, 0 for a missing stream, and since when a stream is missing."""
 
     port: int
     data: int = 0
@@ -139,7 +139,7 @@ class SpdyForward:
         self._keys: dict[int, str] = {}
 
     def receive(self, data: bytes) -> Iterator[ForwardEvent]:
-        """Receive bytes of the client; yields events."""
+        """Receive bytes of the client, and yield events."""
         for event in self._spdy.receive(data):
             if isinstance(event, spdy.Opened):
                 yield from self._open(event)
@@ -194,7 +194,7 @@ class SpdyForward:
             self._spdy.send(pair.data, b"", end=True)
 
     def close(self, key: str, error: str = "") -> None:
-        """Close a connection; the error is sent on its error stream."""
+        """Close a connection, after sending the error on its error stream."""
         pair = self._pairs.pop(key, None)
         if pair is None:
             return
@@ -207,7 +207,7 @@ class SpdyForward:
             self._spdy.send(pair.data, b"", end=True)
 
     def expire(self, now: float) -> None:
-        """Close connections whose second stream did not come in time."""
+        """Close the connections whose second stream was not opened in time."""
         for key, pair in [*self._pairs.items()]:
             if pair.data and pair.error:
                 continue
@@ -217,7 +217,7 @@ class SpdyForward:
 
     @property
     def over(self) -> bool:
-        """Whether the client opens no more streams, and has no connection left."""
+        """Whether all connections are closed, and the client will open no more streams."""
         return self._spdy.gone_away and not self._pairs
 
     def finish(self) -> None:
@@ -230,7 +230,7 @@ class SpdyForward:
 
 
 def _port(headers: Mapping[str, str]) -> int:
-    """The port of a stream; 0 if it is invalid."""
+    """Return the port of a stream, or 0 if it is invalid."""
     text = headers.get("port", "")
     port = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
     return port if port < 65536 else 0
@@ -244,7 +244,7 @@ class TunnelForward(SpdyForward):
         self._socket = MessageSocket()
 
     def receive(self, data: bytes) -> Iterator[ForwardEvent]:
-        """Receive bytes of the client; yields events."""
+        """Receive bytes of the client, and yield events."""
         for piece in self._socket.receive(data):
             yield from super().receive(piece.data)
         if self._socket.closed:

@@ -1,11 +1,14 @@
-"""WebSockets after the handshake, and Kubernetes's protocols over them, without a socket.
+"""WebSockets after the handshake, and the protocols of Kubernetes over WebSockets. The caller owns the socket.
 
-wsproto parses frames; long messages are passed on in pieces. The first byte of a message is its channel: a command's
-channels are numbered like descriptors, then come the outcome and the terminal's size; v5 adds channel 255, which ends
-the channel in its second byte. For port forwarding, channel 2n has the bytes of port n and channel 2n+1 its error; each
-starts with the port in two bytes, little-endian. Each port has one connection, whose directions do not end separately.
-In base64 protocols messages are text, and the channel is a digit. Sources: RFC 6455; Kubernetes's
-``v4.channel.k8s.io``.
+The library wsproto parses frames. A long message is returned in parts. The first byte of a message is its channel. In
+the base64 protocols a message is text, and its channel is a digit.
+
+- Commands: channels 0, 1 and 2 are the standard streams, channel 3 is the outcome, channel 4 is the size of the
+  terminal. In v5 a message on channel 255 ends the channel that is its second byte.
+- Port forwarding: channel 2n has the bytes of port n, and channel 2n+1 has its error. The first message of each channel
+  is the port number: two bytes, little-endian. Each port has one connection. Both its directions end together.
+
+Sources: RFC 6455; Kubernetes's ``v4.channel.k8s.io``.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ from nri.engine.streaming.channels import (
 
 
 class Piece(NamedTuple):
-    """A part of a message; `first` and `last` tell its position."""
+    """A part of a message. `first` and `last` are true for the first and the last part."""
 
     data: bytes
     first: bool
@@ -46,7 +49,7 @@ class Piece(NamedTuple):
 
 
 class MessageSocket:
-    """WebSocket messages over the bytes of one connection. `closed` is set once either side has closed it."""
+    """A WebSocket connection. `closed` becomes true when one side closes the WebSocket."""
 
     def __init__(self) -> None:
         self._connection = Connection(ConnectionType.SERVER)
@@ -55,14 +58,14 @@ class MessageSocket:
         self.closed = False
 
     def receive(self, data: bytes) -> Iterator[Piece]:
-        """Receive bytes of the client; yields pieces of messages, text as UTF-8."""
+        """Read bytes of the client and yield parts of messages, text as UTF-8."""
         if self.closed:
             return
         self._connection.receive_data(data)
         for event in self._connection.events():
             if isinstance(event, Ping):
                 self._out += self._connection.send(event.response())
-            elif isinstance(event, CloseConnection):  # also after a violation of the protocol
+            elif isinstance(event, CloseConnection):  # wsproto also returns it after a violation of the protocol
                 self.closed = True
                 if self._connection.state in (ConnectionState.OPEN, ConnectionState.REMOTE_CLOSING):
                     self._out += self._connection.send(event.response())
@@ -77,7 +80,7 @@ class MessageSocket:
         return piece
 
     def send(self, data: bytes, *, text: bool = False) -> None:
-        """Send a message; no effect once the connection is closed."""
+        """Send a message. No effect if the WebSocket is closed."""
         if not self.closed:
             message = TextMessage(data=data.decode("ascii")) if text else BytesMessage(data=data)
             self._out += self._connection.send(message)
@@ -89,14 +92,13 @@ class MessageSocket:
             self._out += self._connection.send(CloseConnection(code=1000))
 
     def take(self) -> bytes:
-        """Take out the bytes to send."""
+        """Return the bytes to send, and forget them."""
         data = bytes(self._out)
         self._out.clear()
         return data
 
 
-#: The protocols of remote commands over WebSockets, the preferred first; the last one is for requests without a
-#: protocol.
+#: The protocols of remote commands over WebSockets, in order of preference. "" is for requests without a protocol.
 COMMAND_PROTOCOLS = (
     "v5.channel.k8s.io",
     "v4.channel.k8s.io",
@@ -109,7 +111,7 @@ CLOSE = 255
 
 
 class ChannelReader:
-    """Separates messages into channel and content, and decodes base64."""
+    """A parser of messages into channel and content. It decodes base64 if the protocol uses base64."""
 
     def __init__(self, *, base64: bool) -> None:
         self._base64 = base64
@@ -117,7 +119,7 @@ class ChannelReader:
         self._pending = b""
 
     def read(self, piece: Piece) -> tuple[int, bytes]:
-        """The channel of a piece and its content; -1 before the first byte of a message, and if there is none."""
+        """Return the channel and the content of a part. The channel is -1 until the first byte has arrived."""
         data = self._pending + piece.data
         self._pending = b""
         if piece.first:
@@ -135,7 +137,7 @@ class ChannelReader:
         try:
             return binascii.a2b_base64(data[:end], strict_mode=True)
         except binascii.Error:
-            return b""  # other servers ignore invalid base64, too
+            return b""  # containerd and CRI-O ignore invalid base64, too
 
 
 class ChannelSocket:
@@ -147,7 +149,7 @@ class ChannelSocket:
         self.socket = MessageSocket()
 
     def receive(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Receive bytes of the client; yields channels with their content."""
+        """Read bytes of the client and yield pairs of channel and content."""
         for piece in self.socket.receive(data):
             channel, content = self._reader.read(piece)
             if channel >= 0:
@@ -162,7 +164,7 @@ class ChannelSocket:
 
 
 class WebSocketCommand:
-    """The channels of one command; `requested` are those of the CRI request."""
+    """A remote command over a WebSocket. `requested` has the streams that the CRI request names."""
 
     def __init__(self, protocol: str, requested: AbstractSet[int]) -> None:
         self._json = protocol.startswith(("v4.", "v5."))
@@ -171,11 +173,11 @@ class WebSocketCommand:
         self._channels = ChannelSocket(protocol)
         self._sizes = SizeReader()
         self.ready = True
-        # An empty message reports that the connection works; some clients wait for it.
+        # Some clients wait for a first message before they send.
         self._channels.send(next((stream for stream in (STDOUT, STDERR) if stream in requested), ERROR), b"")
 
     def receive(self, data: bytes) -> Iterator[CommandEvent]:
-        """Receive bytes of the client; yields events."""
+        """Read bytes of the client and yield events."""
         for channel, content in self._channels.receive(data):
             if self._closes and channel == CLOSE:
                 if content == b"\0":
@@ -189,10 +191,10 @@ class WebSocketCommand:
             yield ClientGone()
 
     def consumed(self, size: int) -> None:
-        """No effect: only the socket has a window."""
+        """Do nothing, because a WebSocket has no window."""
 
     def send_window(self, stream: int) -> int:  # noqa: ARG002 - the interface's
-        """No limit, because there is no window."""
+        """A large number, because a WebSocket has no window."""
         return 1 << 30
 
     def write(self, stream: int, data: bytes) -> None:
@@ -201,25 +203,25 @@ class WebSocketCommand:
             self._channels.send(stream, data)
 
     def finish(self, status: Status) -> None:
-        """Send the outcome, and close."""
+        """Send the outcome, then close the WebSocket."""
         outcome = status.json() if self._json else status.text()
         if outcome:
             self._channels.send(ERROR, outcome)
         self._channels.socket.close()
 
     def take(self) -> bytes:
-        """Take out the bytes to send."""
+        """Return the bytes to send, and forget them."""
         return self._channels.socket.take()
 
 
-#: The protocols of port forwarding, the preferred first; the last one is for requests without a protocol.
+#: The protocols of port forwarding, in order of preference. "" is for requests without a protocol.
 FORWARD_PROTOCOLS = ("v4.channel.k8s.io", "v4.base64.channel.k8s.io", "")
-#: The most ports of one request: a channel is one byte, or one character.
+#: The maximum number of ports in one request, because a channel is one byte, or one character.
 MAX_PORTS = 32
 
 
 class WebSocketForward:
-    """The connections of one port forwarding."""
+    """Port forwarding over a WebSocket."""
 
     halves = False
 
@@ -232,7 +234,7 @@ class WebSocketForward:
                 self._channels.send(channel, port.to_bytes(2, "little"))
 
     def receive(self, data: bytes) -> Iterator[ForwardEvent]:
-        """Receive bytes of the client; the first call also yields the opened connections."""
+        """Read bytes of the client and yield events. The first call also yields the opened connections."""
         while self._unopened:
             yield self._unopened.pop(0)
         for channel, content in self._channels.receive(data):
@@ -242,32 +244,32 @@ class WebSocketForward:
             yield ClientGone()
 
     def consumed(self, key: str, size: int) -> None:
-        """No effect: only the socket has a window."""
+        """Do nothing, because a WebSocket has no window."""
 
     def send_window(self, key: str) -> int:
-        """No limit for an open connection, because there is no window."""
+        """A large number for an open connection, because a WebSocket has no window."""
         return 1 << 30 if key in self._open else 0
 
     def send(self, key: str, data: bytes) -> None:
-        """Send bytes from the port."""
+        """Send bytes of the port to the client."""
         if key in self._open:
             self._channels.send(self._open[key], data)
 
     def end(self, key: str) -> None:
-        """No effect: a channel has no end."""
+        """Do nothing, because a channel has no end."""
 
     def close(self, key: str, error: str = "") -> None:
-        """Close a connection, and send its error."""
+        """Close a connection and send its error, if there is one."""
         channel = self._open.pop(key, None)
         if channel is not None and error:
             self._channels.send(channel + 1, error.encode(errors="replace"))
 
     def expire(self, now: float) -> None:
-        """No effect: connections are always opened completely."""
+        """Do nothing, because connections are always opened completely."""
 
     @property
     def over(self) -> bool:
-        """Whether no connection is left."""
+        """Whether all connections are closed."""
         return not self._open
 
     def finish(self) -> None:
@@ -275,5 +277,5 @@ class WebSocketForward:
         self._channels.socket.close()
 
     def take(self) -> bytes:
-        """Take out the bytes to send."""
+        """Return the bytes to send, and forget them."""
         return self._channels.socket.take()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-#: In the kernel's order, so that the index is the number (linux/capability.h, Linux 5.9).
+#: The capabilities in the kernel's order: the index is the capability's number (linux/capability.h, Linux 5.9).
 KNOWN = tuple(
     f"CAP_{name}"
     for name in (
@@ -17,5 +17,5 @@ KNOWN = tuple(
 
 
 def full_name(name: str) -> str:
-    """The name with CAP_, in upper case. It is not checked whether the kernel has such a capability."""
+    """Return a capability's name in upper case and with the prefix CAP_. The name may be unknown."""
     return name.upper() if name.upper().startswith("CAP_") else f"CAP_{name.upper()}"

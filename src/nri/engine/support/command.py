@@ -21,9 +21,9 @@ from nri.service.systemd import environment_of_child
 
 MAX_OUTPUT_BYTES = 4 << 20
 _CHUNK_BYTES = 1 << 16
-#: How long pipes may stay open after the program has ended, in seconds: a child of it may have inherited them.
+#: How long pipes are read after the program has ended. A child of the program may keep them open.
 _LINGER_S = 0.5
-#: How long a killed program gets to end, in seconds.
+#: How long a killed program may take to end.
 END_S = 10.0
 
 
@@ -47,9 +47,9 @@ def start(
     pass_fds: Sequence[int] = (),
     owner: tuple[int, int] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a program in its own session. MissingTool if there is no program at `argv[0]`.
+    """Start a program in its own session. Raises MissingTool if `argv[0]` is not a program.
 
-    `owner` has the user and group that own its pipes; by default they belong to this process's user.
+    `owner` has the user and group that become the owner of the pipes.
     """
     streams = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
     with _owned_pipes([name for name in streams if streams[name] == subprocess.PIPE], owner) as pipes:
@@ -82,9 +82,9 @@ class _Pipe(NamedTuple):
 
 @contextmanager
 def _owned_pipes(names: Sequence[str], owner: tuple[int, int] | None) -> Iterator[dict[str, _Pipe]]:
-    """Pipes for the streams of these names, which belong to `owner` before a program can open them by name.
+    """Create pipes for these streams, with `owner` as their owner, and close them at the end of the context.
 
-    Without an owner there are none. They are closed at the end of the context.
+    The owner is set before a program can open the pipes by name. Without an owner no pipe is created.
     """
     pipes: dict[str, _Pipe] = {}
     try:
@@ -111,12 +111,13 @@ def run(  # noqa: PLR0913  options, by name
     on_tick: Callable[[int], None] | None = None,
     owner: tuple[int, int] | None = None,
 ) -> Output:
-    """Run a program to its end and return its output. At the deadline its whole session is killed.
+    """Run a program to its end, and return its output. At the deadline all processes in its session are killed.
 
-    `action` names it in errors. `on_tick` is called with its pid a few times a second, and may raise to end it. For
-    `owner` see `start`.
+    `action` is the name of the call in errors. `on_tick` is called with the program's pid a few times a second, and
+    may raise an error to kill the program. `owner` is described at `start`.
 
-    Raises CommandFailed for an exit code other than 0 if `check`, CommandTimeout, MissingTool.
+    Raises CommandTimeout at the deadline, MissingTool if the program is missing, and, with `check`, CommandFailed if
+    the exit code is not 0.
     """
     action = action or os.path.basename(argv[0])
     pipe = subprocess.PIPE
@@ -135,7 +136,7 @@ def run(  # noqa: PLR0913  options, by name
 
 
 def wait_ended(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
-    """Wait for a program's end, without the sleeps of Popen's own wait; False at the deadline."""
+    """Wait for a program's end without polling. Returns False at the deadline."""
     if process.poll() is None:
         try:
             descriptor = os.pidfd_open(process.pid)
@@ -150,9 +151,9 @@ def wait_ended(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
 
 
 def wait_readable(descriptor: int, timeout_s: float | None) -> bool:
-    """Wait until a descriptor has data or its end; False at the deadline, which None disables.
+    """Wait until a descriptor has data or is at its end. Returns False after `timeout_s`; None means no limit.
 
-    Unlike with select, the descriptor's number may exceed 1023, as on a node with many containers.
+    This uses poll, because select does not support descriptors above 1023.
     """
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
@@ -160,19 +161,19 @@ def wait_readable(descriptor: int, timeout_s: float | None) -> bool:
 
 
 def last_lines(text: bytes, count: int = 2) -> str:
-    """The last nonblank lines of a program's output, joined to one line."""
+    """Return the last nonblank lines of a program's output, joined into one line."""
     lines = [line.strip() for line in text.decode(errors="replace").splitlines() if line.strip()]
     return "; ".join(lines[-count:])[-2000:]
 
 
 def end_leftovers(folder: Path, variable: str = "") -> list[int]:
-    """Kill the programs that a killed engine left running on files of this folder, and wait for their end.
+    """Kill programs that a killed engine started and that still use this folder, and return their pids.
 
-    A program counts if its command line has a path below the folder, which must be the engine's alone, or if its
-    environment has the variable (``NAME=value``). Returns the pids.
+    These are the programs with a path below the folder in their command line, or with `variable` (``NAME=value``) in
+    their environment. Only the engine may use the folder.
     """
     prefix, ended = f"{folder}/", list[int]()
-    while True:  # they may start others until they are killed
+    while True:  # the programs may start others until they are killed
         leftovers = [pid for pid in numbers(MACHINE) if _is_leftover(pid, prefix, variable)]
         killed = [pid for pid in leftovers if _is_killed(pid, prefix, variable)]
         ended += killed
@@ -189,7 +190,7 @@ def _is_leftover(pid: int, prefix: str, variable: str) -> bool:
 
 
 def _is_killed(pid: int, prefix: str, variable: str) -> bool:
-    """Kill a process, and wait for its end. It is checked again, because another process may have its number by now."""
+    """Kill a process, and wait for its end. It is checked again, because its pid may have been reused."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -206,7 +207,7 @@ def _is_killed(pid: int, prefix: str, variable: str) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill what is left of the program's session."""
+    """Kill the program and all processes in its session, if the program is still running."""
     if process.poll() is None:
         try:
             os.killpg(process.pid, signal.SIGKILL)
@@ -216,7 +217,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 class _Pump:
-    """A program's three pipes, moved without any of them waiting for another. Output beyond the limit is dropped."""
+    """Copies data to and from a program's three pipes without blocking. Output beyond the limit is dropped."""
 
     def __init__(self, process: subprocess.Popen[bytes], data: bytes, limit: int) -> None:
         self.output = (bytearray(), bytearray())
@@ -235,7 +236,10 @@ class _Pump:
             self._selector.register(process.stdin, selectors.EVENT_WRITE)
 
     def until_ended(self, deadline: float, on_tick: Callable[[int], None] | None) -> bool:
-        """Move bytes until the program has ended and its pipes are closed, or linger; False at the deadline."""
+        """Copy data until the program has ended and its pipes are closed. Returns False at the deadline.
+
+        After the program's end, pipes that stay open are read for `_LINGER_S`.
+        """
         ended_at: float | None = None
         while self._selector.get_map() or self._process.poll() is None:
             now = time.monotonic()
@@ -269,7 +273,9 @@ class _Pump:
         except BlockingIOError:
             return
         except BrokenPipeError:
-            self._unsent = self._unsent[:0]  # it does not read the rest; its exit code tells whether that is an error
+            self._unsent = self._unsent[
+                :0
+            ]  # the program does not read all data, which is an error only if its exit code is not 0
         if not self._unsent:
             self._drop(descriptor)
 

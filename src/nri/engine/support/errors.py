@@ -1,4 +1,4 @@
-"""The engine's exceptions: one class for each status that a CRI client distinguishes."""
+"""The engine's exceptions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class EngineError(NriError):
 
 
 class InvalidRequest(EngineError):
-    """A request is invalid: an image's name without letters, or a path outside of its root, for example."""
+    """A request is invalid. Examples are an invalid image name, and a path that leads out of its root."""
 
 
 class NotFound(EngineError):
@@ -44,7 +44,7 @@ class WrongState(EngineError):
 
 
 class TooMany(EngineError):
-    """The limit of concurrent uses is reached."""
+    """Too many calls of one kind are running."""
 
     def __init__(self, things: str, limit: int) -> None:
         super().__init__(f"too many {things}: at most {limit} are allowed at a time")
@@ -54,8 +54,11 @@ class TooMany(EngineError):
 class MissingTool(EngineError):
     """A program that the engine needs is missing on this machine."""
 
-    def __init__(self, tool: str) -> None:
-        super().__init__(f"the program {tool!r} is missing: install it, or set its path in the engine's configuration")
+    def __init__(self, tool: str, message: str = "") -> None:
+        super().__init__(
+            message
+            or f"the program {tool!r} is missing: install it, or set the program's path in the engine's configuration"
+        )
         self.tool = tool
 
 

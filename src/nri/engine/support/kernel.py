@@ -1,4 +1,4 @@
-"""System calls for mounts and namespaces that Python does not provide. Every error is an OSError with the path."""
+"""System calls for mounts and namespaces that Python does not provide. Functions raise OSError with the path."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _check(result: int, path: str) -> int:
 
 
 def mount(source: str, target: Path, kind: str = "", flags: int = 0, data: str = "") -> None:
-    """Mount a file system; the arguments are those of the system call. Raises OSError with the target."""
+    """Mount a file system, with the arguments of the system call. Raises OSError if that fails."""
     arguments = (source.encode(), os.fsencode(target), kind.encode() or None, ctypes.c_ulong(flags), data.encode())
     _check(_libc.mount(*arguments), str(target))
 
@@ -44,9 +44,10 @@ class _MountAttributes(ctypes.Structure):
 
 
 def mount_mapped(source: Path, target: Path, user_namespace: Path) -> None:
-    """Bind-mount a folder with its files' owners mapped by a user namespace. Raises OSError with the target.
+    """Bind-mount a folder, with the owners of its files mapped by a user namespace.
 
-    EINVAL: the file system does not support it. Source: mount_setattr(2) with MOUNT_ATTR_IDMAP, Linux 5.12.
+    Raises OSError if that fails; its number is EINVAL if the file system does not support such mounts. This uses
+    mount_setattr(2) with MOUNT_ATTR_IDMAP, since Linux 5.12.
     """
     namespace = os.open(user_namespace, os.O_RDONLY | os.O_CLOEXEC)
     tree = -1
@@ -65,7 +66,7 @@ def mount_mapped(source: Path, target: Path, user_namespace: Path) -> None:
 
 
 def unmount(target: Path, *, lazily: bool = False) -> bool:
-    """Unmount; False if there was no mount. `lazily` also detaches a mount that is in use."""
+    """Unmount a file system. Returns False if nothing is mounted at `target`. `lazily` also detaches a mount in use."""
     flags = _UMOUNT_NOFOLLOW | (_MNT_DETACH if lazily else 0)
     try:
         _check(_libc.umount2(os.fsencode(target), flags), str(target))
@@ -76,14 +77,23 @@ def unmount(target: Path, *, lazily: bool = False) -> bool:
     return True
 
 
-def detach_below(folder: Path) -> None:
-    """Unmount everything below a folder, also mounts in use. Raises OSError.
+def sync_filesystem(path: Path) -> None:
+    """Write all files of the file system with this path to the disk. Raises OSError if that fails."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _check(_libc.syncfs(descriptor), str(path))
+    finally:
+        os.close(descriptor)
 
-    All become private first. Otherwise unmounting a bind mount of a shared mount would also unmount whatever the
-    machine has mounted below the original since then.
+
+def detach_below(folder: Path) -> None:
+    """Unmount all mounts below a folder, including mounts in use. Raises OSError if that fails.
+
+    All mounts become private first. Otherwise the unmount of a shared bind mount would propagate to its source, and
+    also unmount file systems that the machine has mounted below the source.
     """
     top = f"{os.path.realpath(folder)}/"
-    with open(mountinfo.OWN, encoding="utf-8", errors="surrogateescape") as table:
+    with open(mountinfo.OWN_MOUNT_TABLE, encoding="utf-8", errors="surrogateescape") as table:
         paths = [mount.path for mount in mountinfo.parse(table) if mount.path.startswith(top)]
     for path in paths:
         _make_private(top, path[len(top) :])
@@ -92,7 +102,7 @@ def detach_below(folder: Path) -> None:
 
 
 def _make_private(top: str, path: str) -> None:
-    """Remove a mount below a folder, with those in it, from its peer group; no effect if it has gone."""
+    """Make a mount below a folder private, with the mounts below it. No effect if the mount no longer exists."""
     try:
         descriptor = open_below(top, path, os.O_PATH, follow=False)
     except FileNotFoundError:
@@ -107,14 +117,14 @@ def _make_private(top: str, path: str) -> None:
 
 
 def is_mount_point(path: Path) -> bool:
-    """Whether something is mounted at exactly this path, for example a file bound onto itself."""
+    """Return whether a file system is mounted at exactly this path. A file that is bound onto itself counts, too."""
     resolved = os.path.join(os.path.realpath(path.parent), path.name)
-    with open(mountinfo.OWN, encoding="utf-8", errors="surrogateescape") as table:
+    with open(mountinfo.OWN_MOUNT_TABLE, encoding="utf-8", errors="surrogateescape") as table:
         return any(mount.path == resolved for mount in mountinfo.parse(table))
 
 
 def is_namespace(path: Path | str) -> bool:
-    """Whether a file is a namespace; after a reboot or an unmount, a pinned one is only a plain file."""
+    """Return whether a file is a pinned namespace. After a reboot or an unmount it is only a plain file."""
     try:
         return os.stat(path).st_dev == os.stat("/proc/self/ns/net").st_dev
     except OSError:
@@ -132,7 +142,7 @@ def setns(descriptor: int, flags: int) -> None:
 
 
 def enter(pid: int, name: str, flags: int) -> None:
-    """Move the calling thread into a process's namespace; `name` is its name in /proc/PID/ns."""
+    """Move the calling thread into the namespace of a process. `name` is the namespace's name in /proc/PID/ns."""
     descriptor = os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
     try:
         setns(descriptor, flags)

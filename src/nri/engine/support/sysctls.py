@@ -1,7 +1,8 @@
 """Sysctls of namespaces, by name and value.
 
-A name is split into the names of folders and file below /proc/sys. Both forms are accepted, ``net.ipv4.ip_forward`` and
-``net/ipv4/ip_forward``; the other form's separator stands for a dot in an interface's name.
+A name is split into the names of folders and file below /proc/sys. Its parts are separated by dots or by slashes:
+``net.ipv4.ip_forward`` or ``net/ipv4/ip_forward``. If they are separated by dots, a slash stands for a dot in the name
+of a network interface.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _OTHERS = {(*folder, name): kind for folder, names, kind in _FILES for name in n
 
 
 class Sysctl(NamedTuple):
-    """A sysctl of a pod. `path` are the names of folders and file below /proc/sys; `field` is for errors."""
+    """A sysctl of a pod. `path` has the names of folders and file below /proc/sys. `field` is the field in errors."""
 
     path: tuple[str, ...]
     value: str
@@ -35,18 +36,18 @@ class Sysctl(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name with dots; a slash stands for a dot in an interface's name."""
+        """The name with dots as separators. A slash stands for a dot in the name of a network interface."""
         return ".".join(part.replace(".", "/") for part in self.path)
 
     @property
     def kind(self) -> str:
-        """The namespace that has this sysctl: network, ipc or uts; "" if none has."""
+        """The kind of namespace that has this sysctl: network, ipc or uts; "" if it belongs to no namespace."""
         is_network = len(self.path) > 1 and self.path[0] == _NETWORK
         return "network" if is_network else _OTHERS.get(self.path, "")
 
 
 def parse_sysctl(name: str, value: str, field: str) -> Sysctl:
-    """The sysctl of a name in either form. RequestError for an unknown name or an invalid value."""
+    """Parse a sysctl. Raises RequestError if the name is unknown, or if the value is invalid."""
     path = _path(name)
     sysctl = Sysctl(path, value, field)
     if not sysctl.kind:
@@ -57,7 +58,7 @@ def parse_sysctl(name: str, value: str, field: str) -> Sysctl:
 
 
 def _path(name: str) -> tuple[str, ...]:
-    """The names of folders and file of a sysctl; empty for an invalid name."""
+    """Return the names of folders and file of a sysctl, or () if the name is invalid."""
     separator = next((char for char in name if char in "./"), "")
     if not separator or len(name) > _MAX_NAME_LENGTH:
         return ()

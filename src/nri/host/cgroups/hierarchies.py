@@ -159,7 +159,9 @@ def mounts(root: Root) -> Iterator[Mount]:
 
     The mount table of this machine is read from this process; for another root, from the root's process 1.
     """
-    yield from mountinfo.parse((root.find(mountinfo.OWN if root.is_own else "/proc/1/mountinfo") or "").splitlines())
+    yield from mountinfo.parse(
+        (root.find(mountinfo.OWN_MOUNT_TABLE if root.is_own else "/proc/1/mountinfo") or "").splitlines()
+    )
 
 
 def _in_mount_table(root: Root) -> Iterator[Hierarchy]:

@@ -19,8 +19,6 @@ from nri.host.root import Root
 if TYPE_CHECKING:
     import socket
 
-__all__ = ["BFQ_WEIGHT_FILE", "DEFAULT_PERIOD_US", "SystemdUnits", "unit_of", "unit_properties"]
-
 _SUFFIXES: Final = (".slice", ".scope", ".service")
 _SOCKET: Final = "/run/dbus/system_bus_socket"
 #: The folder in which systemd keeps properties of units without a unit file, until the machine restarts.

@@ -15,7 +15,15 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Self
 
 from nri.errors import NriError
-from nri.kube.client.http import ACCOUNT, READ_S, SharedClient, make_client, request_errors, request_timeouts
+from nri.kube.client.http import (
+    ACCOUNT,
+    READ_S,
+    SharedClient,
+    make_client,
+    request_errors,
+    request_timeouts,
+    silence_error,
+)
 from nri.kube.client.objects import (
     PODS,
     ApiserverError,
@@ -31,8 +39,6 @@ from nri.kube.client.objects import (
 from nri.kube.lists import MAX_OBJECT_BYTES, ListSplitter
 from nri.kube.object_cache import ObjectCache
 
-__all__ = ["MAX_LIST_BYTES", "Apiserver", "Listing", "WatchStream", "connect"]
-
 #: Limit for the bytes of all pages of a list. The pages are not kept in memory.
 MAX_LIST_BYTES = 512 << 20
 #: Request this many objects in a page.
@@ -40,8 +46,8 @@ PAGE_OBJECTS = 500
 #: Limit for an answer whose content is ignored.
 _MAX_ANSWER_BYTES = 64 << 20
 _LIST_TIMEOUT_S = 60.0
-#: A watch without data for this time is closed and resumed: the API server sends a bookmark every minute.
-_WATCH_READ_TIMEOUT_S = 90.0
+#: A watch without data for this time is closed and resumed, because its connection may be dead.
+WATCH_READ_TIMEOUT_S = 90.0
 #: A watch may exceed its agreed duration by this time.
 _WATCH_GRACE_S = 30.0
 
@@ -116,6 +122,20 @@ class Apiserver:
                 return Listing(objects, page.version)
             query = {"fieldSelector": fields, "limit": str(PAGE_OBJECTS), "continue": page.more}
 
+    def get(self, kind: Kind, path: str) -> Object:
+        """Return one object.
+
+        Args:
+            kind: the kind.
+            path: the path of the object, see `Kind.in_namespace` and `Kind.named`.
+        """
+        what = f"get {path}"
+        data = b"".join(self._answer(what, path, {}, MAX_OBJECT_BYTES, self._clock() + READ_S))
+        try:
+            return ObjectReader(kind).read_object(data)
+        except ValueError as error:
+            raise ApiserverError(what, 0, f"the answer cannot be read: {error}") from None
+
     @contextmanager
     def watch(self, kind: Kind, version: str, fields: str = "", lasting_s: int = 300) -> Iterator[WatchStream]:
         """Watch changes of the objects of a kind after a version, for about `lasting_s` seconds."""
@@ -124,7 +144,7 @@ class Apiserver:
         query["timeoutSeconds"] = str(lasting_s)
         options = {
             "params": _without_empty(query),
-            "timeout": request_timeouts(_WATCH_READ_TIMEOUT_S),
+            "timeout": request_timeouts(WATCH_READ_TIMEOUT_S),
             "headers": _UNCOMPRESSED,
         }
         with self._errors(what), self._shared.borrow() as http, http.stream("GET", kind.path, **options) as answer:
@@ -151,7 +171,7 @@ class Apiserver:
             "metadata": {"name": name, "namespace": namespace},
             "deleteOptions": options,
         }
-        path = PODS.in_namespace(namespace, name, "eviction")
+        path = PODS.object_path(namespace, name, "eviction")
         self._send(f"evict {namespace}/{name}", path, {"json": body}, "POST")
 
     def patch(self, what: str, path: str, changes: Object, owner: str = "") -> None:
@@ -221,7 +241,7 @@ class Apiserver:
 class Listing(NamedTuple):
     """The objects of a list, and its version."""
 
-    kept: ObjectCache
+    objects: ObjectCache
     version: str
 
 
@@ -236,9 +256,12 @@ class WatchStream:
         self._deadline = deadline
 
     def events(self) -> Iterator[list[Event]]:
-        """Yield groups of events until the API server ends the watch. Raises ApiserverError if the watch fails."""
+        """Yield groups of events until the API server ends the watch, or sends no data for `WATCH_READ_TIMEOUT_S`.
+
+        Raises ApiserverError if the watch fails.
+        """
         lines = Lines(MAX_OBJECT_BYTES)
-        for part in self._answer.iter_bytes():
+        for part in self._parts():
             try:
                 events = [self._reader.read_event(line) for line in lines.feed(part)]
             except ValueError as error:
@@ -251,6 +274,12 @@ class WatchStream:
                 raise ApiserverError(self._what, code, reason, after_s)
             if self._clock() > self._deadline:
                 return
+
+    def _parts(self) -> Iterator[bytes]:
+        try:
+            yield from self._answer.iter_bytes()
+        except silence_error():
+            pass  # not a failure: the API server need not send bookmarks, and a dead connection fails when resumed
 
     def cut(self) -> None:
         """End the watch from another thread."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from nri.kube.client.connection import Apiserver, WatchStream
     from nri.kube.client.objects import Kind
 
-__all__ = ["Follower"]
-
 _log = logging.getLogger(__name__)
 #: The range of a watch's random duration in seconds, so that nodes do not all renew their watches at once.
 _WATCH_DURATIONS_S = range(240, 480)

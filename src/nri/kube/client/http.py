@@ -14,8 +14,18 @@ from typing import Any
 
 from nri.errors import ConfigError, NriError
 from nri.kube.decoder import INSTALL
+from nri.user_agent import user_agent
 
-__all__ = ["ACCOUNT", "INSTALL", "READ_S", "SharedClient", "make_client", "request_errors", "request_timeouts"]
+__all__ = [
+    "ACCOUNT",
+    "INSTALL",
+    "READ_S",
+    "SharedClient",
+    "make_client",
+    "request_errors",
+    "request_timeouts",
+    "silence_error",
+]
 
 #: The folder of a pod's service account.
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -51,7 +61,9 @@ def make_client(path: str, context: str, account: str) -> Any:
             config = kubeconfig.KubeConfig.from_service_account(account).get()
         if config is None:
             raise NriError("context not found")
-        return client_adapter.Client(config, client_adapter.ConnectionParams(timeout=request_timeouts(READ_S)))
+        client = client_adapter.Client(config, client_adapter.ConnectionParams(timeout=request_timeouts(READ_S)))
+        client.headers["User-Agent"] = user_agent()
+        return client
     except KeyError as error:
         hint = "" if path else "outside of a pod, name a kubeconfig"
         raise ConfigError(source, "", f"{error} is missing", hint) from None
@@ -73,6 +85,13 @@ def request_errors() -> tuple[type[Exception], ...]:
     from lightkube.core import exceptions
 
     return httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, exceptions.ConfigError, OSError
+
+
+def silence_error() -> type[Exception]:
+    """Return the type of the exception that a read raises if no data arrives in time."""
+    import httpx2
+
+    return httpx2.ReadTimeout
 
 
 class SharedClient:

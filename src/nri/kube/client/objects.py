@@ -10,33 +10,13 @@ from urllib.parse import quote
 
 from nri.config.syntax import parse_json
 from nri.errors import NriError
-from nri.kube.decoder import Document, Pod, TooCostly, make_decoder, make_event_decoder
+from nri.kube.decoder import Document, Pod, ResourceClaim, TooCostly, make_decoder, make_event_decoder
 from nri.kube.lists import HEAD_BYTES, Oversized
 from nri.text import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nri.kube.object_cache import ObjectCache
-
-__all__ = [
-    "KINDS",
-    "NODES",
-    "NODE_SLOS",
-    "NODE_TOPOLOGIES",
-    "NODE_ZONES",
-    "PODS",
-    "ApiserverError",
-    "Event",
-    "Kind",
-    "Lines",
-    "Object",
-    "ObjectReader",
-    "Page",
-    "key_of",
-    "read_page",
-    "read_status",
-    "version_of",
-]
 
 
 class Kind(NamedTuple):
@@ -61,17 +41,17 @@ class Kind(NamedTuple):
         """The URL path of all objects of the kind in all namespaces, without a leading slash."""
         return "/".join([*(("apis", self.group) if self.group else ("api",)), self.version, self.plural])
 
-    def in_one_namespace(self, namespace: str) -> Kind:
+    def limited_to(self, namespace: str) -> Kind:
         """The kind, limited to the objects of a namespace; the kind itself for ""."""
         return self._replace(plural=f"namespaces/{quote(namespace, safe='')}/{self.plural}") if namespace else self
 
-    def in_namespace(self, namespace: str, name: str, part: str = "") -> str:
+    def object_path(self, namespace: str, name: str, part: str = "") -> str:
         """The URL path of an object, or of a subresource such as `eviction`."""
         head, _, plural = self.path.rpartition("/")
         words = [head, "namespaces", quote(namespace, safe=""), plural, quote(name, safe=""), part]
         return "/".join(word for word in words if word)
 
-    def named(self, name: str, part: str = "") -> str:
+    def cluster_object_path(self, name: str, part: str = "") -> str:
         """The URL path of a cluster-wide object, or of a subresource such as `status`."""
         return "/".join(word for word in (self.path, quote(name, safe=""), part) if word)
 
@@ -83,15 +63,19 @@ PODS = Kind("Pod", "", "v1", "pods", Pod)
 NODES = Kind("Node", "", "v1", "nodes")
 NODE_SLOS = Kind("NodeSLO", "slo.koordinator.sh", "v1alpha1", "nodeslos")
 NODE_TOPOLOGIES = Kind("NodeResourceTopology", "topology.node.k8s.io", "v1alpha1", "noderesourcetopologies")
-#: The resource that placement plugins write, with another version than Koordinator's.
+#: The resource that placement plugins write, in a different API version than Koordinator's.
 NODE_ZONES = NODE_TOPOLOGIES._replace(version="v1alpha2")
 CONFIG_MAPS = Kind("ConfigMap", "", "v1", "configmaps")
+#: The kinds of dynamic resource allocation, which only the driver in `nri.plugins.dra_cpu` uses.
+RESOURCE_CLAIMS = Kind("ResourceClaim", "resource.k8s.io", "v1", "resourceclaims", ResourceClaim)
+RESOURCE_SLICES = Kind("ResourceSlice", "resource.k8s.io", "v1", "resourceslices")
 #: The kinds that the agent can follow, by name.
 KINDS = {kind.name: kind for kind in (PODS, NODES, NODE_SLOS, NODE_TOPOLOGIES, CONFIG_MAPS)}
 
 
 Object = dict[str, Any]
-#: Longer pauses in an error are reduced to this duration. JSON can contain numbers that are too large for a float.
+#: Maximum pause before a retry, in seconds; a longer pause in an error response is reduced to it. JSON can contain
+#: numbers that are too large for a float.
 _MAX_RETRY_AFTER_S = 86_400
 _EVENTS = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
 
@@ -110,7 +94,7 @@ class Event(NamedTuple):
         type: a type in `_EVENTS`.
         object: the object; a BOOKMARK has only its version, an ERROR is a status.
         size: the object's size in memory in bytes.
-        problem: the reason to omit the object, which then has only metadata, or "".
+        problem: why the object is omitted, or "" if it is not. An omitted object has only metadata.
     """
 
     type: str
@@ -134,27 +118,31 @@ class ObjectReader:
         """Add an object of a list to a cache, or record why it is omitted."""
         objects.take(item, self._decode, lambda value: key_of(_checked(value)))
 
+    def read_object(self, data: bytes) -> Object:
+        """Parse one object."""
+        return _checked(self._decode(data).value)
+
     def read_event(self, line: bytes | Oversized) -> Event:
         """Parse one line of a watch."""
         if isinstance(line, Oversized):
             return Event(_known_type(line.event_type), _head_object(line), problem=line.reason)
-        kind, content = self._split(line)
-        if _known_type(kind) in ("BOOKMARK", "ERROR"):
-            thing = _table(_decode(content), "its object")
-            if kind == "BOOKMARK":
+        event_type, content = self._split(line)
+        if _known_type(event_type) in ("BOOKMARK", "ERROR"):
+            thing = _json_object(_decode(content), "the event's object")
+            if event_type == "BOOKMARK":
                 version_of(thing)
-            return Event(kind, thing)
+            return Event(event_type, thing)
         try:
             value, size = self._decode(content)
         except TooCostly as error:
-            return Event(kind, _head_object(Oversized.of(content, len(content))), problem=str(error))
-        return Event(kind, _checked(value), size)
+            return Event(event_type, _head_object(Oversized.of(content, len(content))), problem=str(error))
+        return Event(event_type, _checked(value), size)
 
 
-def _known_type(kind: str) -> str:
-    if kind not in _EVENTS:
+def _known_type(event_type: str) -> str:
+    if event_type not in _EVENTS:
         raise ValueError("the event has an unknown type")
-    return kind
+    return event_type
 
 
 def _head_object(item: Oversized) -> Object:
@@ -165,8 +153,8 @@ def _head_object(item: Oversized) -> Object:
 
 def read_page(frame: bytes) -> Page:
     """Parse a list without its objects."""
-    document = _table(_decode(frame), "the answer")
-    meta = _table(document.get("metadata") or {}, "its metadata")
+    document = _json_object(_decode(frame), "the answer")
+    meta = _json_object(document.get("metadata") or {}, "the list's metadata")
     version = meta.get("resourceVersion")
     if not isinstance(version, str) or not version or not isinstance(document.get("items"), (list, type(None))):
         raise ValueError("not a list of objects with a version")
@@ -176,7 +164,7 @@ def read_page(frame: bytes) -> Page:
 def read_status(data: bytes) -> tuple[int, str, float]:
     """Parse a status: code, message, and seconds until a retry. Returns 0, "", 0 if it is invalid."""
     try:
-        return status_of(_table(_decode(data), "the status"))
+        return status_of(_json_object(_decode(data), "the status"))
     except ValueError:
         return 0, "", 0.0
 
@@ -198,7 +186,7 @@ def key_of(thing: Object) -> tuple[str, str]:
 
 def version_of(thing: Object) -> str:
     """Return the version of an object."""
-    version = _table(thing.get("metadata"), "its metadata").get("resourceVersion")
+    version = _json_object(thing.get("metadata"), "the object's metadata").get("resourceVersion")
     if not isinstance(version, str) or not version:
         raise ValueError("an object has no version")
     return version
@@ -206,14 +194,14 @@ def version_of(thing: Object) -> str:
 
 def _checked(value: Object) -> Object:
     """Return an object. Raises ValueError if it does not have a name and a version."""
-    meta = _table(value.get("metadata"), "its metadata")
+    meta = _json_object(value.get("metadata"), "the object's metadata")
     if not meta.get("name"):
         raise ValueError("an object has no name")
     version_of(value)
     return value
 
 
-def _table(value: Any, what: str) -> Object:
+def _json_object(value: Any, what: str) -> Object:
     if not isinstance(value, dict):
         raise ValueError(f"{what} is not a JSON object")  # noqa: TRY004  (a bad answer, not a bad call)
     return value

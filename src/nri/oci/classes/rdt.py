@@ -37,11 +37,30 @@ _ROOT_CLASS, _ROOT_GROUP = "system/default", "/"
 _SCHEMA = re.compile(r"[A-Z0-9]{1,16}:\d{1,6}=[0-9a-fA-F]{1,64}(;\d{1,6}=[0-9a-fA-F]{1,64}){0,1023}")
 
 
+class _Kubernetes:
+    """Whether annotations of pods and containers may select a class; goresctrl has the same keys."""
+
+    _any_case = True
+    denyPodAnnotation: bool = False  # noqa: N815
+    denyContainerAnnotation: bool = False  # noqa: N815
+
+
 class _Class:
     _any_case = True
+    kubernetes: _Kubernetes | None = None
     closID: str = ""  # noqa: N815  (the spec's keys, here and below)
     schemata: list[str] | None = None
     enableMonitoring: bool = False  # noqa: N815
+
+
+class _PartitionClass:
+    """A class of a cache partition; its allocations belong to the tool that configures resctrl."""
+
+    _any_case = True
+    l2Allocation: Any = None  # noqa: N815
+    l3Allocation: Any = None  # noqa: N815
+    mbAllocation: Any = None  # noqa: N815
+    kubernetes: _Kubernetes | None = None
 
 
 class _Partition:
@@ -51,7 +70,7 @@ class _Partition:
     l2Allocation: Any = None  # noqa: N815
     l3Allocation: Any = None  # noqa: N815
     mbAllocation: Any = None  # noqa: N815
-    classes: dict[str, Any] | None = None
+    classes: dict[str, _PartitionClass | None] | None = None
 
 
 class _File:
@@ -83,13 +102,14 @@ class RdtClasses:
             problem for name, rdt_class in self._classes.items() for problem in _problems(config, name, rdt_class)
         ]
         for partition_name, partition in (file.partitions or {}).items():
-            for name in (partition.classes if partition else None) or ():
+            for name, settings in ((partition.classes if partition else None) or {}).items():
                 path: Path = ("partitions", partition_name, "classes", name)
                 if not _is_valid_group(name):
                     problems.append(_invalid_name(config, path, name))
                 if (name or _ROOT_CLASS) in self._classes:
                     problems.append(_error(config, path, "two classes have this name"))
-                self._classes[name or _ROOT_CLASS] = _Class()
+                rdt_class = self._classes[name or _ROOT_CLASS] = _Class()
+                rdt_class.kubernetes = settings.kubernetes if settings else None
         if problems:
             raise combined_error(problems)
 
@@ -120,6 +140,19 @@ class RdtClasses:
             settings["schemata"] = list(rdt_class.schemata)
         if rdt_class.enableMonitoring:
             settings["enableMonitoring"] = True
+        return settings
+
+    def resolve_annotation(self, name: str, *, is_of_pod: bool) -> dict[str, Any]:
+        """The settings of a class that an annotation of a pod or of a container selects.
+
+        Raises SpecError if the class is unknown, or if it must not be selected so.
+        """
+        settings = self.resolve(name)
+        rdt_class = (self._classes or {}).get(name or _ROOT_CLASS)
+        denials = (rdt_class and rdt_class.kubernetes) or _Kubernetes()
+        if denials.denyPodAnnotation if is_of_pod else denials.denyContainerAnnotation:
+            whose = "pods" if is_of_pod else "containers"
+            raise SpecError("", f'RDT class "{name}" must not be selected by annotations of {whose}')
         return settings
 
 

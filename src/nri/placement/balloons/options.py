@@ -1,4 +1,4 @@
-"""The options of balloons, with the keys of its custom resource."""
+"""The options of the balloons policy, named like the keys of its custom resource."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ RESERVED, DEFAULT = "reserved", "default"
 ANNOTATIONS: Final[Mapping[str, str]] = {
     f"{key}{SUFFIX}": meaning
     for key, meaning in {
-        "balloon.balloons": "the type of its balloon",
+        "balloon.balloons": "the type of the container's balloon",
         "memory-type": "types of memory, separated by commas: dram, pmem, hbm or mixed",
         "hide-hyperthreads": "true: the container uses one thread of each core",
-        "scheduling-class": "a name in schedulingClasses: how its processes are scheduled",
-        "cpu.preserve": "true: its CPUs are not changed; it is not in a balloon",
-        "memory.preserve": "true: its memory nodes are not changed",
+        "scheduling-class": "a name in schedulingClasses: how the container's processes are scheduled",
+        "cpu.preserve": "true: the container's CPUs are not changed, and the container is not in a balloon",
+        "memory.preserve": "true: the container's memory nodes are not changed",
     }.items()
 }
 IGNORED_ANNOTATIONS: Final[Mapping[str, str]] = {
@@ -36,17 +36,18 @@ IGNORED_ANNOTATIONS: Final[Mapping[str, str]] = {
         "preferCloseToDevices of a type sets the devices that its balloons are near to",
     ),
     "cold-start": "memory of all kinds is given at once",
-    "cpu-class": "cpuClass of a type sets the class of its CPUs",
+    "cpu-class": "cpuClass of a type sets the class of the CPUs of its balloons",
     "irq-affinity": "irqClaim and irqMode of a type set the interrupts of its balloons",
 }
 """Annotations of other policies that have no effect on balloons, with the reason."""
-#: Maximum number of levels of composites in composites.
+#: Maximum nesting depth of composite balloons.
 _MAX_LEVELS = 16
-#: Maximum number of balloons in one composite. A machine has no CPUs for more, and each level multiplies the number.
+#: Maximum number of balloons in one composite. No machine has enough CPUs for more, and each level
+#: multiplies the number.
 _MAX_PARTS = 4096
 #: More CPUs or balloons than any machine has.
 _MAX_NUMBER = 1 << 31
-#: Maximum number of balloons of a type that are created at the start. A machine has no CPUs for more.
+#: Maximum number of balloons of a type that are created at the start. No machine has enough CPUs for more.
 _MAX_BALLOONS = 4096
 
 Level = Literal["", "system", "package", "die", "numa", "l2cache", "core", "thread"]
@@ -95,30 +96,32 @@ class BalloonType:
 
     Attributes:
         name: the name for annotations.
-        componentCreation: whether a composite balloon has all components, or only the type with fewest balloons.
-        namespaces: namespaces whose containers belong to it, with patterns.
+        componentCreation: whether a composite balloon has all components, or only one component, of the type with the
+            fewest balloons.
+        namespaces: namespaces whose containers belong to the type; patterns are allowed.
         groupBy: a template with ``${key}``; containers with the same result share a balloon.
         minCPUs: minimum CPUs of one balloon.
         maxCPUs: maximum CPUs of one balloon; 0 for no limit.
         minBalloons: number of balloons created at the start.
         maxBalloons: maximum number of balloons; 0 for no limit.
         memoryTypes: types of memory: dram, pmem, hbm.
-        pinMemory: whether to set the memory nodes of its containers; default: the value for all types.
-        allocatorPriority: which CPUs it prefers, and which types get their minimum first.
-        preferSpreadOnPhysicalCores: take one thread of each core first; default: the value for all types.
+        pinMemory: whether to set the memory nodes of the type's containers; default: the policy's value.
+        allocatorPriority: the priority class of the CPUs that the type prefers. It also decides the order in which
+            minimum balloons are created.
+        preferSpreadOnPhysicalCores: take one thread of each core first; default: the policy's value.
         hideHyperthreads: whether containers use only one thread of each core.
-        allocatorTopologyBalancing: take CPUs where most are free; default: the value for all types.
-        cpuClass: the class of its CPUs, a name in cpuClasses.
+        allocatorTopologyBalancing: take CPUs where most are free; default: the policy's value.
+        cpuClass: the class of the type's CPUs, a name in cpuClasses.
         loads: the loads that it puts on its CPUs, names in loadClasses.
         preferSpreadingPods: whether to put containers of a pod into different balloons, if possible.
         preferPerNamespaceBalloon: whether to give each namespace a separate balloon, if possible.
         preferNewBalloons: whether to create a new balloon as long as there are CPUs for it.
         shareIdleCPUsInSame: the level in which its containers also use idle CPUs.
         preferCloseToDevices: paths of devices that its CPUs should be near to.
-        preferIsolCpus: take CPUs that the kernel isolates first.
+        preferIsolCpus: first take the CPUs that the kernel isolates.
         preferCoreType: which cores of a hybrid processor it prefers.
         schedulingClass: the scheduling class of its containers, a name in schedulingClasses.
-        showContainersInNrt: whether each container has a zone; default: the value for all types.
+        showContainersInNrt: whether each container has a zone in the NodeResourceTopology; default: the policy's value.
         irqClaim: patterns of interrupts that its CPUs handle.
         irqMode: isolate: its CPUs handle no other interrupts; sink: its CPUs handle unclaimed interrupts.
     """
@@ -154,28 +157,28 @@ class BalloonType:
     irqMode: Literal["", "sink", "isolate"] = ""
 
     def __post_init__(self) -> None:
-        #: Devices that its CPUs should be far from; other types set it.
-        self.far: list[str] = []
+        #: Devices that the type's CPUs should be far from, computed from the other types.
+        self.far_devices: list[str] = []
         if not self.name:
             raise WrongValue("name", "a type of balloons must have a name", "add name")
         for low_key, high_key in (("minCPUs", "maxCPUs"), ("minBalloons", "maxBalloons")):
             low, high = getattr(self, low_key), getattr(self, high_key)
             for key, number in ((low_key, low), (high_key, high)):
                 if not 0 <= number <= _MAX_NUMBER:
-                    suggestion = f"write a number from 0 to {_MAX_NUMBER}; 0 is no limit"
+                    suggestion = f"write a number from 0 to {_MAX_NUMBER}; 0 means unlimited"
                     raise WrongValue(key, f"{number} is out of range", suggestion)
             if high and low > high:
                 raise WrongValue(low_key, f"{low} is above {high_key} ({high})", "lower it")
         if self.minBalloons > _MAX_BALLOONS:
             reason = f"{self.minBalloons} balloons, which are all created at the start, exceed {_MAX_BALLOONS}"
             raise WrongValue("minBalloons", reason, "lower the number")
-        for place, memory_type in enumerate(self.memoryTypes):
+        for index, memory_type in enumerate(self.memoryTypes):
             try:
                 parse_kinds([memory_type])
             except ValueError as error:
                 reason, _, suggestion = str(error).partition(": ")
-                raise WrongValue(("memoryTypes", place), reason, f"write {suggestion}") from None
-        self.kinds = parse_kinds(self.memoryTypes)
+                raise WrongValue(("memoryTypes", index), reason, f"write {suggestion}") from None
+        self.memory_kinds_mask = parse_kinds(self.memoryTypes)
         if self.name == RESERVED and max(self.minBalloons, self.maxBalloons) > 1:
             key = "minBalloons" if self.minBalloons > 1 else "maxBalloons"
             raise WrongValue(
@@ -190,7 +193,7 @@ class BalloonType:
 
     @property
     def priority(self) -> Priority:
-        """The priority of the CPUs that the type prefers, and of the creation of its first balloons."""
+        """The priority class of the CPUs that the type prefers, which also orders the creation of minimum balloons."""
         return Priority.named(self.allocatorPriority)
 
 
@@ -215,14 +218,14 @@ class Options:
         pinCPU: whether to set the CPUs of containers.
         pinMemory: whether to set the memory nodes of containers.
         idleCPUClass: the class of CPUs outside of all balloons.
-        reservedPoolNamespaces: namespaces in the system's balloon, with patterns.
+        reservedPoolNamespaces: namespaces whose containers belong to the system's balloon; patterns are allowed.
         allocatorTopologyBalancing: take CPUs where most are free, not where fewest are.
         preferSpreadOnPhysicalCores: take one thread of each core first.
         preserve: containers that are not put into a balloon.
         showContainersInNrt: whether each container has a zone in the node's NodeResourceTopology.
         turboDomain: the level on which turboPriority of CPU classes is compared.
         controllableInterrupts: patterns of the interrupts that may be moved.
-        control: CPU classes under their older key, control.cpu.classes, are read; other keys have no effect.
+        control: only control.cpu.classes, the older key of cpuClasses, is read.
         agent, instrumentation, log: accepted, but without effect.
     """
 
@@ -250,37 +253,39 @@ class Options:
     log: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        types = {kind.name: kind for kind in self.balloonTypes}
+        types = {balloon_type.name: balloon_type for balloon_type in self.balloonTypes}
         references = dict[str, dict[Path, str]](balloonTypes={}, loadClasses={}, schedulingClasses={}, cpuClasses={})
-        for place, kind in enumerate(self.balloonTypes):
-            path: Path = ("balloonTypes", place)
-            for number, component in enumerate(kind.components):
+        for index, balloon_type in enumerate(self.balloonTypes):
+            path: Path = ("balloonTypes", index)
+            for component_index, component in enumerate(balloon_type.components):
                 name = component.balloonType
-                component_path = (*path, "components", number, "balloonType")
+                component_path = (*path, "components", component_index, "balloonType")
                 references["balloonTypes"][component_path] = "" if name in (RESERVED, DEFAULT) else name
-            references["loadClasses"] |= {(*path, "loads", number): load for number, load in enumerate(kind.loads)}
-            references["schedulingClasses"][*path, "schedulingClass"] = kind.schedulingClass
+            loads = enumerate(balloon_type.loads)
+            references["loadClasses"] |= {(*path, "loads", number): load for number, load in loads}
+            references["schedulingClasses"][*path, "schedulingClass"] = balloon_type.schedulingClass
         for key, names_by_path in references.items():
             names = [definition.name for definition in getattr(self, key)]
             check_names(key, [*dict.fromkeys(names)] if key == "loadClasses" else names, names_by_path)
-        for place, kind in enumerate(self.balloonTypes):
-            self._check_components(("balloonTypes", place, "components"), kind, types)
+        for index, balloon_type in enumerate(self.balloonTypes):
+            self._check_components(("balloonTypes", index, "components"), balloon_type, types)
         self.cpuClasses = [*self.cpuClasses, *self.control.added_classes(self.cpuClasses)]
 
     def ignored_keys(self, cpus: int) -> Iterator[WrongValue]:
         """Keys of balloons that have no effect on a machine with this number of CPUs, with the reason."""
         for name in self.control.overridden_classes(self.cpuClasses):
             yield ignored_key(f"cpuClasses also has a class {name}", "control", "cpu", "classes", name)
-        for place, kind in enumerate(self.balloonTypes):
-            path = ("balloonTypes", place)
+        for index, balloon_type in enumerate(self.balloonTypes):
+            path = ("balloonTypes", index)
             try:
-                expand(kind.groupBy, Container("", "", Pod("", "")), None)
+                expand(balloon_type.groupBy, Container("", "", Pod("", "")), None)
             except ValueError as error:
                 yield ignored_key(str(error), *path, "groupBy")
-            if kind.minCPUs > cpus:
-                reason = f"{kind.minCPUs} exceeds the machine's {cpus} CPUs: no balloon {kind.name} can be created"
+            if balloon_type.minCPUs > cpus:
+                excess = f"{balloon_type.minCPUs} exceeds the machine's {cpus} CPUs"
+                reason = f"{excess}: no balloon {balloon_type.name} can be created"
                 yield WrongValue((*path, "minCPUs"), reason, "lower it")
-            for number, device in enumerate(kind.preferCloseToDevices):
+            for number, device in enumerate(balloon_type.preferCloseToDevices):
                 if device.startswith("podresourceapi:"):
                     yield ignored_key(POD_RESOURCES, *path, "preferCloseToDevices", number)
 
@@ -289,9 +294,9 @@ class Options:
         names = {"", *(cpu_class.name for cpu_class in self.cpuClasses)}
         if self.idleCPUClass not in names:
             yield ("idleCPUClass",), self.idleCPUClass
-        for place, kind in enumerate(self.balloonTypes):
-            if kind.cpuClass not in names:
-                yield ("balloonTypes", place, "cpuClass"), kind.cpuClass
+        for index, balloon_type in enumerate(self.balloonTypes):
+            if balloon_type.cpuClass not in names:
+                yield ("balloonTypes", index, "cpuClass"), balloon_type.cpuClass
 
     def _check_components(self, path: Path, top: BalloonType, types: dict[str, BalloonType]) -> None:
         """Raise WrongValue for composites that contain themselves, are too deep, or have too many components."""

@@ -55,7 +55,7 @@ class BalloonPins:
         self._pin_all(balloon, [container])
         if was_short:
             self._retry(balloon, turn, None)
-            balloon.short = balloon.retries.short()
+            balloon.short = balloon.retries.has_unmet_request()
 
     def _retry(self, balloon: Balloon, begin: Turn, end: Turn | None) -> None:
         """Pin the queued containers between two turns, in the order of the queue."""
@@ -108,7 +108,7 @@ class BalloonPins:
         preserved = container.preserves("memory")
         kinds = 0
         if not preserved:
-            kinds = container.memory_mask(self._choices.mixed_memory_in_balloons) or balloon.type.kinds
+            kinds = container.memory_mask(self._choices.mixed_memory_in_balloons) or balloon.type.memory_kinds_mask
         nodes = masks.parse(container.mems) if preserved else nodes
         priority = PRESERVED if preserved else PRIORITIES[container.qos]
         limit = self.resized.get(container.id, container.requests).memory_limit_bytes

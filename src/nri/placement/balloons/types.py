@@ -95,8 +95,8 @@ class BalloonTypes:
                 if not device.startswith("podresourceapi:"):
                     types_by_device.setdefault(device, set()).add(kind.name)
         for kind in self.all:
-            kind.far = [device for device, names in types_by_device.items() if kind.name not in names]
-            kind.far += [load_device(self._loads[load]) for load in kind.loads]
+            kind.far_devices = [device for device, names in types_by_device.items() if kind.name not in names]
+            kind.far_devices += [load_device(self._loads[load]) for load in kind.loads]
 
     # -- the type of a container --------------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class BalloonTypes:
             options.allocatorTopologyBalancing if balancing is None else balancing,
             options.preferSpreadOnPhysicalCores if spread is None else spread,
             [name for name in kind.preferCloseToDevices if not name.startswith("podresourceapi:")],
-            list(kind.far),
+            list(kind.far_devices),
         )
         preferences.devices = {
             _RESERVED_CPUS: [self.reserved],

@@ -61,7 +61,7 @@ class Options:
         preferSharedCPUs: whether containers get exclusive CPUs only if their annotation requests them.
         colocatePods: whether containers of a pod should be near to each other.
         colocateNamespaces: whether containers of a namespace should be near to each other.
-        reservedPoolNamespaces: namespaces on the system's CPUs besides kube-system, with patterns.
+        reservedPoolNamespaces: namespaces on the system's CPUs besides kube-system; patterns are allowed.
         defaultCPUPriority: the CPU priority of containers without an annotation.
         unlimitedBurstable: the level that Burstable containers without a limit prefer.
         namespaceSchedulingClasses: the default scheduling class of containers by namespace.

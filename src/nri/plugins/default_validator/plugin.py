@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import ClassVar
 
-__all__ = ["DefaultValidatorPlugin", "read"]
-
 #: TOML begins with `key =`, after comments; YAML has a colon instead.
 TOML = re.compile(r"(?:\s*#.*\n)*\s*[\w-]+\s*=")
 

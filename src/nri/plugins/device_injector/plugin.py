@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from nri.api.builders.adjustment import Adjustment
     from nri.plugins.annotations import Annotation
 
-__all__ = ["KINDS", "DeviceInjector", "Kind"]
-
 
 class Device(NamedTuple):
     """A device node. If mode, uid or gid is 0, the runtime chooses it."""

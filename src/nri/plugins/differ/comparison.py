@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-__all__ = ["Difference", "differences", "yaml_differences"]
-
 #: The field that identifies an entry, by the name of the list.
 _KEY_FIELDS = {
     "mounts": "destination",
@@ -31,7 +29,7 @@ _CONTEXT_LINES = 3
 
 
 class Difference(NamedTuple):
-    """A field that differs: create, update or delete, its path, and both values. A missing value is None."""
+    """A difference: its kind (create, update or delete), the field's path, and both values. A missing value is None."""
 
     kind: str
     path: str
@@ -44,7 +42,7 @@ class Difference(NamedTuple):
 
 
 def differences(before: Any, after: Any, path: str = "") -> Iterator[Difference]:
-    """The differences of two trees of `nri.plugins.dump.tree_of`, in the order of their paths."""
+    """The differences between two trees of `nri.plugins.dump.tree_of`, in the order of their paths."""
     if before == after:
         return
     present = before or after

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from nri.stub.base import PluginBase
 
-__all__ = ["FLAGS", "Differ", "DifferConfig"]
-
 
 class DifferConfig:
     """The indices at which it connects, and how much it logs.

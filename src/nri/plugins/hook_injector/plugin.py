@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from nri.config.hooks.directories import HooksChange
 
-__all__ = ["DIRECTORIES", "HookInjector"]
-
 #: The default directories of podman and CRI-O: for packages, and for the administrator, whose files take precedence.
 DIRECTORIES = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-__all__ = ["FLAGS", "Logger", "LoggerConfig"]
-
 
 class LoggerConfig:
     """The events to log, the log file, and the marks that containers get.

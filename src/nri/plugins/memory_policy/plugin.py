@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from nri.host.topology import Topology
     from nri.plugins.annotations import Annotation
 
-__all__ = ["MemoryPolicyPlugin", "Policy", "resolve"]
-
 DOMAIN = "memory-policy.nri.io"
 #: The folder of the program, on the node and in containers.
 INJECTED = "/mnt/nri-memory-policy-mpolset"

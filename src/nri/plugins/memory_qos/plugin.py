@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from nri.plugins.annotations import Annotation
 
-__all__ = ["MemoryQos", "high_bytes"]
-
 DOMAIN = "memory-qos.nri.io"
 #: Each folder of cgroup v2 has this file.
 SECOND_VERSION = "/sys/fs/cgroup/cgroup.controllers"

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, Self
 
-__all__ = ["PROGRAM", "Daemon", "Owner", "existing_folders", "present"]
-
 PROGRAM = "memtierd"
 CONFIG, OUTPUT, PID, STATS = "memtierd.config.yaml", "memtierd.output", "memtierd.pid", "memtierd.stats"
 #: The kernel must end a killed process, or start a program, within this time.

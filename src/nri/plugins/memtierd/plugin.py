@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from nri.plugins.annotations import Annotation
     from nri.plugins.memtierd.daemon import Owner
 
-__all__ = ["Memtierd"]
-
 DOMAIN = "memtierd.nri.io"
 #: Files that annotations may set.
 FILES = ("memory.swap.max", "memory.high")

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from nri.api.messages import PodSandbox
     from nri.plugins.annotations import Annotation
 
-__all__ = ["KEYS", "NetworkDevice", "wanted_devices"]
-
 #: The annotation's keys, the preferred key first: the key in the Go plugin's code, the key in its documentation, and
 #: the old key.
 KEYS = ("netdevice.noderesource.dev", "netdevices.noderesource.dev", "netdevices.nri.containerd.io")

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from nri.plugins.network_device_injector.devices import NetworkDevice
     from nri.plugins.network_device_injector.netlink import Device, Record
 
-__all__ = ["MoveError", "Origin", "Sides"]
-
 #: The kernel's limit for an alias.
 _MAX_ALIAS_BYTES = 255
 _ORIGIN = re.compile(r"([^\s/:%]{1,15}) nri:([0-9]{1,10}):(.*)", re.DOTALL)

@@ -12,8 +12,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["OWN", "enter", "same"]
-
 #: The namespace of the calling thread.
 OWN = "/proc/thread-self/ns/net"
 

@@ -18,8 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Device", "Netlink", "Record"]
-
 # Constants of linux/netlink.h, rtnetlink.h, if_link.h, if_addr.h and if.h.
 _REQUEST, _ACK, _DUMP, _REPLACE, _CREATE = 0x1, 0x4, 0x300, 0x100, 0x400
 _ERROR, _DONE = 2, 3
@@ -196,6 +194,7 @@ class Netlink:
 
 
 def open_socket() -> socket.socket:
+    """Open a netlink socket whose errors are short and have a reason."""
     netlink_socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
     netlink_socket.bind((0, 0))
     netlink_socket.setsockopt(_NETLINK, _SHORT_ERRORS, 1)

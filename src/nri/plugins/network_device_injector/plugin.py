@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from nri.plugins.network_device_injector.devices import NetworkDevice
 
-__all__ = ["NetworkDeviceInjector"]
-
 
 class NetworkDeviceInjector(nri.Plugin):
     """Move network devices of the host to the pods that request them, and back when the pods end."""
@@ -36,7 +34,7 @@ class NetworkDeviceInjector(nri.Plugin):
     def __init__(self) -> None:
         #: Ids of pods that got devices from this process; for other pods the devices' aliases decide.
         self._pods_with_devices: set[str] = set()
-        #: The lock is needed because a runtime may report a pod's end while its start, which timed out, moves devices.
+        #: A runtime may report a pod's end while the pod's start, which timed out, still moves devices.
         self._moving = allocate_lock()
 
     def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
@@ -60,7 +58,7 @@ class NetworkDeviceInjector(nri.Plugin):
         except MoveError as error:
             notes = getattr(error, "__notes__", [])
             for note in notes:
-                self.log.error("cannot undo: %s", note)  # noqa: TRY400 - the note says why
+                self.log.error("cannot undo: %s", note)  # noqa: TRY400 - the note has the reason
             undone = (
                 f"some steps could not be undone: {', '.join(notes)}"
                 if notes

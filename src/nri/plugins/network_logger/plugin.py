@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import nri
 
-__all__ = ["NetworkLogger"]
-
 #: The namespace in the log for a pod on the host's network.
 HOST_NETWORK = "<host-network>"
 

@@ -21,8 +21,6 @@ from nri.errors import NriError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Wheel", "own_wheel"]
-
 _WHEEL = "Wheel-Version: 1.0\nGenerator: nri new\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 #: Placeholder for the version until the content is hashed.
 _VERSION = b"Version: (open)\n"

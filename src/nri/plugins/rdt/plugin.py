@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from nri.plugins.annotations import Annotation
 
-__all__ = ["Rdt"]
-
 DOMAIN = "rdt.noderesource.dev"
 #: One line of schemata: a resource, and for each of its domains a bit mask or a share.
 LINE = re.compile(r"\s*\w+\s*:\s*[0-9]+\s*=\s*[0-9a-fA-F]+\s*(;\s*[0-9]+\s*=\s*[0-9a-fA-F]+\s*)*")

@@ -20,8 +20,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nri.host.outcome import Result
 
-__all__ = ["ResctrlMon", "group_of"]
-
 #: Search this often for groups without a pod.
 ORPHAN_CHECK_INTERVAL_S = 30
 #: Older versions of CRI-O do not send process ids over NRI.

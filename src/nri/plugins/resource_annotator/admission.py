@@ -17,8 +17,6 @@ from msgspec.json import Decoder
 
 from nri.kube.requests import ANNOTATION
 
-__all__ = ["MAX_TOKENS", "AdmissionAnswer", "answer"]
-
 _VERSION = "admission.k8s.io/v1"
 _ANNOTATIONS_POINTER = "/metadata/annotations"
 #: Limit of an API server for all annotations of an object, keys and values together.

@@ -8,26 +8,21 @@ from __future__ import annotations
 
 import ctypes
 import logging
-import os
 import resource
 import socket
 import ssl
-import stat
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from nri.errors import ConfigError
-from nri.files import read_regular
 from nri.plugins.resource_annotator.admission import answer
+from nri.service.certificates import CertificateFiles, ServerCertificate, certificate_names
 from nri.service.http import Answer, Server, TcpSettings, json_answer
 from nri.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-__all__ = ["MAX_BODY_BYTES", "Webhook"]
 
 _log = logging.getLogger("nri.resource-annotator")
 #: The log of messages that clients cause, because any pod of the cluster can cause them at any rate.
@@ -41,7 +36,6 @@ MAX_REQUESTS = 32
 MAX_SILENT = 4096
 #: Maximum duration of a request and its answer; an API server waits 10 s.
 DEADLINE_S = 10.0
-_MAX_PEM_BYTES = 1 << 20
 _ALL_ADDRESSES = "[::]" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104 - a service of the cluster
 MAX_CLIENT_MESSAGES_PER_MINUTE = 60
 #: Larger blocks of memory, such as bodies of requests, return to the system when they are freed.
@@ -69,9 +63,8 @@ class Webhook:
         _return_large_blocks()
         self._message_limit = _MessageLimit()
         _client_log.addFilter(self._message_limit)
-        self._files = (certificate, key)
-        self._seen = self._stamp()
-        self._context = self._load()
+        files = CertificateFiles(certificate, key, "command line", ("--cert-file", "--key-file", ""))
+        self._certificate = ServerCertificate(files, _log, _doubts)
         self._server = Server(
             public={"/": _alive},
             address=f"{_ALL_ADDRESSES}:{port}",
@@ -81,7 +74,7 @@ class Webhook:
                 MAX_BODY_BYTES,
                 MAX_REQUESTS,
                 _max_silent(),
-                tls=self._current_context,
+                tls=self._certificate.context,
                 on_tls_error=log_tls_error,
             ),
         )
@@ -91,57 +84,6 @@ class Webhook:
         """Stop serving; the API server's `failurePolicy` decides about requests that are not answered."""
         self._server.close()
         _client_log.removeFilter(self._message_limit)
-
-    def _current_context(self) -> ssl.SSLContext:
-        self._reload()
-        return self._context
-
-    def _stamp(self) -> tuple[Any, ...]:
-        try:
-            return tuple((status.st_mtime_ns, status.st_ino) for status in map(os.stat, self._files))
-        except OSError:
-            return ()
-
-    def _load(self) -> ssl.SSLContext:
-        """Read certificate and key into a new TLS context. A context in use would lose its key if it were changed."""
-        certificate, key = self._files
-        flags = {"--cert-file": (certificate, "certificate"), "--key-file": (key, "private key")}
-        for flag, (path, what) in flags.items():
-            try:
-                text = read_regular(path, _MAX_PEM_BYTES).decode("ascii", "replace")
-            except OSError as error:
-                raise ConfigError("command line", flag, f"{path} cannot be read: {error.strerror or error}") from None
-            if f"{what.upper()}-----" not in text:
-                raise ConfigError("command line", flag, f"{path} does not contain a {what} in PEM")
-            if "ENCRYPTED" in text:
-                step = f"remove the pass phrase: openssl pkey -in {path} -out FILE"
-                raise ConfigError("command line", flag, f"{path} is protected by a pass phrase", step)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        try:
-            context.load_cert_chain(certificate, key)
-        except ssl.SSLError as error:
-            if error.reason == "KEY_VALUES_MISMATCH":
-                reason, step = f"{key} is not the key of {certificate}", "use two files that belong together"
-                raise ConfigError("command line", "--key-file", reason, step) from None
-            reason = f"{certificate} with {key} cannot be used: {error}"
-            raise ConfigError("command line", "--cert-file", reason) from None
-        for doubt in _doubts(context, certificate, key):
-            _log.warning("%s", doubt)
-        return context
-
-    def _reload(self) -> None:
-        """Read the certificate again if its file changed. If it cannot be used, keep the previous certificate."""
-        now = self._stamp()
-        if now != self._seen:
-            self._seen = now
-            try:
-                self._context = self._load()
-                _log.info("certificate reloaded")
-            except (ConfigError, OSError) as error:
-                # After a lack of file descriptors the next connection tries again.
-                self._seen = () if isinstance(error, OSError) else now
-                _log.warning("the previous certificate stays in use: %s", error)
 
 
 def _alive(_: Mapping[str, str]) -> Answer:
@@ -216,29 +158,12 @@ def _max_silent() -> int:
     return MAX_SILENT if soft == resource.RLIM_INFINITY else max(min(MAX_SILENT, soft - 256), 64)
 
 
-def _doubts(context: ssl.SSLContext, certificate: str, key: str) -> Iterator[str]:
-    """Yield the reasons why an API server may refuse a certificate, and whether other users can read its key."""
-    if os.stat(key).st_mode & stat.S_IROTH:
-        yield f"{key} can be read by all users of this machine: chmod o-r"
+def _doubts(context: ssl.SSLContext, certificate: str, _: str) -> Iterator[str]:
+    """Yield the reasons why an API server may refuse a certificate."""
     try:
-        names = _names(context, certificate)
+        names = certificate_names(context, certificate)
     except ssl.SSLError as error:
         yield f"{certificate}: API servers will refuse it: {getattr(error, 'verify_message', error)}; renew it"
     else:
         if not names:
             yield f"{certificate} has no subjectAltName, the only name that API servers check; create it again with one"
-
-
-def _names(context: ssl.SSLContext, certificate: str) -> Any:
-    """The names of a certificate that is valid today. Raises SSLError if a client would refuse the certificate."""
-    client_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    client_context.check_hostname = False
-    client_context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    client_context.load_verify_locations(certificate)
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = client_context.wrap_bio(to_client, to_server)
-    server = context.wrap_bio(to_server, to_client, server_side=True)
-    for side in (client, server, client, server, client):  # the last two up to TLS 1.2
-        with suppress(ssl.SSLWantReadError):
-            side.do_handshake()
-    return (client.getpeercert() or {}).get("subjectAltName")

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import ClassVar
 
-__all__ = ["SgxEpc", "has_sgx"]
-
 KEY = "epc-limit.nri.io"
 CPUINFO = "/proc/cpuinfo"
 #: The limit has 64 bits.

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import ClassVar
 
-__all__ = ["Template"]
-
 
 class Template(nri.Plugin):
     """Log a line for each event, without changes: a plugin to copy."""
@@ -51,7 +49,7 @@ class Template(nri.Plugin):
         self.log.info("pod removed")
 
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        # An nri.Adjustment may be returned, a list of nri.Update of other containers, or both as a pair.
+        # May return an nri.Adjustment, a list of nri.Update for other containers, or both as a pair.
         self.log.info("creating container")
 
     def post_create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from nri.plugins.annotations import Annotation
 
-__all__ = ["UlimitAdjuster"]
-
 #: The annotations, in the current and in the old domain.
 KEYS = ("ulimits.noderesource.dev", "ulimits.nri.containerd.io")
 PREFIX = "RLIMIT_"

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-__all__ = ["VERSION", "ChainError", "Listing", "ProgramChain", "ProgramEntry", "read_listing"]
-
 #: The protocol's version if the file is missing.
 VERSION = "0.1"
 #: The keys of the file.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, ClassVar
 
-__all__ = ["V010Adapter"]
-
 
 class V010Adapter(nri.Plugin):
     """Run plugins of the protocol 0.1.0 (programs that read JSON on stdin) at starts and stops."""

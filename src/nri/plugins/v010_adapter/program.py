@@ -18,8 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Outcome", "RunError", "find", "run"]
-
 #: Keep this many bytes of stderr.
 MAX_STDERR_BYTES = 4096
 #: Read this many bytes at once.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     import nri
 
-__all__ = ["CREATE", "DELETE", "AnswerError", "of_container", "of_pod", "read_result"]
-
 #: The states that the adapter sends.
 CREATE, DELETE = "create", "delete"
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, NoReturn, TextIO
 
-__all__ = ["Request", "Result", "Spec", "answer", "run"]
-
 
 class Spec:
     """The fields of a container's OCI spec.

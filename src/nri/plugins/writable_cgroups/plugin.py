@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import ClassVar
 
-__all__ = ["WritableCgroups", "is_delegated", "writable_options"]
-
 KEY = "writable-cgroups.noderesource.dev"
 #: The mount of the control group in a container.
 CGROUPS = "/sys/fs/cgroup"
@@ -29,14 +27,14 @@ HOST_CGROUPS = (CGROUPS, f"{CGROUPS}/unified")
 #: The host's mounts in a pod with the host's /proc.
 HOST_MOUNTS = "/host/proc/1/mountinfo"
 #: The host's mounts on the host itself.
-OWN_MOUNTS = mountinfo.OWN
+OWN_MOUNTS = mountinfo.OWN_MOUNT_TABLE
 
 
 class WritableCgroups(nri.Plugin):
     """Make the control group of a container writable to it, by an annotation, if the host delegates safely."""
 
     name = "writable-cgroups"
-    sets = ("mounts./sys/fs/cgroup",)
+    sets: ClassVar[Sequence[str]] = ("mounts./sys/fs/cgroup",)
     annotations: ClassVar[Mapping[str, str]] = {KEY: '"true": the container may write its own control group'}
     flags: ClassVar[Mapping[str, Flag]] = {
         "host-mount-file": Flag(
@@ -91,8 +89,8 @@ class WritableCgroups(nri.Plugin):
 
 def writable_options(options: Sequence[str]) -> list[str]:
     """The mount options with `rw` in place of `ro`."""
-    others = [option for option in options if option != "ro"]
-    return others if "rw" in others else [*others, "rw"]
+    without_ro = [option for option in options if option != "ro"]
+    return without_ro if "rw" in without_ro else [*without_ro, "rw"]
 
 
 def is_delegated(lines: Iterable[str]) -> bool:

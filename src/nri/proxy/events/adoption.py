@@ -1,4 +1,4 @@
-"""Adopt pods and containers of the runtime of which the proxy has no record: after a restart, or found late.
+"""Adopt pods and containers of the runtime that the proxy has no record of, for example after a restart.
 
 The runtime's state is authoritative: the proxy ends records whose pod or container no longer exists, and creates
 records for pods and containers without a record. This happens after each connection to the runtime and once a minute.
@@ -116,13 +116,13 @@ class Adoption:
             id=facts.status.id or pod_id, config=facts.config, runtime_handler=facts.status.runtime_handler
         )
         record.skipped = is_skipped(self._settings, facts.config)
-        record.shown = pod_shown(facts, facts.config)
+        record.plugin_view = pod_shown(facts, facts.config)
         ready = facts.status.state == pb.SANDBOX_READY
         if not record.skipped:
-            record.reported = CREATED if ready else STOPPED
+            record.reported_step = CREATED if ready else STOPPED
         self._store.put(record)
         if late and ready and not record.skipped:
-            _log.info("found pod %s late; reporting it to plugins now", record.id)
+            _log.info("pod %s was not known until now; reporting it to plugins", record.id)
             try:
                 self._domain.run_pod(record)
             except NriError as error:
@@ -149,8 +149,8 @@ class Adoption:
         pod = self._store.pod(record.pod_id)
         is_reported = pod is not None and not pod.skipped
         if is_reported:
-            record.reported = STOPPED if has_ended and not was_known else CREATED
-        record.shown = created_container(record, facts)
+            record.reported_step = STOPPED if has_ended and not was_known else CREATED
+        record.plugin_view = created_container(record, facts)
         self._store.put(record)
         if late and is_reported and not has_ended:
             self._domain.post_create(record)
@@ -162,7 +162,7 @@ class Adoption:
         """The record of a container that an earlier proxy was creating when it ended."""
         for record in self._store.containers(container.pod_sandbox_id):
             key = container_key(record.pod_id, record.config.metadata)
-            if record.reported == CREATING and key == container_key(container.pod_sandbox_id, container.metadata):
+            if record.reported_step == CREATING and key == container_key(container.pod_sandbox_id, container.metadata):
                 return record
         return None
 

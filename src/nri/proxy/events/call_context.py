@@ -54,33 +54,33 @@ class CallContext:
     adoption: Adoption
     hook_servers: HookServers | None
 
-    def pod(self, pod_id: str, *, ends: bool = False) -> PodRecord | None:
+    def pod(self, pod_id: str, *, for_end: bool = False) -> PodRecord | None:
         """A pod by its id in the runtime. Raises the runtime's error.
 
         Args:
-            ends: whether the call ends the pod or container; then an error of the runtime is only logged.
+            for_end: whether the call ends the pod or container; then an error of the runtime is only logged.
         """
         record = self.store.pod(pod_id)
-        return self._look_up(self.adoption.pod, pod_id, ends) if record is None and pod_id else record
+        return self._look_up(self.adoption.pod, pod_id, for_end) if record is None and pod_id else record
 
-    def container(self, runtime_id: str, *, ends: bool = False) -> tuple[ContainerRecord | None, PodRecord | None]:
+    def container(self, runtime_id: str, *, for_end: bool = False) -> tuple[ContainerRecord | None, PodRecord | None]:
         """A container by its id in the runtime, and its pod.
 
-        Both are None if plugins are not notified of the container. Errors and `ends` are as for `pod`.
+        Both are None if plugins are not notified of the container. Errors and `for_end` are as for `pod`.
         """
         record = self.store.container(runtime_id)
         if record is None and runtime_id:
-            record = self._look_up(self.adoption.container, runtime_id, ends)
-        pod = self.pod(record.pod_id, ends=ends) if record is not None else None
+            record = self._look_up(self.adoption.container, runtime_id, for_end)
+        pod = self.pod(record.pod_id, for_end=for_end) if record is not None else None
         return (None, None) if pod is None or pod.skipped else (record, pod)
 
-    def _look_up(self, ask: Callable[[str], R], identity: str, ends: bool) -> R | None:
+    def _look_up(self, ask: Callable[[str], R], identity: str, for_end: bool) -> R | None:
         try:
             return ask(identity)
         except Exception as error:
             if isinstance(error, RpcError) and error.code == NOT_FOUND:
                 return None
-            if not ends:
+            if not for_end:
                 raise
             is_expected = isinstance(error, NriError)
             _log.warning(
@@ -99,14 +99,18 @@ class CallContext:
             _log.debug("container %s: %s", record.runtime_id, error)
             return None
 
-    def before(self, method: str, data: bytes, request: Message, subject: Subject, deadline: float | None) -> bytes:
+    def call_hooks_before(
+        self, method: str, data: bytes, request: Message, subject: Subject, deadline: float | None
+    ) -> bytes:
         """Call hook servers before a request. Returns the bytes to pass on. Raises the error for the client."""
         if self.hook_servers is None:
             return data
         self.hook_servers.before(method, request, subject, deadline)
         return request.SerializeToString()
 
-    def after(self, method: str, request: Message, response: Message, subject: Subject, deadline: float | None) -> None:
+    def call_hooks_after(
+        self, method: str, request: Message, response: Message, subject: Subject, deadline: float | None
+    ) -> None:
         """Call hook servers after a response."""
         if self.hook_servers is not None:
             self.hook_servers.after(method, request, response, subject, deadline)

@@ -47,20 +47,20 @@ class ContainerCalls:
         pod = context.pod(request.pod_sandbox_id)
         if pod is None or pod.skipped:
             return call.forward(data)
-        data = context.before("CreateContainer", data, request, Subject(pod), call.deadline)
-        record = ContainerRecord(id=secrets.token_hex(32), pod_id=pod.id, config=request.config, reported=CREATING)
+        data = context.call_hooks_before("CreateContainer", data, request, Subject(pod), call.deadline)
+        record = ContainerRecord(id=secrets.token_hex(32), pod_id=pod.id, config=request.config, reported_step=CREATING)
         with context.store.creation_in_progress(*container_key(pod.id, request.config.metadata)):
             answer = self._create(data, request, pod, record, call)
         response = decode_answer(pb.CreateContainerResponse, answer)
-        context.after("CreateContainer", request, response, Subject(pod, record), call.deadline)
+        context.call_hooks_after("CreateContainer", request, response, Subject(pod, record), call.deadline)
         return answer
 
     def _create(
         self, data: bytes, request: pb.CreateContainerRequest, pod: PodRecord, record: ContainerRecord, call: Call
     ) -> bytes:
         context = self._context
-        record.shown = requested_container(record)
-        record.requested.CopyFrom(request.config.linux.resources)
+        record.plugin_view = requested_container(record)
+        record.requested_resources.CopyFrom(request.config.linux.resources)
         with context.domain.block(deadline=call.deadline):
             reply = context.domain.create(pod, record, call.deadline)
             try:
@@ -73,9 +73,9 @@ class ContainerCalls:
                 context.domain.undo_create(record, call.deadline)
                 raise
             record.runtime_id = decode_answer(pb.CreateContainerResponse, answer).container_id
-            _log.info("container %s has the id %s for plugins", record.runtime_id, record.id)
-            record.shown = created_container(record, context.facts(record, call.deadline))
-            context.store.note(record, reported=CREATED)
+            _log.info("plugins know container %s by the id %s", record.runtime_id, record.id)
+            record.plugin_view = created_container(record, context.facts(record, call.deadline))
+            context.store.note(record, reported_step=CREATED)
             update = m.ContainerUpdate(container_id=record.id)
             update.linux.resources.CopyFrom(reply.adjust.linux.resources)
             with context.domain.updates.turn(record) as order:
@@ -101,7 +101,7 @@ class ContainerCalls:
         record, pod = context.container(request.container_id)
         if record is None:
             return call.forward(data)
-        data = context.before("StartContainer", data, request, Subject(pod, record), call.deadline)
+        data = context.call_hooks_before("StartContainer", data, request, Subject(pod, record), call.deadline)
         with context.domain.block(deadline=call.deadline), context.store.creation_in_progress(*start_key(record)):
             context.domain.start(record, call.deadline)
             try:
@@ -109,10 +109,10 @@ class ContainerCalls:
             except BaseException as error:
                 self._report_failed_start(record, error, call.deadline)
                 raise
-            context.store.note(record, shown=created_container(record, context.facts(record, call.deadline)))
+            context.store.note(record, plugin_view=created_container(record, context.facts(record, call.deadline)))
             context.domain.post_start(record)
         response = decode_answer(pb.StartContainerResponse, answer)
-        context.after("StartContainer", request, response, Subject(pod, record), call.deadline)
+        context.call_hooks_after("StartContainer", request, response, Subject(pod, record), call.deadline)
         return answer
 
     def _report_failed_start(self, record: ContainerRecord, error: BaseException, deadline: float | None) -> None:
@@ -124,7 +124,7 @@ class ContainerCalls:
         state = facts.status.state if facts is not None else pb.CONTAINER_UNKNOWN
         _log.warning("the runtime has not answered the start of container %s: %s", record.runtime_id, error)
         if state == pb.CONTAINER_RUNNING:
-            self._context.store.note(record, shown=created_container(record, facts))
+            self._context.store.note(record, plugin_view=created_container(record, facts))
             self._context.domain.post_start(record)
         elif state == pb.CONTAINER_EXITED:
             self.ended(record, deadline)
@@ -139,7 +139,7 @@ class ContainerCalls:
         if record is None or not request.HasField("linux"):
             return call.forward(data)
         subject = Subject(pod, record)
-        data = context.before("UpdateContainerResources", data, request, subject, call.deadline)
+        data = context.call_hooks_before("UpdateContainerResources", data, request, subject, call.deadline)
         resources = convert.to_nri(request.linux, "linux").value
         with context.domain.block(deadline=call.deadline):
             reply = context.domain.update(record, resources, call.deadline)
@@ -147,7 +147,7 @@ class ContainerCalls:
             context.domain.follow(reply, call.deadline)
             context.domain.post_update(record)
         response = decode_answer(pb.UpdateContainerResourcesResponse, answer)
-        context.after("UpdateContainerResources", request, response, subject, call.deadline)
+        context.call_hooks_after("UpdateContainerResources", request, response, subject, call.deadline)
         return answer
 
     def _update(
@@ -159,7 +159,7 @@ class ContainerCalls:
         call: Call,
     ) -> bytes:
         context, is_sent = self._context, False
-        requested = merged(record.requested, request.linux)
+        requested = merged(record.requested_resources, request.linux)
         try:
             with context.domain.updates.turn(record, call.deadline) as order:
                 update = m.ContainerUpdate(container_id=record.id)
@@ -170,8 +170,8 @@ class ContainerCalls:
                     data = self._changed_request(request, reply.resources, newest, record)
                 answer = call.forward(data)
                 is_sent = True
-                if record.requested.ByteSize():
-                    context.store.note(record, requested=requested)
+                if record.requested_resources.ByteSize():
+                    context.store.note(record, requested_resources=requested)
                 in_force(context.store, record, request.linux, newest)
                 for field in zeros(newest):
                     result.mark_unsupported(field, ZERO)
@@ -206,15 +206,15 @@ class ContainerCalls:
         """Stop a container, and report it to plugins."""
         context = self._context
         request = pb.StopContainerRequest.FromString(data)
-        record, pod = context.container(request.container_id, ends=True)
+        record, pod = context.container(request.container_id, for_end=True)
         if record is None:
             return call.forward(data)
-        data = context.before("StopContainer", data, request, Subject(pod, record), call.deadline)
+        data = context.call_hooks_before("StopContainer", data, request, Subject(pod, record), call.deadline)
         answer = call.forward(data)
         with context.domain.block(urgent=True):
             self.ended(record, call.deadline)
         response = decode_answer(pb.StopContainerResponse, answer)
-        context.after("StopContainer", request, response, Subject(pod, record), call.deadline)
+        context.call_hooks_after("StopContainer", request, response, Subject(pod, record), call.deadline)
         return answer
 
     def remove_container(self, data: bytes, call: Call) -> bytes:
@@ -230,9 +230,9 @@ class ContainerCalls:
 
     def ended(self, record: ContainerRecord, deadline: float | None = None) -> None:
         """Report a container that has ended to plugins, with its exit code."""
-        if record.reported == CREATED:
+        if record.reported_step == CREATED:
             shown = created_container(record, self._context.facts(record, deadline))
-            self._context.store.note(record, shown=shown)
+            self._context.store.note(record, plugin_view=shown)
             self._context.domain.stop(record, deadline)
 
 

@@ -6,7 +6,6 @@ remove are reported once, even over restarts, because the record has the last re
 
 from __future__ import annotations
 
-import importlib.metadata
 import logging
 import os
 import threading
@@ -27,6 +26,7 @@ from nri.proxy.passing import Backend
 from nri.proxy.settings import ProxySettings
 from nri.proxy.state import CREATED, CREATING, REMOVED, STOPPED, ContainerRecord, PodRecord, Store
 from nri.text import plain
+from nri.user_agent import package_version
 
 if TYPE_CHECKING:
     from nri.adaptation import BuiltinPlugin
@@ -66,7 +66,7 @@ class Domain:
         self.updates = Updates(store, backend)
         self.adaptation = Adaptation(
             "nri-proxy",
-            importlib.metadata.version("nri"),
+            package_version(),
             synchronize=self.snapshot,
             update=self.updates.apply,
             evict=self.evict,
@@ -91,27 +91,27 @@ class Domain:
 
     def run_pod(self, pod: PodRecord, deadline: float | None = None) -> None:
         """Report a pod that the runtime has just created. Raises the error of the request."""
-        self._store.note(pod, reported=CREATED)
-        self.adaptation.run_pod_sandbox(pod.shown, deadline=deadline)
+        self._store.note(pod, reported_step=CREATED)
+        self.adaptation.run_pod_sandbox(pod.plugin_view, deadline=deadline)
 
     def update_pod(self, pod: PodRecord, request: pb.UpdatePodSandboxResourcesRequest, deadline: float | None) -> None:
         """Report new resources of a pod before the change. Raises the error of the request."""
         parts = [
             convert.to_nri(getattr(request, name)).value if request.HasField(name) else None for name in _RESOURCES
         ]
-        self.adaptation.update_pod_sandbox(_without_missing_namespaces(pod.shown), *parts, deadline=deadline)
+        self.adaptation.update_pod_sandbox(_without_missing_namespaces(pod.plugin_view), *parts, deadline=deadline)
 
     def post_update_pod(self, pod: PodRecord, request: pb.UpdatePodSandboxResourcesRequest) -> None:
         """Record new resources of a pod, and report them."""
         shown, config = m.PodSandbox(), pb.PodSandboxConfig()
-        shown.CopyFrom(pod.shown)
+        shown.CopyFrom(pod.plugin_view)
         config.CopyFrom(pod.config)
         for name in _RESOURCES:
             if request.HasField(name):
                 getattr(config.linux, name).CopyFrom(getattr(request, name))
                 getattr(shown.linux, f"pod_{name}").CopyFrom(convert.to_nri(getattr(request, name)).value)
-        self._store.note(pod, shown=shown, config=config)
-        self._send_logging_errors("post_update_pod_sandbox", _without_missing_namespaces(pod.shown))
+        self._store.note(pod, plugin_view=shown, config=config)
+        self._send_logging_errors("post_update_pod_sandbox", _without_missing_namespaces(pod.plugin_view))
 
     def stop_pod(self, pod: PodRecord, deadline: float | None = None) -> None:
         """Report once that a pod has stopped, after the end of its containers."""
@@ -119,7 +119,7 @@ class Domain:
             self.stop(container, deadline)
         with self._turn(pod):
             if self._store.advance(pod, STOPPED, (CREATED,)):
-                self._send_logging_errors("stop_pod_sandbox", _without_missing_namespaces(pod.shown))
+                self._send_logging_errors("stop_pod_sandbox", _without_missing_namespaces(pod.plugin_view))
 
     def remove_pod(self, pod: PodRecord, deadline: float | None = None) -> None:
         """Report once that a pod and its containers are removed, and drop their records."""
@@ -128,7 +128,7 @@ class Domain:
         self.stop_pod(pod, deadline)
         with self._turn(pod):
             if self._store.advance(pod, REMOVED, (STOPPED,)):
-                self._send_logging_errors("remove_pod_sandbox", _without_missing_namespaces(pod.shown))
+                self._send_logging_errors("remove_pod_sandbox", _without_missing_namespaces(pod.plugin_view))
             self._store.drop(pod)
 
     # --- containers ---
@@ -136,7 +136,7 @@ class Domain:
     def create(self, pod: PodRecord, container: ContainerRecord, deadline: float | None) -> CreateReply:
         """Ask plugins about a new container. Raises the error of the request."""
         return self.adaptation.create_container(
-            _without_missing_namespaces(pod.shown), container.shown, deadline=deadline
+            _without_missing_namespaces(pod.plugin_view), container.plugin_view, deadline=deadline
         )
 
     def undo_create(self, container: ContainerRecord, deadline: float | None = None) -> None:
@@ -152,7 +152,7 @@ class Domain:
 
     def start(self, container: ContainerRecord, deadline: float | None) -> None:
         """Report a container before its start. Raises the error of the request."""
-        self.adaptation.start_container(self._pod_of(container), container.shown, deadline=deadline)
+        self.adaptation.start_container(self._pod_of(container), container.plugin_view, deadline=deadline)
 
     def post_start(self, container: ContainerRecord) -> None:
         """Report that a container was started."""
@@ -160,7 +160,9 @@ class Domain:
 
     def update(self, container: ContainerRecord, resources: m.LinuxResources, deadline: float | None) -> UpdateReply:
         """Ask plugins about new resources of a container. Raises the error of the request."""
-        return self.adaptation.update_container(self._pod_of(container), container.shown, resources, deadline=deadline)
+        return self.adaptation.update_container(
+            self._pod_of(container), container.plugin_view, resources, deadline=deadline
+        )
 
     def post_update(self, container: ContainerRecord) -> None:
         """Report that a container has new resources."""
@@ -171,7 +173,7 @@ class Domain:
         with self._turn(container):
             reply = None
             if self._store.advance(container, STOPPED, (CREATED,)):
-                container.shown.state = m.ContainerState.CONTAINER_STOPPED
+                container.plugin_view.state = m.ContainerState.CONTAINER_STOPPED
                 reply = self._send_for_container("stop_container", container)
         self._follow(reply, deadline)
 
@@ -213,13 +215,15 @@ class Domain:
     def snapshot(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
         """All pods and containers whose creation was reported to plugins, but not their end."""
         pods = [
-            _without_missing_namespaces(pod.shown)
+            _without_missing_namespaces(pod.plugin_view)
             for pod in self._store.pods()
-            if pod.reported == CREATED and not pod.skipped
+            if pod.reported_step == CREATED and not pod.skipped
         ]
         shown = {pod.id for pod in pods}
         containers = [
-            record.shown for record in self._store.containers() if record.reported == CREATED and record.pod_id in shown
+            record.plugin_view
+            for record in self._store.containers()
+            if record.reported_step == CREATED and record.pod_id in shown
         ]
         return pods, containers
 
@@ -253,10 +257,10 @@ class Domain:
 
     def _pod_of(self, container: ContainerRecord) -> m.PodSandbox:
         pod = self._store.pod(container.pod_id)
-        return _without_missing_namespaces(pod.shown) if pod is not None else m.PodSandbox(id=container.pod_id)
+        return _without_missing_namespaces(pod.plugin_view) if pod is not None else m.PodSandbox(id=container.pod_id)
 
     def _send_for_container(self, event: str, container: ContainerRecord) -> Any:
-        return self._send_logging_errors(event, self._pod_of(container), container.shown)
+        return self._send_logging_errors(event, self._pod_of(container), container.plugin_view)
 
     def _send_logging_errors(self, event: str, *messages: Any) -> Any:
         """Send an event whose failure is only logged."""

@@ -98,7 +98,7 @@ class Exits:
                 continue
             store = self.context.store
             record = store.container(container.id)
-            if record is None or record.reported != CREATED or start_key(record) in store.making:
+            if record is None or record.reported_step != CREATED or start_key(record) in store.making:
                 continue  # a container that ends while it is being started is reported after the start
             if self._is_due(record.id):
                 self._report(record)
@@ -126,7 +126,7 @@ class Exits:
 
     def _is_awaited(self, name: str) -> bool:
         record = self.context.store.named(name)
-        return record is not None and record.reported == CREATED
+        return record is not None and record.reported_step == CREATED
 
 
 class _Retry:

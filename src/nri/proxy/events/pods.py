@@ -38,13 +38,13 @@ class PodCalls:
             skipped.config, skipped.runtime_handler = request.config, request.runtime_handler
             context.store.put(skipped)
             return answer
-        data = context.before("RunPodSandbox", data, request, Subject(), call.deadline)
+        data = context.call_hooks_before("RunPodSandbox", data, request, Subject(), call.deadline)
         with context.store.creation_in_progress(*pod_key(request.config.metadata)):
             answer = call.forward(data)
             response = decode_answer(pb.RunPodSandboxResponse, answer)
             record = PodRecord(response.pod_sandbox_id, request.config, request.runtime_handler)
             self._report(record, call)
-        context.after("RunPodSandbox", request, response, Subject(record), call.deadline)
+        context.call_hooks_after("RunPodSandbox", request, response, Subject(record), call.deadline)
         return answer
 
     def _report(self, record: PodRecord, call: Call) -> None:
@@ -52,7 +52,7 @@ class PodCalls:
         context = self._context
         try:
             facts = context.queries.pod(record.id, time_for(call.deadline))
-            record.shown = pod_shown(facts, record.config)
+            record.plugin_view = pod_shown(facts, record.config)
             with context.domain.block(deadline=call.deadline):
                 context.store.put(record)
                 context.domain.run_pod(record, call.deadline)
@@ -73,14 +73,14 @@ class PodCalls:
         """Stop a pod, and report its end and the end of its containers to plugins."""
         context = self._context
         request = pb.StopPodSandboxRequest.FromString(data)
-        pod = context.pod(request.pod_sandbox_id, ends=True)
+        pod = context.pod(request.pod_sandbox_id, for_end=True)
         if pod is None or pod.skipped:
             return call.forward(data)
-        data = context.before("StopPodSandbox", data, request, Subject(pod), call.deadline)
+        data = context.call_hooks_before("StopPodSandbox", data, request, Subject(pod), call.deadline)
         answer = call.forward(data)
         with context.domain.block(urgent=True):
             context.domain.stop_pod(pod, call.deadline)
-        context.after(
+        context.call_hooks_after(
             "StopPodSandbox", request, decode_answer(pb.StopPodSandboxResponse, answer), Subject(pod), call.deadline
         )
         return answer
@@ -88,7 +88,7 @@ class PodCalls:
     def remove_pod_sandbox(self, data: bytes, call: Call) -> bytes:
         """Remove a pod, and report its removal and the removal of its containers to plugins."""
         context = self._context
-        pod = context.pod(pb.RemovePodSandboxRequest.FromString(data).pod_sandbox_id, ends=True)
+        pod = context.pod(pb.RemovePodSandboxRequest.FromString(data).pod_sandbox_id, for_end=True)
         answer = call.forward(data)
         if pod is not None and pod.skipped:
             context.store.drop(pod)

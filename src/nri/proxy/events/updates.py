@@ -104,12 +104,14 @@ class Updates:
         self, update: m.ContainerUpdate, result: UpdateResult, numbers: SequenceNumbers, until: float | None
     ) -> None:
         record = self._store.named(update.container_id)
-        if record is None or record.reported != CREATED:
-            result.mark_stale(_STALE_REASONS.get("" if record is None else record.reported, "the container has ended"))
+        if record is None or record.reported_step != CREATED:
+            result.mark_stale(
+                _STALE_REASONS.get("" if record is None else record.reported_step, "the container has ended")
+            )
             return
         now = monotonic()
         if until is not None and until <= now:
-            raise DeadlineExceeded("an update: the deadline of its call has passed")
+            raise DeadlineExceeded(f"the update of container {record.runtime_id}")
         until = min(now + UPDATE_S, until or now + UPDATE_S)
         with self.turn(record, until) as order:
             newest = order.newest(update.linux.resources, numbers, result)
@@ -158,7 +160,7 @@ def in_force(
     """Record resources that the runtime has applied."""
     resources = merged(record.resources, sent)
     shown = m.Container()
-    shown.CopyFrom(record.shown)
+    shown.CopyFrom(record.plugin_view)
     for part in ("cpu", "memory"):
         for field, value in getattr(changes, part).ListFields():
             target: Any = getattr(shown.linux.resources, part)
@@ -167,7 +169,7 @@ def in_force(
             elif value.value:
                 getattr(target, field.name).CopyFrom(value)
     shown.linux.resources.unified.update(changes.unified)
-    store.note(record, resources=resources, shown=shown)
+    store.note(record, resources=resources, plugin_view=shown)
 
 
 def _fail(result: UpdateResult, error: NriError) -> None:

@@ -121,7 +121,7 @@ def _text(path: Path) -> str:
     try:
         status = os.fstat(descriptor)
         if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or status.st_uid not in (0, os.geteuid()):
-            raise ValueError(f"other users can write to it (mode {status.st_mode & 0o7777:04o}, user {status.st_uid})")
+            raise ValueError(f"other users can write to it (mode {status.st_mode & 0o7777:04o}, owner {status.st_uid})")
         raw = os.read(descriptor, MAX_BYTES + 1)
     finally:
         os.close(descriptor)

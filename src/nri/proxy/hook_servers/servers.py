@@ -19,6 +19,7 @@ from nri.proxy.hook_servers.dispatch import POST, PRE, chosen
 from nri.proxy.hook_servers.messages import METHODS, SERVICE, change_container, change_pod, change_update, fields_of
 from nri.proxy.hook_servers.registrations import FOLDER, Registrations
 from nri.text import plain
+from nri.user_agent import grpc_options
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -29,11 +30,7 @@ if TYPE_CHECKING:
 
 #: The number of open connections, as in Koordinator's proxy.
 MAX_CONNECTIONS = 10
-_OPTIONS = [
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.default_authority", "localhost"),
-    ("grpc.use_local_subchannel_pool", 1),
-]
+_OPTIONS = [*grpc_options(), ("grpc.use_local_subchannel_pool", 1)]
 
 
 class HookServerError(NriError):

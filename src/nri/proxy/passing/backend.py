@@ -21,6 +21,7 @@ from nri.cri.client import connection_problem, decode_answer
 from nri.cri.pb import api_pb2 as pb
 from nri.cri.server import LIMITS
 from nri.errors import RpcError, RuntimeUnavailable
+from nri.user_agent import grpc_options
 
 _log = logging.getLogger("nri.proxy")
 
@@ -36,8 +37,7 @@ _LOOKING_S = 1.0
 #: The minimum and the maximum time between attempts to connect, in milliseconds.
 _RETRY_MS, _RETRY_AT_MOST_MS = 50, 500
 _OPTIONS = [
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.default_authority", "localhost"),
+    *grpc_options(),
     *LIMITS,
     ("grpc.initial_reconnect_backoff_ms", _RETRY_MS),
     ("grpc.min_reconnect_backoff_ms", _RETRY_MS),

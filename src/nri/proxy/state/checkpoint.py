@@ -24,12 +24,10 @@ from nri.cri.pb import api_pb2 as pb
 from nri.files import Lock, Records
 from nri.proxy.state.records import ContainerRecord, PodRecord
 
-__all__ = ["MAX_BYTES", "MAX_FILES", "VERSION", "Checkpoint"]
-
 #: The version of the file format. A file of a higher version is not read.
 VERSION = 1
 #: Attributes that have a different key on disk, as in records of earlier proxies.
-_KEYS = {"reported": "told", "requested": "asked"}
+_KEYS = {"reported_step": "told", "requested_resources": "asked", "plugin_view": "shown"}
 #: A record with a larger file is stored only in memory.
 MAX_BYTES = 1 << 20
 #: The folder has at most this many files; further records are stored only in memory.
@@ -39,10 +37,11 @@ _COMPLAIN_S = 60.0
 _KINDS: dict[str, Any] = {"pod": PodRecord, "container": ContainerRecord}
 #: The fields that are messages; the others are strings and flags.
 _MESSAGES: dict[str, dict[str, Any]] = {
-    "pod": {"config": pb.PodSandboxConfig, "shown": m.PodSandbox},
+    "pod": {"config": pb.PodSandboxConfig, "plugin_view": m.PodSandbox},
     "container": {
-        "config": pb.ContainerConfig, "requested": pb.LinuxContainerResources, "resources": pb.LinuxContainerResources,
-        "shown": m.Container,
+        "config": pb.ContainerConfig, "requested_resources": pb.LinuxContainerResources,
+        "resources": pb.LinuxContainerResources,
+        "plugin_view": m.Container,
     },
 }  # fmt: skip
 Record = PodRecord | ContainerRecord
@@ -137,14 +136,15 @@ def _read(name: str, row: dict[str, Any]) -> Record:
     kind = str(row["kind"])
     values: dict[str, Any] = {}
     for key in _KINDS[kind].__slots__:
-        value = row.get(_KEYS.get(key, key))
+        stored_key = _KEYS.get(key, key)
+        value = row.get(stored_key)
         if key in _MESSAGES[kind]:
             try:
                 values[key] = _MESSAGES[kind][key].FromString(base64.b64decode(value or "", validate=True))
             except (binascii.Error, TypeError, DecodeError) as error:
-                raise ValueError(f"{key} is not a message in base64: {error}") from None
+                raise ValueError(f"{stored_key} is not a message in base64: {error}") from None
         elif not isinstance(value, bool if key == "skipped" else str):
-            raise ValueError(f"{key} is {value!r}")
+            raise ValueError(f"{stored_key} is {value!r}")
         else:
             values[key] = value
     record: Record = _KINDS[kind](**values)

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from nri.api import messages as m
 from nri.cri.pb import api_pb2 as pb
 
-__all__ = ["CREATED", "CREATING", "REMOVED", "STOPPED", "ContainerRecord", "PodRecord"]
-
-#: The last step of a pod or container that was reported to plugins. A container is `CREATING` while plugins are asked.
+#: Values of `reported_step`: the last step that was reported to plugins. A container is `CREATING` while plugins are
+#: called.
 CREATING, CREATED, STOPPED, REMOVED = "creating", "created", "stopped", "removed"
 
 
@@ -25,17 +24,17 @@ class PodRecord:
         id: the pod's id, the same for the runtime and for plugins.
         config: the configuration that the runtime received.
         runtime_handler: the handler that the kubelet requested.
-        reported: the last step that was reported to plugins.
+        reported_step: the last step that was reported to plugins.
         skipped: whether the pod has the skip label, so that plugins are not notified of it or its containers.
-        shown: the pod as plugins see it.
+        plugin_view: the pod as plugins see it.
     """
 
     id: str
     config: pb.PodSandboxConfig = field(default_factory=pb.PodSandboxConfig)
     runtime_handler: str = ""
-    reported: str = ""
+    reported_step: str = ""
     skipped: bool = False
-    shown: m.PodSandbox = field(default_factory=m.PodSandbox)
+    plugin_view: m.PodSandbox = field(default_factory=m.PodSandbox)
 
 
 @dataclass(slots=True)
@@ -47,17 +46,17 @@ class ContainerRecord:
         runtime_id: the runtime's id; empty while the container is being created.
         pod_id: the id of the container's pod.
         config: the configuration that the runtime received, with the changes of plugins.
-        requested: the resources that the kubelet requests, before changes of plugins; empty if not known.
+        requested_resources: the resources that the kubelet requests, before changes of plugins; empty if not known.
         resources: the resources in force, as far as they were set through the proxy.
-        reported: the last step that was reported to plugins.
-        shown: the container as plugins see it.
+        reported_step: the last step that was reported to plugins.
+        plugin_view: the container as plugins see it.
     """
 
     id: str
     runtime_id: str = ""
     pod_id: str = ""
     config: pb.ContainerConfig = field(default_factory=pb.ContainerConfig)
-    requested: pb.LinuxContainerResources = field(default_factory=pb.LinuxContainerResources)
+    requested_resources: pb.LinuxContainerResources = field(default_factory=pb.LinuxContainerResources)
     resources: pb.LinuxContainerResources = field(default_factory=pb.LinuxContainerResources)
-    reported: str = ""
-    shown: m.Container = field(default_factory=m.Container)
+    reported_step: str = ""
+    plugin_view: m.Container = field(default_factory=m.Container)

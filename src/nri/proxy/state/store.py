@@ -13,8 +13,6 @@ from typing import Any, overload
 from nri.proxy.state.checkpoint import Checkpoint, Record
 from nri.proxy.state.records import ContainerRecord, PodRecord
 
-__all__ = ["Store"]
-
 
 class Store:
     """The records of a proxy. `making` has the keys of pods and containers that are being created. Thread-safe."""
@@ -57,7 +55,7 @@ class Store:
     def containers(self, pod_id: str = "") -> list[ContainerRecord]:
         """All containers, or the containers of a pod."""
         with self._lock:
-            return [each for each in self._containers.values() if not pod_id or each.pod_id == pod_id]
+            return [record for record in self._containers.values() if not pod_id or record.pod_id == pod_id]
 
     # --- changing ---
 
@@ -87,9 +85,9 @@ class Store:
         Returns False if it was already, or if no step was reported.
         """
         with self._lock:
-            if record.reported not in before:
+            if record.reported_step not in before:
                 return False
-            self.note(record, reported=step)
+            self.note(record, reported_step=step)
             return True
 
     def drop(self, record: Record) -> None:

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from nri.stub.support.pending import Pending
     from nri.stub.support.runtime_handle import RuntimeHandle
 
-__all__ = ["REPLY_FIELDS", "encode_answer", "method_name", "wrong_answer"]
-
 #: The field numbers of (adjust, update, evict) in replies; 0 if the reply has no such field.
 REPLY_FIELDS = {
     "CreateContainer": (1, 2, 3),
@@ -93,8 +91,9 @@ def _changes(event: str, result: Any, call: Call, runtime: RuntimeHandle) -> Ite
     for item in result:
         message = getattr(item, "message", item)
         if isinstance(message, m.ContainerUpdate):
-            if event == "UpdateContainer" and _would_cancel(message, call):
-                continue
+            runtime.warn_if_empty(message)
+            if event == "UpdateContainer" and _is_own(message, call) and not message.linux.resources.ByteSize():
+                continue  # runtimes would apply zeros instead of the kubelet's values
             if event == "CreateContainer" and _is_own(message, call) and not message.ignore_failure:
                 reason = "an Update of the container that is being created: return an Adjustment instead"
                 raise TypeError(f"create_container returned {reason}")
@@ -172,19 +171,3 @@ def _is_own(update: m.ContainerUpdate, call: Call) -> bool:
     """Whether an update concerns the event's container."""
     container = call.container
     return container is not None and update.container_id == container.id
-
-
-def _would_cancel(update: m.ContainerUpdate, call: Call) -> bool:
-    """Whether this update has to be left out, which is logged.
-
-    For an update without resources of the container that is being updated, runtimes would apply zeros instead of the
-    kubelet's values.
-    """
-    if not _is_own(update, call) or update.linux.resources.ByteSize():
-        return False
-    from nri.stub.support import logs
-
-    logs.adapter("stub").warning(
-        "update_container returned an update without resources of the container that is being updated: ignored"
-    )
-    return True

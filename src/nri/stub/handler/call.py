@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     Serve = Callable[[bytes, Call], bytes]
     HandlerWrapper = Callable[[Callable[..., Any], str, tuple[str, ...]], Callable[..., Any]]
 
-__all__ = ["admits", "build", "call_quietly", "complete_name", "overridden", "select"]
-
 #: The request fields that are the handler's arguments, for events with more than pod and container.
 _FIELDS = {
     "UpdateContainer": ("pod", "container", "linux_resources"),

@@ -1,4 +1,4 @@
-"""Run `async def` handlers, which a thread without an event loop calls.
+"""Run `async def` handlers from a thread without an event loop.
 
 If the plugin does not use asyncio, a coroutine is stepped directly, which takes half a microsecond. Once asyncio has
 been imported, coroutines run as tasks on one loop in a separate thread, so that timeouts, background tasks and async
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from threading import Thread
     from typing import Any
-
-__all__ = ["CoroutineType", "resolve", "run_to_end", "start_task", "stop_loop"]
 
 
 async def _nothing() -> None: ...

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from nri.stub.base import PluginBase
     from nri.stub.session.session import Session
 
-__all__ = ["ConfigWatch"]
-
 #: The interval of checks after a possible change of the configuration file, in seconds.
 WATCH_S = 1.0
 

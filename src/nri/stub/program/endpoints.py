@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from nri.interfaces import Reporter
 
-__all__ = ["Endpoints", "counted"]
-
 
 def counted(reporter: Reporter | None) -> tuple[CollectorRegistry, Reporter]:
     """A registry, and a reporter that counts every step in it before it calls `reporter`.

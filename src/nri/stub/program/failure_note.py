@@ -15,8 +15,6 @@ from nri.api.naming import FAILED_DIR
 from nri.config.syntax import parse_json
 from nri.files import read_regular, write_whole
 
-__all__ = ["FailureNote", "note_path", "read_notes", "remove_note", "write_note"]
-
 #: Longer error texts are cut.
 MAX_ERROR_CHARS = 2000
 _MAX_NOTE_BYTES = 1 << 16

@@ -12,12 +12,11 @@ from typing import NamedTuple
 from nri.api import naming
 from nri.api.events import EventMask
 from nri.errors import ConfigError
+from nri.text import nearest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-__all__ = ["FLAGS", "Flag", "Options", "help_text", "parse"]
 
 
 class Flag(NamedTuple):
@@ -165,11 +164,8 @@ def _previous_values(values: list[str] | bool | None) -> list[str]:
 
 def _suggest(flag: str, flags: tuple[str, ...]) -> str:
     """Suggest a similar flag, or the help."""
-    import difflib
-
-    names = {name.lower(): name for name in flags}
-    matches = difflib.get_close_matches(flag.lower(), names, 1, 0.7)
-    return f"did you mean --{names[matches[0]]}?" if matches else "see --help"
+    suggestion = nearest(flag, flags)
+    return f"did you mean --{suggestion}?" if suggestion else "see --help"
 
 
 def _value(flag: str, value: str) -> object:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from nri.stub.base import PluginBase
     from nri.stub.program.options import Options
 
-__all__ = ["PluginGroup"]
-
 # Seconds between two checks for signals, while the main thread waits for the plugins in other threads.
 _SIGNAL_CHECK_S = 4
 

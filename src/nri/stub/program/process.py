@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from nri.stub.base import PluginBase
     from nri.stub.program.options import Options
 
-__all__ = ["Program", "make_log_if_due", "notify_systemd"]
-
 #: The exit code of a plugin that cannot work until the plugin or the runtime is corrected.
 CANNOT_WORK = 1
 #: The exit code of a plugin that cannot work until its configuration is corrected.

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from nri.backoff import Backoff
     from nri.signals import Stop
 
-__all__ = ["GiveUp", "Reconnect"]
-
 #: While waiting, the socket is checked for a change this often, in seconds.
 CHECK_INTERVAL_S = 0.25
 #: A missing runtime is reported after this time, in seconds.

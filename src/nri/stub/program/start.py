@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from nri.stub.base import PluginBase
     from nri.stub.program.plugin_group import PluginGroup
 
-__all__ = ["main", "run", "run_all", "tell"]
-
 
 def main(plugin_class: type[PluginBase], arguments: Sequence[str]) -> int:
     """Parse the flags and run. Returns the exit code. Wrong usage is reported in one line on stderr."""
@@ -108,8 +106,7 @@ def _program(plugins: Sequence[tuple[type[PluginBase], Options]], reporter: Repo
 
 
 def _versions(plugin_class: type[PluginBase]) -> str:
-    from importlib.metadata import version
-
     from nri.api.naming import NRI_VERSION
+    from nri.user_agent import package_version
 
-    return f"{plugin_class.name}: nri {version('nri')}, NRI {NRI_VERSION}, Python {sys.version.split()[0]}\n"
+    return f"{plugin_class.name}: nri {package_version()}, NRI {NRI_VERSION}, Python {sys.version.split()[0]}\n"

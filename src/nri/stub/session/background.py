@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     F = TypeVar("F", bound=Callable[..., Any])
 
-__all__ = ["Background", "background_methods", "every"]
-
 #: How long `Background.tick` waits for a running call of the method, in seconds.
 TICK_TIMEOUT_S = 20.0
 

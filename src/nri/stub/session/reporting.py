@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     Serve = Callable[[bytes, Call], bytes]
 
-__all__ = ["Reporting"]
-
 _REPORTED_METHODS = frozenset((*BY_RPC, "Configure", "Synchronize", "StateChange", "Shutdown"))
 #: The serial numbers of requests, shared by all connections of this process.
 _serials = count(1)

@@ -25,7 +25,7 @@ from nri.stub.session.synchronize import MORE_REPLY, Parts, StateTooLarge
 from nri.stub.support import context
 from nri.stub.support.checks import ARGUMENTS
 from nri.stub.support.decode_errors import Unreadable, unreadable
-from nri.text import plain
+from nri.text import nearest, plain
 from nri.ttrpc.codes import Code
 from nri.ttrpc.endpoint import LATER, Endpoint
 from nri.wire import bytes_field, iter_fields
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from nri.stub.session.reporting import Reporting
     from nri.stub.support.mirror import Mirror
     from nri.ttrpc.envelope import Request
-
-__all__ = ["PluginService", "describe"]
 
 #: Fields of `StateChangeEvent`.
 _EVENT: Final = 1
@@ -331,8 +329,6 @@ def _suggestion(error: AttributeError) -> str:
 
     Returns "" without one.
     """
-    import difflib
-
     from nri.api.builders.view import ResourceView
 
     holder: Any = error.obj
@@ -342,14 +338,14 @@ def _suggestion(error: AttributeError) -> str:
             return f": {type(holder).__name__} has no such field; read it with nri.resources_of(...).{name}"
         descriptor = getattr(type(holder), "DESCRIPTOR", None)
         attributes = dir(holder) if descriptor is None else [field.name for field in descriptor.fields]
-        matches = difflib.get_close_matches(
-            name, [attribute for attribute in attributes if not attribute.startswith("_")], 1
-        )
+        public = [attribute for attribute in attributes if not attribute.startswith("_")]
+        # A key of a configuration, for example `limit`, resembles a method of a text, for example `split`.
+        suggestion = nearest(name, public, may_be_foreign=isinstance(holder, str))
     except Exception:  # noqa: BLE001 - the author's own class may fail at anything
         return ""
-    if not matches and isinstance(holder, str):
+    if not suggestion and isinstance(holder, str):
         return "; self.config is a text unless the plugin has a class Config with this field"
-    return f"; did you mean {matches[0]}?" if matches else ""
+    return f"; did you mean {suggestion}?" if suggestion else ""
 
 
 def _author_traceback(error: Exception) -> Any:

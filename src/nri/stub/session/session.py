@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from nri.ttrpc.envelope import Response
     from nri.ttrpc.interceptors import Interceptor
 
-__all__ = ["Session"]
-
 #: The end of a connection waits this long for the thread that still reads it, in seconds.
 _RELEASE_S: Final = 1.0
 

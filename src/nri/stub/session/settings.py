@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from nri.stub.base import PluginBase
 
-__all__ = ["apply", "check_attributes", "check_flags"]
-
 _RUNTIME = "the runtime's configuration"
 _NO_FLAGS: Mapping[str, list[str] | bool] = {}
 
@@ -42,7 +40,7 @@ def check_attributes(plugin: PluginBase) -> None:
 
 
 def apply(
-    plugin: PluginBase, text: str, file: str | None = None, plugin_flags: Mapping[str, list[str] | bool] = _NO_FLAGS
+    plugin: PluginBase, text: str, file: str | None = None, flag_values: Mapping[str, list[str] | bool] = _NO_FLAGS
 ) -> None:
     """Set `plugin.config`. Without a `Config` class it is the unchanged configuration text of the runtime or the file.
 
@@ -50,7 +48,7 @@ def apply(
         plugin: the plugin.
         text: the configuration text of the runtime.
         file: the path of the file of `--config`, or None.
-        plugin_flags: the plugin's flags (`nri.stub.program.options.Options.own`).
+        flag_values: the plugin's flags (`nri.stub.program.options.Options.own`).
 
     Raises:
         ConfigError: a source cannot be read or is invalid; the error has source, key and value.
@@ -58,14 +56,14 @@ def apply(
     config_class = plugin.Config
     plugin.config_source = file or (_RUNTIME if text.strip() else "")
     if config_class is None and (file is not None or text.strip()):
-        _check_is_read(plugin, file)
+        _check_config_is_used(plugin, file)
     if config_class is None and file is None:
         plugin.config = text
         return
-    if not text.strip() and file is None and not plugin_flags and config_class is not None:
+    if not text.strip() and file is None and not flag_values and config_class is not None:
         plugin.config = defaults(config_class)
         return
-    simple = _simple_values(config_class, plugin.flags, plugin_flags) if not text.strip() and file is None else None
+    simple = _simple_values(config_class, plugin.flags, flag_values) if not text.strip() and file is None else None
     if simple is not None:
         plugin.config = defaults(config_class)  # type: ignore[arg-type]  # `_simple_values` returns None without a class
         for field, value in simple.items():
@@ -80,16 +78,16 @@ def apply(
         sources.append(read_file(file, None if plugin.config_format == "auto" else plugin.config_format))
     if config_class is None:
         plugin.config = sources[-1].text
-    elif plugin_flags:
+    elif flag_values:
         from nri.config.layers import merge, parse_layer
 
         layers = [parse_layer(source) for source in sources]
-        plugin.config = merge(config_class, [*layers, *_flag_layers(config_class, plugin.flags, plugin_flags)]).value
+        plugin.config = merge(config_class, [*layers, *_flag_layers(config_class, plugin.flags, flag_values)]).value
     else:
         plugin.config = read(config_class, sources)
 
 
-def _check_is_read(plugin: PluginBase, file: str | None) -> None:
+def _check_config_is_used(plugin: PluginBase, file: str | None) -> None:
     """Report a configuration for a plugin without `Config` that does not read `self.config`.
 
     Raises:
@@ -101,10 +99,10 @@ def _check_is_read(plugin: PluginBase, file: str | None) -> None:
     reason = f"{plugin_class.__name__} has no class Config and does not read self.config"
     if file is not None:
         raise ConfigError(file, "", f"the file would have no effect: {reason}", "leave --config out")
-    plugin.log.warning("the runtime's configuration has no effect: %s", reason)
+    plugin.log.warning("the configuration that the runtime sent has no effect: %s", reason)
 
 
-def check_flags(plugin_class: type[PluginBase], plugin_flags: Mapping[str, list[str] | bool]) -> None:
+def check_flags(plugin_class: type[PluginBase], flag_values: Mapping[str, list[str] | bool]) -> None:
     """Check the flags of a plugin before it is connected.
 
     Raises:
@@ -112,17 +110,19 @@ def check_flags(plugin_class: type[PluginBase], plugin_flags: Mapping[str, list[
     """
     config_class = plugin_class.Config
     if (
-        plugin_flags
+        flag_values
         and config_class is not None
-        and _simple_values(config_class, plugin_class.flags, plugin_flags) is None
+        and _simple_values(config_class, plugin_class.flags, flag_values) is None
     ):
         from nri.config.flags import check
 
-        check(config_class, _flag_layers(config_class, plugin_class.flags, plugin_flags))
+        check(config_class, _flag_layers(config_class, plugin_class.flags, flag_values))
 
 
 def _simple_values(
-    config_class: type | None, flags: Mapping[str, tuple[str, str, str]], plugin_flags: Mapping[str, list[str] | bool]
+    config_class: type | None,
+    declared_flags: Mapping[str, tuple[str, str, str]],
+    flag_values: Mapping[str, list[str] | bool],
 ) -> dict[str, str | bool] | None:
     """The values of flags if all are strings or switches, which need no validation, else None.
 
@@ -131,8 +131,8 @@ def _simple_values(
     if config_class is None or hasattr(config_class, "__post_init__") or not has_all_defaults(config_class):
         return None
     values: dict[str, str | bool] = {}
-    for name, flag_value in plugin_flags.items():
-        field = flags[name][0]
+    for name, flag_value in flag_values.items():
+        field = declared_flags[name][0]
         kind = next(_annotations(base)[field] for base in config_class.__mro__ if field in _annotations(base))
         if isinstance(flag_value, bool) and kind in ("bool", bool):
             values[field] = flag_value
@@ -149,8 +149,10 @@ def _annotations(base: type) -> Mapping[str, Any]:
 
 
 def _flag_layers(
-    config_class: type, flags: Mapping[str, tuple[str, str, str]], plugin_flags: Mapping[str, list[str] | bool]
+    config_class: type, declared_flags: Mapping[str, tuple[str, str, str]], flag_values: Mapping[str, list[str] | bool]
 ) -> list[Any]:
     from nri.config.flags import flag_layer
 
-    return [flag_layer(config_class, name, flags[name][0], flag_value) for name, flag_value in plugin_flags.items()]
+    return [
+        flag_layer(config_class, name, declared_flags[name][0], flag_value) for name, flag_value in flag_values.items()
+    ]

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from nri.stub.support.runtime_handle import RuntimeHandle
 
-__all__ = ["choose", "known_to", "warn_of_ignored_policy"]
-
 #: The first NRI release with UpdatePodSandbox, PostUpdatePodSandbox and ValidateContainerAdjustment.
 MORE_EVENTS_SINCE = "v0.10.0"
 #: The first NRI release that applies a plugin's failure policy.

@@ -18,8 +18,6 @@ from nri.stub.support.decode_errors import unreadable
 from nri.ttrpc.codes import Code
 from nri.wire import iter_fields
 
-__all__ = ["MAX_STATE_BYTES", "MORE_REPLY", "Parts", "StateTooLarge"]
-
 #: Fields of `SynchronizeRequest`.
 _PODS, _CONTAINERS, _MORE = 1, 2, 3
 MORE_REPLY = b"\x10\x01"

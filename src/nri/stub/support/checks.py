@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import sys
 
+from nri.api import naming
 from nri.api.events import EVENTS, EventMask
 
 TYPE_CHECKING = False
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import CodeType
     from typing import Any
-
-__all__ = ["ARGUMENTS", "check_class", "kebab_case", "note_if_not_run", "reads_attribute"]
 
 #: The arguments of each handler.
 ARGUMENTS: dict[str, tuple[str, ...]] = {
@@ -40,6 +39,7 @@ _RUNNER_MODULES = ("nri.stub.program", "nri.stub.session", "nri.testing")
 FORMATS = ("auto", "json", "yaml", "toml")
 #: For each setting of a class: the names of the permitted types, and a description for error texts.
 _ATTRIBUTES: dict[str, tuple[tuple[str, ...], str]] = {
+    "mirror": (("bool",), "True or False"),
     "config_format": (("str",), "one of " + ", ".join(FORMATS)),
     "name": (("str",), "a str"),
     "failure_policy": (("FailurePolicy", "NoneType"), "an nri.FailurePolicy or None"),
@@ -53,8 +53,8 @@ _ATTRIBUTES: dict[str, tuple[tuple[str, ...], str]] = {
     "sets": (("tuple", "list", "NoneType"), "a tuple of names of fields or None"),
 }
 
-#: All class attributes that nri reads. `mirror` may be any value.
-_SETTINGS = ("mirror", *_ATTRIBUTES)
+#: All class attributes that nri reads.
+_SETTINGS = tuple(_ATTRIBUTES)
 #: The setting for each wrong name of a setting.
 _SETTING_BY_SYNONYM = {
     "plugin_name": "name",
@@ -114,15 +114,15 @@ _HANDLER_BY_STEM = {
 }  # fmt: skip
 #: Methods that a plugin may override and that do not handle an event.
 _OTHER_METHODS = ("measurements",)
-#: Attributes of `self` that a method of the same name would hide, with the handler to suggest, or "".
+#: Attributes of `self` that an attribute of the class would hide, with the handler to suggest for a method, or "".
 _INSTANCE_ATTRIBUTES = {
     "config": "configure",
+    "config_source": "",
     "deadline": "",
     "log": "",
-    "mirror": "",
-    "name": "",
     "runtime": "",
     "state": "",
+    "time_left": "",
 }
 #: The attributes of functions and descriptors that contain their code.
 _CODE_PARTS = ("__code__", "__func__", "__wrapped__", "fget", "func")
@@ -158,12 +158,8 @@ def check_class(cls: type, base: type) -> None:
             continue
         _check_setting(cls, name, value)
         code = getattr(function, "__code__", None)
-        if code is not None and (name in _INSTANCE_ATTRIBUTES or name in _ATTRIBUTES):
-            handler = _INSTANCE_ATTRIBUTES.get(name)
-            hint = f"did you mean {handler}?" if handler else "rename it"
-            raise TypeError(
-                f"{cls.__name__}.{name} is a method, which hides the plugin's attribute self.{name}; {hint}"
-            )
+        if name in _INSTANCE_ATTRIBUTES or (code is not None and name in _ATTRIBUTES):
+            _check_hidden(cls, name, value, is_method=code is not None)
         if name in ARGUMENTS:
             if code is None and not callable(value):
                 raise TypeError(f"{cls.__name__}.{name} must be a method: it handles an NRI event")
@@ -187,6 +183,21 @@ def check_class(cls: type, base: type) -> None:
             _check_own_attribute(cls, name)
     _check_defaults(f"{cls.__name__}.Config", cls.__dict__.get("Config"))
     _check_tables(cls)
+
+
+def _check_hidden(cls: type, name: str, value: Any, *, is_method: bool) -> None:
+    """Raise TypeError for an attribute of the class that hides an attribute of `self`, or that is overwritten."""
+    if is_method:
+        handler = _INSTANCE_ATTRIBUTES.get(name)
+        hint = f"did you mean {handler}?" if handler else "rename it"
+        raise TypeError(f"{cls.__name__}.{name} is a method, which hides the plugin's attribute self.{name}; {hint}")
+    if name == "config":
+        kind = getattr(cls, "Config", None) or str
+        if not isinstance(value, dict if hasattr(kind, "__total__") else kind):  # a TypedDict's values are dicts
+            reason = f"is {value!r}, but each connection overwrites it"
+            raise TypeError(f"{cls.__name__}.config {reason}: rename it, or describe the keys in a class Config")
+        return
+    raise TypeError(f"{cls.__name__}.{name} is {value!r}, which hides the plugin's attribute self.{name}: rename it")
 
 
 def _check_marks(cls: type, name: str, value: Any, function: Any) -> None:
@@ -233,8 +244,49 @@ def _check_setting(cls: type, name: str, value: Any) -> None:
     kinds, expected = _ATTRIBUTES[name]
     if type(value).__name__ not in kinds and not ("class" in kinds and isinstance(value, type)):
         raise TypeError(f"{cls.__name__}.{name} must be {expected}, not {value!r}")
-    if name == "config_format" and value not in FORMATS:
+    if (name == "config_format" and value not in FORMATS) or (name == "log_file" and value == ""):
         raise ValueError(f"{cls.__name__}.{name} must be {expected}, not {value!r}")
+    if name == "name":
+        _check_name(cls, value)
+    if name == "annotations":
+        _check_annotations(cls, value)
+    if name == "Config" and value is not None:
+        _check_fields(cls, value)
+
+
+def _check_name(cls: type, name: str) -> None:
+    """Raise ValueError for a name that registration would refuse, or that contains an index."""
+    if not name:
+        raise ValueError(
+            f"{cls.__name__}.name must not be empty: leave it out for the default, {kebab_case(cls.__name__)}"
+        )
+    try:
+        naming.check_name(name)
+    except ValueError as error:
+        raise ValueError(f"{cls.__name__}.name: {error}; write letters, digits, '_', '.', '+' and '-'") from None
+    if naming.is_full_name(name):
+        index, _, short_name = name.partition("-")
+        advice = f"write name = {short_name!r} and start the plugin with --idx {index}"
+        raise ValueError(f"{cls.__name__}.name {name!r} begins with an index: {advice}")
+
+
+def _check_annotations(cls: type, annotations: Any) -> None:
+    for key, meaning in annotations.items():
+        if not (isinstance(key, str) and isinstance(meaning, str) and key):
+            reason = "an annotation and the meaning of its value, both texts, are expected"
+            raise TypeError(f"{cls.__name__}.annotations has {key!r}: {meaning!r}, but {reason}")
+
+
+def _check_fields(cls: type, config: type) -> None:
+    """Raise TypeError for attributes of `Config` without an annotation, which no configuration can set."""
+    fields = {name for base in config.__mro__ for name in getattr(base, "__annotations__", ())}
+    if not fields:
+        advice = "write for example level: int = 1, or leave Config out"
+        raise TypeError(f"{cls.__name__}.Config has no annotations, so no configuration can set a field: {advice}")
+    for name, value in config.__dict__.items():
+        if not name.startswith("_") and not name.isupper() and name not in fields and type(value) in _CHECKED_TYPES:
+            advice = f"write {name}: {type(value).__name__} = {value!r}, or begin its name with an underscore"
+            raise TypeError(f"{cls.__name__}.Config.{name} has no annotation, so no configuration can set it: {advice}")
 
 
 def _check_own_attribute(cls: type, name: str) -> None:
@@ -286,7 +338,7 @@ def _check_unsupported(cls: type, name: str, value: Any) -> None:
             item.strip() in _EVENT_NAMES for item in items if isinstance(item, str)
         )
     else:
-        has_no_effect = type(value) in (int, str) and str(value).isdecimal() and len(str(value)) < 3
+        has_no_effect = type(value) in (int, str) and not reads_attribute(cls, name)
     if has_no_effect:
         raise TypeError(f"{cls.__name__}.{name} is {value!r}, which nothing reads: {_UNSUPPORTED_SETTINGS[name]}")
 

@@ -11,8 +11,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["Call", "current"]
-
 
 class Call:
     """A request that a handler is serving.

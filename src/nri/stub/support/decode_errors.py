@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from nri.errors import RpcError
 
-__all__ = ["Unreadable", "unreadable"]
-
 #: INTERNAL, as ttRPC answers in Go and in `nri.ttrpc`.
 _CODE = 13
 

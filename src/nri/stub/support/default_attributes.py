@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from nri.stub.support.mirror import Mirror
 
-__all__ = ["DefaultConfig", "EmptyState", "defaults", "has_all_defaults"]
-
 
 class DefaultConfig:
     """A descriptor for an instance of the plugin's `Config` with its defaults, or "" without such a class."""
@@ -33,7 +31,7 @@ class EmptyState:
         if plugin is None:
             return self  # type: ignore[return-value]  # accessed on the class, for example by help()
         if not plugin.mirror:
-            reason = f"{owner.__name__}.state does not exist; write mirror = True in the class to keep it"
+            reason = f"{owner.__name__}.state does not exist; set mirror = True in the class to have it"
             raise AttributeError(reason, name=None, obj=None)  # so that Python appends no suggestion
         from nri.stub.support.mirror import Mirror
 

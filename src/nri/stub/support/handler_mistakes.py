@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import deque
 from functools import wraps
 from os.path import basename
@@ -18,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from nri.api import messages as m
 from nri.api.builders.adjustment import Adjustment
-from nri.api.builders.builder import new_answers
+from nri.api.builders.builder import collect_new_answers
 from nri.api.builders.update import Update
 from nri.errors import NriError
 from nri.stub.support import context
+from nri.text import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     #: The answers that a call has created, with their messages.
     _Created = deque[tuple[ref[Answer], Any]]
-
-__all__ = ["checked_handler"]
 
 #: The class that a handler returns, for the advice; other handlers return nothing.
 _ANSWERS: dict[str, type[Adjustment | Update]] = {
@@ -86,14 +84,14 @@ def checked_handler(handler: Callable[..., Any], method: str, names: tuple[str, 
             return result
 
         created: _Created = deque(maxlen=_MAX_ANSWERS)
-        new_answers.set(created)
+        collect_new_answers(created)
         try:
             result = handler(*arguments)
         except (Exception, SystemExit) as error:
             raised(error)
             raise
         finally:
-            new_answers.set(None)
+            collect_new_answers(None)
         if hasattr(result, "cr_frame"):  # an `async def`
             return _finish(result, answered, raised)
         return answered(result, created)
@@ -107,14 +105,14 @@ async def _finish(
     raised: Callable[[BaseException], None],
 ) -> Any:
     created: _Created = deque(maxlen=_MAX_ANSWERS)
-    new_answers.set(created)
+    collect_new_answers(created)
     try:
         result = await coroutine
     except (Exception, SystemExit) as error:
         raised(error)
         raise
     finally:
-        new_answers.set(None)
+        collect_new_answers(None)
     del coroutine  # its frame holds the handler's variables
     return answered(result, created)
 
@@ -195,8 +193,8 @@ def _suggestion(error: BaseException, messages: list[Message]) -> str:
             names.add(field.name)
             if field.message_type is not None and depth < _MAX_DEPTH:
                 queue.append((field.message_type, depth + 1))
-    matches = difflib.get_close_matches(str(error), names, 1, 0.7)
-    return f"the message has no field {error}; did you mean {matches[0]}?" if matches else ""
+    suggestion = nearest(str(error), names)
+    return f"the message has no field {error}; did you mean {suggestion}?" if suggestion else ""
 
 
 def _note(error: BaseException, text: str) -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import sys
 from typing import NamedTuple
 
-__all__ = ["Destination", "choose", "is_due", "take"]
-
 
 class Destination(NamedTuple):
     """The arguments for `nri.stub.support.logs.set_up`."""

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping
     from typing import Any
 
-__all__ = ["EACH_LINE", "adapter", "send_to_file", "set_up", "set_up_as_chosen"]
-
-#: The `extra` of a record with several lines, each of which becomes a separate log line with time and name.
+#: The `extra` of a record with several lines. Each line becomes a separate log line with time and name.
 EACH_LINE = {"each_line": True}
 
 
@@ -125,6 +123,7 @@ SYSLOG = "/dev/log"
 
 
 def syslog_handler() -> logging.Handler:
+    """Return a handler for syslog, or for stderr if there is no syslog."""
     from logging.handlers import SysLogHandler
 
     class Syslog(SysLogHandler):
@@ -160,6 +159,7 @@ class TextFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
+        """Format a record, with unprintable characters escaped."""
         if hasattr(record, "each_line"):
             head, *other_lines = record.getMessage().split("\n")
             first = super().format(logging.makeLogRecord({**record.__dict__, "msg": head, "args": ()}))

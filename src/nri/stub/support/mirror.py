@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from nri.api import messages as m
 
-__all__ = ["MIRROR_EVENTS", "Mirror"]
-
 #: The events that the mirror needs, in addition to those that the plugin handles.
 MIRROR_EVENTS = EventMask.of(
     "RunPodSandbox", "PostUpdatePodSandbox", "StopPodSandbox", "RemovePodSandbox",

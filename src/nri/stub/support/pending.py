@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from nri.api.builders.update import Update
 
-__all__ = ["UPDATE_TIMEOUT_S", "Pending"]
-
 #: The time limit for the runtime's answer to an update, and the default timeout of `Pending.result`, in seconds.
 UPDATE_TIMEOUT_S = 5.0
 #: The assumed rest of a handler's time if the runtime has set no deadline, in seconds.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     F = TypeVar("F", bound=Callable[..., Any])
     Selectors: TypeAlias = str | Iterable[str] | Mapping[str, str | bool]
 
-__all__ = ["when"]
-
 
 def when(
     *misplaced: Never,
@@ -28,9 +26,9 @@ def when(
 ) -> Callable[[F], F]:
     """Call the handler only for pods of these namespaces that have these labels and annotations.
 
-    A selector is a text: `key` (present), `!key` (absent), `key=value`, `key!=value` (another value, or absent),
+    A selector is a string: `key` (present), `!key` (absent), `key=value`, `key!=value` (another value, or absent),
     `key in (a,b)` or `key notin (a,b)`. Values may have the wildcards `*`, `?` and `[...]`. A pod must match all
-    selectors, of a list and of several marks. A dict is equivalent:
+    selectors: those of a list, and those of all marks. A dict is equivalent:
     `{"app": "web"}` is `app=web`, `{"app": True}` is `app`, `{"app": False}` is `!app`. A namespace is `prod`,
     `prod-*`, or `!prod` for all others. Only the pod is checked. `synchronize` gets the matching pods and their
     containers.
@@ -54,7 +52,8 @@ def when(
 
     def mark(handler: F) -> F:
         marks: tuple[Filters, ...] = (*getattr(handler, "_nri_when", ()), filters)
-        # One mark's namespaces are alternatives, so that those of several marks cannot be checked as one choice.
+        # The namespaces of one mark are alternatives, so the namespaces of several marks cannot be combined into one
+        # check.
         _filters((), *([selector for mark in marks for selector in getattr(mark, kind)] for kind in _LISTS))
         handler._nri_when = marks  # type: ignore[attr-defined]
         return handler
@@ -62,7 +61,7 @@ def when(
     return mark
 
 
-#: The attributes of `Filters` of which all must hold.
+#: The attributes of `Filters` with selectors that must all hold.
 _LISTS = ("label", "annotation")
 
 
@@ -76,7 +75,7 @@ def _filters(*choices: Any) -> Filters:
 def _check_not_empty(**choices: Any) -> None:
     for name, choice in choices.items():
         if choice is not None and hasattr(choice, "__len__") and not isinstance(choice, str) and not len(choice):
-            raise TypeError(f"nri.when({name}={choice!r}) selects nothing: leave the argument out, or name {name}")
+            raise TypeError(f"nri.when({name}={choice!r}) is empty: omit the argument, or give at least one value")
 
 
 def _as_texts(name: str, selectors: Any) -> Any:
@@ -90,7 +89,9 @@ def _as_texts(name: str, selectors: Any) -> Any:
         elif isinstance(value, str):
             texts.append(f"{key}=={value}")  # a value may begin with "="
         else:
-            raise TypeError(f"nri.when({name}=...): {key!r} must be a text, True or False, not {value!r}")
+            raise TypeError(
+                f"nri.when({name}=...): the value of {key!r} must be a string, True or False, not {value!r}"
+            )
     return texts
 
 
@@ -106,7 +107,7 @@ def _texts(name: str, selectors: Any) -> list[str]:
     )
     for text in texts:
         if not isinstance(text, str):
-            raise TypeError(f"nri.when({name}=...) takes a text or several, not {text!r}")
+            raise TypeError(f"nri.when({name}=...) takes a string or several strings, not {text!r}")
     return texts
 
 

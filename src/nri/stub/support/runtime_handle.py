@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     AnUpdate: TypeAlias = Update | m.ContainerUpdate
 
-__all__ = ["RuntimeHandle"]
-
 #: Runtimes that ignore evictions without an error, because they use the Go library.
 RUNTIMES_WITHOUT_EVICTION = ("containerd", "cri-o")
 #: The profile of each runtime that supports only a part of NRI, by the name in its Configure request.
@@ -72,6 +70,7 @@ class RuntimeHandle:
 
     __slots__ = (
         "_endpoint",
+        "_is_empty_reported",
         "_is_strict",
         "_label",
         "_outstanding",
@@ -97,7 +96,7 @@ class RuntimeHandle:
         self._label, self._is_strict = label, refuse_unsupported
         self.profile: RuntimeProfile | None = None
         self._outstanding: set[Pending] = set()
-        self._warned = False
+        self._warned = self._is_empty_reported = False
         self.connected = False
         self.name = self.version = self.nri_version = ""
         self.registration_timeout_s = naming.REGISTRATION_TIMEOUT_S
@@ -134,7 +133,10 @@ class RuntimeHandle:
         request = m.UpdateContainersRequest()
         for argument in updates:
             items: Any = argument if hasattr(argument, "__iter__") and not isinstance(argument, str) else (argument,)
-            request.update.extend([_message(update) for update in items])
+            messages = [_message(update) for update in items]
+            request.update.extend(messages)
+            for message in messages:
+                self.warn_if_empty(message)
         if not request.update:
             pending = Pending(False)
             pending.finish([])
@@ -174,6 +176,19 @@ class RuntimeHandle:
         request = m.UpdateContainersRequest()
         request.evict.add(container_id=container_id, reason=reason)
         return self._ask(request)
+
+    def warn_if_empty(self, update: m.ContainerUpdate) -> None:
+        """Log, once per connection, an update without values, which has no effect."""
+        if self._is_empty_reported or update.linux.resources.ByteSize():
+            return
+        self._is_empty_reported = True
+        from nri.stub.support import logs
+
+        logs.adapter("stub").warning(
+            "plugin %s requests an update of container %s without values, which has no effect: call a setter, for"
+            " example nri.Update(container).set_cpu_shares(512), or leave the update out",
+            self._label or "without a name", plain(update.container_id, 128),
+        )  # fmt: skip
 
     def ignores_evictions(self) -> bool:
         """Whether the runtime is known to ignore or refuse evictions. The first time, a warning is logged."""

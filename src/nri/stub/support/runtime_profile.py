@@ -19,8 +19,6 @@ from nri.text import cut
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["RuntimeProfile"]
-
 #: The files in which the kernel lists the CPUs and the memory nodes that are online.
 _ONLINE = {"cpus": "/sys/devices/system/cpu/online", "mems": "/sys/devices/system/node/online"}
 #: Mount options that Docker Engine does not need: it names a bind mount by its type.

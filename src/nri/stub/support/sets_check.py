@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-__all__ = ["SetsCheck", "check_sets"]
-
 
 def check_sets(cls: Any) -> None:
     """Raise TypeError or ValueError for an entry of `sets` that is not a field, with a similar field."""

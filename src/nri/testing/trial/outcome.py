@@ -11,8 +11,6 @@ from nri.ttrpc import Code
 if TYPE_CHECKING:
     from nri.adaptation.audit import ShadowReport, Step
 
-__all__ = ["MissingAnswer", "Outcome", "PodResult", "Result"]
-
 
 class MissingAnswer(NamedTuple):
     """A plugin that did not answer an event: it was late, or its connection ended."""

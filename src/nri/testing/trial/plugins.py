@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from nri.config import Source
 
-__all__ = ["TrialPlugin", "name_in", "shared_indices", "trial_plugins"]
-
 _INDEXED = re.compile(r"(?P<index>[0-9]{2})=(?P<rest>.+)", re.DOTALL)
 _NAMED = re.compile(r"(?P<index>[0-9]{2})-(?P<name>.+)")
 

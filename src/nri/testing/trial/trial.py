@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from nri.testing import FakeRuntime
     from nri.testing.trial.plugins import TrialPlugin
 
-__all__ = ["Observed", "Trial", "TrialObserver", "program", "run"]
-
 #: The source in error texts of `nri.stub` for the configuration text of the runtime.
 _RUNTIME_SOURCE = "the runtime's configuration"
 #: The trial ends when plugins have made no request for this long after the last event, in seconds.

@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from nri.interfaces import Message, Streaming
     from nri.ttrpc.halves import Data
 
-__all__ = ["AsyncClient", "AsyncClientStream", "AsyncConnection"]
-
-
 # Enough for every ordinary message.
 _READ_BYTES: Final = 65536
 

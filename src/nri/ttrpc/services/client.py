@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from nri.interfaces import Message, Streaming
     from nri.ttrpc.interceptors import Interceptor
 
-__all__ = ["Client"]
-
 T = TypeVar("T", bound="Message")
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-__all__ = ["DEFAULT_TIMEOUT_S", "WAIT_S", "check_streaming", "decoded", "encoded", "request_of", "unreachable"]
-
 #: The default timeout of a call, in seconds.
 DEFAULT_TIMEOUT_S = 10.0
 #: The default time for sending or receiving a message of a stream, in seconds.

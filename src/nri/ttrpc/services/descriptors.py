@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from nri.interfaces import Streaming
 
-__all__ = ["Row", "ServiceClient", "rows"]
-
 
 class Row(NamedTuple):
     """A method: its name in the .proto and in Python, its message classes, and the side that streams."""

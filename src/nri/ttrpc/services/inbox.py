@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from nri.ttrpc.halves import Data
     from nri.ttrpc.link import Link
 
-__all__ = ["MAX_INBOX_BYTES", "MAX_INBOX_MESSAGES", "Inbox"]
-
 #: With this many messages, an inbox is full and stops the reading of its connection.
 MAX_INBOX_MESSAGES = 256
 #: With messages of this many bytes, an inbox is full.

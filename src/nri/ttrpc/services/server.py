@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from nri.ttrpc.envelope import Request
     from nri.ttrpc.interceptors import Interceptor
 
-__all__ = ["Server"]
-
 log = logging.getLogger("nri.ttrpc")
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from nri.ttrpc.envelope import Request
     from nri.ttrpc.services.streams import ServerStream
 
-__all__ = ["Method", "Service", "Services"]
-
 
 class Method:
     """A method: `function(message)`, or with `wants_request`, `function(message, request)` for deadline and metadata.
@@ -162,7 +160,7 @@ class Services:
         if method.streaming is None and request.flags & REMOTE_OPEN:
             raise RpcError(Code.UNIMPLEMENTED, f"method {request.method} takes a single message, not a stream")
         if method.streaming is not None and not request.flags & (REMOTE_OPEN | REMOTE_CLOSED):
-            raise RpcError(Code.UNIMPLEMENTED, f"method {request.method} is a stream: call it as a stream")
+            raise RpcError(Code.UNIMPLEMENTED, f"{request.method} is a streaming method: call it with a stream")
         return method
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from nri.ttrpc.envelope import Request
     from nri.ttrpc.halves import Data
 
-__all__ = ["ClientStream", "ServerStream"]
-
 M = TypeVar("M")
 
 #: A server waits this long for a client that does not read, in seconds.

@@ -1,9 +1,9 @@
 """The functions that WebAssembly can call: the host's ``log``, and WASI preview 1 without access to the machine.
 
 WASI is wasmtime's own, without a folder, argument, variable or socket; stdout is dropped, stderr goes to a file. Two
-functions are ours. ``poll_oneoff``, with which a plugin sleeps, ends at the call's deadline, because wasmtime's own
-sleep cannot be interrupted. ``log`` is the host function of NRI. Neither raises an exception: wasmtime's Python package
-stores one exception for all threads, so it could be raised in the call of another plugin.
+functions are defined here. ``poll_oneoff``, with which a plugin sleeps, ends at the call's deadline, because
+wasmtime's own sleep cannot be interrupted. ``log`` is the host function of NRI. Neither raises an exception: wasmtime's
+Python package stores one exception for all threads, so it could be raised in the call of another plugin.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from nri.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-__all__ = ["Guest", "linker", "signature", "unsupported_imports"]
 
 log = logging.getLogger("nri.adaptation")
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from nri.adaptation.launch.wasm.program import Program
 
-__all__ = ["API_VERSION", "Instance"]
-
 #: The version of the go-plugin service that plugins must have.
 API_VERSION = 1
 

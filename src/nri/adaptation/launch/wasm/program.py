@@ -32,8 +32,6 @@ from nri.text import plain
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["MEMORY_BYTES", "TABLES", "TABLE_ELEMENTS", "Program", "digest_of"]
-
 log = logging.getLogger("nri.adaptation")
 
 #: The limit of a plugin's memory, in bytes.

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["StderrPipe"]
-
 _CHUNK_BYTES = 1 << 16
 #: `close` waits this many seconds for the thread, which ends when wasmtime has closed the pipe.
 _CLOSE_S = 2.0

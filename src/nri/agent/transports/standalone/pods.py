@@ -20,8 +20,6 @@ from nri.agent.transports.standalone.tally import Tally
 from nri.host import Result
 from nri.host.cgroups.hierarchies import Hierarchies
 
-__all__ = ["NAME", "NothingMore", "PodRound", "Reconciler", "with_room"]
-
 #: The name of this transport.
 NAME: Final = "standalone"
 _ROOM_REASON: Final = "the quota with which its containers are created; they could not start with a smaller quota"

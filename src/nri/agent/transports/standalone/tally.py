@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from nri.host import Outcome, Result
 from nri.text import count, plain
 
-__all__ = ["Tally"]
-
 #: The maximum number of characters of the first error.
 _MAX_TEXT = 200
 

@@ -27,8 +27,6 @@ from nri.agent.transports.standalone.tally import Tally
 from nri.agent.worker import TIMER, Worker
 from nri.host import Result
 
-__all__ = ["NetworkRound", "Standalone", "kube_classes", "programs"]
-
 _PODS, _RULES = "pods", "rules"
 #: The subject of values of the node's network in `explain`.
 _NETWORK: Final = Subject("node/network", name="network")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from nri.agent.settings import AgentSettings
-    from nri.config.settings import Loaded
+    from nri.config.settings import LoadedSettings
 
 
 class _AgentGroup(VerbGroup):
@@ -204,7 +204,7 @@ def keys(settings: Settings, prefix: str) -> None:
 
 def _load_profiles(
     profiles: Iterable[str], files: Iterable[str], flags: Mapping[str, Any]
-) -> list[Loaded[AgentSettings]]:
+) -> list[LoadedSettings[AgentSettings]]:
     """Load the settings of each profile, or of the profile that the files set. Raises ConfigError for mistakes."""
     from nri.agent.settings import AGENT_SETTINGS, load_each
 

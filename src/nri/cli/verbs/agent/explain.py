@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import click
@@ -75,14 +76,14 @@ ERRORS = (
 )
 @click.argument("pod", required=False)
 @click.option("--pod", "manifest", type=FILE, metavar="FILE", help="Explain this manifest, without an agent.")
-@click.option("--all", "show_all", is_flag=True, help="Show also settings that this kernel does not have.")
+@click.option("--all", "show_all", is_flag=True, help="Also show settings that this kernel does not have.")
 @AGENT_OPTIONS.only("--profile", "--rules", "--root", "--agent-socket")
 @click.pass_obj
 def explain(settings: Settings, /, pod: str | None, manifest: Path | None, show_all: bool, **options: Any) -> None:
     """Explain which rule, annotation and hook set each value of a pod, and whether the value was applied.
 
     POD is NAMESPACE/NAME, a unique name, or a key from the list that is printed without POD, for example a uid. The
-    agent on this machine answers; if it runs two profiles, --profile chooses one. With --pod FILE no agent is needed:
+    agent on this machine answers; if it runs two profiles, --profile chooses one. With --pod FILE no agent is asked:
     --rules, --config and --set are applied to the manifest. For changes by other plugins see nri why.
 
     The exit code is 1 if the agent does not know the pod, and 3 if no agent is running.
@@ -147,11 +148,11 @@ def show(out: Output, account: Mapping[str, Any], *, show_all: bool = False) -> 
         out.text("no hook has set a value")
     if account.get("rules"):
         out.text("")
-        out.text("Rules: " + "; ".join(f"{kind}: {source or 'none'}" for kind, source in account["rules"].items()))
+        _wrapped(out, "Rules: " + "; ".join(f"{kind}: {source or 'none'}" for kind, source in account["rules"].items()))
     if account.get("rule_keys"):
         out.table(RULES, [{**row, "place": row["place"] or "(default)"} for row in account["rule_keys"]])
     for problem in account.get("rule_problems", ()):
-        out.text(f"Not used: {problem['kind'] or 'a document'} of {problem['source']}: {problem['error']}")
+        _wrapped(out, f"Not used: {problem['kind'] or 'a document'} of {problem['source']}: {problem['error']}")
     _show_outcomes(out, account, show_all)
     if account.get("strategies"):
         out.text("")
@@ -162,7 +163,14 @@ def show(out: Output, account: Mapping[str, Any], *, show_all: bool = False) -> 
     if account.get("notes"):
         out.text("")
     for note in account.get("notes", ()):
-        out.text(note)
+        _wrapped(out, note)
+
+
+def _wrapped(out: Output, text: str) -> None:
+    """Print a sentence in lines of the width of tables. Paths and other long words are not divided."""
+    width = out.width or len(text) + 1
+    for line in wrap(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False):
+        out.text(line)
 
 
 def _show_outcomes(out: Output, account: Mapping[str, Any], show_all: bool) -> None:

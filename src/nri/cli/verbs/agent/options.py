@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from nri.agent.settings import AgentSettings
     from nri.config.settings import SettingsLoader
 
-__all__ = ["AGENT_OPTIONS"]
-
 
 def _loader() -> SettingsLoader[AgentSettings]:
     from nri.agent.settings import AGENT_SETTINGS
@@ -44,7 +42,7 @@ AGENT_OPTIONS = SettingsOptions(
             "--profile",
             "profile",
             "NAME",
-            "The rules to apply: koordinator or rubik. run and check accept both at once.",
+            "The rules to apply: koordinator or rubik. With run and check, repeat the option for both.",
             multiple=True,
         ),
         Flag(

@@ -10,7 +10,7 @@ from nri.cli.errors import FAILED, Failure
 from nri.cli.output import Output
 from nri.cli.settings import Settings
 from nri.cli.support import cri as support
-from nri.cli.support.cri import cri_option
+from nri.cli.support.cri import Runtime, Target
 from nri.cli.support.verb import Verb
 
 if TYPE_CHECKING:
@@ -28,41 +28,47 @@ if TYPE_CHECKING:
     ],
 )
 @click.argument("name", metavar="POD|CONTAINER")
-@cri_option
+@support.target_options()
 @click.pass_obj
-def command(settings: Settings, name: str, cri_socket: str | None) -> None:
+def command(settings: Settings, name: str, target: Target) -> None:
     """Print the status of a pod and its containers, or of one container, with the runtime's details.
 
     A pod is NAME, NAMESPACE/NAME or the beginning of its id; a container is POD/NAME, NAMESPACE/POD/NAME, NAME or the
     beginning of its id. The result is JSON, or YAML with -o yaml.
     """
-    with support.connect(settings, cri_socket) as cri:
-        pods, containers = support.list_pods(cri), support.list_containers(cri)
+    with target.connect(settings) as runtime:
         try:
-            pod = support.find_pod(name, pods)
+            pod = runtime.pod(name)
         except Failure as error:
             if error.code != FAILED:
                 raise
             try:
-                container = support.find_container(name, containers, {one.id: one for one in pods})
+                container = runtime.container(name)
             except Failure as missing:
                 text = f'no pod or container "{name}". try: nri pod ps -a'
                 raise Failure(text, FAILED) if missing.code == FAILED else missing from None
-            answer = _container(cri, container.id)
+            pod = runtime.pod_by_id.get(container.pod_sandbox_id)
+            names = {} if pod is None else {"pod": support.full_name(pod)}
+            answer = {**names, **container_document(runtime.cri, container.id)}
         else:
-            pod_containers = [_container(cri, one.id) for one in containers if one.pod_sandbox_id == pod.id]
-            answer = {**_verbose_status(cri, "PodSandboxStatus", pod_sandbox_id=pod.id), "containers": pod_containers}
+            answer = pod_document(runtime, pod)
     Output(settings).document(answer)
 
 
-def _container(cri: CriClient, identity: str) -> dict[str, Any]:
+def pod_document(runtime: Runtime, pod: Any) -> dict[str, Any]:
+    """The verbose status of a pod and of its containers, as plain values."""
+    status = _verbose_status(runtime.cri, "PodSandboxStatus", pod_sandbox_id=pod.id)
+    containers = [container_document(runtime.cri, one.id) for one in runtime.containers if one.pod_sandbox_id == pod.id]
+    return {"pod": support.full_name(pod), **status, "containers": containers}
+
+
+def container_document(cri: CriClient, identity: str) -> dict[str, Any]:
+    """The verbose status of a container, as plain values."""
     return _verbose_status(cri, "ContainerStatus", container_id=identity)
 
 
 def _verbose_status(cri: CriClient, method: str, **arguments: str) -> dict[str, Any]:
     """A verbose status as plain values; details that the runtime adds as JSON are parsed."""
-    from google.protobuf.json_format import MessageToDict
-
     from nri.config.syntax import parse_json
     from nri.cri.pb import api_pb2 as pb
 
@@ -73,5 +79,4 @@ def _verbose_status(cri: CriClient, method: str, **arguments: str) -> dict[str, 
             info[key] = parse_json(text)
         except ValueError:
             info[key] = text
-    status = MessageToDict(reply.status, always_print_fields_with_no_presence=True)
-    return {"status": status, "info": info["info"] if [*info] == ["info"] else info}
+    return {"status": support.to_document(reply.status), "info": info["info"] if [*info] == ["info"] else info}

@@ -12,7 +12,7 @@ from nri.cli.errors import Failure
 from nri.cli.output import Output
 from nri.cli.settings import Settings
 from nri.cli.support import cri as support
-from nri.cli.support.cri import cri_option
+from nri.cli.support.cri import Target
 from nri.cli.support.verb import Verb
 from nri.text import escape
 
@@ -36,23 +36,28 @@ _STATUS_INTERVAL_S = 1.0
 @click.option("--follow", "-f", is_flag=True, help="Wait for further lines until the container ends.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Print only the last N lines.")
 @click.option("--timestamps", "-t", is_flag=True, help="Print the time of each line.")
-@cri_option
+@support.target_options(support.container_option)
 @click.pass_obj
 def command(
-    settings: Settings, container: str, follow: bool, tail: int | None, timestamps: bool, cri_socket: str | None
+    settings: Settings,
+    container: str,
+    follow: bool,
+    tail: int | None,
+    timestamps: bool,
+    container_name: str,
+    target: Target,
 ) -> None:
     """Print a container's log: its standard output to standard output, its standard error to standard error.
 
-    CONTAINER is an id or the beginning of one, NAME, POD/NAME, NAMESPACE/POD/NAME, or a pod with one container. Run it
-    on the runtime's machine, where the log file is. On a terminal, unprintable characters are escaped.
+    CONTAINER is NAME, POD/NAME, NAMESPACE/POD/NAME, the beginning of an id, or a pod with one container. Run this
+    command on the runtime's machine, where the log file is. On a terminal, unprintable characters are escaped.
     """
     from nri.cri.logs import read_log
     from nri.cri.pb import api_pb2 as pb
 
     out = Output(settings)
-    with support.connect(settings, cri_socket) as cri:
-        pods = {pod.id: pod for pod in support.list_pods(cri)}
-        match = support.find_container(container, support.list_containers(cri), pods)
+    with target.connect(settings) as runtime:
+        cri, match = runtime.cri, runtime.container(container, container_name)
         status = cri.call("ContainerStatus", pb.ContainerStatusRequest(container_id=match.id)).status
         if not status.log_path:
             raise Failure(f"container {match.id[:13]} has no log: its pod was created without a log directory")
@@ -62,7 +67,10 @@ def command(
 
 
 class _IsRunning:
-    """A callable: whether a container is running, checked once per second. After its end the log is read once more."""
+    """A function that returns whether a container is running, and asks the runtime once per second.
+
+    After the end of the container it returns True once more, so that the last lines of the log are read.
+    """
 
     def __init__(self, cri: CriClient, container_id: str) -> None:
         self._cri, self._id = cri, container_id

@@ -5,9 +5,7 @@ from __future__ import annotations
 import click
 
 from nri.cli.support.verb import VerbGroup
-from nri.cli.verbs.pod import inspect, logs, ps, run, stats
-from nri.cli.verbs.pod import removal as end
-from nri.cli.verbs.pod import streams as enter
+from nri.cli.verbs.pod import cp, describe, events, forward, images, inspect, logs, ps, removal, run, stats, streams
 
 
 @click.group(
@@ -17,17 +15,24 @@ from nri.cli.verbs.pod import streams as enter
         "nri pod ps                              # list pods with their containers",
         "nri pod exec -it web sh",
         "nri pod logs -f web",
+        "nri pod cp web:/etc/hosts .",
+        "nri pod port-forward web 8080:80",
         "nri pod rm -f web",
     ],
 )
 def command() -> None:
     """Run pods from Kubernetes manifests on this machine's runtime; list, inspect, enter and remove them.
 
+    Verbs, options and columns have the names that they have in kubectl and crictl.
+
     Works with every runtime that serves the CRI: nri engine, containerd, CRI-O. nri pod does not replace a kubelet:
     containers are neither probed nor restarted, and a kubelet that uses the same runtime removes these pods.
     """
 
 
-for subcommand in (run.command, ps.command, enter.exec_, enter.attach, logs.command, inspect.command, stats.command,
-                   end.stop, end.rm):  # fmt: skip
+for subcommand in (
+    run.command, ps.command, describe.describe, inspect.command, logs.command, stats.command, events.events,
+    streams.exec_, streams.attach, cp.cp, forward.port_forward, removal.stop, removal.rm,
+    images.images, images.pull, images.rmi,
+):  # fmt: skip
     command.add_command(subcommand)

@@ -10,7 +10,7 @@ import click
 from nri.cli.output import Column, Output
 from nri.cli.settings import Settings
 from nri.cli.support import cri as support
-from nri.cli.support.cri import cri_option
+from nri.cli.support.cri import Target
 from nri.cli.support.verb import Verb
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 EXAMPLES = [
     "nri pod ps                              # running pods with their containers",
     "nri pod ps -a                           # all pods, and earlier runs of containers",
-    "nri pod ps --namespace kube-system -q   # only the ids of pods",
+    "nri pod ps -n kube-system -q            # only the ids of pods",
+    "nri pod ps -l app=web",
     "nri pod ps web -o json --cri-socket /run/crio/crio.sock",
 ]
 _COLUMNS = [
@@ -39,31 +40,24 @@ _COLUMNS = [
 @click.command("ps", cls=Verb, examples=EXAMPLES, short_help="list pods with their containers")
 @click.argument("pods", nargs=-1, metavar="[POD]...")
 @click.option("--all", "-a", "everything", is_flag=True, help="Also list stopped pods, and earlier runs of containers.")
-@click.option("--namespace", metavar="NAME", help="List only pods of this Kubernetes namespace.")
-@cri_option
+@support.target_options(support.selector_option)
 @click.pass_obj
-def command(
-    settings: Settings, pods: tuple[str, ...], everything: bool, namespace: str | None, cri_socket: str | None
-) -> None:
+def command(settings: Settings, pods: tuple[str, ...], everything: bool, target: Target) -> None:
     """List pods of the runtime on this machine with their containers, the newest first.
 
-    POD is an id or the beginning of one, NAME or NAMESPACE/NAME. -q prints only ids of pods; -o json prints everything
+    POD is NAME, NAMESPACE/NAME, or the beginning of an id. -q prints only ids of pods; -o json prints everything
     that the runtime reports about each pod and its containers.
     """
     out = Output(settings)
-    with support.connect(settings, cri_socket) as cri:
-        selected = support.list_pods(cri)
-        if pods:
-            selected = [support.find_pod(word, selected) for word in pods]
-        elif not everything:
+    with target.connect(settings) as runtime:
+        selected = runtime.selected(pods)
+        if not pods and not everything:
             selected = [pod for pod in selected if support.state_name(pod) == "ready"]
-        show(out, cri, [pod for pod in selected if namespace in (None, pod.metadata.namespace)], everything=everything)
+        show(out, runtime.cri, selected, everything=everything)
 
 
 def show(out: Output, cri: CriClient, pods: Sequence[Any], *, everything: bool) -> None:
-    """Print pods with their containers: only the latest run of each container, unless `everything`."""
-    from google.protobuf.json_format import MessageToDict
-
+    """Print pods with their containers. Earlier runs of a container are shown only with `everything`."""
     if out.quiet and out.human:
         out.names(pod.id for pod in pods)
         return
@@ -75,11 +69,8 @@ def show(out: Output, cri: CriClient, pods: Sequence[Any], *, everything: bool) 
             containers_by_pod[container.pod_sandbox_id].insert(0, container)
             shown_keys.add(key)
     if not out.human:
-        all_fields: Any = {"always_print_fields_with_no_presence": True}
-        rows = [
-            (pod, [MessageToDict(container, **all_fields) for container in containers_by_pod[pod.id]]) for pod in pods
-        ]
-        out.document([{**MessageToDict(pod, **all_fields), "containers": containers} for pod, containers in rows])
+        rows = [(pod, [*map(support.to_document, containers_by_pod[pod.id])]) for pod in pods]
+        out.document([{**support.to_document(pod, pod), "containers": containers} for pod, containers in rows])
         return
     out.table(_COLUMNS, [_row(pod, container) for pod in pods for container in containers_by_pod[pod.id] or [None]])
 

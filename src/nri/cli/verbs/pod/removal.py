@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from nri.cli.errors import FAILED, USAGE, Failure
+from nri.cli.errors import USAGE, Failure
 from nri.cli.output import Output
 from nri.cli.settings import Settings
 from nri.cli.support import cri as support
-from nri.cli.support.cri import cri_option, pods_option
+from nri.cli.support.cri import Target, pods_option
 from nri.cli.support.verb import Verb
 
 _grace = click.option(
@@ -27,32 +27,31 @@ _grace = click.option(
     short_help="stop pods; logs and states are kept",
     examples=["nri pod stop web", "nri pod stop web db --grace 5"],
 )
-@click.argument("pods", nargs=-1, required=True, metavar="POD...")
+@click.argument("pods", nargs=-1, metavar="[POD]...")
 @_grace
-@cri_option
+@support.target_options(support.selector_option)
 @click.pass_obj
-def stop(settings: Settings, pods: tuple[str, ...], grace: int | None, cri_socket: str | None) -> None:
+def stop(settings: Settings, pods: tuple[str, ...], grace: int | None, target: Target) -> None:
     """Stop pods. Their containers are killed after a grace period; logs and states are kept.
 
-    POD is an id or the beginning of one, NAME or NAMESPACE/NAME. The grace period is --grace, or
+    POD is NAME, NAMESPACE/NAME, or the beginning of an id. The grace period is --grace, or
     terminationGracePeriodSeconds of the manifest, or 30 s.
     """
     from nri.pods import lifecycle
 
+    if bool(pods) == bool(target.selector):
+        raise click.UsageError("give either pods or --selector")
     out = Output(settings)
-    with support.connect(settings, cri_socket) as cri:
-        all_pods = support.list_pods(cri)
-        selected = [support.find_pod(word, all_pods) for word in pods]
-        containers = support.list_containers(cri)
-        for pod in selected:
-            lifecycle.stop(cri, pod, containers, grace)
+    with target.connect(settings) as runtime:
+        for pod in _existing(runtime.selected(pods), target):
+            lifecycle.stop(runtime.cri, pod, runtime.containers, grace)
             _print_pod(out, pod)
 
 
 @click.command(
     cls=Verb,
     short_help="remove pods with their logs and volumes",
-    examples=["nri pod rm web", "nri pod rm -f default/web", "nri pod rm -f --all"],
+    examples=["nri pod rm web", "nri pod rm -f default/web", "nri pod rm -f -l app=web", "nri pod rm -f --all"],
 )
 @click.argument("pods", nargs=-1, metavar="[POD]...")
 @click.option("--force", "-f", is_flag=True, help="Also remove running pods; they are stopped first.")
@@ -61,7 +60,7 @@ def stop(settings: Settings, pods: tuple[str, ...], grace: int | None, cri_socke
 )
 @_grace
 @pods_option
-@cri_option
+@support.target_options(support.selector_option)
 @click.pass_obj
 def rm(
     settings: Settings,
@@ -70,30 +69,34 @@ def rm(
     everything: bool,
     grace: int | None,
     pods_dir: str | None,
-    cri_socket: str | None,
+    target: Target,
 ) -> None:
     """Remove pods, with the logs, emptyDir volumes and cgroups that nri pod run created for them.
 
-    POD is an id or the beginning of one, NAME or NAMESPACE/NAME. Running pods are removed only with -f.
+    POD is NAME, NAMESPACE/NAME, or the beginning of an id. Running pods are removed only with -f.
     """
     from nri.pods import lifecycle
 
-    if bool(pods) == everything:
-        raise click.UsageError("give either pods or --all")
+    if bool(pods) + everything + (bool(target.selector) and not everything) != 1:
+        raise click.UsageError("give either pods, --selector or --all")
     out, folder = Output(settings), os.path.abspath(pods_dir or lifecycle.state_folder())
-    with support.connect(settings, cri_socket) as cri:
-        all_pods = support.list_pods(cri)
-        selected = all_pods if everything else [support.find_pod(word, all_pods) for word in pods]
+    with target.connect(settings) as runtime:
+        selected = _existing(runtime.selected(pods), target)
         running = [support.full_name(pod) for pod in selected if support.state_name(pod) == "ready"]
         if running and not force:
             raise Failure(f"{', '.join(running)}: still running. Use -f, or first: nri pod stop {running[0]}", USAGE)
-        containers = support.list_containers(cri) if running else []
         for pod in selected:
-            lifecycle.stop(cri, pod, containers, grace)
-            lifecycle.remove(cri, pod, folder)
+            lifecycle.stop(runtime.cri, pod, runtime.containers if running else [], grace)
+            lifecycle.remove(runtime.cri, pod, folder)
             _print_pod(out, pod)
-    if not selected:
-        raise Failure("the runtime has no pods", FAILED)
+
+
+def _existing(pods: list[Any], target: Target) -> list[Any]:
+    """The selected pods. Raises Failure if there are no pods."""
+    if not pods:
+        restricted = target.namespace is not None or target.selector
+        raise Failure("no pod matches the options. try: nri pod ps -a" if restricted else "the runtime has no pods")
+    return pods
 
 
 def _print_pod(out: Output, pod: Any) -> None:

@@ -67,11 +67,11 @@ def command(
     """Run the pods of Kubernetes manifests: pull images, create the sandbox, start containers in order.
 
     QoS classes, cgroups below kubepods, init containers, sidecars, hostPath and emptyDir volumes, host ports and
-    security contexts work as with a kubelet. Keys without effect are reported with file and line. A key that a
-    container cannot work without, for example a volume of a cluster, is an error before anything runs.
+    security contexts work as with a kubelet. Keys without effect are reported with file and line. An unsupported key
+    that a container requires, for example a volume of a cluster, is an error, and then no pod is started.
 
-    If a part of a pod cannot be started, or after Ctrl-C, SIGTERM or SIGHUP, the unfinished pod is removed. --timeout
-    limits each init container, 10 minutes by default. -q prints only ids.
+    If a container of a pod cannot be started, or after Ctrl-C, SIGTERM or SIGHUP, the incomplete pod is removed.
+    --timeout limits each init container; the default is 10 minutes. -q prints only ids.
     """
     from nri.cli.support.inputs import read_source
     from nri.host import Root
@@ -103,7 +103,10 @@ def command(
 
 
 def _clear_names(cri: CriClient, requests: list[PodRequest], folder: str, *, replace: bool) -> None:
-    """Remove pods with the same names if `replace`, else refuse. Another pod with the same uid is always refused."""
+    """Remove the pods that have the names of `requests` if `replace` is true.
+
+    Raises Failure if such a pod exists and `replace` is false, or if another pod has the uid of a request.
+    """
     from nri.pods.lifecycle import remove
 
     names = {pod.name for pod in requests}

@@ -10,7 +10,7 @@ import click
 from nri.cli.output import Column, Output
 from nri.cli.settings import DURATION, Settings
 from nri.cli.support import cri as support
-from nri.cli.support.cri import cri_option
+from nri.cli.support.cri import Runtime, Target
 from nri.cli.support.verb import Verb
 from nri.text import size
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _COLUMNS = [
     Column("POD", "pod"),
     Column("CONTAINER", "name"),
-    Column("CPU", "cpu"),
-    Column("MEMORY", "memory"),
+    Column("CPU %", "cpu"),
+    Column("MEM", "memory"),
     Column("RSS", "rss"),
     Column("DISK", "disk"),
     Column("ID", "id", 13, mark=False),
@@ -32,36 +32,56 @@ _COLUMNS = [
     "stats",
     cls=Verb,
     short_help="show the CPU, memory and disk use of containers",
-    examples=["nri pod stats", "nri pod stats web --interval 5s", "nri pod stats -o json"],
+    examples=["nri pod stats", "nri pod stats --watch -l app=web", "nri pod stats web -o json"],
 )
 @click.argument("pods", nargs=-1, metavar="[POD]...")
 @click.option("--interval", type=DURATION, default="1s", metavar="1s", help="The time over which CPU is measured.")
-@cri_option
+@click.option("--watch", is_flag=True, help="Measure again and again, until Ctrl-C.")
+@support.target_options(support.selector_option)
 @click.pass_obj
-def command(settings: Settings, pods: tuple[str, ...], interval: float, cri_socket: str | None) -> None:
-    """Show the resource use of running containers: CPU in cores, memory that counts against limits, and disk.
+def command(settings: Settings, pods: tuple[str, ...], interval: float, watch: bool, target: Target) -> None:
+    """Show the resource use of running containers: CPU in % of a core, memory that counts against limits, and disk.
 
-    POD is an id or the beginning of one, NAME or NAMESPACE/NAME. -o json prints everything that the runtime reports.
+    POD is NAME, NAMESPACE/NAME, or the beginning of an id. -o json prints everything that the runtime reports, with
+    --watch as one list per line.
     """
-    from google.protobuf.json_format import MessageToDict
-
     out = Output(settings)
-    with support.connect(settings, cri_socket) as cri:
-        all_pods = support.list_pods(cri)
-        pod_by_id = {one.id: one for one in ([support.find_pod(word, all_pods) for word in pods] if pods else all_pods)}
-        container_by_id = {one.id: one for one in support.list_containers(cri) if one.pod_sandbox_id in pod_by_id}
-        before = _stats(cri)
-        if out.human and not out.quiet:
-            time.sleep(min(interval, 3600.0))
-        stats_by_id = {key: one for key, one in _stats(cri).items() if key in container_by_id}
+    with target.connect(settings) as runtime:
+        ids = {pod.id for pod in map(runtime.pod, pods)}
+        before = _stats(runtime.cri)
+        while True:
+            if watch or (out.human and not out.quiet):
+                time.sleep(min(interval, 3600.0))
+            now = _stats(runtime.cri)
+            _print(out, runtime, ids, before, now, watch=watch)
+            if not watch:
+                return
+            before = now
+            runtime.refresh()
+
+
+def _print(
+    out: Output, runtime: Runtime, ids: set[str], before: dict[str, Any], now: dict[str, Any], *, watch: bool
+) -> None:
+    """Print the statistics of the selected containers; `ids` restricts them to these pods, unless it is empty."""
+    pod_by_container = {
+        container.id: runtime.pod_by_id[container.pod_sandbox_id]
+        for container in runtime.containers
+        if container.pod_sandbox_id in (ids or runtime.pod_by_id) and container.pod_sandbox_id in runtime.pod_by_id
+    }
+    stats = {key: one for key, one in now.items() if key in pod_by_container}
     if not out.human:
-        out.document([MessageToDict(one, always_print_fields_with_no_presence=True) for one in stats_by_id.values()])
+        documents = [support.to_document(one, pod_by_container[key]) for key, one in stats.items()]
+        (out.stream if watch else out.document)(documents)
     elif out.quiet:
-        out.names(stats_by_id)
+        out.names(stats)
     else:
-        rows = [{**_row(one, before.get(key)), "pod": support.full_name(pod_by_id[container_by_id[key].pod_sandbox_id])}
-                for key, one in stats_by_id.items()]  # fmt: skip
-        out.table(_COLUMNS, sorted(rows, key=lambda row: (row["pod"], row["name"])))
+        rows = [{**_row(one, before.get(key)), "pod": support.full_name(pod_by_container[key])}
+                for key, one in stats.items()]  # fmt: skip
+        rows.sort(key=lambda row: (row["pod"], row["name"]))
+        # Below the rows are the heading, a note and the cursor.
+        out.table(_COLUMNS, rows[: max(out.begin_screen() - 3, 1)] if watch else rows)
+    out.flush()
 
 
 def _stats(cri: CriClient) -> dict[str, Any]:
@@ -72,13 +92,13 @@ def _stats(cri: CriClient) -> dict[str, Any]:
 
 
 def _row(now: Any, before: Any) -> dict[str, str]:
-    """The row of a container. Values that are not known are ""."""
+    """Return the row of a container. Unknown values are ""."""
     row = {"id": now.attributes.id, "name": now.attributes.metadata.name, "cpu": ""}
     if before is not None and now.cpu.timestamp > before.cpu.timestamp:
         used = now.cpu.usage_core_nano_seconds.value - before.cpu.usage_core_nano_seconds.value
-        row["cpu"] = f"{max(used, 0) / (now.cpu.timestamp - before.cpu.timestamp):.3f}"
+        row["cpu"] = f"{100 * max(used, 0) / (now.cpu.timestamp - before.cpu.timestamp):.2f}"
     elif now.cpu.HasField("usage_nano_cores"):
-        row["cpu"] = f"{now.cpu.usage_nano_cores.value / 1e9:.3f}"
+        row["cpu"] = f"{now.cpu.usage_nano_cores.value / 1e7:.2f}"
     sizes = (("memory", now.memory, "working_set_bytes"), ("rss", now.memory, "rss_bytes"),
              ("disk", now.writable_layer, "used_bytes"))  # fmt: skip
     values = {key: getattr(part, name).value if part.HasField(name) else None for key, part, name in sizes}

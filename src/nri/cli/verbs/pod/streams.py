@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import click
 
-from nri.cli.errors import FAILED, Failure
 from nri.cli.settings import Settings
 from nri.cli.support import cri as support
-from nri.cli.support.cri import cri_option
+from nri.cli.support.cri import Target
 from nri.cli.support.verb import Verb
 from nri.errors import NriError
+
+
+class _ProgramVerb(Verb):
+    """A verb with the arguments CONTAINER PROGRAM [ARGUMENT]...; its options are before or after CONTAINER."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        before = _leading_options(self, args)
+        container = args[before : before + 1]
+        if container and container != ["--"]:
+            after = before + 1 + _leading_options(self, args[before + 1 :])
+            args = args[:before] + args[before + 1 : after] + container + args[after:]
+        return super().parse_args(ctx, args)
+
 
 _stdin = click.option("--stdin", "-i", is_flag=True, help="Pass standard input to the program.")
 _tty = click.option("--tty", "-t", is_flag=True, help="Give the program this terminal.")
@@ -20,12 +32,13 @@ _tty = click.option("--tty", "-t", is_flag=True, help="Give the program this ter
 
 @click.command(
     "exec",
-    cls=Verb,
+    cls=_ProgramVerb,
     short_help="run a program in a container",
     context_settings={"allow_interspersed_args": False},
     examples=[
         "nri pod exec web ls -l /",
         "nri pod exec -it web/app sh",
+        "nri pod exec web -c app -it -- sh       # as in kubectl",
         "echo hello | nri pod exec -i web cat",
     ],
 )
@@ -33,26 +46,29 @@ _tty = click.option("--tty", "-t", is_flag=True, help="Give the program this ter
 @click.argument("argv", nargs=-1, required=True, metavar="PROGRAM [ARGUMENT]...", type=click.UNPROCESSED)
 @_stdin
 @_tty
-@cri_option
+@support.target_options(support.container_option)
 @click.pass_obj
 def exec_(
-    settings: Settings, container: str, argv: tuple[str, ...], stdin: bool, tty: bool, cri_socket: str | None
+    settings: Settings,
+    container: str,
+    argv: tuple[str, ...],
+    stdin: bool,
+    tty: bool,
+    container_name: str,
+    target: Target,
 ) -> int:
     """Run a program in a running container, and exit with its exit code.
 
-    CONTAINER is an id or the beginning of one, NAME, POD/NAME, NAMESPACE/POD/NAME, or a pod with one container. All
-    options, including global options, must be before CONTAINER. All arguments after it belong to the program.
+    CONTAINER is NAME, POD/NAME, NAMESPACE/POD/NAME, the beginning of an id, or a pod with one container. Options may be
+    before or after CONTAINER. All arguments from PROGRAM on, and all arguments after --, belong to the program.
     """
     from nri.cri.pb import api_pb2 as pb
 
-    if argv[0].startswith("-") and argv[0] != "--":
-        step = f"put it before {container}; if it is the name of a program, put -- before it"
-        raise click.UsageError(f"{argv[0]}: options must be before the container: {step}")
     argv = argv[1:] if argv[0] == "--" else argv
     if not argv:
         raise click.UsageError("a program is required after --")
     request = pb.ExecRequest(cmd=argv, stdin=stdin, stdout=True, tty=tty, stderr=not tty)
-    return _stream(settings, cri_socket, container, "Exec", request)
+    return _stream(settings, target, (container, container_name), "Exec", request)
 
 
 @click.command(
@@ -63,40 +79,59 @@ def exec_(
 @click.argument("container")
 @_stdin
 @_tty
-@cri_option
+@support.target_options(support.container_option)
 @click.pass_obj
-def attach(settings: Settings, container: str, stdin: bool, tty: bool, cri_socket: str | None) -> int:
+def attach(settings: Settings, container: str, stdin: bool, tty: bool, container_name: str, target: Target) -> int:
     """Connect to the main program of a container: print its further output, and with -i pass input to it.
 
-    CONTAINER is as for nri pod exec. Use -t if the manifest sets tty, and -i if it sets stdin. To disconnect without
-    stopping the program, press Ctrl-P Ctrl-Q with -t, or Ctrl-C without -t.
+    CONTAINER is named as for nri pod exec. Use -t if the container's manifest sets tty, and -i if it sets stdin. To
+    disconnect without stopping the program, press Ctrl-P Ctrl-Q with -t, or Ctrl-C without -t.
     """
     from nri.cri.pb import api_pb2 as pb
 
     request = pb.AttachRequest(stdin=stdin, stdout=True, tty=tty, stderr=not tty)
-    return _stream(settings, cri_socket, container, "Attach", request, leave=True)
+    return _stream(settings, target, (container, container_name), "Attach", request, leave=True)
 
 
-def _stream(settings: Settings, path: str | None, name: str, method: str, request: Any, *, leave: bool = False) -> int:
+def _stream(
+    settings: Settings, target: Target, names: tuple[str, str], method: str, request: Any, *, leave: bool = False
+) -> int:
     """Start a stream of the runtime, and copy bytes until the program ends."""
-    converse, ends = _streams()
-    with support.connect(settings, path) as cri:
-        pods = {pod.id: pod for pod in support.list_pods(cri)}
-        container = support.find_container(name, support.list_containers(cri), pods)
-        if support.state_name(container) != "running":
-            raise Failure(f"container {name} is not running: it is {support.state_name(container)}", FAILED)
-        request.container_id = container.id
+    client = stream_client()
+    with target.connect(settings) as runtime:
+        request.container_id = runtime.running_container(*names).id
         # The terminal is opened first, because a wrong -t must not start a program.
-        with ends(stdin=request.stdin, tty=request.tty, leave=leave and request.tty) as streams:
-            return converse(cri.call(method, request).url, streams, tty=request.tty)
+        with client.ends(stdin=request.stdin, tty=request.tty, leave=leave and request.tty) as streams:
+            return int(client.converse(runtime.cri.call(method, request).url, streams, tty=request.tty))
 
 
-def _streams() -> tuple[Callable[..., int], Callable[..., Any]]:
-    """The client of streams, which requires the extra `engine`."""
+def stream_client() -> ModuleType:
+    """Import the client of streams. Raises NriError if the extra `engine` is not installed."""
     from nri.cri.client import INSTALL
 
     try:
-        from nri.pods.stream import converse, ends
+        from nri.pods import stream
     except ImportError as error:
         raise NriError(f"streams require {error.name}, which is not installed. Install the extra: {INSTALL}") from None
-    return converse, ends
+    return stream
+
+
+def _leading_options(verb: click.Command, args: list[str]) -> int:
+    """The number of arguments at the beginning that are options of a verb, or values of these options."""
+    takes_value = {
+        name: not (param.is_flag or param.count)
+        for param in verb.params
+        if isinstance(param, click.Option)
+        for name in param.opts
+    }
+    position = 0
+    while position < len(args) and args[position].startswith("-") and args[position] not in ("-", "--"):
+        word = args[position]
+        if word.startswith("--"):
+            needs_next = takes_value.get(word, False)
+        else:
+            letters = [f"-{letter}" for letter in word[1:]]
+            first = next((index for index, name in enumerate(letters) if takes_value.get(name)), len(letters))
+            needs_next = first == len(letters) - 1
+        position += 1 + needs_next
+    return min(position, len(args))

@@ -28,8 +28,6 @@ from nri.config.runtimes.file_tree import FileTree
 from nri.config.runtimes.reading import Kind, Remark, RuntimeNri
 from nri.errors import ConfigError
 
-__all__ = ["Judgement", "judge"]
-
 NAME = "containerd"
 PATH = "/etc/containerd/config.toml"
 

@@ -20,8 +20,6 @@ from nri.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["OLD_TABLE", "TABLE", "read", "read_tree"]
-
 TABLE: KeyPath = ("plugins", NRI)
 #: The table's name in 1.7, if no file has a version.
 OLD_TABLE: KeyPath = ("plugins", "nri")

@@ -1,8 +1,9 @@
-"""One side of a SPDY/3.1 connection without its socket.
+"""The state of a SPDY/3.1 connection, for a client or a server. The caller owns the socket.
 
-Only the client opens streams; pings are answered here. Go's peers (moby/spdystream) have no flow control: they neither
-respect windows nor open them. So sending is not limited by a window until the peer sends SETTINGS or WINDOW_UPDATE,
-but received bytes are always reported as consumed, which such peers ignore.
+Only the client opens streams. Peers written with Go's moby/spdystream have no flow control: they ignore windows and
+never enlarge them. So a window limits sending only after the peer has sent SETTINGS or WINDOW_UPDATE. Received bytes
+are always reported as consumed, because other peers need the report.
+
 Source: the SPDY/3.1 draft, section 2.
 """
 
@@ -16,7 +17,7 @@ from nri.engine.streaming.spdy.frames import Control, FrameReader, Payload, cont
 from nri.engine.streaming.spdy.headers import HeaderPacker, HeaderReader
 from nri.errors import RemoteProtocolError
 
-#: The most open streams; a forwarded connection has two.
+#: The maximum number of open streams. A forwarded connection has two streams.
 MAX_STREAMS: Final = 1000
 _NO_WINDOW: Final = 1 << 30
 _WINDOW_LIMIT: Final = 1 << 31
@@ -24,21 +25,21 @@ _INITIAL_WINDOW_SETTING: Final = 7
 
 
 class Opened(NamedTuple):
-    """The client has opened a stream, which waits for `Connection.reply` or `Connection.reset`."""
+    """The client has opened a stream. The caller answers with `Connection.reply` or `Connection.reset`."""
 
     stream: int
     headers: Mapping[str, str]
 
 
 class Data(NamedTuple):
-    """Bytes on a stream; `Connection.consumed` has to be called when they are processed."""
+    """Bytes of a stream. The caller reports them with `Connection.consumed` after processing."""
 
     stream: int
     data: bytes
 
 
 class Ended(NamedTuple):
-    """The client sends no more on a stream."""
+    """The client has ended its direction of a stream."""
 
     stream: int
 
@@ -53,7 +54,7 @@ Event = Opened | Data | Ended | Reset
 
 
 class _Stream:
-    """A stream: its open directions, its send window, and the consumed bytes that were not reported yet."""
+    """A stream: its open directions, its send window, and the number of consumed bytes without a report."""
 
     __slots__ = ("consumed", "receives", "sends", "window")
 
@@ -63,16 +64,14 @@ class _Stream:
 
 
 class Connection:
-    """The state of one connection.
-
-    Args:
-        client: whether this is the side that opens streams.
+    """A connection with its streams.
 
     Attributes:
-        gone_away: whether the client opens no more streams.
+        gone_away: whether the client has announced that it will not open more streams.
     """
 
     def __init__(self, *, client: bool = False) -> None:
+        """Start as a client, which opens streams, or as a server."""
         self.gone_away = False
         self._peers = 0 if client else 1
         self._reader, self._headers, self._packer = FrameReader(), HeaderReader(), HeaderPacker()
@@ -93,7 +92,7 @@ class Connection:
         }
 
     def receive(self, data: bytes) -> Iterator[Event]:
-        """Receive bytes; yields events. RemoteProtocolError ends the connection."""
+        """Read bytes of the peer and yield events. Raises RemoteProtocolError, which ends the connection."""
         for frame in self._reader.receive(data):
             if isinstance(frame, Payload):
                 yield from self._data(frame)
@@ -101,7 +100,7 @@ class Connection:
                 yield from step(frame)
 
     def take(self) -> bytes:
-        """Take out the bytes to send."""
+        """Return the bytes to send, and forget them."""
         data = bytes(self._out)
         self._out.clear()
         return data
@@ -109,7 +108,7 @@ class Connection:
     # --- sending ---
 
     def open(self, headers: Mapping[str, str]) -> int:
-        """Open a stream as a client; returns its id. The server's answer is ignored."""
+        """Open a stream as a client and return its id. The reply of the server is ignored."""
         self._last = stream = self._last + 2 if self._last else 1
         self._streams[stream] = _Stream(self._initial, sends=True)
         self._out += control(frames.SYN_STREAM, stream, 0, tail=bytes(2) + self._packer.pack(headers))
@@ -121,18 +120,18 @@ class Connection:
             self._out += control(frames.SYN_REPLY, stream, tail=self._packer.pack({}))
 
     def send_window(self, stream: int) -> int:
-        """The number of bytes that may be sent on a stream now; 0 if it is closed."""
+        """The number of bytes that a stream may send now: 0 if the stream is closed."""
         state = self._streams.get(stream)
         if state is None or not state.sends:
             return 0
         return max(0, min(state.window, self._window)) if self._windows else _NO_WINDOW
 
     def is_open(self, stream: int) -> bool:
-        """Whether a stream can still be written."""
+        """Whether a stream can still send."""
         return stream in self._streams and self._streams[stream].sends
 
     def send(self, stream: int, data: bytes, *, end: bool = False) -> None:
-        """Send bytes on a stream, its end, or both; no effect if it is closed."""
+        """Send bytes on a stream, and end it if `end` is true. No effect on a closed stream."""
         state = self._streams.get(stream)
         if state is None or not state.sends or not (data or end):
             return
@@ -144,7 +143,7 @@ class Connection:
             self._forget(stream)
 
     def consumed(self, stream: int, size: int) -> None:
-        """Report that bytes of :class:`Data` are processed, so that the client may send as many more."""
+        """Report to the peer that bytes of :class:`Data` are processed, so that the window grows again."""
         self._consumed += size
         if self._consumed >= frames.WINDOW // 2:
             self._out += control(frames.WINDOW_UPDATE, 0, self._consumed)
@@ -163,7 +162,7 @@ class Connection:
             self._out += control(frames.RST_STREAM, stream, status)
 
     def go_away(self) -> None:
-        """Announce that no more streams are accepted."""
+        """Announce to the peer that new streams are refused."""
         self._out += control(frames.GOAWAY, self._last, 0)
 
     # --- receiving ---
@@ -206,7 +205,7 @@ class Connection:
             yield from self._end(stream)
 
     def _more_headers(self, frame: Control) -> Iterator[Event]:
-        """Ignore the headers, but decompress them, because all blocks share the compression's state."""
+        """Decompress headers without using them, because all blocks share one state of compression."""
         self._headers.read(frame.payload[4:])
         if frame.flags & frames.FIN:
             yield from self._end(frame.stream())

@@ -1,6 +1,7 @@
-"""Parse bytes into SPDY's control frames and pieces of data, and build frames.
+"""SPDY frames: parse a stream of bytes into frames, and build frames.
 
-Control frames are buffered until they are complete, so their length is limited; data is passed on as it comes.
+A control frame is stored until it is complete, so its length is limited. The bytes of a data frame are returned as they
+arrive.
 Source: the SPDY/3.1 draft, section 2.2.
 """
 
@@ -32,7 +33,7 @@ INTERNAL_ERROR: Final = 6
 
 #: The initial window of a stream and of a connection, in bytes.
 WINDOW: Final = 65536
-#: The longest control frame, in bytes; those of Kubernetes have less than 200.
+#: The maximum length of a control frame in bytes. The control frames of Kubernetes are shorter than 200 bytes.
 MAX_CONTROL_BYTES: Final = 16384
 
 _VERSION: Final = 3
@@ -47,11 +48,11 @@ class Control(NamedTuple):
     flags: int
     payload: bytes
 
-    def number(self, at: int) -> int:
-        """The 32-bit number at an offset of the payload. RemoteProtocolError if the frame is too short."""
-        if len(self.payload) < at + 4:
+    def number(self, offset: int) -> int:
+        """The 32-bit number at an offset of the payload. Raises RemoteProtocolError if the frame is too short."""
+        if len(self.payload) < offset + 4:
             raise RemoteProtocolError(f"SPDY control frame {self.kind} of {len(self.payload)} bytes is too short")
-        return int.from_bytes(self.payload[at : at + 4], "big")
+        return int.from_bytes(self.payload[offset : offset + 4], "big")
 
     def stream(self) -> int:
         """The id of the frame's stream."""
@@ -59,7 +60,7 @@ class Control(NamedTuple):
 
 
 class Payload(NamedTuple):
-    """A piece of a data frame. `fin`: it is the last one of its stream."""
+    """A part of a data frame. `fin` is true for the last part of a stream."""
 
     stream: int
     data: bytes
@@ -67,7 +68,7 @@ class Payload(NamedTuple):
 
 
 class FrameReader:
-    """Splits a peer's bytes into frames. It cannot be used after a RemoteProtocolError."""
+    """A parser of the bytes of a peer. After a RemoteProtocolError it cannot be used again."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -75,7 +76,7 @@ class FrameReader:
         self._fin = False
 
     def receive(self, data: bytes) -> Iterator[Control | Payload]:
-        """Receive bytes; yields the frames that they complete, in order."""
+        """Read bytes of the peer and yield complete frames, in order."""
         buffer = self._buffer
         buffer += data
         while buffer:
@@ -112,11 +113,11 @@ class FrameReader:
 
 
 def control(kind: int, *numbers: int, tail: bytes = b"", flags: int = 0) -> bytes:
-    """Build a control frame of 32-bit numbers and further bytes."""
+    """Build a control frame: 32-bit numbers, then the bytes of `tail`."""
     payload = b"".join(number.to_bytes(4, "big") for number in numbers) + tail
     return _HEAD.pack(_CONTROL | _VERSION << 16 | kind, flags << 24 | len(payload)) + payload
 
 
 def data_frame(stream: int, data: bytes, *, fin: bool = False) -> bytes:
-    """Build a data frame; `data` must be shorter than 16 MiB."""
+    """Build a data frame. `data` must be shorter than 16 MiB."""
     return _HEAD.pack(stream, (FIN if fin else 0) << 24 | len(data)) + data

@@ -1,7 +1,9 @@
-"""Blocks of SPDY headers, compressed in one stream over all frames of a connection.
+"""Blocks of SPDY headers. One stream of compression covers all blocks of a connection.
 
-A block that is too long ends the connection, because the stream of the compression cannot continue after it. Names are
-in lowercase. Sources: the SPDY/3.1 draft, section 2.6.10, and for the dictionary the SPDY/3 draft, section 2.6.10.1.
+A block that is too long ends the connection, because the compression cannot continue without the rest of the block.
+Names are in lowercase.
+
+Sources: the SPDY/3.1 draft, section 2.6.10, and for the dictionary the SPDY/3 draft, section 2.6.10.1.
 """
 
 from __future__ import annotations
@@ -34,23 +36,23 @@ def _counted(word: str) -> bytes:
     return len(word).to_bytes(4, "big") + word.replace("_", " ").encode()
 
 
-#: The initial dictionary of the compression, 1423 bytes: words that peers are likely to send.
+#: The initial dictionary of the compression: 1423 bytes of frequent names and values.
 DICTIONARY: Final = b"".join(_counted(word) for word in _WORDS.split()) + _STATUS.encode()
 
-
-#: The longest block, decompressed, in bytes, and the most headers in it.
+#: The maximum length of a decompressed block in bytes.
 MAX_BLOCK_BYTES: Final = 16384
+#: The maximum number of headers in a block.
 MAX_HEADERS: Final = 64
 
 
 class HeaderReader:
-    """Decompresses the blocks of one direction, in order."""
+    """A reader of the blocks of one direction. The blocks have to be read in order."""
 
     def __init__(self) -> None:
         self._stream = zlib.decompressobj(zdict=DICTIONARY)
 
     def read(self, block: bytes) -> dict[str, str]:
-        """The headers of a block. Raises RemoteProtocolError."""
+        """Return the headers of a block. Raises RemoteProtocolError if the block is invalid or too long."""
         try:
             data = self._stream.decompress(block, MAX_BLOCK_BYTES + 1)
         except zlib.error as error:
@@ -61,18 +63,18 @@ class HeaderReader:
 
 
 def _parse(data: bytes) -> dict[str, str]:
-    count, at = _number(data, 0), 4
+    count, offset = _number(data, 0), 4
     if count > MAX_HEADERS:
         raise RemoteProtocolError(f"{count} SPDY headers, at most {MAX_HEADERS} are allowed")
     headers: dict[str, str] = {}
     for _ in range(count):
         pair = []
         for _ in range(2):
-            end = at + 4 + _number(data, at)
+            end = offset + 4 + _number(data, offset)
             if end > len(data):
                 raise RemoteProtocolError("SPDY headers are incomplete")
-            pair.append(data[at + 4 : end].decode("latin-1"))
-            at = end
+            pair.append(data[offset + 4 : end].decode("latin-1"))
+            offset = end
         name, value = pair[0].lower(), pair[1]
         if not name or name in headers:
             raise RemoteProtocolError(f"SPDY header {name!r} is used twice" if name else "SPDY header without a name")
@@ -80,20 +82,20 @@ def _parse(data: bytes) -> dict[str, str]:
     return headers
 
 
-def _number(data: bytes, at: int) -> int:
-    if len(data) < at + 4:
+def _number(data: bytes, offset: int) -> int:
+    if len(data) < offset + 4:
         raise RemoteProtocolError("SPDY headers are incomplete")
-    return int.from_bytes(data[at : at + 4], "big")
+    return int.from_bytes(data[offset : offset + 4], "big")
 
 
 class HeaderPacker:
-    """Compresses the blocks of one direction, in order."""
+    """A writer of the blocks of one direction. The blocks have to be sent in order."""
 
     def __init__(self) -> None:
         self._stream = zlib.compressobj(zdict=DICTIONARY)
 
     def pack(self, headers: Mapping[str, str]) -> bytes:
-        """The block for some headers."""
+        """Return the compressed block of headers."""
         words = [len(headers).to_bytes(4, "big")]
         for pair in headers.items():
             for word in pair:

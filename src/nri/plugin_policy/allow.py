@@ -21,8 +21,6 @@ from nri.api.selectors import Parsed, Pattern, matches
 from nri.errors import PluginError
 from nri.text import plain
 
-__all__ = ["Allow", "AllowedField", "EventName", "breach"]
-
 #: Names of events; a test compares the list with `nri.api.events`.
 EventName = Literal[
     "RunPodSandbox", "StopPodSandbox", "RemovePodSandbox", "CreateContainer", "PostCreateContainer", "StartContainer",
@@ -92,11 +90,11 @@ def breach(  # noqa: PLR0913 - the parts of an answer, by name
         reply: the whole answer, which may have fields in addition to the following three.
         namespace_of: returns the namespace of a container by its id, or None if the container is unknown.
     """
-    cause = _breach(allow, namespace, event, _changes(reply, adjust, update, evict), namespace_of)
+    cause = violation(allow, namespace, event, _changes(reply, adjust, update, evict), namespace_of)
     return None if cause is None else PluginError(plugin, f"its policy does not allow it to {cause}")
 
 
-class _Change(NamedTuple):
+class Change(NamedTuple):
     """A change in an answer.
 
     Attributes:
@@ -110,19 +108,23 @@ class _Change(NamedTuple):
     paths: frozenset[str]
 
 
-def _breach(
+def violation(
     allow: Allow,
     namespace: str,
     event: int,
-    touched: Iterable[_Change],
-    namespace_of: Callable[[str], str | None],
+    changes: Iterable[Change],
+    namespace_of: Callable[[str], str | None] = lambda _: None,
 ) -> str | None:
+    """The first change that is not allowed, with the key that forbids it. Returns None if all are allowed.
+
+    The arguments are as for `breach`.
+    """
     paths = allow.paths
     if event and not allow.events_mask & BY_NUMBER[event].bit:
         outside = f" in {BY_NUMBER[event].rpc} (allow.events)"
     else:
         outside = ""
-    for target, what, needed in touched:
+    for target, what, needed in changes:
         if target is not None:
             what += f' of container "{plain(target, 256)}"'  # noqa: PLW2901 - the description with the container
         if outside:
@@ -146,27 +148,27 @@ def _changes(
     adjust: ContainerAdjustment | None,
     update: Iterable[ContainerUpdate],
     evict: Iterable[ContainerEviction],
-) -> Iterator[_Change]:
+) -> Iterator[Change]:
     """Yield all changes of an answer.
 
     An update without resources also counts as a change, because the runtime gets it.
     """
     if reply is not None:
         for number in _unknown(reply):
-            yield _Change(None, f"set the unknown field {number} of the answer", _UNKNOWN)
+            yield Change(None, f"set the unknown field {number} of the answer", _UNKNOWN)
     if adjust is not None:
         for what, paths in _fields(adjust, TREE, ""):
-            yield _Change(None, what, paths)
+            yield Change(None, what, paths)
     for entry in update:
         target = entry.container_id
         is_empty = True
         for what, paths in _update_fields(entry):
             is_empty = False
-            yield _Change(target, what, paths)
+            yield Change(target, what, paths)
         if is_empty:
-            yield _Change(target, "make an update without resources", NAMES[_RESOURCES])
+            yield Change(target, "make an update without resources", NAMES[_RESOURCES])
     for eviction in evict:
-        yield _Change(eviction.container_id, EVICT, NAMES[EVICT])
+        yield Change(eviction.container_id, EVICT, NAMES[EVICT])
 
 
 def _update_fields(update: ContainerUpdate) -> Iterator[tuple[str, frozenset[str]]]:
@@ -177,7 +179,7 @@ def _update_fields(update: ContainerUpdate) -> Iterator[tuple[str, frozenset[str
 
 
 def _fields(message: Any, tree: Node, path: str) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield all fields that a message sets, each with the paths of the merge table of which one must be allowed.
+    """Yield the fields that a message sets, each with paths of the merge table. One of the paths must be allowed.
 
     An empty object counts as a change, because its presence can have a meaning (``linux.rdt``). A field that this
     version does not know counts as well, because the runtime may know it; no name allows such a field.

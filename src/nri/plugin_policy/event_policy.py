@@ -13,11 +13,9 @@ from nri.api.events import EVENTS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nri.adaptation.plugin_policy.policy import PluginPolicy
     from nri.api import messages as m
     from nri.api.events import EventMask
-
-__all__ = ["EventPolicy", "event_policies"]
+    from nri.plugin_policy.policy import PluginPolicy
 
 
 class EventPolicy:

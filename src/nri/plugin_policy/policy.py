@@ -13,17 +13,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from nri.adaptation.plugin_policy import file as policy_file
-from nri.adaptation.plugin_policy.allow import Allow, EventName
-from nri.adaptation.plugin_policy.file import BreakerTable, RequiredTable, Table
 from nri.api.events import ALL, BY_RPC, EVENTS, EventMask
 from nri.api.messages import FailurePolicy
 from nri.api.selectors import Filters, Pattern, matches
 from nri.config.watch import fingerprint
 from nri.errors import ConfigError
+from nri.plugin_policy import file as policy_file
+from nri.plugin_policy.allow import Allow, EventName
+from nri.plugin_policy.file import BreakerTable, RequiredTable, Table
 from nri.rules import Rules
-
-__all__ = ["DEFAULT_PATH", "DISPOSAL_EVENTS", "REQUIRED_EVENTS", "PluginPolicy", "Policies", "resolve"]
 
 #: The default path of the operator's file.
 DEFAULT_PATH = "/etc/nri/policy.toml"
@@ -32,13 +30,13 @@ DEFAULT_PATH = "/etc/nri/policy.toml"
 #: node must be able to get rid of pods whatever its plugins do.
 REQUIRED_EVENTS = EventMask.parse("RunPodSandbox,UpdatePodSandbox,CreateContainer,StartContainer,UpdateContainer")
 
-#: The events by which a node gets rid of pods. A plugin's own declaration does not fail them.
+#: The events that stop or remove pods and containers. A plugin's own declaration does not fail them.
 DISPOSAL_EVENTS = EventMask.parse("StopPodSandbox,RemovePodSandbox,StopContainer,RemoveContainer")
 
 _NONE = EventMask(0)
 _RUNTIME_TIMEOUTS = (None,) * (len(EVENTS) + 1)
 
-log = logging.getLogger("nri.adaptation.plugin_policy.policy")
+log = logging.getLogger("nri.plugin_policy.policy")
 _ABSENT = "policy file %s not found: no policy is in force until it exists"
 
 

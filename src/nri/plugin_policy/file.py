@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from nri.adaptation.plugin_policy.allow import Allow, EventName
 from nri.api import naming
 from nri.api.selectors import Filters, Pattern
 from nri.config import Duration, Source, read_file
@@ -19,8 +18,7 @@ from nri.config.complaint import Problem, combined_error
 from nri.config.layers import located_errors
 from nri.config.syntax import parse_text
 from nri.config.typed import Partial, build, check
-
-__all__ = ["DEFAULTS", "BreakerTable", "RequiredTable", "Table", "parse", "read"]
+from nri.plugin_policy.allow import Allow, EventName
 
 #: The keys of a table, and its `timeout` by event.
 _Checked = tuple[Partial, dict[str, float] | None]

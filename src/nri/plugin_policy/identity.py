@@ -11,9 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nri.adaptation.plugin_policy.policy import PluginPolicy
-
-__all__ = ["refusal"]
+    from nri.plugin_policy.policy import PluginPolicy
 
 
 def refusal(policy: PluginPolicy, label: str, *, launched: bool, uid: int | None) -> str:

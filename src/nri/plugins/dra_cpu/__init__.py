@@ -1,0 +1,1 @@
+"""A driver of Kubernetes' dynamic resource allocation (DRA) for CPUs."""

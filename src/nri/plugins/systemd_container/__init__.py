@@ -1,0 +1,1 @@
+"""What systemd requires of a container, by an annotation of the pod."""
