@@ -17,7 +17,7 @@ from tools import unsteady
 
 TESTS = Path(__file__).parent
 
-# The folder below tests/ says what kind a test is, so that no file repeats it.
+# The folder below tests/ determines the kind of a test, so that no file repeats it.
 MARKERS = {
     "unit": "quick",
     "property": "quick",
@@ -42,6 +42,7 @@ MARKERS = {
     "fuzz": "slow",
     "real": "real",
     "kubernetes": "real",
+    "cluster": "real",
     "guest": "real",
 }
 
@@ -127,9 +128,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Mark failures that may run again; where nothing may be skipped, make a plain skip a failure that says why."""
+    """Mark failures that may run again; where skips are forbidden, turn a plain skip into a failure with its reason."""
     report = yield
-    # What is told at the end of an object or a thread is told to the test that runs then, and is seldom of its making.
+    # Errors in finalizers and threads are reported in the test that runs at that moment; it is seldom their cause.
     of_another = call.excinfo is not None and isinstance(call.excinfo.value, FROM_ELSEWHERE)
     may_run_again = _started or of_another or any(item.get_closest_marker(kind) for kind in WITH_REAL_PARTS)
     if report.failed and may_run_again:

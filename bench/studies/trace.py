@@ -114,7 +114,8 @@ source = Recording(sys.argv[1])
 with Web(source):
     source.start()
     source.overview()
-    rows = len(source.events()["rows"])
+    while not (rows := len(source.events()["rows"])):
+        time.sleep(0.01)
     took = time.monotonic() - began
     def kb(): return int(open("/proc/self/status").read().partition("VmRSS:")[2].split()[0])
     first = kb()

@@ -1,9 +1,9 @@
 """Churn of both profiles in one process: `python -m tests.agent.churn --minutes 60 [--seed N]`, as root.
 
 Pods come, change and go in random order, on a real containerd; rubik's file changes, also to one with a mistake; values
-are overwritten by somebody else; agent and runtime are killed. After each step a model says what is in force: quotas of
-batch pods by Koordinator's rules, limits of block I/O and bursts by rubik's. At the end nothing may be left, and memory
-must have stayed flat. The first line names the seed, which gives the same steps again.
+are overwritten by another program; agent and runtime are killed. After each step a model has the expected values:
+quotas of batch pods by Koordinator's rules, limits of block I/O and bursts by rubik's. At the end nothing may be left,
+and memory must have stayed flat. The first line names the seed, which gives the same steps again.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class Churn:
         self.memory.append([])
 
     def step(self, maximum: int, kills: bool) -> str:
-        """One random step, and the wait until what the model says is in force; returns its name."""
+        """One random step, and the wait until the model's values are in force; returns the step's name."""
         often = [self.create] * 4 + [self.resize, self.overwrite, self.reload]
         often += [self.remove] * (4 if len(self.pods) < maximum else 12)
         seldom: list[Callable[[], None]] = [self.kill_agent, self.restart_agent, self.kill_runtime]
@@ -224,8 +224,10 @@ class Churn:
         """Have all pods go, and the agent; nothing may be left."""
         while self.pods:
             self.remove()
-        self.kill_runtime()  # containerd tells nothing of pods that are older than its restart, until the next one
-        folders = [path for path in Path(f"/proc/{self.agent.pid}/fd").iterdir() if "cgroup" in _target(path)]
+        self.kill_runtime()  # containerd does not report pods that are older than its restart, until the next restart
+        folders = [
+            path for path in Path(f"/proc/{self.agent.pid}/fd").iterdir() if _target(path).startswith("/sys/fs/cgroup/")
+        ]
         assert folders == [], "files of cgroups that are gone are open"
         for name in (self.agent.socket, self.agent.socket.replace("agent.sock", "agent-rubik.sock")):
             self.agent.socket = name
@@ -279,7 +281,7 @@ def churn(node: Node, seed: int, seconds: float, maximum: int, say: Callable[[st
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it for as long as it is told to."""
+    """Run it for the given time."""
     parser = argparse.ArgumentParser(prog="python -m tests.agent.churn", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--pods", type=int, default=30, help="about as many at once")

@@ -1,4 +1,4 @@
-"""The whole agent, over NRI and standalone, on a real containerd: in force from the first instruction, and repaired."""
+"""The agent in the modes nri and standalone on a real containerd: its values hold from the first instruction on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ruled(node: Node) -> Node:
     return node
 
 
-def test_values_hold_before_the_first_instruction_and_are_explained(ruled: Node) -> None:
+def test_values_hold_before_the_first_instruction_and_explain_shows_them(ruled: Node) -> None:
     with AgentProgram(ruled, MODES) as agent:
         batch = ruled.run_pod("batch", "BestEffort", **BATCH)
         ruled.daemon.cri.run(batch, "app", COMMAND)
@@ -48,7 +48,7 @@ def test_values_hold_before_the_first_instruction_and_are_explained(ruled: Node)
     assert ruled.value(batch, "cpu.cfs_quota_us") == "50000", "what was set stays when the agent ends"
 
 
-def test_a_changed_rule_reaches_what_runs(ruled: Node) -> None:
+def test_a_changed_rule_reaches_running_containers(ruled: Node) -> None:
     with AgentProgram(ruled, "nri") as agent:
         web = ruled.run_pod("web", "Burstable", **SENSITIVE)
         pid = ruled.pid(ruled.daemon.cri.run(web, "app", COMMAND))
@@ -57,7 +57,7 @@ def test_a_changed_rule_reaches_what_runs(ruled: Node) -> None:
         wait_for(lambda: of_process(pid, "cpuset.cpus") == "0", agent.story)
 
 
-def test_what_somebody_overwrites_is_back_a_round_later(ruled: Node) -> None:
+def test_the_next_round_repairs_an_overwritten_value(ruled: Node) -> None:
     with AgentProgram(ruled, MODES) as agent:
         batch = ruled.run_pod("batch", "BestEffort", **BATCH)
         ruled.daemon.cri.run(batch, "app", COMMAND)
@@ -66,7 +66,7 @@ def test_what_somebody_overwrites_is_back_a_round_later(ruled: Node) -> None:
         wait_for(lambda: ruled.value(batch, "cpu.cfs_quota_us") == "50000", agent.story)
 
 
-def test_a_malformed_pod_runs_and_stops_no_other(ruled: Node) -> None:
+def test_a_pod_with_malformed_annotations_runs_and_does_not_affect_other_pods(ruled: Node) -> None:
     with AgentProgram(ruled, MODES) as agent:
         bad = {EXTENDED: "{", "scheduling.koordinator.sh/resource-status": "[" * 5000}
         broken = ruled.run_pod("broken", "BestEffort", labels=BE, annotations=bad)
@@ -78,7 +78,7 @@ def test_a_malformed_pod_runs_and_stops_no_other(ruled: Node) -> None:
         agent.wait_ready()
 
 
-def test_a_bad_rule_is_told_and_the_last_good_one_holds(ruled: Node) -> None:
+def test_the_agent_reports_a_bad_rule_and_keeps_the_last_good_rule(ruled: Node) -> None:
     with AgentProgram(ruled, MODES) as agent:
         (ruled.rules / "NodeResourceTopology.json").write_text('{"kind": "NodeResourceTopology", "metadata": 7}')
         wait_for(lambda: agent.metric("nri_agent_rule_problems", kind="NodeResourceTopology") == 1, agent.story)
@@ -90,7 +90,7 @@ def test_a_bad_rule_is_told_and_the_last_good_one_holds(ruled: Node) -> None:
         wait_for(lambda: "NodeResourceTopology.json" not in agent.ask("/readyz"), agent.story)
 
 
-def test_a_pod_that_vanishes_stops_no_other(ruled: Node) -> None:
+def test_a_removed_pod_does_not_affect_other_pods(ruled: Node) -> None:
     with AgentProgram(ruled, MODES) as agent:
         for number in range(3):
             removed = ruled.run_pod(f"gone-{number}", "BestEffort", **BATCH)
@@ -101,7 +101,7 @@ def test_a_pod_that_vanishes_stops_no_other(ruled: Node) -> None:
         agent.wait_ready()
 
 
-def test_a_killed_agent_leaves_all_in_force_and_catches_up(ruled: Node) -> None:
+def test_values_stay_after_the_agent_is_killed_and_its_restart_applies_new_rules(ruled: Node) -> None:
     with AgentProgram(ruled, "nri") as agent:
         web = ruled.run_pod("web", "Burstable", **SENSITIVE)
         pid = ruled.pid(ruled.daemon.cri.run(web, "app", COMMAND))
@@ -112,7 +112,7 @@ def test_a_killed_agent_leaves_all_in_force_and_catches_up(ruled: Node) -> None:
         wait_for(lambda: of_process(pid, "cpuset.cpus") == "0", agent.story)
 
 
-def test_a_killed_runtime_is_found_again(ruled: Node) -> None:
+def test_the_agent_reconnects_to_a_restarted_runtime(ruled: Node) -> None:
     with AgentProgram(ruled, MODES) as agent:
         web = ruled.run_pod("web", "Burstable", **SENSITIVE)
         pid = ruled.pid(ruled.daemon.cri.run(web, "app", COMMAND))
@@ -126,7 +126,7 @@ def test_a_killed_runtime_is_found_again(ruled: Node) -> None:
         assert ruled.recorded(later, agent.story)[4] == "1"
 
 
-def test_pods_that_come_and_go_leave_nothing_in_the_agent(ruled: Node) -> None:
+def test_removed_pods_leave_no_descriptors_or_threads_in_the_agent(ruled: Node) -> None:
     """NRI_PODS=200 for the long run."""
     count = int(os.environ.get("NRI_PODS", "20"))
     with AgentProgram(ruled, MODES) as agent:

@@ -1,4 +1,4 @@
-"""Pods come and go through the agent's core by thousands, good, malformed, vanishing ones: nothing is left of them."""
+"""Thousands of valid, malformed and vanishing pods pass through the agent's core and leave no state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from nri.agent.koordinator.node import Node
 from nri.agent.model import Container, Pod
 from nri.agent.parts import Parts
 from nri.host import Outcome, Root
-from tests.support.agents import TOPOLOGY, Clock, parts
+from tests.support.agents import TOPOLOGY, parts
+from tests.support.clock import Clock
 from tests.support.host_trees import TOP, write_files
 
 #: Pods until all that is kept for some minutes is full, and as many again twice over, in which nothing may grow.
@@ -61,14 +62,14 @@ def cycle(created: Parts, clock: Clock, number: int) -> list[Outcome]:
     collected += decisions.carry_out(pod, decisions.decide("PreRemoveRunPodSandbox", pod, "nri"), "nri")
     if existing:
         shutil.rmtree(place)
-    if number % 3:  # of every third the removal is never told
+    if number % 3:  # every third removal is never reported
         decisions.removed(pod)
     return [result.outcome for result in collected]
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.slow
-def test_pods_that_come_and_go_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removed_pods_leave_no_state_threads_or_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The tests' own handler keeps the line of each malformed pod, which a program's has written and forgotten.
     monkeypatch.setattr(logging.getLogger("nri.agent.decisions"), "propagate", False)
     monkeypatch.setattr(logging, "lastResort", None)

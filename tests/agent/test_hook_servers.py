@@ -113,7 +113,7 @@ class Proxied(Node):
 class Koordinated(Proxied):
     """A node whose pods are made through Koordinator's own proxy, which knows one folder for hook servers only."""
 
-    #: In a mount namespace of its own, /etc has that folder, and is as before for everybody else.
+    #: In a separate mount namespace, /etc has that folder; it stays unchanged for all other processes.
     SCRIPT = """
         set -e
         mount -t tmpfs tmpfs "$1"
@@ -148,7 +148,7 @@ KINDS = [Proxied, *([Koordinated] if os.environ.get("NRI_KOORDPROXY") else [])]
 
 @pytest.fixture
 def kind() -> type[Proxied]:
-    """The proxy; ours, unless the test says otherwise."""
+    """The proxy: our proxy, unless the test overrides this fixture."""
     return Proxied
 
 
@@ -162,7 +162,7 @@ def proxied(quiet: Containerd, tmp_path: Path, kind: type[Proxied]) -> Iterator[
             quiet.cri.remove_all()
 
 
-def test_a_server_in_go_changes_a_pod_and_its_container(proxied: Proxied) -> None:
+def test_a_hook_server_in_go_changes_a_pod_and_its_container(proxied: Proxied) -> None:
     server = proxied.serve(
         "Fail",
         PreRunPodSandbox={"response": {"annotations": {"by": "go"}, "labels": {"seen": "1"}}},
@@ -205,7 +205,7 @@ def test_a_server_in_go_changes_a_pod_and_its_container(proxied: Proxied) -> Non
     assert message[4]["request"]["container_resources"]["cpu_quota"] == "40000", "known over the proxy's restart"
 
 
-def test_a_dead_or_refusing_server_counts_by_its_failure_policy(proxied: Proxied) -> None:
+def test_the_failure_policy_decides_about_a_dead_or_refusing_hook_server(proxied: Proxied) -> None:
     refuse = {"PreCreateContainer": {"error": "no such class"}}
     server = proxied.serve("Fail", **refuse)
     pod = proxied.pod("web")
@@ -230,7 +230,7 @@ def test_a_dead_or_refusing_server_counts_by_its_failure_policy(proxied: Proxied
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__.lower())
-def test_the_agent_in_mode_hooks_has_its_values_in_force_before_the_first_instruction(proxied: Proxied) -> None:
+def test_in_mode_hooks_values_hold_before_the_first_instruction(proxied: Proxied) -> None:
     proxied.rule("NodeSLO", {"spec": {}})
     more = f'[hooks]\nsocket = "{proxied.folder}/h/hooks.sock"\nregistration_folder = "{proxied.hooks}"\n'
     with AgentProgram(proxied, "hooks", more) as agent:

@@ -1,4 +1,4 @@
-"""Mode nri on containerd 2.4 and our engine: values at the first instruction, and what a kill in mid-creation leaves.
+"""Mode nri on containerd 2.4 and our engine: values at the first instruction, and kills during a creation.
 
 What a process finds in force it writes down itself, as the first thing that it does.
 """
@@ -99,7 +99,7 @@ def failing(node: Node) -> AgentProgram:
     return agent_program
 
 
-def test_pods_from_nri_alone_are_repaired_on_their_own_folders_and_leave_with_the_pod(place: Node) -> None:
+def test_with_pods_from_nri_values_are_repaired_in_the_pods_folders_until_the_pod_is_removed(place: Node) -> None:
     with AgentProgram(place, "nri,standalone", GATES, pods="nri") as agent:
         pod = place.run_pod("batch", "BestEffort", **SCORED)
         container = place.daemon.cri.run(pod, "app", COMMAND)
@@ -121,11 +121,11 @@ def running(daemon: Containerd | Engine) -> None:
     try:
         _ = daemon.pid
     except RuntimeError:
-        again(daemon)
+        restart_killed(daemon)
 
 
-def again(daemon: Containerd | Engine) -> None:
-    """Start a runtime anew that was killed."""
+def restart_killed(daemon: Containerd | Engine) -> None:
+    """Restart a runtime that was killed."""
     if isinstance(daemon, Engine):
         daemon.restart()
     else:
@@ -157,7 +157,7 @@ class Creation(threading.Thread):
         return self
 
 
-def test_what_a_process_finds_at_its_first_instruction(place: Node) -> None:
+def test_values_hold_at_the_first_instruction(place: Node) -> None:
     with AgentProgram(place, "nri", GATES) as agent:
         batch = place.run_pod("batch", "BestEffort", **SCORED)
         place.daemon.cri.run(batch, "app", COMMAND, cpuset_cpus="0", cpu_shares=2)
@@ -173,15 +173,15 @@ def test_what_a_process_finds_at_its_first_instruction(place: Node) -> None:
         assert message["cpuset.cpus"] in ("applied", "unchanged"), message
 
 
-def test_a_container_with_the_smallest_limit_is_made_on_faster_cpus_too(place: Node) -> None:
-    """10m is 1 ms, and half of it is less than the kernel takes."""
+def test_a_container_with_the_smallest_quota_starts_on_faster_cpus(place: Node) -> None:
+    """10m is a quota of 1 ms, and the kernel does not accept half of it."""
     with AgentProgram(place, "nri", GATES) as agent:
         web = place.run_pod("web", "Burstable", **SENSITIVE)
         place.daemon.cri.run(web, "app", COMMAND, cpu_quota=1000, cpu_period=100_000)
         assert place.recorded(web, agent.story)[1] == "1000"
 
 
-def test_a_share_of_a_gpu_is_in_the_container(place: Node, tmp_path: Path) -> None:
+def test_a_container_gets_its_share_of_a_gpu(place: Node, tmp_path: Path) -> None:
     library = tmp_path / "vgpu/libvgpu.so"
     library.parent.mkdir()
     library.write_text("a library")
@@ -221,7 +221,7 @@ def test_the_kubelets_updates_are_scaled_and_cleared_cpus_stay_cleared(place: No
         assert place.of(app, "memory.limit_in_bytes") == str(64 << 20)
 
 
-def test_a_changed_ratio_scales_what_was_asked_for_also_after_a_restart_of_the_agent(place: Node) -> None:
+def test_a_changed_ratio_scales_the_requested_quota_also_after_a_restart_of_the_agent(place: Node) -> None:
     with AgentProgram(place, "nri", GATES) as agent:
         web = place.run_pod("web", "Burstable", **SENSITIVE)
         served = place.daemon.cri.run(web, "app", COMMAND, cpu_quota=100_000, cpu_period=100_000)
@@ -237,8 +237,8 @@ def test_a_changed_ratio_scales_what_was_asked_for_also_after_a_restart_of_the_a
         wait_for(lambda: place.of(served, "cpu.cfs_quota_us") == "25000", agent.story)
 
 
-def test_an_agent_that_is_killed_in_mid_creation_costs_the_values_until_it_is_back(place: Node) -> None:
-    """Failure policy Ignore: the runtime goes on without it; what it finds when it is back is in force at the start."""
+def test_values_are_missing_between_a_kill_of_the_agent_during_creation_and_its_restart(place: Node) -> None:
+    """Under failure policy Ignore the runtime continues without the agent, which applies its values on its return."""
     with AgentProgram(place, "nri", GATES) as agent:
         web = place.run_pod("web", "Burstable", **SENSITIVE)
         creation = Creation(place, web, agent)
@@ -250,7 +250,7 @@ def test_an_agent_that_is_killed_in_mid_creation_costs_the_values_until_it_is_ba
         assert place.recorded(web, agent.story)[4] == "1"
 
 
-def test_an_agent_that_is_back_after_the_start_brings_the_values_to_what_runs(place: Node) -> None:
+def test_an_agent_that_restarts_after_the_start_applies_the_values_to_the_running_container(place: Node) -> None:
     with AgentProgram(place, "nri", GATES) as agent:
         batch = place.run_pod("batch", "BestEffort", **SCORED)
         creation = Creation(place, batch, agent)
@@ -266,7 +266,7 @@ def test_an_agent_that_is_back_after_the_start_brings_the_values_to_what_runs(pl
         wait_for(lambda: score.read_text().strip() == "555", agent.story)
 
 
-def test_an_answer_that_is_too_late_is_made_good_before_the_first_instruction(place: Node) -> None:
+def test_after_a_late_answer_values_still_hold_before_the_first_instruction(place: Node) -> None:
     with AgentProgram(place, "nri", GATES) as agent:
         batch = place.run_pod("batch", "BestEffort", **SCORED)
         creation = Creation(place, batch, agent)
@@ -280,7 +280,7 @@ def test_an_answer_that_is_too_late_is_made_good_before_the_first_instruction(pl
             assert agent.metric("nri_agent_events_total", transport="nri", event="connected") == 1, "it did not stay"
 
 
-def test_with_the_failure_policy_fail_a_creation_whose_agent_is_killed_is_refused(place: Node) -> None:
+def test_with_failure_policy_fail_a_creation_fails_if_its_agent_is_killed(place: Node) -> None:
     with AgentProgram(place, "nri", GATES) as agent:
         agent.stop()
     with failing(place) as agent:
@@ -295,7 +295,7 @@ def test_with_the_failure_policy_fail_a_creation_whose_agent_is_killed_is_refuse
         assert place.recorded(web, agent.story)[4] == "1"
 
 
-def test_a_malformed_annotation_is_refused_by_the_hooks_name_where_the_policy_is_fail(place: Node) -> None:
+def test_with_failure_policy_fail_a_malformed_annotation_is_an_error_that_names_the_hook(place: Node) -> None:
     with failing(place) as agent:
         annotations = {"scheduling.koordinator.sh/resource-status": "{"}
         with pytest.raises(grpc.RpcError, match="CPUSetAllocator: annotation scheduling"):
@@ -305,7 +305,7 @@ def test_a_malformed_annotation_is_refused_by_the_hooks_name_where_the_policy_is
         assert place.recorded(web, agent.story)[4] == "1"
 
 
-def test_a_runtime_that_is_killed_in_mid_creation_leaves_nothing_half_decided(place: Node) -> None:
+def test_after_a_kill_of_the_runtime_during_creation_all_values_are_complete(place: Node) -> None:
     daemon = place.daemon
     with AgentProgram(place, "nri", GATES) as agent:
         batch = place.run_pod("batch", "BestEffort", **SCORED)
@@ -318,18 +318,18 @@ def test_a_runtime_that_is_killed_in_mid_creation_leaves_nothing_half_decided(pl
         assert creation.over().container == ""
         assert of_process(pid, "cpu.cfs_quota_us") == "25000", "what runs keeps its values"
         agent.wait_ready(False)
-        again(daemon)
+        restart_killed(daemon)
         agent.wait_ready()
         daemon.cri.run(web, "app", COMMAND)
         assert place.recorded(web, agent.story)[4] == "1"
         assert of_process(pid, "cpu.cfs_quota_us") == "25000"
         daemon.cri.remove_all()
         agent.wait_held("nri containers", 0)
-        if isinstance(daemon, Engine):  # containerd tells nothing of pods that are older than its restart
+        if isinstance(daemon, Engine):  # containerd does not report pods that are older than its restart
             agent.wait_held("nri pods", 0)
 
 
-def test_of_two_agents_at_one_runtime_the_second_says_who_is_there(place: Node, tmp_path: Path) -> None:
+def test_a_second_agent_at_a_runtime_names_the_registered_process(place: Node, tmp_path: Path) -> None:
     other = Node(place.daemon, place.root, tmp_path / "other")
     with AgentProgram(place, "nri", GATES) as agent, contextlib.ExitStack() as stack:
         second = AgentProgram(other, "nri", GATES)
@@ -344,7 +344,7 @@ def test_of_two_agents_at_one_runtime_the_second_says_who_is_there(place: Node, 
         assert second.stop() == 0
 
 
-def test_cycles_of_pods_leave_nothing_in_the_agent(place: Node) -> None:
+def test_removed_pods_leave_no_state_in_the_agent(place: Node) -> None:
     """NRI_PODS=200 for the long run; every second pod's container ends by itself, or is refused by the OCI runtime."""
     count = int(os.environ.get("NRI_PODS", "8"))
     cri = place.daemon.cri
@@ -419,8 +419,8 @@ def quota_in_spec(node: Node, container: str) -> int:
     return int(node.daemon.cri.info(container)["runtimeSpec"]["linux"]["resources"]["cpu"].get("quota") or 0)
 
 
-def test_what_a_strategy_decides_is_the_runtimes_view_and_the_kernels(place: Node) -> None:
-    """A quota that somebody has scaled, and that nobody asks for, is put back to what the container asks for."""
+def test_a_strategys_quota_reaches_the_runtime_and_the_kernel(place: Node) -> None:
+    """A quota that was changed from outside is set back to the container's request."""
     place.rule("NodeSLO", {"spec": {"cpuBurstStrategy": {"policy": "none"}}})
     web = place.run_pod("web", "Burstable", **SENSITIVE)
     app = place.daemon.cri.run(web, "app", COMMAND, cpu_quota=50_000, cpu_period=100_000, cpu_shares=512)

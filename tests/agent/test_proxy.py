@@ -1,4 +1,4 @@
-"""Mode proxy before containerd 2.4 and our engine, both without NRI: values at the first instruction, and kills.
+"""Mode proxy in front of containerd 2.4 and our engine without NRI: values at the first instruction, and kills.
 
 What a process finds in force it writes down itself, as the first thing that it does. The kubelet's calls go to the
 agent's proxy; what is looked at is read from the kernel.
@@ -18,7 +18,7 @@ from nri.cri.pb import api_pb2 as pb
 from tests.agent.files import of_process
 from tests.agent.node import WAIT_S, AgentProgram, Node, machine
 from tests.agent.pods import COMMAND, SCORED, SENSITIVE, need_controllers
-from tests.agent.test_nri import ALL_CPUS, FAIL, GATES, again, ratio, ruled, running, topology
+from tests.agent.test_nri import ALL_CPUS, FAIL, GATES, ratio, restart_killed, ruled, running, topology
 from tests.support.needs import need, need_root
 from tests.support.waiting import wait_for
 from tools.runtimes import Containerd, MissingError, install
@@ -103,7 +103,7 @@ policy_path = ""
         return self.node.recorded(pod, self.story)
 
 
-def test_what_a_process_finds_at_its_first_instruction(place: Node) -> None:
+def test_values_hold_at_the_first_instruction(place: Node) -> None:
     with Behind(place) as agent:
         batch = agent.batch()
         agent.cri.run(batch, "app", COMMAND, cpuset_cpus="0", cpu_shares=2)
@@ -130,7 +130,7 @@ def test_the_kubelets_updates_are_scaled_and_cleared_cpus_stay_cleared(place: No
         assert place.of(app, "memory.limit_in_bytes") == str(64 << 20)
 
 
-def test_a_changed_rule_reaches_what_runs_also_after_a_restart_of_the_agent(place: Node) -> None:
+def test_a_changed_rule_reaches_running_containers_also_after_a_restart_of_the_agent(place: Node) -> None:
     with Behind(place) as agent:
         served = agent.cri.run(agent.web(), "app", COMMAND, cpu_quota=100_000, cpu_period=100_000)
         assert place.of(served, "cpu.cfs_quota_us") == "50000"
@@ -167,8 +167,8 @@ class Creation(threading.Thread):
 
 
 @pytest.mark.parametrize("first", ["", FAIL], ids=["Ignore", "Fail"])
-def test_an_agent_that_is_killed_in_mid_creation_leaves_no_container_without_policy(place: Node, first: str) -> None:
-    """In this mode nothing passes without the agent, whatever the failure policy is: the kubelet asks again."""
+def test_a_creation_fails_if_the_agent_is_killed_so_no_container_lacks_its_policy(place: Node, first: str) -> None:
+    """In this mode every request needs the agent, whatever the failure policy is; the kubelet retries."""
     with Behind(place, first) as agent:
         web = agent.web()
         creation = Creation(agent, web)
@@ -183,7 +183,9 @@ def test_an_agent_that_is_killed_in_mid_creation_leaves_no_container_without_pol
         assert agent.recorded(web)[4] == "1"
 
 
-def test_what_runs_keeps_its_values_while_the_agent_is_away_and_is_known_when_it_is_back(place: Node) -> None:
+def test_running_containers_keep_their_values_while_the_agent_is_down_and_are_known_after_its_restart(
+    place: Node,
+) -> None:
     with Behind(place) as agent:
         batch = agent.batch()
         app = agent.cri.run(batch, "app", COMMAND)
@@ -201,7 +203,7 @@ def test_what_runs_keeps_its_values_while_the_agent_is_away_and_is_known_when_it
         agent.wait_held("proxy containers", 0)
 
 
-def test_a_runtime_that_is_killed_is_not_there_for_the_kubelet_and_comes_back(place: Node) -> None:
+def test_a_killed_runtime_is_unavailable_to_the_kubelet_until_it_restarts(place: Node) -> None:
     with Behind(place) as agent:
         batch = agent.batch()
         app = agent.cri.run(batch, "app", COMMAND)
@@ -212,14 +214,14 @@ def test_a_runtime_that_is_killed_is_not_there_for_the_kubelet_and_comes_back(pl
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
         assert of_process(pid, "cpu.cfs_quota_us") == "25000"
         wait_for(lambda: "which does not respond" in agent.story(), agent.story)
-        again(place.daemon)
+        restart_killed(place.daemon)
         agent.wait_ready()
         web = agent.web()
         agent.cri.run(web, "app", COMMAND)
         assert agent.recorded(web)[4] == "1"
 
 
-def test_a_malformed_annotation_costs_its_pod_alone_the_values(place: Node) -> None:
+def test_a_malformed_annotation_affects_only_its_own_pod(place: Node) -> None:
     with Behind(place) as agent:
         broken = agent.pod(
             "broken", "Burstable", annotations={"scheduling.koordinator.sh/resource-status": "{"}, **SENSITIVE

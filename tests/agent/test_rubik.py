@@ -63,7 +63,7 @@ def configure(node: Node, **blocks: Any) -> None:
 
 
 def run(node: Node, name: str, **annotations: str) -> tuple[Pod, str]:
-    """A pod that burns CPU, of little of which it has a quota."""
+    """Run a pod that burns CPU under a small CPU quota."""
     words = {f"volcano.sh/{key.replace('_', '-')}": value for key, value in annotations.items()}
     pod = node.run_pod(name, "Burstable", annotations=words)
     number = node.daemon.cri.run(pod, "app", BURN, cpu_quota=QUOTA, cpu_period=PERIOD)
@@ -100,7 +100,7 @@ def idle(node: Node) -> Iterator[None]:
         unmount(target)
 
 
-def test_a_throttled_container_gets_more_on_an_idle_node_and_its_limit_back_when_the_agent_ends(place: Node) -> None:
+def test_a_throttled_container_gets_more_quota_on_an_idle_node_until_the_agent_ends(place: Node) -> None:
     with idle(place), agent_of(place, quotaTurbo={"syncInterval": 100}) as agent:
         _, turbo = run(place, "turbo", quota_turbo="true")
         _, plain = run(place, "plain")
@@ -113,7 +113,7 @@ def test_a_throttled_container_gets_more_on_an_idle_node_and_its_limit_back_when
         assert value(turbo, "cpu.cfs_quota") == QUOTA
 
 
-def test_an_offline_pod_yields_from_its_creation_on(place: Node) -> None:
+def test_an_offline_pod_has_low_priority_from_its_creation(place: Node) -> None:
     with agent_of(place, preemption={"resource": ["cpu", "memory"]}) as agent:
         batch, work = run(place, "batch", preemptable="true")
         _, web = run(place, "web")
@@ -126,7 +126,7 @@ def test_an_offline_pod_yields_from_its_creation_on(place: Node) -> None:
         assert scores[0] == "1000\n" != scores[1]
 
 
-def test_a_burst_comes_with_the_annotation_and_goes_with_the_service(place: Node) -> None:
+def test_a_burst_follows_the_annotation_and_ends_with_the_service(place: Node) -> None:
     with agent_of(place, quotaBurst=None) as agent:
         pod, burst = run(place, "burst", quota_burst_time="1000")
         _, bad = run(place, "bad", quota_burst_time="soon")
@@ -138,7 +138,7 @@ def test_a_burst_comes_with_the_annotation_and_goes_with_the_service(place: Node
         wait_for(lambda: value(burst, "cpu.cfs_burst") == 0, agent.story)
 
 
-def test_block_io_is_limited_by_disk_and_no_longer_when_it_is_not_asked_for(place: Node) -> None:
+def test_block_io_limits_hold_per_disk_until_the_service_is_removed(place: Node) -> None:
     disk = next(iter(sorted(Path("/sys/block").glob("*/dev")))).read_text().strip()
     requested = json.dumps({"device_write_iops": [{"device": disk, "value": "7"}]})
     with agent_of(place, ioLimit=None) as agent:
@@ -149,7 +149,7 @@ def test_block_io_is_limited_by_disk_and_no_longer_when_it_is_not_asked_for(plac
 
 
 @pytest.mark.parametrize("preview", [True, False], ids=["preview", "for real"])
-def test_an_offline_pod_goes_when_the_node_is_full_and_no_online_one(place: Node, preview: bool) -> None:
+def test_only_offline_pods_are_evicted_when_memory_is_full(place: Node, preview: bool) -> None:
     more = 'preview = ["memoryevict"]\n' if preview else ""
     service = {"threshold": 1, "interval": 1}
     agent = agent_of(place, more, memoryevict=service)
@@ -173,7 +173,7 @@ def test_an_offline_pod_goes_when_the_node_is_full_and_no_online_one(place: Node
         assert [Path(f"/proc/{pid}").exists() for pid in pids] == [preview, True]
 
 
-def test_both_profiles_run_in_one_process_and_each_explains_what_it_has_set(place: Node) -> None:
+def test_both_profiles_run_in_one_process_and_explain_names_the_profile_of_each_value(place: Node) -> None:
     disk = next(iter(sorted(Path("/sys/block").glob("*/dev")))).read_text().strip()
     limits = json.dumps({"device_write_iops": [{"device": disk, "value": "7"}]})
     spec = json.dumps({"containers": {"app": {"limits": {"kubernetes.io/batch-cpu": "500"}}}})

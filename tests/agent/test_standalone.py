@@ -1,4 +1,4 @@
-"""Mode standalone by itself on containerd 2.4: what comes into force after the start, and what is repaired.
+"""Mode standalone on containerd 2.4: values after the start, and repairs.
 
 There is a window in which a container runs without its values; it is measured in bench/studies/modes, not asserted
 here.
@@ -47,7 +47,7 @@ def ruled(node: Node) -> Node:
     return node
 
 
-def test_pods_that_run_before_and_after_its_start_get_their_values_and_keep_them(ruled: Node) -> None:
+def test_pods_from_before_and_after_the_agents_start_get_and_keep_their_values(ruled: Node) -> None:
     batch = ruled.run_pod("batch", "BestEffort", **SCORED)
     first = started(ruled, batch)
     with AgentProgram(ruled, "standalone", GATES) as agent:
@@ -66,7 +66,7 @@ def test_pods_that_run_before_and_after_its_start_get_their_values_and_keep_them
         assert agent.stop() == 0
 
 
-def test_a_changed_rule_and_a_pod_that_goes_cost_the_others_nothing(ruled: Node) -> None:
+def test_a_changed_rule_and_a_removed_pod_do_not_affect_other_pods(ruled: Node) -> None:
     with AgentProgram(ruled, "standalone", GATES) as agent:
         web, short = ruled.run_pod("web", "Burstable", **SENSITIVE), ruled.run_pod("short", "BestEffort", **SCORED)
         pid = started(ruled, web)
@@ -78,7 +78,7 @@ def test_a_changed_rule_and_a_pod_that_goes_cost_the_others_nothing(ruled: Node)
         agent.wait_ready()
 
 
-def test_the_folder_of_best_effort_pods_idles_and_the_agents_end_leaves_it_so(ruled: Node) -> None:
+def test_the_besteffort_cgroup_is_idle_also_after_the_agents_end(ruled: Node) -> None:
     folder = f"{ruled.cgroup}/kubepods/besteffort"
     with AgentProgram(ruled, "standalone", GATES) as agent:
         wait_for(lambda: of_cgroup(folder, "cpu.idle") == "1", agent.story)
@@ -98,11 +98,11 @@ BEMemoryEvict = true
 """
 
 
-def test_a_batch_pod_is_evicted_by_the_runtime_when_memory_runs_short_and_no_other(ruled: Node) -> None:
+def test_only_the_batch_pod_is_evicted_when_memory_is_short(ruled: Node) -> None:
     with AgentProgram(ruled, "standalone", EVICT) as agent:
         known_entry = {**SCORED, "labels": {**SCORED["labels"], "koordinator.sh/priority-class": "koord-batch"}}
         batch, web = ruled.run_pod("batch", "BestEffort", **known_entry), ruled.run_pod("web", "Burstable", **SENSITIVE)
-        unknown = ruled.run_pod("unknown", "BestEffort", **SCORED)  # the CRI tells no priority
+        unknown = ruled.run_pod("unknown", "BestEffort", **SCORED)  # the CRI does not report a priority
         removed, *stays = (started(ruled, pod) for pod in (batch, web, unknown))
         short = {"enable": True, "memoryEvictThresholdPercent": 1, "memoryEvictLowerPercent": 0}
         ruled.rule("NodeSLO", {"spec": {"resourceUsedThresholdWithBE": short}})
@@ -116,7 +116,7 @@ def test_a_batch_pod_is_evicted_by_the_runtime_when_memory_runs_short_and_no_oth
         wait_for(lambda: recorded_evictions() == [("BEMemoryEvict", "asked")], agent.story)
 
 
-def test_pods_that_come_and_go_leave_nothing_in_the_agent(ruled: Node) -> None:
+def test_removed_pods_leave_no_descriptors_or_writes_in_the_agent(ruled: Node) -> None:
     """NRI_PODS=200 takes some minutes."""
     with AgentProgram(ruled, "standalone", GATES) as agent:
 

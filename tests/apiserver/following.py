@@ -1,4 +1,4 @@
-"""What tests share: objects, a follower that keeps what it was told, what an account may, and a wait.
+"""What tests share: objects, a follower that keeps its reports, the rights of an account, and a wait.
 
 Next: `test_follow`.
 """
@@ -19,8 +19,7 @@ ACCOUNT = "system:serviceaccount:kube-system:nri-agent"
 
 def make_crds(api: ControlPlane) -> None:
     """Have the API serve the custom resources."""
-    api.kubectl("apply", "-f", str(Path(__file__).parent / "crds.yaml"))
-    api.kubectl("wait", "--for=condition=Established", "crd", "--all")
+    api.create_crds("-f", str(Path(__file__).parent / "crds.yaml"))
 
 
 def may(api: ControlPlane, verb: str, what: str) -> bool:
@@ -41,7 +40,7 @@ def comes(api: ControlPlane, allowed: bool, verb: str, what: str) -> bool:
 
 
 class Told:
-    """What a follower told last, and all versions of it: names with the label `v`."""
+    """The last report of a follower, and all reports: names with the label `v`."""
 
     def __init__(self) -> None:
         self.seen: list[dict[str, str]] = []
@@ -52,7 +51,7 @@ class Told:
 
     @property
     def last(self) -> dict[str, str] | None:
-        """What was told last."""
+        """The last report."""
         return self.seen[-1] if self.seen else None
 
 

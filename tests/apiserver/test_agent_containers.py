@@ -1,4 +1,4 @@
-"""The agent between a real apiserver and a real containerd: rules of the API in force in containers, come what may.
+"""The agent between a real API server and a real containerd: rules of the API hold in containers.
 
 It has the rights that are shipped; pods are made as a kubelet makes them. With a real kubelet: tests/kubernetes.
 """
@@ -103,7 +103,7 @@ def test_changed_custom_resources_change_running_containers(api: ControlPlane, r
         wait_for(lambda: quota(batch) == "50000", agent.story)
 
 
-def test_pods_that_are_made_while_the_apiserver_is_gone_have_the_last_rules(api: ControlPlane, ruled: Node) -> None:
+def test_pods_created_while_the_apiserver_is_down_get_the_last_rules(api: ControlPlane, ruled: Node) -> None:
     with agent_of(api, ruled) as agent:
         agent.start()
         api.kill_apiserver()
@@ -115,15 +115,13 @@ def test_pods_that_are_made_while_the_apiserver_is_gone_have_the_last_rules(api:
         wait_for(lambda: cpus(web) == "0", agent.story)
 
 
-def test_an_agent_that_starts_without_an_apiserver_waits_for_its_rules_and_holds_up_no_pod(
-    api: ControlPlane, ruled: Node
-) -> None:
+def test_an_agent_without_an_apiserver_waits_for_rules_and_does_not_delay_pods(api: ControlPlane, ruled: Node) -> None:
     with agent_of(api, ruled) as agent:
         api.kill_apiserver()
         registered(agent)
         web = started(ruled, "web", "Burstable", SENSITIVE)
         batch = started(ruled, "batch", "BestEffort", BATCH)
-        assert quota(batch) == "50000", "what the pod itself says needs no rule"
+        assert quota(batch) == "50000", "a value from the pod's annotations needs no rule"
         assert cpus(web) != "1"
         api.start_apiserver()
         wait_for(lambda: cpus(web) == "1", agent.story)
@@ -131,15 +129,15 @@ def test_an_agent_that_starts_without_an_apiserver_waits_for_its_rules_and_holds
 
 
 def registered(agent: AgentProgram) -> None:
-    """Start it, and wait until the runtime knows it, which is before it is ready."""
+    """Start the agent, and wait until it is registered with the runtime, which is before it is ready."""
 
-    def told() -> str:
+    def readiness_text() -> str:
         try:
             return agent.asked("/readyz")[2]
         except OSError:
             return ""
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(agent, "wait_ready", lambda: wait_for(lambda: "registered with" in told(), agent.story))
+        patch.setattr(agent, "wait_ready", lambda: wait_for(lambda: "registered with" in readiness_text(), agent.story))
         agent.start()
-    assert agent.asked("/readyz")[0] == 503, told()
+    assert agent.asked("/readyz")[0] == 503, readiness_text()

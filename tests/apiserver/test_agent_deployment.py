@@ -1,4 +1,4 @@
-"""The agent's manifests and chart on a real API server: taken whole, changed, gone; its account may what it needs."""
+"""The agent's manifests and chart on a real API server: install, change, remove, and the rights of its account."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REFUSED = [("get", "secrets"), ("create", "pods"), ("patch", "nodes"), ("delete"
 
 @pytest.fixture(scope="module", autouse=True)
 def kinds(api: ControlPlane) -> None:
-    """The kinds of Koordinator's rules, which a server has to know before it can say who may read them."""
+    """Create Koordinator's CRDs: the API server must know a kind before it can check the right to read it."""
     make_crds(api)
 
 
@@ -27,7 +27,7 @@ def daemon_set(api: ControlPlane) -> Json:
     return api.get(*SYSTEM, "daemonset", "nri-agent")
 
 
-def test_what_kustomize_makes_is_taken_as_it_stands_changed_and_taken_away(api: ControlPlane) -> None:
+def test_the_api_server_accepts_changes_and_removes_kustomizes_output(api: ControlPlane) -> None:
     text = kustomized("agent")
     assert "daemonset.apps/nri-agent created\n" in apply(api, text)
     try:
@@ -40,7 +40,7 @@ def test_what_kustomize_makes_is_taken_as_it_stands_changed_and_taken_away(api: 
         api.kubectl("delete", "--wait=false", "-f", "-", stdin=text)
 
 
-def test_helm_makes_what_the_renderer_of_the_other_tests_makes(helm: Helm) -> None:
+def test_helm_and_the_tests_renderer_print_the_same_manifests(helm: Helm) -> None:
     for settings in ((), ("config.gates.OOMScoreAdj=true", "anolis=true")):
         flags = [word for setting in settings for word in ("--set", setting)]
         actual = named(rendered_chart("agent", *settings))
@@ -49,7 +49,7 @@ def test_helm_makes_what_the_renderer_of_the_other_tests_makes(helm: Helm) -> No
     assert "0 chart(s) failed" in helm("lint", "--strict", CHART)
 
 
-def test_a_chart_is_installed_a_strategy_opens_evictions_and_it_is_gone_again(helm: Helm, api: ControlPlane) -> None:
+def test_only_a_chart_with_an_evicting_strategy_may_create_evictions(helm: Helm, api: ControlPlane) -> None:
     output = helm("install", *SYSTEM, "mine", CHART)
     try:
         assert "STATUS: deployed" in output
@@ -68,7 +68,7 @@ def test_a_chart_is_installed_a_strategy_opens_evictions_and_it_is_gone_again(he
     assert comes(api, False, "list", "pods")
 
 
-def test_a_bad_setting_is_refused_by_its_name_before_anything_is_made(helm: Helm, api: ControlPlane) -> None:
+def test_a_bad_setting_is_an_error_with_its_name_and_creates_no_object(helm: Helm, api: ControlPlane) -> None:
     with pytest.raises(AssertionError, match=r"'indx' not allowed"):
         helm("install", *SYSTEM, "mine", CHART, "--set", "config.nri.indx=10")
     assert api.kubectl("get", *SYSTEM, "daemonset", "nri-agent", check=False).returncode == 1

@@ -1,4 +1,4 @@
-"""The roles that are shipped, on a real apiserver: the agent can do what it does, and its account nothing more."""
+"""The project's roles on a real API server: the agent's account has every right that it needs and no other."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ def client(api: ControlPlane, tmp_path: Path) -> Iterator[Apiserver]:
 def allowed(api: ControlPlane) -> set[str]:
     """All that the account may do beyond what every account may."""
 
-    def asked(*who: str) -> set[str]:
+    def rights_of(*who: str) -> set[str]:
         text = api.kubectl("auth", "can-i", "--list", "--no-headers", *who).stdout
         return {" ".join(line.split()) for line in text.splitlines()}
 
-    anybody = asked("--as=system:serviceaccount:kube-system:somebody", "--as-group=system:authenticated")
-    return asked(f"--as={ACCOUNT}", "--as-group=system:authenticated") - anybody
+    anybody = rights_of("--as=system:serviceaccount:kube-system:somebody", "--as-group=system:authenticated")
+    return rights_of(f"--as={ACCOUNT}", "--as-group=system:authenticated") - anybody
 
 
 @pytest.mark.parametrize("kind", FOLLOWED, ids=str)
-def test_the_agent_lists_and_watches_what_it_follows(client: Apiserver, kind: Kind) -> None:
+def test_the_agents_account_may_list_and_watch_its_resources(client: Apiserver, kind: Kind) -> None:
     items, version = client.list(kind)
     assert items
     with client.watch(kind, version, lasting_s=1) as watch:
         assert [event.type for events in watch.events() for event in events] in ([], ["BOOKMARK"])
 
 
-def test_the_account_may_do_nothing_more(api: ControlPlane) -> None:
+def test_the_agents_account_has_no_other_rights(api: ControlPlane) -> None:
     assert allowed(api) == {
         "nodes [] [] [list watch]",
         "pods [] [] [list watch]",
@@ -77,7 +77,9 @@ def test_the_account_may_do_nothing_more(api: ControlPlane) -> None:
     ],
     ids=["secrets", "configmaps", "evict"],
 )
-def test_what_the_agent_does_not_do_is_forbidden(client: Apiserver, ask: Callable[[Apiserver], object]) -> None:
+def test_other_requests_are_forbidden_and_the_error_names_the_role_file(
+    client: Apiserver, ask: Callable[[Apiserver], object]
+) -> None:
     with pytest.raises(ApiserverError) as refused:
         ask(client)
     assert refused.value.status == 403
@@ -96,12 +98,12 @@ def test_what_the_agent_does_not_do_is_forbidden(client: Apiserver, ask: Callabl
     ],
     ids=" ".join,
 )
-def test_its_token_is_of_no_use_for_more(api: ControlPlane, words: tuple[str, ...]) -> None:
+def test_kubectl_with_the_agents_account_is_forbidden_other_requests(api: ControlPlane, words: tuple[str, ...]) -> None:
     completed = api.kubectl(f"--as={ACCOUNT}", *words, check=False)
     assert "is forbidden: User" in completed.stderr, completed.stderr
 
 
-def test_evictions_are_a_role_of_their_own(api: ControlPlane, client: Apiserver) -> None:
+def test_evictions_need_a_separate_role(api: ControlPlane, client: Apiserver) -> None:
     api.kubectl("create", "clusterrolebinding", "evict", "--clusterrole=nri-agent-evict", f"--user={ACCOUNT}")
     try:
         api.apply(pod("batch"))
@@ -116,7 +118,7 @@ def test_evictions_are_a_role_of_their_own(api: ControlPlane, client: Apiserver)
         api.kubectl("delete", "clusterrolebinding", "evict")
 
 
-def test_the_kubelets_list_of_pods_is_a_role_of_its_own(api: ControlPlane) -> None:
+def test_the_kubelets_list_of_pods_needs_a_separate_role(api: ControlPlane) -> None:
     api.kubectl("create", "clusterrolebinding", "kubelet", "--clusterrole=nri-agent-kubelet", f"--user={ACCOUNT}")
     try:
         assert comes(api, True, "get", "nodes/pods")

@@ -50,7 +50,7 @@ def be(store: RuleStore) -> int | None:
     return None if store.node.identity is None else store.node.identity.pods["BE"]
 
 
-def test_custom_resources_are_rules_and_a_change_is_told_at_once(api: ControlPlane, store: RuleStore) -> None:
+def test_custom_resources_become_rules_and_a_change_is_reported_at_once(api: ControlPlane, store: RuleStore) -> None:
     heard: list[frozenset[str]] = []
     store.subscribe(heard.append)
     api.apply(slo(identity(-1)), slo(identity(2), name="node-2"))
@@ -64,7 +64,9 @@ def test_custom_resources_are_rules_and_a_change_is_told_at_once(api: ControlPla
     assert {kind for kinds in heard for kind in kinds} == {"NodeSLO", "NodeResourceTopology", "Node"}
 
 
-def test_a_bad_rule_keeps_the_last_good_one_is_shown_and_can_be_mended(api: ControlPlane, store: RuleStore) -> None:
+def test_a_bad_rule_is_reported_while_the_last_good_rule_holds_and_can_be_corrected(
+    api: ControlPlane, store: RuleStore
+) -> None:
     api.apply(slo(identity(-1)), topology({ANNOTATION_SHARE_POOLS: POOLS}))
     wait_for(lambda: be(store) == -1 and store.node.cpus, "rules")
     bad = identity(2)
@@ -78,10 +80,12 @@ def test_a_bad_rule_keeps_the_last_good_one_is_shown_and_can_be_mended(api: Cont
     assert message["NodeSLO"][1].startswith("spec.resourceQOSStrategy.beClass.cpuQOS.groupIdentity: ")
     assert message["NodeResourceTopology"][1].startswith(f"annotation {ANNOTATION_SHARE_POOLS}: ")
     api.apply(slo(identity(2)), topology({ANNOTATION_SHARE_POOLS: POOLS}))
-    wait_for(lambda: be(store) == 2 and not store.problems(), "mended rules")
+    wait_for(lambda: be(store) == 2 and not store.problems(), "fixed rules")
 
 
-def test_rules_stay_while_the_apiserver_is_gone_and_its_absence_is_shown(api: ControlPlane, store: RuleStore) -> None:
+def test_rules_hold_while_the_apiserver_is_down_and_the_problem_is_reported(
+    api: ControlPlane, store: RuleStore
+) -> None:
     api.apply(slo(identity(-1)))
     wait_for(lambda: be(store) == -1, "rule")
     api.kill_apiserver()
@@ -93,7 +97,7 @@ def test_rules_stay_while_the_apiserver_is_gone_and_its_absence_is_shown(api: Co
     wait_for(lambda: not store.problems(), "end of the problems", 60)
 
 
-def test_pods_of_the_node_are_known(api: ControlPlane, settings: AgentSettings) -> None:
+def test_only_pods_of_the_node_are_listed(api: ControlPlane, settings: AgentSettings) -> None:
     api.apply(pod("ours"), pod("theirs", node="node-2"))
     source, calls = ApiserverPods(settings), []
     source.subscribe(lambda: calls.append(1))

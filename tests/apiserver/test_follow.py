@@ -1,4 +1,4 @@
-"""The client on a real apiserver: what it follows, and what it does when the apiserver is gone, or has forgotten."""
+"""The client follows objects on a real API server, also after a crash and after the server compacts its history."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def pods(api: ControlPlane) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("pods")
-def test_the_pods_of_one_node_are_followed_from_their_birth_to_their_end(api: ControlPlane, follow: Follow) -> None:
+def test_pods_of_one_node_are_followed_from_creation_to_removal(api: ControlPlane, follow: Follow) -> None:
     api.apply(pod("old"), pod("other", node="node-2"))
     follower, listener = follow(PODS, fields=f"spec.nodeName={NODE}")
     assert listener.last == {"old": "1"}
@@ -72,7 +72,7 @@ def test_the_pods_of_one_node_are_followed_from_their_birth_to_their_end(api: Co
 
 
 @pytest.mark.usefixtures("pods")
-def test_pods_of_megabytes_take_the_memory_of_what_is_used_and_one_of_short_texts_is_left_out(
+def test_large_pods_use_the_memory_of_their_used_fields_and_a_costly_pod_is_skipped(
     api: ControlPlane, follow: Follow, client: Apiserver
 ) -> None:
     api.apply(pod("small"))
@@ -109,7 +109,7 @@ def test_custom_resources_are_followed_by_name(api: ControlPlane, follow: Follow
     wait_for(lambda: listener.last == {}, "end of the resource")
 
 
-def test_more_objects_than_a_page_has_are_all_listed(
+def test_a_list_of_several_pages_is_complete(
     api: ControlPlane, client: Apiserver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nri.kube.client.connection.PAGE_OBJECTS", 20)
@@ -121,7 +121,7 @@ def test_more_objects_than_a_page_has_are_all_listed(
     api.kubectl("delete", "--raw", "/apis/slo.koordinator.sh/v1alpha1/nodeslos")
 
 
-def test_a_killed_apiserver_is_found_again_and_nothing_is_missed(api: ControlPlane, follow: Follow) -> None:
+def test_the_follower_reconnects_to_a_restarted_apiserver_without_a_gap(api: ControlPlane, follow: Follow) -> None:
     api.apply(node(v="1"))
     follower, listener = follow(NODES)
     api.kill_apiserver()
@@ -135,7 +135,7 @@ def test_a_killed_apiserver_is_found_again_and_nothing_is_missed(api: ControlPla
     api.kubectl("delete", "node", NODE)
 
 
-def test_an_hour_without_an_apiserver_costs_patience_and_no_storm(
+def test_retries_slow_down_during_an_hour_without_an_apiserver(
     api: ControlPlane, follow: Follow, caplog: pytest.LogCaptureFixture
 ) -> None:
     api.apply(node(v="1"))
@@ -164,7 +164,7 @@ def test_an_hour_without_an_apiserver_costs_patience_and_no_storm(
     api.kubectl("delete", "node", NODE)
 
 
-def test_what_changed_while_the_apiserver_forgot_its_history_is_listed_anew(api: ControlPlane, follow: Follow) -> None:
+def test_after_a_compaction_changed_objects_are_listed_again(api: ControlPlane, follow: Follow) -> None:
     api.apply(node("kept", v="1"), node("lost", v="1"))
     # It is kept away by a pause that ends when all has happened.
     gate = threading.Event()
@@ -196,7 +196,7 @@ def compact(api: ControlPlane) -> None:
     ask("/v3/kv/compaction", {"revision": reply["header"]["revision"], "physical": True})
 
 
-def test_a_version_that_is_forgotten_and_one_that_is_to_come_are_expired(api: ControlPlane, client: Apiserver) -> None:
+def test_a_compacted_version_and_a_future_version_are_expired(api: ControlPlane, client: Apiserver) -> None:
     api.apply(node(v="1"))
     compact(api)
     with pytest.raises(ApiserverError) as forgotten:
@@ -209,12 +209,12 @@ def test_a_version_that_is_forgotten_and_one_that_is_to_come_are_expired(api: Co
     api.kubectl("delete", "node", NODE)
 
 
-#: A version of which the apiserver has not heard.
+#: A resource version that the apiserver does not know.
 LATER = "99999999"
 
 
 class Followed:
-    """An apiserver that has lost what it knew: its first list is empty and of a version that it then does not know.
+    """An apiserver that has lost its data: its first list is empty and has a version that the apiserver then rejects.
 
     Attributes:
         asked: the version of each list that was asked for.
@@ -234,21 +234,19 @@ class Followed:
         return self._api.list(kind, fields, version) if len(self.asked) > 1 else ([], LATER)
 
 
-def test_an_etcd_of_an_older_day_is_believed_in_the_end(api: ControlPlane, client: Apiserver) -> None:
+def test_an_etcd_restored_from_a_backup_is_accepted(api: ControlPlane, client: Apiserver) -> None:
     api.apply(node(v="1"))
     listener, followed = Told(), Followed(client)
     follower = Follower(followed, NODES, listener, pause=lambda seconds: None)  # type: ignore[arg-type]
     follower.start()
-    wait_for(lambda: listener.last == {NODE: "1"}, "list of what there is")
+    wait_for(lambda: listener.last == {NODE: "1"}, "list of the existing nodes")
     follower.stop()
     assert followed.asked[:2] == ["0", LATER], "first it insists on what it knew"
     assert followed.asked[-1] == ""
     api.kubectl("delete", "node", NODE)
 
 
-def test_a_resource_that_the_cluster_does_not_have_is_told_and_asked_for_again(
-    api: ControlPlane, client: Apiserver
-) -> None:
+def test_a_missing_resource_type_is_reported_and_requested_again(api: ControlPlane, client: Apiserver) -> None:
     api.kubectl("delete", "crd", "nodeslos.slo.koordinator.sh")
     listener = Told()
     follower = Follower(client, NODE_SLOS, listener, pause=lambda seconds: None)
@@ -274,7 +272,7 @@ def test_stopping_does_not_wait_for_the_end_of_a_watch(api: ControlPlane, follow
     api.kubectl("delete", "node", NODE)
 
 
-def test_events_of_one_moment_are_told_in_order(api: ControlPlane, follow: Follow) -> None:
+def test_events_of_one_moment_arrive_in_order(api: ControlPlane, follow: Follow) -> None:
     _, listener = follow(NODES)
     for version in range(2, 8):
         api.apply(node(v=str(version)))
@@ -285,7 +283,9 @@ def test_events_of_one_moment_are_told_in_order(api: ControlPlane, follow: Follo
 
 
 @pytest.mark.usefixtures("pods")
-def test_an_evicted_pod_ends_and_another_of_its_name_does_not(api: ControlPlane, client: Apiserver) -> None:
+def test_an_eviction_ends_the_pod_with_the_uid_and_not_another_pod_of_the_same_name(
+    api: ControlPlane, client: Apiserver
+) -> None:
     api.apply(pod("victim"))
     uid = api.get("pod", "victim")["metadata"]["uid"]
     with pytest.raises(ApiserverError) as refused:

@@ -16,7 +16,7 @@ CHART = DEPLOY / "helm/nri-plugin"
 
 
 @pytest.mark.parametrize("name", PLUGINS)
-def test_helm_prints_the_same_as_the_renderer_of_the_other_tests(helm: Helm, name: str) -> None:
+def test_helm_and_the_tests_renderer_print_the_same_manifests(helm: Helm, name: str) -> None:
     text = helm("template", *SYSTEM, "mine", CHART, "-f", CHART / f"values/{name}.yaml")
     objects = [object_ for object_ in yaml.safe_load_all(charted(name)) if object_]
     assert sorted(map(repr, manifests(text))) == sorted(map(repr, objects))
@@ -28,7 +28,7 @@ def manifests(text: str) -> list[object]:
 
 
 @pytest.mark.parametrize("name", PLUGINS)
-def test_helm_finds_nothing_wrong_in_the_chart(helm: Helm, name: str) -> None:
+def test_helm_lint_accepts_the_chart(helm: Helm, name: str) -> None:
     assert "1 chart(s) linted, 0 chart(s) failed" in helm("lint", "--strict", CHART, "--set", f"plugin={name}")
 
 
@@ -67,7 +67,7 @@ def test_an_upgrade_and_a_rollback_change_index_and_configuration(helm: Helm, ap
 @pytest.mark.parametrize(
     ("setting", "message"), [("plugin=logger,indx=10", r"'indx' not allowed"), ("plugin=loger", r"at '/plugin'")]
 )
-def test_a_bad_value_is_refused_by_its_name_before_anything_is_created(
+def test_a_bad_value_is_an_error_with_its_name_and_creates_no_object(
     helm: Helm, api: ControlPlane, setting: str, message: str
 ) -> None:
     with pytest.raises(AssertionError, match=message):

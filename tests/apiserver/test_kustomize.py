@@ -1,4 +1,4 @@
-"""What kustomize makes of deploy/, applied to a real API server: it is taken whole, changed and taken away."""
+"""The kustomizations under deploy/ are applied to a real API server, changed and removed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SYSTEM = ("-n", "kube-system")
 
 
 def apply(api: ControlPlane, text: str) -> str:
-    """Apply with strict validation, by which the server names every field that it does not know."""
+    """Apply with strict validation: the server then names every field that it does not know."""
     completed = api.kubectl("apply", "--validate=strict", "-f", "-", stdin=text)
     assert "Warning" not in completed.stderr, completed.stderr
     return completed.stdout
@@ -36,7 +36,7 @@ def contains(actual: object, expected: object, place: str = "") -> None:
 
 
 @pytest.mark.parametrize("name", PLUGINS)
-def test_a_plugin_is_taken_as_it_stands_changed_and_taken_away(api: ControlPlane, name: str) -> None:
+def test_a_plugins_daemon_set_is_created_changed_and_removed(api: ControlPlane, name: str) -> None:
     text = kustomized(name)
     assert apply(api, text) == f"daemonset.apps/nri-plugin-{name} created\n"
     try:
@@ -50,7 +50,7 @@ def test_a_plugin_is_taken_as_it_stands_changed_and_taken_away(api: ControlPlane
 
 
 @pytest.mark.parametrize("name", [name for name in PLUGINS if NEEDS[name].config])
-def test_a_configuration_is_taken_with_its_plugin(api: ControlPlane, name: str) -> None:
+def test_a_plugins_configuration_becomes_a_config_map(api: ControlPlane, name: str) -> None:
     text = kustomized(f"{name}/configured")
     apply(api, text)
     try:
@@ -61,7 +61,7 @@ def test_a_configuration_is_taken_with_its_plugin(api: ControlPlane, name: str) 
         api.kubectl("delete", "--wait=false", "-f", "-", stdin=text)
 
 
-def test_all_plugins_are_beside_each_other(api: ControlPlane) -> None:
+def test_all_plugins_can_be_installed_together(api: ControlPlane) -> None:
     text = "---\n".join(kustomized(name) for name in PLUGINS)
     apply(api, text)
     try:
@@ -79,7 +79,7 @@ def test_all_plugins_are_beside_each_other(api: ControlPlane) -> None:
         ("allowPrivilegeEscalation: false", "allowPrivilegeEscalation: false\n          procMount: Odd", "procMount"),
     ],
 )
-def test_the_server_itself_notices_mistakes(api: ControlPlane, good: str, bad: str, message: str) -> None:
+def test_strict_validation_of_the_server_reports_mistakes(api: ControlPlane, good: str, bad: str, message: str) -> None:
     text = kustomized("device-injector")
     assert good in text
     words = ("apply", "--validate=strict", "--dry-run=server", "-f", "-")
@@ -96,7 +96,7 @@ def pod(name: str) -> Json:
 
 
 @pytest.mark.parametrize("name", PLUGINS)
-def test_a_pod_of_it_is_admitted_and_has_its_priority(api: ControlPlane, name: str) -> None:
+def test_a_plugins_pod_is_admitted_with_its_priority(api: ControlPlane, name: str) -> None:
     completed = api.kubectl("create", "--dry-run=server", "-o", "yaml", "-f", "-", stdin=yaml.safe_dump(pod(name)))
     document = yaml.safe_load(completed.stdout)
     assert document["spec"]["priority"] == 2_000_001_000, "system-node-critical"

@@ -1,4 +1,4 @@
-"""Policies of placement on a real apiserver: a node's resource to its plugin, status and zones back, with the roles."""
+"""Placement policies on a real API server, with the project's roles."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
 from nri.testing import FakeRuntime
-from tests.apiserver.following import node
+from tests.apiserver.following import make_crds, node
 from tests.kubernetes.control_plane import ControlPlane
 from tests.support.placement import guest, write_machine
 from tests.support.waiting import wait_for
@@ -23,32 +23,14 @@ from tests.unit.placement.placing import ask, create, pod
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "placement"
 NODE, NAMESPACE = "place-1", "kube-system"
-ZONES_CRD = """
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata:
-  name: noderesourcetopologies.topology.node.k8s.io
-  annotations: {api-approved.kubernetes.io: "unapproved, only for tests"}
-spec:
-  group: topology.node.k8s.io
-  scope: Cluster
-  names: {kind: NodeResourceTopology, listKind: NodeResourceTopologyList, plural: noderesourcetopologies,
-          singular: noderesourcetopology}
-  versions:
-    - {name: v1alpha1, served: true, storage: true, schema: &any {openAPIV3Schema: {type: object,
-       x-kubernetes-preserve-unknown-fields: true}}}
-    - {name: v1alpha2, served: true, storage: false, schema: *any}
-"""
 
 
 @pytest.fixture
 def cluster(api: ControlPlane, tmp_path: Path) -> Iterator[ControlPlane]:
     """An apiserver with the kinds, the roles and a node."""
-    zones = tmp_path / "zones.yaml"
-    zones.write_text(ZONES_CRD)
-    for file in (DEPLOY / "crds.yaml", DEPLOY / "rbac.yaml", zones):
+    for file in (DEPLOY / "crds.yaml", DEPLOY / "rbac.yaml"):
         api.kubectl("apply", "-f", str(file))
-    api.kubectl("wait", "--for=condition=Established", "crd", "--all")
+    make_crds(api)
     put(api, tmp_path, node(NODE))
     yield api
     api.kubectl("delete", "node", NODE)
@@ -92,7 +74,7 @@ def follow(folder: Path, kubeconfig: Path, *more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, text=True, stderr=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"})
 
 
-def test_a_node_s_policy_reaches_its_plugin_and_status_and_zones_come_back(
+def test_a_nodes_policy_reaches_its_plugin_which_publishes_status_and_zones(
     cluster: ControlPlane, tmp_path: Path
 ) -> None:
     write_machine(tmp_path, guest())

@@ -75,17 +75,18 @@ def webhook(
             api.kubectl("delete", "mutatingwebhookconfiguration", hook["metadata"]["name"])
 
 
-def made(api: ControlPlane, pod: dict[str, Any]) -> dict[str, str]:
+def apply_pod(api: ControlPlane, pod: dict[str, Any]) -> dict[str, str]:
+    """Apply a pod and return its annotations."""
     api.apply(pod)
     actual: dict[str, str] = api.get("pod", pod["metadata"]["name"])["metadata"].get("annotations", {})
     return actual
 
 
-def test_a_pod_is_annotated_with_what_it_asks_for_and_is_refused_without_the_webhook(
+def test_a_pod_is_annotated_with_its_requests_and_is_refused_without_the_webhook(
     api: ControlPlane, webhook: Callable[[], None]
 ) -> None:
     try:
-        annotations = made(api, POD)
+        annotations = apply_pod(api, POD)
         assert annotated(annotations, "app") == Requests(200, 1000, 64 << 20, 0)
         assert json.loads(annotations[ANNOTATION])["initContainers"] == {"init": {}}
         api.kubectl("annotate", "pod", "annotated", f"{ANNOTATION}=mine", "--overwrite")
@@ -94,12 +95,12 @@ def test_a_pod_is_annotated_with_what_it_asks_for_and_is_refused_without_the_web
         webhook()
         other = {**POD, "metadata": {"name": "other", "namespace": "default"}}
         with pytest.raises(AssertionError, match="nri-resource-annotator"):
-            made(api, other)
+            apply_pod(api, other)
     finally:
         api.kubectl("delete", "pod", "annotated", "--grace-period=0", "--force", check=False)
 
 
-def test_a_pod_whose_annotations_would_be_too_long_is_made_without_it(
+def test_a_pod_is_created_without_the_annotation_if_its_annotations_would_be_too_long(
     api: ControlPlane, webhook: Callable[[], None]
 ) -> None:
     room = (256 << 10) - len("note")
@@ -111,7 +112,7 @@ def test_a_pod_whose_annotations_would_be_too_long_is_made_without_it(
         api.kubectl("delete", "pod", "full", "--grace-period=0", "--force", check=False)
 
 
-def test_the_api_server_takes_the_namespaces_that_are_kept_out(api: ControlPlane, webhook: Callable[[], None]) -> None:
+def test_pods_of_excluded_namespaces_are_not_annotated(api: ControlPlane, webhook: Callable[[], None]) -> None:
     metadata = {"name": "kept-out", "namespace": "kube-system"}
     try:
         api.kubectl("create", "-f", "-", stdin=json.dumps({**POD, "metadata": metadata}))

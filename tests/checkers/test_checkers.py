@@ -27,7 +27,7 @@ Found = dict[tuple[str, int], str]
 
 
 def mypy(*files: Path) -> Found:
-    """Check files as `mypy --strict` does in a folder of their own, without this project's settings."""
+    """Check files as `mypy --strict` does in a separate folder, without this project's settings."""
     need((BIN / "mypy").exists(), "mypy (make venv)")
     options = ["--strict", "--config-file=", "--no-error-summary", f"--cache-dir={ROOT / '.mypy_cache' / 'checkers'}"]
     result = subprocess.run(
@@ -50,12 +50,12 @@ def pyright(*files: Path) -> Found:
 
 
 @pytest.mark.parametrize("checker", [mypy, pyright])
-def test_handlers_plain_and_async_and_the_example_plugins_have_no_mistakes(checker) -> None:
+def test_type_checkers_accept_plain_and_async_handlers_and_the_examples(checker) -> None:
     assert checker(*RIGHT) == {}
 
 
 @pytest.mark.parametrize("checker", [mypy, pyright])
-def test_every_slip_is_found_and_nothing_else(checker) -> None:
+def test_type_checkers_report_every_marked_mistake_and_no_other_line(checker) -> None:
     marked = {number for number, line in enumerate(WRONG.read_text().splitlines(), 1) if line.endswith("# wrong")}
     results = {line: message for (_, line), message in checker(WRONG).items()}
     assert len(marked) > 20

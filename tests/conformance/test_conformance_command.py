@@ -1,4 +1,4 @@
-"""What `nri conformance merge` prints, and how it ends."""
+"""The output and exit codes of `nri conformance merge`."""
 
 import json
 import lzma
@@ -41,7 +41,7 @@ def test_cases_that_pass_are_counted_and_the_exit_code_is_zero(tmp_path: Path, s
     assert (result.returncode, result.stdout) == (0, "20 passed, 0 failed\n"), result.stderr
 
 
-def test_several_files_are_read_plain_or_compressed(tmp_path: Path, some_cases: list[Any]) -> None:
+def test_plain_and_compressed_files_are_read(tmp_path: Path, some_cases: list[Any]) -> None:
     packed = tmp_path / "packed"
     packed.write_bytes(lzma.compress(write(tmp_path / "plain.jsonl", some_cases[:5]).read_bytes()))
     result = run(packed, tmp_path / "plain.jsonl")
@@ -74,7 +74,7 @@ def test_cases_of_other_kinds_are_skipped(tmp_path: Path, some_cases: list[Any])
 
 
 @pytest.mark.parametrize("content", [None, b"{not json\n", b"[]\n", b"\xfd7zXZ\x00garbage", b"\xff\xfe"])
-def test_a_file_that_cannot_be_read_ends_with_2_and_one_line(tmp_path: Path, content: bytes | None) -> None:
+def test_an_unreadable_file_ends_with_code_2_and_one_line(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "bad.jsonl"
     if content is not None:
         path.write_bytes(content)
@@ -96,7 +96,7 @@ def test_a_file_that_cannot_be_read_ends_with_2_and_one_line(tmp_path: Path, con
         ({"plugins": [{"name": "a", "index": 5}]}, "a plugin's index is not text"),
     ],
 )
-def test_a_line_that_is_no_case_ends_with_2_and_names_file_and_line(
+def test_an_invalid_line_ends_with_code_2_and_names_file_and_line(
     tmp_path: Path, some_cases: list[Any], change: dict[str, Any], reason: str
 ) -> None:
     path = write(tmp_path / "odd.jsonl", [some_cases[0], {**some_cases[1], **change}, some_cases[2]])
@@ -113,7 +113,7 @@ def test_an_empty_error_text_is_still_an_error(tmp_path: Path) -> None:
     assert result.stdout.splitlines()[-1] == "1 passed, 1 failed", result.stdout
 
 
-def test_a_case_without_a_needed_key_is_a_failure_and_not_a_crash(tmp_path: Path, some_cases: list[Any]) -> None:
+def test_a_case_without_a_required_key_fails_without_a_traceback(tmp_path: Path, some_cases: list[Any]) -> None:
     case = {**some_cases[0], "plugins": [{"name": "nameless index"}]}
     result = run(write(tmp_path / "odd.jsonl", [case]))
     assert result.returncode == 1

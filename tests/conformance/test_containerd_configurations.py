@@ -1,4 +1,4 @@
-"""Recorded verdicts of containerd 1.7.24, 2.1.9, 2.3.4 and 2.4.2 on 364 configurations, compared with ours.
+"""Recorded verdicts of containerd 1.7.24, 2.1.9, 2.3.4 and 2.4.2 on 364 configurations, compared with our verdicts.
 
 Each release got each configuration, for `config dump` and for a start. Recorded are whether the daemon started, NRI's
 table, the lists of plugins, NRI's keys that were ignored, and whether NRI was on, ran, and had a socket.
@@ -54,42 +54,42 @@ def differences(case: dict[str, Any], release: str) -> list[object]:
         return ["starts", expected["starts"], verdict.failure]
     if not expected["starts"]:
         return []
-    found: list[object] = []
+    mismatches: list[object] = []
     states = {"on": bool(verdict.nri.enabled), "runs": verdict.nri_runs,
               "socket": verdict.nri_runs and verdict.nri.connections}  # fmt: skip
-    found += [(name, state) for name, state in states.items() if expected[name] != state]
+    mismatches += [(name, state) for name, state in states.items() if expected[name] != state]
     if "nri" in expected:
-        found += _differences_of_dump(expected, verdict)
+        mismatches += _differences_of_dump(expected, verdict)
         ignored = {
             remark.where.rpartition(".")[2] if remark.kind is Kind.UNKNOWN_KEY else "default_validator"
             for remark in read_tree(tree, release).remarks
             if remark.kind in (Kind.UNKNOWN_KEY, Kind.NO_VALIDATOR) and PLUGIN in remark.where
         }
         if release != "1.7.24" and ignored != {key.rpartition(" ")[2] for key in expected["ignored"]}:
-            found.append(("ignored", ignored, expected["ignored"]))
-    return found
+            mismatches.append(("ignored", ignored, expected["ignored"]))
+    return mismatches
 
 
 def _differences_of_dump(expected: dict[str, Any], verdict: Judgement) -> list[object]:
-    found: list[object] = []
-    found += [
+    mismatches: list[object] = []
+    mismatches += [
         (key, getattr(verdict, key))
         for key in ("disabled_plugins", "required_plugins")
         if list(getattr(verdict, key)) != expected[key]
     ]
     if expected["nri"] is None:
-        return found
+        return mismatches
     for field, value in expected_settings(expected["nri"]).items():
         if getattr(verdict.nri, field) != pytest.approx(value):
-            found.append((field, getattr(verdict.nri, field), value))
+            mismatches.append((field, getattr(verdict.nri, field), value))
     validator = {key: value for key, value in expected["nri"].get("default_validator", {}).items() if value}
     if {key: value for key, value in verdict.nri.validator.items() if value} != validator:
-        found.append(("validator", verdict.nri.validator, validator))
-    return found
+        mismatches.append(("validator", verdict.nri.validator, validator))
+    return mismatches
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_every_recorded_verdict_is_ours(release: str) -> None:
+def test_our_verdict_equals_containerds_in_every_recorded_case(release: str) -> None:
     cases = list(read_json_lines(CASES, lambda _: ""))
-    wrong = {case["id"]: found for case in cases if (found := differences(case, release))}
+    wrong = {case["id"]: mismatches for case in cases if (mismatches := differences(case, release))}
     assert (len(cases), wrong) == (364, {})

@@ -1,4 +1,4 @@
-"""Every recorded outcome of Koordinator's hooks comes out the same in reference mode; and what the program says."""
+"""Recorded outcomes of Koordinator's hooks, compared with our outcomes in reference mode and by default."""
 
 import copy
 import json
@@ -19,7 +19,7 @@ from tests.support.deviation_rows import deviation_rows
 ROOT = Path(__file__).parents[2]
 CASES = Path(__file__).parent / "data" / "koordinator-hooks.jsonl.xz"
 RUN, LEFT_OUT = 219, 53
-#: Cases that come out otherwise by default, each for a row of docs/deviations.md.
+#: Cases with a different outcome by default, each with the row of docs/deviations-agent.md.
 DEVIATIONS = {
     "coresched/helper.pod_enabled/004": {"groups_of_labels_apart"},
     "coresched/helper.pod_enabled/010": {"groups_of_labels_apart"},
@@ -67,14 +67,14 @@ def write(path: Path, cases: list[Any]) -> Path:
     return path
 
 
-def test_every_recorded_outcome_comes_out_the_same_in_reference_mode(cases: list[dict[str, Any]]) -> None:
+def test_in_reference_mode_every_outcome_equals_the_recorded_outcome(cases: list[dict[str, Any]]) -> None:
     actual = [case for case in cases if not is_left_out(case)]
     failures = [failure for case in actual if (failure := run_hook_case(case)) is not None]
     assert not failures, f"{len(failures)} of {len(actual)} differ; the first: {failures[0]}"
     assert (len(cases), len(actual)) == (RUN + LEFT_OUT, RUN)
 
 
-def test_a_stated_deviation_passes_only_with_its_outcome_and_has_a_row(
+def test_a_documented_deviation_passes_only_with_its_outcome_and_has_a_row(
     cases: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_id = {case["id"]: case for case in cases}
@@ -86,31 +86,31 @@ def test_a_stated_deviation_passes_only_with_its_outcome_and_has_a_row(
         assert run_hook_case(by_id[name]) is not None, name
 
 
-def test_by_default_only_the_known_deviations_come_out_otherwise(cases: list[dict[str, Any]]) -> None:
+def test_by_default_only_documented_deviations_differ(cases: list[dict[str, Any]]) -> None:
     actual = [case for case in cases if not is_left_out(case)]
     differing = {case["id"] for case in actual if run_hook_case(case, Quirks.DEFAULT) is not None}
     assert differing == set(DEVIATIONS)
 
 
-def test_each_deviation_is_due_to_named_choices(cases: list[dict[str, Any]]) -> None:
+def test_each_deviation_depends_on_named_choices(cases: list[dict[str, Any]]) -> None:
     for name, attributes in DEVIATIONS.items():
         case = next(case for case in cases if case["id"] == name)
         other_rows = {field.name: field.name not in attributes for field in fields(Quirks)}
         assert run_hook_case(case, Quirks(**other_rows)) is None, name
 
 
-def test_nothing_is_left_out_that_can_be_run() -> None:
+def test_only_stages_that_cannot_run_are_skipped() -> None:
     split = [name.partition("/") for name in stages()]
     assert not [name for hook, _, name in split if is_left_out({"hook": hook, "stage": name})]
 
 
-def test_a_stage_that_is_not_known_is_a_failure(cases: list[dict[str, Any]]) -> None:
+def test_an_unknown_stage_fails(cases: list[dict[str, Any]]) -> None:
     failure = run_hook_case({**cases[0], "stage": "PreNothing"})
     assert failure is not None
     assert "not known" in failure.diff
 
 
-def test_no_case_can_pass_by_being_empty() -> None:
+def test_every_stage_detects_a_wrong_expectation() -> None:
     """Every stage compares something: a wrong expectation of each is found."""
     for name in stages():
         hook, _, stage = name.partition("/")
@@ -135,8 +135,8 @@ def with_null(case: dict[str, Any], path: tuple[Any, ...]) -> dict[str, Any]:
     return changed
 
 
-def test_a_key_that_is_null_is_as_good_as_absent(cases: list[dict[str, Any]]) -> None:
-    """The file's own rule. Only what a device's node is numbered cannot be missing."""
+def test_a_null_key_counts_as_absent(cases: list[dict[str, Any]]) -> None:
+    """The rule of the file of cases. Only the numbers of a device node are required."""
     tried = 0
     for case in [case for case in cases if not is_left_out(case)][::3]:
         for path in places(case["input"]):
@@ -189,14 +189,14 @@ def test_a_key_that_is_null_is_as_good_as_absent(cases: list[dict[str, Any]]) ->
         ("resctrl/rule.parse.pods", {"update_is_pods_trigger": True}, {"updated": True, "error": False}),
     ],
 )  # fmt: skip
-def test_stages_that_no_recorded_case_shows_take_what_their_kind_is_given(
+def test_stages_without_a_recorded_case_accept_the_input_of_their_kind(
     name: str, argument: dict[str, Any], expect: dict[str, Any]
 ) -> None:
     hook, _, stage = name.partition("/")
     assert run_hook_case({"id": name, "hook": hook, "stage": stage, "input": argument, "expect": expect}) is None
 
 
-def test_the_program_ends_with_how_many_passed() -> None:
+def test_the_program_prints_the_number_of_passed_cases() -> None:
     result = run(CASES, "--compat", "reference")
     assert (result.returncode, result.stdout.splitlines()) == (
         0,
@@ -220,7 +220,7 @@ def test_the_program_shows_deviations_in_default_mode(cases: list[dict[str, Any]
     assert all(name in result.stdout for name in DEVIATIONS)
 
 
-def test_cases_of_other_kinds_alone_are_an_error(tmp_path: Path) -> None:
+def test_a_file_without_a_hook_case_is_an_error(tmp_path: Path) -> None:
     result = run(write(tmp_path / "merge.jsonl", [{"id": "m", "op": "create", "expect": {}}]))
     assert result.returncode == 1
     assert "no case of a hook" in result.stderr
@@ -229,14 +229,14 @@ def test_cases_of_other_kinds_alone_are_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line", [{"id": "a"}, {"id": "a", "expect": {}}, {"id": "a", "hook": 1, "stage": "", "expect": {}}]
 )
-def test_a_line_that_is_no_case_ends_with_1(tmp_path: Path, line: dict[str, Any]) -> None:
+def test_an_invalid_line_ends_with_code_1(tmp_path: Path, line: dict[str, Any]) -> None:
     result = run(write(tmp_path / "odd.jsonl", [line]))
     assert result.returncode == 1
     assert "not a case" in result.stderr
 
 
 @pytest.mark.parametrize("argument", [{"pods": 5}, {"rule": []}, {"pod": "x"}, {"pod": {"annotations": 7}}])
-def test_a_case_that_cannot_be_run_is_a_failure_and_not_a_crash(argument: dict[str, Any]) -> None:
+def test_an_invalid_case_fails_without_a_traceback(argument: dict[str, Any]) -> None:
     results = []
     for name in stages():
         hook, _, stage = name.partition("/")

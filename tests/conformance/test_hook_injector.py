@@ -1,6 +1,6 @@
-"""`hook-injector` beside the Go plugin: the same directories and containers, and the replies compared as messages.
+"""Our `hook-injector` compared with the Go plugin: same directories and containers; replies are compared as messages.
 
-The facts are in tests/data/plugins/hook-injector.jsonl, whose README says how they were captured.
+The Go plugin's replies are in tests/data/plugins/hook-injector.jsonl; the README there describes the capture.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def replies() -> Iterator[Replies]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_reply_is_the_go_plugin_s(name: str, tmp_path: Path, replies: Replies) -> None:
+def test_our_reply_equals_the_go_plugins(name: str, tmp_path: Path, replies: Replies) -> None:
     case = CASES[name]
     config = json.dumps({"hooks_dirs": directories(case, tmp_path)})
     runtime = replies.runtime
@@ -87,7 +87,7 @@ def test_the_reply_is_the_go_plugin_s(name: str, tmp_path: Path, replies: Replie
         runtime.disconnect("10-hook-injector")
 
 
-def test_the_facts_are_many_and_of_all_kinds() -> None:
+def test_the_recorded_cases_cover_all_kinds() -> None:
     containers = [container for case in CASES.values() for container in case["containers"]]
     assert len(CASES) > 150 and len(containers) > 600
     assert sum(not case["starts"] for case in CASES.values()) > 25

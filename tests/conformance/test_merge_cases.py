@@ -1,4 +1,4 @@
-"""Every recorded merge outcome of the reference comes out the same here, in reference mode."""
+"""In reference mode every merge has the recorded outcome of the reference."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ COUNTS = {"create": 1727, "update": 350, "stop": 169}
 
 
 @pytest.mark.parametrize("op", sorted(MERGE_OPS))
-def test_every_recorded_merge_comes_out_the_same(op: str) -> None:
+def test_every_recorded_merge_has_the_same_outcome(op: str) -> None:
     cases = [case for case in read_cases(CASES) if case["op"] == op]
     failures = [failure for case in cases if (failure := run_merge_case(case)) is not None]
     assert not failures, f"{len(failures)} of {len(cases)} differ; the first: {failures[0]}"
@@ -24,5 +24,5 @@ def test_every_recorded_merge_comes_out_the_same(op: str) -> None:
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in read_cases(REGRESSIONS)])
-def test_what_surprised_once_comes_out_as_in_the_reference(case: dict[str, Any]) -> None:
+def test_surprising_cases_have_the_outcome_of_the_reference(case: dict[str, Any]) -> None:
     assert (failure := run_merge_case(case)) is None, str(failure)

@@ -1,4 +1,4 @@
-"""The zones of a NodeResourceTopology are those that nri-plugins itself exported (record_zones)."""
+"""The zones of a NodeResourceTopology equal those that nri-plugins exported (record_zones)."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -55,14 +55,14 @@ def comparable(zones: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_zones_are_those_of_the_original_in_reference_mode(name: str) -> None:
+def test_in_reference_mode_zones_equal_those_of_nri_plugins(name: str) -> None:
     case = CASES[name]
     for actual, recorded in zip(states(case, Choices.REFERENCE), case["zones"], strict=True):
         assert comparable([as_recorded(zone) for zone in actual]) == comparable(recorded)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_by_default_only_hard_reservations_and_limits_make_a_difference(name: str) -> None:
+def test_by_default_zones_differ_only_by_hard_reservations_and_limits(name: str) -> None:
     case = CASES[name]
     choices = replace(Choices.DEFAULT, reserved_cpus_stay_reserved=False, balloons_keep_their_limit=False)
     for actual, recorded in zip(states(case, choices), case["zones"], strict=True):

@@ -1,4 +1,4 @@
-"""A configuration is accepted where nri-plugins accepts one of its kind; record_zones compares the verdicts with it."""
+"""We accept and refuse the same configurations as nri-plugins (verdicts by record_zones)."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from nri.placement.registry import POLICIES
 from nri.placement.simulate import policy_of
 from tests.support.placement import DATA, guest
 
-CONFIGURATIONS = {each["id"]: each for each in yaml.safe_load((DATA / "configurations.yaml").read_text())}
+CONFIGURATIONS = {entry["id"]: entry for entry in yaml.safe_load((DATA / "configurations.yaml").read_text())}
 ROWS = {row.resource_kind: row for row in POLICIES.values()}
 
 
@@ -27,18 +27,18 @@ def warnings(name: str) -> dict[str, str]:
     return {key.key: key.reason for key in ignored_keys(loaded(name).options, 16)}
 
 
-@pytest.mark.parametrize("name", [name for name, each in CONFIGURATIONS.items() if each["accepted"]])
-def test_what_the_original_accepts_is_accepted(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name, entry in CONFIGURATIONS.items() if entry["accepted"]])
+def test_configurations_that_nri_plugins_accepts_are_accepted(name: str) -> None:
     assert loaded(name).pins == {}
 
 
-@pytest.mark.parametrize("name", [name for name, each in CONFIGURATIONS.items() if not each["accepted"]])
-def test_what_the_original_refuses_is_refused(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name, entry in CONFIGURATIONS.items() if not entry["accepted"]])
+def test_configurations_that_nri_plugins_refuses_are_refused(name: str) -> None:
     with pytest.raises(ConfigError):
         loaded(name)
 
 
-def test_a_class_that_is_not_defined_is_a_warning_with_its_key_and_name() -> None:
+def test_an_undefined_class_is_a_warning_with_key_and_name() -> None:
     reason = "it has no effect: {!r} is not in cpuClasses; the CPUs keep their settings"
     assert warnings("sample-with-an-undefined-idle-class")["idleCPUClass"] == reason.format("undefined")
     assert warnings("types-with-undefined-classes")["balloonTypes[1].cpuClass"] == reason.format("absent")
@@ -47,7 +47,7 @@ def test_a_class_that_is_not_defined_is_a_warning_with_its_key_and_name() -> Non
     assert not any("lass" in key for key in warnings("classes-of-releases-until-2026"))
 
 
-def test_classes_of_older_releases_are_in_force_where_there_is_no_newer_one() -> None:
+def test_classes_in_the_older_format_apply_without_the_newer_format() -> None:
     policy = loaded("classes-of-releases-until-2026")
     classes = {cpu_class.name: cpu_class for cpu_class in policy.options.cpuClasses}
     assert (classes["quick"].maxFreq, classes["quick"].energyPerformancePreference) == (3_000_000, 1)

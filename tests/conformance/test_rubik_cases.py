@@ -1,4 +1,4 @@
-"""Recorded outcomes of rubik pass, or differ under the name of a row of the deviations."""
+"""Every recorded outcome of rubik is equal or has a documented deviation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 CASES = Path(__file__).parent / "data" / "rubik.jsonl.xz"
 
 
-def test_every_recorded_outcome_passes_or_differs_on_purpose() -> None:
+def test_every_recorded_outcome_is_equal_or_a_documented_deviation() -> None:
     need_root()  # for device nodes
     results = {case["id"]: run_case(case) for case in read_json_lines(CASES, lambda _: "")}
     failures = [f"{name}: {result.wrong}"[:500] for name, result in results.items() if result.wrong]
@@ -29,8 +29,8 @@ def test_every_recorded_outcome_passes_or_differs_on_purpose() -> None:
     assert len(results) == 593 and sum(apart.values()) <= 90, apart
 
 
-def test_a_case_that_differs_otherwise_than_its_row_states_fails() -> None:
-    """A row accepts the one outcome that it states, and no other."""
+def test_a_deviation_passes_only_with_its_documented_outcome() -> None:
+    """A documented deviation accepts exactly one outcome."""
     cases = {case["id"]: case for case in read_json_lines(CASES, lambda _: "")}
     for name in ("dynCache/mask/047", "frame/setup/002", "quotaTurbo/fast_fallback/023", "ioLimit/add/033"):
         case, expected = cases[name], comparable(copy.deepcopy(cases[name]))
@@ -40,11 +40,11 @@ def test_a_case_that_differs_otherwise_than_its_row_states_fails() -> None:
         assert not same(expected, stated, 0.0), "what rubik did is not what is stated"
 
 
-def test_each_deviation_is_a_row_of_the_page() -> None:
+def test_every_deviation_has_a_row_in_the_docs() -> None:
     assert set(deviation_rows("rubik")) >= set(DEVIATIONS)
 
 
-def test_a_case_that_fails_fails_the_program_and_one_that_differs_does_not(tmp_path: Path) -> None:
+def test_the_program_fails_for_a_wrong_case_and_not_for_a_deviation(tmp_path: Path) -> None:
     cases = {case["id"]: case for case in read_json_lines(CASES, lambda _: "")}
     differs = cases["dynCache/mask/047"]
     bad = {**cases["dynCache/mask/003"], "id": "bad", "expect": {"error": False, "mask": "1"}}

@@ -1,7 +1,7 @@
-"""The same request to the Go plugin and to ours: the same answer, message by message, but for what is listed here.
+"""Our sample plugins give the captured answers of the Go plugins, except for the listed differences.
 
-The answers of the Go plugins are in tests/data/plugins, whose README says how they were captured. A case of this list
-that comes out alike is an error too: then the list is out of date. docs/deviations.md has the reasons.
+The answers of the Go plugins are in tests/data/plugins; the README there describes the capture. A listed case with
+equal answers is an error too: the list is then out of date. docs/deviations-plugins.md describes the differences.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ANNOTATE = ("-add-annotation ann", "-set-annotation ann", "-add-annotation ann -
 #: Plugin -> difference, in words -> the cases that show it.
 DEVIATIONS: dict[str, dict[str, list[str]]] = {
     "device-injector": {
-        "no runtime can use is refused with its name": [
+        "a value that no runtime can use is refused": [
             "devices: negative major",
             "devices: no path", "devices: no type", "devices: no major", "devices: relative path",
             "devices: marked path", "devices: unknown type", "devices: number path", "devices: null item",
@@ -53,28 +53,28 @@ DEVIATIONS: dict[str, dict[str, list[str]]] = {
             "devices: twice", "devices: key twice", "devices: key twice by case", "cdi: twice", "mounts: twice",
             "net: twice", "net: name twice", "sysctl: twice",
         ],
-        "names are taken in any case, and without their prefix": [
+        "names are accepted in any case and without prefix": [
             "io: short class", "io: lower class", "scheduler: short policy", "memory: short mode", "memory: short flag",
         ],
-        "keys are taken with and without _ and -": [
+        "keys are accepted with and without _ and -": [
             "devices: camel keys", "devices: dashed keys", "net: snake keys",
         ],
-        "YAML is that of version 1.2": [
+        "YAML 1.2 applies": [
             "devices: mode quoted", "devices: merge key", "devices: type yes",
             "devices: leading zero major", "devices: underscore major", "devices: two documents",
             "devices: unknown tag", "net: lower case keys",
         ],
-        "texts are taken as they are written": [
+        "texts are used as written": [
             "mounts: option number", "sysctl: float", "sysctl: octal", "sysctl: hex", "sysctl: yes", "sysctl: exponent",
         ],
-        "an empty value asks for nothing": ["memory: empty", "memory: null"],
+        "an empty value requests nothing": ["memory: empty", "memory: null"],
     },
     "ulimit-adjuster": {
         "that is given twice is refused": ["twice"],
-        "YAML is that of version 1.2": ["underscore", "octal"],
+        "YAML 1.2 applies": ["underscore", "octal"],
     },
     "rdt": {
-        "no runtime can use is refused with its name": [
+        "a value that no runtime can use is refused": [
             "closid: empty", "closid: slash", "closid: up", "closid: info", "closid: line end", "schemata: empty",
             "schemata: trailing comma", "schemata: no colon", "schemata: no value", "schemata: words",
             "schemata: percent",
@@ -86,24 +86,24 @@ DEVIATIONS: dict[str, dict[str, list[str]]] = {
         ],
     },
     "memory-qos": {
-        "an empty value asks for nothing": ["empty class", "own class empty"],
+        "an empty value requests nothing": ["empty class", "own class empty"],
         "a container without a memory limit has no class": ["limit of nothing", "unlimited"],
     },
     "memory-policy": {
-        "no runtime can use is refused with its name": [
+        "a value that no runtime can use is refused": [
             "mode missing", "nodes missing", "nodes empty", "nodes 'max-dist:-1', cpus '0', mems ''",
             "nodes 'max-dist:0', cpus '0', mems ''", "nodes 'max-dist:9', cpus '0', mems ''",
             "nodes '7', cpus '', mems ''", "nodes 'cpu-nodes', cpus '99', mems ''",
         ],
-        "modes that take no nodes need none, and are refused with some": [
+        "modes without nodes need no nodes, and are refused with nodes": [
             "default without nodes", "local without nodes", "local with nodes",
         ],
-        "node lists are the kernel's": ["nodes '0 ', cpus '', mems ''", "nodes '0, 1', cpus '', mems ''"],
+        "node lists have the kernel's form": ["nodes '0 ', cpus '', mems ''", "nodes '0, 1', cpus '', mems ''"],
     },
     "memtierd": {},
     "sgx-epc": {},
     "logger": {
-        "a removal takes out what the same answer has set before": [
+        "a removal also removes what the same answer has set": [
             f"flags {before}-add-env VAR -set-env VAR{after}"
             for before in ("", *(f"{flags} " for flags in ANNOTATE))
             for after in ("", ", nothing there before")
@@ -123,11 +123,11 @@ PLUGINS: dict[str, type[nri.Plugin]] = {
 
 
 def compare(name: str, rows: list[tuple[Row, Any]]) -> None:
-    """Each of our answers beside the captured one; what differs must be listed, what is listed must differ."""
+    """Compare each of our answers with the captured one: the cases that differ must be exactly the listed ones."""
     listed = {case for cases in DEVIATIONS[name].values() for case in cases}
-    differing = {row.case: f"Go: {row.answer}\nours: {near_end}" for row, near_end in rows if near_end != row.answer}
+    differing = {row.case: f"Go: {row.answer}\nwe: {near_end}" for row, near_end in rows if near_end != row.answer}
     assert set(differing) <= listed, {case: output for case, output in differing.items() if case not in listed}
-    assert listed <= set(differing), f"these come out alike by now: {sorted(listed - set(differing))}"
+    assert listed <= set(differing), f"listed, but equal: {sorted(listed - set(differing))}"
 
 
 def configuration(name: str, folder: Path) -> str:
@@ -142,20 +142,20 @@ def configuration(name: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("name", PLUGINS)
-def test_each_answer_is_that_of_the_go_plugin(name: str, tmp_path: Path) -> None:
+def test_every_answer_equals_the_go_plugins(name: str, tmp_path: Path) -> None:
     with Asked(PLUGINS[name](), configuration(name, tmp_path)) as requested:
         compare(name, [(_without_propagation(row), requested.answer(row)) for row in captured(name)])
 
 
 def _without_propagation(row: Row) -> Row:
-    """A row without the propagation of mpolset's mount, which ours leaves out."""
+    """A row without the propagation of mpolset's mount, which our plugin leaves out."""
     for mount in row.answer.adjust.mounts if isinstance(row.answer, m.CreateContainerResponse) else ():
         if mount.destination == INJECTED:
             mount.options.remove("rslave")
     return row
 
 
-def test_each_answer_of_writable_cgroups_is_that_of_the_go_plugin(tmp_path: Path) -> None:
+def test_every_answer_of_writable_cgroups_equals_the_go_plugins(tmp_path: Path) -> None:
     rows = captured("writable-cgroups")
     answers = []
     for number, setting in enumerate({row.setting: None for row in rows}):
@@ -167,7 +167,7 @@ def test_each_answer_of_writable_cgroups_is_that_of_the_go_plugin(tmp_path: Path
     compare("writable-cgroups", answers)
 
 
-def test_each_answer_of_logger_is_that_of_the_go_plugin() -> None:
+def test_every_answer_of_logger_equals_the_go_plugins() -> None:
     answers = []
     for row in captured("logger"):
         plugin_flags = parse(["-idx", "10", *row.setting], {}, "logger", "logger", FLAGS).own
@@ -178,13 +178,13 @@ def test_each_answer_of_logger_is_that_of_the_go_plugin() -> None:
 
 
 @pytest.mark.parametrize("name", [*PLUGINS, "writable-cgroups"])
-def test_the_captured_answers_are_of_all_kinds(name: str) -> None:
+def test_captured_answers_include_refusals_and_adjustments(name: str) -> None:
     answers = [row.answer for row in captured(name)]
     assert REFUSED in answers
     assert any(answer != REFUSED and answer.HasField("adjust") for answer in answers if not isinstance(answer, str))
 
 
-def test_each_listed_difference_has_its_reason_on_the_page_of_deviations() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "deviations.md").read_text().lower()
+def test_every_listed_difference_has_a_reason_in_the_docs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "deviations-plugins.md").read_text().lower()
     missing = [words for rows in DEVIATIONS.values() for words in rows if words.lower() not in page]
     assert not missing

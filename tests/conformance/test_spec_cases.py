@@ -1,4 +1,4 @@
-"""Every recorded spec of the reference comes out the same here, in reference mode."""
+"""In reference mode every spec has the recorded outcome of the reference."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ FILES = {"spec.jsonl.xz": 585, "spec-drawn.jsonl.xz": 250}
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_recorded_spec_comes_out_the_same(name: str) -> None:
+def test_every_recorded_spec_has_the_same_outcome(name: str) -> None:
     cases: list[dict[str, Any]] = [case for case in read_cases(DATA / name) if case["op"] == "spec"]
     failures = [failure for case in cases if (failure := run_spec_case(case)) is not None]
     assert not failures, f"{len(failures)} of {len(cases)} differ; the first: {failures[0]}"

@@ -1,4 +1,4 @@
-"""Recorded outcomes of Koordinator's strategies pass, or differ under the name of a row of the deviations."""
+"""Every recorded outcome of Koordinator's strategies is equal or has a documented deviation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CASES = Path(__file__).parent / "data" / "koordinator-strategies.jsonl.xz"
 EDGES = Path(__file__).parent / "data" / "koordinator-strategy-edges.jsonl"
 
 
-def test_every_recorded_outcome_passes_or_differs_on_purpose() -> None:
+def test_every_recorded_outcome_is_equal_or_a_documented_deviation() -> None:
     results = {case["id"]: run_case(case) for case in read_json_lines(CASES, lambda _: "")}
     failures = [f"{name}: {result.wrong}"[:500] for name, result in results.items() if result.wrong]
     assert not failures, f"{len(failures)} of {len(results)}; the first: {failures[0]}"
@@ -28,14 +28,14 @@ def test_every_recorded_outcome_passes_or_differs_on_purpose() -> None:
     assert (len(results), len(apart)) == (505, 58)
 
 
-def test_a_deviation_passes_only_with_the_outcome_that_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deviation_passes_only_with_its_documented_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     case = next(case for case in read_json_lines(CASES, lambda _: "") if case["id"] in STATED)
     assert run_case(case).deviation == STATED[case["id"]]["row"]
     monkeypatch.setitem(STATED, case["id"], {**STATED[case["id"]], "expect": {"writes": []}})
     assert run_case(case).wrong
 
 
-def test_each_stated_outcome_is_of_a_case_and_differs_from_the_recorded_one() -> None:
+def test_every_documented_outcome_differs_from_the_recorded_outcome() -> None:
     edges = [json.loads(line) for line in EDGES.read_text().splitlines()]
     cases = {case["id"]: case for case in [*read_json_lines(CASES, lambda _: ""), *edges]}
     assert set(cases) >= set(STATED)
@@ -45,16 +45,16 @@ def test_each_stated_outcome_is_of_a_case_and_differs_from_the_recorded_one() ->
 @pytest.mark.parametrize(
     "case", [json.loads(line) for line in EDGES.read_text().splitlines()], ids=lambda one: one["id"]
 )
-def test_a_case_worked_out_by_hand_comes_out_as_koordinator_has_it_or_differs_by_name(case: dict[str, Any]) -> None:
+def test_hand_made_cases_have_koordinators_outcome_or_a_named_deviation(case: dict[str, Any]) -> None:
     result = run_case(case)
     assert (result.wrong, result.deviation) == ("", case.get("deviation", ""))
 
 
-def test_each_deviation_is_a_row_of_the_page() -> None:
+def test_every_deviation_has_a_row_in_the_docs() -> None:
     assert set(deviation_rows("Koordinator")) >= DEVIATIONS
 
 
-def test_the_last_line_counts_and_a_case_that_fails_fails_the_program(tmp_path: Path) -> None:
+def test_the_program_prints_counts_and_fails_for_a_wrong_case(tmp_path: Path) -> None:
     case = next(line for line in read_json_lines(CASES, lambda _: "") if line["strategy"] == "evict")
     bad = {**case, "id": "bad", "expect": {"writes": "never"}}
     (tmp_path / "cases.jsonl").write_text(f"{json.dumps(case)}\n{json.dumps(bad)}\n")

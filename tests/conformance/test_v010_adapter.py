@@ -1,6 +1,7 @@
-"""What the adapter for plugins of the protocol 0.1.0 asks of them, and makes of their answers, beside the reference's.
+"""The adapter for plugins of protocol 0.1.0, compared with recordings of the reference's adapter.
 
-The reference's requests and errors are in tests/data/plugins/v010-adapter.jsonl, captured as the README there says.
+The reference's requests and errors are in tests/data/plugins/v010-adapter.jsonl; the README there describes how they
+were captured.
 """
 
 from __future__ import annotations
@@ -23,17 +24,19 @@ CASES = [
     for line in (Path(__file__).parents[1] / "data/plugins/v010-adapter.jsonl").read_text().splitlines()
 ]
 
-#: Cases whose outcome differs, with ours: (error or "", requests). Each has a row in docs/deviations.md.
+#: Cases whose error differs, with our error ("" for none). Each has a row in docs/deviations-plugins.md.
 DIFFERENT = {
     "a broken configuration": "",
     "an error at the end of a pod": "",
 }
-#: What is the reference's word for the prefix of an error, up to which ours is the same.
+#: Marks in the reference's errors: our error equals the reference's only up to the mark.
 SAME_UPTO = (": unexpected end", ": invalid character", ": json:", " (")
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["case"].replace(" ", "-") for case in CASES])
-def test_the_same_requests_and_the_same_errors(nri_runtime: FakeRuntime, tmp_path: Path, case: dict[str, Any]) -> None:
+def test_requests_and_errors_equal_the_references(
+    nri_runtime: FakeRuntime, tmp_path: Path, case: dict[str, Any]
+) -> None:
     node = Node(tmp_path)
     node.name()
     nri_runtime.add(V010Adapter(), config=node.config)

@@ -19,7 +19,12 @@ Json = dict[str, Any]
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 NEEDS = {need.name: need for need in table.read()}
 PLUGINS = sorted(NEEDS)
-BUNDLED = sorted(entry.name for entry in registry.registered() if entry.value.startswith("nri.plugins."))
+#: The bundled plugins, except those with manifests of their own, which give them access to the API server.
+BUNDLED = sorted(
+    entry.name
+    for entry in registry.registered()
+    if entry.value.startswith("nri.plugins.") and not (DEPLOY / entry.name / "kustomization.yaml").exists()
+)
 
 
 @functools.cache

@@ -51,9 +51,7 @@ def test_the_image_runs_the_command_as_an_unprivileged_user(buildah: Buildah, im
     assert not [variable for variable in config["Env"] if variable.startswith("NRI_")]
 
 
-def test_the_image_holds_what_the_agent_runs_with_and_nothing_that_builds(
-    buildah: Buildah, container_name: str
-) -> None:
+def test_the_image_has_runtime_packages_and_no_build_tools(buildah: Buildah, container_name: str) -> None:
     words = "import importlib.metadata as m; print(*sorted(d.name.lower() for d in m.distributions()))"
     listed = set(buildah("run", "--isolation", "chroot", container_name, "--", NRI[0], "-I", "-c", words).split())
     assert {"nri", "protobuf", "grpcio", "lightkube"} <= listed

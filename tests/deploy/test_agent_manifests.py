@@ -1,4 +1,4 @@
-"""What kustomize and Helm make for the node agent: Kubernetes takes it; a choice opens no more than its row says."""
+"""Manifests of the node agent by kustomize and Helm: valid, and each choice grants only the rights of its row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from nri.agent.koordinator.evict import FEATURES
-from nri.agent.rubik.evict import Evict
+from nri.agent.rubik.evict import EvictionService
 from nri.agent.rubik.profile import SERVICES
 from nri.agent.settings import AGENT_SETTINGS, AgentSettings
 from tests.deploy import kubernetes
@@ -102,14 +102,14 @@ def bound(text: str) -> set[str]:
     return {manifest["roleRef"]["name"] for (kind, _), manifest in named(text).items() if kind == "ClusterRoleBinding"}
 
 
-def test_without_a_choice_both_ways_open_what_the_default_modes_need() -> None:
+def test_by_default_kustomize_and_helm_grant_only_the_rights_of_the_default_modes() -> None:
     for text in (kustomized("agent"), rendered_chart("agent")):
         check(spec_of(text), BASE)
         assert bound(text) == {"nri-agent"}
 
 
 @pytest.mark.parametrize("row", OPENING, ids=lambda row: row.name)
-def test_a_choice_opens_what_its_row_says_and_nothing_else(row: Row, tmp_path: Path) -> None:
+def test_a_choice_grants_only_the_rights_of_its_row(row: Row, tmp_path: Path) -> None:
     for way, text in enumerate(both(row, tmp_path)):
         # A chart's mode is one instead of the default ones, a component's one more.
         rows = [base_row for base_row in BASE if base_row.choice != "mode"] if way and row.choice == "mode" else BASE
@@ -117,19 +117,19 @@ def test_a_choice_opens_what_its_row_says_and_nothing_else(row: Row, tmp_path: P
         assert bound(text) == {"nri-agent"} | ({row.rbac} if row.rbac else set())
 
 
-def test_each_strategy_that_evicts_is_given_the_role_for_it() -> None:
-    services = {row.name for row in SERVICES if issubclass(row.service, Evict)}
+def test_every_evicting_strategy_gets_the_eviction_role() -> None:
+    services = {row.name for row in SERVICES if issubclass(row.service, EvictionService)}
     evicting = {row.value for row in OPENING if row.rbac == "nri-agent-evict"}
     assert evicting == services | {feature.name for feature in FEATURES}
 
 
-def test_all_components_fit_together(tmp_path: Path) -> None:
+def test_all_components_can_be_combined(tmp_path: Path) -> None:
     text = overlay(tmp_path, *(row.name for row in OPENING))
     check(spec_of(text), [*BASE, *OPENING])
     assert bound(text) == {"nri-agent", "nri-agent-evict", "nri-agent-kubelet"}
 
 
-def test_roles_are_those_of_the_file_and_are_for_reading(tmp_path: Path) -> None:
+def test_roles_equal_the_role_file_and_only_read(tmp_path: Path) -> None:
     written = {role["metadata"]["name"]: role["rules"] for role in roles() if role["kind"] == "ClusterRole"}
     text = rendered_chart("agent", "config.gates.BECPUEvict=true", "config.pods.source=kubelet")
     assert {name: role["rules"] for (kind, name), role in named(text).items() if kind == "ClusterRole"} == written
@@ -140,7 +140,7 @@ def test_roles_are_those_of_the_file_and_are_for_reading(tmp_path: Path) -> None
     ]
 
 
-def test_settings_of_both_ways_are_read_by_the_agent(tmp_path: Path) -> None:
+def test_the_agent_reads_the_settings_of_kustomize_and_helm(tmp_path: Path) -> None:
     default = settings_of(kustomized("agent"), tmp_path)
     assert default == settings_of(rendered_chart("agent"), tmp_path)
     assert (default.modes, default.rules.source, default.pods.source) == (
@@ -165,13 +165,13 @@ def test_settings_of_both_ways_are_read_by_the_agent(tmp_path: Path) -> None:
         ("privileged=true", "'privileged' not allowed"),
     ],
 )
-def test_a_bad_value_is_refused_by_its_name(setting: str, named_as: str) -> None:
+def test_a_bad_value_is_an_error_with_its_name(setting: str, named_as: str) -> None:
     process = render_chart("agent", setting)
     assert process.returncode == 1, process.stdout
     assert named_as in process.stderr
 
 
-def test_all_that_is_rendered_conforms_to_kubernetes_schema(tmp_path: Path) -> None:
+def test_all_manifests_conform_to_the_kubernetes_schema(tmp_path: Path) -> None:
     texts = {
         "kustomize": kustomized("agent"),
         "unstable": kustomized("agent/unstable"),
@@ -191,7 +191,7 @@ def test_all_that_is_rendered_conforms_to_kubernetes_schema(tmp_path: Path) -> N
     assert "Invalid: 0, Errors: 0, Skipped: 0" in summary
 
 
-def test_no_registry_has_the_image_s_name() -> None:
+def test_the_default_image_name_has_no_registry() -> None:
     for text in (kustomized("agent"), rendered_chart("agent")):
         (container,) = spec_of(text)["containers"]
         assert (container["image"], container["imagePullPolicy"]) == (f"{IMAGE}:{version()}", "IfNotPresent")

@@ -1,4 +1,4 @@
-"""The agent's systemd unit: systemd takes it and finds little in it to complain of; it opens what has a reason."""
+"""The agent's systemd unit: valid, well restricted, and with a reason for every right."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def unit(tmp_path: Path) -> Path:
     return path
 
 
-def test_systemd_takes_the_unit(unit: Path) -> None:
+def test_systemd_analyze_verifies_the_unit(unit: Path) -> None:
     need_tool("systemd-analyze")
     assert run(["systemd-analyze", "verify", "--man=no", unit]) == ""
 
 
-def test_systemd_calls_the_unit_well_locked_up(unit: Path) -> None:
+def test_systemd_analyze_rates_the_unit_as_safe(unit: Path) -> None:
     need_tool("systemd-analyze")
     output = run(["systemd-analyze", "security", "--offline=true", "--no-pager", unit])
     level = re.search(r"Overall exposure level for .*?: ([\d.]+)", output)
@@ -38,7 +38,7 @@ def test_systemd_calls_the_unit_well_locked_up(unit: Path) -> None:
     assert float(level[1]) <= 3.0, output
 
 
-def test_every_line_that_opens_something_has_its_reason_above_it() -> None:
+def test_every_line_that_grants_a_right_has_a_comment_with_the_reason() -> None:
     lines = UNIT.read_text().splitlines()
     for row in read():
         for line in row.unit:
@@ -50,7 +50,7 @@ def test_every_line_that_opens_something_has_its_reason_above_it() -> None:
             assert f"#   CapabilityBoundingSet={' '.join(f'CAP_{name}' for name in row.capabilities)}" in lines
 
 
-def test_everything_else_is_closed_as_for_plugins() -> None:
+def test_all_other_rights_are_denied_as_for_plugins() -> None:
     lines = UNIT.read_text().splitlines()
     opened = {line.key for row in read() if row.choice in ("always", "mode") for line in row.unit}
     assert {key for key, value in CLOSED.items() if f"{key}={value}" not in lines} <= opened

@@ -24,7 +24,7 @@ def objects(*settings: str) -> dict[str, dict]:
     }
 
 
-def test_with_a_certificate_of_its_own_the_api_server_is_told_to_trust_it() -> None:
+def test_a_given_certificate_becomes_the_webhooks_ca_bundle() -> None:
     manifests = objects(*GIVEN)
     kinds = {"Secret", "MutatingWebhookConfiguration", "Service", "Deployment", "NetworkPolicy", "PodDisruptionBudget"}
     assert set(manifests) == kinds
@@ -36,7 +36,7 @@ def test_with_a_certificate_of_its_own_the_api_server_is_told_to_trust_it() -> N
     assert spec["volumes"][0]["secret"]["defaultMode"] == 0o440, "the key is for its group alone"
 
 
-def test_one_of_two_pods_stays_up_and_alone_a_pod_may_be_drained() -> None:
+def test_a_disruption_budget_exists_only_with_several_replicas() -> None:
     labels = {"app.kubernetes.io/name": "nri-resource-annotator"}
     rendered = objects(*GIVEN)
     assert rendered["Deployment"]["spec"]["replicas"] == 2
@@ -56,7 +56,7 @@ def test_the_network_policy_admits_named_clients_and_no_egress() -> None:
     ("setting", "kept_out"),
     [("excludedNamespaces={other}", ["other", "kube-system"]), ("excludedNamespaces=null", ["kube-system"])],
 )
-def test_namespaces_are_excluded_and_labels_are_not(setting: str, kept_out: list[str]) -> None:
+def test_the_webhook_selects_by_namespace_and_not_by_label(setting: str, kept_out: list[str]) -> None:
     (hook,) = objects(*GIVEN, setting)["MutatingWebhookConfiguration"]["webhooks"]
     assert "objectSelector" not in hook, "who labels a pod so could write the annotation by hand"
     assert hook["namespaceSelector"]["matchExpressions"] == [
@@ -64,7 +64,7 @@ def test_namespaces_are_excluded_and_labels_are_not(setting: str, kept_out: list
     ]
 
 
-def test_with_an_issuer_cert_manager_makes_both() -> None:
+def test_with_an_issuer_cert_manager_provides_certificate_and_ca_bundle() -> None:
     manifests = objects("service.certificateIssuer=mine")
     assert "Secret" not in manifests and manifests["Certificate"]["spec"]["issuerRef"]["name"] == "mine"
     assert "caBundle" not in manifests["MutatingWebhookConfiguration"]["webhooks"][0]["clientConfig"]
@@ -93,7 +93,7 @@ def plain(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("issued", [False, True], ids=["given", "issued"])
-def test_kustomize_makes_what_the_chart_makes(tmp_path: Path, issued: bool) -> None:
+def test_kustomize_and_the_chart_print_the_same_objects(tmp_path: Path, issued: bool) -> None:
     if issued:
         text, settings = kustomized("resource-annotator/issued"), ["service.certificateIssuer=nri-resource-annotator"]
     else:
@@ -111,6 +111,6 @@ def test_kustomize_makes_what_the_chart_makes(tmp_path: Path, issued: bool) -> N
         ("replicas=0", "at '/replicas'"),
     ],
 )
-def test_an_invalid_value_is_refused_by_name(setting: str, message: str) -> None:
+def test_an_invalid_value_is_an_error_with_its_name(setting: str, message: str) -> None:
     process = render_chart("resource-annotator", setting)
     assert process.returncode == 1 and message in process.stderr

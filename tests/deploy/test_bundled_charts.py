@@ -1,4 +1,4 @@
-"""Values of the plugins' chart: the schema has each key, and an invalid value is refused by its name."""
+"""Values of the plugins' chart: the schema has every key and refuses invalid values by name."""
 
 from __future__ import annotations
 
@@ -62,16 +62,22 @@ def test_the_schema_refuses_a_bad_value_by_its_name(setting: str, named: str) ->
         ("default-validator", "config.rejectSysctlAdjustment=maybe", "at '/config/rejectSysctlAdjustment'"),
         ("hook-injector", "config.hooks_dirs=/x", "at '/config/hooks_dirs'"),
         ("rdt", "config.any=1", "at '/config'"),
+        ("image-policy", "config.default=refuse", "at '/config/default'"),
+        ("image-policy", "config.unknown_image=signature_policy", "at '/config/unknown_image'"),
+        ("image-policy", "config.rules[0].action=block", "at '/config/rules/0/action'"),
+        ("image-policy", "config.rules[0].registry={docker.io}", "missing property 'action'"),
+        ("memory-policy", "config.classes[0].name=x", "missing property 'policy'"),
+        ("topology-aware", "config.unlimitedBurstable=room", "at '/config/unlimitedBurstable'"),
     ],
 )
-def test_the_schema_knows_each_plugin_s_own_configuration(name: str, setting: str, named: str) -> None:
+def test_the_schema_checks_the_configuration_of_each_plugin(name: str, setting: str, named: str) -> None:
     process = render(name, setting)
     assert process.returncode == 1, process.stdout
     assert named in process.stderr
 
 
 @pytest.mark.parametrize("name", [name for name in BUNDLED if NEEDS[name].config])
-def test_a_plugin_takes_the_configuration_that_its_chart_shows(name: str, nri_runtime: FakeRuntime) -> None:
+def test_each_plugin_accepts_the_example_configuration_of_its_chart(name: str, nri_runtime: FakeRuntime) -> None:
     entry = registry.find(name)
     assert entry is not None
     nri_runtime.add(registry.load(entry)(), idx="10", config=yaml.safe_dump(NEEDS[name].config))
@@ -88,7 +94,7 @@ def test_an_index_has_two_digits(value: str, index: str) -> None:
     assert container(charted("device-injector", f"nri.plugin.index={value}"))["args"][:2] == ["-idx", index]
 
 
-def test_the_differ_has_two_indices_or_more() -> None:
+def test_the_differ_requires_two_indices_or_more() -> None:
     assert render("differ", "nri.plugin.index=10").returncode == 1
     assert container(charted("differ", "nri.plugin.index=05\\,50\\,95"))["args"][:2] == ["-indices", "05,50,95"]
 
@@ -119,14 +125,14 @@ def test_values_and_schema_have_the_same_keys() -> None:
 
 
 @pytest.mark.parametrize("name", PLUGINS)
-def test_the_file_of_values_renders_the_same_as_the_plugin_s_name(name: str) -> None:
+def test_the_values_file_renders_the_same_as_the_plugins_name(name: str) -> None:
     values = yaml.safe_load((CHART / f"values/{name}.yaml").read_text())
     assert values.pop("plugin") == name
     assert charted(name, *(f"{key}={json.dumps(value)}" for key, value in values.items())) == charted(name)
 
 
 @pytest.mark.parametrize("name", PLUGINS)
-def test_a_plugin_has_no_network_or_that_of_the_node(name: str) -> None:
+def test_a_plugin_has_either_no_network_or_the_network_of_the_node(name: str) -> None:
     manifests = objects(charted(name, "health.enabled=true"))
     arguments, probe = (
         container(charted(name, "health.enabled=true"))["args"],
@@ -156,7 +162,7 @@ def test_patch_config_changes_the_runtime_before_the_plugin_starts() -> None:
     assert pod(text)["hostPID"] is True, "or systemctl gets no answer"
 
 
-def test_a_digest_is_taken_in_place_of_the_tag() -> None:
+def test_a_digest_replaces_the_tag() -> None:
     digest = f"sha256:{'0f' * 32}"
     text = charted("logger", "image.name=registry.example/x", "image.tag=v1", f"image.digest={digest}")
     assert container(text)["image"] == f"registry.example/x@{digest}"
@@ -173,7 +179,7 @@ def test_host_paths_move_directories_of_the_node() -> None:
     assert (volumes["etc-hooks-d"], mounts["etc-hooks-d"]) == ("/etc/site/hooks", "/etc/containers/oci/hooks.d")
 
 
-def test_paths_that_an_operator_adds_are_read_only_and_at_the_same_place() -> None:
+def test_additional_paths_are_mounted_read_only_at_the_same_path() -> None:
     text = charted("hook-injector", "readOnlyPaths={/usr/bin/hook,/usr/lib/hooks}")
     mounts = {item["name"]: item for item in container(text)["volumeMounts"]}
     volumes = {item["name"]: item["hostPath"]["path"] for item in pod(text)["volumes"] if "hostPath" in item}

@@ -44,10 +44,10 @@ def test_the_image_starts_plugins_isolated_as_an_unprivileged_user(buildah: Buil
     config = json.loads(buildah("inspect", "--type", "image", image))["OCIv1"]["config"]
     assert config["User"] == "65532:65532"
     assert config["Entrypoint"] == ["/plugin/bin/python", "-I", "-B", "-m", "nri.plugins"]
-    assert not [variable for variable in config["Env"] if variable.startswith("NRI_")], "a manifest says which plugin"
+    assert not [variable for variable in config["Env"] if variable.startswith("NRI_")], "a manifest selects the plugin"
 
 
-def test_the_image_holds_what_plugins_run_with_and_nothing_that_builds(buildah: Buildah, container_name: str) -> None:
+def test_the_image_has_runtime_packages_and_no_build_tools(buildah: Buildah, container_name: str) -> None:
     words = "import importlib.metadata as m; print(*sorted(d.name.lower() for d in m.distributions()))"
     listed = set(buildah("run", "--isolation", "chroot", container_name, "--", *PYTHON, "-c", words).split())
     assert {"nri", "protobuf"} <= listed
@@ -58,7 +58,7 @@ def test_the_image_holds_what_plugins_run_with_and_nothing_that_builds(buildah: 
     assert list(mounted.rglob("plugin/**/nri/plugins/__pycache__/*.pyc")), "its root cannot be written later"
 
 
-def test_the_image_names_its_plugins_when_none_is_chosen(buildah: Buildah, container_name: str) -> None:
+def test_without_a_plugin_name_the_image_lists_its_plugins(buildah: Buildah, container_name: str) -> None:
     words = [*buildah.argv, "run", "--isolation", "chroot", container_name, "--", *PYTHON, "-m", "nri.plugins"]
     process = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert process.returncode == 2
@@ -88,7 +88,7 @@ def running(buildah: Buildah, container_name: str, name: str, folder: Path) -> I
         print(process.communicate(timeout=30)[0])
 
 
-def test_the_image_serves_resource_annotator_as_its_manifests_start_it(
+def test_the_image_starts_resource_annotator_with_the_arguments_of_its_manifests(
     buildah: Buildah, container_name: str, tmp_path: Path
 ) -> None:
     (spec,) = (

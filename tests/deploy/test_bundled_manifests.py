@@ -1,4 +1,4 @@
-"""What kustomize and Helm make for each bundled plugin: Kubernetes takes it, and it asks for what its table says."""
+"""Manifests of bundled plugins by kustomize and Helm: valid, and with exactly the rights of the table."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def check(tmp_path_factory: pytest.TempPathFactory) -> object:
     return conform
 
 
-def test_all_that_kustomize_makes_conforms_to_kubernetes_schema(check) -> None:
+def test_kustomizes_output_conforms_to_the_kubernetes_schema(check) -> None:
     process = check({path: kustomized(path) for path in KUSTOMIZED})
     assert process.returncode == 0, process.stdout + process.stderr
     assert f"in {len(KUSTOMIZED)} files" in process.stdout
@@ -79,14 +79,14 @@ def test_all_that_kustomize_makes_conforms_to_kubernetes_schema(check) -> None:
 
 
 @pytest.mark.parametrize("settings", [(), ALL_SETTINGS], ids=["default", "all settings"])
-def test_all_that_charts_make_conforms_to_kubernetes_schema(check, settings: tuple[str, ...]) -> None:
+def test_helms_output_conforms_to_the_kubernetes_schema(check, settings: tuple[str, ...]) -> None:
     process = check({name: charted(name, *settings) for name in PLUGINS})
     assert process.returncode == 0, process.stdout + process.stderr
     assert f"in {len(PLUGINS)} files" in process.stdout
     assert "Skipped: 0" in process.stdout
 
 
-def test_a_mistake_in_what_is_rendered_is_noticed(check) -> None:
+def test_the_schema_check_reports_a_misspelt_field(check) -> None:
     assert check({"bad": kustomized("logger").replace("readOnlyRootFilesystem", "readonlyRootFilesystem")}).returncode
     assert check({"bad": charted("logger").replace("maxUnavailable: 1", "maxUnavailable: {}")}).returncode
 
@@ -96,7 +96,7 @@ def test_every_bundled_plugin_can_be_deployed() -> None:
 
 
 @pytest.mark.parametrize("name", PLUGINS)
-def test_the_container_is_root_with_the_table_s_capabilities_only(name: str) -> None:
+def test_the_container_is_root_with_only_the_capabilities_of_the_table(name: str) -> None:
     need = NEEDS[name]
     for text in both(name):
         rights = container(text)["securityContext"]
@@ -119,7 +119,7 @@ def test_the_container_is_root_with_the_table_s_capabilities_only(name: str) -> 
 
 
 @pytest.mark.parametrize("name", PLUGINS)
-def test_the_container_mounts_the_socket_and_the_table_s_paths_only(name: str) -> None:
+def test_the_container_mounts_only_the_socket_and_the_paths_of_the_table(name: str) -> None:
     expected = {"nri-socket": ("/var/run/nri", "/var/run/nri", "Directory")}
     expected |= {mount.name: (mount.host, mount.at, mount.type) for mount in NEEDS[name].mounts}
     for text in both(name):
@@ -151,7 +151,7 @@ def test_names_labels_and_limits_fit_overlays_for_the_reference(name: str) -> No
 
 
 @pytest.mark.parametrize("name", PLUGINS)
-def test_no_registry_has_the_image_s_name(name: str) -> None:
+def test_the_default_image_name_has_no_registry(name: str) -> None:
     for text in both(name):
         assert container(text)["image"] == f"{IMAGE}:{version()}"
         assert container(text)["imagePullPolicy"] == "IfNotPresent"
@@ -161,13 +161,13 @@ def test_no_registry_has_the_image_s_name(name: str) -> None:
 
 
 def overlay(folder: Path, base: str, **parts: object) -> str:
-    """What an operator's own kustomization over one of ours makes."""
+    """The output of an operator's kustomization on top of one of our kustomizations."""
     kustomization: Json = {"resources": [os.path.relpath(DEPLOY / "kustomize" / base, folder)], **parts}
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
     return built(folder)
 
 
-def test_an_overlay_exchanges_folders_of_hooks_by_name_and_path(tmp_path: Path) -> None:
+def test_an_overlay_can_replace_hook_directories(tmp_path: Path) -> None:
     patch = {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
@@ -194,7 +194,7 @@ def test_an_overlay_exchanges_folders_of_hooks_by_name_and_path(tmp_path: Path) 
     assert "/etc/site/hooks" in {item["mountPath"] for item in container(text)["volumeMounts"]}
 
 
-def test_an_overlay_names_registry_index_and_namespace(tmp_path: Path) -> None:
+def test_an_overlay_can_set_registry_index_and_namespace(tmp_path: Path) -> None:
     words = [{"op": "replace", "path": "/spec/template/spec/containers/0/args/1", "value": "35"}]
     text = overlay(
         tmp_path,
@@ -208,7 +208,7 @@ def test_an_overlay_names_registry_index_and_namespace(tmp_path: Path) -> None:
     assert objects(text)["DaemonSet"]["metadata"]["namespace"] == "node-system"
 
 
-def test_a_component_closes_the_network(tmp_path: Path) -> None:
+def test_a_component_denies_network_access(tmp_path: Path) -> None:
     component = os.path.relpath(DEPLOY / "kustomize/components/no-network", tmp_path)
     policy = objects(overlay(tmp_path, "device-injector", components=[component]))["NetworkPolicy"]["spec"]
     labels = objects(kustomized("device-injector"))["DaemonSet"]["spec"]["template"]["metadata"]["labels"]
@@ -236,7 +236,7 @@ def _followed(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", FOLLOWING)
-def test_only_the_containers_that_follow_a_resource_have_a_token(name: str) -> None:
+def test_only_containers_that_follow_a_resource_have_a_token(name: str) -> None:
     (state,) = NEEDS[name].mounts
     for text in _followed(name):
         spec, manifests = pod(text), objects(text)
@@ -282,7 +282,7 @@ def test_a_chart_has_the_kind_the_default_resource_and_a_small_role(name: str) -
     assert (patched["name"], first["name"], first["image"]) == ("patch-runtime", "first", digest)
 
 
-def test_following_manifests_conform_to_kubernetes_schema(check) -> None:
+def test_manifests_with_a_follower_conform_to_the_kubernetes_schema(check) -> None:
     texts = {name: charted(name, "follow.enabled=true") for name in FOLLOWING}
     for name in FOLLOWING:  # a real server takes the kinds; this schema knows no x-kubernetes-preserve-unknown-fields
         every = yaml.safe_load_all(kustomized(f"{name}/followed"))

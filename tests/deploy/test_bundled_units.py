@@ -1,4 +1,4 @@
-"""The systemd units of bundled plugins: systemd takes them and finds little in them to complain of."""
+"""The systemd units of bundled plugins: valid and well restricted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.commands import run
 from tests.support.needs import need_tool
 from tools.deployment.unit import CLOSED, VENV
 
-#: What systemd says of a unit's exposure, from 0 (nothing) to 10, for a plugin that needs no more than the socket.
+#: Exposure that systemd reports for the unit of a plugin that needs only the socket, from 0 (none) to 10.
 WELL_LOCKED_UP = 2.0
 
 
@@ -26,13 +26,13 @@ def unit(name: str, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", PLUGINS)
-def test_systemd_takes_the_unit(unit: Path) -> None:
+def test_systemd_analyze_verifies_the_unit(unit: Path) -> None:
     need_tool("systemd-analyze")
     assert run(["systemd-analyze", "verify", "--man=no", unit]) == ""
 
 
 @pytest.mark.parametrize("name", PLUGINS)
-def test_systemd_calls_the_unit_well_locked_up(unit: Path, name: str) -> None:
+def test_systemd_analyze_rates_the_unit_as_safe(unit: Path, name: str) -> None:
     need_tool("systemd-analyze")
     output = run(["systemd-analyze", "security", "--offline=true", "--no-pager", unit])
     level = re.search(r"Overall exposure level for .*?: ([\d.]+)", output)
@@ -41,7 +41,7 @@ def test_systemd_calls_the_unit_well_locked_up(unit: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PLUGINS)
-def test_a_unit_opens_what_the_table_gives_a_reason_for(name: str) -> None:
+def test_a_unit_grants_only_the_rights_of_the_table(name: str) -> None:
     lines = (DEPLOY / f"systemd/nri-plugin-{name}.service").read_text().splitlines()
     opened = {line.key for line in NEEDS[name].unit}
     for key, value in CLOSED.items():
@@ -51,7 +51,7 @@ def test_a_unit_opens_what_the_table_gives_a_reason_for(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PLUGINS)
-def test_a_unit_starts_the_plugin_as_its_image_does(name: str) -> None:
+def test_a_unit_starts_the_plugin_with_the_arguments_of_its_image(name: str) -> None:
     text = (DEPLOY / f"systemd/nri-plugin-{name}.service").read_text()
     words = " ".join((*NEEDS[name].args, *NEEDS[name].unit_args))
     assert f"\nExecStart={VENV}/bin/python -I -m nri.plugins {name} {words} $NRI_PLUGIN_ARGS\n" in text

@@ -1,4 +1,4 @@
-"""The README of each chart: a row for every value that its schema takes, with default and meaning."""
+"""The README of each chart has a row with default and meaning for every value of the schema."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCHEMA: dict[str, Any] = {"properties": {"level": {"enum": ["debug", "info"]}, "
 
 
 @pytest.mark.parametrize("chart", CHARTS, ids=lambda path: path.name)
-def test_every_value_that_can_be_set_has_a_row_with_a_meaning(chart: Path) -> None:
+def test_every_value_has_a_row_with_its_meaning(chart: Path) -> None:
     rows = {path: meaning for path, _, _, meaning in ROW.findall((chart / "README.md").read_text())}
     schema = json.loads((chart / "values.schema.json").read_text())
     assert set(rows) <= {path for path, _ in leaves(schema, {*SINGLE_ROWS, *rows})}
@@ -30,7 +30,7 @@ def test_every_value_that_can_be_set_has_a_row_with_a_meaning(chart: Path) -> No
 
 
 @pytest.mark.parametrize("chart", CHARTS, ids=lambda path: path.name)
-def test_a_default_of_the_table_is_that_of_the_values(chart: Path) -> None:
+def test_every_default_equals_the_value_in_values_yaml(chart: Path) -> None:
     values = yaml.safe_load((chart / "values.yaml").read_text())
     rows = {path: default for path, _, default, _ in ROW.findall((chart / "README.md").read_text())}
     assert rows["image.name"] == f'`"{values["image"]["name"]}"`'
@@ -38,7 +38,7 @@ def test_a_default_of_the_table_is_that_of_the_values(chart: Path) -> None:
         assert rows["maxUnavailable"] == f"`{values['maxUnavailable']}`"
 
 
-def test_a_comment_belongs_to_its_key_without_examples() -> None:
+def test_a_comment_is_assigned_to_its_key_without_examples() -> None:
     text = "# One. For example:\n#   b: 1\na: {}\n\nb:\n  # Two\n  # lines.\n  c: 1\n  d: x # behind\n- e\n"
     assert comments(text) == {"a": "One.", "b.c": "Two lines.", "b.d": "behind"}
 

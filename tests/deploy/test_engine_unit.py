@@ -1,4 +1,4 @@
-"""The engine's systemd unit, as `nri engine unit` prints it, is one that systemd takes."""
+"""The engine's systemd unit, as `nri engine unit` prints it, is valid."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.commands import run
 from tests.support.needs import need_tool
 
 
-def test_systemd_takes_the_unit_of_the_engine(tmp_path: Path) -> None:
+def test_systemd_analyze_verifies_the_unit_of_the_engine(tmp_path: Path) -> None:
     need_tool("systemd-analyze")
     unit = tmp_path / "nri-engine.service"
     unit.write_text(run([sys.executable, "-m", "nri", "engine", "unit"]))

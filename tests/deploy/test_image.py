@@ -25,15 +25,13 @@ def image(buildah: Buildah, complete: Path) -> str:
     return IMAGE
 
 
-def test_the_image_starts_the_plugin_and_names_it(buildah: Buildah, image: str) -> None:
+def test_the_image_starts_the_plugin_under_its_name(buildah: Buildah, image: str) -> None:
     config = json.loads(buildah("inspect", "--type", "image", image))["OCIv1"]["config"]
     assert config["Entrypoint"] == ["/bin/plugin"]
     assert "NRI_PLUGIN_NAME=pod-name" in config["Env"]
 
 
-def test_the_image_holds_the_nri_of_the_project_and_no_build_tools(
-    buildah: Buildah, image: str, complete: Path
-) -> None:
+def test_the_image_has_this_projects_nri_and_no_build_tools(buildah: Buildah, image: str, complete: Path) -> None:
     with container(buildah, image) as container_name:
         listed = buildah(
             "run",

@@ -39,7 +39,7 @@ def test_the_daemon_set_conforms_to_kubernetes_schema(check, project: Path) -> N
         ("  selector:", "  selectors:"),
     ],
 )
-def test_the_check_itself_notices_mistakes(check, project: Path, tmp_path: Path, good: str, bad: str) -> None:
+def test_the_schema_check_reports_mistakes(check, project: Path, tmp_path: Path, good: str, bad: str) -> None:
     text = (project / "deploy/daemonset.yaml").read_text()
     assert good in text
     broken = tmp_path / "daemonset.yaml"

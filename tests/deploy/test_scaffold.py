@@ -1,4 +1,4 @@
-"""The scaffold works as it is: its own tests pass, and systemd takes its unit."""
+"""The scaffold works without changes: its tests pass and its unit is valid."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def test_the_projects_own_tests_pass(project: Path) -> None:
 
 def test_the_project_passes_a_strict_type_check(project: Path) -> None:
     need_module("mypy")
-    run([sys.executable, "-m", "mypy", "--strict", "--cache-dir=/dev/null", "pod_name.py"], cwd=project)
+    run([sys.executable, "-m", "mypy", "--strict", "--cache-dir=/dev/null", "pod_name.py", "tests"], cwd=project)
 
 
-def test_the_plugin_explains_itself(project: Path) -> None:
+def test_the_plugins_help_shows_its_purpose_and_options(project: Path) -> None:
     output = run([sys.executable, "pod_name.py", "--help"], cwd=project)
     assert "Tell every container which pod it runs in." in output
     assert "--idx" in output
@@ -47,12 +47,12 @@ def unit(project: Path, tmp_path: Path) -> Path:
     return copied
 
 
-def test_systemd_takes_the_unit(unit: Path) -> None:
+def test_systemd_analyze_verifies_the_unit(unit: Path) -> None:
     need_tool("systemd-analyze")
     assert run(["systemd-analyze", "verify", "--man=no", unit]) == ""
 
 
-def test_systemd_calls_the_unit_well_locked_up(unit: Path) -> None:
+def test_systemd_analyze_rates_the_unit_as_safe(unit: Path) -> None:
     need_tool("systemd-analyze")
     output = run(["systemd-analyze", "security", "--offline=true", "--no-pager", unit])
     level = re.search(r"Overall exposure level for .*?: ([\d.]+)", output)
@@ -109,7 +109,7 @@ def pip(tmp_path: Path) -> list[str | Path]:
     return [tmp_path / "venv/bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
 
 
-def test_it_installs_offline_from_its_wheels(complete: Path, pip: list[str | Path]) -> None:
+def test_the_project_installs_offline_from_its_wheels(complete: Path, pip: list[str | Path]) -> None:
     run([*pip, "--no-deps", "-r", "nri.txt"], cwd=complete)
     run([*pip, "--no-index", "--find-links", "wheels", "."], cwd=complete)
     output = run([pip[0].parent / "pod-name", "--version"])  # type: ignore[union-attr]
@@ -117,7 +117,9 @@ def test_it_installs_offline_from_its_wheels(complete: Path, pip: list[str | Pat
     assert "+local.s" in output, "it must be the nri of the project's own wheel"
 
 
-def test_a_stranger_of_that_name_is_never_installed(project: Path, index: Index, pip: list[str | Path]) -> None:
+def test_a_package_of_the_same_name_on_the_index_is_never_installed(
+    project: Path, index: Index, pip: list[str | Path]
+) -> None:
     run([*pip, "--no-deps", index.option, "-r", "nri.txt"], cwd=project)
     assert index.asked == [], "nri.txt asks no index at all"
     python = pip[0]
@@ -133,7 +135,7 @@ def test_a_stranger_of_that_name_is_never_installed(project: Path, index: Index,
     assert "99.0" in loose, "this index would give a stranger's away to whoever asks for the name alone"
 
 
-def test_a_wheel_that_was_changed_is_refused(project: Path, pip: list[str | Path], tmp_path: Path) -> None:
+def test_pip_refuses_a_changed_wheel(project: Path, pip: list[str | Path], tmp_path: Path) -> None:
     copied = tmp_path / "copy"
     shutil.copytree(project, copied)
     (wheel,) = (copied / "wheels").iterdir()

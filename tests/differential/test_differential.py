@@ -16,7 +16,7 @@ from tests.differential.generate import draw_case
 from tests.differential.oracle import Expect, Oracle
 from tests.differential.shrink import shrink
 
-#: Rules of the fold whose effect an outcome shows. (A reply's evictions are not in it, the others are no merge.)
+#: Rules of the fold whose effect an outcome shows. (It has no evictions; the other rules are not part of the merge.)
 MERGE_RULES = [
     "removals_reach_reply",
     "last_word_wins",
@@ -64,13 +64,13 @@ def report(oracle: Oracle, case: dict[str, object]) -> str:
     suppress_health_check=[HealthCheck.too_slow],
 )
 @given(st.randoms(note_method_calls=False, use_true_random=False))
-def test_cases_that_hypothesis_draws_come_out_as_in_the_reference(oracle: Oracle, source: random.Random) -> None:
+def test_cases_drawn_by_hypothesis_have_the_outcome_of_the_reference(oracle: Oracle, source: random.Random) -> None:
     case = draw_case(source, "drawn")
     if find(oracle, case) is not None:
         pytest.fail(report(oracle, case), pytrace=False)
 
 
-def test_cases_of_a_seed_come_out_as_in_the_reference(
+def test_seeded_cases_have_the_outcome_of_the_reference(
     oracle: Oracle, answered: list[tuple[dict[str, object], Expect]]
 ) -> None:
     for case, expect in answered:
@@ -79,13 +79,13 @@ def test_cases_of_a_seed_come_out_as_in_the_reference(
 
 
 @pytest.mark.parametrize("rule", MERGE_RULES)
-def test_a_single_deviation_is_found_and_made_small(
+def test_a_changed_merge_rule_is_detected_with_a_small_example(
     oracle: Oracle,
     answered: list[tuple[dict[str, object], Expect]],
     rule: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The test of the test: were one rule of the merge not the reference's, the cases would show it."""
+    """Checks the test itself: random cases detect a changed merge rule."""
     monkeypatch.setattr(Rules, "REFERENCE", dataclasses.replace(Rules.REFERENCE, **{rule: True}))
     entry = next((case for case, expect in answered if differs(case, expect) and find(oracle, case, 4)), None)
     assert entry is not None, f"no case shows {rule}"
@@ -93,7 +93,7 @@ def test_a_single_deviation_is_found_and_made_small(
     assert len(json.dumps(small)) < 600, f"a finding should be small: {json.dumps(small)}"
 
 
-def test_a_seed_draws_the_same_cases_again() -> None:
+def test_equal_seeds_draw_equal_cases() -> None:
     assert list(cases(7, 50)) == list(cases(7, 50))
 
 

@@ -1,4 +1,4 @@
-"""Our adaptation and the reference's answer alike with the same plugins in Go attached: a short run of `plugins`."""
+"""Our adaptation and the reference's give equal answers with the same Go plugins: a short run of `plugins`."""
 
 import dataclasses
 
@@ -11,21 +11,21 @@ from tests.support.sides import MODES, Mode
 pytestmark = pytest.mark.timeout(300)
 
 
-def held(result: Result, requests: int) -> None:
-    """Nothing differs, and there was something to differ in."""
+def assert_same_outcomes(result: Result, requests: int) -> None:
+    """Assert that nothing differs, and that enough requests were sent and failed for a difference to show."""
     assert not result.findings, "\n".join((f"{len(result.findings)} findings:", *map(str, result.findings[:3])))
     assert result.requests == requests
     assert requests / 50 < result.failures < requests / 3, "plugins refuse some, and let most pass"
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_requests_one_after_the_other_come_out_as_in_the_reference(mode: Mode) -> None:
-    held(run(mode, requests=400, threads=1, seed=5, late=1), 400)
+def test_sequential_requests_have_the_outcome_of_the_reference(mode: Mode) -> None:
+    assert_same_outcomes(run(mode, requests=400, threads=1, seed=5, late=1), 400)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_requests_from_many_threads_come_out_as_in_the_reference(mode: Mode) -> None:
-    held(run(mode, requests=800, threads=8, seed=6), 800)
+def test_concurrent_requests_have_the_outcome_of_the_reference(mode: Mode) -> None:
+    assert_same_outcomes(run(mode, requests=800, threads=8, seed=6), 800)
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,8 @@ def test_requests_from_many_threads_come_out_as_in_the_reference(mode: Mode) -> 
         ("validators_see_answerers", "shown to validator at ValidateContainerAdjustment"),
     ],
 )
-def test_a_single_deviation_is_found(rule: str, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test of the test: were reference mode to do otherwise in one respect, the run would show it."""
+def test_a_changed_rule_is_detected(rule: str, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checks the test itself: the run detects a changed rule of reference mode."""
     monkeypatch.setattr(Rules, "REFERENCE", dataclasses.replace(Rules.REFERENCE, **{rule: True}))
     result = run("reference", requests=200, threads=4, seed=7)
     assert part in {finding.part for finding in result.findings}

@@ -1,4 +1,4 @@
-"""Sums over a pod, its QoS class and its OOM scores are those of Kubernetes' own functions."""
+"""Sums over a pod, its QoS class and its OOM scores equal the results of Kubernetes' functions."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _exact(amounts: Json) -> dict[str, Fraction]:
 
 @settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pod=pods())
-def test_sums_of_requests_and_limits_are_those_of_kubernetes(kubernetes: subprocess.Popen[str], pod: Json) -> None:
+def test_sums_of_requests_and_limits_equal_those_of_kubernetes(kubernetes: subprocess.Popen[str], pod: Json) -> None:
     answer, spec = _ask(kubernetes, pod), pod["spec"]
     assert pod_total(spec, "requests") == _exact(answer["requests"])
     assert pod_total(spec, "limits") == _exact(answer["limits"])
@@ -115,16 +115,14 @@ def test_sums_of_requests_and_limits_are_those_of_kubernetes(kubernetes: subproc
 
 @settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pod=pods())
-def test_the_limit_of_the_pods_own_cgroup_is_that_of_the_kubelet(kubernetes: subprocess.Popen[str], pod: Json) -> None:
+def test_the_pods_cgroup_limit_equals_the_kubelets(kubernetes: subprocess.Popen[str], pod: Json) -> None:
     answer = _exact(_ask(kubernetes, pod)["cgroup_limits"])
     assert {name: pod_limit(pod["spec"], name) for name in ("cpu", "memory")} == {"cpu": 0, "memory": 0, **answer}
 
 
 @settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pod=pods(_MODEST))
-def test_the_class_and_the_oom_scores_of_a_pod_are_those_of_the_kubelet(
-    kubernetes: subprocess.Popen[str], pod: Json
-) -> None:
+def test_qos_class_and_oom_scores_of_a_pod_equal_the_kubelets(kubernetes: subprocess.Popen[str], pod: Json) -> None:
     resources = read_resources(Document(Source("pod.json", json.dumps(pod)), pod), pod["spec"])
     defaulted = json.loads(json.dumps(pod))
     if resources.pod is not None:  # the API server's defaults for the pod itself, which the kubelet is given

@@ -1,4 +1,4 @@
-"""Our spec generator in reference mode and the released one make the same of random specs and adjustments."""
+"""Our spec generator in reference mode and the released generator agree on random specs and adjustments."""
 
 import dataclasses
 import json
@@ -44,7 +44,7 @@ def answered(oracle: Oracle) -> Answered:
     return list(oracle.stream(spec_cases(seed=1, count=3000)))
 
 
-def test_specs_of_a_seed_come_out_as_in_the_reference(oracle: Oracle, answered: Answered) -> None:
+def test_seeded_specs_have_the_outcome_of_the_reference(oracle: Oracle, answered: Answered) -> None:
     for case, expect in answered:
         if differs(case, expect, oracle.mounts) and find(oracle, case) is not None:
             small = shrink(case, lambda candidate: find(oracle, candidate, 8) is not None)
@@ -54,21 +54,21 @@ def test_specs_of_a_seed_come_out_as_in_the_reference(oracle: Oracle, answered: 
 
 
 @pytest.mark.parametrize("rule", SPEC_RULES)
-def test_a_single_deviation_is_found(
+def test_a_changed_rule_is_detected(
     oracle: Oracle, answered: Answered, rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The test of the test: were one rule of the generator not the reference's, the cases would show it."""
+    """Checks the test itself: random cases detect a changed rule of the generator."""
     monkeypatch.setattr(Rules, "REFERENCE", dataclasses.replace(Rules.REFERENCE, **{rule: True}))
     entry = next((c for c, expect in answered if differs(c, expect, oracle.mounts) and find(oracle, c, 4)), None)
     assert entry is not None, f"no case shows {rule}"
 
 
-def test_a_seed_draws_the_same_specs_again() -> None:
+def test_equal_seeds_draw_equal_specs() -> None:
     assert list(spec_cases(7, 20)) == list(spec_cases(7, 20))
     assert [case["op"] == "spec" for case in both(7, 6)] == [False, True] * 3
 
 
-def test_most_cases_succeed_and_all_kinds_of_mounts_are_met(oracle: Oracle, answered: Answered) -> None:
+def test_most_cases_succeed_and_cover_all_kinds_of_mounts(oracle: Oracle, answered: Answered) -> None:
     succeeded = [expect["spec"] for _, expect in answered if "spec" in expect]
     assert len(succeeded) > len(answered) * 3 / 4, "too many cases end in an error"
     errors = " ".join(expect["error"] for _, expect in answered if "error" in expect)

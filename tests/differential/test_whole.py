@@ -1,7 +1,7 @@
-"""The same cases one layer up: the bytes that remote plugins are sent, and the whole adaptation in reference mode.
+"""The same cases for the whole adaptation in reference mode, and for the bytes that remote plugins receive.
 
-What comes out is given to `nri.conformance.cases` as the recorded outcome of the merge alone, which the tests beside
-this one hold to the reference.
+The outcome is given to `nri.conformance.cases` as the recorded outcome of the merge alone. The other tests in this
+folder compare the merge with the reference.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Outcome = Iterable[tuple[str, Any]]
 
 
 def same(case: Case, run: Callable[[Case, list[Any]], Outcome]) -> None:
-    """Fail if the merge alone comes out otherwise than `run`, or shows plugins something else than that puts down."""
+    """Fail if the merge alone has another outcome than `run`, or shows plugins something else than `run` noted."""
     calls: list[Any] = []
     try:
         expect = {**dict(run(case, calls)), "seen": calls}
@@ -49,7 +49,7 @@ def same(case: Case, run: Callable[[Case, list[Any]], Outcome]) -> None:
         pytest.fail(f"case {case}\n{failure}", pytrace=False)
 
 
-def test_the_bytes_that_plugins_are_sent_are_what_the_merge_shows() -> None:
+def test_plugins_receive_the_merged_request() -> None:
     for case in CASES:
         if case["op"] != "stop":
             same(case, _create if case["op"] == "create" else _update)
@@ -91,7 +91,7 @@ def _answer(plugin: dict[str, Any], answer: Any) -> Any:
 
 
 class _Scripted:
-    """A plugin that notes what it sees and answers what its script says."""
+    """A plugin that notes its calls and gives the answers of its script."""
 
     def __init__(self, script: Case, calls: list[Any]) -> None:
         self.adjust = read(script["adjust"], m.ContainerAdjustment()) if script.get("adjust") is not None else None
@@ -110,8 +110,8 @@ class _Scripted:
         return self.updates
 
 
-def _whole(case: Case, calls: list[Any]) -> Outcome:
-    """Put the case through an adaptation. Raises NriError."""
+def _run_adaptation(case: Case, calls: list[Any]) -> Outcome:
+    """Run the case through an adaptation. Raises NriError."""
     pod, container = read(case.get("pod"), m.PodSandbox()), read(case.get("container"), m.Container())
     plugins = [BuiltinPlugin(entry["index"], entry["name"], _Scripted(entry, calls)) for entry in case["plugins"]]
     adaptation = Adaptation(
@@ -141,12 +141,12 @@ def _whole(case: Case, calls: list[Any]) -> Outcome:
     return [("update", [*map(written, updates)]), *more]
 
 
-def test_the_whole_adaptation_answers_as_the_merge() -> None:
+def test_the_adaptation_answers_like_the_merge() -> None:
     tried = 0
     for case in CASES[:1000]:
         labels = [(entry["index"], entry["name"]) for entry in case["plugins"]]
         if len(set(labels)) < len(labels) or not all(name.isidentifier() and name.isascii() for _, name in labels):
             continue  # names that plugins may not have
-        same(case, _whole)
+        same(case, _run_adaptation)
         tried += 1
     assert tried > 400

@@ -1,4 +1,4 @@
-"""The page about the code has a row for every package, and for every kind of change that people make.
+"""The architecture page has a row for every package and for every kind of change.
 
 tests/docs/test_names.py checks that each name on the page exists.
 """
@@ -19,14 +19,14 @@ def first_cells(title: str) -> list[str]:
     return rows[1:]
 
 
-def test_every_package_has_its_row() -> None:
+def test_every_package_has_a_row() -> None:
     modules = {f"nri.{path.stem}" for path in (SOURCE / "nri").iterdir() if path.suffix == ".py" or path.is_dir()}
     rows = [name for cell in first_cells("The packages") for name in NAME.findall(cell)]
     assert sorted(modules - {"nri.__init__", "nri.__main__", "nri.__pycache__"} - set(rows)) == []
     assert len(rows) == len(set(rows))
 
 
-def test_every_kind_of_change_has_its_row() -> None:
+def test_every_kind_of_change_has_a_row() -> None:
     rows = first_cells("Where a new thing goes")
     kinds = (
         "field of ContainerAdjustment",

@@ -1,4 +1,4 @@
-"""The reference of the command line is made from the verbs, and is complete."""
+"""The reference of the command line is generated from the verbs and complete."""
 
 import sys
 from pathlib import Path
@@ -27,5 +27,5 @@ def test_every_verb_has_a_section_with_its_examples(text: str) -> None:
         assert any(example in section for example in examples), f"{verb} shows no example"
 
 
-def test_the_page_asks_for_it() -> None:
+def test_the_page_includes_the_generated_reference() -> None:
     assert "<!-- command line -->" in (DOCS / "reference/cli.md").read_text(encoding="utf-8")

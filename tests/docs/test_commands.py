@@ -71,7 +71,7 @@ NRI = [(page, line) for page, line in COMMANDS if line.startswith("nri ") and "V
 PLUGINS = [(page, line) for page, line in COMMANDS if re.match(r"python \S+\.py\b.*--?idx", line)]
 
 
-def test_a_shown_command_has_its_verb_and_its_options() -> None:
+def test_commands_on_pages_have_valid_verbs_and_options() -> None:
     wrong = []
     for page, line in NRI:
         try:
@@ -83,7 +83,7 @@ def test_a_shown_command_has_its_verb_and_its_options() -> None:
 
 
 @pytest.mark.parametrize(("page", "line"), PLUGINS)
-def test_a_shown_start_of_a_plugin_has_its_flags(page: str, line: str) -> None:
+def test_plugin_starts_on_pages_have_valid_flags(page: str, line: str) -> None:
     words = words_of(line)
     assert parse(words[2:], {}, words[1], "plugin").index, f"{page}: {line}"
 
@@ -102,7 +102,7 @@ LANGUAGES = {"yaml": documents_of, "toml": tomllib.loads, "json": json.loads, "i
 SNIPPETS = [(page, block) for page in PAGES for block in read_blocks(page) if block.language in LANGUAGES]
 
 
-def test_a_shown_configuration_can_be_read() -> None:
+def test_configurations_on_pages_are_valid() -> None:
     wrong = []
     for page, block in SNIPPETS:
         try:
@@ -113,7 +113,7 @@ def test_a_shown_configuration_can_be_read() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_lead_to_existing_files() -> None:
     missing = [
         f"{page.relative_to(ROOT)}: {target}"
         for page in PAGES

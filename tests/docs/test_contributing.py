@@ -19,7 +19,7 @@ PAGES = sorted(
 )
 
 
-def test_targets_of_make_exist() -> None:
+def test_make_targets_on_pages_exist() -> None:
     targets = set(re.findall(r"(?m)^([a-z0-9-]+):", (ROOT / "Makefile").read_text()))
     targets |= {f"test-{row.group}" for row in check.stages()}
     named = {
@@ -33,7 +33,7 @@ def test_targets_of_make_exist() -> None:
     assert [(page, target) for page, target in sorted(named) if target not in targets] == []
 
 
-def test_each_group_of_stages_is_in_the_table_with_its_run() -> None:
+def test_every_group_of_stages_is_in_the_table() -> None:
     text = (ROOT / "tests/README.md").read_text()
     table = {
         (group, since.strip("`")) for group, since in re.findall(r"(?m)^\| `(\w+)` \|[^|]*\| ([^|]+) \|[^|]*\|$", text)

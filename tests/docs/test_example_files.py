@@ -1,4 +1,4 @@
-"""A file that a page shows under the name of one in examples/ is that one."""
+"""A file on a page under the name of a file in examples/ equals that file."""
 
 from pathlib import Path
 
@@ -16,5 +16,5 @@ SHOWN = [
 
 
 @pytest.mark.parametrize(("page", "name", "block"), SHOWN, ids=[f"{page.stem}-{name}" for page, name, _ in SHOWN])
-def test_the_page_shows_the_example_as_it_is(page: Path, name: str, block) -> None:
+def test_the_page_shows_the_unchanged_example(page: Path, name: str, block) -> None:
     assert block.text == (ROOT / "examples" / name).read_text("utf-8"), f"{page.name}:{block.line} and examples/{name}"

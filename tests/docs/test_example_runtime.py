@@ -1,4 +1,4 @@
-"""The example of a runtime, in this process: the order of plugins' answers holds in it as its page says."""
+"""The example of a runtime applies plugins' answers in the documented order."""
 
 from __future__ import annotations
 

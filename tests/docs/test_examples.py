@@ -1,4 +1,4 @@
-"""Every example of the documentation runs. How a block says what is done with it: tests/support/pages.py."""
+"""Every example of the documentation runs. tests/support/pages.py describes the attributes of a block."""
 
 import os
 import subprocess
@@ -49,7 +49,7 @@ class Page:
         return self.run([sys.executable, "-W", "error", "-c", RUN_FILE, name], where)[1]
 
     def trouble(self, block: Block, where: str) -> str:
-        """Do with a block what its fence says; returns what is wrong with it, "" for nothing."""
+        """Run, compare or save a block, as its fence requires; returns the problem, or ""."""
         if block.language == "python":
             return self._python(block, where)
         if block.language == "console":
@@ -80,7 +80,7 @@ class Page:
         for command, expected in commands(block.text):
             actual, failed = self.run(["/bin/sh", "-e", "-c", command], f"{where}: $ {command}")
             if failed or not output_matches(expected, actual):
-                return failed or f"{where}: $ {command}\n--- the page says\n{expected}--- the command says\n{actual}"
+                return failed or f"{where}: $ {command}\n--- the page shows\n{expected}--- it printed\n{actual}"
         return ""
 
 

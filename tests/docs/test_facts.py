@@ -1,4 +1,4 @@
-"""Facts that pages state in words are those of the code."""
+"""Facts on pages agree with the code."""
 
 import inspect
 from pathlib import Path
@@ -48,7 +48,7 @@ def test_every_handler_is_described_with_its_arguments(method: str) -> None:
         f"`{naming.CONFIG_DIR}/NN-name.conf`",
     ],
 )
-def test_the_page_of_limits_has_the_numbers_of_the_code(text: str) -> None:
+def test_numbers_on_the_page_of_limits_equal_the_constants(text: str) -> None:
     assert text in page("protocol/limits.md")
 
 
@@ -69,11 +69,11 @@ def test_the_page_of_limits_has_the_numbers_of_the_code(text: str) -> None:
         f"| a plugin's state, in its own process | {MAX_STATE_BYTES >> 20} MiB on the wire",
     ],
 )
-def test_the_bounds_that_security_names_are_those_of_the_code(row: str) -> None:
+def test_bounds_on_the_security_page_equal_the_constants(row: str) -> None:
     assert row in (DOCS / "security.md").read_text(encoding="utf-8")
 
 
-def test_what_provenance_keeps_at_most_is_what_security_says() -> None:
+def test_the_security_page_has_the_limits_of_provenance() -> None:
     parameters = inspect.signature(Provenance).parameters
     containers, size, records = (parameters[f"max_{name}"].default for name in ("containers", "bytes", "records"))
     row = f"| {containers:,} containers, {records} events each, {size >> 20} MiB |"

@@ -1,4 +1,4 @@
-"""The tables of the documentation that are made from the code are up to date."""
+"""Generated tables of the documentation are up to date."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ PAGES = [page for page in sorted(ROOT.glob("docs/**/*.md")) if "<!-- generated:"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
-def test_the_tables_of_the_page_are_those_of_the_code(page: Path) -> None:
+def test_the_tables_of_the_page_are_up_to_date(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert generate_docs.fill(text) == text, f"{page.name} is out of date, run: python tools/generate_docs.py"
 

@@ -1,4 +1,4 @@
-"""The table for people who come from Go is complete, and true."""
+"""The table for users of the Go library is complete and correct."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.api.builders.setters import ADJUSTMENT_CALLS, RESOURCE_CALLS
 from tools import go_names
 
 
-def test_the_go_table_is_exactly_our_setters() -> None:
+def test_the_table_has_exactly_our_setters() -> None:
     def setters(*classes: type) -> set[str]:
         names = {name for one in classes for name in vars(one)}
         return {name for name in names if name.startswith(("add_", "set_", "remove_", "update_"))}

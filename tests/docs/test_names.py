@@ -1,4 +1,4 @@
-"""Names in words are names in the code: what pages and docstrings write between backticks is still there."""
+"""Names between backticks on pages and in docstrings exist in the code."""
 
 import ast
 import re
@@ -25,14 +25,14 @@ CODE = sorted(
 SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 DOTTED = re.compile(r"nri(?:\.\w+)+")
 PATH = re.compile(r"(?:src|tests|tools|docs|examples|bench|proto|changelog\.d|requirements)/[\w./+-]*\w")
-#: What begins like a name of ours: packages and services of the wire, loggers, files, values of nri-plugins' charts.
+#: Prefixes of names that only look like ours: protocol packages and services, loggers, files, values of Helm charts.
 OTHERS = (
     "nri.pkg.", "nri.io", "nri.admin.v", "nri.plugin.", "nri.sock", "nri.txt", "nri.runtime.", "nri.patchRuntimeConfig",
 )  # fmt: skip
 
 
 def texts(path: Path) -> str:
-    """What a file says in words: a page without its blocks of code, or the docstrings and comments of a program."""
+    """The prose of a file: a page without its code blocks, or the docstrings and comments of a program."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
         return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
@@ -59,7 +59,7 @@ def missing_names(names: Iterable[tuple[Path, str]]) -> list[str]:
     return sorted({f"{path.relative_to(ROOT).as_posix()}: {name}" for path, name in names})
 
 
-def test_a_dotted_name_leads_to_something() -> None:
+def test_dotted_names_exist() -> None:
     names = [
         (path, match[0])
         for path in [*PAGES, *CODE]
@@ -70,7 +70,7 @@ def test_a_dotted_name_leads_to_something() -> None:
     assert not missing_names((path, name) for path, name in names if not SOURCE.resolve(name) and name not in planned())
 
 
-def test_a_path_of_this_tree_exists() -> None:
+def test_paths_exist() -> None:
     paths = [(path, span) for path in [*PAGES, *CODE] for span in spans(path) if PATH.fullmatch(span)]
     assert len(paths) > 20
     assert not missing_names((path, span) for path, span in paths if not (ROOT / span).exists())

@@ -1,4 +1,4 @@
-"""The pictures of the pages: drawn by the program, readable in light and dark, with words for those who do not see."""
+"""The pictures of the pages are up to date, readable in light and dark, and have alternative texts."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -25,19 +25,19 @@ def shown() -> dict[Path, list[str]]:
     return texts
 
 
-def test_the_files_are_what_the_program_draws() -> None:
+def test_the_files_are_up_to_date() -> None:
     assert sorted(generate_pictures.FOLDER.iterdir()) == sorted(FILES)
     stale = [path.name for path, text in FILES.items() if path.read_text(encoding="utf-8") != text]
     assert not stale, f"{', '.join(stale)}: run python tools/generate_pictures.py"
 
 
-def test_every_picture_is_on_a_page_with_its_own_words() -> None:
+def test_every_picture_is_on_a_page_with_its_alternative_text() -> None:
     expected = {generate_pictures.FOLDER / f"{name}.svg": draw().alt for name, draw in PICTURES.items()}
     assert {path: set(texts) for path, texts in shown().items()} == {path: {alt} for path, alt in expected.items()}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_picture_can_stand_beside_others_in_a_page(path: Path) -> None:
+def test_a_pictures_style_does_not_affect_the_page(path: Path) -> None:
     root = ET.fromstring(FILES[path])
     assert (root.get("class"), root.get("role")) == ("nri-picture", "img")
     assert not [part for part in root.iter() if part.get("id") or part.get("style")]
@@ -67,7 +67,7 @@ def luminance(colour: str) -> float:
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_words_stand_out_from_what_is_behind_them(dark: bool) -> None:
+def test_words_have_enough_contrast(dark: bool) -> None:
     behind = [name for name in COLOURS if name == "paper" or name.endswith("-fill")]
     words = [(name, back) for name in ("ink", "soft") for back in behind]
     words += [(name.removesuffix("-fill"), back) for name in behind if name != "paper" for back in (name, "paper")]
@@ -78,7 +78,7 @@ def test_words_stand_out_from_what_is_behind_them(dark: bool) -> None:
         assert (bright + 0.05) / (dim + 0.05) >= 4.5, f"{name} on {back}"
 
 
-def test_words_that_do_not_fit_are_refused() -> None:
+def test_words_that_do_not_fit_are_an_error() -> None:
     picture = Picture(200, 100, "a test")
     with pytest.raises(ValueError, match="does not fit"):
         picture.box((10, 10, 60, 30), "a long sentence")
@@ -88,5 +88,5 @@ def test_words_that_do_not_fit_are_refused() -> None:
         picture.box((10, 10, 100, 30), ["a", "b", "c"])
 
 
-def test_every_layer_has_its_words() -> None:
+def test_every_layer_has_a_description() -> None:
     assert set(WORDS) == {name for row in layers_of("nri") for name in row}

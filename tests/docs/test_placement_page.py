@@ -1,4 +1,4 @@
-"""The drawings on the page about placement are what the command draws of the page's own pods and policies.
+"""The drawings on the placement page are the command's output for the page's pods and policies.
 
 `python -m tests.docs.test_placement_page` writes them anew.
 """
@@ -39,14 +39,12 @@ def drawn(name: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("name", DRAWINGS)
-def test_a_drawing_is_what_the_command_draws(name: str, tmp_path: Path) -> None:
+def test_every_drawing_is_up_to_date(name: str, tmp_path: Path) -> None:
     file = DOCS / "_static" / "placement" / f"{name}.svg"
     assert file.read_text(encoding="utf-8") == drawn(name, tmp_path), "run: python -m tests.docs.test_placement_page"
 
 
-def test_the_cpus_that_the_page_shows_inside_are_those_of_the_drawing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_cpus_on_the_page_equal_those_of_the_drawing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert_shown(tmp_path, "policy.yaml", "explain", "shop/db/main", "-o", "json")
     output = json.loads(capsys.readouterr().out)
     shown = dict(re.findall(r"^(Cpus|Mems)_allowed_list:\s+(\S+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE))

@@ -1,4 +1,4 @@
-"""The page of the bundled plugins has all of them, and each says what a person needs who runs it."""
+"""The page of bundled plugins is complete, and each README names all flags, annotations and keys."""
 
 import re
 import sys
@@ -22,18 +22,18 @@ def text(monkeypatch: pytest.MonkeyPatch) -> str:
     sys.modules.pop("plugins_reference", None)
 
 
-def test_every_plugin_has_its_row_and_its_section(text: str) -> None:
+def test_every_plugin_has_a_row_and_a_section(text: str) -> None:
     for entry in BUNDLED:
         assert f"\n| [{entry.name}](#{entry.name}) | " in text
         assert f"\n## {entry.name}\n" in text
 
 
-def test_links_of_readmes_lead_from_the_page(text: str) -> None:
+def test_links_of_readmes_work_on_the_page(text: str) -> None:
     assert "](cli.md)" in text
     assert "](../../../../" not in text
 
 
-def test_the_page_asks_for_it() -> None:
+def test_the_page_includes_the_generated_reference() -> None:
     assert "<!-- bundled plugins -->" in (DOCS / "reference/plugins.md").read_text(encoding="utf-8")
 
 

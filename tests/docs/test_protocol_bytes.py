@@ -1,4 +1,4 @@
-"""The byte-level examples of docs/protocol are what `nri.mux`, `nri.ttrpc` and `nri.api` write, and read back.
+"""The byte examples of docs/protocol equal what `nri.mux`, `nri.ttrpc` and `nri.api` write and read.
 
 A block ```` ```text bytes=NAME ```` holds one whole message as it travels: hex digits, then after two blanks what they
 mean. `MESSAGES` has the message of each name.
@@ -93,18 +93,18 @@ BLOCKS = {
 }
 
 
-def test_every_message_is_shown_and_every_shown_message_is_checked() -> None:
+def test_every_message_has_a_block_and_every_block_a_message() -> None:
     assert sorted(BLOCKS) == sorted(MESSAGES), "docs/protocol and MESSAGES must name the same blocks"
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-def test_the_bytes_on_the_page_are_those_of_the_library(name: str) -> None:
+def test_the_library_writes_the_bytes_on_the_page(name: str) -> None:
     page, block = BLOCKS[name]
     assert written(block.text).hex(" ") == MESSAGES[name].hex(" "), f"{page.name}:{block.line}"
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-def test_the_bytes_on_the_page_are_read_whatever_their_pieces(name: str) -> None:
+def test_the_library_reads_the_bytes_on_the_page_in_parts_of_any_size(name: str) -> None:
     demux, reader = Demux((1, 2)), frames.FrameReader()
     received = []
     for byte in MESSAGES[name]:
@@ -117,7 +117,7 @@ def test_the_bytes_on_the_page_are_read_whatever_their_pieces(name: str) -> None
     assert decoded.payload in MESSAGES[name]
 
 
-def test_a_long_message_travels_as_the_page_says() -> None:
+def test_a_long_message_is_split_as_documented() -> None:
     message = frames.pack(1, frames.REQUEST, bytes(10168))
     sent = cut(1, message)
     assert sent[:8].hex() == "0000000100001000", "the first frame holds 4096 bytes"

@@ -1,4 +1,4 @@
-"""Bundled plugins on real containers of our own engine, as programs of their own: what they do is read back."""
+"""Bundled plugins as separate programs on real containers of our engine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.waiting import wait_for
 
 @contextmanager
 def bundled(node: Node, name: str, *flags: str) -> Iterator[PluginProgram]:
-    """A bundled plugin beside the engine, until the end of the `with`."""
+    """A bundled plugin next to the engine, until the end of the `with`."""
     adaptation = node.engine.nri.adaptation
     assert adaptation is not None
     module = f"nri.plugins.{name.replace('-', '_')}.plugin"
@@ -45,7 +45,7 @@ def bundled(node: Node, name: str, *flags: str) -> Iterator[PluginProgram]:
 
 
 @pytest.mark.parametrize("handler", ["runc", "crun"])
-def test_hooks_run_with_the_container_s_state_and_new_ones_without_a_restart(node: Node, handler: str) -> None:
+def test_hooks_run_with_the_containers_state_and_new_hooks_need_no_restart(node: Node, handler: str) -> None:
     folder = node.folder / "hooks.d"
     with bundled(node, "hook-injector", f"-hooks-dirs={folder}") as plugin:
         folder.mkdir()  # it comes later
@@ -70,7 +70,7 @@ def test_hooks_run_with_the_container_s_state_and_new_ones_without_a_restart(nod
 
 
 @dataclass
-class Beside:
+class RuntimeWithPlugins:
     """An engine with all plugins, as `bundled.Side` wants it, and what plain containers read, by OCI runtime."""
 
     node: Node
@@ -107,8 +107,8 @@ class Beside:
 
 
 @pytest.fixture
-def beside(node: Node) -> Iterator[Beside]:
-    """All plugins beside an engine with three OCI runtimes and a CDI device."""
+def with_plugins(node: Node) -> Iterator[RuntimeWithPlugins]:
+    """All plugins next to an engine with three OCI runtimes and a CDI device."""
     config, folder = node.config, node.folder
     (folder / "cdi").mkdir()
     (folder / "cdi/test.json").write_text(json.dumps(CDI_SPEC))
@@ -120,7 +120,7 @@ def beside(node: Node) -> Iterator[Beside]:
             containers=replace(config.containers, cdi_dirs=(str(folder / "cdi"),)),
         )
     )
-    side = Beside(node, {}, {})
+    side = RuntimeWithPlugins(node, {}, {})
     side.before = {handler: shared.plain(side, handler) for handler in RUNTIMES["nri"]}
     with programs_of(node) as programs:
         side.programs = programs
@@ -128,28 +128,59 @@ def beside(node: Node) -> Iterator[Beside]:
 
 
 def programs_of(node: Node, which: Iterable[shared.Program] = shared.PROGRAMS) -> Any:
-    """Plugins beside the node's engine."""
+    """Plugins next to the node's engine."""
     adaptation = node.engine.nri.adaptation
     assert adaptation is not None
     socket = Path(node.config.nri.socket_path)
     return shared.programs(node.folder, socket, lambda name: adaptation.ready([name], 0.1), which)
 
 
-def test_each_plugin_has_the_effect_that_the_table_says(beside: Beside) -> None:
+def test_each_plugin_has_the_documented_effect(with_plugins: RuntimeWithPlugins) -> None:
     wrong = {}
     for handler in RUNTIMES["nri"]:
-        measure = shared.measure(beside, handler, beside.node.folder, beside.before[handler])
+        measure = shared.measure(with_plugins, handler, with_plugins.node.folder, with_plugins.before[handler])
         wrong[handler] = differences("nri", handler, measure)
     assert wrong == {handler: {} for handler in RUNTIMES["nri"]}
-    assert shared.ended(beside.programs) == set()
+    assert shared.ended(with_plugins.programs) == set()
     for policy, program in shared.POLICIES.items():
-        with programs_of(beside.node, program):
+        with programs_of(with_plugins.node, program):
             for handler in RUNTIMES["nri"]:
-                measure = shared.measure_policy(beside, handler, beside.node.folder, beside.before[handler], policy)
+                measure = shared.measure_policy(
+                    with_plugins, handler, with_plugins.node.folder, with_plugins.before[handler], policy
+                )
                 assert differences("nri", handler, measure, measure) == {}, policy
 
 
-def test_bad_annotations_refuse_and_are_named_and_plugins_that_watch_tell_what_they_see(beside: Beside) -> None:
-    assert shared.not_refused(beside) == {}
-    shared.assert_pods_refused(beside)
-    shared.assert_watched(beside, beside.programs, beside.address)
+def test_bad_annotations_are_errors_and_observing_plugins_log_events(
+    with_plugins: RuntimeWithPlugins,
+) -> None:
+    assert shared.not_refused(with_plugins) == {}
+    shared.assert_pods_refused(with_plugins)
+    shared.assert_watched(with_plugins, with_plugins.programs, with_plugins.address)
+
+
+def test_the_policy_validator_enforces_the_operators_policy(with_plugins: RuntimeWithPlugins) -> None:
+    node = with_plugins.node
+    shared.assert_policy_enforced(
+        with_plugins, node.folder, lambda which: programs_of(node, which), by="91-policy-validator"
+    )
+
+
+def test_a_container_is_prepared_for_systemd(with_plugins: RuntimeWithPlugins) -> None:
+    shared.assert_prepared_for_systemd(with_plugins, lambda which: programs_of(with_plugins.node, which))
+
+
+def test_systemd_is_stopped_by_its_own_signal(node: Node) -> None:
+    with bundled(node, "systemd-container"):
+        config = node.pod_config("systemd")
+        config.annotations["systemd.noderesource.dev"] = "true"
+        pod = node.engine.pod_creation.run(config, "")
+        container_id = node.run(pod, "app", shared.AT_RTMIN_3)
+        node.engine.container_removal.stop(container_id, 30)
+        assert node.engine.inventory.container(container_id).record.exit_code == 7
+        node.remove(pod)
+
+
+def test_the_image_policy_uses_the_digest_that_the_engine_reports(with_plugins: RuntimeWithPlugins) -> None:
+    node = with_plugins.node
+    shared.assert_images_policed(with_plugins, node.folder, lambda which: programs_of(node, which), reports_digest=True)

@@ -1,4 +1,4 @@
-"""Many pods at once, with a plugin that places containers: what plugins hold, what the kernel has, what is left."""
+"""Many pods at once under a plugin that places containers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PODS, THREADS = 20, 4
 
 
 class Allocator(nri.Plugin):
-    """Gives each container a number of shares of its own, and takes it back; rebalances others on the way."""
+    """Give each container its own number of shares until it stops; change the shares of others at each creation."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Allocator(nri.Plugin):
             self.running.remove(container.id)
 
 
-def test_twenty_pods_of_four_threads_come_and_go_and_the_kernel_has_what_the_plugin_says(node: Node) -> None:
+def test_the_kernel_has_the_plugins_cpus_while_four_threads_run_twenty_pods(node: Node) -> None:
     plugin: Allocator = node.plugin(Allocator(), "10", "allocator")
     errors: list[BaseException] = []
     stay: list[tuple[str, str]] = []
@@ -122,7 +122,7 @@ class Raiser(nri.Plugin):
         return nri.Adjustment(), [nri.Update(self.first).set_cpu_shares(self.shares)]
 
 
-def test_of_updates_by_creations_that_overlap_the_last_answer_is_in_force(node: Node) -> None:
+def test_of_overlapping_creations_the_last_update_holds(node: Node) -> None:
     plugin: Raiser = node.plugin(Raiser(), "10", "raiser")
     pod = node.pod()
     first = node.run(pod, "first")

@@ -672,7 +672,12 @@ def test_every_metric_has_a_descriptor_and_its_labels(live: Live) -> None:
         "container_network_receive_bytes_total", "container_network_receive_packets_total", "container_fs_usage_bytes",
         "container_threads", "container_memory_cache", "container_cpu_user_seconds_total", "container_file_descriptors",
         "container_memory_failures_total", "container_oom_events_total", "container_spec_cpu_shares",
+        "container_spec_cpu_quota", "container_spec_memory_reservation_limit_bytes", "container_ulimits_soft",
+        "container_memory_total_active_file_bytes", "container_memory_total_inactive_file_bytes",
     }  # fmt: skip
+    stats = cri.call("PodSandboxStats", pod_sandbox_id=pod_id).stats.linux
+    assert stats.cpu.HasField("usage_nano_cores"), "the average since the start, in the first sample"
+    assert stats.containers[0].cpu.HasField("usage_nano_cores")
     labels = dict(zip(rows["container_processes"].label_keys, of_container.metrics[0].label_values, strict=True))
     assert (labels["container"], labels["pod"], labels["namespace"], labels["id"]) == ("c", "p", "tests", container)
     (streamed,) = [

@@ -14,7 +14,8 @@ import pytest
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.calls.images import ImageCalls
-from nri.engine.images import ImageStore, Registry, Transport
+from nri.engine.config import Registry
+from nri.engine.images import ImageStore, RegistryRules, Transport
 from nri.engine.server import Server
 from nri.engine.support.errors import EngineError
 from tests.engine.machine import Machine
@@ -35,9 +36,10 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryProce
 @pytest.fixture
 def cri(machine: Machine, registry: RegistryProcess) -> Iterator[CriClient]:
     need_tool("umoci")
-    transport = Transport(need_tool("skopeo"), [Registry(registry.host, insecure=True)])
+    transport = Transport(need_tool("skopeo"), RegistryRules([Registry(registry.host, insecure=True)]))
     server = Server(
-        machine.folder / "cri.sock", [ImageCalls(ImageStore(machine.folder / "images", transport), ("*team/app*",))]
+        machine.folder / "cri.sock",
+        [ImageCalls(ImageStore(machine.folder / "images", transport), lambda: ("*team/app*",))],
     )
     server.start()
     try:
@@ -55,7 +57,7 @@ def login(**more: str) -> pb.AuthConfig:
     return pb.AuthConfig(username="me", password="secret", **more)
 
 
-def test_an_image_is_pulled_listed_told_and_removed(cri: CriClient, registry: RegistryProcess) -> None:
+def test_an_image_is_pulled_listed_described_and_removed(cri: CriClient, registry: RegistryProcess) -> None:
     name = f"{registry.host}/team/app:1"
     assert not cri.call("ImageStatus", image=spec(name)).HasField("image")
     assert cri.call("ListImages").images == [] and next(iter(cri.stream("StreamImages"))).images == []
@@ -89,7 +91,7 @@ def test_an_image_is_pulled_listed_told_and_removed(cri: CriClient, registry: Re
         pytest.param(pb.AuthConfig(auth=base64.b64encode(b"me:secret").decode()), id="in one word"),
     ],
 )
-def test_logins_of_every_form_are_used(cri: CriClient, registry: RegistryProcess, auth: pb.AuthConfig) -> None:
+def test_every_form_of_login_is_used(cri: CriClient, registry: RegistryProcess, auth: pb.AuthConfig) -> None:
     auth.server_address = auth.server_address.replace("{host}", registry.host)
     assert cri.call("PullImage", image=spec(f"{registry.host}/team/app:1"), auth=auth).image_ref
 
@@ -114,7 +116,7 @@ def test_logins_of_every_form_are_used(cri: CriClient, registry: RegistryProcess
         ),
     ],
 )
-def test_a_pull_that_cannot_be_says_why(
+def test_a_failed_pull_reports_the_reason_without_the_password(
     cri: CriClient, registry: RegistryProcess, name: str, auth: pb.AuthConfig | None, code: Code, words: str
 ) -> None:
     got, text = cri.refused("PullImage", image=spec(name.replace("{host}", registry.host)), auth=auth)
@@ -123,12 +125,12 @@ def test_a_pull_that_cannot_be_says_why(
     assert not cri.call("ListImages").images
 
 
-def test_a_call_that_nobody_answers_is_unimplemented(cri: CriClient) -> None:
+def test_a_call_without_a_handler_is_unimplemented(cri: CriClient) -> None:
     assert cri.refused("CheckpointPod")[0] is Code.UNIMPLEMENTED
     assert cri.refused("StreamContainers")[0] is Code.UNIMPLEMENTED
 
 
-def test_the_socket_is_for_this_user_alone_and_goes_with_the_server(machine: Machine) -> None:
+def test_the_socket_is_private_and_removed_with_the_server(machine: Machine) -> None:
     path = machine.folder / "deeper/cri.sock"
     server = Server(path, [])
     server.start()
@@ -141,7 +143,7 @@ def test_the_socket_is_for_this_user_alone_and_goes_with_the_server(machine: Mac
     assert not path.exists()
 
 
-def test_a_dead_socket_is_replaced_and_a_folder_of_others_refused(machine: Machine) -> None:
+def test_a_dead_socket_is_replaced_and_a_folder_of_another_user_is_refused(machine: Machine) -> None:
     path = machine.folder / "cri.sock"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))

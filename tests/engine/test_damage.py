@@ -1,4 +1,4 @@
-"""Damaged files of pods and containers: of the engine, of conmon and of the OCI runtime, one at a time.
+"""Damaged files of the engine, of conmon and of the OCI runtime, one file at a time.
 
 Whatever is in them, the pod can be removed, and no process, mount, namespace or address remains.
 """
@@ -126,7 +126,7 @@ def test_a_pod_with_a_damaged_file_is_removed_and_nothing_remains(node: Node, fi
     node.assert_nothing_left()
 
 
-def test_a_lost_record_is_named_in_the_answer_and_its_container_is_not_ended_before_it_is_removed(node: Node) -> None:
+def test_a_missing_record_is_reported_and_its_container_runs_until_it_is_removed(node: Node) -> None:
     pod = node.pod(network=pb.POD)
     container = node.run(pod)
     pid = node.engine.inventory.container(container).record.pid
@@ -145,7 +145,7 @@ def test_a_lost_record_is_named_in_the_answer_and_its_container_is_not_ended_bef
     node.assert_nothing_left()
 
 
-def test_processes_in_cgroups_below_a_damaged_container_are_ended_frozen_or_not(node: Node) -> None:
+def test_processes_in_nested_cgroups_of_a_damaged_container_are_killed_even_if_frozen(node: Node) -> None:
     pod = node.pod()
     container = node.run(pod)
     record = node.engine.inventory.container(container).record
@@ -168,7 +168,7 @@ def test_processes_in_cgroups_below_a_damaged_container_are_ended_frozen_or_not(
     node.assert_nothing_left()
 
 
-def test_an_unexpected_error_while_a_container_is_ended_fails_the_stop_of_its_pod(
+def test_an_unexpected_error_while_stopping_a_container_fails_stop_pod(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = node.pod()
@@ -189,7 +189,7 @@ def test_an_unexpected_error_while_a_container_is_ended_fails_the_stop_of_its_po
     node.remove(pod)
 
 
-def test_a_second_engine_on_the_same_folders_changes_nothing_in_them(node: Node) -> None:
+def test_a_second_engine_does_not_change_the_folders(node: Node) -> None:
     pod = node.pod()
     for folder in (node.config.root, node.config.state):
         folder.chmod(0o711)

@@ -1,4 +1,4 @@
-"""Settings of all pods and containers, read from a file and seen in real containers."""
+"""Default settings of all pods and containers, checked in real containers."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def can_ping(node: Node, pod: str, user: int) -> bool:
 
 
 @pytest.mark.parametrize("handler", ["runc", "crun"])
-def test_every_user_may_listen_on_low_ports_and_ping(node: Node, handler: str) -> None:
+def test_every_user_can_bind_low_ports_and_ping(node: Node, handler: str) -> None:
     pod = node.pod(network=pb.POD, handler=handler)
     output = inside(node, node.run(pod, linux=USER), f"{PORTS}; {PINGS}; {LISTEN}")
     assert output.split() == ["0", "0", "2147483647", "0"]
     assert can_ping(node, pod, 1000)
 
 
-def test_a_pod_with_a_user_namespace_may_do_the_same(node: Node) -> None:
+def test_users_of_a_pod_with_a_user_namespace_can_bind_low_ports_and_ping(node: Node) -> None:
     config_ = mapped(node)
     pod = node.engine.pod_creation.run(config_)
     request = container(node, config_, "c", run_as_user=pb.Int64Value(value=1000))
@@ -68,16 +68,16 @@ def test_a_pod_with_a_user_namespace_may_do_the_same(node: Node) -> None:
     assert can_ping(node, pod, FIRST + 1000)
 
 
-def test_both_can_be_switched_off(node: Node) -> None:
+def test_low_ports_and_ping_can_be_disabled(node: Node) -> None:
     settings(node, "enable_unprivileged_ports = false\nenable_unprivileged_icmp = false")
     pod = node.pod(network=pb.POD)
     assert inside(node, node.run(pod), f"{PORTS}; {PINGS}").split() == ["1024", "1", "0"]
     assert not can_ping(node, pod, 1000)
 
 
-def test_default_sysctls_replace_the_engines_and_those_of_a_request_replace_them(node: Node) -> None:
-    own = ["net.ipv4.ip_unprivileged_port_start=500", "net.ipv4.ip_local_port_range=2000 3000"]
-    settings(node, f"default_sysctls = {[*own, 'kernel.shm_rmid_forced=1']}")
+def test_requested_sysctls_override_configured_and_built_in_sysctls(node: Node) -> None:
+    sysctls = ["net.ipv4.ip_unprivileged_port_start=500", "net.ipv4.ip_local_port_range=2000 3000"]
+    settings(node, f"default_sysctls = {[*sysctls, 'kernel.shm_rmid_forced=1']}")
     text = f"{PORTS}; cat /proc/sys/net/ipv4/ip_local_port_range /proc/sys/kernel/shm_rmid_forced"
     assert run(node, text, network=pb.POD).split() == ["500", "2000", "3000", "1"]
     config_ = node.pod_config("asks", network=pb.POD)
@@ -101,12 +101,12 @@ CHOWN, SETUID, NET_ADMIN = 1 << 0, 1 << 7, 1 << 12
 
 
 @pytest.mark.parametrize("handler", ["runc", "crun"])
-def test_limits_of_processes_are_set(node: Node, handler: str) -> None:
+def test_default_ulimits_are_set(node: Node, handler: str) -> None:
     settings(node, 'default_ulimits = ["nofile=1000:2000", "core=-1"]')
     assert run(node, LIMITS, handler=handler).split() == ["unlimited", "unlimited", "1000", "2000"]
 
 
-def test_a_variable_is_overridden_by_image_and_request(node: Node) -> None:
+def test_image_and_request_override_default_variables(node: Node) -> None:
     settings(node, 'default_env = ["PROXY=http://p:1", "PATH=/ours", "MINE=no"]')
     config_ = node.container_config("c", ["/bin/sleep", "1000"])
     config_.envs.add(key="MINE", value=b"yes")
@@ -117,7 +117,7 @@ def test_a_variable_is_overridden_by_image_and_request(node: Node) -> None:
     assert [entry for entry in environment if entry.startswith("PATH=")] == ["PATH=/bin"], "the image's"
 
 
-def test_default_capabilities_replace_the_engines_and_a_request_changes_them(node: Node) -> None:
+def test_configured_default_capabilities_replace_the_built_in_ones(node: Node) -> None:
     settings(node, 'default_capabilities = ["CHOWN", "cap_setuid"]')
     assert int(run(node, CAPABILITIES), 16) == CHOWN | SETUID
     changes = {"add_capabilities": ["NET_ADMIN"], "drop_capabilities": ["CHOWN"]}
@@ -130,15 +130,15 @@ def test_an_empty_list_of_default_capabilities_grants_none(node: Node) -> None:
     assert int(run(node, CAPABILITIES), 16) == 0
 
 
-def test_mounts_and_devices_of_the_node_are_in_every_container(node: Node) -> None:
-    folder, own = node.folder / "certificates", node.folder / "own"
+def test_default_mounts_and_devices_are_in_every_container(node: Node) -> None:
+    folder, requested_folder = node.folder / "certificates", node.folder / "own"
     folder.mkdir()
-    own.mkdir()
+    requested_folder.mkdir()
     (folder / "ca").write_text("trusted")
     mounts = [f"{folder}:/certificates:ro", f"{folder}:/mine"]
     settings(node, f'default_mounts = {mounts}\nadditional_devices = ["/dev/null:/dev/sink:r"]')
     config_ = node.container_config("c")
-    config_.mounts.add(container_path="/mine/", host_path=str(own))
+    config_.mounts.add(container_path="/mine/", host_path=str(requested_folder))
     container_id = node.engine.container_creation.create(node.pod(), config_)
     node.engine.container_start.start(container_id)
     text = (
@@ -148,7 +148,7 @@ def test_mounts_and_devices_of_the_node_are_in_every_container(node: Node) -> No
 
 
 @pytest.mark.parametrize("text", ['default_mounts = ["/nowhere/x:/x"]', 'additional_devices = ["/dev/nowhere"]'])
-def test_a_mount_or_device_that_the_node_lacks_fails_the_container_and_names_the_key(node: Node, text: str) -> None:
+def test_a_missing_default_mount_or_device_is_an_error_that_names_the_key(node: Node, text: str) -> None:
     settings(node, text)
     pod = node.pod()
     with pytest.raises(NriError, match=rf'containers\.{text.partition(" ")[0]} ".*nowhere.*": '):
@@ -157,7 +157,7 @@ def test_a_mount_or_device_that_the_node_lacks_fails_the_container_and_names_the
     node.assert_nothing_left()
 
 
-def test_annotations_are_in_the_spec_without_replacing_the_engines(node: Node) -> None:
+def test_default_annotations_do_not_replace_the_engines_annotations(node: Node) -> None:
     settings(node, 'default_annotations = {"example.com/team" = "a", "io.kubernetes.cri.container-name" = "x"}')
     container_id = node.create(node.pod())
     annotations = read_spec(node.config.state / "bundles" / container_id)["annotations"]
@@ -176,7 +176,7 @@ def based(node: Node, spec: object) -> None:
     node.start(replace(node.config, runtimes={**node.config.runtimes, "runc": runc}, containers=containers))
 
 
-def test_a_base_spec_has_defaults_for_containers_of_its_runtime(node: Node) -> None:
+def test_a_base_spec_applies_to_containers_of_its_runtime(node: Node) -> None:
     rlimits = [{"type": "RLIMIT_NOFILE", "soft": 500, "hard": 600}, {"type": "RLIMIT_CORE", "soft": 7, "hard": 7}]
     dev = {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755", "size=1m"]}
     scratch = {"destination": "/scratch", "type": "tmpfs", "source": "tmpfs", "options": ["size=2m"]}
@@ -198,9 +198,7 @@ def test_a_base_spec_has_defaults_for_containers_of_its_runtime(node: Node) -> N
         ({"process": [1]}, "base.json: process: expected an object"),
     ],
 )
-def test_a_base_spec_that_cannot_be_used_ends_the_start_and_names_the_file(
-    node: Node, spec: object, problem: str
-) -> None:
+def test_an_invalid_base_spec_is_an_error_at_start_that_names_the_file(node: Node, spec: object, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         based(node, spec)
 
@@ -208,13 +206,15 @@ def test_a_base_spec_that_cannot_be_used_ends_the_start_and_names_the_file(
 # --- hooks ---
 
 
-def hook(node: Node, folder: str, name: str, **conditions: object) -> None:
-    """A hook of three stages, whose program writes its argument, the stage and the container's name to a file."""
+STAGES = ("createRuntime", "poststart", "poststop")
+
+
+def hook(node: Node, folder: str, name: str, stages: tuple[str, ...] = STAGES, **conditions: object) -> None:
+    """A hook of several stages, whose program writes its argument, the stage and the container's name to a file."""
     program = node.folder / "hook"
     if not program.exists():
         program.write_text(f'#!/bin/sh\necho "$1 $(cat)" >> {node.folder}/ran\n')
         program.chmod(0o755)
-    stages = ["createRuntime", "poststart", "poststop"]
     document = {"version": "1.0.0", "hook": {"path": str(program), "args": ["hook", f"{folder}-{name}"]}}
     (node.folder / folder).mkdir(exist_ok=True)
     text = json.dumps({**document, "when": conditions, "stages": stages})
@@ -229,7 +229,7 @@ def ran(node: Node) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("handler", ["runc", "crun"])
-def test_hooks_of_directories_run_for_the_containers_that_match(node: Node, handler: str) -> None:
+def test_hooks_run_for_matching_containers(node: Node, handler: str) -> None:
     hook(node, "packages", "a", always=True)
     hook(node, "packages", "b", always=True)
     hook(node, "admin", "b", commands=["sleep$"])
@@ -247,7 +247,15 @@ def test_hooks_of_directories_run_for_the_containers_that_match(node: Node, hand
     assert {status for _, status in ran(node)[6:]} == {"stopped"}
 
 
-def test_a_changed_hook_counts_for_the_next_container_and_a_broken_one_changes_nothing(node: Node) -> None:
+def test_hooks_of_the_old_name_of_a_stage_run_in_the_order_of_their_files(node: Node) -> None:
+    hook(node, "admin", "a", ("createRuntime",), always=True)
+    hook(node, "admin", "b", ("prestart",), always=True)
+    settings(node, f'hooks_dir = ["{node.folder}/admin"]')
+    node.run(node.pod())
+    assert [name for name, _ in ran(node)] == ["admin-a", "admin-b"]
+
+
+def test_a_changed_hook_applies_to_the_next_container_and_an_invalid_hook_is_ignored(node: Node) -> None:
     settings(node, f'hooks_dir = ["{node.folder}/admin"]')
     pod = node.pod()
     node.run(pod, "before")
@@ -259,7 +267,7 @@ def test_a_changed_hook_counts_for_the_next_container_and_a_broken_one_changes_n
     assert [name for name, _ in ran(node)] == ["admin-a"] * 4
 
 
-def test_a_broken_hook_ends_the_start_and_names_the_file_and_key(node: Node) -> None:
+def test_an_invalid_hook_is_an_error_at_start_that_names_file_and_key(node: Node) -> None:
     hook(node, "admin", "a", sometimes=True)
     file = node.folder / "admin/a.json"
     file.write_text(file.read_text().replace('"poststop"', '"later"'))

@@ -1,4 +1,4 @@
-"""Two clients on one engine: worlds of pods that do not see each other, and plugins that see both."""
+"""Two clients of one engine have separate pods and the same plugins."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def names(live: Live) -> list[str]:
     return [container.metadata.name for container in live.cri.call("ListContainers").containers]
 
 
-def test_two_clients_have_pods_of_their_own_and_the_same_plugins(domains: tuple[Live, Live]) -> None:
+def test_two_clients_have_separate_pods_and_the_same_plugins(domains: tuple[Live, Live]) -> None:
     k8s, moby = domains
     plugin = Recorder()
     plugin.on["create"] = lambda pod, container: nri.Adjustment().add_env("BY", f"plugin-{container.name}")
@@ -92,7 +92,7 @@ def test_two_clients_have_pods_of_their_own_and_the_same_plugins(domains: tuple[
         assert plugin.of("b") == ["create", "post_create", "start", "post_start", "stop", "remove"]
 
 
-def test_a_restart_finds_the_pods_of_both_and_tells_plugins_of_all_at_once(domains: tuple[Live, Live]) -> None:
+def test_after_a_restart_plugins_receive_the_pods_of_both_clients_in_one_request(domains: tuple[Live, Live]) -> None:
     k8s, moby = domains
     container_id = [live.run(live.pod(name), name) for live, name in zip(domains, "ab", strict=True)]
     k8s.daemon.stop()

@@ -1,10 +1,11 @@
-"""Lives of pods by 8 threads under plugins in Go, as the field's are: an allocator of exclusive CPUs, and others.
+"""Pods of 8 threads under Go plugins: an allocator of exclusive CPUs and others.
 
-The allocator tells all other containers what is left whenever it gives CPUs away or gets them back; the agent answers
-every UpdateContainer with an update without an id; the refuser refuses creations, starts and updates. Whenever no
-request is under way, each container has the CPUs that the allocator says: by the kernel, by provenance, and by the
-engine's own record. Of 1,000 lives with `NRI_LIVES=1000`; 40 without. Once more with an engine that tells plugins of
-what was refused behind them, and an allocator that believes it: it gives CPUs in updates that are refused as well.
+Whenever the allocator grants CPUs or gets them back, it updates all other containers with the remaining CPUs. The agent
+answers every UpdateContainer with an update without an id. The refuser refuses creations, starts and updates. Whenever
+no request is in progress, each container has the CPUs that the allocator reports: according to the kernel, to
+provenance, and to the engine's own record. The test runs 40 lives, or 1,000 with `NRI_LIVES=1000`. A second run has an
+engine that reports to plugins what a later plugin refused, and an allocator that relies on these reports: it also
+grants CPUs in updates that are refused.
 """
 
 from __future__ import annotations
@@ -33,22 +34,22 @@ THREADS, ALIVE = 8, 2
 CPUS = os.cpu_count() or 1
 #: How long what is under way has to come to its end, in seconds.
 REST_S = 20.0
-#: Who refuses which event, in how many of a hundred lives.
+#: Events that the refuser refuses, with the percentage of lives.
 REFUSALS = {"CreateContainer": 10, "StartContainer": 5, "UpdateContainer": 10}
-#: Likewise, where the engine tells plugins what was refused.
-TOLD_REFUSALS = REFUSALS | {"UpdateContainer": 40}
+#: The same, for an engine that reports refusals to plugins.
+REPORTED_REFUSALS = REFUSALS | {"UpdateContainer": 40}
 _OVER = (ContainerState.EXITED, ContainerState.REMOVING, ContainerState.CREATING)
 
 
 class Life:
     """One pod and its container on an engine; what it does is drawn from its number."""
 
-    def __init__(self, node: Node, number: int, *, told_: bool = False) -> None:
+    def __init__(self, node: Node, number: int, *, refusals_reported: bool = False) -> None:
         self.node, self.name, self._random = node, f"life{number:04}", Random(number)
-        self._told = told_
+        self._refusals_reported = refusals_reported
         self.refused = {
             event
-            for event, percent in (TOLD_REFUSALS if told_ else REFUSALS).items()
+            for event, percent in (REPORTED_REFUSALS if refusals_reported else REFUSALS).items()
             if self._random.randrange(100) < percent
         }
         self.failures: dict[str, str] = {}
@@ -61,13 +62,13 @@ class Life:
             config.annotations[f"refuser.test/{event}"] = json.dumps({"error": "refused"})
         wish = self._random.choice((0, 0, 1, 1, 2))
         if "UpdateContainer" in self.refused:
-            # What the allocator grants in it comes to nothing, and no plugin hears of that by the protocol: it would go
-            # on believing it. So such a life asks for nothing, but where the engine tells plugins.
-            config.annotations["cpus.test/at-update"], wish = str(int(self._told)), 0
+            # A grant in a refused update has no effect, and the protocol does not report that to plugins: the allocator
+            # would keep counting it. So such a life requests CPUs only if the engine reports refusals.
+            config.annotations["cpus.test/at-update"], wish = str(int(self._refusals_reported)), 0
         config.annotations["cpus.test/exclusive"] = str(wish)
         engine = self.node.engine
         self._pod = engine.pod_creation.run(config)
-        grants_in_vain = self._told and "UpdateContainer" in self.refused
+        grants_in_vain = self._refusals_reported and "UpdateContainer" in self.refused
         ends = self._random.random() < 0.2 and not grants_in_vain
         command = ("sh", "-c", "sleep 0.05") if ends else ("sleep", "1000000")
         self._ask("CreateContainer", lambda: self._create(command))
@@ -113,7 +114,7 @@ class Crowd:
         self.node, self.socket, self._allocator = node, node.config.nri.socket_path, allocator
         self.errors: list[BaseException] = []
         self.rests = self.exclusive = self.compared = 0
-        self._barrier = threading.Barrier(THREADS, self._rest)
+        self._barrier = threading.Barrier(THREADS, self._compare_at_rest)
 
     def run(self, lives: Sequence[Life]) -> None:
         """Live them all."""
@@ -142,7 +143,7 @@ class Crowd:
             self.errors.append(error)
             self._barrier.abort()
 
-    def _rest(self) -> None:
+    def _compare_at_rest(self) -> None:
         deadline = time.monotonic() + REST_S * PATIENCE
         while differing := self._differing():
             assert time.monotonic() < deadline, f"after {self.rests} rests: " + "; ".join(differing)
@@ -150,7 +151,7 @@ class Crowd:
         self.rests += 1
 
     def _differing(self) -> list[str]:
-        """What is not as the allocator says, container by container."""
+        """Return one line for each container that differs from the allocator's report."""
         has = self._allocator.events("has")
         containers = has[-1]["containers"] if has else {}
         records = [entry.record for entry in self.node.engine.inventory.containers() if entry.record.state not in _OVER]
@@ -211,15 +212,15 @@ class _Joining:
 
 
 @pytest.mark.timeout(max(300, LIVES * 2))
-@pytest.mark.parametrize("told_", [False, True], ids=["not told", "told"])
-def test_lives_under_plugins_in_go_leave_kernel_provenance_and_the_plugins_books_alike(node: Node, told_: bool) -> None:
-    node.config = replace(node.config, nri=replace(node.config.nri, tell_refused=told_))
+@pytest.mark.parametrize("refusals_reported", [False, True], ids=["not reported", "reported"])
+def test_kernel_provenance_and_go_plugins_agree_after_churn(node: Node, refusals_reported: bool) -> None:
+    node.config = replace(node.config, nri=replace(node.config.nri, tell_refused=refusals_reported))
     node.start()
     kinds = (("20", "allocator"), ("30", "agent"), ("40", "refuser"))
-    options = {"cpus": CPUS, "shared": 1, "tell": True, "unsolicited": True, "believe": told_}
+    options = {"cpus": CPUS, "shared": 1, "tell": True, "unsolicited": True, "believe": refusals_reported}
     with crew(_Joining(node), kinds, allocator=options) as running:  # type: ignore[arg-type]
         crowd = Crowd(node, running["allocator"])
-        lives = [Life(node, number, told_=told_) for number in range(LIVES)]
+        lives = [Life(node, number, refusals_reported=refusals_reported) for number in range(LIVES)]
         began = time.monotonic()
         crowd.run(lives)
         took = time.monotonic() - began
@@ -229,9 +230,9 @@ def test_lives_under_plugins_in_go_leave_kernel_provenance_and_the_plugins_books
         allocator = running["allocator"]
         assert allocator.events("has")[-1]["containers"] == {}, "the allocator has not got everything back"
         # Of forty lives it may be that none met a CPU that was free when its update was refused.
-        assert not told_ or CPUS < 2 or LIVES < 200 or allocator.events("took_back"), "no grant was refused"
+        assert not refusals_reported or CPUS < 2 or LIVES < 200 or allocator.events("took_back"), "no grant was refused"
         assert crowd.rests == LIVES // THREADS and crowd.compared > LIVES
         assert CPUS < 2 or crowd.exclusive >= LIVES // 40, "hardly any CPU was given away"
-    counted = f"{crowd.compared} comparisons, {crowd.exclusive} with CPUs of their own"
+    counted = f"{crowd.compared} comparisons, {crowd.exclusive} with exclusive CPUs"
     print(f"\n{LIVES} lives in {took:.1f} s, {counted}, {len(allocator.events('took_back'))} grants taken back")
     node.assert_nothing_left()

@@ -1,4 +1,4 @@
-"""Requests that would reach the node: refused by their field, and nothing of them is left."""
+"""Requests that would affect the node are errors that name the field and leave no state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SWAPPINESS = Path("/proc/sys/vm/swappiness")
         "fs.mqueue.//.//.vm.swappiness", "kernel.shm/../../vm/swappiness",
     ],
 )  # fmt: skip
-def test_a_sysctl_does_not_lead_out_of_the_pods_namespaces(node: Node, name: str) -> None:
+def test_a_sysctl_outside_of_the_pods_namespaces_is_refused(node: Node, name: str) -> None:
     before = SWAPPINESS.read_text()
     config = node.pod_config(network=pb.POD)
     config.linux.sysctls[name] = "1" if before.strip() != "1" else "2"
@@ -30,7 +30,7 @@ def test_a_sysctl_does_not_lead_out_of_the_pods_namespaces(node: Node, name: str
     assert node.leftovers() == []
 
 
-def test_sysctls_of_a_pod_are_its_own_in_either_form(node: Node) -> None:
+def test_both_spellings_of_a_sysctl_affect_only_the_pod(node: Node) -> None:
     config = node.pod_config(network=pb.POD)
     config.linux.sysctls.update({
         "net/ipv4/conf/lo/log_martians": "1", "net.ipv4.ip_default_ttl": "33", "kernel.msgmax": "4096",
@@ -56,7 +56,7 @@ def test_sysctls_of_a_pod_are_its_own_in_either_form(node: Node) -> None:
         ("net.ipv4", "1", "Is a directory"),
     ],
 )
-def test_a_sysctl_that_the_kernel_refuses_is_named_and_the_pod_is_undone(
+def test_a_sysctl_that_the_kernel_refuses_is_an_error_and_removes_the_pod(
     node: Node, name: str, value: str, problem: str
 ) -> None:
     config = node.pod_config(network=pb.POD)

@@ -1,4 +1,4 @@
-"""The volumes that an image declares, in real containers: their content, owners, life, and the setting for them."""
+"""Volumes of an image in real containers: content, owners, lifetime and settings."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_volume_of_a_pod_with_a_user_namespace_belongs_to_its_users(node: Node
     node.assert_nothing_left()
 
 
-def test_a_mount_of_the_request_and_the_engines_own_replace_a_volume(node: Node) -> None:
+def test_mounts_of_the_request_and_the_engine_replace_a_volume(node: Node) -> None:
     database(node, ["/data/./", "/dev/shm", "/etc/hosts", "/proc"])
     folder = node.folder / "of-the-pod"
     folder.mkdir()
@@ -130,7 +130,7 @@ def test_the_setting_mkdir_creates_the_folder_in_the_root_with_the_containers_us
     assert inside(node, container_id, "touch /data/x 2>&1 || echo refused").endswith("refused")
 
 
-def test_the_setting_ignore_leaves_the_image_as_it_is(node: Node) -> None:
+def test_the_setting_ignore_creates_no_volume(node: Node) -> None:
     database(node, ["/data", "/new"], image_volumes="ignore")
     container_id = started(node, node.pod(), configuration(node))
     assert (
@@ -140,7 +140,7 @@ def test_the_setting_ignore_leaves_the_image_as_it_is(node: Node) -> None:
 
 
 @pytest.mark.parametrize("kind", ["bind", "mkdir"])
-def test_a_link_of_the_image_leads_neither_reads_nor_writes_out_of_it(node: Node, kind: str) -> None:
+def test_a_link_in_the_image_does_not_lead_out_of_the_root(node: Node, kind: str) -> None:
     secret = node.folder / "secret"
     secret.mkdir()
     (secret / "key").write_text("of the node")
@@ -173,7 +173,7 @@ def test_a_link_of_the_image_leads_neither_reads_nor_writes_out_of_it(node: Node
         ([f"/v{number}" for number in range(200)], "200: an image can have at most 128"),
     ],
 )
-def test_a_volume_that_cannot_be_is_refused_with_the_image(node: Node, volumes: list[str], problem: str) -> None:
+def test_an_invalid_volume_is_an_error_that_names_the_image(node: Node, volumes: list[str], problem: str) -> None:
     database(node, volumes)
     pod = node.pod()
     with pytest.raises(RequestError, match=f"the volumes of image {DATABASE}: {problem}"):
@@ -182,7 +182,7 @@ def test_a_volume_that_cannot_be_is_refused_with_the_image(node: Node, volumes: 
     node.assert_nothing_left()
 
 
-def test_a_volume_that_is_a_file_is_refused_and_leaves_nothing(node: Node) -> None:
+def test_a_volume_that_is_a_file_is_refused_and_leaves_no_files(node: Node) -> None:
     database(node, ["/plain"])
     pod = node.pod()
     with pytest.raises(NriError, match="the volume /plain of the image cannot be copied: Not a directory"):
@@ -191,7 +191,7 @@ def test_a_volume_that_is_a_file_is_refused_and_leaves_nothing(node: Node) -> No
     node.assert_nothing_left()
 
 
-def test_copies_are_bounded_by_the_size_of_the_image(node: Node) -> None:
+def test_the_copies_of_volumes_are_limited_by_the_size_of_the_image(node: Node) -> None:
     links = {f"/l{number}": {} for number in range(5)}
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
@@ -202,13 +202,13 @@ def test_copies_are_bounded_by_the_size_of_the_image(node: Node) -> None:
     source = layout(node.folder / "layout", [base_layer(), buffer.getvalue()], config={"Volumes": links})
     node.engine.images.load(source, DATABASE)
     pod = node.pod()
-    with pytest.raises(NriError, match=r"the volume /l2 of the image has \d+ bytes; \d+ are left for its volumes"):
+    with pytest.raises(NriError, match=r"the volume /l2 of the image has \d+ bytes; only \d+ bytes are left"):
         node.engine.container_creation.create(pod, configuration(node))
     node.remove(pod)
     node.assert_nothing_left()
 
 
-def test_a_copy_that_a_killed_engine_left_running_is_ended_and_removed(node: Node) -> None:
+def test_after_a_kill_a_restart_ends_and_removes_a_running_copy(node: Node) -> None:
     database(node, ["/data"])
     pod = node.pod()
 

@@ -1,4 +1,4 @@
-"""Images from a real registry and from archives, by skopeo and umoci; root file systems over them."""
+"""Images from a real registry and from archives, and root file systems of containers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from nri.engine.images import Credentials, ImageStore, Progress, Registry, Transport
+from nri.engine.config import Registry
+from nri.engine.images import Credentials, ImageStore, Progress, RegistryRules, Transport
+from nri.engine.images.overlay import Stack
 from nri.engine.images.transport import Transport as RealTransport
 from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, InvalidRequest, MissingTool, NotFound
 from nri.engine.support.kernel import is_mount_point
@@ -40,7 +42,7 @@ def store(machine: Machine, registry: RegistryProcess) -> ImageStore:
 
 def new_store(machine: Machine, *registries: Registry, **options: str) -> ImageStore:
     need_tool("umoci")
-    return ImageStore(machine.folder / "images", Transport(need_tool("skopeo"), registries), **options)  # type: ignore[arg-type]
+    return ImageStore(machine.folder / "images", Transport(need_tool("skopeo"), RegistryRules(registries)), **options)  # type: ignore[arg-type]
 
 
 def reopened(store: ImageStore) -> ImageStore:
@@ -51,7 +53,7 @@ def left_over(store: ImageStore) -> list[str]:
     return [path.name for path in (store.root / "pulls").iterdir()]
 
 
-def test_an_image_is_pulled_and_there_after_a_restart(store: ImageStore, registry: RegistryProcess) -> None:
+def test_a_pulled_image_survives_a_restart(store: ImageStore, registry: RegistryProcess) -> None:
     progress: list[Progress] = []
     image = store.pull(f"{registry.host}/team/app:1", progress=progress.append)
     assert image.repo_tags == (f"{registry.host}/team/app:1",)
@@ -68,7 +70,7 @@ def test_an_image_is_pulled_and_there_after_a_restart(store: ImageStore, registr
     assert reopened_store.fs_info().size_bytes == image.size_bytes
 
 
-def test_the_digest_is_the_registrys_own(store: ImageStore, registry: RegistryProcess) -> None:
+def test_the_digest_equals_the_registrys(store: ImageStore, registry: RegistryProcess) -> None:
     image = store.pull(f"{registry.host}/team/app:1")
     raw = subprocess.run(
         ["skopeo", "inspect", "--raw", "--tls-verify=false", f"docker://{registry.host}/team/app:1"],
@@ -81,7 +83,7 @@ def test_the_digest_is_the_registrys_own(store: ImageStore, registry: RegistryPr
     assert by_digest == store.get(image.id)
 
 
-def test_an_image_of_docker_keeps_the_id_that_others_know_it_by(store: ImageStore, registry: RegistryProcess) -> None:
+def test_a_docker_image_has_the_same_id_as_in_other_runtimes(store: ImageStore, registry: RegistryProcess) -> None:
     name = registry.push("docker/app:1", "", "--format=v2s2")
     raw = subprocess.run(
         ["skopeo", "inspect", "--raw", "--tls-verify=false", f"docker://{name}"], capture_output=True, check=True
@@ -91,7 +93,7 @@ def test_an_image_of_docker_keeps_the_id_that_others_know_it_by(store: ImageStor
     assert image.entrypoint + image.cmd
 
 
-def test_two_names_are_one_image_and_a_name_moves_on(store: ImageStore, registry: RegistryProcess) -> None:
+def test_two_names_can_share_an_image_and_a_name_can_move(store: ImageStore, registry: RegistryProcess) -> None:
     first = store.pull(registry.push("moving:1"))
     second = store.pull(registry.push("moving:2"))
     assert first.id == second.id and len(store.list()) == 1
@@ -115,7 +117,7 @@ def other_image(store: ImageStore, registry: RegistryProcess, name: str) -> str:
     return registry.push(name, f"oci:{layout}:x")
 
 
-def test_two_pulls_at_once_bring_the_image_once(store: ImageStore, registry: RegistryProcess) -> None:
+def test_concurrent_pulls_of_an_image_download_it_once(store: ImageStore, registry: RegistryProcess) -> None:
     copies: list[str] = []
     real = RealTransport.copy
 
@@ -124,7 +126,7 @@ def test_two_pulls_at_once_bring_the_image_once(store: ImageStore, registry: Reg
             copies.append(source)
             real(self, source, *arguments, **options)  # type: ignore[arg-type]
 
-    store.transport = Counting(store.transport.skopeo, list(store.transport.registries.values()))
+    store.transport = Counting(store.transport.skopeo, store.transport.registries)
     actual: list[str] = []
     names = [f"{registry.host}/team/app:1"] * 3 + [registry.push("elsewhere:9")]
     threads = [threading.Thread(target=lambda name=name: actual.append(store.pull(name).id)) for name in names]  # type: ignore[misc]
@@ -136,7 +138,7 @@ def test_two_pulls_at_once_bring_the_image_once(store: ImageStore, registry: Reg
 
 
 @pytest.mark.parametrize("kind", ["oci-archive", "docker-archive", "oci"])
-def test_archives_are_loaded(store: ImageStore, kind: str) -> None:
+def test_archives_can_be_loaded(store: ImageStore, kind: str) -> None:
     path = store.root.parent / "archive"
     origin = busybox(store.root.parent)
     argv = [
@@ -156,7 +158,7 @@ def test_archives_are_loaded(store: ImageStore, kind: str) -> None:
     store.unmount("c1")
 
 
-def test_a_source_that_is_no_archive_is_refused(store: ImageStore) -> None:
+def test_a_source_other_than_an_archive_is_refused(store: ImageStore) -> None:
     for source in ("docker://evil/x", "oci-archive:relative", "dir:/etc", "-h"):
         with pytest.raises(InvalidRequest, match="is not an archive"):
             store.load(source, "app")
@@ -165,7 +167,7 @@ def test_a_source_that_is_no_archive_is_refused(store: ImageStore) -> None:
 # --- registries with rules ----------------------------------------------------------------------------------------
 
 
-def test_credentials_open_a_registry_and_stand_on_no_command_line(machine: Machine, tmp_path: Path) -> None:
+def test_credentials_are_used_and_never_appear_on_a_command_line(machine: Machine, tmp_path: Path) -> None:
     with RegistryProcess(tmp_path / "r", password=True) as registry:
         name = registry.push("private:1")
         store = new_store(machine, Registry(registry.host, insecure=True))
@@ -184,7 +186,50 @@ def test_credentials_open_a_registry_and_stand_on_no_command_line(machine: Machi
         assert left_over(store) == []
 
 
-def test_a_registry_with_its_own_certificate_needs_that_to_be_named(machine: Machine, tmp_path: Path) -> None:
+def test_a_pull_without_credentials_uses_the_nodes_credentials_file(machine: Machine, tmp_path: Path) -> None:
+    with RegistryProcess(tmp_path / "r", password=True) as registry:
+        name, file = registry.push("team/private:1"), tmp_path / "auth.json"
+        store = new_store(machine, Registry(registry.host, insecure=True))
+        store.transport = Transport(need_tool("skopeo"), store.transport.registries, credentials_file=str(file))
+        with pytest.raises(EngineError, match=rf"images.credentials_file {file} cannot be read"):
+            store.pull(name)
+        file.write_text(json.dumps({"auths": {f"{registry.host}/other": {"auth": "bWU6c2VjcmV0"}}}))
+        with pytest.raises(CommandFailed, match=r"authentication required|unauthorized"):
+            store.pull(name)
+        logins = {registry.host: {"auth": "bWU6d3Jvbmc="}, f"{registry.host}/team": {"auth": "bWU6c2VjcmV0"}}
+        file.write_text(json.dumps({"auths": logins}))
+        with pytest.raises(CommandFailed):
+            store.pull(name, Credentials("me", "wrong"))
+        assert store.pull(name).repo_tags == (name,), "the file is read at each pull, and the longest key counts"
+        assert left_over(store) == []
+
+
+def test_a_blocked_registry_and_its_mirrors_are_not_contacted(machine: Machine, registry: RegistryProcess) -> None:
+    mirrors = (f"http://{registry.host}",)
+    store = new_store(machine, Registry("registry.example.invalid", mirrors=mirrors, blocked=True))
+    with pytest.raises(InvalidRequest, match=r"the registry registry\.example\.invalid is blocked on this node"):
+        store.pull("registry.example.invalid/team/app:1")
+    assert left_over(store) == []
+
+
+def test_the_signature_policy_decides_which_registries_are_accepted(
+    machine: Machine, registry: RegistryProcess, tmp_path: Path
+) -> None:
+    policy, name = tmp_path / "policy.json", f"{registry.host}/team/app:1"
+    store = new_store(machine, Registry(registry.host, insecure=True))
+    store.transport = Transport(need_tool("skopeo"), store.transport.registries, policy=str(policy))
+    policy.write_text(json.dumps({"default": [{"type": "reject"}]}))
+    with pytest.raises(CommandFailed, match="rejected by policy"):
+        store.pull(name)
+    accepted = {"docker": {f"{registry.host}/team": [{"type": "insecureAcceptAnything"}]}}
+    policy.write_text(json.dumps({"default": [{"type": "reject"}], "transports": accepted}))
+    assert store.pull(name).repo_tags == (name,)
+    policy.unlink()
+    with pytest.raises(CommandFailed, match="policy"):
+        store.load(busybox(store.root.parent), "localhost/x:1")
+
+
+def test_a_registry_with_a_private_ca_requires_its_certificate_file(machine: Machine, tmp_path: Path) -> None:
     with RegistryProcess(tmp_path / "r", tls=True) as registry:
         name = registry.push("app:1")
         with pytest.raises(CommandFailed, match="certificate"):
@@ -199,6 +244,22 @@ def test_a_mirror_is_asked_in_place_of_a_registry_that_is_not_there(
     absent = Registry("registry.example.invalid", mirrors=(f"http://{registry.host}",))
     image = new_store(machine, absent).pull("registry.example.invalid/team/app:1")
     assert image.repo_tags == ("registry.example.invalid/team/app:1",)
+
+
+def test_plain_http_for_a_registry_does_not_switch_off_the_checks_of_its_mirror(
+    machine: Machine, registry: RegistryProcess, tmp_path: Path
+) -> None:
+    with RegistryProcess(tmp_path / "mirror", tls=True) as mirror:
+        mirror.push("team/app:1")
+        requests = mirror.log.read_text().count("GET /v2/team/app/manifests")
+        insecure = Registry(registry.host, mirrors=(mirror.host,), insecure=True)
+        assert new_store(machine, insecure).pull(f"{registry.host}/team/app:1").repo_tags
+        assert mirror.log.read_text().count("GET /v2/team/app/manifests") == requests
+
+
+def test_a_rule_for_the_hosts_of_a_domain_leaves_their_names_unchanged(machine: Machine) -> None:
+    with pytest.raises(CommandFailed, match=r'Get "http://r\.engine-test\.invalid:1/v2/"'):
+        new_store(machine, Registry("*.engine-test.invalid", insecure=True)).pull("r.engine-test.invalid:1/app:1")
 
 
 def test_lists_in_a_list_are_gone_through_to_the_image_for_this_machine(machine: Machine, tmp_path: Path) -> None:
@@ -274,7 +335,7 @@ def test_a_full_disk_fails_the_pull_by_name_and_leaves_nothing(
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(small)], check=True)
     try:
-        transport = Transport(need_tool("skopeo"), [Registry(registry.host, insecure=True)])
+        transport = Transport(need_tool("skopeo"), RegistryRules([Registry(registry.host, insecure=True)]))
         store = ImageStore(small / "images", transport, driver="copy")
         with pytest.raises(EngineError, match="no space left"):
             store.pull(f"{registry.host}/team/app:1")
@@ -300,8 +361,9 @@ def test_what_a_kill_left_is_removed_at_the_start(store: ImageStore, registry: R
 PULL = """
 import sys
 from pathlib import Path
-from nri.engine.images import ImageStore, Registry, Transport
-transport = Transport(sys.argv[1], [Registry(sys.argv[3].partition("/")[0], insecure=True)])
+from nri.engine.config import Registry
+from nri.engine.images import ImageStore, RegistryRules, Transport
+transport = Transport(sys.argv[1], RegistryRules([Registry(sys.argv[3].partition("/")[0], insecure=True)]))
 ImageStore(Path(sys.argv[2]), transport, umoci=sys.argv[4]).pull(sys.argv[3])
 """
 
@@ -426,7 +488,7 @@ def test_the_root_folder_has_the_images_mode_and_special_files_are_copied(
     os.mknod(lower / "null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
     (lower / "link").symlink_to("/etc")
     os.setxattr(lower / "null", "trusted.x", b"1")
-    merged = with_driver.snapshots.mount(lower, "c1")
+    merged = with_driver.snapshots.mount(Stack(machine.folder, ["lower"]), "c1")
     status = merged.stat()
     assert (stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid) == (0o751, 12, 34)
     assert stat.S_ISCHR((merged / "null").stat().st_mode) and os.readlink(merged / "link") == "/etc"
@@ -436,5 +498,5 @@ def test_the_root_folder_has_the_images_mode_and_special_files_are_copied(
 
 def test_a_mount_that_fails_leaves_nothing(with_driver: ImageStore, machine: Machine) -> None:
     with pytest.raises(EngineError):
-        with_driver.snapshots.mount(machine.folder / "nothing", "c1")
+        with_driver.snapshots.mount(Stack(machine.folder, ["nothing"]), "c1")
     assert list((with_driver.root / "snapshots").iterdir()) == []

@@ -10,15 +10,20 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nri.engine.network import Cni, NetworkNamespaces, PortMapping, find_network
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.engine import Engine
+from nri.engine.network import Cni, NetworkNamespaces, PortMapping, find_networks
 from nri.engine.network.configuration import Network
-from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, MissingTool
+from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, InvalidRequest, MissingTool
 from nri.engine.support.kernel import CLONE_NEWNET, is_mount_point, setns
 from tests.engine.machine import Machine
+from tests.engine.node import Node
 from tests.support.needs import need, need_tool
 
 PLUGINS = Path("/usr/lib/cni")
@@ -44,9 +49,9 @@ class Networks:
         }  # fmt: skip
         data = {"cniVersion": "1.0.0", "name": name, "plugins": [bridge, *more]}
         (self.folder / "10-net.conflist").write_text(json.dumps(data))
-        network, complaints = find_network(self.folder)
-        assert network is not None, complaints
-        return network
+        networks, complaints = find_networks(self.folder)
+        assert networks, complaints
+        return networks[0]
 
     def links(self) -> list[str]:
         """The bridge's interfaces on the host."""
@@ -123,7 +128,7 @@ def test_a_namespace_lives_without_a_process_and_has_its_loopback_up(networks: N
 def test_pods_are_attached_speak_with_each_other_and_leave_nothing(networks: Networks) -> None:
     network = networks.write()
     paths = [networks.namespaces.create(name) for name in ("pod1", "pod2")]
-    first, second = (networks.cni.add(network, path.name, path) for path in paths)
+    first, second = (networks.cni.add([network], path.name, path) for path in paths)
     assert first.addresses[0].startswith("10.231.77.") and first.addresses != second.addresses
     assert first.gateways == ("10.231.77.1",) and first.mac.count(":") == 5
     assert len(networks.links()) == 2
@@ -140,7 +145,7 @@ def test_pods_are_attached_speak_with_each_other_and_leave_nothing(networks: Net
 
 def test_a_pod_is_detached_after_a_restart_with_the_configuration_of_its_day(networks: Networks) -> None:
     path = networks.namespaces.create("pod1")
-    networks.cni.add(networks.write(), "pod1", path)
+    networks.cni.add([networks.write()], "pod1", path)
     (networks.folder / "10-net.conflist").unlink()
     cni = Cni([PLUGINS], networks.cni.cache)
     assert cni.attached() == ["pod1"]
@@ -150,7 +155,7 @@ def test_a_pod_is_detached_after_a_restart_with_the_configuration_of_its_day(net
 
 def test_a_pod_whose_namespace_is_gone_gives_its_address_back(networks: Networks) -> None:
     path = networks.namespaces.create("pod1")
-    networks.cni.add(networks.write(), "pod1", path)
+    networks.cni.add([networks.write()], "pod1", path)
     networks.namespaces.remove("pod1")
     assert networks.leases() != []
     networks.cni.delete("pod1")
@@ -167,7 +172,7 @@ def test_what_an_add_that_fails_has_done_is_taken_back(networks: Networks) -> No
     networks.cni.folders = (networks.machine.folder / "bin",)
     path = networks.namespaces.create("pod1")
     with pytest.raises(CommandFailed, match="network pods: broken ADD: no; luck"):
-        networks.cni.add(networks.write({"type": "broken"}), "pod1", path)
+        networks.cni.add([networks.write({"type": "broken"})], "pod1", path)
     assert (networks.links(), networks.leases(), networks.cni.attached()) == ([], [], [])
 
 
@@ -179,14 +184,14 @@ def test_a_plugin_that_hangs_is_killed_and_named(networks: Networks) -> None:
     networks.cni.folders, networks.cni.timeout_s = (PLUGINS, hanging.parent), 8  # for all others, too
     path = networks.namespaces.create("pod1")
     with pytest.raises(CommandTimeout, match="hang ADD"):
-        networks.cni.add(networks.write({"type": "hang"}), "pod1", path)
+        networks.cni.add([networks.write({"type": "hang"})], "pod1", path)
     assert (networks.links(), networks.leases()) == ([], [])
 
 
 def test_a_missing_plugin_is_named_with_where_it_was_looked_for(networks: Networks) -> None:
     path = networks.namespaces.create("pod1")
-    with pytest.raises(MissingTool, match=r"none-such .*/usr/lib/cni"):
-        networks.cni.add(networks.write({"type": "none-such"}), "pod1", path)
+    with pytest.raises(MissingTool, match="'none-such' is missing: it is in none of the folders /usr/lib/cni"):
+        networks.cni.add([networks.write({"type": "none-such"})], "pod1", path)
     assert (networks.links(), networks.leases()) == ([], [])
 
 
@@ -199,7 +204,7 @@ def test_ports_and_arguments_reach_the_plugins(networks: Networks) -> None:
     networks.cni.folders = (PLUGINS, spy.parent)
     path = networks.namespaces.create("pod1")
     network = networks.write({"type": "spy", "capabilities": {"portMappings": True}})
-    networks.cni.add(network, "pod1", path, arguments={"K8S_POD_NAME": "web"}, ports=[PortMapping(8080, 80)])
+    networks.cni.add([network], "pod1", path, arguments={"K8S_POD_NAME": "web"}, ports=[PortMapping(8080, 80)])
     networks.cni.delete("pod1")
     assert (
         networks.folder / "calls"
@@ -216,7 +221,7 @@ def test_a_port_of_the_host_leads_to_the_pod(networks: Networks) -> None:
     path = networks.namespaces.create("pod1")
     portmap = {"type": "portmap", "capabilities": {"portMappings": True}, "snat": True}
     network, ports = networks.write(portmap), [PortMapping(28080, 4321)]
-    inside(host, lambda: networks.cni.add(network, "pod1", path, ports=ports))
+    inside(host, lambda: networks.cni.add([network], "pod1", path, ports=ports))
     server = inside(path, lambda: socket.create_server(("", 4321)))
 
     def reach() -> None:
@@ -237,3 +242,58 @@ def test_a_port_of_the_host_leads_to_the_pod(networks: Networks) -> None:
     assert b"28080" in inside(host, rules)  # type: ignore[operator]
     inside(host, lambda: networks.cni.delete("pod1"))
     assert b"28080" not in inside(host, rules) and networks.leases() == []  # type: ignore[operator]
+
+
+# --- several networks, and a network from a template, in pods of an engine ---
+
+
+def ptp(node: Node, name: str, subnet: str) -> str:
+    ipam = {"type": "host-local", "ranges": [[{"subnet": subnet}]], "dataDir": str(node.folder / "ipam")}
+    return json.dumps(
+        {"cniVersion": "1.0.0", "name": name, "plugins": [{"type": "ptp", "ipMasq": False, "ipam": ipam}]}
+    )
+
+
+def started(node: Node, **keys: Any) -> Engine:
+    return node.start(replace(node.config, network=replace(node.config.network, **keys)))
+
+
+def interfaces(engine: Engine, pod: str) -> set[str]:
+    namespace = Path(engine.inventory.pod(pod).record.namespace_paths["network"])
+    names = inside(namespace, lambda: {name for _, name in socket.if_nameindex()})
+    return names & {"eth0", "eth1", "eth2"}  # type: ignore[operator,no-any-return]
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(1, {"eth0"}), (2, {"eth0", "eth1"}), (0, {"eth0", "eth1", "eth2"})])
+def test_a_pod_has_an_interface_in_each_network(node: Node, limit: int, expected: set[str]) -> None:
+    (node.folder / "cni/20-more.conflist").write_text(ptp(node, "more", "10.231.80.0/24"))
+    (node.folder / "cni/30-last.conflist").write_text(ptp(node, "last", "10.231.81.0/24"))
+    engine = started(node, max_conf_num=limit)
+    pod = node.pod(network=pb.POD)
+    record = engine.inventory.pod(pod).record
+    assert len(record.ips) == 1 and record.ips[0].startswith("10.231.79.")
+    assert interfaces(engine, pod) == expected
+    leases = [path.name for path in (node.folder / "ipam").rglob("10.*")]
+    assert len(leases) == len(expected)
+    node.stop()
+    engine = node.start()  # with the default of one network: a pod is detached from the networks of its day
+    node.remove(pod)
+    assert [path.name for path in (node.folder / "ipam").rglob("10.*")] == []
+
+
+def test_the_network_is_written_from_a_template_when_the_kubelet_reports_the_address_range(node: Node) -> None:
+    (node.folder / "cni/10-net.conflist").unlink()
+    text = ptp(node, "pods", "@").replace('"@"', '"{{.PodCIDR}}"')
+    (node.folder / "template").write_text(text)
+    engine = started(node, conf_template=str(node.folder / "template"))
+    assert not {row.kind: row.holds for row in engine.conditions}["NetworkReady"]
+    engine.use_pod_cidr("10.231.82.0/24")
+    assert {row.kind: row.holds for row in engine.conditions}["NetworkReady"]
+    pod = node.pod(network=pb.POD)
+    assert engine.inventory.pod(pod).record.ips[0].startswith("10.231.82.")
+    node.remove(pod)
+    engine.use_pod_cidr("10.231.83.0/24")
+    written = (node.folder / "cni/10-nri-engine-net.conflist").read_text()
+    assert "10.231.82.0/24" in written, "an existing network is kept"
+    with pytest.raises(InvalidRequest, match="podCIDR: 'x' is not an address range"):
+        engine.use_pod_cidr("x")

@@ -130,7 +130,7 @@ def shared_tmpfs(path: Path) -> Iterator[None]:
 
 
 def mounts_below(path: Path) -> list[str]:
-    table = Path(mountinfo.OWN).read_text().splitlines()
+    table = Path(mountinfo.OWN_MOUNT_TABLE).read_text().splitlines()
     return [mount.path for mount in mountinfo.parse(table) if mount.path.startswith(f"{path}/")]
 
 

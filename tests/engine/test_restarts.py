@@ -1,6 +1,6 @@
-"""The engine's restarts: asked for, or by SIGKILL at each step of what it was doing; conmon and runtime killed, too.
+"""Restarts of the engine, planned or by SIGKILL at each step; conmon and the OCI runtime are killed, too.
 
-What runs runs on, what was half made is gone, and plugins are told what they missed, once.
+Running containers keep running, half-made ones are removed, and plugins receive each event that they missed once.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def die_after(name: str, thing: str) -> None:
     Undo.step = dying  # type: ignore[method-assign]
 
 
-def test_an_engine_killed_after_each_step_of_a_pod_leaves_nothing(node: Node) -> None:
+def test_a_kill_at_any_step_of_a_pod_creation_leaves_nothing(node: Node) -> None:
     config = node.pod_config(network=pb.POD, pid=pb.POD)
     for name in POD_STEPS:
         killed_while(node, lambda engine, name=name: (die_after(name, "pod"), engine.pod_creation.run(config)))  # type: ignore[misc]
@@ -64,7 +64,7 @@ def test_an_engine_killed_after_each_step_of_a_pod_leaves_nothing(node: Node) ->
     assert node.engine.inventory.pod(pod).record.state is PodState.READY
 
 
-def test_an_engine_killed_after_each_step_of_a_container_leaves_its_pod_alone(node: Node) -> None:
+def test_a_kill_at_any_step_of_a_container_creation_keeps_the_pod(node: Node) -> None:
     pod = node.pod(network=pb.POD)
     node.engine.container_removal.remove(node.create(pod))  # with the first container there is a cgroup of the pod
     before = sorted(node.leftovers())
@@ -85,7 +85,7 @@ def test_an_engine_killed_after_each_step_of_a_container_leaves_its_pod_alone(no
 
 
 def killer(node: Node, path: Path, program: str, condition: str, late_s: int = 0) -> str:
-    """A program that kills the engine in the middle of a step, and goes on with its work, perhaps a while later."""
+    """Write a program that kills the engine in the middle of a step, then continues, if required after a delay."""
     late = f" && sleep {late_s}" if late_s else ""
     path.write_text(f'#!/bin/sh\n{condition} && kill -9 $(cat {node.folder}/engine.pid){late}\nexec {program} "$@"\n')
     path.chmod(0o755)
@@ -105,7 +105,7 @@ def _with_pid(node: Node, work: Callable[[Engine], Any]) -> Callable[[Engine], N
     return go
 
 
-def test_an_engine_killed_while_the_runtime_makes_a_container_leaves_nothing_of_it(node: Node) -> None:
+def test_a_kill_while_the_oci_runtime_creates_a_container_leaves_nothing(node: Node) -> None:
     for handler in ("runc", "crun"):
         pod = node.pod(f"of-{handler}", network=pb.POD, handler=handler)
         node.engine.container_removal.remove(node.create(pod))
@@ -128,7 +128,7 @@ def test_an_engine_killed_while_the_runtime_makes_a_container_leaves_nothing_of_
     node.assert_nothing_left()
 
 
-def test_an_engine_killed_before_its_conmon_begins_leaves_nothing_of_a_container(node: Node) -> None:
+def test_a_kill_before_conmon_starts_leaves_nothing_of_the_container(node: Node) -> None:
     pod = node.pod()
     node.engine.container_removal.remove(node.create(pod))
     before = sorted(node.leftovers())
@@ -145,7 +145,7 @@ def test_an_engine_killed_before_its_conmon_begins_leaves_nothing_of_a_container
 
 
 @pytest.mark.parametrize("command", ["ADD", "DEL"])
-def test_an_engine_killed_while_a_network_is_made_or_given_back_leaves_no_address(node: Node, command: str) -> None:
+def test_a_kill_during_network_setup_or_teardown_leaves_no_address(node: Node, command: str) -> None:
     config = node.pod_config(network=pb.POD)
     pod = node.engine.pod_creation.run(config) if command == "DEL" else ""
     folder = node.folder / "cni-killer"
@@ -182,7 +182,7 @@ exit $code
 """
 
 
-def test_a_network_that_is_still_being_made_for_a_killed_engine_is_not_made_after_it_was_given_back(node: Node) -> None:
+def test_a_late_network_setup_of_a_killed_engine_does_not_outlive_the_teardown(node: Node) -> None:
     folder = node.folder / "cni-late"
     folder.mkdir()
     (folder / "host-local").write_text(LATE.format(folder=folder, node=node.folder))
@@ -222,7 +222,9 @@ def _after_it_counts(engine: Engine) -> None:
         (_after_it_counts, [ContainerState.RUNNING]),
     ],
 )
-def test_an_engine_killed_during_a_start_knows_what_runs(node: Node, kill: Any, states: list[ContainerState]) -> None:
+def test_a_kill_during_a_start_leaves_the_right_container_state(
+    node: Node, kill: Any, states: list[ContainerState]
+) -> None:
     pod = node.pod()
     container_id = node.create(pod)
     killed_while(node, lambda engine: (kill(engine), engine.container_start.start(container_id)))  # type: ignore[func-returns-value]
@@ -235,7 +237,7 @@ def test_an_engine_killed_during_a_start_knows_what_runs(node: Node, kill: Any, 
 
 
 @pytest.mark.parametrize("step", ["stop", "remove", "stop_pod", "remove_pod"])
-def test_an_engine_killed_while_it_ends_something_ends_it_when_it_is_asked_again(node: Node, step: str) -> None:
+def test_a_stop_or_removal_interrupted_by_a_kill_can_be_repeated(node: Node, step: str) -> None:
     pod = node.pod(network=pb.POD)
     container_id = node.run(pod)
     calls: dict[str, Callable[[Engine], None]] = {
@@ -260,7 +262,7 @@ def test_an_engine_killed_while_it_ends_something_ends_it_when_it_is_asked_again
     node.assert_nothing_left()
 
 
-def test_an_engine_killed_when_it_has_cleared_away_what_ended_still_knows_its_code(node: Node) -> None:
+def test_a_kill_after_the_cleanup_of_a_container_keeps_its_exit_code(node: Node) -> None:
     pod = node.pod()
     container_id = node.run(pod, "c", POLITE)
     node.wait_for(lambda: "ready" in (node.folder / "logs/pod/c.log").read_text(), "its trap")
@@ -277,7 +279,7 @@ def test_an_engine_killed_when_it_has_cleared_away_what_ended_still_knows_its_co
     assert (record.exit_code, record.reason) == (3, "Error")
 
 
-def test_what_runs_runs_on_over_a_kill_of_the_engine_and_what_ended_is_told_once(node: Node) -> None:
+def test_containers_survive_a_kill_of_the_engine_and_exits_are_reported_once(node: Node) -> None:
     pod = node.pod(network=pb.POD, pid=pb.POD)
     runs_on = {name: node.run(pod, name, POLITE) for name in ("on", "ended", "later")}
     node.wait_for(lambda: "ready" in (node.folder / "logs/pod/later.log").read_text(), "its trap")
@@ -337,7 +339,7 @@ Watch.main()
 """
 
 
-def test_a_plugin_of_its_own_comes_back_and_is_told_what_it_missed(node: Node) -> None:
+def test_an_external_plugin_reconnects_and_receives_missed_events(node: Node) -> None:
     pod = node.pod()
     container_id = node.run(pod, "gone", ("sh", "-c", "while [ ! -e /tmp/end ]; do sleep 0.05; done"))
     rootfs = Path(node.engine.inventory.container(container_id).record.rootfs)
@@ -370,7 +372,7 @@ def _until_it_is_noted(node: Node) -> None:
     die()
 
 
-def test_updates_and_names_outlive_a_restart(node: Node) -> None:
+def test_updates_and_names_survive_a_restart(node: Node) -> None:
     pod = node.pod()
     container_id = node.run(pod)
     node.engine.resource_updates.update_container(container_id, pb.LinuxContainerResources(cpu_shares=200))
@@ -385,7 +387,7 @@ def test_updates_and_names_outlive_a_restart(node: Node) -> None:
     assert node.engine.inventory.container(container_id[:10]).record.id == container_id
 
 
-def test_a_container_whose_conmon_is_killed_is_ended_and_told(node: Node) -> None:
+def test_a_container_with_a_killed_conmon_is_stopped_and_reported(node: Node) -> None:
     plugin: Recorder = node.plugin()
     container_id = node.run(node.pod())
     os.kill(node.engine.inventory.container(container_id).record.conmon_pid, signal.SIGKILL)
@@ -396,8 +398,8 @@ def test_a_container_whose_conmon_is_killed_is_ended_and_told(node: Node) -> Non
 
 
 @pytest.mark.parametrize("pid", [pb.CONTAINER, pb.POD])
-def test_what_a_runtime_that_was_killed_has_left_running_is_ended(node: Node, pid: int) -> None:
-    """As runc's own first process does, which is slow with very many variables, when runc's time is over."""
+def test_processes_left_by_a_killed_oci_runtime_are_killed(node: Node, pid: int) -> None:
+    """runc's first process stays like this if runc is killed while it processes very many variables."""
     wrapper = node.folder / "leaver"
     wrapper.write_text(
         "#!/bin/sh\n"
@@ -436,7 +438,7 @@ def mortal(node: Node) -> Callable[[str], None]:
     return doom
 
 
-def test_a_runtime_that_is_killed_while_it_makes_a_container_is_an_error_and_leaves_nothing(
+def test_an_oci_runtime_killed_during_a_creation_is_an_error_and_leaves_nothing(
     node: Node, mortal: Callable[[str], None]
 ) -> None:
     plugin: Recorder = node.plugin()
@@ -451,7 +453,7 @@ def test_a_runtime_that_is_killed_while_it_makes_a_container_is_an_error_and_lea
     node.assert_nothing_left()
 
 
-def test_a_runtime_that_is_killed_during_a_start_ends_the_container(node: Node, mortal: Callable[[str], None]) -> None:
+def test_an_oci_runtime_killed_during_a_start_stops_the_container(node: Node, mortal: Callable[[str], None]) -> None:
     plugin: Recorder = node.plugin()
     container_id = node.create(node.pod())
     mortal("start")
@@ -463,7 +465,7 @@ def test_a_runtime_that_is_killed_during_a_start_ends_the_container(node: Node, 
 
 
 @pytest.mark.parametrize("command", ["kill", "delete", "update"])
-def test_a_call_whose_runtime_is_killed_can_be_made_again(
+def test_a_call_can_be_repeated_after_its_oci_runtime_was_killed(
     node: Node, mortal: Callable[[str], None], command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As for a container whose conmon is not its parent: the runtime has to send the signal.
@@ -499,7 +501,7 @@ def test_a_call_whose_runtime_is_killed_can_be_made_again(
 
 
 @pytest.mark.parametrize("program", ["runtime", "conmon"])
-def test_a_program_that_is_not_there_is_named(node: Node, program: str) -> None:
+def test_a_missing_program_is_an_error_with_its_path(node: Node, program: str) -> None:
     missing = f"/nonexistent/{program}"
     change: dict[str, Any] = {"conmon": missing} if program == "conmon" else {"runtimes": {"runc": OciRuntime(missing)}}
     pod = node.pod()
@@ -517,7 +519,7 @@ def test_a_program_that_is_not_there_is_named(node: Node, program: str) -> None:
     node.assert_nothing_left()
 
 
-def test_a_conmon_that_is_killed_while_it_makes_a_container_is_an_error_and_leaves_nothing(node: Node) -> None:
+def test_a_conmon_killed_during_a_creation_is_an_error_and_leaves_nothing(node: Node) -> None:
     wrapper = node.folder / "dying"
     wrapper.write_text("#!/bin/sh\nkill -9 $$\n")
     wrapper.chmod(0o755)
@@ -532,7 +534,7 @@ def test_a_conmon_that_is_killed_while_it_makes_a_container_is_an_error_and_leav
     node.assert_nothing_left()
 
 
-def test_after_the_machine_was_started_anew_all_has_ended(node: Node) -> None:
+def test_all_containers_have_exited_after_a_reboot(node: Node) -> None:
     pod = node.pod(network=pb.POD)
     container_id = node.run(pod)
     node.stop()
@@ -551,7 +553,7 @@ def test_after_the_machine_was_started_anew_all_has_ended(node: Node) -> None:
     node.remove(pod)
 
 
-def test_a_disk_that_is_full_is_an_error_that_says_so_and_leaves_nothing(node: Node) -> None:
+def test_a_full_disk_is_reported_and_leaves_nothing(node: Node) -> None:
     root = node.config.root
     aside = root.rename(root.with_name("aside"))
     root.mkdir(mode=0o700)
@@ -583,7 +585,7 @@ def test_a_disk_that_is_full_is_an_error_that_says_so_and_leaves_nothing(node: N
 
 
 @pytest.mark.parametrize("which", ["root", "state"])
-def test_a_container_that_ends_while_the_disk_is_full_has_its_own_exit_code(node: Node, which: str) -> None:
+def test_a_container_that_exits_while_the_disk_is_full_keeps_its_exit_code(node: Node, which: str) -> None:
     folder = {"root": node.config.root, "state": node.config.state}[which]
     aside = folder.with_name("aside")
     if folder.exists():
@@ -615,7 +617,7 @@ def test_a_container_that_ends_while_the_disk_is_full_has_its_own_exit_code(node
             aside.rename(folder)
 
 
-def test_a_record_that_cannot_be_written_when_all_is_made_undoes_all(node: Node) -> None:
+def test_a_failed_write_of_the_last_record_reverts_the_creation(node: Node) -> None:
     pod = node.pod()
     records = node.engine.inventory.store
     put = records.put
@@ -635,7 +637,7 @@ def test_a_record_that_cannot_be_written_when_all_is_made_undoes_all(node: Node)
     node.assert_nothing_left()
 
 
-def test_what_has_no_record_any_more_is_taken_away(node: Node) -> None:
+def test_containers_and_pods_without_a_record_are_removed(node: Node) -> None:
     pod = node.pod("lost", network=pb.POD, pid=pb.POD)
     node.run(pod, "lost")
     kept_id = node.run(node.pod("kept"), "kept")
@@ -651,7 +653,7 @@ def test_what_has_no_record_any_more_is_taken_away(node: Node) -> None:
     node.run(node.pod("lost", network=pb.POD), "lost")
 
 
-def test_a_record_that_cannot_be_read_ends_nothing_and_the_earlier_file_can_be_put_back(node: Node) -> None:
+def test_an_unreadable_record_stops_no_container_and_can_be_restored(node: Node) -> None:
     pod = node.pod()
     container = node.run(pod)
     node.stop()

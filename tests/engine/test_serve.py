@@ -1,4 +1,4 @@
-"""`nri engine serve` with real containers, and the verbs that look at them: pod ps, pod logs, why."""
+"""`nri engine serve` with real containers, and the commands pod ps, pod logs and why."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def log_of(engine: Engine, container: str) -> Path:
     return Path(reply.status.log_path)
 
 
-def test_pods_and_containers_are_listed(engine: Engine, pod: Pod, talker: str) -> None:
+def test_pod_ps_lists_pods_and_containers(engine: Engine, pod: Pod, talker: str) -> None:
     rows = nri("pod", "ps", "--cri-socket", engine.cri_socket).stdout.splitlines()
     assert rows[1].split()[:4] == ["default/serve", "ready", "talker", "running"]
     assert rows[1].split()[5] == talker[:13]
@@ -57,7 +57,7 @@ def running(engine: Engine) -> list[str]:
     return [one["id"] for entry in pods for one in entry["containers"] if one["state"] == "CONTAINER_RUNNING"]
 
 
-def test_lines_that_conmon_wrote_in_parts_are_whole_and_streams_apart(engine: Engine, talker: str) -> None:
+def test_pod_logs_joins_partial_lines_and_separates_the_streams(engine: Engine, talker: str) -> None:
     wait_for(lambda: "tick 2" in log_of(engine, talker).read_text())
     process = nri("pod", "logs", "talker", "--cri-socket", engine.cri_socket)
     assert process.stdout.splitlines()[:3] == ["half line", "tick 1", "tick 2"]
@@ -67,9 +67,7 @@ def test_lines_that_conmon_wrote_in_parts_are_whole_and_streams_apart(engine: En
     assert " tick " in last
 
 
-def test_following_goes_on_when_the_log_is_rotated_and_ends_with_the_container(
-    engine: Engine, pod: Pod, tmp_path: Path
-) -> None:
+def test_pod_logs_follows_a_rotated_log_until_the_container_exits(engine: Engine, pod: Pod, tmp_path: Path) -> None:
     container = engine.cri.run(pod, "rotated", ["/bin/sh", "-c", TALK])
     log = log_of(engine, container)
     wait_for(lambda: log.exists() and "tick 1" in log.read_text())
@@ -87,7 +85,7 @@ def test_following_goes_on_when_the_log_is_rotated_and_ends_with_the_container(
     assert f"tick {ticks[-1]}" in log.read_text()
 
 
-def test_a_killed_engine_finds_its_containers_again_and_they_have_run_on(engine: Engine, talker: str) -> None:
+def test_containers_survive_a_kill_of_the_engine(engine: Engine, talker: str) -> None:
     pid = engine.cri.info(talker)["pid"]
     engine.kill()
     size = log_of_file(engine).stat().st_size
@@ -103,7 +101,7 @@ def log_of_file(engine: Engine) -> Path:
     return next(path for path in (engine.run_dir / "logs").iterdir() if path.name.endswith("talker.log"))
 
 
-def test_it_stops_in_order_and_says_so(engine: Engine, talker: str) -> None:
+def test_sigterm_stops_the_engine_in_order_and_is_logged(engine: Engine, talker: str) -> None:
     assert engine.stop() == 0
     assert engine.log_lines("stopping after SIGTERM; containers keep running")
     assert not engine.cri_socket.exists()
@@ -111,7 +109,7 @@ def test_it_stops_in_order_and_says_so(engine: Engine, talker: str) -> None:
     assert talker in running(engine)
 
 
-def test_it_ends_in_bounded_time_while_a_container_takes_long_to_stop(engine: Engine, pod: Pod) -> None:
+def test_the_engine_stops_in_bounded_time_while_a_container_stop_is_slow(engine: Engine, pod: Pod) -> None:
     container = engine.cri.run(pod, "stubborn", ["/bin/sh", "-c", "trap '' TERM; while true; do sleep 1; done"])
     request = pb.StopContainerRequest(container_id=container, timeout=300)
     with ThreadPoolExecutor(1) as threads:

@@ -1,4 +1,4 @@
-"""What a CRI request asks for is what a container finds: run by runc, read from inside."""
+"""A container finds what its CRI request specifies: run by runc, read from inside."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ STATUS = "cat /proc/self/status"
 DEFAULT_PROFILE = pb.SecurityProfile(profile_type=pb.SecurityProfile.RuntimeDefault)
 
 
-def test_the_command_environment_and_working_directory(bundles: Bundles) -> None:
+def test_command_environment_and_working_directory_are_applied(bundles: Bundles) -> None:
     config = pb.ContainerConfig(
         args=["one", "two"],
         envs=[pb.KeyValue(key="GREETING", value="hällo =".encode())],
@@ -55,7 +55,7 @@ def test_the_command_environment_and_working_directory(bundles: Bundles) -> None
     assert output.splitlines() == ["one two hällo = /bin", "/var/new"]
 
 
-def test_user_groups_and_no_new_privileges(bundles: Bundles) -> None:
+def test_user_groups_and_no_new_privileges_are_applied(bundles: Bundles) -> None:
     config = security(
         run_as_user=pb.Int64Value(value=1000),
         supplemental_groups=[7, 8],
@@ -75,26 +75,26 @@ def test_user_groups_and_no_new_privileges(bundles: Bundles) -> None:
         ({"drop_capabilities": ["CAP_CHOWN", "kill"]}, "00000000a80425da"),
     ],
 )
-def test_capabilities(bundles: Bundles, capability: dict, expected: str) -> None:
+def test_capabilities_are_applied(bundles: Bundles, capability: dict, expected: str) -> None:
     proc_status = status(bundles.shell(STATUS, config=security(capabilities=pb.Capability(**capability))))
     assert {proc_status["CapBnd"], proc_status["CapEff"], proc_status["CapPrm"]} == {expected}
     assert {proc_status["CapInh"], proc_status["CapAmb"]} == {"0" * 16}
 
 
-def test_ambient_capabilities_reach_a_user_who_is_not_root(bundles: Bundles) -> None:
+def test_ambient_capabilities_reach_a_non_root_user(bundles: Bundles) -> None:
     capability = pb.Capability(drop_capabilities=["ALL"], add_ambient_capabilities=["NET_BIND_SERVICE"])
     proc_status = status(bundles.shell(STATUS, config=security(capabilities=capability), account=Account(1000, 1000)))
     assert (proc_status["CapAmb"], proc_status["CapEff"]) == ("0000000000000400", "0000000000000400")
 
 
-def test_all_capabilities_are_those_that_the_engine_has(bundles: Bundles) -> None:
+def test_all_capabilities_means_the_capabilities_of_the_engine(bundles: Bundles) -> None:
     config = security(capabilities=pb.Capability(add_capabilities=["ALL"], drop_capabilities=["MKNOD"]))
     proc_status = status(bundles.shell(STATUS, config=config))
     engine_capabilities = int(status(Path("/proc/self/status").read_text())["CapBnd"], 16)
     assert int(proc_status["CapEff"], 16) == engine_capabilities & ~(1 << 27) & ((1 << 41) - 1)
 
 
-def test_mounts_are_bound_read_only_and_recursively_so(bundles: Bundles, tmp_path: Path) -> None:
+def test_mounts_are_bound_and_can_be_recursively_read_only(bundles: Bundles, tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
     (tmp_path / "file").write_text("content")
     mount = {"host_path": str(tmp_path)}
@@ -120,7 +120,7 @@ def test_mounts_are_bound_read_only_and_recursively_so(bundles: Bundles, tmp_pat
 @pytest.mark.parametrize(
     ("propagation", "tag"), [(pb.PROPAGATION_HOST_TO_CONTAINER, "master:"), (pb.PROPAGATION_BIDIRECTIONAL, "shared:")]
 )
-def test_mounts_spread_as_asked(bundles: Bundles, tmp_path: Path, propagation: int, tag: str) -> None:
+def test_mounts_have_the_requested_propagation(bundles: Bundles, tmp_path: Path, propagation: int, tag: str) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "nri-spec-test", str(shared)], check=True)
@@ -135,11 +135,11 @@ def test_mounts_spread_as_asked(bundles: Bundles, tmp_path: Path, propagation: i
         subprocess.run(["umount", "-R", str(shared)], check=True)
 
 
-def test_the_root_file_system_is_read_only(bundles: Bundles) -> None:
+def test_the_root_file_system_can_be_read_only(bundles: Bundles) -> None:
     assert "Read-only" in bundles.shell("touch /x 2>&1 || true", config=security(readonly_rootfs=True))
 
 
-def test_masked_and_read_only_paths(bundles: Bundles) -> None:
+def test_masked_and_read_only_paths_are_applied(bundles: Bundles) -> None:
     config = security(masked_paths=["/proc/keys", "/etc"], readonly_paths=["/proc/sys"])
     output = bundles.shell(
         "cat /proc/keys | wc -c; ls /etc | wc -l; echo x 2>&1 >/proc/sys/kernel/domainname || true", config=config
@@ -148,7 +148,7 @@ def test_masked_and_read_only_paths(bundles: Bundles) -> None:
     assert "Read-only file system" in output
 
 
-def test_devices_are_there_with_their_permissions_and_others_are_forbidden(bundles: Bundles) -> None:
+def test_requested_devices_have_their_permissions_and_others_are_forbidden(bundles: Bundles) -> None:
     config = pb.ContainerConfig(
         devices=[
             pb.Device(container_path="/dev/mine", host_path="/dev/zero", permissions="r"),
@@ -166,7 +166,7 @@ def test_devices_are_there_with_their_permissions_and_others_are_forbidden(bundl
     assert output.endswith("fine")
 
 
-def test_a_privileged_container_has_the_devices_of_the_host_and_is_not_confined(bundles: Bundles) -> None:
+def test_a_privileged_container_has_the_host_devices_and_is_unconfined(bundles: Bundles) -> None:
     context = pb.LinuxSandboxSecurityContext(privileged=True)
     pod = bundles.pod(linux=pb.LinuxPodSandboxConfig(security_context=context))
     config = security(privileged=True, masked_paths=["/proc/keys"], seccomp=DEFAULT_PROFILE)
@@ -183,7 +183,7 @@ def test_a_privileged_container_has_the_devices_of_the_host_and_is_not_confined(
     assert " rw," in output
 
 
-def test_resources_are_in_the_cgroup_and_an_update_changes_them(bundles: Bundles) -> None:
+def test_resources_are_set_in_the_cgroup_and_changed_by_an_update(bundles: Bundles) -> None:
     resources = pb.LinuxContainerResources(
         cpu_shares=300, cpu_quota=20000, cpu_period=50000, cpuset_cpus="0", memory_limit_in_bytes=64 << 20,
         memory_swap_limit_in_bytes=80 << 20, oom_score_adj=500,
@@ -215,13 +215,13 @@ def test_resources_are_in_the_cgroup_and_an_update_changes_them(bundles: Bundles
         bundles.call("delete", "--force", container)
 
 
-def test_a_score_below_what_the_engine_may_set_is_raised_and_the_container_starts(bundles: Bundles) -> None:
+def test_an_oom_score_below_the_engines_minimum_is_raised(bundles: Bundles) -> None:
     need_machine(bundles.machine.oom_score_floor > -1000, "engine without CAP_SYS_RESOURCE")
     config = pb.ContainerConfig(linux=pb.LinuxContainerConfig(resources=pb.LinuxContainerResources(oom_score_adj=-999)))
     assert int(bundles.shell("cat /proc/self/oom_score_adj", config=config)) == bundles.machine.oom_score_floor
 
 
-def test_the_default_profile_lets_programs_work_and_refuses_what_it_should(bundles: Bundles) -> None:
+def test_the_default_seccomp_profile_allows_usual_programs_and_blocks_dangerous_calls(bundles: Bundles) -> None:
     script = (
         f"{STATUS}; unshare -U true 2>&1; mount -t tmpfs x /tmp 2>&1; date >/dev/null && ls / >/dev/null && echo works;"
         "(sleep 0 & wait) && echo forks; chroot / /bin/true && echo chroots; hostname x 2>&1 || true"
@@ -235,8 +235,8 @@ def test_the_default_profile_lets_programs_work_and_refuses_what_it_should(bundl
     assert {"works", "forks", "chroots"} <= set(output.splitlines())
 
 
-def test_under_the_default_profile_a_big_program_has_threads_children_sockets_and_files(bundles: Bundles) -> None:
-    """glibc asks for clone3 first, and has to fall back."""
+def test_the_default_seccomp_profile_allows_threads_children_sockets_and_files(bundles: Bundles) -> None:
+    """glibc tries clone3 first and has to fall back."""
     program = (
         "import threading, subprocess, socket, tempfile, os, select, time, mmap, asyncio\n"
         "thread = threading.Thread(target=time.sleep, args=(0.01,)); thread.start(); thread.join()\n"
@@ -257,7 +257,7 @@ def test_under_the_default_profile_a_big_program_has_threads_children_sockets_an
     assert bundles.run(bundles.spec(config)).split() == ["works", "38"]
 
 
-def test_the_default_profile_follows_capabilities(bundles: Bundles) -> None:
+def test_the_default_seccomp_profile_follows_capabilities(bundles: Bundles) -> None:
     capability = pb.Capability(add_capabilities=["SYS_ADMIN"], drop_capabilities=["SYS_CHROOT"])
     config = security(seccomp=DEFAULT_PROFILE, capabilities=capability)
     output = bundles.shell("mount -t tmpfs x /tmp && echo mounted; chroot / /bin/true 2>&1 || true", config=config)
@@ -265,11 +265,11 @@ def test_the_default_profile_follows_capabilities(bundles: Bundles) -> None:
     assert "not permitted" in output
 
 
-def test_without_a_profile_nothing_is_filtered(bundles: Bundles) -> None:
+def test_without_a_seccomp_profile_no_call_is_filtered(bundles: Bundles) -> None:
     assert status(bundles.shell(STATUS))["Seccomp"] == "0"
 
 
-def test_a_profile_of_the_host_is_applied(bundles: Bundles) -> None:
+def test_a_seccomp_profile_of_the_host_is_applied(bundles: Bundles) -> None:
     profile = {
         "defaultAction": "SCMP_ACT_ALLOW",
         "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 28}],
@@ -281,7 +281,7 @@ def test_a_profile_of_the_host_is_applied(bundles: Bundles) -> None:
     assert output.endswith("No space left on device")
 
 
-def test_containers_of_a_pod_share_its_namespaces_name_sysctls_and_files(bundles: Bundles, tmp_path: Path) -> None:
+def test_containers_share_the_namespaces_name_sysctls_and_files_of_their_pod(bundles: Bundles, tmp_path: Path) -> None:
     linux = pb.LinuxPodSandboxConfig(
         cgroup_parent=f"/{bundles.parent}",
         sysctls={"net.ipv4.ip_forward": "1", "kernel.shm_rmid_forced": "1"},
@@ -323,7 +323,7 @@ def test_containers_of_a_pod_share_its_namespaces_name_sysctls_and_files(bundles
         bundles.call("delete", "--force", pause)
 
 
-def test_a_user_namespace_of_the_pod_maps_its_containers_ids(bundles: Bundles) -> None:
+def test_a_user_namespace_of_the_pod_maps_the_ids_of_its_containers(bundles: Bundles) -> None:
     mapping = [pb.IDMapping(host_id=100000, container_id=0, length=65536)]
     linux = pb.LinuxPodSandboxConfig(cgroup_parent=f"/{bundles.parent}")
     userns = pb.UserNamespace(mode=pb.POD, uids=mapping, gids=mapping)
@@ -343,7 +343,7 @@ def test_a_user_namespace_of_the_pod_maps_its_containers_ids(bundles: Bundles) -
         bundles.call("delete", "--force", pause)
 
 
-def test_a_container_that_joins_no_pod_namespace_has_none(bundles: Bundles) -> None:
+def test_joining_a_missing_pod_namespace_is_an_error(bundles: Bundles) -> None:
     config = security(namespace_options=pb.NamespaceOption(network=pb.POD, ipc=pb.NODE, pid=pb.CONTAINER))
     with pytest.raises(RequestError, match=r'network: "POD": pod p1 has no separate network namespace'):
         bundles.shell("true", config=config)

@@ -1,4 +1,4 @@
-"""Exec, attach and port forward of real containers, by client-go's own clients over SPDY and WebSockets."""
+"""Exec, attach and port forward of real containers, by client-go over SPDY and WebSockets."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ OVER = ("spdy", "websocket")
 class Client(LineProcess):
     """client-go as a process."""
 
-    def __init__(self) -> None:
-        super().__init__([peer("streamclient")], env={"PATH": os.environ["PATH"], "HOME": "/"})
+    def __init__(self, **environment: str) -> None:
+        super().__init__([peer("streamclient")], env={"PATH": os.environ["PATH"], "HOME": "/", **environment})
         self._names = (f"s{number}" for number in itertools.count(1))
         self._numbers = itertools.count(1000)
 
@@ -53,12 +53,12 @@ class Session:
     def tell(self, cmd: str, **arguments: Any) -> None:
         assert self.client.ask({"cmd": cmd, "of": self.name, **arguments})["ok"]
 
-    def said(self, stream: str = "stdout") -> str:
+    def output(self, stream: str = "stdout") -> str:
         rows = [row for row in self.client.events("output") if row["of"] == self.name and row["stream"] == stream]
         return "".join(row["text"] for row in rows)
 
-    def wait_said(self, text: str, stream: str = "stdout") -> None:
-        self.client.wait_for(lambda _: text in self.said(stream), what=f"{text!r} on {stream}")
+    def wait_output(self, text: str, stream: str = "stdout") -> None:
+        self.client.wait_for(lambda _: text in self.output(stream), what=f"{text!r} on {stream}")
 
     def end(self) -> Line:
         """How it ended."""
@@ -146,32 +146,32 @@ def world(client: Client, machine: Machine) -> Iterator[World]:
 
 
 @pytest.mark.parametrize("over", OVER)
-def test_a_program_runs_with_input_both_outputs_and_its_exit_code(world: World, over: str) -> None:
+def test_exec_passes_input_both_outputs_and_the_exit_code(world: World, over: str) -> None:
     world.container()
     session = world.run(over, "sh", "-c", "echo bad >&2; cat; exit 7", stdin=True)
     session.tell("type", text="hello\n")
-    session.wait_said("hello\n")
+    session.wait_output("hello\n")
     session.tell("end_input")
     ended = session.end()
     assert (ended["ok"], ended["code"]) == (False, 7)
-    assert (session.said(), session.said("stderr")) == ("hello\n", "bad\n")
+    assert (session.output(), session.output("stderr")) == ("hello\n", "bad\n")
     good = world.run(over, "true").end()
     assert good["ok"] and good["code"] == 0, good
 
 
 @pytest.mark.parametrize("over", OVER)
-def test_a_program_has_a_terminal_that_the_client_resizes(world: World, over: str) -> None:
+def test_exec_has_a_terminal_that_the_client_resizes(world: World, over: str) -> None:
     world.container()
     session = world.run(over, "sh", tty=True, stdin=True)
     session.tell("resize", width=101, height=42)
     deadline = time.monotonic() + 20
-    while "42 101" not in session.said():
-        assert time.monotonic() < deadline, session.said()
+    while "42 101" not in session.output():
+        assert time.monotonic() < deadline, session.output()
         session.tell("type", text="stty size\n")
         time.sleep(0.1)
     session.tell("resize", width=33, height=12)
-    while "12 33" not in session.said():
-        assert time.monotonic() < deadline, session.said()
+    while "12 33" not in session.output():
+        assert time.monotonic() < deadline, session.output()
         session.tell("type", text="stty size\n")
         time.sleep(0.1)
     session.tell("type", text="exit 6\n")
@@ -179,7 +179,7 @@ def test_a_program_has_a_terminal_that_the_client_resizes(world: World, over: st
 
 
 @pytest.mark.parametrize("over", OVER)
-def test_a_program_that_is_not_there_is_an_error_that_names_it(world: World, over: str) -> None:
+def test_exec_of_a_missing_program_is_an_error_with_its_name(world: World, over: str) -> None:
     world.container()
     ended = world.run(over, "no-such-program").end()
     assert not ended["ok"] and "no-such-program" in ended["error"] and ended["code"] == 0
@@ -189,7 +189,7 @@ def test_a_program_that_is_not_there_is_an_error_that_names_it(world: World, ove
 
 
 @pytest.mark.parametrize("over", OVER)
-def test_many_megabytes_go_through_a_program_and_come_back_whole(world: World, over: str) -> None:
+def test_exec_passes_many_megabytes_unchanged(world: World, over: str) -> None:
     world.container()
     session = world.run(over, "cat", stdin=True)
     text = "0123456789abcdef" * 4096
@@ -202,10 +202,10 @@ def test_many_megabytes_go_through_a_program_and_come_back_whole(world: World, o
 
 
 @pytest.mark.parametrize("over", OVER)
-def test_a_program_whose_client_leaves_is_killed(world: World, over: str) -> None:
+def test_a_program_is_killed_when_its_client_disconnects(world: World, over: str) -> None:
     world.container()
     session = world.run(over, "sh", "-c", "echo here; sleep 4321", stdin=True)
-    session.wait_said("here\n")
+    session.wait_output("here\n")
     world.machine.wait_for(lambda: _running(world, "sleep 4321"), "the program's start")
     (pid,) = _running(world, "sleep 4321")
     session.tell("leave")
@@ -225,23 +225,23 @@ def _line(path: Path) -> str:
 
 
 @pytest.mark.parametrize("over", OVER)
-def test_a_program_ends_for_its_client_though_a_child_of_it_holds_its_output(world: World, over: str) -> None:
+def test_exec_ends_although_a_child_process_keeps_the_output_open(world: World, over: str) -> None:
     world.runtime = world.machine.runtime("crun")  # runc itself waits for such children
     world.container()
     session = world.run(over, "sh", "-c", "sleep 300 & echo out; echo err >&2; exit 3")
     ended = session.end()
-    assert (ended["code"], session.said(), session.said("stderr")) == (3, "out\n", "err\n")
+    assert (ended["code"], session.output(), session.output("stderr")) == (3, "out\n", "err\n")
 
 
-def test_a_program_that_reads_no_input_does_not_hold_up_its_client(world: World) -> None:
+def test_a_program_that_reads_no_input_does_not_block_its_client(world: World) -> None:
     world.runtime = world.machine.runtime("crun")  # runc 1.1 passes its own SIGPIPE on to the program
     world.container()
     for over in OVER:
         session = world.run(over, "sh", "-c", "exec 0<&-; echo closed; sleep 0.5; echo done", stdin=True)
-        session.wait_said("closed\n")
+        session.wait_output("closed\n")
         session.tell("type", text="x" * 65536, repeat=40)
         ended = session.end()
-        assert ended["ok"] and session.said() == "closed\ndone\n", ended
+        assert ended["ok"] and session.output() == "closed\ndone\n", ended
         session.tell("type", text="nobody reads this")  # and it is not waited for
 
 
@@ -254,16 +254,16 @@ def test_a_program_that_reads_no_input_does_not_hold_up_its_client(world: World)
         ("websocket", "v4.channel.k8s.io", "exit code 5"),
     ],
 )
-def test_older_protocols_are_spoken_too(world: World, over: str, protocol: str, error: str) -> None:
+def test_older_stream_protocols_are_supported(world: World, over: str, protocol: str, error: str) -> None:
     world.container()
     session = world.run(over, "sh", "-c", "echo out; exit 5", protocols=[protocol])
     ended = session.end()
     assert error in ended.get("error", "")
-    assert session.said() in (("out\n",) if error else ("out\n", ""))
+    assert session.output() in (("out\n",) if error else ("out\n", ""))
     assert world.run(over, "true", protocols=[protocol]).end()["ok"]
 
 
-def test_a_token_is_good_for_one_client(world: World) -> None:
+def test_a_token_is_valid_for_one_client(world: World) -> None:
     world.container()
     url = world.server.exec_url(world.id, ["true"], stdout=True)
     assert world.client.begin("run", url, "spdy", stdout=True).end()["ok"]
@@ -272,16 +272,16 @@ def test_a_token_is_good_for_one_client(world: World) -> None:
         assert not ended["ok"] and "expired" in ended["error"]
 
 
-def test_many_clients_are_served_at_once(world: World) -> None:
+def test_many_clients_are_served_concurrently(world: World) -> None:
     world.container()
     sessions = [world.run(OVER[n % 2], "sh", "-c", f"echo {n}; exit {n}") for n in range(1, 13)]
     assert [session.end()["code"] for session in sessions] == [*range(1, 13)]
 
 
-def test_the_servers_stop_ends_programs_and_leaves_the_container(world: World) -> None:
+def test_stopping_the_server_ends_programs_and_keeps_the_container(world: World) -> None:
     world.container()
     session = world.run("spdy", "sh", "-c", "echo here; sleep 300", stdin=True)
-    session.wait_said("here\n")
+    session.wait_output("here\n")
     world.server.stop()
     session.end()
     assert not is_running(world.executions[0])
@@ -292,40 +292,40 @@ def test_the_servers_stop_ends_programs_and_leaves_the_container(world: World) -
 
 
 @pytest.mark.parametrize("over", OVER)
-def test_a_container_is_attached_to_until_it_ends(world: World, over: str) -> None:
+def test_attach_lasts_until_the_container_exits(world: World, over: str) -> None:
     world.container("while read line; do echo got $line; echo err >&2; done; exit 4", stdin=True, stdin_once=True)
     session = world.attached(over, stdin=True)
     session.tell("type", text="one\n")
-    session.wait_said("got one\n")
-    session.wait_said("err\n", "stderr")
+    session.wait_output("got one\n")
+    session.wait_output("err\n", "stderr")
     session.tell("end_input")
-    assert session.end()["ok"], "the container's exit code is told elsewhere"
+    assert session.end()["ok"], "the container's exit code is reported elsewhere"
 
 
 @pytest.mark.parametrize("over", OVER)
-def test_a_client_that_leaves_a_container_lets_it_run_and_another_one_comes(world: World, over: str) -> None:
+def test_a_container_survives_a_disconnected_client_and_accepts_another(world: World, over: str) -> None:
     world.container("while read line; do echo got $line; done", stdin=True)
     first = world.attached(over, stdin=True)
     first.tell("type", text="one\n")
-    first.wait_said("got one\n")
+    first.wait_output("got one\n")
     first.tell("leave")
     second = world.attached(over, stdin=True)
     second.tell("type", text="two\n")
-    second.wait_said("got two\n")
+    second.wait_output("got two\n")
     assert world.runtime.state(world.id).status == "running"
     second.tell("leave")
 
 
 @pytest.mark.parametrize("over", OVER)
-def test_a_containers_own_terminal_is_resized(world: World, over: str) -> None:
+def test_attach_resizes_the_containers_terminal(world: World, over: str) -> None:
     world.container("while true; do stty size; sleep 0.05; done", tty=True, stdin=True)
     session = world.attached(over, tty=True, stdin=True)
     session.tell("resize", width=99, height=33)
-    session.wait_said("33 99")
+    session.wait_output("33 99")
     session.tell("leave")
 
 
-def test_attaching_to_a_container_that_has_ended_is_an_error(world: World) -> None:
+def test_attaching_to_an_exited_container_is_an_error(world: World) -> None:
     world.container("true")
     world.machine.watcher().watch(world.id, world.bundle, world.runtime)
     world.machine.wait_for(lambda: world.machine.exits, "the end of its conmon, which listens until then")
@@ -397,7 +397,7 @@ def talk(port: int, data: bytes) -> bytes:
 
 @pytest.mark.parametrize("over", OVER)
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
-def test_ports_of_a_pod_are_reached_by_many_connections_at_once(world: World, over: str, address: str) -> None:
+def test_port_forward_serves_many_connections_concurrently(world: World, over: str, address: str) -> None:
     world.namespace = world.namespaces.create("pod")
     listener = Listener(world.namespace, address, echo_all)
     other = Listener(world.namespace, address, lambda connection: connection.sendall(b"other"))
@@ -423,7 +423,7 @@ def test_ports_of_a_pod_are_reached_by_many_connections_at_once(world: World, ov
 
 
 @pytest.mark.parametrize("over", OVER)
-def test_a_connection_of_the_pod_that_ends_ends_that_of_the_client_alone(world: World, over: str) -> None:
+def test_a_closed_connection_of_the_pod_closes_only_its_client_connection(world: World, over: str) -> None:
     world.namespace = world.namespaces.create("pod")
     begun = threading.Event()
 
@@ -450,7 +450,7 @@ def test_a_connection_of_the_pod_that_ends_ends_that_of_the_client_alone(world: 
 
 
 @pytest.mark.parametrize("over", OVER)
-def test_a_port_at_which_nothing_listens_is_an_error_of_its_connection(world: World, over: str) -> None:
+def test_forwarding_to_a_closed_port_is_an_error_of_that_connection(world: World, over: str) -> None:
     world.namespace = world.namespaces.create("pod")
     session = world.forward(over, 9)
     assert talk(session.ports()[0], b"") == b""
@@ -458,7 +458,7 @@ def test_a_port_at_which_nothing_listens_is_an_error_of_its_connection(world: Wo
     world.client.wait_for(lambda _: "port 9: Connection refused" in world.client.tail(), what="the error on its stderr")
 
 
-def test_a_namespace_that_is_gone_is_an_error(world: World) -> None:
+def test_connecting_to_a_missing_namespace_is_an_error(world: World) -> None:
     with pytest.raises(EngineError, match="cannot connect to port 80: No such file"):
         connect_port(world.machine.folder / "gone", 80)
     with pytest.raises(EngineError, match="cannot connect to port 80: Invalid argument"):
@@ -468,7 +468,7 @@ def test_a_namespace_that_is_gone_is_an_error(world: World) -> None:
 # --- through the CRI ----------------------------------------------------------------------------------------------
 
 
-def test_addresses_of_the_cri_lead_to_programs_streams_and_ports(client: Client, machine: Machine) -> None:
+def test_urls_of_the_cri_lead_to_programs_streams_and_ports(client: Client, machine: Machine) -> None:
     with Live(machine) as live:
         pod = live.pod("p", network=pb.POD)
         script = "while true; do echo hello | busybox nc -l -p 8080; done & read line; echo got $line; sleep 1000"
@@ -477,11 +477,11 @@ def test_addresses_of_the_cri_lead_to_programs_streams_and_ports(client: Client,
         session = client.begin("run", url, "websocket", stdin=True, stdout=True)
         session.tell("type", text="typed")
         session.tell("end_input")
-        assert session.end()["ok"] and session.said() == "typed"
+        assert session.end()["ok"] and session.output() == "typed"
         url = live.cri.call("Attach", container_id=container, stdin=True, stdout=True).url
         attached = client.begin("run", url, "spdy", stdin=True, stdout=True)
         attached.tell("type", text="line\n")
-        attached.wait_said("got line\n")
+        attached.wait_output("got line\n")
         attached.tell("leave")
         for over in OVER:
             live.machine.wait_for(lambda: _listens(live, container, 8080), "its server, which serves once")

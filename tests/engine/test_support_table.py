@@ -1,4 +1,4 @@
-"""The engine's column of docs/reference/runtimes.md, cell by cell, by `nri conformance runtime` and by plugins.
+"""The engine's column of docs/reference/runtimes.md, cell by cell, with `nri conformance runtime` and plugins.
 
 The outcome is measured first and then compared, so what stops working and what starts to work both fail.
 """
@@ -29,28 +29,27 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture(scope="module")
 def findings() -> Iterator[Found]:
-    """What the command finds out about an engine of its own, with a folder of CDI devices."""
+    """The command's findings about a separate engine with a folder of CDI devices."""
     need_root()
     need_machine(not V2, "cgroups of version 1, with which the other columns were measured")
     engine = Engine(say=lambda _: None)
     try:
         devices = engine.run_dir / "cdi"
         devices.mkdir()
-        engine.settings.write_text(f'{engine.settings.read_text()}[containers]\ncdi_dirs = ["{devices}"]\n')
         engine.start()
         yield tried(engine, devices)
     finally:
         engine.close()
 
 
-def test_the_command_finds_the_adjustments_as_the_table_says(findings: Found) -> None:
+def test_nri_conformance_finds_the_adjustments_of_the_table(findings: Found) -> None:
     expected = {case.text: engine_matrix.ADJUSTMENTS.get(name, APPLIED) for name, case in CASES.items()}
     expected = {name: IGNORED if cell == engine_matrix.LEFT_OUT else cell for name, cell in expected.items()}
     cells = {name: cell.partition(":")[0] for name, cell in of(findings, "Adjustments").items()}
     assert cells == expected
 
 
-def test_the_command_finds_every_event_update_and_eviction(findings: Found) -> None:
+def test_nri_conformance_finds_every_event_update_and_eviction(findings: Found) -> None:
     assert {*of(findings, "Events").values()} == {"yes"}
     assert {*of(findings, "Updates").values()} == {APPLIED}
     late = of(findings, "Late")
@@ -59,7 +58,7 @@ def test_the_command_finds_every_event_update_and_eviction(findings: Found) -> N
     assert of(findings, "Configure")[FACTS["split-sync"].name] == engine_matrix.FACTS["split-sync"][0]
 
 
-def test_what_cannot_be_applied_here_is_told_and_not_only_left_out(node: Node) -> None:
+def test_adjustments_that_cannot_be_applied_are_reported(node: Node) -> None:
     need_machine(not V2, "cgroups of version 1, with which the other columns were measured")
     plugin = node.plugin()
     pod = node.pod()
@@ -72,7 +71,7 @@ def test_what_cannot_be_applied_here_is_told_and_not_only_left_out(node: Node) -
         assert explanation is not None and any(" unsupported: " in text for _, text in explanation.notes), name
 
 
-def test_each_update_by_a_plugin_has_the_effect_that_the_table_says(node: Node) -> None:
+def test_every_update_has_the_effect_of_the_table(node: Node) -> None:
     need_machine(not V2, "cgroups of version 1, with which the other columns were measured")
     node.plugin()
     container = EngineView(node, node.run(node.pod()), node.folder)
@@ -88,12 +87,12 @@ def test_each_update_by_a_plugin_has_the_effect_that_the_table_says(node: Node) 
 
 
 class Declares(Recorder):
-    """A plugin that says what is to happen if it is late, and is told how long it may take."""
+    """A plugin that declares a failure policy for its timeouts and receives the timeout."""
 
     failure_policy = nri.FailurePolicy(fail_request=True, keep_connected=True)
 
 
-def test_a_plugin_is_told_the_timeout_and_what_it_declares_of_failures_is_heeded(node: Node) -> None:
+def test_a_plugin_receives_the_timeout_and_its_failure_policy_is_applied(node: Node) -> None:
     limit_s = round(1.9 * PATIENCE, 3)
     node.start(replace(node.config, nri=replace(node.config.nri, plugin_request_timeout=limit_s)))
     plugin = node.plugin(Declares())
@@ -111,7 +110,7 @@ def test_a_plugin_is_told_the_timeout_and_what_it_declares_of_failures_is_heeded
 
 
 @pytest.mark.parametrize("text", ["#!/bin/sh\nexit 0\n", "#!/nowhere/interpreter\n", "#!/bin/sh\nexec /bin/sleep 60\n"])
-def test_the_engine_starts_beside_a_pre_installed_plugin_that_cannot_start(node: Node, text: str) -> None:
+def test_the_engine_starts_despite_a_pre_installed_plugin_that_fails(node: Node, text: str) -> None:
     plugins = Path(node.config.nri.plugin_path)
     plugins.mkdir(mode=0o755)
     (plugins / "05-pre").write_text(text)
@@ -123,7 +122,7 @@ def test_the_engine_starts_beside_a_pre_installed_plugin_that_cannot_start(node:
     assert plugin.of("c") == ["create", "post_create", "start", "post_start"], "others are asked, and containers run"
 
 
-def test_a_state_that_is_more_than_a_message_takes_comes_in_parts(node: Node) -> None:
+def test_a_state_larger_than_a_message_is_sent_in_parts(node: Node) -> None:
     node.start(replace(node.config, dry=True))
     pod = node.pod()
     for number in range(80):
@@ -133,7 +132,7 @@ def test_a_state_that_is_more_than_a_message_takes_comes_in_parts(node: Node) ->
     assert len(containers) == 80
 
 
-def test_the_column_names_tests_that_there_are() -> None:
+def test_the_column_names_existing_tests() -> None:
     assert set(engine_matrix.FACTS) == set(FACTS)
     for _, test in engine_matrix.FACTS.values():
         assert (Path(__file__).resolve().parents[2] / test).exists()

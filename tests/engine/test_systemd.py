@@ -1,4 +1,4 @@
-"""The engine as the unit that `nri engine unit` prints, of a real systemd, which makes its containers' cgroups."""
+"""The engine as a systemd unit from `nri engine unit`; a real systemd creates the cgroups of its containers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ spec:
 
 
 @pytest.mark.timeout(300)
-def test_a_pod_runs_in_a_scope_of_its_own_over_a_restart_and_is_gone_after_its_end(tmp_path: Path) -> None:
+def test_a_pod_keeps_its_scope_over_a_restart_until_it_is_removed(tmp_path: Path) -> None:
     need_root()
     for tool in ("systemd-analyze", "nsenter", "runc", "conmon", "skopeo", "umoci"):
         need_tool(tool)
@@ -43,23 +43,23 @@ def test_a_pod_runs_in_a_scope_of_its_own_over_a_restart_and_is_gone_after_its_e
         (tmp_path / "etc" / path).write_text(text)
     shutil.copy(image_archive(print), tmp_path / "image.tar")
 
-    def done(*words: str) -> str:
+    def run(*words: str) -> str:
         container = node.run(*words)
         assert container.returncode == 0, container.stdout + container.stderr
         return container.stdout
 
     with node:
-        node.unit(UNIT, done(*NRI, "engine", "unit"))
+        node.unit(UNIT, run(*NRI, "engine", "unit"))
         node.unit(f"{UNIT}.d/less.conf", LESS)
-        done("systemctl", "daemon-reload")
-        done("systemctl", "start", UNIT)
-        done(*NRI, "engine", "load", f"oci-archive:/image.tar:{BUSYBOX}", BUSYBOX)
-        done(*NRI, "pod", "run", "-f", "/etc/web.yaml")
+        run("systemctl", "daemon-reload")
+        run("systemctl", "start", UNIT)
+        run(*NRI, "engine", "load", f"oci-archive:/image.tar:{BUSYBOX}", BUSYBOX)
+        run(*NRI, "pod", "run", "-f", "/etc/web.yaml")
         (scope,) = scopes(node)
         assert str(64 << 20) in (node.show(scope, "MemoryLimit"), node.show(scope, "MemoryMax"))
-        done("systemctl", "restart", UNIT)
-        assert "running" in done(*NRI, "pod", "ps") and scopes(node) == [scope]
-        done(*NRI, "pod", "rm", "-f", "web")
+        run("systemctl", "restart", UNIT)
+        assert "running" in run(*NRI, "pod", "ps") and scopes(node) == [scope]
+        run(*NRI, "pod", "rm", "-f", "web")
         wait_for(lambda: not scopes(node), "the end of the container's scope")
 
 

@@ -1,4 +1,4 @@
-"""Trees that nobody would make but to do harm: in a container, in an image; and a disk on which no byte is left."""
+"""Hostile file trees in containers and images, and a completely full disk."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def memory(machine: Machine) -> Iterator[Path]:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("driver", ["overlay", "copy"])
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_a_container_with_a_deep_tree_is_counted_and_removed_and_others_are_told_of(
+def test_a_container_with_a_deep_tree_is_counted_removed_and_reported(
     machine: Machine, memory: Path, depth: int, driver: str
 ) -> None:
     with Live(machine, root=memory / "root", images=ImageConfig(snapshots=driver)) as live:
@@ -74,9 +74,7 @@ def test_a_container_with_a_deep_tree_is_counted_and_removed_and_others_are_told
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_an_engine_starts_over_a_deep_tree_and_takes_away_one_that_no_record_knows(
-    node: Node, memory: Path, depth: int
-) -> None:
+def test_the_engine_starts_with_a_deep_tree_and_removes_an_unrecorded_one(node: Node, memory: Path, depth: int) -> None:
     shutil.copytree(node.config.root / "images", memory / "root/images", symlinks=True)
     node.config = replace(node.config, root=memory / "root")
     pod = node.pod()
@@ -95,7 +93,7 @@ def test_an_engine_starts_over_a_deep_tree_and_takes_away_one_that_no_record_kno
     node.stop()
 
 
-def test_a_record_that_no_engine_can_take_up_is_set_aside_and_named(node: Node) -> None:
+def test_an_unusable_record_is_set_aside_and_reported(node: Node) -> None:
     pod = node.pod()
     kept_id, bad = node.run(pod, "kept"), node.run(pod, "bad")
     node.engine.container_removal.stop(bad)
@@ -116,7 +114,7 @@ def test_a_record_that_no_engine_can_take_up_is_set_aside_and_named(node: Node) 
 
 
 @pytest.mark.parametrize("depth", [1_200, 3_000])
-def test_an_image_with_a_deep_tree_is_there_whole_or_not_at_all(machine: Machine, depth: int) -> None:
+def test_an_image_with_a_deep_tree_is_loaded_completely_or_refused(machine: Machine, depth: int) -> None:
     need_tool("umoci")
     need_tool("skopeo")
     tree = machine.folder / "layout"
@@ -146,7 +144,7 @@ def test_an_image_with_a_deep_tree_is_there_whole_or_not_at_all(machine: Machine
 
 @pytest.fixture(params=["tmpfs", "ext4"])
 def disk(request: pytest.FixtureRequest, machine: Machine) -> Iterator[Path]:
-    """A small file system of its own."""
+    """A small separate file system."""
     place = machine.folder / "disk"
     place.mkdir()
     if request.param == "tmpfs":
@@ -183,7 +181,7 @@ def fill(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("driver", ["overlay", "copy"])
-def test_a_full_disk_is_freed_by_the_calls_that_remove(node: Node, disk: Path, driver: str) -> None:
+def test_removals_free_a_full_disk(node: Node, disk: Path, driver: str) -> None:
     shutil.copytree(node.config.root / "images", disk / "root/images", symlinks=True)
     node.config = replace(node.config, root=disk / "root", state=disk / "state", images=ImageConfig(snapshots=driver))
     engine = node.engine

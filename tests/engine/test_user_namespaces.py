@@ -1,4 +1,4 @@
-"""Pods whose ids are mapped, on real runtimes: who a container is outside, what it owns inside, what is left."""
+"""Pods with user namespaces on real runtimes: users outside, owners inside, and the cleanup."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ def exposed(top: Path) -> list[str]:
 
 @pytest.mark.parametrize("handler", ["runc", "crun"])
 @pytest.mark.parametrize("driver", ["overlay", "copy", "no-idmap"])
-def test_root_inside_is_an_ordinary_user_outside_and_owns_its_files(
+def test_root_inside_is_an_unprivileged_user_outside_and_owns_its_files(
     node: Node, handler: str, driver: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if driver == "no-idmap":  # a file system that cannot map: the image's files are copied
-        monkeypatch.setattr(snapshots.Mapping, "mount", lambda *_: None)
+        monkeypatch.setattr(snapshots.IdMapping, "mount", lambda *_: None)
     elif driver == "copy":
         node.start(replace(node.config, images=replace(node.config.images, snapshots="copy")))
     engine, config = node.engine, mapped(node)
@@ -97,7 +97,7 @@ def test_root_inside_is_an_ordinary_user_outside_and_owns_its_files(
     node.assert_nothing_left()
 
 
-def test_a_user_of_the_image_and_a_terminal_and_a_probe_work(node: Node) -> None:
+def test_an_image_user_a_terminal_and_a_probe_work(node: Node) -> None:
     engine, config = node.engine, mapped(node)
     pod = engine.pod_creation.run(config)
     config_ = container(node, config, "c", run_as_user=pb.Int64Value(value=1000))
@@ -108,7 +108,7 @@ def test_a_user_of_the_image_and_a_terminal_and_a_probe_work(node: Node) -> None
     assert inside(node, container_id, "id -u") == "1000"
 
 
-def test_two_pods_share_no_ids_and_a_pod_with_a_process_of_its_own_is_mapped_too(node: Node) -> None:
+def test_pods_share_no_ids_and_a_pod_with_a_shared_pid_namespace_is_mapped(node: Node) -> None:
     engine = node.engine
     pods, uids = [], []
     for number, name in enumerate(("a", "b")):
@@ -125,7 +125,7 @@ def test_two_pods_share_no_ids_and_a_pod_with_a_process_of_its_own_is_mapped_too
     node.assert_nothing_left()
 
 
-def test_it_outlives_the_engine(node: Node) -> None:
+def test_a_mapped_pod_survives_a_restart_of_the_engine(node: Node) -> None:
     config = mapped(node)
     pod = node.engine.pod_creation.run(config)
     container_id = node.engine.container_creation.create(pod, container(node, config, "c"))
@@ -140,7 +140,7 @@ def test_it_outlives_the_engine(node: Node) -> None:
     node.assert_nothing_left()
 
 
-def test_a_volume_is_mapped_where_the_runtime_can_and_refused_by_field_where_it_cannot(node: Node) -> None:
+def test_a_volume_is_mapped_or_refused_with_its_field(node: Node) -> None:
     try:
         runc = str(install_runc(print))
     except MissingError as error:
@@ -166,10 +166,13 @@ def test_a_volume_is_mapped_where_the_runtime_can_and_refused_by_field_where_it_
         assert (volume / "new").stat().st_uid == 0, "written by root inside, it is root's outside"
 
 
-def test_what_cannot_be_mapped_is_refused_by_field_and_leaves_nothing(node: Node) -> None:
+def test_an_impossible_mapping_is_refused_with_its_field_and_leaves_nothing(node: Node) -> None:
     engine = node.engine
-    with pytest.raises(RequestError, match=rf'{FIELD}\.network: "NODE"'):
-        engine.pod_creation.run(mapped(node, network=pb.NODE))
+    for kind in ("ipc", "pid"):
+        shared = mapped(node)
+        setattr(shared.linux.security_context.namespace_options, kind, pb.NODE)
+        with pytest.raises(RequestError, match=rf'{FIELD}\.{kind}: "NODE"'):
+            engine.pod_creation.run(shared)
     with pytest.raises(RequestError, match=rf"{FIELD}\.userns_options\.uids: .*must start at id 0"):
         engine.pod_creation.run(mapped(node, inside=1))
     config = mapped(node)
@@ -180,13 +183,41 @@ def test_what_cannot_be_mapped_is_refused_by_field_and_leaves_nothing(node: Node
     node.assert_nothing_left()
 
 
+@pytest.mark.parametrize("handler", ["runc", "crun"])
+@pytest.mark.parametrize("pid", [pb.CONTAINER, pb.POD])
+def test_a_pod_on_the_nodes_network_is_mapped_and_sees_the_nodes_sys_read_only(
+    node: Node, handler: str, pid: int
+) -> None:
+    engine, config = node.engine, mapped(node, network=pb.NODE)
+    config.linux.security_context.namespace_options.pid = pid  # type: ignore[assignment]
+    pod = engine.pod_creation.run(config, handler)
+    container_id = engine.container_creation.create(pod, container(node, config, "c"))
+    engine.container_start.start(container_id)
+    process = Path(f"/proc/{engine.inventory.container(container_id).record.pid}")
+    assert os.readlink(process / "ns/net") == os.readlink("/proc/self/ns/net")
+    assert os.readlink(process / "ns/user") != os.readlink("/proc/self/ns/user")
+    assert f"Uid:\t{FIRST}\t" in (process / "status").read_text()
+    interfaces = sorted(path.name for path in Path("/sys/class/net").iterdir())
+    assert inside(node, container_id, "ls /sys/class/net").split() == interfaces
+    assert "Read-only" in inside(node, container_id, "mkdir /sys/x 2>&1 || true")
+    rows = [line.split() for line in (process / "mountinfo").read_text().splitlines()]
+    below = {row[4]: row[5] for row in rows if f"{row[4]}/".startswith("/sys/")}
+    below.pop("/sys/fs/cgroup")  # of cgroup v1 the OCI runtime's own tmpfs, as in other pods with a user namespace
+    assert all("ro" in options.split(",") for options in below.values()), below
+    assert inside(
+        node, container_id, "cat /sys/fs/cgroup/*/cgroup.procs /sys/fs/cgroup/cgroup.procs 2>/dev/null | head -1"
+    )
+    engine.pod_removal.remove(pod)
+    node.assert_nothing_left()
+
+
 #: Opens both streams by their names, as the log files of nginx and httpd do.
 STREAMS = "for name in stdout stderr; do echo $name > /dev/$name || exit 1; done"
 
 
 @pytest.mark.parametrize("handler", ["runc", "crun"])
 @pytest.mark.parametrize("user", [0, 1000])
-def test_a_program_can_open_its_streams_by_name(node: Node, handler: str, user: int) -> None:
+def test_a_program_can_open_its_streams_by_path(node: Node, handler: str, user: int) -> None:
     engine, config = node.engine, mapped(node)
     pod = engine.pod_creation.run(config, handler)
     config_ = container(node, config, "c", "sh", "-c", f"{STREAMS}; sleep 1000", run_as_user=pb.Int64Value(value=user))
@@ -213,7 +244,7 @@ def test_a_program_can_open_its_streams_by_name(node: Node, handler: str, user: 
 
 @pytest.mark.parametrize("handler", ["runc", "crun"])
 @pytest.mark.parametrize("driver", ["overlay", "copy"])
-def test_an_image_as_a_volume_has_the_owners_of_the_pod(node: Node, handler: str, driver: str) -> None:
+def test_an_image_volume_has_the_owners_of_the_pod(node: Node, handler: str, driver: str) -> None:
     engine = node.start(replace(node.config, images=replace(node.config.images, snapshots=driver)))
     config = mapped(node)
     pod = engine.pod_creation.run(config, handler)
@@ -233,15 +264,15 @@ def test_an_image_as_a_volume_has_the_owners_of_the_pod(node: Node, handler: str
     node.assert_nothing_left()
 
 
-def test_a_closed_folder_above_the_engines_is_named_and_stays_closed(node: Node) -> None:
+def test_a_closed_parent_folder_is_an_error_with_its_path_and_is_not_opened(node: Node) -> None:
     engine, config = node.engine, mapped(node)
     node.folder.chmod(0o700)
     pod = engine.pod_creation.run(config)
-    with pytest.raises(EngineError, match=f"may not enter {node.folder}, which is not the engine's folder"):
+    with pytest.raises(EngineError, match=f"cannot enter {node.folder}, which is not the engine's folder"):
         engine.container_creation.create(pod, container(node, config, "c"))
     config.linux.security_context.namespace_options.pid = pb.POD
     config.metadata.uid = "another"
-    with pytest.raises(EngineError, match=f"may not enter {node.folder}, which is not the engine's folder"):
+    with pytest.raises(EngineError, match=f"cannot enter {node.folder}, which is not the engine's folder"):
         engine.pod_creation.run(config)
     assert stat.S_IMODE(node.folder.stat().st_mode) == 0o700
     node.folder.chmod(0o711)
@@ -249,7 +280,7 @@ def test_a_closed_folder_above_the_engines_is_named_and_stays_closed(node: Node)
     node.assert_nothing_left()
 
 
-def test_a_pod_of_a_further_domain_reaches_its_folders(node: Node) -> None:
+def test_a_mapped_pod_of_another_domain_can_enter_its_folders(node: Node) -> None:
     node.start(replace(node.config, domains={"other": DomainConfig()}))
     domain, config = node.engine.domains["other"], mapped(node)
     domain.images.load(busybox(node.folder), IMAGE)

@@ -1,4 +1,4 @@
-"""Users of images that lie: whoever runs, runs as the number that was asked for, or not at all."""
+"""Images with misleading users: a container runs with the requested number, or not at all."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Loaded = Callable[..., str]
 
 @pytest.fixture
 def loaded(node: Node) -> Loaded:
-    """Load the image with a user of its own; returns its name."""
+    """Return a function that loads the image with a given user and returns its name."""
 
     def load(user: str = "") -> str:
         layout_folder = layout(node.folder / "evil", [base_layer(passwd=PASSWD, group=GROUP)], config={"User": user})
@@ -53,7 +53,7 @@ def number(value: int) -> pb.Int64Value:
         ("me:wheel", {}, "33 10"),
     ],
 )
-def test_a_number_stays_that_number_on_the_node(
+def test_a_numeric_user_has_the_same_number_on_the_node(
     node: Node, loaded: Loaded, handler: str, user: str, security: dict[str, object], ids: str
 ) -> None:
     image = loaded(user)
@@ -82,9 +82,7 @@ def test_a_number_stays_that_number_on_the_node(
         ("me:2001x", r'"2001x": the image has no such group'),
     ],
 )
-def test_a_user_that_cannot_be_is_refused_before_anything_is_made(
-    node: Node, loaded: Loaded, user: str, problem: str
-) -> None:
+def test_an_invalid_user_is_refused_before_the_creation(node: Node, loaded: Loaded, user: str, problem: str) -> None:
     image = loaded(user)
     pod = node.pod()
     before = node.leftovers()

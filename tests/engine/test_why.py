@@ -1,4 +1,4 @@
-"""`nri why` of containers that the OCI runtime refuses: its words, and what plugins had changed."""
+"""`nri why` of containers that the OCI runtime refuses: its message and the changes of plugins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nri.errors import NriError
 from tests.engine.node import FOREVER, Node, Recorder
 
 
-def test_why_has_the_words_of_the_runtime_that_refused_a_container_and_what_plugins_had_changed(node: Node) -> None:
+def test_why_shows_the_oci_runtimes_message_and_the_changes_of_plugins(node: Node) -> None:
     admin = str(node.folder / "admin.sock")
     node.start(replace(node.config, nri=replace(node.config.nri, admin_socket=admin)))
     plugin: Recorder = node.plugin()

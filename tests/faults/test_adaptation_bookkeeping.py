@@ -1,4 +1,4 @@
-"""What the adaptation knows of its plugins stays right when threads overtake each other and observers fail."""
+"""The adaptation's data about its plugins stays correct when threads race and observers fail."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 import nri
 from nri.adaptation.adaptation import parts_of
-from nri.adaptation.plugin_policy.policy import Policies
 from nri.metrics import Observer
+from nri.plugin_policy.policy import Policies
 from nri.testing import FakeRuntime
 from tests.support.adapting import PATIENCE_S, change
 from tests.support.waiting import wait_for
@@ -22,7 +22,7 @@ class Quiet(nri.Plugin):
     def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
 
 
-def test_a_required_plugin_that_has_joined_is_not_missed_because_of_one_that_left_before(
+def test_a_connected_required_plugin_is_not_missing_when_an_older_connection_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with FakeRuntime(policy='["10-quiet"]\nrequired = true\n') as runtime:
@@ -49,7 +49,7 @@ def test_a_required_plugin_that_has_joined_is_not_missed_because_of_one_that_lef
 
 
 class Moody(Observer):
-    """Cannot count when it is told to."""
+    """An observer whose count fails while `fails` is set."""
 
     fails = False
 
@@ -58,7 +58,7 @@ class Moody(Observer):
             raise RuntimeError("no such metric")
 
 
-def test_an_observer_that_fails_does_not_end_the_watch_over_the_policy(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_observer_does_not_end_the_watch_on_the_policy(caplog: pytest.LogCaptureFixture) -> None:
     observer = Moody()
     with FakeRuntime(policy="", observer=observer) as runtime, caplog.at_level(logging.ERROR, "nri.adaptation"):
         adaptation = runtime.adaptation

@@ -1,4 +1,4 @@
-"""Many at once: connections that never register, plugins that join under load, crash loops. Nothing gets lost."""
+"""Crowds: connections that never register, plugins that join under load, crash loops."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Recorder(nri.Plugin):
         self.started.append(container.id)
 
 
-def test_200_connections_that_never_register_delay_no_plugin_and_leave_nothing(tmp_path: Path) -> None:
+def test_200_unregistered_connections_delay_no_plugin_and_leave_nothing(tmp_path: Path) -> None:
     leaks = Leaks()
     path = str(tmp_path / "nri.sock")
     with FakeRuntime(socket_path=path, registration_timeout_s=60.0) as runtime:
@@ -72,7 +72,7 @@ def test_200_connections_that_never_register_delay_no_plugin_and_leave_nothing(t
     leaks.check()
 
 
-def test_a_connection_that_does_not_register_in_time_is_closed(tmp_path: Path) -> None:
+def test_a_connection_without_a_timely_registration_is_closed(tmp_path: Path) -> None:
     path = str(tmp_path / "nri.sock")
     with FakeRuntime(socket_path=path, registration_timeout_s=0.1), socket.socket(socket.AF_UNIX) as sock:
         sock.connect(path)
@@ -80,7 +80,7 @@ def test_a_connection_that_does_not_register_in_time_is_closed(tmp_path: Path) -
         assert sock.recv(1) == b"", "the runtime must hang up"
 
 
-def test_20_plugins_join_while_8_threads_create_containers_and_none_misses_one() -> None:
+def test_20_plugins_join_while_8_threads_create_containers_and_miss_none() -> None:
     leaks = Leaks()
     steady = Recorder()
     with FakeRuntime() as runtime:
@@ -121,7 +121,7 @@ def test_20_plugins_join_while_8_threads_create_containers_and_none_misses_one()
     leaks.check()
 
 
-def test_plugins_that_come_and_go_under_load_leave_nothing_behind() -> None:
+def test_plugins_that_join_and_leave_under_load_leave_nothing() -> None:
     with FakeRuntime() as runtime:
         runtime.timeout(20)
         steady = Recorder()
@@ -150,7 +150,7 @@ def test_plugins_that_come_and_go_under_load_leave_nothing_behind() -> None:
         wait_for(lambda: len(parts_of(runtime.adaptation).chain.peers) == 1, "plugins that are gone leave the chain")
 
 
-def test_a_crash_loop_is_seen_with_its_last_words_and_delays_nobody(
+def test_a_crash_loop_is_reported_with_its_last_output_and_delays_no_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nri.adaptation.launch.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.02))
@@ -168,7 +168,7 @@ def test_a_crash_loop_is_seen_with_its_last_words_and_delays_nobody(
     leaks.check()
 
 
-def test_a_launched_plugin_that_is_killed_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_launched_plugin_is_restarted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     monkeypatch.setattr("nri.adaptation.launch.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.02))
@@ -203,7 +203,7 @@ def test_a_launched_plugin_that_never_registers_is_killed(tmp_path: Path, monkey
             os.kill(created[0].pid, 0)
 
 
-def test_the_socket_has_mode_0600_and_strangers_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_socket_has_mode_0600_and_other_users_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "nri.sock"
     with FakeRuntime(socket_path=str(path)) as runtime:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -216,7 +216,7 @@ def test_the_socket_has_mode_0600_and_strangers_are_refused(tmp_path: Path, monk
     assert not path.exists(), "the socket is removed at the end"
 
 
-def test_plugins_that_are_gone_are_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_remembered_disconnected_plugins_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nri.adaptation.registration.registry.MAX_REMEMBERED", 3)
     with FakeRuntime() as runtime:
         runtime.add(Recorder(), name="stays")
@@ -227,7 +227,7 @@ def test_plugins_that_are_gone_are_not_remembered_without_end(monkeypatch: pytes
         assert [row.plugin for row in runtime.plugins] == ["10-n4", "10-n5", "10-stays"]
 
 
-def test_a_runtime_that_stops_leaves_the_socket_of_its_successor_alone(tmp_path: Path) -> None:
+def test_a_stopped_runtime_keeps_the_socket_of_its_successor(tmp_path: Path) -> None:
     path = tmp_path / "nri.sock"
     with FakeRuntime(socket_path=str(path)) as first:
         with FakeRuntime(socket_path=str(path), compat="reference") as second:  # it takes a live socket, as Go does

@@ -1,4 +1,4 @@
-"""Plugins that the runtime launched and then parted with, or cannot stop in time."""
+"""Launched plugins that the runtime disconnected or cannot stop in time."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Slow.main()
 """
 
 
-def test_a_launched_plugin_that_is_cut_off_comes_back_though_it_ends_without_an_error(tmp_path: Path) -> None:
+def test_a_disconnected_launched_plugin_is_restarted_although_it_exits_without_an_error(tmp_path: Path) -> None:
     folder = install(tmp_path / "plugins", "10-slow", SLOW)
     policy = '["10-slow"]\nkeep_connected = false\ntimeout = { StartContainer = "50ms" }\n'
     with FakeRuntime(plugin_path=folder, policy=policy, **PATIENT) as runtime:
@@ -59,7 +59,7 @@ def test_a_launched_plugin_that_is_cut_off_comes_back_though_it_ends_without_an_
         assert runtime.adaptation.ready(["10-slow"], PATIENCE_S), runtime.plugins
 
 
-def test_a_plugin_whose_launch_was_under_way_when_the_runtime_stopped_does_not_stay(
+def test_a_plugin_that_is_being_launched_during_the_stop_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     created: list[Process] = []

@@ -1,4 +1,4 @@
-"""Plugins that misbehave, one at a time: the request goes on, healthy plugins lose nothing, nothing leaks."""
+"""Misbehaving plugins, one at a time: the request continues, healthy plugins lose nothing, nothing leaks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def healthy(runtime: FakeRuntime) -> Healthy:
     return plugin
 
 
-def test_a_silent_plugin_costs_the_request_its_timeout_and_nothing_else(runtime: FakeRuntime, healthy: Healthy) -> None:
+def test_a_silent_plugin_costs_the_request_only_its_timeout(runtime: FakeRuntime, healthy: Healthy) -> None:
     raw = RawPlugin(runtime).join()
     runtime.timeout(0.1)
     runtime.start_container()
@@ -58,7 +58,7 @@ def test_a_silent_plugin_costs_the_request_its_timeout_and_nothing_else(runtime:
     raw.close()
 
 
-def test_a_plugin_that_goes_on_being_silent_is_left_out(runtime: FakeRuntime, healthy: Healthy) -> None:
+def test_a_plugin_that_stays_silent_is_skipped(runtime: FakeRuntime, healthy: Healthy) -> None:
     raw = RawPlugin(runtime).join()
     runtime.timeout(0.01)
     for _ in range(5):
@@ -77,7 +77,7 @@ def test_a_plugin_that_goes_on_being_silent_is_left_out(runtime: FakeRuntime, he
     [b"\xff" * 64, garbage_frame(1, 5 << 20), b"GET / HTTP/1.1\r\n\r\n"],
     ids=["random", "oversized mux frame", "another protocol"],
 )
-def test_garbage_ends_the_connection_and_the_request_goes_on(
+def test_garbage_ends_the_connection_and_the_request_continues(
     runtime: FakeRuntime, healthy: Healthy, garbage: bytes
 ) -> None:
     raw = RawPlugin(runtime).join()
@@ -89,7 +89,7 @@ def test_garbage_ends_the_connection_and_the_request_goes_on(
     raw.close()
 
 
-def test_an_oversized_answer_fails_only_that_request(runtime: FakeRuntime, healthy: Healthy) -> None:
+def test_an_oversized_reply_fails_only_its_request(runtime: FakeRuntime, healthy: Healthy) -> None:
     raw = RawPlugin(runtime).join()
     runtime.timeout(20)
     big = 5 << 20
@@ -108,7 +108,7 @@ def test_an_oversized_answer_fails_only_that_request(runtime: FakeRuntime, healt
     raw.close()
 
 
-def test_half_a_reply_and_then_the_end_loses_only_the_plugin(runtime: FakeRuntime, healthy: Healthy) -> None:
+def test_a_truncated_reply_disconnects_only_its_plugin(runtime: FakeRuntime, healthy: Healthy) -> None:
     raw = RawPlugin(runtime).join()
     runtime.timeout(20)
 
@@ -122,7 +122,7 @@ def test_half_a_reply_and_then_the_end_loses_only_the_plugin(runtime: FakeRuntim
     assert runtime.health("10-raw").state == "gone"
 
 
-def test_a_half_closed_connection_is_a_closed_one(runtime: FakeRuntime, healthy: Healthy) -> None:
+def test_a_half_closed_connection_counts_as_closed(runtime: FakeRuntime, healthy: Healthy) -> None:
     raw = RawPlugin(runtime).join()
     raw.sock.shutdown(socket.SHUT_WR)
     wait_for(lambda: runtime.health("10-raw").state == "gone", "the end was noticed")
@@ -131,7 +131,7 @@ def test_a_half_closed_connection_is_a_closed_one(runtime: FakeRuntime, healthy:
     raw.close()
 
 
-def test_an_answer_that_cannot_be_read_fails_the_request_with_the_plugins_name(runtime: FakeRuntime) -> None:
+def test_an_unreadable_reply_fails_the_request_with_the_plugins_name(runtime: FakeRuntime) -> None:
     raw = RawPlugin(runtime).join()
     runtime.timeout(20)
 
@@ -145,7 +145,7 @@ def test_an_answer_that_cannot_be_read_fails_the_request_with_the_plugins_name(r
     raw.close()
 
 
-def test_a_late_answer_is_dropped_and_the_next_one_is_right(runtime: FakeRuntime) -> None:
+def test_a_late_reply_is_dropped_and_the_next_reply_is_used(runtime: FakeRuntime) -> None:
     raw = RawPlugin(runtime, events=8).join()
     runtime.timeout(0.05)
     runtime.create_container()
@@ -162,7 +162,7 @@ def test_a_late_answer_is_dropped_and_the_next_one_is_right(runtime: FakeRuntime
 
 
 @pytest.mark.parametrize("after", [0, 1, 7, 8, 9, 17, 18, 19, 60])
-def test_a_connection_cut_at_any_byte_of_the_reply_costs_only_the_plugin(
+def test_a_connection_cut_at_any_byte_of_the_reply_disconnects_only_the_plugin(
     runtime: FakeRuntime, healthy: Healthy, after: int
 ) -> None:
     class Adjusting(nri.Plugin):
@@ -177,7 +177,7 @@ def test_a_connection_cut_at_any_byte_of_the_reply_costs_only_the_plugin(
         assert runtime.health("10-adjusting").state == "gone"
 
 
-def test_bytes_that_come_in_pieces_are_put_together(runtime: FakeRuntime) -> None:
+def test_a_message_in_small_pieces_is_reassembled(runtime: FakeRuntime) -> None:
     class Adjusting(nri.Plugin):
         def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
             return nri.Adjustment().add_env("A", "b" * 5000)
@@ -190,9 +190,7 @@ def test_bytes_that_come_in_pieces_are_put_together(runtime: FakeRuntime) -> Non
         assert runtime.create_container().env == {"A": "b" * 5000}
 
 
-def test_a_plugin_that_stops_reading_does_not_block_the_runtime_for_ever(
-    runtime: FakeRuntime, healthy: Healthy
-) -> None:
+def test_a_plugin_that_stops_reading_does_not_block_the_runtime(runtime: FakeRuntime, healthy: Healthy) -> None:
     raw = RawPlugin(runtime).join()
     container = nri.Container(id="big", annotations={"padding": "x" * 300_000})
     runtime.timeout(0.15)
@@ -202,10 +200,10 @@ def test_a_plugin_that_stops_reading_does_not_block_the_runtime_for_ever(
     raw.close()
 
 
-def test_a_plugin_that_asks_without_end_and_reads_nothing_costs_the_request_its_timeout(
+def test_a_plugin_that_floods_requests_costs_the_request_only_its_timeout(
     runtime: FakeRuntime, healthy: Healthy
 ) -> None:
-    """Its queue is full, so it is refused, and the refusals fill the way to it: nobody may wait for it to read them."""
+    """Its full queue leads to refusals, which fill the socket's buffer; no thread may wait until they are read."""
     raw = RawPlugin(runtime).join()
     runtime.timeout(0.2)
     (peer,) = (peer for peer in parts_of(runtime.adaptation).chain.peers if peer.label == "10-raw")
@@ -230,7 +228,7 @@ def test_a_plugin_that_asks_without_end_and_reads_nothing_costs_the_request_its_
     raw.close()
 
 
-def test_repeated_registration_is_refused_and_changes_nothing(runtime: FakeRuntime) -> None:
+def test_a_repeated_registration_is_refused(runtime: FakeRuntime) -> None:
     raw = RawPlugin(runtime).join()
     raw.sock.sendall(register("other", "77", stream_id=3))
     assert b"registered on this connection already" in raw.wait_for(b"already")
@@ -255,7 +253,7 @@ def test_updates_before_registration_are_refused(runtime: FakeRuntime) -> None:
         ("ok", "x1", b"(not [0-9][0-9])"),
     ],
 )
-def test_a_wrong_name_or_index_is_refused_in_the_words_of_the_reference(
+def test_a_wrong_name_or_index_is_refused_with_the_references_message(
     runtime: FakeRuntime, name: str, idx: str, text: bytes
 ) -> None:
     raw = RawPlugin(runtime)
@@ -281,13 +279,13 @@ def test_unknown_events_masked(mode: str, caplog: pytest.LogCaptureFixture) -> N
         raw.close()
 
 
-def test_no_events_means_all_events(runtime: FakeRuntime) -> None:
+def test_an_empty_event_mask_means_all_events(runtime: FakeRuntime) -> None:
     raw = RawPlugin(runtime, events=0).join()
     assert len(runtime.health("10-raw").events.split(",")) == 14
     raw.close()
 
 
-def test_unknown_methods_and_services_are_answered_unimplemented(runtime: FakeRuntime) -> None:
+def test_unknown_methods_and_services_are_unimplemented(runtime: FakeRuntime) -> None:
     raw = RawPlugin(runtime)
     raw.sock.sendall(request("Nothing", m.Empty()))
     raw.wait_for(encode_response(code=Code.UNIMPLEMENTED, message="method Nothing"))
@@ -297,7 +295,9 @@ def test_unknown_methods_and_services_are_answered_unimplemented(runtime: FakeRu
     raw.close()
 
 
-def test_lost_between_register_and_configure_leaves_nothing_behind(runtime: FakeRuntime, healthy: Healthy) -> None:
+def test_a_connection_lost_between_register_and_configure_leaves_nothing(
+    runtime: FakeRuntime, healthy: Healthy
+) -> None:
     raw = RawPlugin(runtime)
     raw.sock.sendall(register())
     raw.wait_for(b"Configure")
@@ -307,7 +307,9 @@ def test_lost_between_register_and_configure_leaves_nothing_behind(runtime: Fake
     assert healthy.seen == 1
 
 
-def test_silent_at_synchronize_holds_up_only_events_until_its_timeout(runtime: FakeRuntime, healthy: Healthy) -> None:
+def test_a_plugin_that_is_silent_at_synchronize_delays_events_only_for_its_timeout(
+    runtime: FakeRuntime, healthy: Healthy
+) -> None:
     raw = RawPlugin(runtime)
     raw.sock.sendall(register())
     raw.wait_for(b"Configure")

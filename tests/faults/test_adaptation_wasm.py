@@ -1,4 +1,4 @@
-"""Plugins in WebAssembly that never end, trap, or cannot be loaded: what that costs the node, and what is told."""
+"""WebAssembly plugins that loop forever, trap, or cannot be loaded: their cost and the reports."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from nri.errors import NriError, PluginError
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support import wat
 from tests.support.adapting import PATIENCE_S, PATIENT, change
+from tests.support.commands import unmeasured
 from tests.support.needs import need_module
 from tests.support.waiting import wait_for
 
@@ -34,7 +35,7 @@ def create(runtime: FakeRuntime) -> Any:
     return runtime.create_container(make_pod(), make_container())
 
 
-def test_an_endless_loop_costs_the_event_its_timeout_and_no_other_plugin_anything(tmp_path: Path) -> None:
+def test_an_endless_loop_costs_the_event_its_timeout_and_affects_no_other_plugin(tmp_path: Path) -> None:
     wat.install(tmp_path, "10-endless", wat.plugin({"create_container": wat.NEVER_ENDS}))
     wat.install(tmp_path, "20-good", wat.plugin({"create_container": SETS_A}))
     policy = '["10-endless"]\ntimeout = { CreateContainer = "500ms" }\n'
@@ -48,7 +49,7 @@ def test_an_endless_loop_costs_the_event_its_timeout_and_no_other_plugin_anythin
         assert health(runtime, "20-good").restarts == 0
 
 
-def test_a_required_one_that_never_ends_refuses_by_name(tmp_path: Path) -> None:
+def test_an_endless_loop_in_a_required_plugin_is_an_error_with_its_name(tmp_path: Path) -> None:
     wat.install(tmp_path, "10-endless", wat.plugin({"create_container": wat.NEVER_ENDS}))
     policy = '["10-endless"]\nrequired = true\ntimeout = { CreateContainer = "500ms" }\n'
     with FakeRuntime(plugin_path=str(tmp_path), policy=policy, **PATIENT) as runtime:
@@ -57,7 +58,7 @@ def test_a_required_one_that_never_ends_refuses_by_name(tmp_path: Path) -> None:
             create(runtime)
 
 
-def test_a_trap_ends_the_run_is_told_and_the_plugin_comes_back_with_the_state(
+def test_a_trap_is_reported_and_the_plugin_restarts_with_the_state(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = "(i32.store (i32.const 16) (i32.const 1)) (return (i64.const 0))"
@@ -66,7 +67,7 @@ def test_a_trap_ends_the_run_is_told_and_the_plugin_comes_back_with_the_state(
     with FakeRuntime(plugin_path=str(tmp_path)) as runtime:
         assert runtime.adaptation.ready(["10-trap"], PATIENCE_S), runtime.plugins
         create(runtime)
-        create(runtime)  # it traps, and the request goes on, as when a process dies
+        create(runtime)  # it traps, and the request continues, as when a process dies
         wait_for(lambda: health(runtime, "10-trap").restarts, "its return")
         assert runtime.adaptation.ready(["10-trap"], PATIENCE_S), runtime.plugins
         create(runtime)  # its memory is new
@@ -78,7 +79,7 @@ def test_a_trap_ends_the_run_is_told_and_the_plugin_comes_back_with_the_state(
     ), texts
 
 
-def test_an_error_that_it_returns_fails_the_request_by_name_and_nothing_else(tmp_path: Path) -> None:
+def test_a_returned_error_fails_the_request_with_the_plugins_name(tmp_path: Path) -> None:
     wat.install(tmp_path, "10-no", wat.plugin({"create_container": wat.error("not on this node")}))
     with FakeRuntime(plugin_path=str(tmp_path)) as runtime:
         assert runtime.adaptation.ready(["10-no"], PATIENCE_S), runtime.plugins
@@ -87,7 +88,7 @@ def test_an_error_that_it_returns_fails_the_request_by_name_and_nothing_else(tmp
         assert health(runtime, "10-no").state == "active"
 
 
-def test_what_cannot_be_loaded_is_told_by_name_and_the_others_start(
+def test_a_plugin_that_cannot_be_loaded_is_reported_and_the_others_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     wat.install(tmp_path, "10-gpu", wat.plugin(imports='(import "env" "gpu_open" (func))'))
@@ -100,13 +101,13 @@ def test_what_cannot_be_loaded_is_told_by_name_and_the_others_start(
     assert any("10-gpu cannot be launched" in record.getMessage() for record in caplog.records)
 
 
-def test_a_changed_configuration_loads_it_anew(tmp_path: Path) -> None:
+def test_a_changed_configuration_reloads_the_plugin(tmp_path: Path) -> None:
     config = tmp_path / "conf.d"
     config.mkdir()
     (config / "10-a.conf").write_text("first")
     log = '(import "env" "log" (func $log (param i32 i32) (result i64)))'
-    says = "(drop (call $log (local.get $place) (local.get $size))) (i64.const 0)"  # field 1 of either is a text
-    wat.install(tmp_path / "plugins", "10-a", wat.plugin({"configure": says}, imports=log))
+    configure = "(drop (call $log (local.get $place) (local.get $size))) (i64.const 0)"  # field 1 of either is a text
+    wat.install(tmp_path / "plugins", "10-a", wat.plugin({"configure": configure}, imports=log))
     records: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: records.append(record.getMessage())  # type: ignore[method-assign]
@@ -125,7 +126,7 @@ def test_a_changed_configuration_loads_it_anew(tmp_path: Path) -> None:
         logger.setLevel(level)
 
 
-def test_the_operators_policy_holds_for_it_too(tmp_path: Path) -> None:
+def test_the_operators_policy_applies_to_wasm_plugins(tmp_path: Path) -> None:
     wat.install(tmp_path, "10-a", wat.plugin({"create_container": SETS_A}))
     policy = '["10-a"]\nallow = { fields = ["Annotations"] }\n'
     with FakeRuntime(plugin_path=str(tmp_path), policy=policy) as runtime:
@@ -134,7 +135,7 @@ def test_the_operators_policy_holds_for_it_too(tmp_path: Path) -> None:
             create(runtime)
 
 
-def test_the_end_of_the_runtime_does_not_wait_for_one_that_never_ends(tmp_path: Path) -> None:
+def test_stopping_the_runtime_does_not_wait_for_an_endless_plugin(tmp_path: Path) -> None:
     wat.install(tmp_path, "10-endless", wat.plugin({"shutdown": wat.NEVER_ENDS}))
     runtime = FakeRuntime(plugin_path=str(tmp_path))
     assert runtime.adaptation.ready(["10-endless"], PATIENCE_S), runtime.plugins
@@ -163,7 +164,7 @@ print("leaving", flush=True)
 """
 
 
-def test_a_process_that_ends_while_a_plugin_is_at_work_ends_that_first(tmp_path: Path) -> None:
+def test_a_process_that_exits_first_ends_a_busy_plugin(tmp_path: Path) -> None:
     log = '(import "env" "log" (func $log (param i32 i32) (result i64)))'
     busy = "(loop $again (drop (call $log (i32.const 0) (i32.const 0))) (br $again)) (i64.const 0)"
     wat.install(tmp_path, "10-busy", wat.plugin({"create_container": busy}, imports=log))
@@ -171,13 +172,24 @@ def test_a_process_that_ends_while_a_plugin_is_at_work_ends_that_first(tmp_path:
         [sys.executable, "-c", LEAVES, str(tmp_path)], capture_output=True, text=True, check=False, timeout=100
     )
     assert (process.returncode, process.stdout) == (0, "leaving\n"), process.stderr[-2000:]
-    assert "ended by the runtime" in process.stderr, process.stderr[-2000:]  # in the words of whoever says it first
+    assert "ended by the runtime" in process.stderr, process.stderr[-2000:]  # whichever side logs it first
 
 
+# Each of 50 children loads the plugin, calls it and ends as a program does; the modules are imported only once.
 SPEAKS = """
-import sys
+import os, sys
+import nri.adaptation.launch.wasm.instance, nri.adaptation.launch.wasm.program
 from nri.testing import FakeRuntime, make_container, make_pod
 
+for _ in range(50):
+    child = os.fork()
+    if not child:
+        break
+    _, status = os.waitpid(child, 0)
+    if status:
+        sys.exit(f"a child ended with {status}")
+else:
+    sys.exit()
 runtime = FakeRuntime(plugin_path=sys.argv[1], request_timeout_s=30.0)
 assert runtime.adaptation.ready(["10-speaks"], 20), runtime.plugins
 for _ in range(2):
@@ -185,13 +197,14 @@ for _ in range(2):
 """
 
 
-def test_a_process_whose_plugin_wrote_to_stderr_ends_in_order_each_time(tmp_path: Path) -> None:
+@pytest.mark.timeout(600)
+def test_a_process_with_a_plugin_that_wrote_to_stderr_exits_cleanly(tmp_path: Path) -> None:
     write = '(import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))'
-    speak = """(i32.store (i32.const 24) (i32.const 65536)) (i32.store (i32.const 28) (i32.const 3000))
+    body = """(i32.store (i32.const 24) (i32.const 65536)) (i32.store (i32.const 28) (i32.const 3000))
         (drop (call $write (i32.const 2) (i32.const 24) (i32.const 1) (i32.const 32))) (i64.const 0)"""
-    wat.install(tmp_path, "10-speaks", wat.plugin({"create_container": speak, "shutdown": speak}, imports=write))
-    for _ in range(50):
-        process = subprocess.run(
-            [sys.executable, "-c", SPEAKS, str(tmp_path)], capture_output=True, text=True, check=False, timeout=100
-        )
-        assert (process.returncode, "panicked" in process.stderr) == (0, False), process.stderr[-2000:]
+    wat.install(tmp_path, "10-speaks", wat.plugin({"create_container": body, "shutdown": body}, imports=write))
+    process = subprocess.run(
+        [sys.executable, "-c", SPEAKS, str(tmp_path)],
+        env=unmeasured(), capture_output=True, text=True, check=False, timeout=580,
+    )  # fmt: skip
+    assert (process.returncode, "panicked" in process.stderr) == (0, False), process.stderr[-2000:]

@@ -1,4 +1,4 @@
-"""A placement plugin that dies at every step of a sequence of 100 pods: nothing moves, and no CPU is granted twice.
+"""A placement plugin that dies at every step for 100 pods: nothing moves, and no CPU is granted twice.
 
 It dies twice at each step: with the answer on its way, so that the runtime knows nothing of what was decided and
 written down, and right after the answer. A dead plugin leaves its state file, and the runtime its containers; one that
@@ -21,11 +21,12 @@ from nri.api import messages as m
 from nri.plugins.balloons.plugin import BalloonsPlugin
 from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
 from nri.testing import FakeRuntime
+from tests.support.adapting import PATIENT
 from tests.support.placement import sequence
 from tests.unit.placement.placing import ask, create, pod, started, stop
 
 PODS = 100
-#: At most so many at a time, so that most of them find a place.
+#: At most this many pods at a time, so that most of them fit.
 ALIVE = 12
 BALLOONS = [
     {"name": "own", "matchExpressions": [{"key": "name", "operator": "Matches", "values": ["own-*"]}],
@@ -58,7 +59,7 @@ class Node:
         self.containers = deepcopy(dict(runtime.containers))
 
 
-def asked(number: int) -> tuple[m.PodSandbox, m.Container]:
+def pod_and_container(number: int) -> tuple[m.PodSandbox, m.Container]:
     """A pod of one of five kinds, with its container."""
     kind = number % 5
     if kind < 2:
@@ -72,10 +73,10 @@ def asked(number: int) -> tuple[m.PodSandbox, m.Container]:
 
 def do(runtime: FakeRuntime, step: str, number: int) -> None:
     """One step; a container that fits nowhere is not made."""
-    of, container = asked(number)
+    sandbox, container = pod_and_container(number)
     if step == "create":
         try:
-            create(runtime, of, container)
+            create(runtime, sandbox, container)
         except nri.PluginError as error:
             assert "no place for" in str(error)
             runtime.containers.pop(container.id, None)
@@ -97,7 +98,7 @@ def own_cpus_are_nobody_else_s(cpus: dict[str, str]) -> None:
     [(TopologyAwarePlugin, {}, False), (BalloonsPlugin, {"balloonTypes": BALLOONS}, True)],
     ids=["topology-aware", "balloons"],
 )
-def test_a_plugin_that_dies_at_every_step_moves_nothing_and_grants_nothing_twice(
+def test_a_plugin_that_dies_at_any_step_moves_no_container_and_grants_no_cpu_twice(
     tmp_path: Path, kind: Any, options: dict[str, Any], idle_follow: bool
 ) -> None:
     node, created, refused, freed = Node(), 0, 0, False
@@ -105,7 +106,10 @@ def test_a_plugin_that_dies_at_every_step_moves_nothing_and_grants_nothing_twice
         for answer_arrives in (False, True):
             before = node.cpus(), node.mems()
             with FakeRuntime(
-                pods=deepcopy(node.pods).values(), containers=deepcopy(node.containers).values(), real_time=False
+                pods=deepcopy(node.pods).values(),
+                containers=deepcopy(node.containers).values(),
+                real_time=False,
+                **PATIENT,
             ) as runtime:
                 started(runtime, tmp_path, kind(), **options)
                 moved = {runtime.containers[update.container_id].name for update in runtime.updates}
@@ -114,13 +118,13 @@ def test_a_plugin_that_dies_at_every_step_moves_nothing_and_grants_nothing_twice
                 do(runtime, step, number)
                 if answer_arrives:
                     node.keep(runtime)
-            freed = step == "stop" and not answer_arrives and node.end(asked(number)[1].name)
+            freed = step == "stop" and not answer_arrives and node.end(pod_and_container(number)[1].name)
             own_cpus_are_nobody_else_s(node.cpus())
             for what, now in zip(before, (node.cpus(), node.mems()), strict=True):
                 remaining = [name for name in what if name in now and name.startswith("own-")]
                 assert all(now[name] == what[name] for name in remaining), f"{step} {number}"
         if step == "create":
-            created += asked(number)[1].name in node.cpus()
-            refused += asked(number)[1].name not in node.cpus()
+            created += pod_and_container(number)[1].name in node.cpus()
+            refused += pod_and_container(number)[1].name not in node.cpus()
     assert node.containers == {}
     assert created > 80, f"only {created} of {created + refused} pods found a place"

@@ -1,4 +1,4 @@
-"""A recorder whose process is killed, at any byte that it writes and at any moment: the file stays one that is read."""
+"""A recorder that is killed at any byte or at any moment: its file stays readable."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from nri.trace.history import Event, Trace
 from tests.support.commands import unmeasured
 from tests.support.waiting import wait_for
 
-#: Records events of which none compresses well, so many a second; each line that it prints has the number and
-#: time of the last one.
+#: Record many events per second that do not compress well; print the number and time of every twentieth.
 PROGRAM = """
 import os, resource, signal, sys, time
 from nri.trace.recorder import Recorder
@@ -55,21 +54,21 @@ def serials(folder: Path) -> tuple[list[int], list[str]]:
     return [entry.serial for entry in matches], problems
 
 
-def whole(folder: Path) -> Iterator[int]:
-    """The numbers, if a file is there already."""
+def readable_serials(folder: Path) -> Iterator[int]:
+    """The numbers of the readable events; none before the first file exists."""
     yield from serials(folder)[0] if any(folder.glob("*.nritrace")) else ()
 
 
-def test_what_was_told_is_in_the_file_soon_without_a_further_event_or_an_end(tmp_path: Path) -> None:
+def test_a_recorded_event_is_soon_in_the_file(tmp_path: Path) -> None:
     with recording(tmp_path, 200) as process:
         try:
-            wait_for(lambda: 200 in whole(tmp_path), "the last event is written")
+            wait_for(lambda: 200 in readable_serials(tmp_path), "the last event is written")
         finally:
             process.kill()
     assert serials(tmp_path) == (list(range(1, 201)), [])
 
 
-def test_killed_at_any_moment_it_has_all_events_but_those_of_the_last_second(tmp_path: Path) -> None:
+def test_a_recorder_killed_at_any_moment_loses_at_most_the_last_second(tmp_path: Path) -> None:
     drawn = random.Random(26)
     for number in range(8):
         folder = tmp_path / str(number)
@@ -87,7 +86,7 @@ def test_killed_at_any_moment_it_has_all_events_but_those_of_the_last_second(tmp
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_killed_at_any_byte_that_it_writes_the_file_is_read_up_to_there(tmp_path: Path, seed: int) -> None:
+def test_a_recorder_killed_at_any_byte_leaves_a_readable_file(tmp_path: Path, seed: int) -> None:
     limit = random.Random(seed).randrange(1, 700_000)
     with recording(tmp_path, 100_000, limit) as process:
         assert process.stdout is not None
@@ -101,10 +100,10 @@ def test_killed_at_any_byte_that_it_writes_the_file_is_read_up_to_there(tmp_path
     assert len(problems) <= 1 and all("truncated" in line for line in problems)
 
 
-def test_cut_at_any_byte_a_file_has_what_its_whole_blocks_have(tmp_path: Path) -> None:
+def test_a_file_cut_at_any_byte_has_the_events_of_its_complete_blocks(tmp_path: Path) -> None:
     with recording(tmp_path, 1500) as process:
         try:
-            wait_for(lambda: 1500 in whole(tmp_path), "the last event is written")
+            wait_for(lambda: 1500 in readable_serials(tmp_path), "the last event is written")
         finally:
             process.kill()
     (file,) = tmp_path.iterdir()

@@ -1,4 +1,4 @@
-"""What a reader of a small, crafted recording may cost: memory and time in proportion to the file, in every verb.
+"""Small crafted recordings: memory and time of every command stay in proportion to the file.
 
 The bounds are those of docs/reference/trace-format.md. Each verb runs as a process, which reports its greatest memory
 itself: the figure that a parent gets includes the parent's own memory before the program was started.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -89,6 +91,19 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Write a bomb once, because the tests only read it."""
+
+    @cache
+    def written(bomb: str) -> Path:
+        path = tmp_path_factory.mktemp("bomb") / "a.nritrace"
+        recording_bombs.write(bomb, str(path))
+        return path
+
+    return written
+
+
 def unmeasured() -> dict[str, str]:
     """The environment of a program whose lines coverage.py does not count: that takes its time and memory."""
     return {name: value for name, value in environment().items() if not name.startswith("COVERAGE_")}
@@ -118,26 +133,26 @@ SOME = [(bomb, list(VERBS)[(2 * place + more) % len(VERBS)]) for place, bomb in 
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(("bomb", "verb"), SOME)
-def test_a_small_recording_costs_a_verb_no_more_than_its_size_allows(
-    bomb: str, verb: str, plugin: Path, tmp_path: Path
+def test_a_small_recording_costs_a_command_only_in_proportion_to_its_size(
+    bomb: str, verb: str, recording: Callable[[str], Path], plugin: Path, tmp_path: Path
 ) -> None:
-    recording_bombs.write(bomb, str(tmp_path / "a.nritrace"))
-    check(verb, tmp_path / "a.nritrace", plugin, tmp_path)
+    check(verb, recording(bomb), plugin, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_a_small_recording_costs_no_verb_more_than_its_size_allows(bomb: str, plugin: Path, tmp_path: Path) -> None:
-    recording_bombs.write(bomb, str(tmp_path / "a.nritrace"))
+def test_a_small_recording_costs_every_command_only_in_proportion_to_its_size(
+    bomb: str, recording: Callable[[str], Path], plugin: Path, tmp_path: Path
+) -> None:
     for verb in VERBS:
         (tmp_path / "out").unlink(missing_ok=True)
-        check(verb, tmp_path / "a.nritrace", plugin, tmp_path)
+        check(verb, recording(bomb), plugin, tmp_path)
 
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("bomb", ["long notes", "empty containers in requests", "recordings"])
-def test_recordings_that_are_read_at_the_same_time_cost_no_more_together(
+def test_reading_several_recordings_costs_only_in_proportion_to_their_size(
     bomb: str, plugin: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "traces"
@@ -149,7 +164,7 @@ def test_recordings_that_are_read_at_the_same_time_cost_no_more_together(
 
 
 @pytest.mark.timeout(240)
-def test_very_many_files_cost_no_more_than_their_size_allows(plugin: Path, tmp_path: Path) -> None:
+def test_very_many_files_cost_only_in_proportion_to_their_size(plugin: Path, tmp_path: Path) -> None:
     folder = tmp_path / "traces"
     folder.mkdir()
     recording_bombs.write("great numbers in headers", str(folder / "nri-0.nritrace"))
@@ -161,7 +176,7 @@ def test_very_many_files_cost_no_more_than_their_size_allows(plugin: Path, tmp_p
         check(verb, folder, plugin, tmp_path)
 
 
-def test_what_is_left_out_is_named(tmp_path: Path) -> None:
+def test_skipped_records_are_reported(tmp_path: Path) -> None:
     recording_bombs.write("empty containers in requests", str(tmp_path / "a.nritrace"))
     words = [sys.executable, "-m", "nri", "trace", "show", "-o", "json", str(tmp_path / "a.nritrace")]
     process = subprocess.run(words, env=environment(), capture_output=True, text=True, check=False)

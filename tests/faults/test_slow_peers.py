@@ -1,4 +1,4 @@
-"""A peer that is merely slow is not dead: stopped for 300 ms at any moment, or on a machine with too much to do.
+"""A slow peer is not dead: stopped for 300 ms at any moment, or on a busy machine.
 
 Every request here has seconds, and the runtime holds a late answer against a plugin at once (`compat="reference"`), so
 whatever ends a connection in these tests is a limit below the request timeout.
@@ -103,7 +103,7 @@ def folder() -> Iterator[Path]:
         ("serve", "UpdateContainers"),
     ],
 )
-def test_a_plugin_that_is_stopped_for_a_moment_stays(folder: Path, direction: str, method: str) -> None:
+def test_a_plugin_that_is_stopped_briefly_stays_connected(folder: Path, direction: str, method: str) -> None:
     programs: list[Any] = []
 
     def act() -> None:
@@ -129,8 +129,8 @@ def test_a_plugin_that_is_stopped_for_a_moment_stays(folder: Path, direction: st
             assert program.process.poll() is None, program.text()
 
 
-def test_a_plugin_that_reads_nothing_for_a_moment_gets_the_replies_that_it_is_owed() -> None:
-    """What it asks meanwhile fills its buffer with replies, so that the runtime has to wait."""
+def test_a_plugin_that_pauses_reading_receives_all_replies() -> None:
+    """Its requests fill its buffer with replies, so that the runtime has to wait."""
     with FakeRuntime(compat="reference", request_timeout_s=REQUEST_S) as runtime:
         raw = RawPlugin(runtime).join()
         requests = 3000
@@ -157,8 +157,8 @@ def test_a_plugin_that_reads_nothing_for_a_moment_gets_the_replies_that_it_is_ow
 # -- the runtime is slow ----------------------------------------------------------------------------------------------
 
 
-def test_a_thread_that_is_held_up_in_the_middle_of_a_write_does_not_end_the_connection() -> None:
-    """On a busy machine the thread that sends Configure was interrupted before RegisterPlugin was answered."""
+def test_a_sender_interrupted_in_the_middle_of_a_write_keeps_the_connection() -> None:
+    """On a busy machine the thread that sends Configure was interrupted before the reply to RegisterPlugin."""
 
     def hold_the_sender() -> None:
         (peer,) = parts_of(runtime.adaptation).registry.unsettled()
@@ -174,7 +174,7 @@ def test_a_thread_that_is_held_up_in_the_middle_of_a_write_does_not_end_the_conn
 
 
 @pytest.mark.pure
-def test_a_runtime_that_reads_late_takes_a_registration_that_came_in_time(
+def test_a_registration_sent_in_time_is_accepted_when_the_runtime_reads_late(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Monitor, "poll", staticmethod(lambda endpoint: None))
@@ -194,7 +194,7 @@ def test_a_runtime_that_reads_late_takes_a_registration_that_came_in_time(
 
 
 @pytest.mark.parametrize("moment", ["connect", "register", "event", "update"])
-def test_a_runtime_that_is_stopped_for_a_moment_keeps_its_plugin(folder: Path, moment: str) -> None:
+def test_a_runtime_that_is_stopped_briefly_keeps_its_plugin(folder: Path, moment: str) -> None:
     ready = threading.Event()
     results: list[Any] = []
 

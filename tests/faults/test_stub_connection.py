@@ -1,4 +1,4 @@
-"""The runtime misbehaves on the connection: the plugin neither hangs, nor crashes, nor goes on as if nothing were."""
+"""A misbehaving runtime on the connection: the plugin neither hangs nor crashes, and reports the error."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def works(runtime) -> bool:
     return not response.code and [(e.key, e.value) for e in reply.adjust.env] == [("POD_NAME", "web")]
 
 
-def test_a_runtime_that_is_silent_after_connect_costs_the_registration_timeout() -> None:
+def test_a_silent_runtime_after_connect_costs_the_registration_timeout() -> None:
     with plugin_thread(Names(), registration_timeout_s=0.3) as running:
         assert running.runtime.request().method == "RegisterPlugin"
         outcome = running.ended()
         assert isinstance(outcome, nri.DeadlineExceeded) and "RegisterPlugin" in str(outcome), repr(outcome)
 
 
-def test_a_runtime_that_is_silent_after_register_costs_the_registration_timeout() -> None:
+def test_a_silent_runtime_after_register_costs_the_registration_timeout() -> None:
     with plugin_thread(Names(), registration_timeout_s=2.0) as running:
         running.runtime.register()
         outcome = running.ended()
@@ -53,7 +53,7 @@ def test_a_connection_lost_between_register_and_configure_ends_the_session() -> 
         assert isinstance(outcome, nri.ConnectionClosed) and "before Configure" in str(outcome), repr(outcome)
 
 
-def test_a_connection_that_is_closed_before_any_answer_is_perhaps_not_to_a_runtime() -> None:
+def test_a_connection_closed_before_any_reply_suggests_a_wrong_socket() -> None:
     with plugin_thread(Names()) as running:
         running.runtime.request()
         running.runtime.close()
@@ -62,7 +62,7 @@ def test_a_connection_that_is_closed_before_any_answer_is_perhaps_not_to_a_runti
         assert "it may not be an NRI socket" in str(outcome)
 
 
-def test_a_refused_registration_says_what_the_runtime_said() -> None:
+def test_a_refused_registration_is_an_error_with_the_runtimes_text() -> None:
     with plugin_thread(Names()) as running:
         running.runtime.answer(running.runtime.request(), code=Code.UNKNOWN, text="invalid plugin index: nope")
         outcome = running.ended()
@@ -70,7 +70,7 @@ def test_a_refused_registration_says_what_the_runtime_said() -> None:
         assert "10-names: invalid plugin index: nope" in str(outcome)
 
 
-def test_configure_may_overtake_the_answer_to_register() -> None:
+def test_configure_may_arrive_before_the_reply_to_register() -> None:
     with plugin_thread(Names()) as running:
         registration = running.runtime.request()
         assert not running.runtime.configure().code
@@ -92,7 +92,7 @@ def test_garbage_instead_of_frames_ends_the_session() -> None:
         assert "maximum is" in str(running.ended())
 
 
-def test_an_oversized_message_fails_only_its_own_call() -> None:
+def test_an_oversized_message_fails_only_its_call() -> None:
     with plugin_thread(Names()) as running:
         runtime = running.runtime
         runtime.begin()
@@ -119,7 +119,7 @@ def test_a_half_closed_connection_ends_the_session() -> None:
         assert running.ended() == "closed"
 
 
-def test_frames_cut_at_every_byte_are_the_same_requests() -> None:
+def test_requests_split_at_any_byte_are_reassembled() -> None:
     with plugin_thread(Names()) as running:
         runtime = running.runtime
         runtime.begin()
@@ -132,7 +132,7 @@ def test_frames_cut_at_every_byte_are_the_same_requests() -> None:
             assert not response.code and response.payload, f"cut after byte {cut}: {response}"
 
 
-def test_a_request_of_which_the_end_never_comes_does_not_stop_the_end_of_the_session() -> None:
+def test_an_incomplete_request_does_not_block_the_end_of_the_session() -> None:
     with plugin_thread(Names()) as running:
         running.runtime.begin()
         running.runtime.raw(running.runtime.request_bytes("CreateContainer", CREATE)[:-3])
@@ -140,7 +140,7 @@ def test_a_request_of_which_the_end_never_comes_does_not_stop_the_end_of_the_ses
         assert running.ended() == "closed"
 
 
-def test_an_unknown_method_is_unimplemented_and_the_connection_goes_on() -> None:
+def test_an_unknown_method_is_unimplemented_and_keeps_the_connection() -> None:
     with plugin_thread(Names()) as running:
         running.runtime.begin()
         response = running.runtime.call("DanceContainer", CREATE)
@@ -148,7 +148,7 @@ def test_an_unknown_method_is_unimplemented_and_the_connection_goes_on() -> None
         assert works(running.runtime)
 
 
-def test_an_unknown_service_is_unimplemented_and_the_connection_goes_on() -> None:
+def test_an_unknown_service_is_unimplemented_and_keeps_the_connection() -> None:
     with plugin_thread(Names()) as running:
         running.runtime.begin()
         response = running.runtime.call("CreateContainer", CREATE, service="nri.v2.Plugin")
@@ -172,7 +172,7 @@ def test_unknown_fields_are_ignored() -> None:
         assert m.CreateContainerResponse.FromString(response.payload).adjust.env[0].value == "web"
 
 
-def test_a_payload_that_is_not_protobuf_is_an_error_and_the_connection_goes_on() -> None:
+def test_a_payload_that_is_not_protobuf_is_an_error_and_keeps_the_connection() -> None:
     with plugin_thread(Names()) as running:
         running.runtime.begin()
         response = running.runtime.call("CreateContainer", b"\xff\xff\xff\xff")
@@ -184,7 +184,7 @@ def test_a_payload_that_is_not_protobuf_is_an_error_and_the_connection_goes_on()
     ("stream_id", "text"),
     [(3, "StreamID cannot be re-used and must increment"), (8, "StreamID must be odd for client initiated streams")],
 )
-def test_a_wrong_stream_id_is_refused_and_the_connection_goes_on(stream_id: int, text: str) -> None:
+def test_a_wrong_stream_id_is_refused_and_keeps_the_connection(stream_id: int, text: str) -> None:
     with plugin_thread(Names()) as running:
         runtime = running.runtime
         runtime.begin()
@@ -204,14 +204,14 @@ def test_a_streaming_request_is_unimplemented() -> None:
         assert works(runtime)
 
 
-def test_frames_of_a_connection_that_is_not_open_are_dropped() -> None:
+def test_frames_of_an_unopened_connection_are_dropped() -> None:
     with plugin_thread(Names()) as running:
         running.runtime.begin()
         running.runtime.raw(mux.pack(7, b"nobody listens here"))
         assert works(running.runtime)
 
 
-def test_a_failed_synchronization_part_does_not_leak_into_the_next_one() -> None:
+def test_a_failed_part_of_a_synchronization_does_not_affect_the_next_one() -> None:
     calls = []
 
     class Counts(nri.Plugin):

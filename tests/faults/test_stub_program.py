@@ -1,4 +1,4 @@
-"""A plugin's process: how it starts, waits, connects again, stops, and what its exit code says."""
+"""A plugin's process: start, waiting, reconnection, stop and exit codes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sock(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "says"),
+    ("arguments", "code", "expected_text"),
     [
         (["--idx", "1"], 2, 'invalid plugin index "1", must be 2 digits'),
         (["--no-reconnect", "--socket-path", "/nonexistent/nri.sock"], 3, "try: nri doctor"),
@@ -51,15 +51,15 @@ def sock(tmp_path: Path) -> Path:
         (["--version"], 0, "NRI v0.12.5"),
     ],
 )
-def test_a_wrong_start_is_one_line_and_a_documented_exit_code(tmp_path, arguments, code, says) -> None:
+def test_a_wrong_start_prints_one_line_and_a_documented_exit_code(tmp_path, arguments, code, expected_text) -> None:
     with plugin_program(tmp_path, plugin_file(tmp_path), *arguments) as program:
         assert program.exit_code() == code, program.text()
-        assert says in program.text()
+        assert expected_text in program.text()
         assert "Traceback" not in program.text()
 
 
-def test_a_socket_that_may_not_be_opened_is_exit_3_and_not_waited_for(monkeypatch, capsys) -> None:
-    """Root may open every socket, so the kernel's answer is put in its place."""
+def test_a_forbidden_socket_exits_with_3_without_waiting(monkeypatch, capsys) -> None:
+    """Root may open every socket, so the test replaces the kernel's answer."""
     from nri.stub.plugin import Plugin
     from nri.stub.program import options, reconnect, start
 
@@ -77,7 +77,7 @@ def test_a_socket_that_may_not_be_opened_is_exit_3_and_not_waited_for(monkeypatc
     assert "permission denied. Run as root, or try: nri doctor" in capsys.readouterr().err
 
 
-def test_a_registration_that_is_refused_the_first_time_is_exit_1(tmp_path, sock) -> None:
+def test_a_registration_refused_the_first_time_exits_with_1(tmp_path, sock) -> None:
     with (
         Listener(sock) as listener,
         plugin_program(tmp_path, plugin_file(tmp_path), "--idx", "10", "--socket-path", sock) as program,
@@ -88,7 +88,7 @@ def test_a_registration_that_is_refused_the_first_time_is_exit_1(tmp_path, sock)
         assert "the runtime refused plugin 10-pod-name: no such plugin wanted" in program.text()
 
 
-def test_a_configuration_that_cannot_be_used_is_exit_2(tmp_path, sock) -> None:
+def test_an_unusable_configuration_exits_with_2(tmp_path, sock) -> None:
     file = plugin_file(tmp_path, "class Config:\n    cpus: int = 1")
     with (
         Listener(sock) as listener,
@@ -102,15 +102,15 @@ def test_a_configuration_that_cannot_be_used_is_exit_2(tmp_path, sock) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "arguments", "says"),
+    ("more", "arguments", "expected_text"),
     [
         ("", ["--events", "StopContainer"], "PodName handles none of the selected events: StopContainer"),
         ("def configure(self):\n    return nri.EventMask(0)", [], "PodName.configure returned an empty mask"),
         ("def configure(self):\n    return 'all'", [], "PodName.configure returned str"),
     ],
 )
-def test_a_plugin_that_can_never_work_ends_with_exit_1_and_does_not_come_back(
-    tmp_path, sock, more, arguments, says
+def test_a_plugin_that_can_never_work_exits_with_1_and_does_not_reconnect(
+    tmp_path, sock, more, arguments, expected_text
 ) -> None:
     file = plugin_file(tmp_path, more or "pass")
     with (
@@ -121,7 +121,7 @@ def test_a_plugin_that_can_never_work_ends_with_exit_1_and_does_not_come_back(
         runtime.register()
         assert runtime.configure().code
         assert program.exit_code() == 1, program.text()
-        assert program.text().count("error: ") == 1 and says in program.text(), program.text()
+        assert program.text().count("error: ") == 1 and expected_text in program.text(), program.text()
 
 
 LOUD = """
@@ -139,9 +139,7 @@ LOUD = """
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_what_configure_and_synchronize_log_on_the_first_connection_goes_where_the_log_goes(
-    tmp_path, sock, form
-) -> None:
+def test_log_lines_of_configure_and_synchronize_go_to_the_log_file(tmp_path, sock, form) -> None:
     log = tmp_path / "plugin.log"
     arguments = ["--idx", "10", "--socket-path", sock, "--log-file", log, "--log-format", form]
     with (
@@ -157,9 +155,7 @@ def test_what_configure_and_synchronize_log_on_the_first_connection_goes_where_t
 
 
 @pytest.mark.parametrize("method", ["configure", "synchronize"])
-def test_an_exception_of_configure_or_synchronize_is_logged_as_what_it_is_and_tried_again(
-    tmp_path, sock, method
-) -> None:
+def test_an_exception_of_configure_or_synchronize_is_logged_and_retried(tmp_path, sock, method) -> None:
     arguments = "self" if method == "configure" else "self, pods, containers"
     more = f"""
         tries = 0
@@ -191,7 +187,7 @@ def test_an_exception_of_configure_or_synchronize_is_logged_as_what_it_is_and_tr
     assert "Traceback" in program.text()
 
 
-def test_without_reconnect_a_configure_that_raises_is_exit_1(tmp_path, sock) -> None:
+def test_an_exception_of_configure_without_reconnect_exits_with_1(tmp_path, sock) -> None:
     more = "def configure(self):\n    raise LookupError('no such zone')"
     arguments = ["--idx", "10", "--socket-path", sock, "--no-reconnect"]
     with Listener(sock) as listener, plugin_program(tmp_path, plugin_file(tmp_path, more), *arguments) as program:
@@ -203,7 +199,7 @@ def test_without_reconnect_a_configure_that_raises_is_exit_1(tmp_path, sock) -> 
         assert "error: configure failed: LookupError: no such zone" in program.text()
 
 
-def test_a_runtime_that_hangs_up_after_what_synchronize_asked_for_is_met_ever_more_rarely(tmp_path, sock) -> None:
+def test_a_runtime_that_hangs_up_after_synchronize_is_retried_with_growing_pauses(tmp_path, sock) -> None:
     more = "def synchronize(self, pods, containers):\n    return [nri.Update('gone').set_cpu_shares(512)]"
     with (
         Listener(sock) as listener,
@@ -232,13 +228,13 @@ def test_a_signal_stops_the_plugin_cleanly(tmp_path, sock, number, code) -> None
         assert program.exit_code() == code
 
 
-def test_a_signal_stops_a_plugin_that_still_waits_for_the_runtime(tmp_path, sock) -> None:
+def test_a_signal_stops_a_plugin_that_waits_for_the_runtime(tmp_path, sock) -> None:
     with plugin_program(tmp_path, plugin_file(tmp_path), "--idx", "10", "--socket-path", sock) as program:
         program.wait_text("waiting for")
         assert program.stop() == 0
 
 
-def test_a_signal_during_a_handler_lets_it_answer_first(tmp_path, sock) -> None:
+def test_a_signal_during_a_handler_waits_for_its_reply(tmp_path, sock) -> None:
     more = "def start_container(self, pod, container):\n    print('busy', flush=True); import time; time.sleep(0.3)"
     with (
         Listener(sock) as listener,
@@ -256,7 +252,7 @@ def test_a_signal_during_a_handler_lets_it_answer_first(tmp_path, sock) -> None:
 # -- waiting and connecting again -------------------------------------------------------------------------------------
 
 
-def test_a_socket_that_appears_later_is_picked_up(tmp_path, sock) -> None:
+def test_a_socket_that_appears_later_is_used(tmp_path, sock) -> None:
     with plugin_program(tmp_path, plugin_file(tmp_path), "--idx", "10", "--socket-path", sock) as program:
         program.wait_text(f"waiting for {sock}: No such file or directory. Is NRI on? try: nri doctor")
         with Listener(sock) as listener:
@@ -265,7 +261,7 @@ def test_a_socket_that_appears_later_is_picked_up(tmp_path, sock) -> None:
             assert env_of(runtime) == {"POD_NAME": "web"}
 
 
-def test_after_a_restart_of_the_runtime_the_plugin_is_back_with_a_full_synchronization(tmp_path, sock) -> None:
+def test_a_plugin_reconnects_to_a_restarted_runtime_and_is_synchronized(tmp_path, sock) -> None:
     more = "def synchronize(self, pods, containers):\n    print('synchronized', len(pods), flush=True)"
     with plugin_program(tmp_path, plugin_file(tmp_path, more), "--idx", "10", "--socket-path", sock) as program:
         for turn in range(3):
@@ -280,7 +276,7 @@ def test_after_a_restart_of_the_runtime_the_plugin_is_back_with_a_full_synchroni
         assert program.stop() == 0
 
 
-def test_a_refusal_after_a_good_connection_is_tried_again(tmp_path, sock) -> None:
+def test_a_refusal_after_a_successful_connection_is_retried(tmp_path, sock) -> None:
     with plugin_program(tmp_path, plugin_file(tmp_path), "--idx", "10", "--socket-path", sock):
         with Listener(sock) as listener:
             first = listener.accept()
@@ -293,7 +289,7 @@ def test_a_refusal_after_a_good_connection_is_tried_again(tmp_path, sock) -> Non
             assert env_of(third) == {"POD_NAME": "web"}
 
 
-def test_without_reconnect_a_lost_connection_is_exit_3(tmp_path, sock) -> None:
+def test_a_lost_connection_without_reconnect_exits_with_3(tmp_path, sock) -> None:
     with (
         Listener(sock) as listener,
         plugin_program(
@@ -307,8 +303,8 @@ def test_without_reconnect_a_lost_connection_is_exit_3(tmp_path, sock) -> None:
         assert f"lost the runtime at {sock}" in program.text()
 
 
-def test_a_runtime_that_hangs_up_on_every_connection_is_not_hammered(tmp_path, sock) -> None:
-    """No spin: half a minute of refusals would be thousands of connections, and a busy core."""
+def test_a_runtime_that_closes_every_connection_is_retried_slowly(tmp_path, sock) -> None:
+    """There is no busy loop: it would make thousands of connections in half a minute."""
     with (
         Listener(sock) as listener,
         plugin_program(tmp_path, plugin_file(tmp_path), "--idx", "10", "--socket-path", sock) as program,
@@ -341,13 +337,13 @@ def test_an_idle_plugin_uses_no_cpu(tmp_path, sock) -> None:
             time.sleep(1)
             return program.cpu_s() - before <= 0.02
 
-        wait_for(idle, "it comes to rest")  # what it does after the line is told may take a moment
+        wait_for(idle, "it comes to rest")  # work after the log line may take a moment
 
 
 # -- identity and the pre-installed start -----------------------------------------------------------------------------
 
 
-def test_environment_and_flags_say_who_the_plugin_is(tmp_path, sock) -> None:
+def test_environment_and_flags_set_the_index_and_the_name(tmp_path, sock) -> None:
     env = {**os.environ, "NRI_PLUGIN_IDX": "33", "NRI_PLUGIN_NAME": "from-env", "NRI_SOCKET": str(sock)}
     with Listener(sock) as listener:
         for arguments, expected in ([], ("33", "from-env")), (["-name=flag", "--idx=44"], ("44", "flag")):
@@ -356,7 +352,7 @@ def test_environment_and_flags_say_who_the_plugin_is(tmp_path, sock) -> None:
                 assert (request.plugin_idx, request.plugin_name) == expected
 
 
-def test_a_file_called_nn_name_says_who_the_plugin_is(tmp_path, sock) -> None:
+def test_a_file_called_nn_name_sets_the_index_and_the_name(tmp_path, sock) -> None:
     file = plugin_file(tmp_path, name="07-special.py")
     with Listener(sock) as listener, plugin_program(tmp_path, file, "--socket-path", sock):
         request = listener.accept().register()
@@ -376,7 +372,7 @@ def launched(tmp_path: Path, file: Path, remote: socket.socket, extra_env: dict[
     return plugin_program(tmp_path, script, pass_fds=(fd,))
 
 
-def test_a_pre_installed_plugin_serves_on_descriptor_3_without_path_and_ends_with_the_connection(tmp_path) -> None:
+def test_a_pre_installed_plugin_serves_on_descriptor_3_and_ends_with_the_connection(tmp_path) -> None:
     local, remote = socket.socketpair()
     more = "def synchronize(self, pods, containers):\n    import os; print(sorted(os.environ), flush=True)"
     with launched(tmp_path, plugin_file(tmp_path, more), remote) as program:
@@ -390,11 +386,11 @@ def test_a_pre_installed_plugin_serves_on_descriptor_3_without_path_and_ends_wit
         runtime.close()
         assert program.exit_code() == 0, program.text()
         assert "NRI_PLUGIN_SOCKET" not in program.text(), "a child process would take the descriptor for its own"
-        assert "Traceback" not in program.text(), "there is no syslog here, which is no reason for more than a line"
+        assert "Traceback" not in program.text(), "a missing syslog is reported in one line"
 
 
 @pytest.mark.parametrize("value", ["three", "-1", "99"])
-def test_a_wrong_descriptor_in_the_environment_is_exit_2(tmp_path, value) -> None:
+def test_a_wrong_descriptor_in_the_environment_exits_with_2(tmp_path, value) -> None:
     env = {**os.environ, "NRI_PLUGIN_SOCKET": value, "NRI_PLUGIN_IDX": "10"}
     with plugin_program(tmp_path, plugin_file(tmp_path), env=env) as program:
         assert program.exit_code() == 2
@@ -430,7 +426,7 @@ def test_a_changed_configuration_file_calls_configure_again(tmp_path, sock) -> N
         assert env_of(runtime) == {"POD_NAME": "web"}
 
 
-def test_health_is_ready_only_while_synchronized(tmp_path, sock) -> None:
+def test_the_health_endpoint_is_ready_only_while_synchronized(tmp_path, sock) -> None:
     import urllib.error
     import urllib.request
 
@@ -468,7 +464,7 @@ def test_health_is_ready_only_while_synchronized(tmp_path, sock) -> None:
         assert (status("/readyz"), status("/metrics")) == (200, 200)
 
 
-def test_systemd_is_told_when_the_plugin_is_ready_and_when_it_stops(tmp_path, sock) -> None:
+def test_systemd_is_notified_of_the_start_and_the_stop(tmp_path, sock) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
         notify.bind(str(tmp_path / "notify"))
         notify.settimeout(10)

@@ -1,4 +1,4 @@
-"""Traps of other implementations that concern more than one room: a registration that is early, a restart, a mount."""
+"""Known problems of other implementations: an early registration, a restart, a removed mount."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.adapting import PATIENCE_S, register, response
 
 
-def test_a_registration_that_was_sent_before_anybody_listened_is_taken() -> None:
-    """The plugin has said everything that it can say before the runtime takes the connection over."""
+def test_a_registration_sent_before_the_runtime_reads_is_accepted() -> None:
+    """The plugin sends its registration before the runtime accepts the connection."""
     with FakeRuntime() as runtime:
         local, remote = socket.socketpair()
         local.settimeout(PATIENCE_S)
@@ -55,7 +55,7 @@ class Ends(nri.Plugin):
         self.ended.append(pod.id)
 
 
-def test_a_pod_that_is_older_than_the_runtimes_restart_is_stopped_and_removed_like_any_other() -> None:
+def test_a_pod_older_than_the_runtimes_restart_is_stopped_and_removed() -> None:
     plugin = Ends()
     with FakeRuntime() as runtime:
         runtime.add(plugin)
@@ -64,7 +64,7 @@ def test_a_pod_that_is_older_than_the_runtimes_restart_is_stopped_and_removed_li
         runtime.run_pod_sandbox(pod)
         runtime.create_container(pod, container)
         runtime.restart()
-        assert plugin.known == ["old"], "the plugin is told of it again"
+        assert plugin.known == ["old"], "the plugin receives it again"
         runtime.stop_container(pod, container)
         runtime.remove_container(pod, container)
         runtime.stop_pod_sandbox(pod)
@@ -72,7 +72,7 @@ def test_a_pod_that_is_older_than_the_runtimes_restart_is_stopped_and_removed_li
     assert plugin.ended == ["old", "old", "old-pod", "old-pod"]
 
 
-def test_a_mount_that_a_plugin_removes_is_removed_for_the_runtime_and_for_later_plugins(
+def test_a_mount_removed_by_a_plugin_is_removed_for_the_runtime_and_later_plugins(
     nri_runtime: FakeRuntime,
 ) -> None:
     calls: list[list[str]] = []
@@ -93,8 +93,8 @@ def test_a_mount_that_a_plugin_removes_is_removed_for_the_runtime_and_for_later_
     assert calls == [["/data"]]
 
 
-def test_a_mount_that_a_plugin_removes_is_gone_from_config_json(nri_runtime: FakeRuntime, tmp_path: Path) -> None:
-    """Also where the spec has it twice; what the plugin adds in its place is there, and others stay."""
+def test_a_mount_removed_by_a_plugin_is_absent_from_config_json(nri_runtime: FakeRuntime, tmp_path: Path) -> None:
+    """Duplicates are removed, too; a replacement by the plugin and other mounts are kept."""
 
     class Replaces(nri.Plugin):
         def create_container(self, pod: Any, container: Any) -> nri.Adjustment:

@@ -1,4 +1,4 @@
-"""Streams whose other end misbehaves: half-closed, reset in the middle, slow, given up. Nothing hangs or piles up."""
+"""Streams with a misbehaving peer: half-closed, reset, slow or abandoned. Nothing hangs or piles up."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def nothing_leaks() -> Iterator[None]:
 
 
 class RawServer:
-    """A server made of bytes: it says what it is told to."""
+    """A server that sends the raw bytes of a test."""
 
     def __init__(self) -> None:
         local, self.sock = socket.socketpair()
@@ -76,7 +76,7 @@ class RawClient:
         return stream_id
 
     def responses(self, count: int) -> list[Any]:
-        """Read until so many responses and messages have come."""
+        """Read until `count` responses and messages have arrived."""
         return responses(self.sock, self.side, count)
 
 
@@ -94,9 +94,7 @@ def serving(path: str, function: Callable[..., Any], streaming: Any = "both", **
 
 
 @pytest.mark.parametrize("cut", [3, 10, 12], ids=["in the header", "after the header", "in the data"])
-def test_a_server_that_is_reset_in_the_middle_of_a_message_ends_the_stream_after_what_was_whole(
-    raw: RawServer, cut: int
-) -> None:
+def test_a_reset_in_the_middle_of_a_message_ends_the_stream_after_complete_messages(raw: RawServer, cut: int) -> None:
     with raw.client.stream("s", "m", streaming="server") as stream:
         stream_id = raw.request().stream_id
         raw.send(raw.side.streams.data(stream_id, b"whole"), raw.side.streams.data(stream_id, b"half")[:cut])
@@ -109,7 +107,7 @@ def test_a_server_that_is_reset_in_the_middle_of_a_message_ends_the_stream_after
             raw.client.stream("s", "m")
 
 
-def test_a_server_that_closes_its_writing_half_ends_the_stream_after_its_messages(raw: RawServer) -> None:
+def test_a_server_that_half_closes_ends_the_stream_after_its_messages(raw: RawServer) -> None:
     with raw.client.stream("s", "m") as stream:
         raw.send(raw.side.streams.data(raw.request().stream_id, b"last"))
         raw.sock.shutdown(socket.SHUT_WR)
@@ -118,7 +116,7 @@ def test_a_server_that_closes_its_writing_half_ends_the_stream_after_its_message
             stream.receive()
 
 
-def test_what_a_server_said_before_it_went_is_received_though_sending_has_failed(raw: RawServer) -> None:
+def test_messages_of_a_closed_server_are_received_after_a_failed_send(raw: RawServer) -> None:
     with raw.client.stream("s", "m") as stream:
         stream_id = raw.request().stream_id
         raw.send(raw.side.streams.data(stream_id, b"one"), raw.side.respond(stream_id, b"", Code.ABORTED, "enough"))
@@ -146,7 +144,7 @@ def send_on(stream: Any, message: bytes, timeout_s: float = 5.0) -> None:
     ],
     ids=["unknown type", "request", "broken response", "too long"],
 )
-def test_a_frame_that_breaks_the_rules_costs_its_stream_only(raw: RawServer, frame: bytes) -> None:
+def test_an_invalid_frame_fails_only_its_stream(raw: RawServer, frame: bytes) -> None:
     with raw.client.stream("s", "m") as stream, raw.client.stream("s", "m") as other:
         raw.request()
         writer = threading.Thread(target=raw.send, args=(frame, frames.pack(3, frames.DATA, b"fine")))
@@ -157,7 +155,7 @@ def test_a_frame_that_breaks_the_rules_costs_its_stream_only(raw: RawServer, fra
         writer.join(PATIENCE_S)
 
 
-def test_a_server_that_goes_on_after_the_client_has_given_up_is_not_heard(raw: RawServer) -> None:
+def test_data_for_an_abandoned_stream_is_dropped(raw: RawServer) -> None:
     with raw.client.stream("s", "m"):
         stream_id = raw.request().stream_id
     data = frames.pack(stream_id, frames.DATA, bytes(1000))
@@ -174,7 +172,7 @@ def test_a_server_that_goes_on_after_the_client_has_given_up_is_not_heard(raw: R
     server.join(PATIENCE_S)
 
 
-def test_a_server_that_never_reads_costs_the_clients_wait_and_not_the_connection(raw: RawServer) -> None:
+def test_a_server_that_never_reads_costs_the_timeout_and_keeps_the_connection(raw: RawServer) -> None:
     with raw.client.stream("s", "m") as stream:
         with pytest.raises(DeadlineExceeded):
             send_on(stream, bytes(10_000), 0.1)
@@ -197,7 +195,7 @@ def test_a_server_that_never_reads_costs_the_clients_wait_and_not_the_connection
         reader.join(PATIENCE_S)
 
 
-def test_an_interrupted_wait_leaves_the_connection_to_others(raw: RawServer) -> None:
+def test_an_interrupted_wait_leaves_the_connection_usable(raw: RawServer) -> None:
     stream = raw.client.stream("s", "m")
     raw.request()
     threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
@@ -212,7 +210,7 @@ def test_an_interrupted_wait_leaves_the_connection_to_others(raw: RawServer) -> 
 
 
 @pytest.mark.parametrize("how", ["closes", "closes its writing half", "is reset in the middle of a message"])
-def test_a_client_that_goes_ends_its_handlers_wait(path: str, how: str) -> None:
+def test_a_disconnected_client_ends_the_wait_of_its_handler(path: str, how: str) -> None:
     ended: list[BaseException] = []
     began = threading.Event()
 
@@ -239,7 +237,7 @@ def test_a_client_that_goes_ends_its_handlers_wait(path: str, how: str) -> None:
         raw.sock.close()
 
 
-def test_a_client_that_does_not_read_costs_its_own_handler_and_no_other(path: str) -> None:
+def test_a_client_that_does_not_read_delays_only_its_handler(path: str) -> None:
     failed: list[BaseException] = []
 
     def handler(stream: ServerStream[bytes]) -> None:
@@ -256,7 +254,7 @@ def test_a_client_that_does_not_read_costs_its_own_handler_and_no_other(path: st
         with Client.connect(path) as other:
             wait_for(lambda: failed, "the handler waits for ever")
             assert other.call("s", "Look", b"x") == b"x"
-        # It reads again: whole messages, and then why there are no more.
+        # It reads again: complete messages, then the error that ends the stream.
         while True:
             item = raw.responses(1)[-1]
             if isinstance(item, Response):
@@ -267,7 +265,7 @@ def test_a_client_that_does_not_read_costs_its_own_handler_and_no_other(path: st
         raw.sock.close()
 
 
-def test_a_client_that_sends_faster_than_the_handler_takes_is_held_up(path: str) -> None:
+def test_a_client_that_sends_faster_than_the_handler_reads_is_slowed_down(path: str) -> None:
     go = threading.Event()
     accepted: list[int] = []
     streams: list[ServerStream[bytes]] = []
@@ -309,7 +307,7 @@ def test_a_client_that_sends_faster_than_the_handler_takes_is_held_up(path: str)
         raw.sock.close()
 
 
-def test_data_after_the_end_of_the_clients_half_fails_the_stream_and_no_other(path: str) -> None:
+def test_data_after_a_half_close_fails_only_that_stream(path: str) -> None:
     with serving(path, lambda stream: list(stream)):  # noqa: PLW0108 - as people write it
         raw = RawClient(path)
         first, second = raw.open(), raw.open()
@@ -322,7 +320,7 @@ def test_data_after_the_end_of_the_clients_half_fails_the_stream_and_no_other(pa
         raw.sock.close()
 
 
-def test_streams_that_are_opened_without_end_are_bounded(path: str) -> None:
+def test_the_number_of_open_streams_is_limited(path: str) -> None:
     with serving(path, lambda stream: list(stream), streams=3) as server:  # noqa: PLW0108
         raw = RawClient(path)
         for _ in range(20):

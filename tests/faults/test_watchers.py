@@ -1,4 +1,4 @@
-"""Those who look on misbehave: at the page of `nri inspect`, the admin socket, and what agents serve over HTTP.
+"""Misbehaving clients of the page of `nri inspect`, the admin socket, and the HTTP servers of agents.
 
 None of them may slow a runtime's events down, keep others out for long, or make the process grow.
 """
@@ -66,31 +66,29 @@ def threads(name: str) -> int:
     return sum(thread.name.startswith(name) for thread in threading.enumerate())
 
 
-def test_a_thousand_clients_in_all_ways_keep_the_page_from_nobody(web: Web) -> None:
-    """Some say nothing, some half a request, some a wrong token, some ask and take no answer."""
-    says = (b"", b"GET /api/ov", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", request(web, "/api/overview"))
+def test_a_thousand_misbehaving_clients_do_not_block_the_page(web: Web) -> None:
+    """Some send nothing, half a request or a wrong token; some do not read the response."""
+    requests = (b"", b"GET /api/ov", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", request(web, "/api/overview"))
     with contextlib.ExitStack() as stack:
         for number in range(CLIENTS):
             sock = stack.enter_context(connected(port_of(web)))
             with contextlib.suppress(OSError):  # its place is taken already
-                sock.sendall(says[number % len(says)])
+                sock.sendall(requests[number % len(requests)])
         for _ in range(10):
             assert answer(web, "/api/overview").startswith(b"HTTP/1.1 200")
         assert threads("nri-http") < 4 * (MAX_CONCURRENT_REQUESTS + MAX_STREAMS)
 
 
-def test_readers_of_the_stream_that_take_nothing_slow_no_event_and_keep_no_page_from_asking(
-    node: Inspected, web: Web
-) -> None:
+def test_stream_clients_that_do_not_read_delay_no_event_and_block_no_request(node: Inspected, web: Web) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(2 * MAX_STREAMS):
             stack.enter_context(connected(port_of(web))).sendall(request(web, "/api/follow?after=0"))
         with node.busy(1e6, 2000) as finished:
-            wait_for(lambda: finished() == 2000, "all events go on")
+            wait_for(lambda: finished() == 2000, "all events continue")
         assert answer(web, "/api/events").startswith(b"HTTP/1.1 200")
 
 
-def test_long_lines_and_requests_that_never_end_are_cut_off(web: Web) -> None:
+def test_endless_lines_and_requests_are_cut_off(web: Web) -> None:
     for endless in (b"GET /" + b"a" * 100_000, b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20_000):
         with connected(port_of(web)) as sock, contextlib.suppress(ConnectionError):
             sock.sendall(endless)
@@ -98,7 +96,7 @@ def test_long_lines_and_requests_that_never_end_are_cut_off(web: Web) -> None:
     assert answer(web, "/api/containers").startswith(b"HTTP/1.1 200")
 
 
-def test_all_that_the_page_gets_is_json_in_which_no_text_ends_a_line_or_a_tag(web: Web) -> None:
+def test_responses_are_json_without_unescaped_tags_or_line_ends(web: Web) -> None:
     wait_for(lambda: b"onerror" in answer(web, "/api/events"), "the attack is seen")
     for path in ("/api/events", "/api/containers", "/api/view?name=agent", "/api/view?name=placement"):
         head, _, body = answer(web, path).partition(b"\r\n\r\n")
@@ -106,7 +104,7 @@ def test_all_that_the_page_gets_is_json_in_which_no_text_ends_a_line_or_a_tag(we
         assert ATTACK.encode() not in head and json.loads(body) is not None, path
 
 
-def test_a_thousand_connections_to_the_admin_socket_are_bounded_and_over_when_they_leave(node: Inspected) -> None:
+def test_the_admin_socket_limits_the_threads_of_a_thousand_connections(node: Inspected) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(CLIENTS):
             sock = stack.enter_context(socket.socket(socket.AF_UNIX))
@@ -125,11 +123,11 @@ def test_a_thousand_connections_to_the_admin_socket_are_bounded_and_over_when_th
     wait_for(answers, "it answers again")
 
 
-def test_a_reader_of_events_that_takes_nothing_slows_none_and_learns_what_it_has_missed(node: Inspected) -> None:
+def test_an_event_reader_that_pauses_delays_no_event_and_learns_the_missed_count(node: Inspected) -> None:
     readings = follow(node.admin, {})
     next(readings)
     with node.busy(1e6, 8_000) as finished:
-        wait_for(lambda: finished() == 8_000, "all events go on")
+        wait_for(lambda: finished() == 8_000, "all events continue")
     calls = missed = 0
     while calls + missed < 8_000:
         reading = next(readings)
@@ -140,7 +138,7 @@ def test_a_reader_of_events_that_takes_nothing_slows_none_and_learns_what_it_has
 
 
 @pytest.mark.parametrize("where", ["unix", "tcp"])
-def test_who_holds_a_program_s_probes_keeps_no_kubelet_from_them(tmp_path: Path, where: str) -> None:
+def test_clients_that_occupy_a_programs_probes_do_not_block_the_kubelet(tmp_path: Path, where: str) -> None:
     handlers = probes(lambda: (True, "ok\n")) | {"/explain": lambda _: text_answer("x" * 5_000_000)}
     path = str(tmp_path / "agent.sock")
     server = Server(handlers, path=path, public=handlers, address="127.0.0.1:0", deadline_s=300.0)
@@ -153,12 +151,12 @@ def test_who_holds_a_program_s_probes_keeps_no_kubelet_from_them(tmp_path: Path,
         sock.settimeout(30)
         return sock
 
-    says = (b"", b"GET /healthz", b"GET /explain HTTP/1.1\r\n\r\n")
+    requests = (b"", b"GET /healthz", b"GET /explain HTTP/1.1\r\n\r\n")
     with contextlib.closing(server), contextlib.ExitStack() as stack:
         for number in range(CLIENTS):
             sock = stack.enter_context(reached())
             with contextlib.suppress(OSError):
-                sock.sendall(says[number % len(says)])
+                sock.sendall(requests[number % len(requests)])
         for _ in range(10):
             with reached() as sock:
                 sock.sendall(b"GET /readyz HTTP/1.1\r\n\r\n")

@@ -13,8 +13,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from nri.adaptation.plugin_policy import file as policy_file
-from nri.adaptation.plugin_policy.policy import Policies
 from nri.api.default_validator import ValidatorConfig
 from nri.cli.support.inputs import unhex
 from nri.config import Source, parse_text, read
@@ -22,6 +20,8 @@ from nri.config.runtimes import containerd, crio, isulad
 from nri.conformance.cases import MERGE_OPS, read_cases, run_merge_case
 from nri.errors import ConfigError
 from nri.kube.manifest import read_image_config, read_manifests
+from nri.plugin_policy import file as policy_file
+from nri.plugin_policy.policy import Policies
 from tests.fuzz import inputs
 from tests.fuzz.engine import Target
 from tests.support.any_config import Config

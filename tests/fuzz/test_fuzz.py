@@ -1,4 +1,4 @@
-"""Each parser for a moment: the same inputs each time in CI, and those that were findings once."""
+"""A short fuzz run of each parser: the same inputs each time in CI, and earlier findings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.fuzz import engine
 from tests.fuzz.targets import TARGETS
 
-#: Of the examples that a test draws as a rule, so many times as many are tried here, variants not counted.
+#: Multiple of the usual number of examples of a test, variants not counted.
 FACTOR = 1.0
 
 
@@ -24,7 +24,7 @@ def _no_log() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_any_input_is_taken_or_refused_as_documented(name: str) -> None:
+def test_any_input_is_accepted_or_refused_as_documented(name: str) -> None:
     target = TARGETS[name]
     settings = hypothesis.settings()
     seed = 1 if settings.derandomize else random.randrange(1 << 30)
@@ -40,15 +40,15 @@ FOUND = [(name, path) for name, target in TARGETS.items() for path in engine.kep
 
 
 @pytest.mark.parametrize(("name", "path"), FOUND, ids=[f"{name}-{path.name}" for name, path in FOUND])
-def test_what_was_found_once_is_not_found_again(name: str, path: engine.Path) -> None:
+def test_earlier_findings_stay_fixed(name: str, path: engine.Path) -> None:
     TARGETS[name].run(path.read_bytes())
 
 
-def test_a_folder_of_findings_is_that_of_a_target() -> None:
+def test_every_folder_of_findings_belongs_to_a_target() -> None:
     assert {path.name for path in engine.CORPUS.iterdir()} <= TARGETS.keys()
 
 
-def test_a_finding_is_made_small_and_saved(tmp_path: engine.Path) -> None:
+def test_a_finding_is_minimized_and_saved(tmp_path: engine.Path) -> None:
     def check(data: bytes) -> None:
         assert b"\x00" not in data
 

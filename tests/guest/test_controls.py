@@ -1,4 +1,4 @@
-"""What a plugin sets on a real containerd is what cgroup v2 says: at creation and by updates.
+"""Values that a plugin sets on a real containerd are in cgroup v2, at creation and by updates.
 
 The outcome is measured and compared with what each containerd does, so that a control that stops working and one that
 starts to work both fail a test. All controls are in one container: a life of one takes long in the guest.
@@ -48,7 +48,7 @@ def files(daemon: Containerd, container: str) -> dict[str, str]:
 
 
 def run_container(daemon: Containerd, name: str, annotations: dict[str, str]) -> str:
-    """A container in a pod with these wishes, and with a limit above theirs."""
+    """Run a container in a pod with these annotations, with a memory limit above the annotations' values."""
     pod = daemon.cri.run_pod(name, annotations=annotations)
     return daemon.cri.run(pod, "main", memory_limit_in_bytes=128 * MIB)
 
@@ -86,28 +86,28 @@ def readings(key: str, daemon: Containerd) -> Told:
 def compare(
     message: Told, name: str, output: str, text: str, before: str, exceptions: dict[str, tuple[str, ...]]
 ) -> None:
-    """A control's file says `text`, or what it said `before` where this containerd does not apply the control."""
+    """Assert that a control's file has `text`, or still `before` if this containerd does not apply the control."""
     assert before != text, f"{name}: the case shows nothing, it was {text!r} before"
     expected = before if message.key in exceptions.get(name, ()) else text
     assert output == expected, f"{name} on containerd {message.key}: {output!r}, before {before!r}"
 
 
 @pytest.mark.parametrize("name", CONTROLS)
-def test_a_control_that_a_plugin_sets_at_creation_is_the_containers(readings: Told, name: str) -> None:
+def test_a_control_set_at_creation_is_in_the_cgroup(readings: Told, name: str) -> None:
     compare(readings, name, readings.created[name], CONTROLS[name].text, readings.plain[name], NOT_CREATED)
 
 
 @pytest.mark.parametrize("name", CONTROLS)
-def test_a_control_that_a_plugin_returns_to_an_update_is_the_containers(readings: Told, name: str) -> None:
+def test_a_control_returned_from_an_update_is_in_the_cgroup(readings: Told, name: str) -> None:
     compare(readings, name, readings.updated[name], CONTROLS[name].updated, readings.created[name], NOT_UPDATED)
 
 
 @pytest.mark.parametrize("name", CONTROLS)
-def test_a_control_of_an_unsolicited_update_is_the_containers(readings: Told, name: str) -> None:
+def test_a_control_of_an_unsolicited_update_is_in_the_cgroup(readings: Told, name: str) -> None:
     compare(readings, name, readings.unsolicited[name], CONTROLS[name].updated, readings.plain[name], NOT_UPDATED)
 
 
-def test_a_class_of_block_io_limits_the_disk(daemon: Containerd) -> None:
+def test_a_block_io_class_limits_the_disk(daemon: Containerd) -> None:
     with PluginProcess(daemon.nri_socket) as plugin:
         plugin.wait_for("Synchronize")
         container = run_container(daemon, "slow", {"test/set": json.dumps({"set_blockio_class": "slow"})})

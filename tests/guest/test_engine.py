@@ -1,4 +1,4 @@
-"""What a plugin sets on our own engine is what cgroup v2 says: at creation and by updates."""
+"""Values that a plugin sets on our engine are in cgroup v2, at creation and by updates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def files(node: Node, container: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("handler", ["runc", "crun"])
-def test_all_that_a_plugin_sets_is_the_containers(node: Node, handler: str) -> None:
+def test_all_controls_of_a_plugin_are_in_the_cgroup(node: Node, handler: str) -> None:
     plugin: Recorder = node.plugin()
     limit = pb.LinuxContainerConfig(resources=pb.LinuxContainerResources(memory_limit_in_bytes=128 * MIB))
     pod = node.pod(handler=handler)

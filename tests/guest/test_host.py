@@ -1,4 +1,4 @@
-"""`nri.host` on cgroup v2: the tests of tests/real/test_host.py, and what this version alone has."""
+"""`nri.host` on cgroup v2: the tests of tests/real/test_host.py, and features of v2 only."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from tests.real.test_host import (
     Pod,
     applied,
     pod,
-    test_a_burst_goes_with_its_quota,
-    test_a_container_that_is_deleted_is_gone,
-    test_a_cookie_is_given_and_taken_or_there_is_a_reason_why_not,
-    test_a_limit_of_memory_is_in_force_and_rounded_to_pages,
+    test_a_burst_follows_its_quota,
+    test_a_core_scheduling_cookie_is_set_and_cleared_or_unsupported_with_a_reason,
+    test_a_cpuset_shrinks_grows_and_moves_in_pod_and_container,
+    test_a_deleted_container_is_reported_as_gone,
+    test_a_memory_limit_is_applied_and_rounded_to_pages,
     test_a_quota_shrinks_and_grows_in_pod_and_container,
-    test_a_set_of_cpus_shrinks_grows_and_moves_in_pod_and_container,
-    test_an_oom_score_is_in_force_for_each_process_of_the_container,
-    test_shares_and_idle_come_and_go,
-    test_what_a_container_uses_is_read,
-    test_what_the_kernel_refuses_or_cuts_is_told,
+    test_an_oom_score_is_applied_to_every_process_of_the_container,
+    test_shares_and_idle_are_set_and_reset,
+    test_the_usage_of_a_container_is_read,
+    test_values_that_the_kernel_refuses_or_clamps_are_reported,
 )
 
 __all__ = [
     "pod",
-    "test_a_burst_goes_with_its_quota",
-    "test_a_container_that_is_deleted_is_gone",
-    "test_a_cookie_is_given_and_taken_or_there_is_a_reason_why_not",
-    "test_a_limit_of_memory_is_in_force_and_rounded_to_pages",
+    "test_a_burst_follows_its_quota",
+    "test_a_core_scheduling_cookie_is_set_and_cleared_or_unsupported_with_a_reason",
+    "test_a_cpuset_shrinks_grows_and_moves_in_pod_and_container",
+    "test_a_deleted_container_is_reported_as_gone",
+    "test_a_memory_limit_is_applied_and_rounded_to_pages",
     "test_a_quota_shrinks_and_grows_in_pod_and_container",
-    "test_a_set_of_cpus_shrinks_grows_and_moves_in_pod_and_container",
-    "test_an_oom_score_is_in_force_for_each_process_of_the_container",
-    "test_shares_and_idle_come_and_go",
-    "test_what_a_container_uses_is_read",
-    "test_what_the_kernel_refuses_or_cuts_is_told",
+    "test_an_oom_score_is_applied_to_every_process_of_the_container",
+    "test_shares_and_idle_are_set_and_reset",
+    "test_the_usage_of_a_container_is_read",
+    "test_values_that_the_kernel_refuses_or_clamps_are_reported",
 ]
 
 
-def test_everything_is_on_version_2(pod: Pod) -> None:
+def test_all_controllers_are_on_cgroup_v2(pod: Pod) -> None:
     assert pod.hierarchies.mode == "v2"
     knobs = survey(pod.hierarchies)
     unsupported = {name: row.reason for name, row in knobs.items() if isinstance(row, Unsupported)}
@@ -71,7 +71,7 @@ def test_protection_swap_and_block_io_are_in_force(pod: Pod) -> None:
     assert writer.write(Write(pod.container, "io.read_bps", {"250:99": 5})).outcome is Outcome.REFUSED
 
 
-def test_pressure_is_counted_or_there_is_a_reason(pod: Pod) -> None:
+def test_pressure_is_read_or_unsupported_with_a_reason(pod: Pod) -> None:
     pressure = cgroup_pressure(pod.hierarchies, pod.container, "memory")
     assert "psi=1" in pressure.reason if isinstance(pressure, Unsupported) else pressure.some is not None
 

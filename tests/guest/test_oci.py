@@ -1,4 +1,4 @@
-"""What `nri.oci` makes of an adjustment and of an update is what cgroup v2 says, with runc and crun and no engine."""
+"""Values that `nri.oci` writes for adjustments and updates are in cgroup v2, with runc and crun."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Told = tuple[str, dict[str, tuple[str, str]]]
 
 @pytest.fixture(scope="module", params=["runc", "crun"])
 def readings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    """The runtime, and what each control's file says after the creation and after an update of one container."""
+    """The runtime, and the content of each control's file after creation and after an update of one container."""
     need_root()
     need_tool(request.param)
     folder = tmp_path_factory.mktemp("controls")
@@ -49,12 +49,12 @@ def files(bundles: Bundles, name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", CONTROLS)
-def test_a_control_of_an_adjustment_is_the_containers(readings: Told, name: str) -> None:
+def test_a_control_of_an_adjustment_is_in_the_cgroup(readings: Told, name: str) -> None:
     assert readings[1][name][0] == CONTROLS[name].text
 
 
 @pytest.mark.parametrize("name", CONTROLS)
-def test_a_control_of_an_update_is_the_containers(readings: Told, name: str) -> None:
+def test_a_control_of_an_update_is_in_the_cgroup(readings: Told, name: str) -> None:
     runtime, text = readings
     control = CONTROLS[name]
     assert text[name][1] == (control.text if NOT_UPDATED.get(name) == runtime else control.updated)

@@ -1,4 +1,4 @@
-"""topology-aware and balloons on two memory nodes and cgroup v2: memory nodes, too, are those that were decided."""
+"""topology-aware and balloons on two memory nodes and cgroup v2: memory nodes are applied, too."""
 
 from __future__ import annotations
 
@@ -31,9 +31,7 @@ def daemon(request: pytest.FixtureRequest, installed: Installed) -> Iterator[Run
 
 
 @pytest.mark.parametrize("name", list(CONFIGS))
-def test_containers_find_the_cpus_and_memory_nodes_that_were_decided(
-    daemon: Runtime, name: str, tmp_path: Path
-) -> None:
-    with placing(daemon, name, tmp_path) as beside:
-        received = assert_found_as_decided(beside)
+def test_containers_have_the_decided_cpus_and_memory_nodes(daemon: Runtime, name: str, tmp_path: Path) -> None:
+    with placing(daemon, name, tmp_path) as policy_plugin:
+        received = assert_found_as_decided(policy_plugin)
     assert any(mems < ALL[1] for mems in received), "nobody is near to its memory"

@@ -5,22 +5,22 @@ from __future__ import annotations
 from tests.real.test_standalone import (
     Machine,
     machine,
-    test_a_ratio_shrinks_and_grows_the_quotas_of_pod_and_container_in_an_order_that_the_kernel_takes,
+    test_a_cpu_ratio_changes_pod_and_container_quotas_in_an_accepted_order,
     test_cpus_of_a_sensitive_pod_follow_the_share_pools,
-    test_shares_quota_memory_and_oom_score_of_a_batch_pod_are_in_force_and_come_back,
-    test_the_folder_of_best_effort_pods_idles_when_core_scheduling_wants_it,
-    test_what_this_kernel_cannot_is_told_with_the_reason_and_a_pod_that_has_gone_costs_nothing,
+    test_the_best_effort_cgroup_idles_under_core_scheduling,
+    test_unsupported_values_are_reported_and_a_removed_pod_is_harmless,
+    test_values_of_a_batch_pod_are_applied_and_repaired,
 )
 
 __all__ = [
     "machine",
-    "test_a_ratio_shrinks_and_grows_the_quotas_of_pod_and_container_in_an_order_that_the_kernel_takes",
+    "test_a_cpu_ratio_changes_pod_and_container_quotas_in_an_accepted_order",
     "test_cpus_of_a_sensitive_pod_follow_the_share_pools",
-    "test_shares_quota_memory_and_oom_score_of_a_batch_pod_are_in_force_and_come_back",
-    "test_the_folder_of_best_effort_pods_idles_when_core_scheduling_wants_it",
-    "test_what_this_kernel_cannot_is_told_with_the_reason_and_a_pod_that_has_gone_costs_nothing",
+    "test_the_best_effort_cgroup_idles_under_core_scheduling",
+    "test_unsupported_values_are_reported_and_a_removed_pod_is_harmless",
+    "test_values_of_a_batch_pod_are_applied_and_repaired",
 ]
 
 
-def test_the_guest_has_only_version_2(machine: Machine) -> None:
+def test_the_guest_has_only_cgroup_v2(machine: Machine) -> None:
     assert machine.hierarchies.mode == "v2"

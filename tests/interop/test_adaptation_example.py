@@ -1,4 +1,4 @@
-"""The example runtime of the documentation, as it is, with a Python and a Go plugin at its socket."""
+"""The example runtime of the documentation, unchanged, with a Python and a Go plugin."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def run_one(process: subprocess.Popen[str]) -> str:
     return "\n".join(lines)
 
 
-def test_a_go_plugin_adjusts_its_containers(example: tuple[subprocess.Popen[str], Path]) -> None:
+def test_a_go_plugin_adjusts_a_container(example: tuple[subprocess.Popen[str], Path]) -> None:
     process, path = example
     script = {"events": ["CreateContainer"], "on": {"CreateContainer": {"adjust": {"annotations": {"who": "go"}}}}}
     with GoPlugin(path, **script) as plugin:
@@ -72,7 +72,7 @@ def test_a_plugins_error_refuses_the_container(example: tuple[subprocess.Popen[s
         assert "refused: plugin 10-ref: not here" in run_one(process)
 
 
-def test_killed_and_started_again_it_takes_its_socket_and_its_plugins_back(tmp_path: Path) -> None:
+def test_a_killed_and_restarted_runtime_reuses_its_socket_and_its_plugins_reconnect(tmp_path: Path) -> None:
     path = tmp_path / "nri.sock"
     script = {"events": ["CreateContainer"], "on": {"CreateContainer": {"adjust": {"annotations": {"who": "go"}}}}}
     with start(path) as first, GoPlugin(path, reconnect=True, reconnect_delay_ms=50, **script) as plugin:

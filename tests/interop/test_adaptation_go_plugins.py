@@ -1,4 +1,4 @@
-"""Real Go plugins, on the newest release and on 0.6.1, at our adaptation: everything that they can do."""
+"""Real Go plugins, on the newest release and on 0.6.1, in our adaptation: all their features."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def every_event(runtime: FakeRuntime, pod: m.PodSandbox, container: m.Container)
     runtime.remove_pod_sandbox(pod)
 
 
-def test_gets_every_event_that_its_release_knows_in_order(runtime: FakeRuntime, release: str) -> None:
+def test_a_go_plugin_receives_every_event_of_its_release_in_order(runtime: FakeRuntime, release: str) -> None:
     with GoPlugin(runtime.socket_path, release=release) as plugin:
         joined(runtime, "10-ref")
         every_event(runtime, make_pod(), make_container())
@@ -67,7 +67,7 @@ def test_gets_every_event_that_its_release_knows_in_order(runtime: FakeRuntime, 
     assert calls == expected
 
 
-def test_an_old_one_is_warned_about_once_for_each_of_its_events(
+def test_an_old_plugin_logs_one_warning_for_each_unsupported_event(
     runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     with GoPlugin(runtime.socket_path, release="061"):
@@ -79,7 +79,7 @@ def test_an_old_one_is_warned_about_once_for_each_of_its_events(
     assert [text.rsplit(" ", 1)[1] for text in warnings] == ["StartContainer", "RunPodSandbox"]
 
 
-def test_is_told_name_version_and_timeouts(runtime: FakeRuntime) -> None:
+def test_configure_passes_name_version_and_timeouts(runtime: FakeRuntime) -> None:
     with GoPlugin(runtime.socket_path) as plugin:
         configure = plugin.wait_event("Configure")
         assert (configure["runtime"], configure["version"], configure["config"]) == ("fake", "v1.0.0", "")
@@ -89,7 +89,7 @@ def test_is_told_name_version_and_timeouts(runtime: FakeRuntime) -> None:
         assert started["runtime_nri_version"] == "v0.12.5"
 
 
-def test_is_given_the_pods_and_containers_that_exist(tmp_path: Path, release: str) -> None:
+def test_synchronize_passes_the_existing_pods_and_containers(tmp_path: Path, release: str) -> None:
     pod = make_pod()
     containers = [make_container(pod=pod) for _ in range(3)]
     path = str(tmp_path / "nri.sock")
@@ -117,7 +117,7 @@ def test_updates_from_synchronize_are_applied(tmp_path: Path) -> None:
         assert container.linux.resources.cpu.shares.value == 77
 
 
-def test_adjusts_and_updates(runtime: FakeRuntime, release: str) -> None:
+def test_a_plugin_adjusts_and_updates_containers(runtime: FakeRuntime, release: str) -> None:
     other = make_container()
     runtime.create_container(make_pod(), other)
     step = {
@@ -133,7 +133,7 @@ def test_adjusts_and_updates(runtime: FakeRuntime, release: str) -> None:
     assert reply.updates[other.id].cpu_shares == 5
 
 
-def test_a_later_plugin_sees_what_an_earlier_one_did(runtime: FakeRuntime) -> None:
+def test_a_later_plugin_sees_the_changes_of_an_earlier_one(runtime: FakeRuntime) -> None:
     first = {
         "events": ["CreateContainer"],
         "on": {"CreateContainer": {"adjust": {"env": [{"key": "A", "value": "1"}]}}},
@@ -146,7 +146,7 @@ def test_a_later_plugin_sees_what_an_earlier_one_did(runtime: FakeRuntime) -> No
         assert late.wait_event("CreateContainer")["container"]["env"] == ["OLD=1", "A=1"]
 
 
-def test_two_that_set_the_same_conflict_in_the_words_of_the_reference(runtime: FakeRuntime) -> None:
+def test_conflicting_plugins_fail_with_the_references_message(runtime: FakeRuntime) -> None:
     script = {"events": ["CreateContainer"], "on": {"CreateContainer": {"adjust": {"annotations": {"k": "v"}}}}}
     path = runtime.socket_path
     with GoPlugin(path, idx="00", name="foo", **script), GoPlugin(path, idx="10", name="bar", **script):
@@ -156,7 +156,7 @@ def test_two_that_set_the_same_conflict_in_the_words_of_the_reference(runtime: F
     assert str(caught.value) == 'plugins "10-bar" and "00-foo" both tried to set Annotations k'
 
 
-def test_its_error_fails_the_request_and_it_stays(runtime: FakeRuntime, release: str) -> None:
+def test_a_plugins_error_fails_the_request_and_keeps_the_plugin(runtime: FakeRuntime, release: str) -> None:
     script = {"events": ["StartContainer"], "on": {"StartContainer": [{"error": "boom"}, {}]}}
     with GoPlugin(runtime.socket_path, release=release, **script):
         joined(runtime, "10-ref")
@@ -166,7 +166,7 @@ def test_its_error_fails_the_request_and_it_stays(runtime: FakeRuntime, release:
         assert runtime.health("10-ref").state == "active"
 
 
-def test_a_late_answer_costs_only_that_event(runtime: FakeRuntime, release: str) -> None:
+def test_a_late_reply_costs_only_its_event(runtime: FakeRuntime, release: str) -> None:
     script = {"events": ["StartContainer"], "on": {"StartContainer": [{"delay_ms": 1500}, {}]}}
     with GoPlugin(runtime.socket_path, release=release, **script):
         joined(runtime, "10-ref")
@@ -178,7 +178,7 @@ def test_a_late_answer_costs_only_that_event(runtime: FakeRuntime, release: str)
         assert runtime.health("10-ref").state == "active"
 
 
-def test_a_late_answer_disconnects_it_in_reference_mode(tmp_path: Path) -> None:
+def test_a_late_reply_disconnects_the_plugin_in_reference_mode(tmp_path: Path) -> None:
     path = str(tmp_path / "nri.sock")
     script = {"events": ["StartContainer"], "on": {"StartContainer": {"delay_ms": 2000}}}
     with FakeRuntime(socket_path=path, compat="reference") as runtime, GoPlugin(path, **script) as plugin:
@@ -190,7 +190,7 @@ def test_a_late_answer_disconnects_it_in_reference_mode(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_its_declared_policy_fails_requests_that_it_does_not_answer(tmp_path: Path, keep: bool) -> None:
+def test_a_declared_failure_policy_fails_unanswered_requests(tmp_path: Path, keep: bool) -> None:
     path = str(tmp_path / "nri.sock")
     script = {
         "events": ["StartContainer"],
@@ -205,7 +205,7 @@ def test_its_declared_policy_fails_requests_that_it_does_not_answer(tmp_path: Pa
         assert runtime.health("10-ref").state == ("late" if keep else "gone")
 
 
-def test_dies_and_comes_back_and_is_synchronized_anew(runtime: FakeRuntime, release: str) -> None:
+def test_a_killed_plugin_is_synchronized_again_after_its_return(runtime: FakeRuntime, release: str) -> None:
     path = runtime.socket_path
     with GoPlugin(path, release=release) as plugin:
         joined(runtime, "10-ref")
@@ -217,7 +217,7 @@ def test_dies_and_comes_back_and_is_synchronized_anew(runtime: FakeRuntime, rele
         assert plugin.wait_event("Synchronize")["containers"] == 1
 
 
-def test_killed_in_the_middle_of_an_event_costs_nothing_but_itself(runtime: FakeRuntime) -> None:
+def test_a_plugin_killed_during_an_event_disconnects_only_itself(runtime: FakeRuntime) -> None:
     path = runtime.socket_path
     dying = {"events": ["StartContainer"], "on": {"StartContainer": {"exit": 3}}}
     with GoPlugin(path, idx="10", name="dying", **dying), GoPlugin(path, idx="20", name="next") as following:
@@ -227,7 +227,7 @@ def test_killed_in_the_middle_of_an_event_costs_nothing_but_itself(runtime: Fake
         assert runtime.health("10-dying").state == "gone"
 
 
-def test_unsolicited_updates_reach_the_runtime_and_failures_come_back(runtime: FakeRuntime, release: str) -> None:
+def test_unsolicited_updates_reach_the_runtime_and_failures_are_returned(runtime: FakeRuntime, release: str) -> None:
     runtime.create_container(make_pod(), make_container(id="good"))
     runtime.create_container(make_pod(), make_container(id="bad"))
     runtime.refuse_updates.add("bad")
@@ -241,8 +241,8 @@ def test_unsolicited_updates_reach_the_runtime_and_failures_come_back(runtime: F
     assert runtime.containers["good"].linux.resources.cpu.shares.value == 9
 
 
-def test_updating_inside_a_handler_does_not_deadlock(runtime: FakeRuntime, release: str) -> None:
-    """The reference holds a lock there, and such a handler runs into its timeout."""
+def test_an_update_inside_a_handler_does_not_deadlock(runtime: FakeRuntime, release: str) -> None:
+    """The reference holds a lock there, and the handler runs into its timeout."""
     runtime.create_container(make_pod(), make_container(id="other"))
     update = {"container_id": "other", "linux": {"resources": {"cpu": {"shares": {"value": "9"}}}}}
     script = {"events": ["StartContainer"], "on": {"StartContainer": {"updates": [update]}}}
@@ -253,7 +253,7 @@ def test_updating_inside_a_handler_does_not_deadlock(runtime: FakeRuntime, relea
         assert runtime.health("10-ref").state == "active"
 
 
-def test_a_validator_sees_the_outcome_and_may_refuse_it(runtime: FakeRuntime) -> None:
+def test_a_validator_sees_the_result_and_can_refuse_it(runtime: FakeRuntime) -> None:
     path = runtime.socket_path
     adjusting = {
         "events": ["CreateContainer"],
@@ -279,7 +279,7 @@ def test_a_validator_sees_the_outcome_and_may_refuse_it(runtime: FakeRuntime) ->
     assert requests["plugins"] == [{"name": "adjust", "index": "10"}]
 
 
-def test_the_same_index_and_name_twice_is_refused_by_name(runtime: FakeRuntime) -> None:
+def test_a_second_plugin_with_the_same_index_and_name_is_refused(runtime: FakeRuntime) -> None:
     path = runtime.socket_path
     with GoPlugin(path):
         joined(runtime, "10-ref")
@@ -288,7 +288,7 @@ def test_the_same_index_and_name_twice_is_refused_by_name(runtime: FakeRuntime) 
         joined(runtime, "10-ref")
 
 
-def test_synchronizes_a_full_node_in_parts(tmp_path: Path) -> None:
+def test_a_full_node_is_synchronized_in_parts(tmp_path: Path) -> None:
     pods = [make_pod() for _ in range(100)]
     containers = [make_container(pod=pods[n % 100], annotations={"padding": "x" * 1500}) for n in range(10_000)]
     path = str(tmp_path / "nri.sock")
@@ -297,7 +297,7 @@ def test_synchronizes_a_full_node_in_parts(tmp_path: Path) -> None:
         assert plugin.wait_event("Synchronize")["containers"] == 10_000
 
 
-def test_an_old_plugin_that_does_not_know_parts_is_told_so(tmp_path: Path) -> None:
+def test_an_old_plugin_without_support_for_parts_is_reported(tmp_path: Path) -> None:
     containers = [make_container(annotations={"padding": "x" * 9000}) for _ in range(1000)]
     path = str(tmp_path / "nri.sock")
     with FakeRuntime(socket_path=path, containers=containers) as runtime, GoPlugin(path, release="061"):
@@ -305,7 +305,7 @@ def test_an_old_plugin_that_does_not_know_parts_is_told_so(tmp_path: Path) -> No
         assert "plugin does not handle split sync requests" in runtime.health("10-ref").last_error
 
 
-def test_is_launched_with_its_configuration(tmp_path: Path, release: str) -> None:
+def test_a_plugin_is_launched_with_its_configuration(tmp_path: Path, release: str) -> None:
     log = tmp_path / "plugin.log"
     folder, config = tmp_path / "plugins", tmp_path / "conf.d"
     install_plugin(folder, "15", "installed", release=release, log=log)
@@ -322,7 +322,7 @@ def test_is_launched_with_its_configuration(tmp_path: Path, release: str) -> Non
     assert any(line["event"] == "CreateContainer" for line in lines)
 
 
-def test_is_launched_again_when_it_dies(tmp_path: Path) -> None:
+def test_a_launched_plugin_is_restarted_when_it_dies(tmp_path: Path) -> None:
     log = tmp_path / "plugin.log"
     folder = tmp_path / "plugins"
     install_plugin(folder, "15", "installed", log=log, on={"StartContainer": {"exit": 4}})
@@ -333,7 +333,7 @@ def test_is_launched_again_when_it_dies(tmp_path: Path) -> None:
         runtime.create_container()
 
 
-def test_shutdown_is_sent_at_the_end(tmp_path: Path) -> None:
+def test_shutdown_is_sent_at_the_stop_of_the_runtime(tmp_path: Path) -> None:
     log = tmp_path / "plugin.log"
     folder = tmp_path / "plugins"
     install_plugin(folder, "15", "installed", log=log)

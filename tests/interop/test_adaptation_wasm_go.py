@@ -1,4 +1,4 @@
-"""A plugin in Go on the reference's SDK, compiled to WebAssembly from source, in our adaptation."""
+"""A Go plugin on the reference's SDK, compiled to WebAssembly from source, in our adaptation."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[Start]:
         runtime.adaptation.stop()
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+def plugin_log(caplog: pytest.LogCaptureFixture) -> list[str]:
     own_entry = f"plugin pre-connected-wasm:{LABEL}: "
     return [text.removeprefix(own_entry) for text in map(str, caplog.messages) if text.startswith(own_entry)]
 
 
-def test_every_event_comes_to_it_in_order_and_its_answers_count(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+def test_every_event_arrives_in_order_and_its_reply_is_applied(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     node = start("its: configuration", pods=[make_pod(uid="p0")], containers=[make_container(pod_sandbox_id="p0")])
     runtime, pod, container = node.runtime, make_pod(name="web"), make_container()
     runtime.run_pod_sandbox(pod)
@@ -104,7 +104,7 @@ def test_every_event_comes_to_it_in_order_and_its_answers_count(start: Start, ca
     assert list(created.adjust.mounts) == ["/host"]
     assert created.adjust.cpu_shares == 1234
     assert updated.resources.cpu.shares.value == 4321
-    configured, *calls = told(caplog)
+    configured, *calls = plugin_log(caplog)
     assert configured == 'configured by fake v1.0.0 with "its: configuration"'
     assert [call.partition(": ")[2] for call in calls] == [
         "Synchronize 1 pods 1 containers",
@@ -126,13 +126,13 @@ def test_every_event_comes_to_it_in_order_and_its_answers_count(start: Start, ca
     ]
 
 
-def test_its_lines_have_the_levels_that_it_gave_them(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_lines_of_the_plugin_keep_their_levels(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     start().create()
     levels = {record.levelname for record in caplog.records if "configured by" in record.getMessage()}
     assert levels == {"WARNING"}
 
 
-def test_an_error_and_a_rejection_refuse_the_container_and_it_goes_on(start: Start) -> None:
+def test_an_error_or_a_rejection_refuses_the_container_and_keeps_the_plugin(start: Start) -> None:
     node = start()
     with pytest.raises(PluginError, match=r"10-go.*this one is refused"):
         node.create("refuse")
@@ -152,7 +152,7 @@ def test_an_error_and_a_rejection_refuse_the_container_and_it_goes_on(start: Sta
         ("sleep", "interrupted: it took too long in plugin_create_container"),
     ],
 )
-def test_one_that_fails_costs_the_request_its_answer_and_comes_back(
+def test_a_failed_plugin_costs_the_request_only_its_reply_and_is_restarted(
     start: Start, caplog: pytest.LogCaptureFixture, do: str, words: str
 ) -> None:
     policy = f'["{LABEL}"]\ntimeout = {{ CreateContainer = "2s" }}\n'
@@ -166,7 +166,7 @@ def test_one_that_fails_costs_the_request_its_answer_and_comes_back(
     assert node.create().env["POD"] == "web"
 
 
-def test_a_configuration_that_it_refuses_is_told(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refused_configuration_is_reported(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     start("bad", joins=False)
     wait_for(
         lambda: any("failed to configure" in text and "a bad configuration" in text for text in caplog.messages),
@@ -174,11 +174,11 @@ def test_a_configuration_that_it_refuses_is_told(start: Start, caplog: pytest.Lo
     )
 
 
-def test_a_big_state_comes_in_one_message(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_large_state_arrives_in_one_message(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     pods = [make_pod(uid=f"p{number}") for number in range(500)]
     containers = [
         make_container(id=f"c{number}", pod_sandbox_id=f"p{number % 500}", labels={"pad": "x" * 4000})
         for number in range(2000)
     ]
     start(pods=pods, containers=containers)
-    assert "call 1: Synchronize 500 pods 2000 containers" in told(caplog)
+    assert "call 1: Synchronize 500 pods 2000 containers" in plugin_log(caplog)

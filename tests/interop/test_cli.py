@@ -1,4 +1,4 @@
-"""The command against programs of the reference: its runtime, its ttRPC server, and what they really send."""
+"""The commands against programs of the reference: its runtime, its ttRPC server and recorded bytes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def runtime(folder: Path, request: pytest.FixtureRequest) -> Iterator[GoRuntime]
         yield started
 
 
-def test_events_shows_what_the_reference_runtime_has(runtime: GoRuntime, folder: Path) -> None:
+def test_events_shows_the_state_of_the_reference_runtime(runtime: GoRuntime, folder: Path) -> None:
     process = run("events", "--socket-path", str(folder / "nri.sock"))
     assert process.returncode == 0, process.stderr
     assert process.stdout.splitlines()[1].split() == ["ctr0123456789", "shop/web", "nginx", "running", "-"]
@@ -118,7 +118,7 @@ def messages(folder: Path) -> str:
     return target
 
 
-def test_call_reaches_a_go_server_with_messages_from_protoc(echo: str, messages: str) -> None:
+def test_call_reaches_a_go_server_with_a_descriptor_set_of_protoc(echo: str, messages: str) -> None:
     data = '{"payload": "aGVsbG8=", "delay_ms": 1}'
     process = run(
         "call", echo, "nri.test.Echo/Echo", "--descriptor-set", messages, "-d", data, "-m", "k=v", "--timeout", "9s"
@@ -183,7 +183,7 @@ class Tap:
 
 
 @pytest.mark.parametrize("release", ["", "061"], ids=["newest", "0.6.1"])
-def test_a_whole_conversation_of_the_reference_is_decoded_without_a_problem(folder: Path, release: str) -> None:
+def test_a_whole_conversation_of_the_reference_is_decoded(folder: Path, release: str) -> None:
     with GoRuntime(release) as started:
         started.start(folder / "nri.sock")
         tap = Tap(folder / "tap.sock", folder / "nri.sock")

@@ -1,4 +1,4 @@
-"""`nri conformance plugin` with plugins in Go, on both releases of the reference: a good one, and one that errs."""
+"""`nri conformance plugin` with a good and a bad Go plugin, on both releases of the reference."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def judged(program: Path) -> tuple[int, dict[str, tuple[str, str]]]:
 
 
 @pytest.mark.parametrize("release", ["", "061"])
-def test_a_plugin_in_go_is_examined_and_nothing_is_wrong(tmp_path: Path, release: str) -> None:
+def test_a_good_go_plugin_passes_the_examination(tmp_path: Path, release: str) -> None:
     script: dict[str, Any] = {"CreateContainer": {"adjust": {"env": [{"key": "A", "value": "1"}]}}}
     program = install_plugin(tmp_path / "p", "10", "good", release=release, log=tmp_path / "log", on=script)
     code, matches = judged(program)
@@ -30,7 +30,7 @@ def test_a_plugin_in_go_is_examined_and_nothing_is_wrong(tmp_path: Path, release
     assert (code, wrong) == (int(bool(release)), in_parts), matches
 
 
-def test_a_plugin_in_go_that_asks_for_what_is_not_there_is_told_so(tmp_path: Path) -> None:
+def test_a_go_plugin_that_updates_a_missing_container_fails_the_examination(tmp_path: Path) -> None:
     script = {"CreateContainer": {"update": [{"container_id": "nope", "linux": {"resources": {"cpu": {}}}}]}}
     program = install_plugin(tmp_path / "p", "10", "bad", log=tmp_path / "log", on=script)
     code, matches = judged(program)

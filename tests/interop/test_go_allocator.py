@@ -1,22 +1,22 @@
-"""Plugins in Go that rebalance others, name nobody, and refuse, under 8 threads: as the field's own plugins do.
+"""Go plugins that rebalance and refuse containers under 8 threads, as real allocators do.
 
-An allocator of exclusive CPUs tells all other containers what is left whenever it gives some away: those that other
-threads are just creating, and those whose creation a plugin behind it refused. An agent answers every UpdateContainer
-with an update without an id. None of this may fail a request of somebody else, and none of it may be lost.
+Whenever an allocator of exclusive CPUs grants some, it updates all other containers with the remaining CPUs, including
+containers that other threads are creating and containers whose creation a later plugin refused. An agent answers every
+UpdateContainer with an update without an id. None of this may fail another request, and no update may be lost.
 
 What a runtime may expect of updates for containers that are not there:
 
 * A container is being created until the runtime has the reply and has committed it. No update of it is in somebody
   else's reply before that: the runtime could not apply it, and would put the older CPUs of the creation over it.
-* As soon as that creation is committed, the runtime is told of what was asked for meanwhile, by its `update`. What is
-  older than what it has heard since, it tells by the numbers of answers, and leaves alone.
-* Never is it told of a container whose creation was refused, nor of one without a name.
+* As soon as that creation is committed, the runtime receives the updates requested meanwhile, by its `update`. It
+  recognizes outdated updates by their sequence numbers and ignores them.
+* It never receives an update for a container whose creation was refused, nor for a container without a name.
 * When no request is under way, no CPU that one container has for itself is another one's, too.
 
-Replies are returned to many threads at once, so a runtime has to know which of two is the later one, and does as
-docs/howto/runtime.md says; the allocator numbers its decisions, by which that is checked. Reference mode passes
-everything on at once, as the reference does: there the runtime keeps what it is told of a container that it is still
-creating.
+Replies are returned to many threads at once, so a runtime must know which of two replies is the later one;
+docs/howto/runtime.md describes how. The allocator numbers its decisions so that the test can check the order. Reference
+mode forwards everything immediately, as the reference does: there the runtime stores updates for a container that it is
+still creating.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str],
     return failures(lived)
 
 
-def test_in_the_reference_fails_what_is_refused_and_nothing_else(reference: dict[tuple[str, str], str]) -> None:
+def test_with_the_reference_only_refused_requests_fail(reference: dict[tuple[str, str], str]) -> None:
     assert set(reference) == refused(lives(400))
     assert len(reference) > 50
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_no_request_fails_that_the_reference_lets_pass(
+def test_every_request_that_the_reference_passes_succeeds(
     mode: Mode, tmp_path: Path, reference: dict[tuple[str, str], str]
 ) -> None:
     lived = lives(400)
@@ -97,13 +97,13 @@ def _some(matches: dict[tuple[str, str], str]) -> str:
 # -- an allocator of exclusive CPUs -----------------------------------------------------------------------------------
 
 
-class Told(NamedTuple):
-    """Something that the runtime was told of a container's CPUs.
+class CpuChange(NamedTuple):
+    """A change of a container's CPUs that the runtime received.
 
     Attributes:
         how: "adjustment", "reply" (an update in somebody's reply), "update" (the callback), or "unasked" (the
             callback, with a request of the plugin's own).
-        state: of the container for the runtime: "asked", "made", "refused", "gone", "unknown".
+        state: of the container for the runtime: "requested", "created", "refused", "gone", "unknown".
         decision: the number of the allocator's decision.
     """
 
@@ -116,14 +116,14 @@ class Told(NamedTuple):
 
 
 class Node:
-    """A runtime that remembers what it was told, in order, and what its containers have by that."""
+    """A runtime that records all received CPU changes, in order, and the resulting CPUs of its containers."""
 
     def __init__(self, folder: Path, mode: Mode) -> None:
         self.side = OurSide(folder, mode, take=self._reply, update=self._update)
-        self.told: list[Told] = []
-        self.stale: list[tuple[Told, Told]] = []
+        self.changes: list[CpuChange] = []
+        self.stale: list[tuple[CpuChange, CpuChange]] = []
         self.overlaps: list[str] = []
-        self._latest: dict[str, Told] = {}
+        self._latest: dict[str, CpuChange] = {}
         self._orders: dict[str, FieldOrder] = {}
         self._states: dict[str, str] = {}
         self._lock = threading.Lock()
@@ -131,7 +131,7 @@ class Node:
     def send(self, request: Request) -> Outcome:
         """A request of a runtime that keeps its books."""
         container = "" if request.container is None else request.container.id
-        begins = {"CreateContainer": "asked", "StopContainer": "gone", "RemoveContainer": "gone"}.get(request.event)
+        begins = {"CreateContainer": "requested", "StopContainer": "gone", "RemoveContainer": "gone"}.get(request.event)
         if begins is not None:
             self._states[container] = begins
         outcome = self.side.send(request)
@@ -143,21 +143,21 @@ class Node:
         own_entry = "" if request.container is None else request.container.id
         with self._lock:
             if request.event == "CreateContainer":
-                self._states[own_entry] = "made"
-                self._tell("adjustment", own_entry, message.adjust.linux.resources, reply.numbers)
+                self._states[own_entry] = "created"
+                self._record("adjustment", own_entry, message.adjust.linux.resources, reply.numbers)
             for update in message.update:
                 if update.ByteSize():  # the last one of UpdateContainer's is empty if nobody has changed the request
                     numbers = reply.numbers if update.container_id == own_entry else reply.updates.numbers(update)
-                    self._tell("reply", update.container_id, update.linux.resources, numbers)
+                    self._record("reply", update.container_id, update.linux.resources, numbers)
         if request.event == "CreateContainer":
             time.sleep(random.choice(MAKING_S))
 
     def _update(self, updates: OrderedUpdates) -> None:
         with self._lock:
             for update in updates:
-                self._tell("update", update.container_id, update.linux.resources, updates.numbers(update))
+                self._record("update", update.container_id, update.linux.resources, updates.numbers(update))
 
-    def _tell(self, how: str, container: str, resources: m.LinuxResources, numbers: SequenceNumbers) -> None:
+    def _record(self, how: str, container: str, resources: m.LinuxResources, numbers: SequenceNumbers) -> None:
         order = self._orders.setdefault(container, FieldOrder())
         update = m.ContainerUpdate(container_id=container)
         update.linux.resources.CopyFrom(resources)
@@ -167,7 +167,7 @@ class Node:
         marks, applied = resources.unified, newest.unified
         if "test.unasked" in marks:
             how = "unasked"
-        messages = Told(
+        change = CpuChange(
             how,
             container,
             self._states.get(container, "unknown"),
@@ -175,17 +175,17 @@ class Node:
             int(marks.get("test.decision", 0)),
             marks.get("test.owner") == "exclusive",
         )
-        self.told.append(messages)
+        self.changes.append(change)
         if container and "test.decision" not in applied:
-            return  # the allocator had nothing to say, or has said something newer
+            return  # not the allocator's change, or it has sent a newer one
         latest = self._latest.get(container)
-        if latest is not None and messages.decision < latest.decision:
-            self.stale.append((messages, latest))
+        if latest is not None and change.decision < latest.decision:
+            self.stale.append((change, latest))
             return
-        self._latest[container] = messages
+        self._latest[container] = change
 
     def at_rest(self) -> bool:
-        """Whether no CPU is in common that should not be; what is being told at this moment is waited for."""
+        """Whether no exclusive CPU is shared; wait for updates that are still being delivered."""
         deadline = time.monotonic() + PATIENCE_S
         while overlaps := self._overlaps():
             if time.monotonic() > deadline:
@@ -196,7 +196,7 @@ class Node:
 
     def _overlaps(self) -> list[str]:
         with self._lock:
-            created = [messages for name, messages in self._latest.items() if self._states.get(name) == "made"]
+            created = [change for name, change in self._latest.items() if self._states.get(name) == "created"]
         return [
             f"{sorted(one.cpus & other.cpus)} of {one} are also with {other}"
             for one in created
@@ -206,7 +206,7 @@ class Node:
 
 
 class Run(NamedTuple):
-    """What a node was told in the lives that were lived on it."""
+    """A node with all changes that it received during its containers' lives."""
 
     mode: Mode
     node: Node
@@ -223,38 +223,38 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return Run(request.param, node, lived)
 
 
-def test_nothing_fails_but_what_plugins_refuse(run: Run) -> None:
+def test_only_requests_that_plugins_refuse_fail(run: Run) -> None:
     more = {key: error for key, error in failures(run.lives).items() if key not in refused(run.lives)}
     assert not more, f"{len(more)} requests of {len(run.lives)} lives fail for nothing, such as {_some(more)}"
     assert set(failures(run.lives)) == refused(run.lives), "a refusal was not heard"
 
 
-def test_no_two_containers_are_left_with_an_exclusive_cpu_in_common(run: Run) -> None:
+def test_no_two_containers_share_an_exclusive_cpu(run: Run) -> None:
     assert not run.node.overlaps, "\n".join(run.node.overlaps[:5])
-    granted = [message for message in run.node.told if message.how == "adjustment" and message.exclusive]
-    updates = [message for message in run.node.told if message.how == "reply"]
-    assert len(granted) > 500 and len(updates) > 5000, "so few say nothing"
+    granted = [change for change in run.node.changes if change.how == "adjustment" and change.exclusive]
+    updates = [change for change in run.node.changes if change.how == "reply"]
+    assert len(granted) > 500 and len(updates) > 5000, "too few to be conclusive"
 
 
-def test_what_was_asked_for_a_container_in_the_making_is_told_by_the_callback(run: Run) -> None:
-    """Or, in reference mode, at once."""
+def test_updates_for_a_container_in_creation_arrive_by_the_callback(run: Run) -> None:
+    """In reference mode they are in the reply."""
     how = "update" if run.mode == "default" else "reply"
     remaining = [
-        message
-        for message in run.node.told
-        if message.how == how and (run.mode == "default" or message.state == "asked")
+        change
+        for change in run.node.changes
+        if change.how == how and (run.mode == "default" or change.state == "requested")
     ]
     assert remaining, "2,000 lives by 8 threads, and nobody was rebalanced while being created"
 
 
-def test_replies_do_not_name_what_the_runtime_has_not_made(run: Run) -> None:
+def test_replies_name_only_containers_that_the_runtime_created(run: Run) -> None:
     if run.mode == "reference":
-        return  # it passes on what plugins say
-    wrong = [message for message in run.node.told if message.state in ("asked", "refused", "unknown")]
-    assert not wrong, f"{len(wrong)} of {len(run.node.told)}, such as {wrong[0]}"
+        return  # it forwards what plugins send
+    wrong = [change for change in run.node.changes if change.state in ("requested", "refused", "unknown")]
+    assert not wrong, f"{len(wrong)} of {len(run.node.changes)}, such as {wrong[0]}"
 
 
-def test_nothing_older_comes_into_force_after_something_newer(run: Run) -> None:
+def test_older_values_never_replace_newer_values(run: Run) -> None:
     if run.mode == "reference":
         return  # it numbers nothing
     assert not run.node.stale, f"{len(run.node.stale)}, such as {run.node.stale[0][0]} after {run.node.stale[0][1]}"

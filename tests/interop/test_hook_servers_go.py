@@ -1,4 +1,4 @@
-"""Hook servers of Koordinator's protocol in Go, on Koordinator's released API, behind ours."""
+"""Go hook servers of Koordinator's protocol, on Koordinator's released API, behind our proxy."""
 
 from __future__ import annotations
 
@@ -80,21 +80,21 @@ def create_request() -> cri.CreateContainerRequest:
     return cri.CreateContainerRequest(pod_sandbox_id="pod1", config=config, sandbox_config=POD)
 
 
-def asked(server: LineProcess, count: int = 1) -> list[tuple[str, Any]]:
-    """What a server was asked, so many times."""
+def received_calls(server: LineProcess, count: int = 1) -> list[tuple[str, Any]]:
+    """The calls that a server received; wait until there are at least `count`."""
     calls = itertools.count(1)
     server.wait_for(lambda line: line["stage"] != "ready" and next(calls) >= count, what=f"{count} calls")
     return [(line["stage"], line.get("request")) for line in server.lines if line["stage"] != "ready"]
 
 
-def test_it_is_told_every_field_and_its_answer_that_repeats_them_changes_nothing(
+def test_a_server_receives_every_field_and_an_unchanged_reply_changes_nothing(
     serve: Serve, proxy: RegisteredServers
 ) -> None:
     server, request = serve(), create_request()
     before = request.SerializeToString(deterministic=True)
     proxy.before("CreateContainer", request, Subject(subject().pod), None)
     assert request.SerializeToString(deterministic=True) == before
-    ((stage, messages),) = asked(server)
+    ((stage, messages),) = received_calls(server)
     assert stage == "PreCreateContainer"
     numbers = ("cpu_period", "cpu_quota", "cpu_shares", "memory_limit_in_bytes", "oom_score_adj")
     as_json = RESOURCES | {name: str(RESOURCES[name]) for name in (*numbers, "memory_swap_limit_in_bytes")}
@@ -110,7 +110,7 @@ def test_it_is_told_every_field_and_its_answer_that_repeats_them_changes_nothing
     }
 
 
-def test_annotations_labels_environment_and_resources_are_changed(serve: Serve, proxy: RegisteredServers) -> None:
+def test_a_server_changes_annotations_labels_environment_and_resources(serve: Serve, proxy: RegisteredServers) -> None:
     serve(
         PreRunPodSandbox={"response": {"labels": {"l": "2"}, "annotations": {"b": "2"}, "cgroup_parent": "/other"}},
         PreCreateContainer={
@@ -139,7 +139,7 @@ def test_annotations_labels_environment_and_resources_are_changed(serve: Serve, 
     assert fields_of(update.linux) == without_pages | {"cpuset_cpus": "0", "cpu_shares": 7}
 
 
-def test_an_answer_without_cpus_clears_them(serve: Serve, proxy: RegisteredServers) -> None:
+def test_a_reply_without_cpus_clears_the_cpus(serve: Serve, proxy: RegisteredServers) -> None:
     serve(PreCreateContainer={"whole": True, "response": {"container_resources": {"cpu_shares": "7"}}})
     create = create_request()
     proxy.before("CreateContainer", create, Subject(subject().pod), None)
@@ -148,7 +148,7 @@ def test_an_answer_without_cpus_clears_them(serve: Serve, proxy: RegisteredServe
     assert resources.memory_limit_in_bytes == 1 << 30
 
 
-def test_every_stage_is_asked_at_its_call(serve: Serve, proxy: RegisteredServers) -> None:
+def test_every_stage_is_requested_at_its_call(serve: Serve, proxy: RegisteredServers) -> None:
     server = serve()
     for call, request, response in (
         ("StartContainer", cri.StartContainerRequest(), cri.StartContainerResponse()),
@@ -157,15 +157,15 @@ def test_every_stage_is_asked_at_its_call(serve: Serve, proxy: RegisteredServers
     ):
         proxy.before(call, request, subject(), None)
         proxy.after(call, request, response, subject(), None)
-    assert [stage for stage, _ in asked(server, 4)] == [
+    assert [stage for stage, _ in received_calls(server, 4)] == [
         *("PreStartContainer", "PostStartContainer", "PostStopContainer", "PostStopPodSandbox"),
     ]
-    assert asked(server)[0][1]["container_meta"] == {"name": "c", "attempt": 3, "id": "theirs"}
+    assert received_calls(server)[0][1]["container_meta"] == {"name": "c", "attempt": 3, "id": "theirs"}
 
 
 @pytest.mark.parametrize("trouble", ["error", "killed", "silent"])
 @pytest.mark.parametrize("policy", ["Ignore", "Fail"])
-def test_a_server_without_an_answer_counts_by_its_failure_policy(
+def test_the_failure_policy_decides_about_a_server_without_a_reply(
     serve: Serve, tmp_path: Path, policy: str, trouble: str
 ) -> None:
     answers = {"error": {"error": "no such class"}, "silent": {"delay": "9s"}, "killed": {}}
@@ -186,7 +186,7 @@ def test_a_server_without_an_answer_counts_by_its_failure_policy(
         proxy.stop()
 
 
-def test_a_server_that_was_killed_is_asked_again_when_it_is_back(serve: Serve, proxy: RegisteredServers) -> None:
+def test_a_killed_server_is_called_again_after_its_return(serve: Serve, proxy: RegisteredServers) -> None:
     first = serve()
     proxy.before("RunPodSandbox", cri.RunPodSandboxRequest(config=POD), Subject(), None)
     first.kill()
@@ -194,4 +194,4 @@ def test_a_server_that_was_killed_is_asked_again_when_it_is_back(serve: Serve, p
     (Path(first.argv[2])).unlink()
     second = serve()
     proxy.before("RunPodSandbox", cri.RunPodSandboxRequest(config=POD), Subject(), None)
-    assert [len(asked(entry)) for entry in (first, second)] == [1, 1]
+    assert [len(received_calls(entry)) for entry in (first, second)] == [1, 1]

@@ -1,4 +1,4 @@
-"""A hook server in Go on Koordinator's released API, behind the whole proxy, in front of a dry engine without NRI."""
+"""A Go hook server on Koordinator's released API, behind the whole proxy and a dry engine without NRI."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ class Node:
         """Answers by stage from now on."""
         (self.folder / "answers").write_text(json.dumps(answers))
 
-    def asked(self, count: int) -> list[tuple[str, Any]]:
-        """What the hook server was asked, once it has said so many times that it was: it does so for itself."""
+    def received_calls(self, count: int) -> list[tuple[str, Any]]:
+        """The calls that the hook server reported; wait until there are at least `count`. It reports asynchronously."""
         assert self.server is not None
         calls = itertools.count(1)
         if count:
@@ -138,7 +138,7 @@ def spec(cri: CriClient, container: str) -> dict[str, Any]:
     return matches
 
 
-def test_a_life_behind_a_hook_server(node: Node) -> None:
+def test_a_hook_server_changes_the_whole_life_of_a_pod(node: Node) -> None:
     node.serve()
     node.answers(
         PreRunPodSandbox={"response": {"annotations": {"by": "koordlet"}, "labels": {"seen": "1"}}},
@@ -165,7 +165,7 @@ def test_a_life_behind_a_hook_server(node: Node) -> None:
     node.stop_proxy()
     cri = node.start_proxy()
     cri.call("UpdateContainerResources", container_id=container, linux={"memory_limit_in_bytes": 1 << 27})
-    stage, messages = node.asked(5)[-1]
+    stage, messages = node.received_calls(5)[-1]
     assert stage == "PreUpdateContainerResources"
     assert messages["container_envs"] == {"A": "1", "B": "2"}, "known over the proxy's restart"
     assert messages["container_resources"]["cpu_quota"] == "50000"
@@ -175,13 +175,13 @@ def test_a_life_behind_a_hook_server(node: Node) -> None:
     cri.call("StopContainer", container_id=container)
     cri.call("StopPodSandbox", pod_sandbox_id=pod)
     cri.call("RemovePodSandbox", pod_sandbox_id=pod)
-    assert [stage for stage, _ in node.asked(7)] == [
+    assert [stage for stage, _ in node.received_calls(7)] == [
         *("PreRunPodSandbox", "PreCreateContainer", "PreStartContainer", "PostStartContainer"),
         *("PreUpdateContainerResources", "PostStopContainer", "PostStopPodSandbox"),
     ]
 
 
-def test_a_refusing_server_fails_the_kubelets_call_and_a_dead_one_too_under_fail(node: Node) -> None:
+def test_under_fail_a_refusal_or_a_dead_server_fails_the_kubelets_call(node: Node) -> None:
     server = node.serve("Fail")
     cri, config = node.start_proxy(), pod_config(node.folder)
     pod = run_pod(cri, config)
@@ -201,7 +201,7 @@ def test_a_refusing_server_fails_the_kubelets_call_and_a_dead_one_too_under_fail
     assert create(cri, pod, config)
 
 
-def test_without_its_server_under_ignore_pods_run_as_they_were_asked_for(node: Node) -> None:
+def test_under_ignore_pods_run_unchanged_without_their_server(node: Node) -> None:
     server = node.serve("Ignore")
     cri, config = node.start_proxy(), pod_config(node.folder)
     node.answers(PreCreateContainer={"error": "no such class"}, PreRunPodSandbox={"error": "no"})
@@ -213,10 +213,10 @@ def test_without_its_server_under_ignore_pods_run_as_they_were_asked_for(node: N
     assert run_pod(cri, config)
 
 
-def test_a_pod_with_the_label_is_never_shown(node: Node) -> None:
+def test_a_pod_with_the_skip_label_is_never_sent_to_the_server(node: Node) -> None:
     node.serve("Fail")
     node.answers(PreRunPodSandbox={"error": "no"}, PreCreateContainer={"error": "no"})
     cri = node.start_proxy()
     config = pod_config(node.folder, **{"runtimeproxy.koordinator.sh/skip-hookserver": "true"})
     assert create(cri, run_pod(cri, config), config)
-    assert node.asked(0) == []
+    assert node.received_calls(0) == []

@@ -1,4 +1,4 @@
-"""The plugin that docs/protocol builds from nothing, under the reference's runtime: what the pages say is enough."""
+"""The plugin that docs/protocol builds from scratch, under the reference's runtime."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def create(runtime: GoRuntime, name: str) -> object:
     return runtime.event("CreateContainer", pod, CONTAINER)["adjust"]["env"]
 
 
-def test_it_adjusts_containers(runtime: GoRuntime) -> None:
+def test_the_plugin_adjusts_containers(runtime: GoRuntime) -> None:
     assert create(runtime, "web") == [{"key": "POD_NAME", "value": "web"}]
     assert create(runtime, "db") == [{"key": "POD_NAME", "value": "db"}]
 

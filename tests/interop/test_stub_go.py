@@ -1,4 +1,4 @@
-"""Our plugins under the Go reference's runtime: 0.12.5, and 0.6.1 for the old wire."""
+"""Our plugins under the Go reference's runtime: 0.12.5, and 0.6.1 for the old protocol."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def folder() -> Iterator[Path]:
 def runtime_and_plugin(
     folder: Path, body: str, *, release: str = "", state: dict[str, Any] | None = None, head: str = "", **options: Any
 ) -> Iterator[tuple[GoRuntime, PluginProgram]]:
-    """The reference's runtime with one plugin of ours, registered and synchronized."""
+    """The reference's runtime with one of our plugins, registered and synchronized."""
     file = folder / "plugin.py"
     file.write_text(
         "import nri, time, threading\n"
@@ -96,7 +96,7 @@ def test_every_event_arrives_in_order(folder: Path, release: str) -> None:
             assert words[-1] == "7", f"{words[0]} did not get the resources"
 
 
-def test_an_old_runtime_is_not_asked_for_events_that_it_does_not_know(folder: Path) -> None:
+def test_events_that_an_old_runtime_does_not_know_are_not_subscribed(folder: Path) -> None:
     with runtime_and_plugin(folder, EVERYTHING, release="061") as (_, plugin):
         plugin.wait_text("does not know UpdatePodSandbox,PostUpdatePodSandbox: not subscribed")
 
@@ -114,7 +114,7 @@ ADJUST = """
 
 
 @pytest.mark.parametrize("release", ["", "061"])
-def test_adjustment_and_updates_reach_the_runtime(folder: Path, release: str) -> None:
+def test_adjustments_and_updates_reach_the_runtime(folder: Path, release: str) -> None:
     with runtime_and_plugin(folder, ADJUST, release=release) as (runtime, _):
         reply = runtime.event("CreateContainer", POD, CONTAINER)
     adjust = reply["adjust"]
@@ -127,7 +127,7 @@ def test_adjustment_and_updates_reach_the_runtime(folder: Path, release: str) ->
 
 
 @pytest.mark.parametrize("release", ["", "061"])
-def test_update_and_stop_return_updates(folder: Path, release: str) -> None:
+def test_update_and_stop_handlers_return_updates(folder: Path, release: str) -> None:
     body = """
         def update_container(self, pod, container, resources):
             return nri.Update(container).set_cpu_shares(resources.cpu.shares.value * 2)
@@ -142,7 +142,7 @@ def test_update_and_stop_return_updates(folder: Path, release: str) -> None:
 
 
 @pytest.mark.parametrize("release", ["", "061"])
-def test_an_error_of_a_handler_is_the_text_that_the_runtime_shows(folder: Path, release: str) -> None:
+def test_the_runtime_shows_the_error_text_of_a_handler(folder: Path, release: str) -> None:
     body = "def create_container(self, pod, container): raise nri.Reject('not on this node')"
     with runtime_and_plugin(folder, body, release=release) as (runtime, _):
         with pytest.raises(
@@ -153,7 +153,7 @@ def test_an_error_of_a_handler_is_the_text_that_the_runtime_shows(folder: Path, 
 
 
 @pytest.mark.parametrize("release", ["", "061"])
-def test_unsolicited_updates_reach_the_runtime_also_from_inside_a_handler(folder: Path, release: str) -> None:
+def test_unsolicited_updates_reach_the_runtime_even_from_a_handler(folder: Path, release: str) -> None:
     body = """
         def post_start_container(self, pod, container):
             pending = self.runtime.update(nri.Update(container).set_cpu_shares(3))
@@ -171,7 +171,7 @@ def test_unsolicited_updates_reach_the_runtime_also_from_inside_a_handler(folder
     assert got == ["bg", "ctr0"]
 
 
-def test_updates_that_fail_come_back(folder: Path) -> None:
+def test_failed_updates_are_returned(folder: Path) -> None:
     body = """
         def post_start_container(self, pod, container):
             pending = self.runtime.update(nri.Update("a").set_cpu_shares(3), nri.Update("b").set_cpu_shares(3))
@@ -212,7 +212,7 @@ def test_a_declared_failure_policy_keeps_a_late_plugin_and_fails_the_request(fol
         assert "connection lost" not in plugin.text()
 
 
-def test_without_a_policy_a_late_plugin_is_cut_off_and_comes_back_by_itself(folder: Path) -> None:
+def test_without_a_policy_a_late_plugin_is_disconnected_and_reconnects(folder: Path) -> None:
     body = """
         def create_container(self, pod, container):
             if container.name == "slow": wait()
@@ -220,7 +220,7 @@ def test_without_a_policy_a_late_plugin_is_cut_off_and_comes_back_by_itself(fold
     """
     with runtime_and_plugin(folder, body, head=WAIT, request_timeout_ms=1000) as (runtime, plugin):
         reply = runtime.event("CreateContainer", POD, {**CONTAINER, "name": "slow"})
-        assert "env" not in reply["adjust"], "the reference goes on without the late plugin"
+        assert "env" not in reply["adjust"], "the reference continues without the late plugin"
         go_on(folder, plugin)
         plugin.wait_text("connection lost")
         runtime.wait_event("plugin", 2)
@@ -228,7 +228,7 @@ def test_without_a_policy_a_late_plugin_is_cut_off_and_comes_back_by_itself(fold
         assert runtime.event("CreateContainer", POD, CONTAINER)["adjust"]["env"] == [{"key": "A", "value": "1"}]
 
 
-def test_a_validator_of_ours_refuses_for_the_reference(folder: Path) -> None:
+def test_our_validator_refuses_adjustments_under_the_reference(folder: Path) -> None:
     body = """
         def create_container(self, pod, container):
             return nri.Adjustment().add_env("SECRET" if container.name == "bad" else "FINE", "1")
@@ -260,13 +260,13 @@ def test_existing_pods_and_containers_are_synchronized(folder: Path) -> None:
         assert [u["container_id"] for u in synchronized["updates"]] == ["ctr0"]
 
 
-def test_a_synchronization_of_10000_containers_comes_in_parts_and_is_put_together(folder: Path) -> None:
+def test_a_synchronization_of_10000_containers_in_parts_is_reassembled(folder: Path) -> None:
     state = {"pods": [], "containers": [], "generate": {"pods": 5000, "containers": 10_000, "bytes": 5000}}
     with runtime_and_plugin(folder, SYNC, state=state, request_timeout_ms=60_000) as (_, plugin):
         plugin.wait_text("synchronized 5000 10000 10000 0")
 
 
-def test_handshake_details_are_the_references(folder: Path) -> None:
+def test_the_plugin_reads_name_version_and_timeouts_of_the_reference(folder: Path) -> None:
     body = """
         def configure(self):
             r = self.runtime
@@ -278,7 +278,7 @@ def test_handshake_details_are_the_references(folder: Path) -> None:
         assert "configured refruntime v0.12.5" in plugin.text()
 
 
-def test_an_old_runtime_tells_no_timeouts_so_the_defaults_hold(folder: Path) -> None:
+def test_default_timeouts_apply_with_an_old_runtime(folder: Path) -> None:
     body = """
         def configure(self):
             print("configured", self.runtime.registration_timeout_s, self.runtime.request_timeout_s, flush=True)
@@ -288,7 +288,7 @@ def test_an_old_runtime_tells_no_timeouts_so_the_defaults_hold(folder: Path) -> 
         plugin.wait_text("configured 5.0 2.0")
 
 
-def test_a_name_that_the_reference_refuses_is_exit_1_or_2_and_not_a_loop(folder: Path) -> None:
+def test_a_name_that_the_reference_refuses_exits_without_a_loop(folder: Path) -> None:
     file = folder / "plugin.py"
     file.write_text("import nri\nclass Test(nri.Plugin):\n    def run_pod_sandbox(self, pod): ...\nTest.main()\n")
     with GoRuntime() as runtime:
@@ -324,7 +324,7 @@ def test_a_pre_installed_plugin_is_launched_by_the_reference(folder: Path, relea
     )
 
 
-def test_two_plugins_of_ours_conflict_with_the_references_text(folder: Path) -> None:
+def test_two_python_plugins_conflict_with_the_references_message(folder: Path) -> None:
     body = "def create_container(self, pod, container): return nri.Adjustment().add_env('A', '1')"
     with runtime_and_plugin(folder, body) as (runtime, _):
         second = folder / "again"

@@ -80,31 +80,31 @@ def call(client: Client, **request: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("size", [0, 1, 127, 128, 4085, 4086, 4087, 65_535, 1_000_000, 4_000_000])
-def test_payloads_of_every_size_come_back_from_their_server(client: Client, size: int) -> None:
+def test_payloads_of_every_size_return_from_the_foreign_server(client: Client, size: int) -> None:
     assert call(client, payload=pattern(size))["payload"] == pattern(size)
 
 
-def test_their_server_sees_our_deadline_and_metadata(client: Client) -> None:
+def test_the_foreign_server_sees_our_deadline_and_metadata(client: Client) -> None:
     reply = call(client, payload=b"x", timeout_s=5, metadata=[("a", "1"), ("b", "2")])
     assert 0 < reply["timeout_ns"] <= 5e9
     assert reply["metadata"] == [("a", "1"), ("b", "2")]
 
 
 @pytest.mark.parametrize("code", [1, 2, 5, 7, 8, 13, 16])
-def test_their_statuses_are_ours(client: Client, code: int) -> None:
+def test_statuses_of_the_foreign_server_reach_our_client(client: Client, code: int) -> None:
     with pytest.raises(RpcError) as caught:
         call(client, code=code, message="no luck")
     assert (caught.value.code, caught.value.message) == (code, "no luck")
 
 
-def test_an_unknown_method_of_their_server_is_a_status(program: tuple[str, Path], client: Client) -> None:
+def test_an_unknown_method_of_the_foreign_server_is_a_status(program: tuple[str, Path], client: Client) -> None:
     with pytest.raises(RpcError) as caught:
         client.call("nri.test.Echo", "Nothing")
     assert caught.value.code == {"go": Code.UNIMPLEMENTED, "rust": Code.INVALID_ARGUMENT}[program[0]]
     assert call(client, payload=b"still here")["payload"] == b"still here"
 
 
-def test_a_slow_answer_of_their_server_costs_one_call(client: Client) -> None:
+def test_a_slow_reply_of_the_foreign_server_fails_only_its_call(client: Client) -> None:
     with pytest.raises(DeadlineExceeded):
         call(client, payload=b"slow", delay_ms=1500, timeout_s=0.1)
     assert call(client, payload=b"at once")["payload"] == b"at once"
@@ -112,7 +112,7 @@ def test_a_slow_answer_of_their_server_costs_one_call(client: Client) -> None:
     assert call(client, payload=b"next")["payload"] == b"next"
 
 
-def test_concurrent_calls_to_their_server_each_get_their_own_answer(client: Client) -> None:
+def test_concurrent_calls_to_the_foreign_server_get_the_right_replies(client: Client) -> None:
     wrong: list[int] = []
 
     def work(n: int) -> None:
@@ -129,7 +129,7 @@ def test_concurrent_calls_to_their_server_each_get_their_own_answer(client: Clie
     assert wrong == []
 
 
-def test_an_oversized_request_is_refused_before_it_reaches_their_server(client: Client) -> None:
+def test_an_oversized_request_is_refused_before_it_is_sent(client: Client) -> None:
     with pytest.raises(OversizedMessage):
         call(client, payload=bytes(4 << 20))
     assert call(client, payload=b"x")["payload"] == b"x"
@@ -163,13 +163,13 @@ def their_client(program: tuple[str, Path], folder: Path) -> Iterator[LineProces
 
 
 @pytest.mark.parametrize("size", [0, 1, 4085, 4087, 65_535, 1_000_000, 4_000_000])
-def test_payloads_of_every_size_come_back_to_their_client(their_client: LineProcess, size: int) -> None:
+def test_payloads_of_every_size_return_to_the_foreign_client(their_client: LineProcess, size: int) -> None:
     line = their_client.ask({"payload_size": size})
     assert line["ok"], line
     assert (line["size"], line["intact"]) == (size, True)
 
 
-def test_our_server_sees_their_deadline_and_metadata(their_client: LineProcess) -> None:
+def test_our_server_sees_the_foreign_clients_deadline_and_metadata(their_client: LineProcess) -> None:
     line = their_client.ask({"payload_size": 1, "timeout_ms": 5000, "metadata": {"k": ["v"]}})
     assert line["ok"], line
     assert 0 < line["timeout_ns"] <= 5e9
@@ -177,20 +177,22 @@ def test_our_server_sees_their_deadline_and_metadata(their_client: LineProcess) 
 
 
 @pytest.mark.parametrize("code", [2, 5, 7, 12])
-def test_our_statuses_are_theirs(their_client: LineProcess, code: int) -> None:
+def test_our_statuses_reach_the_foreign_client(their_client: LineProcess, code: int) -> None:
     line = their_client.ask({"code": code, "message": "no luck"})
     assert (line["ok"], line["code"]) == (False, code), line
     assert "no luck" in line["message"]
 
 
 @pytest.mark.parametrize("what", [{"service": "nri.test.Other"}, {"method": "Other"}])
-def test_what_we_do_not_serve_is_unimplemented_to_their_client(their_client: LineProcess, what: dict[str, str]) -> None:
+def test_an_unknown_method_of_our_server_is_unimplemented_to_the_foreign_client(
+    their_client: LineProcess, what: dict[str, str]
+) -> None:
     line = their_client.ask({"payload_size": 1, **what})
     assert (line["ok"], line["code"]) == (False, Code.UNIMPLEMENTED), line
-    assert their_client.ask({"payload_size": 1})["ok"], "the connection must go on"
+    assert their_client.ask({"payload_size": 1})["ok"], "the connection must stay usable"
 
 
-def test_concurrent_calls_of_their_client_are_answered_out_of_order(their_client: LineProcess) -> None:
+def test_concurrent_calls_of_the_foreign_client_are_answered_out_of_order(their_client: LineProcess) -> None:
     their_client.send({"id": "slow", "payload_size": 3, "delay_ms": 1500})
     their_client.send({"id": "fast", "payload_size": 4})
     their_client.wait_for(lambda line: line.get("id") == "slow")
@@ -198,13 +200,13 @@ def test_concurrent_calls_of_their_client_are_answered_out_of_order(their_client
     assert order == ["fast", "slow"]
 
 
-def test_an_oversized_reply_is_a_status_to_their_client(their_client: LineProcess) -> None:
+def test_an_oversized_reply_is_a_status_to_the_foreign_client(their_client: LineProcess) -> None:
     line = their_client.ask({"reply_size": 5_000_000, "timeout_ms": 10_000})
     assert (line["ok"], line["code"]) == (False, Code.RESOURCE_EXHAUSTED), line
-    assert their_client.ask({"payload_size": 1})["ok"], "the connection must go on"
+    assert their_client.ask({"payload_size": 1})["ok"], "the connection must stay usable"
 
 
-def test_a_deadline_of_their_client_does_not_hurt_the_next_call(their_client: LineProcess) -> None:
+def test_a_deadline_of_the_foreign_client_does_not_affect_the_next_call(their_client: LineProcess) -> None:
     line = their_client.ask({"payload_size": 1, "delay_ms": 1500, "timeout_ms": 50})
     assert not line["ok"]
     assert their_client.ask({"payload_size": 1, "timeout_ms": 5000})["ok"]

@@ -39,7 +39,7 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def test_the_classes_of_these_tests_are_those_of_the_proto_file(folder: Path) -> None:
+def test_the_message_classes_match_the_proto_file(folder: Path) -> None:
     protoc = pytest.importorskip("grpc_tools.protoc")
     out = folder / "set"
     assert protoc.main(["protoc", f"-I{PROTO.parent}", f"--descriptor_set_out={out}", str(PROTO)]) == 0
@@ -72,7 +72,7 @@ def client(path: str) -> Iterator[Client]:
 
 
 @pytest.mark.parametrize(("count", "size"), [(0, 0), (1, 0), (5, 100), (2000, 10), (3, 4_000_000)])
-def test_what_their_server_streams_arrives(client: Client, count: int, size: int) -> None:
+def test_a_stream_of_the_foreign_server_arrives_completely(client: Client, count: int, size: int) -> None:
     request = ListRequest(count=count, size=size)
     with client.stream(NAME, "List", request, Item, streaming="server") as stream:
         got = list(stream)
@@ -81,7 +81,7 @@ def test_what_their_server_streams_arrives(client: Client, count: int, size: int
 
 
 @pytest.mark.parametrize(("count", "size"), [(0, 0), (1, 0), (5, 100), (2000, 10), (3, 4_000_000)])
-def test_what_our_client_streams_arrives(client: Client, count: int, size: int) -> None:
+def test_a_stream_of_our_client_arrives_completely(client: Client, count: int, size: int) -> None:
     with client.stream(NAME, "Collect", None, Summary, streaming="client") as stream:
         for item in items(count, size):
             stream.send(item)
@@ -90,7 +90,7 @@ def test_what_our_client_streams_arrives(client: Client, count: int, size: int) 
 
 
 @pytest.mark.parametrize(("count", "size"), [(0, 0), (50, 0), (20, 100_000)])
-def test_both_stream_in_turn(client: Client, count: int, size: int) -> None:
+def test_client_and_server_stream_in_turn(client: Client, count: int, size: int) -> None:
     with client.stream(NAME, "Relay", None, Item) as stream:
         for item in items(count, size):
             stream.send(item)
@@ -99,7 +99,7 @@ def test_both_stream_in_turn(client: Client, count: int, size: int) -> None:
         assert stream.receive() is None
 
 
-def test_both_stream_at_once(client: Client) -> None:
+def test_client_and_server_stream_concurrently(client: Client) -> None:
     with client.stream(NAME, "Relay", None, Item) as stream:
 
         def send() -> None:
@@ -114,12 +114,12 @@ def test_both_stream_at_once(client: Client) -> None:
 
 
 @pytest.mark.parametrize("method", ["List", "Collect", "Relay"])
-def test_a_stream_that_their_server_fails_has_its_status(client: Client, method: str) -> None:
+def test_a_stream_that_the_foreign_server_fails_has_its_status(client: Client, method: str) -> None:
     fails: dict[str, Any] = {"code": int(Code.NOT_FOUND), "message": "no luck"}
     with pytest.raises(RpcError) as caught:
         run_until_it_fails(client, method, Item(number=1, **fails), ListRequest(count=3, **fails))
     assert (caught.value.code, caught.value.message) == (Code.NOT_FOUND, "no luck")
-    assert client.call(NAME, "Look", Item(number=1), Item).number == 1, "the connection must go on"
+    assert client.call(NAME, "Look", Item(number=1), Item).number == 1, "the connection must stay usable"
 
 
 def run_until_it_fails(client: Client, method: str, fails: Any, request: Any) -> None:
@@ -142,7 +142,7 @@ def test_an_unknown_stream_is_a_status(client: Client) -> None:
     assert client.call(NAME, "Look", Item(number=1), Item).number == 1
 
 
-def test_a_slow_reader_holds_up_their_server_and_loses_nothing(client: Client) -> None:
+def test_a_slow_reader_slows_the_foreign_server_and_loses_nothing(client: Client) -> None:
     with client.stream(NAME, "List", ListRequest(count=5000, size=2000), Item, streaming="server") as stream:
         for n in range(20):
             time.sleep(0.02)
@@ -164,7 +164,7 @@ def test_calls_and_streams_share_a_connection(client: Client) -> None:
                 assert item.number == n
 
 
-def test_a_stream_that_is_given_up_ends_at_their_server_too(client: Client) -> None:
+def test_a_cancelled_stream_ends_at_the_foreign_server(client: Client) -> None:
     for _ in range(3):
         with client.stream(NAME, "Relay", None, Item) as stream:
             stream.send(Item(number=1))
@@ -172,7 +172,7 @@ def test_a_stream_that_is_given_up_ends_at_their_server_too(client: Client) -> N
         assert client.call(NAME, "Look", Item(number=1), Item).number == 1
 
 
-def test_their_server_that_dies_ends_the_stream(program: tuple[Path, str, str], folder: Path) -> None:
+def test_a_killed_foreign_server_ends_the_stream(program: tuple[Path, str, str], folder: Path) -> None:
     with LineProcess([program[0], program[1], "-socket", folder / "s"]) as server:
         server.wait_event("listening")
         with Client.connect(str(folder / "s")) as client, client.stream(NAME, "Relay", None, Item) as stream:
@@ -183,7 +183,7 @@ def test_their_server_that_dies_ends_the_stream(program: tuple[Path, str, str], 
                 stream.receive()
 
 
-def test_a_client_made_from_the_descriptor_calls_every_kind(client: Client) -> None:
+def test_a_client_from_the_descriptor_calls_every_kind_of_method(client: Client) -> None:
     streams = client.service(DESCRIPTOR)
     assert streams.look(Item(number=3)).number == 3
     assert [item.number for item in streams.List(ListRequest(count=3))] == [0, 1, 2]
@@ -192,7 +192,7 @@ def test_a_client_made_from_the_descriptor_calls_every_kind(client: Client) -> N
         assert stream.result().count == 1
 
 
-def test_the_asyncio_client_streams_with_their_server(path: str) -> None:
+def test_the_asyncio_client_streams_with_the_foreign_server(path: str) -> None:
     async def main() -> None:
         async with await AsyncClient.connect(path) as client:
             listed = client.stream(NAME, "List", ListRequest(count=1000, size=3000), Item, streaming="server")
@@ -226,7 +226,7 @@ def their_client(program: tuple[Path, str, str], folder: Path) -> Iterator[LineP
 
 @pytest.mark.parametrize("method", ["List", "Relay"])
 @pytest.mark.parametrize(("count", "size"), [(0, 0), (1, 0), (5, 100), (2000, 10), (3, 4_000_000)])
-def test_their_client_receives_what_our_server_streams(
+def test_the_foreign_client_receives_our_servers_stream(
     their_client: LineProcess, method: str, count: int, size: int
 ) -> None:
     line = their_client.ask({"stream": method, "count": count, "payload_size": size})
@@ -235,26 +235,26 @@ def test_their_client_receives_what_our_server_streams(
 
 
 @pytest.mark.parametrize(("count", "size"), [(0, 0), (1, 0), (5, 100), (2000, 10), (3, 4_000_000)])
-def test_our_server_receives_what_their_client_streams(their_client: LineProcess, count: int, size: int) -> None:
+def test_our_server_receives_the_foreign_clients_stream(their_client: LineProcess, count: int, size: int) -> None:
     line = their_client.ask({"stream": "Collect", "count": count, "payload_size": size})
     assert line["ok"], line
     assert (line["count"], line["bytes"], line["ordered"]) == (count, count * size, True)
 
 
 @pytest.mark.parametrize("method", ["List", "Collect", "Relay"])
-def test_our_status_ends_a_stream_of_their_client(their_client: LineProcess, method: str) -> None:
+def test_our_status_ends_a_stream_of_the_foreign_client(their_client: LineProcess, method: str) -> None:
     line = their_client.ask({"stream": method, "count": 3, "code": Code.ABORTED, "message": "no luck"})
     assert (line["ok"], line.get("code")) == (False, Code.ABORTED), line
     assert "no luck" in line["message"]
-    assert their_client.ask({"stream": "List", "count": 1})["ok"], "the connection must go on"
+    assert their_client.ask({"stream": "List", "count": 1})["ok"], "the connection must stay usable"
 
 
-def test_their_slow_reader_loses_nothing(their_client: LineProcess) -> None:
+def test_a_slow_foreign_client_loses_nothing(their_client: LineProcess) -> None:
     line = their_client.ask({"stream": "List", "count": 300, "payload_size": 5000, "delay_ms": 2}, timeout_s=60)
     assert (line["ok"], line["count"], line["ordered"], line["intact"]) == (True, 300, True, True), line
 
 
-def test_streams_of_their_client_go_on_at_the_same_time(their_client: LineProcess) -> None:
+def test_streams_of_the_foreign_client_run_concurrently(their_client: LineProcess) -> None:
     for n in range(12):
         method = ("List", "Collect", "Relay")[n % 3]
         their_client.send({"id": f"n{n}", "stream": method, "count": 100, "payload_size": 1000})

@@ -1,4 +1,4 @@
-"""A real program of the protocol 0.1.0, in Go on the reference's skeleton, under our adapter and beside one of ours."""
+"""A real Go program of protocol 0.1.0 on the reference's skeleton, under our adapter, next to a Python one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GO = "v010plugin"
 OURS = """#!{python}
 from nri.plugins.v010_adapter.skeleton import run
 
-run(lambda request: {{"before": ",".join(each.plugin for each in request.results), "resources": "ours"}})
+run(lambda request: {{"before": ",".join(result.plugin for result in request.results), "resources": "ours"}})
 """
 
 
@@ -43,7 +43,7 @@ def runtime(node: Node) -> Iterator[FakeRuntime]:
         yield runtime.add(V010Adapter(), config=node.config)
 
 
-def test_it_reads_our_requests_and_we_its_results_in_one_chain_with_ours(node: Node) -> None:
+def test_the_go_program_and_our_program_work_in_one_chain(node: Node) -> None:
     node.name(GO, "ours", GO)
     container = m.Container(id="c7", pid=4712)
     container.linux.cgroups_path = "/kubepods/c7"
@@ -63,19 +63,19 @@ def test_it_reads_our_requests_and_we_its_results_in_one_chain_with_ours(node: N
     )  # fmt: skip
 
 
-def test_its_error_refuses_the_container_by_its_name(node: Node, runtime: FakeRuntime) -> None:
+def test_an_error_of_the_program_refuses_the_container_with_its_name(node: Node, runtime: FakeRuntime) -> None:
     node.name((GO, {"refuse": "no room"}))
     with pytest.raises(PluginError, match="plugin: v010plugin: no room"):
         runtime.start_container(make_pod(), make_container())
 
 
-def test_its_panic_is_told_with_its_code(node: Node, runtime: FakeRuntime) -> None:
+def test_a_panic_of_the_program_is_reported_with_its_exit_code(node: Node, runtime: FakeRuntime) -> None:
     node.name((GO, {"panic": True}))
     with pytest.raises(PluginError, match=r"failed to unmarshal plugin output output: <empty> exit code: 2"):
         runtime.run_pod_sandbox(make_pod())
 
 
-def test_its_sleep_ends_with_the_runtimes_time(node: Node, runtime: FakeRuntime) -> None:
+def test_a_sleeping_program_ends_at_the_runtimes_timeout(node: Node, runtime: FakeRuntime) -> None:
     node.name((GO, {"sleep": "10m"}))
     with pytest.raises(PluginError, match=r"plugin: v010plugin: the program did not end within [1-4]\.\d+ s"):
         runtime.start_container(make_pod(), make_container())

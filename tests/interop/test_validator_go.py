@@ -1,4 +1,4 @@
-"""The default validator beside the reference's own: the same configuration, pod and adjustments, the same words."""
+"""The default validator next to the reference's: same configuration, pod and adjustments, same messages."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], dict[str, str], str
         {"requiredPlugins": ["absent"], "tolerateMissingPluginsAnnotation": TOLERATE}, [NOTHING], {TOLERATE: "T"}, ""),
     "a toleration of no": (
         {"requiredPlugins": ["absent"], "tolerateMissingPluginsAnnotation": TOLERATE}, [NOTHING], {TOLERATE: "0"}, ""),
-    "a toleration that is no boolean": (
+    "a toleration that is not a boolean": (
         {"tolerateMissingPluginsAnnotation": TOLERATE}, [NOTHING], {TOLERATE + "/pod": 'so "so"'}, ""),
     "the order of checks": (
         {"rejectSysctlAdjustment": True, "requiredPlugins": ["absent"], "rejectNamespaceAdjustment": True},
@@ -99,7 +99,7 @@ def reference(folder: Path, case: str) -> str:
     return ""
 
 
-def ours(case: str) -> str:
+def our_error(case: str) -> str:
     """Our error, "" for none."""
     config, adjustments, annotations, profile = CASES[case]
     pod, container = messages(annotations, profile)
@@ -117,5 +117,5 @@ def ours(case: str) -> str:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_verdict_is_the_references_word_for_word(case: str, folder: Path) -> None:
-    assert ours(case) == reference(folder, case)
+def test_the_verdict_equals_the_references_word_for_word(case: str, folder: Path) -> None:
+    assert our_error(case) == reference(folder, case)

@@ -1,7 +1,7 @@
 """The agent on a node that has joined an API server, as `nri agent run` in a process of its own, with the least rights.
 
-Rules: the agent finds the node's pods at the top of the cgroup tree, as on a node of its own, through a root path with
-bind mounts; it speaks to the API with the service account that is shipped. Next: `test_agent`.
+The agent finds the node's pods at the top of the cgroup tree, as on a separate node, through a root path with
+bind mounts; it uses the API with the shipped service account.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _READY_S, _END_S = 30.0, 20.0
 def root_of(cluster: Cluster) -> Iterator[Path]:
     """A root path in which the run's own cgroup is the top of each hierarchy, and is also found by its own name.
 
-    So the agent finds the node's pods where a kubelet has them, and where the runtime says that they are.
+    So the agent finds the node's pods in the folders of a kubelet, which are also those that the runtime reports.
     """
     cgroup = cluster.runtime.run_dir.name
     folder = cluster.runtime.run_dir / "root"
@@ -54,8 +54,7 @@ def root_of(cluster: Cluster) -> Iterator[Path]:
 def account(cluster: Cluster) -> Path:
     """Set the shipped roles up, and return a kubeconfig of the agent's account."""
     api = cluster.api
-    api.kubectl("apply", "-f", str(RESOURCES), "-f", str(ROLES))
-    api.kubectl("wait", "--for=condition=Established", "crd", "--all")
+    api.create_crds("-f", str(RESOURCES), "-f", str(ROLES))
     token = api.kubectl("create", "token", "nri-agent", "-n", "kube-system", "--duration=10h").stdout.strip()
     path = api.folder / "agent.kubeconfig"
     path.write_text(json.dumps(api.kubeconfig_of(token)))

@@ -1,6 +1,6 @@
 """Build released Kubernetes commands from their Go module: once, kept in the cache, with progress.
 
-    python -m tests.kubernetes.build [kubelet] [kube-apiserver] [kubectl]
+    python -m tests.kubernetes.build [COMMAND...]
 
 Rules: versions and checksums are those of the checked-in go.mod and go.sum; nothing is resolved anew; no C compiler is
 needed. A command that is built stays until go.sum changes. Six to seven minutes for kubelet alone on two cores, then
@@ -23,9 +23,9 @@ from tools.runtimes.gobuild import find_go
 from tools.runtimes.machine import MissingError, Say, cache_dir, cache_lock
 
 SOURCE = Path(__file__).parent / "kubernetes134"
-COMMANDS = ("kubelet", "kube-apiserver", "kubectl")
+COMMANDS = ("kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 MODULE = "k8s.io/kubernetes"
-#: Where a release says which one it is: set by the linker, or kubelet calls itself v0.0.0 and clients refuse it.
+#: Packages with a release's version, which the linker sets: otherwise kubelet reports v0.0.0 and clients refuse it.
 VERSION_PACKAGES = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 #: What tools/check.py takes for a machine that cannot build it: no Go, no modules.
 CANNOT = 77
@@ -47,7 +47,7 @@ def installed(command: str) -> Path:
 
 
 def program(command: str) -> Path:
-    """A command that is built; `MissingError` if it is not: a test is no place to wait for ten minutes."""
+    """A command that is built already. Raises `MissingError`: a test must not wait ten minutes for the build."""
     path = installed(command)
     if not path.exists():
         raise MissingError(f"a {command} {version()}", "build it with: python -m tests.kubernetes.build")
@@ -55,7 +55,7 @@ def program(command: str) -> Path:
 
 
 def install(command: str, say: Say) -> Path:
-    """Get a command, from the cache if it is there; `MissingError` says why it cannot be had."""
+    """Get a command, from the cache if possible. Raises `MissingError` with the reason if it cannot be built."""
     path = installed(command)
     with cache_lock(path.parent.name):
         if not path.exists():

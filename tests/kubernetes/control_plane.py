@@ -22,13 +22,14 @@ from typing import Any
 from tests.kubernetes import build
 from tests.support.needs import need_tool
 from tests.support.ports import HeldPort
+from tests.support.waiting import wait_for
 from tools.runtimes import debs
 from tools.runtimes.config import pod_gateway
 from tools.runtimes.machine import Say, architecture, cache_dir, cache_lock
 
 Json = dict[str, Any]
 ETCD_SUITE = "bookworm"
-START_TIMEOUT_S = 90.0
+START_TIMEOUT_S = 300.0
 
 
 def install_etcd(say: Say) -> Path:
@@ -49,16 +50,18 @@ class ControlPlane:
     """An API server with its etcd; `start()` it, use `kubectl`, `close()` it. `arguments` are further ones of it.
 
     With `for_pods` it also listens where pods reach it, and gives them the credentials of their service accounts, which
-    must be there then: no controller makes one.
+    must be there then: no controller makes one. It listens on `port`, or on any free one.
     """
 
-    def __init__(self, run_dir: Path, say: Say, arguments: Sequence[str] = (), *, for_pods: bool = False) -> None:
+    def __init__(
+        self, run_dir: Path, say: Say, arguments: Sequence[str] = (), *, for_pods: bool = False, port: int = 0
+    ) -> None:
         self.folder = run_dir / "api"
         (self.folder / "pki").mkdir(parents=True)
         self.kubeconfig = self.folder / "kubeconfig"
         self._programs = {name: build.program(name) for name in ("kube-apiserver", "kubectl")}
         self._etcd = install_etcd(say)
-        self._ports = [HeldPort() for _ in range(3)]
+        self._ports = [HeldPort(port), HeldPort(), HeldPort()]
         self.port, self.address = self._ports[0].number, pod_gateway(run_dir)
         self._listen = "0.0.0.0" if for_pods else "127.0.0.1"
         self._arguments = [*arguments, *(() if for_pods else ("--disable-admission-plugins", "ServiceAccount"))]
@@ -101,6 +104,16 @@ class ControlPlane:
         self.kubeconfig.write_text(json.dumps(self.kubeconfig_of(self.token)))
         self._wait()
 
+    def start_controllers(self) -> None:
+        """Start the controller manager and the scheduler."""
+        common = (f"--kubeconfig={self.kubeconfig}", "--leader-elect=false", "--bind-address=127.0.0.1")
+        key = f"--service-account-private-key-file={self.folder}/pki/sa.key"
+        roots = f"--root-ca-file={self.folder}/pki/apiserver.crt"
+        certificates = f"--cert-dir={self.folder}/pki/controllers"
+        name = "kube-controller-manager"
+        self._run(name, build.program(name), *common, certificates, key, roots, "--use-service-account-credentials")
+        self._run("kube-scheduler", build.program("kube-scheduler"), *common)
+
     def kill_apiserver(self) -> None:
         """Kill the API server, not its etcd."""
         process = self._processes["kube-apiserver"]
@@ -117,9 +130,9 @@ class ControlPlane:
         """Whether the API server runs."""
         return self._processes["kube-apiserver"].poll() is None
 
-    def kubeconfig_of(self, token: str) -> Json:
-        """How to reach it with a token."""
-        return _kubeconfig(self.port, token)
+    def kubeconfig_of(self, token: str, address: str = "127.0.0.1") -> Json:
+        """A client's configuration with a token; `address` is one that the API server listens on."""
+        return _kubeconfig(address, self.port, token)
 
     def _wait(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -141,6 +154,13 @@ class ControlPlane:
         assert not check or completed.returncode == 0, f"kubectl {' '.join(words)}: {completed.stderr}"
         return completed
 
+    def create_crds(self, *words: str) -> None:
+        """Apply files, and wait until the API serves their custom resources. `words` are those of kubectl apply."""
+        self.kubectl("apply", *words)
+        # kubectl wait fails for a resource whose conditions are not written yet.
+        wait = ("wait", "--for=condition=Established", "crd", "--all")
+        wait_for(lambda: self.kubectl(*wait, check=False).returncode == 0, "the custom resources")
+
     def get(self, *what: str) -> Json:
         """An object as the API has it."""
         completed: Json = json.loads(self.kubectl("get", *what, "-o", "json").stdout)
@@ -151,7 +171,7 @@ class ControlPlane:
         self.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": [*objects]}))
 
     def close(self) -> None:
-        """End both."""
+        """End all of them."""
         for process in reversed(self._processes.values()):
             process.send_signal(signal.SIGKILL)
             process.wait()
@@ -161,7 +181,7 @@ class ControlPlane:
 
     @property
     def pids(self) -> list[int]:
-        """The processes of both."""
+        """The processes of all of them."""
         return [process.pid for process in self._processes.values()]
 
     def _run(self, name: str, program: Path, *arguments: str) -> None:
@@ -184,9 +204,9 @@ class ControlPlane:
         return "\n".join(f"{log.name}: {' / '.join(log.read_text().splitlines()[-5:])}" for log in logs)
 
 
-def _kubeconfig(port: int, token: str) -> Json:
+def _kubeconfig(address: str, port: int, token: str) -> Json:
     """How to reach it: its certificate is its own and not checked."""
-    cluster = {"server": f"https://127.0.0.1:{port}", "insecure-skip-tls-verify": True}
+    cluster = {"server": f"https://{address}:{port}", "insecure-skip-tls-verify": True}
     return {
         "apiVersion": "v1",
         "kind": "Config",

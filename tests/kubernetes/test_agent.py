@@ -1,4 +1,4 @@
-"""The agent under a real kubelet and a real API server: rules in the API, changed, and what running containers have.
+"""The agent under a real kubelet and API server: changing rules and the values of running containers.
 
 Modes nri and standalone at once, with the rights that are shipped and no more. Values are read from the containers'
 cgroups, and by the container itself before it does anything else.
@@ -98,7 +98,7 @@ def ls(cluster: Cluster, agent: Agent) -> str:
 
 
 def ready(agent: Agent) -> None:
-    """Wait until the agent has rules of which nothing is wrong."""
+    """Wait until the agent has rules without problems."""
 
     def good() -> bool:
         status, message = agent.ask("/readyz")
@@ -113,7 +113,7 @@ def wait_until(agent: Agent, holds: Callable[[], object], what: str, timeout_s: 
     wait_for(holds, lambda: f"{what}:\n{agent.ask('/readyz')[1]}\n{agent.story()}", timeout_s)
 
 
-def test_pods_begin_under_the_rules(cluster: Cluster, be: str, ls: str) -> None:
+def test_pods_start_under_the_rules(cluster: Cluster, be: str, ls: str) -> None:
     assert cluster.exec(be, "cat", "/first").stdout.split()[0] == "50000"
     assert cluster.cgroup(be, "cpu", *QUOTA) == "50000"
     assert cluster.cgroup(be, "cpu", *SHARES) == "512"
@@ -122,7 +122,7 @@ def test_pods_begin_under_the_rules(cluster: Cluster, be: str, ls: str) -> None:
     assert cluster.cgroup(ls, "cpuset", *CPUS) == "0"
 
 
-def test_a_changed_slo_changes_what_running_containers_have(cluster: Cluster, agent: Agent, be: str) -> None:
+def test_a_changed_slo_changes_running_containers(cluster: Cluster, agent: Agent, be: str) -> None:
     cluster.api.apply(suppressed("cfsQuota"))
     wait_until(agent, lambda: cluster.cgroup(be, "cpu", *QUOTA) == "-1", "container without a quota")
     cluster.api.apply(suppressed("cpuset"))
@@ -136,7 +136,7 @@ def test_a_changed_topology_moves_running_containers(cluster: Cluster, agent: Ag
     wait_until(agent, lambda: cluster.cgroup(ls, "cpuset", *CPUS) == "0", "container on one CPU")
 
 
-def test_a_changed_ratio_of_the_node_scales_the_quota(cluster: Cluster, agent: Agent, ls: str) -> None:
+def test_a_changed_cpu_ratio_of_the_node_scales_the_quota(cluster: Cluster, agent: Agent, ls: str) -> None:
     cluster.api.kubectl("annotate", "node", NODE, f"{cpu_normalization.ANNOTATION_RATIO}=1.25")
     wait_until(agent, lambda: cluster.cgroup(ls, "cpu", *QUOTA) == "40000", "scaled quota")
     cluster.api.kubectl("annotate", "node", NODE, f"{cpu_normalization.ANNOTATION_RATIO}=1", "--overwrite")
@@ -144,7 +144,7 @@ def test_a_changed_ratio_of_the_node_scales_the_quota(cluster: Cluster, agent: A
     cluster.api.kubectl("annotate", "node", NODE, f"{cpu_normalization.ANNOTATION_RATIO}-")
 
 
-def test_a_bad_rule_changes_nothing_is_shown_and_can_be_mended(cluster: Cluster, agent: Agent, be: str) -> None:
+def test_an_invalid_rule_changes_nothing_is_reported_and_can_be_fixed(cluster: Cluster, agent: Agent, be: str) -> None:
     cluster.api.apply(slo(resourceUsedThresholdWithBE={"enable": "yes", "cpuSuppressPolicy": "cfsQuota"}))
     wait_until(
         agent, lambda: "cpuSuppressPolicy" in agent.ask("/readyz")[1] or "enable" in agent.ask("/readyz")[1], "error"
@@ -159,7 +159,7 @@ def test_a_bad_rule_changes_nothing_is_shown_and_can_be_mended(cluster: Cluster,
     ready(agent)
 
 
-def test_what_somebody_else_writes_is_repaired(cluster: Cluster, agent: Agent, be: str) -> None:
+def test_a_value_overwritten_by_another_program_is_repaired(cluster: Cluster, agent: Agent, be: str) -> None:
     file = quota_file(cluster, be)
     file.write_text("30000")
     wait_until(agent, lambda: file.read_text().strip() == "50000", "repaired quota", 90)
@@ -172,7 +172,7 @@ def quota_file(cluster: Cluster, name: str) -> Path:
     )
 
 
-def test_rules_hold_while_the_apiserver_is_gone_and_follow_when_it_is_back(
+def test_rules_apply_without_the_apiserver_and_follow_it_after_its_return(
     cluster: Cluster, agent: Agent, be: str
 ) -> None:
     file = quota_file(cluster, be)
@@ -189,7 +189,7 @@ def test_rules_hold_while_the_apiserver_is_gone_and_follow_when_it_is_back(
     wait_until(agent, lambda: file.read_text().strip() == "50000", "rule as it was", 60)
 
 
-def test_after_a_kill_the_next_agent_takes_up_what_runs(cluster: Cluster, agent: Agent, be: str) -> None:
+def test_a_new_agent_takes_over_running_pods_after_a_kill(cluster: Cluster, agent: Agent, be: str) -> None:
     agent.end(signal.SIGKILL)
     file = quota_file(cluster, be)
     assert file.read_text().strip() == "50000"
@@ -221,7 +221,7 @@ def source(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[KnownPo
     pod_source.stop()
 
 
-def test_every_source_of_pods_tells_the_same_of_a_running_pod(
+def test_every_pod_source_returns_the_same_data_of_a_running_pod(
     cluster: Cluster, agent: Agent, ls: str, source: KnownPods
 ) -> None:
     wait_until(agent, lambda: any(pod["metadata"]["name"] == ls for pod in source.pods()), "pod of the source")
@@ -239,7 +239,7 @@ def test_every_source_of_pods_tells_the_same_of_a_running_pod(
     assert not actual["spec"].get("hostNetwork", False)
 
 
-def test_a_new_pod_is_known_by_the_runtimes_own_events(cluster: Cluster, agent: Agent) -> None:
+def test_a_new_pod_is_found_by_the_runtimes_events(cluster: Cluster, agent: Agent) -> None:
     source = CriPods(AgentSettings(pods=PodSettings(cri=str(cluster.runtime.cri_socket), interval=3600.0)))
     source.start()
     try:

@@ -1,4 +1,4 @@
-"""The node agent as `kubectl apply -k` installs it: its pod speaks to the API with the credentials of its account.
+"""The node agent as installed by `kubectl apply -k`: its pod uses the API with its service account.
 
 The pod is made of the DaemonSet that the API has, because no controller runs here that would do it. Three paths are
 those of this private node: its NRI socket, and where its cgroups and processes are found.
@@ -39,8 +39,7 @@ def cluster(kubelet_program: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         for space in ("default", SPACE):
             api.kubectl("create", "configmap", "kube-root-ca.crt", "-n", space, certificate)
         api.kubectl("create", "serviceaccount", "default")
-        api.kubectl("apply", "-f", str(RESOURCES))
-        api.kubectl("wait", "--for=condition=Established", "crd", "--all")
+        api.create_crds("-f", str(RESOURCES))
         yield joined_cluster
 
 
@@ -63,7 +62,7 @@ def of_daemon_set(cluster: Cluster, root: Path) -> Json:
 
 @pytest.fixture(scope="module")
 def agent(cluster: Cluster) -> Iterator[None]:
-    """The agent, installed as the documentation says, in a pod that is ready."""
+    """The agent, installed as documented, in a pod that is ready."""
     api = cluster.api
     api.apply(suppressed("cpuset"), topology("0"))
     api.kubectl("apply", "-k", str(DEPLOY / "kustomize/agent"))
@@ -81,7 +80,7 @@ def agent(cluster: Cluster) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("agent")
-def test_pods_begin_under_the_rules_of_the_api_and_follow_them(cluster: Cluster) -> None:
+def test_pods_start_under_the_rules_of_the_api_and_follow_changes(cluster: Cluster) -> None:
     be, ls = cluster.run(batch("batch")), cluster.run(sensitive("sensitive"))
     assert cluster.exec(be, "cat", "/first").stdout.split()[0] == "50000"
     assert cluster.exec(ls, "cat", "/first").stdout.split() == ["50000", "0"]
@@ -90,7 +89,7 @@ def test_pods_begin_under_the_rules_of_the_api_and_follow_them(cluster: Cluster)
 
 
 @pytest.mark.usefixtures("agent")
-def test_its_account_may_do_all_that_it_asks_for(cluster: Cluster) -> None:
+def test_the_service_account_has_all_required_permissions(cluster: Cluster) -> None:
     log = cluster.api.kubectl("logs", NAME, "-n", SPACE).stdout
     assert "orbidden" not in log, log
     words = [

@@ -1,4 +1,4 @@
-"""The node agent as its chart makes it, in a pod under a real kubelet: root without capabilities does its work."""
+"""The node agent of its chart, in a pod under a real kubelet, works as root without capabilities."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def of_pod(static: StaticPod, controller: str, file: str) -> str:
 
 
 @pytest.mark.skipif(not Path("/sys/fs/cgroup/cpu").is_dir(), reason="it looks at files of cgroup v1")
-def test_in_a_pod_without_capabilities_it_decides_for_containers_and_writes_what_pods_have(
+def test_without_capabilities_the_agent_adjusts_containers_and_writes_pod_values(
     node: Node, run: RunPod, tmp_path: Path
 ) -> None:
     agent = run(agent_pod(node, tmp_path))

@@ -1,4 +1,4 @@
-"""Pods from a kubelet that asks the API server who may ask it, by the role that is shipped for that and no other."""
+"""Pods from a kubelet that authorizes its clients at the API server, with the shipped role only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACCOUNT = "system:serviceaccount:kube-system:nri-agent"
 
 @pytest.fixture(scope="module")
 def guarded(kubelet_program: Path) -> Iterator[Cluster]:
-    """A node whose kubelet answers only those who may ask, with a pod."""
+    """A node with a pod, whose kubelet answers only authorized clients."""
     with joined("containerd", kubelet_program, guarded=True) as joined_cluster:
         account(joined_cluster)
         joined_cluster.run(pod("asked-for"))
@@ -42,7 +42,7 @@ def source(guarded: Cluster, token: Path | None, **more: str) -> KubeletPods:
     return KubeletPods(AgentSettings(pods=PodSettings(kubelet=where, kubelet_token=str(token or ""), **more)))
 
 
-def test_without_the_role_the_kubelet_refuses_and_with_it_tells_its_pods(guarded: Cluster, token: Path) -> None:
+def test_the_kubelet_refuses_without_the_role_and_lists_pods_with_it(guarded: Cluster, token: Path) -> None:
     stranger = source(guarded, None)
     stranger.ask()
     assert "HTTP 401" in stranger.problem

@@ -1,4 +1,4 @@
-"""The benchmarks on a real cluster do their work in short runs with few pods. Figures are not asserted."""
+"""Short runs of the benchmarks on a real cluster with few pods. Figures are not asserted."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ def root() -> None:
     need_root()
 
 
-def test_the_first_view_is_the_same_in_all_ways_and_events_reach_every_observer(
+def test_all_ways_see_the_same_first_state_and_events_reach_every_observer(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert apiserver.main(["--pods", "1", "3", "--rounds", "2", "--each", "2"]) == 0
     output = capsys.readouterr().out
     for runtime in (CONTAINERD, ENGINE):
-        table = output.partition(f"### When a container is told, {runtime}\n")[2].partition("###")[0]
+        table = output.partition(f"### When a container is reported, {runtime}\n")[2].partition("###")[0]
         for how in ("NRI: CreateContainer", "NRI: PostStartContainer", "apiserver: watch", "apiserver: a list"):
             rows = [line.split("|")[3].strip() for line in table.splitlines() if f"| {how}" in line]
-            assert rows == ["2"], f"{runtime}: {how} was not told of each container once"
+            assert rows == ["2"], f"{runtime}: {how} did not receive each container once"
 
 
-def test_each_mode_brings_policy_into_force_and_only_standalone_after_the_start() -> None:
+def test_every_mode_applies_the_policy_and_only_standalone_after_the_start() -> None:
     options = modes.parser().parse_args(["--rounds", "1", "--full", "0", "--singles", "2"])
     measured = modes.measure(options)
     assert not {name: mode.failure for name, mode in measured.items() if mode.failure}
@@ -37,5 +37,7 @@ def test_each_mode_brings_policy_into_force_and_only_standalone_after_the_start(
     assert all(len(live) == 2 + modes.FEW for live in lives.values())
     assert not any(life.right or life.force_ns for life in lives[NONE])
     for name in (NRI, PROXY, BOTH):
-        assert all(life.right and life.kept for life in lives[name]), f"{name} has let a container run without policy"
-    assert all(life.kept for life in lives[STANDALONE])
+        assert all(life.right and life.lasting for life in lives[name]), (
+            f"{name} has let a container run without policy"
+        )
+    assert all(life.lasting for life in lives[STANDALONE])

@@ -1,4 +1,4 @@
-"""Bundled plugins as their charts make them, in pods under a real kubelet on containerd: they do their work there."""
+"""Bundled plugins of their charts, in pods under a real kubelet on containerd."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def ready(node: Node, run: RunPod, name: str, *settings: str) -> StaticPod:
     return static_pod
 
 
-def test_an_injector_without_a_capability_gives_a_container_its_device(node: Node, run: RunPod) -> None:
+def test_a_device_injector_without_capabilities_adds_a_device(node: Node, run: RunPod) -> None:
     ready(node, run, "device-injector")
     device = yaml.safe_dump([{"path": "/dev/nri-null", "type": "c", "major": 1, "minor": 3, "file_mode": 0o666}])
     static = run(pod("with-device", annotations={"devices.noderesource.dev": device}))
@@ -51,7 +51,7 @@ def test_an_injector_without_a_capability_gives_a_container_its_device(node: Nod
     assert static.run("/bin/busybox", "stat", "-c", "%t:%T:%a", "/dev/nri-null").strip() == "1:3:666"
 
 
-def test_the_mounts_of_the_node_s_first_process_can_be_read(node: Node, run: RunPod) -> None:
+def test_a_pod_can_read_the_mounts_of_the_nodes_first_process(node: Node, run: RunPod) -> None:
     static_pod = ready(node, run, "writable-cgroups")
     message = static_pod.run("/bin/busybox", "cat", "/host/proc/1/mountinfo", name="plugin")
     assert message.strip() == Path("/proc/1/mountinfo").read_text().strip()
@@ -66,7 +66,7 @@ def device() -> Iterator[str]:
     subprocess.run([ip, "link", "del", "nri-up1"], check=False)
 
 
-def test_a_network_device_is_moved_into_a_pod_and_comes_back(node: Node, run: RunPod, device: str) -> None:
+def test_a_network_device_is_moved_into_a_pod_and_back(node: Node, run: RunPod, device: str) -> None:
     run(pod("first")).wait_ready()  # from now on the runtime has its folder of network namespaces
     (namespaces,) = node.runtime.run_dir.glob("state/*/netns")
     ready(node, run, "network-device-injector", "health.port=18080", f"hostPaths.netns={namespaces}")

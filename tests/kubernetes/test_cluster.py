@@ -1,4 +1,4 @@
-"""A node that has joined a real API server: kubectl's own calls, and what only comes with an API."""
+"""A node in a real API server: calls of kubectl, and features that require an API."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ SERVE = "mkdir /www; echo served > /www/index.html; exec httpd -f -p 8080 -h /ww
 
 @pytest.fixture(scope="module")
 def server(cluster: Cluster) -> str:
-    """The name of a pod that says something and serves."""
+    """The name of a pod that prints a line and serves."""
     return cluster.run(pod("server", container("main", f"echo said; {SERVE}")))
 
 
-def test_a_node_on_the_runtime_becomes_ready_and_says_what_it_runs_on(cluster: Cluster, runtime_name: str) -> None:
+def test_a_node_becomes_ready_and_reports_its_runtime(cluster: Cluster, runtime_name: str) -> None:
     deadline = time.monotonic() + 60
     while condition(status := cluster.api.get("node", NODE)["status"], "Ready") != "True":
         assert time.monotonic() < deadline, json.dumps(status["conditions"], indent=1)
@@ -32,29 +32,29 @@ def test_a_node_on_the_runtime_becomes_ready_and_says_what_it_runs_on(cluster: C
     assert status["nodeInfo"]["containerRuntimeVersion"].startswith(names[runtime_name]), status["nodeInfo"]
 
 
-def test_kubectl_logs_tells_what_a_container_said(cluster: Cluster, server: str) -> None:
+def test_kubectl_logs_prints_the_output_of_a_container(cluster: Cluster, server: str) -> None:
     assert cluster.api.kubectl("logs", server).stdout == "said\n"
 
 
-def test_kubectl_exec_has_streams_and_the_exit_code(cluster: Cluster, server: str) -> None:
+def test_kubectl_exec_has_separate_streams_and_the_exit_code(cluster: Cluster, server: str) -> None:
     completed = cluster.exec(server, "/bin/sh", "-c", "echo out; echo err >&2; exit 6")
     assert (completed.stdout, completed.returncode) == ("out\n", 6)
     assert completed.stderr.splitlines()[0] == "err"
 
 
-def test_kubectl_exec_tells_a_command_the_end_of_its_stdin(cluster: Cluster, server: str) -> None:
+def test_kubectl_exec_passes_the_end_of_stdin(cluster: Cluster, server: str) -> None:
     sent = "".join(f"line {number}\n" for number in range(30_000))
     completed = cluster.exec(server, "/bin/cat", stdin=sent)
     assert (len(completed.stdout), completed.stderr, completed.returncode) == (len(sent), "", 0)
     assert completed.stdout == sent
 
 
-def test_kubectl_attach_hears_a_container_until_its_end(cluster: Cluster) -> None:
+def test_kubectl_attach_reads_a_container_until_its_exit(cluster: Cluster) -> None:
     name = cluster.run(pod("talker", container("main", "sleep 4; echo late"), restartPolicy="Never"))
     assert "late" in cluster.api.kubectl("attach", name, "-c", "main").stdout
 
 
-def test_kubectl_cp_brings_a_file_in_and_out(cluster: Cluster, server: str, tmp_path: object) -> None:
+def test_kubectl_cp_copies_a_file_in_both_directions(cluster: Cluster, server: str, tmp_path: object) -> None:
     completed = cluster.exec(server, "/bin/sh", "-c", "echo copied > /tmp/file")
     assert completed.returncode == 0, completed.stderr
     cluster.api.kubectl("cp", f"{server}:/tmp/file", f"{tmp_path}/file")
@@ -62,7 +62,7 @@ def test_kubectl_cp_brings_a_file_in_and_out(cluster: Cluster, server: str, tmp_
     assert cluster.exec(server, "/bin/cat", "/tmp/back").stdout == "copied\n"
 
 
-def test_configuration_and_secrets_are_mounted_and_kept_up_to_date(cluster: Cluster) -> None:
+def test_configmaps_and_secrets_are_mounted_and_updated(cluster: Cluster) -> None:
     def settings(value: str) -> dict[str, object]:
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"key": value}}
 
@@ -84,7 +84,7 @@ def test_configuration_and_secrets_are_mounted_and_kept_up_to_date(cluster: Clus
     )
 
 
-def test_a_pod_is_resized_in_place_and_plugins_are_told(cluster: Cluster) -> None:
+def test_a_pod_is_resized_in_place_and_plugins_are_notified(cluster: Cluster) -> None:
     first = {"cpu": "100m", "memory": "64Mi"}
     with PluginProcess(cluster.runtime.nri_socket) as plugin:
         plugin.wait_for("Synchronize")
@@ -101,12 +101,12 @@ def test_a_pod_is_resized_in_place_and_plugins_are_told(cluster: Cluster) -> Non
 
 
 def resized(status: dict[str, object], memory: str) -> bool:
-    """Whether kubelet says that a pod's container has that limit by now."""
+    """Whether kubelet reports that limit for a pod's container."""
     limits = one_container(status, "main").get("resources", {}).get("limits", {})
     return bool(limits.get("memory") == memory)
 
 
-def test_a_runtime_class_chooses_a_handler_and_an_unknown_one_is_told(cluster: Cluster) -> None:
+def test_a_runtime_class_selects_a_handler_and_an_unknown_handler_is_reported(cluster: Cluster) -> None:
     def runtime_class(name: str, handler: str) -> dict[str, object]:
         return {
             "apiVersion": "node.k8s.io/v1",
@@ -128,7 +128,7 @@ def test_a_runtime_class_chooses_a_handler_and_an_unknown_one_is_told(cluster: C
     cluster.api.kubectl("delete", "pod", "odd", "--force", "--grace-period=0")
 
 
-def test_a_deleted_pod_ends_in_its_time_and_leaves_the_api(cluster: Cluster) -> None:
+def test_a_deleted_pod_ends_in_time_and_leaves_the_api(cluster: Cluster) -> None:
     script = f"echo up; {UNTIL_TERM.replace('exit 0', 'echo told; sleep 1; exit 0')}"
     name = cluster.run(pod("deleted", container("main", script)))
     begin = time.monotonic()

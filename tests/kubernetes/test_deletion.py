@@ -1,4 +1,4 @@
-"""The end of a pod whose manifest is taken away from a real kubelet."""
+"""The end of a pod whose manifest is removed from a real kubelet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def shared(folder: Path) -> dict[str, Any]:
 MOUNTS = [{"name": "out", "mountPath": "/out"}]
 
 
-def test_a_container_has_time_to_end_and_is_not_killed(run: RunPod, tmp_path: Path) -> None:
+def test_a_container_has_time_to_end_before_the_kill(run: RunPod, tmp_path: Path) -> None:
     script = "trap 'sleep 1; echo tidied > /out/end; exit 0' TERM; while :; do sleep 0.1; done"
     static = run(pod("tidy", container("main", script, volumeMounts=MOUNTS), **shared(tmp_path)))
     static.wait_ready()
@@ -28,7 +28,7 @@ def test_a_container_has_time_to_end_and_is_not_killed(run: RunPod, tmp_path: Pa
     assert (tmp_path / "end").read_text() == "tidied\n"
 
 
-def test_a_container_that_does_not_end_is_killed_after_its_grace(run: RunPod) -> None:
+def test_a_container_that_ignores_sigterm_is_killed_after_its_grace_period(run: RunPod) -> None:
     stubborn = "trap '' TERM; while :; do sleep 0.1; done"
     static = run(pod("stubborn", container("main", stubborn), terminationGracePeriodSeconds=2))
     static.wait_ready()
@@ -39,7 +39,7 @@ def test_a_container_that_does_not_end_is_killed_after_its_grace(run: RunPod) ->
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_a_hook_runs_before_the_container_is_told_to_end(run: RunPod, tmp_path: Path) -> None:
+def test_a_pre_stop_hook_runs_before_sigterm(run: RunPod, tmp_path: Path) -> None:
     script = "trap 'echo told >> /out/order; exit 0' TERM; while :; do sleep 0.1; done"
     hook = {"preStop": {"exec": {"command": ["/bin/sh", "-c", "sleep 0.5; echo hook >> /out/order"]}}}
     static = run(pod("warned", container("main", script, lifecycle=hook, volumeMounts=MOUNTS), **shared(tmp_path)))
@@ -49,7 +49,7 @@ def test_a_hook_runs_before_the_container_is_told_to_end(run: RunPod, tmp_path: 
     assert (tmp_path / "order").read_text().split() == ["hook", "told"]
 
 
-def test_nothing_of_a_pod_is_left(run: RunPod, node: Node) -> None:
+def test_a_removed_pod_leaves_nothing(run: RunPod, node: Node) -> None:
     static = run(pod("traceless", container("one"), container("two")))
     static.wait_ready()
     uid = node.kubelet.client.pods()[static.name]["metadata"]["uid"]

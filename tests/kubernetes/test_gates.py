@@ -1,4 +1,4 @@
-"""A kubelet that trusts the runtime with more: its events instead of looking each second, and its own measures."""
+"""A kubelet with runtime events instead of polling, and with the runtime's own statistics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def gated(runtime_name: str, kubelet_program: Path) -> Iterator[Node]:
         yield started_node
 
 
-def test_kubelet_learns_of_starts_and_ends_from_the_runtimes_events(gated: Node) -> None:
+def test_the_kubelet_learns_of_starts_and_exits_from_runtime_events(gated: Node) -> None:
     static = gated.run(pod("told", container("main", "sleep 2; exit 9")))
     row = one_container(static.wait_restarted(), "main")
     # What ran last may have ended as well by now.
@@ -37,7 +37,7 @@ def test_kubelet_learns_of_starts_and_ends_from_the_runtimes_events(gated: Node)
     static.wait_gone()
 
 
-def test_kubelet_passes_on_what_the_runtime_measures_of_a_pod(gated: Node) -> None:
+def test_the_kubelet_passes_on_the_runtimes_statistics_of_a_pod(gated: Node) -> None:
     ping = f"ping -c 1 -w 1 {pod_gateway(gated.runtime.run_dir)} >/dev/null"
     talk = f"while :; do {ping}; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; done"
     static = gated.run(pod("measured", container("main", talk), container("other")))

@@ -1,4 +1,4 @@
-"""The harness itself: what is built, and that nothing of a node is left on the machine."""
+"""The test harness: built programs, and a complete cleanup of nodes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tools.runtimes import MissingError
 from tools.runtimes.leftovers import cgroup_dirs
 
 
-def test_the_kubelet_that_runs_is_the_release_whose_schemas_are_used(node: Node) -> None:
+def test_the_running_kubelet_has_the_release_of_the_schemas(node: Node) -> None:
     assert build.version() == KUBERNETES
     assert f'git_version="{KUBERNETES}"' in node.kubelet.client.get("/metrics")
 
 
-def test_what_is_not_built_is_named_with_the_command_that_builds_it(
+def test_a_missing_program_is_an_error_with_the_command_that_builds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NRI_CACHE", str(tmp_path))
@@ -31,7 +31,7 @@ def test_what_is_not_built_is_named_with_the_command_that_builds_it(
 
 
 @pytest.mark.parametrize("orderly", [True, False], ids=["orderly", "in the middle"])
-def test_nothing_of_a_node_is_left(runtime_name: str, kubelet_program: Path, orderly: bool) -> None:
+def test_a_stopped_node_leaves_nothing(runtime_name: str, kubelet_program: Path, orderly: bool) -> None:
     existing = {path: Path(path).exists() for path in ELSEWHERE}
     volumes = [{"name": "fast", "emptyDir": {"medium": "Memory"}}]
     mounts = [{"name": "fast", "mountPath": "/fast"}]

@@ -1,4 +1,4 @@
-"""topology-aware and balloons under a real kubelet: its pods find the CPUs and memory nodes that were decided.
+"""topology-aware and balloons under a real kubelet: pods have the decided CPUs and memory nodes.
 
 The kubelet's numbers (shares, quotas, cgroup parents) are all that the policies know of requests. What should be found
 is decided on paper by the same policy, as in tests/real/placing.py.
@@ -34,23 +34,23 @@ ASKED = {
 
 
 @pytest.fixture(params=list(CONFIGS))
-def beside(request: pytest.FixtureRequest, node: Node, tmp_path: Path) -> Iterator[Placing]:
-    """A policy beside the node's runtime."""
+def policy_plugin(request: pytest.FixtureRequest, node: Node, tmp_path: Path) -> Iterator[Placing]:
+    """A policy's plugin, started next to the node's runtime."""
     assert isinstance(node.runtime, Runtime)
     with placing(node.runtime, request.param, tmp_path) as placed:
         placed.start()
         yield placed
 
 
-def found(static: StaticPod) -> Sets:
-    """The CPUs and memory nodes that a process in the pod finds."""
+def process_sets(static: StaticPod) -> Sets:
+    """The CPUs and memory nodes of a process in the pod."""
     return sets_of(static.run("cat", "/proc/self/status"))
 
 
-def test_pods_of_a_kubelet_find_what_was_decided_and_keep_it_without_plugin_and_kubelet(
-    beside: Placing, node: Node, run: RunPod
+def test_pods_keep_the_decided_cpus_without_the_plugin_and_the_kubelet(
+    policy_plugin: Placing, node: Node, run: RunPod
 ) -> None:
-    policy = make_policy(beside.name, Machine.of(TOPOLOGY), CONFIGS[beside.name], Choices.DEFAULT)
+    policy = make_policy(policy_plugin.name, Machine.of(TOPOLOGY), CONFIGS[policy_plugin.name], Choices.DEFAULT)
     statics: dict[str, StaticPod] = {}
 
     def create(name: str) -> None:
@@ -65,36 +65,36 @@ def test_pods_of_a_kubelet_find_what_was_decided_and_keep_it_without_plugin_and_
         pins = {name: policy.pins.get(name, Pins()) for name in statics}
         return {name: (_set(pin.cpus, 0), _set(pin.mems, 1)) for name, pin in pins.items()}
 
-    def all_found() -> dict[str, Sets]:
-        return {name: found(static) for name, static in statics.items()}
+    def all_sets() -> dict[str, Sets]:
+        return {name: process_sets(static) for name, static in statics.items()}
 
     create("own")
-    assert all_found() == expected()
-    beside.kill()
+    assert all_sets() == expected()
+    policy_plugin.kill()
     node.kubelet.kill()
     node.kubelet.start()
-    beside.start()
-    assert all_found() == expected(), "after plugin and kubelet were killed"
+    policy_plugin.start()
+    assert all_sets() == expected(), "after plugin and kubelet were killed"
     policy.release("own")
     statics.pop("own").remove()
-    wait_for(lambda: all_found() == expected(), lambda: f"{all_found()} is not {expected()}", 90)
+    wait_for(lambda: all_sets() == expected(), lambda: f"{all_sets()} is not {expected()}", 90)
     create("idle")
     create("part")
-    assert all_found() == expected()
+    assert all_sets() == expected()
 
 
-def test_a_kubelet_that_pins_itself_is_told_of_and_overruled(
+def test_a_kubelet_with_static_cpus_is_reported_and_overruled(
     runtime_name: str, kubelet_program: Path, tmp_path: Path
 ) -> None:
-    """In a pod the plugin sees none of the kubelet's files: what the kubelet asks for says it."""
+    """In a pod the plugin cannot read the kubelet's files; it learns this from the kubelet's requests."""
     with started(runtime_name, kubelet_program, cpuManagerPolicy="static", reservedSystemCPUs=str(CPUS[-1])) as node:
         assert isinstance(node.runtime, Runtime)
-        with placing(node.runtime, "topology-aware", tmp_path) as beside:
-            message = beside.start()
+        with placing(node.runtime, "topology-aware", tmp_path) as policy_plugin:
+            message = policy_plugin.start()
             static = node.run(pod("own", container(resources=ASKED["own"][2])))
             static.wait_ready()
             wait_for(lambda: "set cpuManagerPolicy to none" in message.text(), message.text)
-            assert found(static)[0] == {CPUS[1]}, "the CPU that is decided, and not the one that kubelet takes"
+            assert process_sets(static)[0] == {CPUS[1]}, "the CPU that is decided, and not the one that kubelet takes"
 
 
 def _set(text: str | None, which: int) -> frozenset[int]:

@@ -1,4 +1,4 @@
-"""An NRI plugin on a node with a real kubelet: it sees each step of a pod, and what it changes is real."""
+"""An NRI plugin on a node with a real kubelet: it sees each step of a pod, and its changes apply."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIFE = [
 ]
 
 
-def test_a_plugin_changes_a_container_of_kubelets(run: RunPod, plugin: PluginProcess) -> None:
+def test_a_plugin_changes_a_container_of_the_kubelet(run: RunPod, plugin: PluginProcess) -> None:
     static = run(pod("changed", annotations={"test/adjust": "env"}))
     static.wait_ready()
     assert "ADDED=yes" in static.run("/bin/env").splitlines()
@@ -33,7 +33,7 @@ def test_a_plugin_changes_a_container_of_kubelets(run: RunPod, plugin: PluginPro
     assert line["id"] == static.container_id()
 
 
-def test_a_plugins_memory_limit_is_below_kubelets_in_the_cgroup(run: RunPod, plugin: PluginProcess) -> None:
+def test_a_plugins_lower_memory_limit_is_in_the_cgroup(run: RunPod, plugin: PluginProcess) -> None:
     limits = {"limits": {"memory": "64Mi"}}
     static = run(pod("smaller", container(resources=limits), annotations={"test/adjust": "memory"}))
     static.wait_ready()
@@ -42,7 +42,7 @@ def test_a_plugins_memory_limit_is_below_kubelets_in_the_cgroup(run: RunPod, plu
     assert event["linux"]["resources"]["memory"]["limit"]["value"] == str(64 << 20), "the plugin saw kubelet's wish"
 
 
-def test_a_plugin_changes_a_container_that_runs(run: RunPod, plugin: PluginProcess) -> None:
+def test_a_plugin_changes_a_running_container(run: RunPod, plugin: PluginProcess) -> None:
     static = run(pod("later"))
     static.wait_ready()
     plugin.send({"container": static.container_id(), "set": {"set_memory_limit": 80 << 20, "set_cpu_shares": 321}})
@@ -51,7 +51,7 @@ def test_a_plugin_changes_a_container_that_runs(run: RunPod, plugin: PluginProce
     assert static.cgroup("memory", "memory.limit_in_bytes", "memory.max") == str(80 << 20)
 
 
-def test_a_plugin_is_told_of_kubelets_pod_by_its_names(run: RunPod, plugin: PluginProcess) -> None:
+def test_a_plugin_receives_the_kubelets_names_of_a_pod(run: RunPod, plugin: PluginProcess) -> None:
     static = run(pod("described", annotations={"some/annotation": "value"}))
     static.wait_ready()
     event = plugin.wait_for("CreateContainer", pod=static.name)["message"]
@@ -61,7 +61,7 @@ def test_a_plugin_is_told_of_kubelets_pod_by_its_names(run: RunPod, plugin: Plug
     assert event["args"][:2] == ["/bin/sh", "-c"]
 
 
-def test_a_container_that_a_plugin_refuses_does_not_run_and_kubelet_says_why(
+def test_a_container_refused_by_a_plugin_does_not_run_and_the_kubelet_reports_why(
     run: RunPod, plugin: PluginProcess
 ) -> None:
     static = run(pod("refused", annotations={"test/fail": "CreateContainer"}))
@@ -76,7 +76,7 @@ def test_a_container_that_a_plugin_refuses_does_not_run_and_kubelet_says_why(
     plugin.wait_for("CreateContainer", pod=static.name)
 
 
-def test_a_restart_by_kubelet_is_a_new_container_for_a_plugin(run: RunPod, plugin: PluginProcess) -> None:
+def test_a_restart_by_the_kubelet_is_a_new_container_for_a_plugin(run: RunPod, plugin: PluginProcess) -> None:
     dying = container(livenessProbe=probe("exit 1", initialDelaySeconds=1))
     static = run(pod("renewed", dying))
     first = plugin.wait_for("CreateContainer", pod=static.name, timeout_s=60)["id"]
@@ -86,7 +86,7 @@ def test_a_restart_by_kubelet_is_a_new_container_for_a_plugin(run: RunPod, plugi
 
 
 @pytest.mark.timeout(600)
-def test_a_plugin_sees_the_whole_life_of_each_of_many_pods(
+def test_a_plugin_sees_the_whole_life_of_many_pods(
     run: RunPod, plugin: PluginProcess, node: Node, runtime_name: str
 ) -> None:
     statics = [run(pod(f"watched-{number}")) for number in range(MANY)]

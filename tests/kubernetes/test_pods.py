@@ -1,4 +1,4 @@
-"""Pods under a real kubelet: they run, are put together and end as their manifests say."""
+"""Pods under a real kubelet: start, composition and end follow their manifests."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def test_a_static_pod_runs_with_an_address_and_without_restarts(run: RunPod) -> 
     assert static.run("/bin/hostname").strip() == static.name
 
 
-def test_a_pod_on_the_nodes_network_is_in_the_nodes_namespace(run: RunPod) -> None:
+def test_a_pod_with_host_network_is_in_the_nodes_namespace(run: RunPod) -> None:
     static = run(pod("of-the-node", hostNetwork=True))
     static.wait_ready()
     assert os.readlink(f"/proc/{static.pid()}/ns/net") == os.readlink("/proc/self/ns/net")
 
 
-def test_containers_of_a_pod_share_its_network_and_a_volume_and_not_their_processes(run: RunPod) -> None:
+def test_containers_share_network_and_volume_but_not_processes(run: RunPod) -> None:
     volume = {"name": "shared", "emptyDir": {}}
     mounts = [{"name": "shared", "mountPath": "/shared"}]
     static = run(
@@ -51,7 +51,7 @@ def test_containers_of_a_pod_share_its_network_and_a_volume_and_not_their_proces
     )
 
 
-def test_containers_of_a_pod_share_their_processes_if_they_ask_for_it(run: RunPod) -> None:
+def test_containers_share_processes_on_request(run: RunPod) -> None:
     static = run(
         pod(
             "together",
@@ -64,7 +64,7 @@ def test_containers_of_a_pod_share_their_processes_if_they_ask_for_it(run: RunPo
     assert "of-the-first" in static.run("/bin/ps", name="second")
 
 
-def test_init_containers_run_one_after_the_other_and_before_the_rest(run: RunPod) -> None:
+def test_init_containers_run_in_order_before_the_main_container(run: RunPod) -> None:
     mounts = [{"name": "log", "mountPath": "/log"}]
     write = "echo {} >> /log/order"
     static = run(
@@ -82,13 +82,13 @@ def test_init_containers_run_one_after_the_other_and_before_the_rest(run: RunPod
     assert static.run("/bin/cat", "/log/order").split() == ["one", "two", "main"]
 
 
-def test_a_sidecar_runs_on_beside_the_rest(run: RunPod) -> None:
+def test_a_sidecar_runs_alongside_the_main_container(run: RunPod) -> None:
     static = run(pod("sided", container(), initContainers=[container("side", restartPolicy="Always")]))
     static.wait_ready()
     assert "running" in static.container("side")["state"]
 
 
-def test_a_container_that_fails_is_started_again_and_its_end_is_told(run: RunPod) -> None:
+def test_a_failing_container_is_restarted_and_its_exit_is_reported(run: RunPod) -> None:
     static = run(pod("failing", container("main", "echo last words > /dev/termination-log; exit 7")))
     status = static.wait_restarted()
     row = status["containerStatuses"][0]
@@ -96,7 +96,7 @@ def test_a_container_that_fails_is_started_again_and_its_end_is_told(run: RunPod
     assert (ended["exitCode"], ended["reason"], ended["message"]) == (7, "Error", "last words\n")
 
 
-def test_a_container_above_its_memory_is_told_to_be_out_of_it(run: RunPod) -> None:
+def test_a_container_above_its_memory_limit_is_reported_as_oom_killed(run: RunPod) -> None:
     # tail keeps what it reads until its input ends.
     greedy = container("main", "tail /dev/zero", resources={"limits": {"memory": "24Mi"}})
     static = run(pod("greedy", greedy, restartPolicy="Never"))
@@ -105,7 +105,7 @@ def test_a_container_above_its_memory_is_told_to_be_out_of_it(run: RunPod) -> No
     assert (ended["reason"], ended["exitCode"]) == ("OOMKilled", 137)
 
 
-def test_a_pod_that_is_not_to_be_restarted_succeeds(run: RunPod) -> None:
+def test_a_pod_with_restart_policy_never_succeeds(run: RunPod) -> None:
     static = run(pod("short", container("main", "echo done"), restartPolicy="Never"))
     status = static.wait(lambda status: status.get("phase") == "Succeeded", "succeeded")
     ended = status["containerStatuses"][0]["state"]["terminated"]
@@ -113,14 +113,14 @@ def test_a_pod_that_is_not_to_be_restarted_succeeds(run: RunPod) -> None:
     assert ended["startedAt"] <= ended["finishedAt"]
 
 
-def test_a_hook_after_the_start_runs_before_the_container_counts_as_started(run: RunPod) -> None:
+def test_a_post_start_hook_runs_before_the_container_counts_as_started(run: RunPod) -> None:
     hook = {"postStart": {"exec": {"command": ["/bin/sh", "-c", "echo hooked > /tmp/hook"]}}}
     static = run(pod("hooked", container(lifecycle=hook)))
     static.wait_ready()
     assert static.run("/bin/cat", "/tmp/hook").strip() == "hooked"
 
 
-def test_the_environment_and_what_the_pod_says_of_itself_come_in(run: RunPod) -> None:
+def test_the_environment_has_values_and_fields_of_the_pod(run: RunPod) -> None:
     env = [
         {"name": "PLAIN", "value": "yes"},
         {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
@@ -132,7 +132,7 @@ def test_the_environment_and_what_the_pod_says_of_itself_come_in(run: RunPod) ->
     assert {"PLAIN=yes", f"POD={static.name}", f"ADDRESS={status['podIP']}"} <= set(lines)
 
 
-def test_a_container_has_the_user_the_rights_and_the_file_system_of_its_security_context(run: RunPod) -> None:
+def test_a_container_has_the_user_privileges_and_file_system_of_its_security_context(run: RunPod) -> None:
     context = {
         "runAsUser": 1234,
         "runAsGroup": 2345,
@@ -156,13 +156,13 @@ def test_a_container_has_the_user_the_rights_and_the_file_system_of_its_security
     assert "ro" in root[3].split(",")
 
 
-def test_a_privileged_container_sees_the_nodes_devices(run: RunPod) -> None:
+def test_a_privileged_container_has_the_nodes_devices(run: RunPod) -> None:
     static = run(pod("mighty", container(securityContext={"privileged": True})))
     static.wait_ready()
     assert static.run("/bin/ls", "/dev/loop-control").strip() == "/dev/loop-control"
 
 
-def test_a_pods_host_name_hosts_file_and_resolver_are_kubelets(run: RunPod) -> None:
+def test_a_pod_has_the_kubelets_host_name_hosts_file_and_resolver(run: RunPod) -> None:
     aliases = [{"ip": "10.9.8.7", "hostnames": ["friend"]}]
     dns = {"nameservers": ["10.1.2.3"], "searches": ["some.where"], "options": [{"name": "ndots", "value": "3"}]}
     static = run(pod("named", hostname="other", hostAliases=aliases, dnsPolicy="None", dnsConfig=dns))
@@ -173,14 +173,14 @@ def test_a_pods_host_name_hosts_file_and_resolver_are_kubelets(run: RunPod) -> N
     assert {"nameserver 10.1.2.3", "search some.where", "options ndots:3"} <= set(resolver)
 
 
-def test_a_pod_has_the_kernel_settings_of_its_own_that_it_asks_for(run: RunPod) -> None:
+def test_a_pod_has_its_requested_sysctls(run: RunPod) -> None:
     sysctls = [{"name": "net.ipv4.ip_local_port_range", "value": "20000 30000"}]
     static = run(pod("tuned", securityContext={"sysctls": sysctls}))
     static.wait_ready()
     assert static.run("/bin/cat", "/proc/sys/net/ipv4/ip_local_port_range").split() == ["20000", "30000"]
 
 
-def test_mounts_of_the_node_reach_a_container_in_the_ways_that_it_asks_for(run: RunPod, tmp_path: Path) -> None:
+def test_mounts_of_the_node_reach_a_container_as_requested(run: RunPod, tmp_path: Path) -> None:
     (tmp_path / "part").mkdir()
     (tmp_path / "part/file").write_text("of the node")
     volumes = [{"name": "node", "hostPath": {"path": str(tmp_path)}}]
@@ -198,7 +198,7 @@ def test_mounts_of_the_node_reach_a_container_in_the_ways_that_it_asks_for(run: 
     assert "rw" in options["/part"].split(",")
 
 
-def test_what_is_mounted_later_on_the_node_reaches_a_container_that_asks_for_it(run: RunPod, shared: Path) -> None:
+def test_a_later_mount_of_the_node_reaches_a_container_with_propagation(run: RunPod, shared: Path) -> None:
     volumes = [{"name": "node", "hostPath": {"path": str(shared)}}]
     mounts = [{"name": "node", "mountPath": "/node", "mountPropagation": "HostToContainer"}]
     deaf = container("deaf", volumeMounts=[{"name": "node", "mountPath": "/node"}])
@@ -220,7 +220,7 @@ def shared(tmp_path: Path) -> Iterator[Path]:
     unmount_all(tmp_path)
 
 
-def test_an_image_that_is_not_there_is_told_and_the_other_container_runs(run: RunPod) -> None:
+def test_a_missing_image_is_reported_and_the_other_container_runs(run: RunPod) -> None:
     static = run(pod("half", container(), container("absent", image="localhost/nri/absent:1")))
     static.wait(
         lambda status: any(

@@ -1,4 +1,4 @@
-"""Probes of a real kubelet: what they make of a container."""
+"""Probes of a real kubelet and their effects on a container."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.kubernetes.pods import UNTIL_TERM, container, pod, probe
 SERVE = "mkdir /www; echo fine > /www/index.html; exec httpd -f -p 8080 -h /www"
 
 
-def test_a_container_whose_liveness_probe_fails_is_killed_and_started_again(run: RunPod) -> None:
+def test_a_container_with_a_failing_liveness_probe_is_restarted(run: RunPod) -> None:
     alive = f"touch /tmp/alive; (sleep 2; rm /tmp/alive) & {UNTIL_TERM}"
     static = run(pod("dying", container("main", alive, livenessProbe=probe("test -e /tmp/alive"))))
     static.wait_ready()
@@ -21,7 +21,7 @@ def test_a_container_whose_liveness_probe_fails_is_killed_and_started_again(run:
     assert static.container_id() != first
 
 
-def test_a_container_whose_probes_succeed_is_left_alone(run: RunPod) -> None:
+def test_a_container_with_successful_probes_is_not_restarted(run: RunPod) -> None:
     static = run(pod("living", container("main", SERVE, livenessProbe=probe("wget -q -O - localhost:8080"))))
     static.wait_ready()
     first = static.container_id()
@@ -40,7 +40,7 @@ def test_a_container_is_ready_only_while_its_readiness_probe_succeeds(run: RunPo
     assert static.container()["restartCount"] == 0
 
 
-def test_a_container_counts_as_started_once_its_startup_probe_succeeds(run: RunPod) -> None:
+def test_a_container_counts_as_started_after_its_startup_probe_succeeds(run: RunPod) -> None:
     slow = f"(sleep 2; touch /tmp/up) & {UNTIL_TERM}"
     static = run(pod("slow", container("main", slow, startupProbe=probe("test -e /tmp/up", failureThreshold=20))))
     static.wait_running()
@@ -49,7 +49,7 @@ def test_a_container_counts_as_started_once_its_startup_probe_succeeds(run: RunP
     assert static.container()["started"] is True
 
 
-def test_http_and_tcp_probes_reach_the_pods_own_address(run: RunPod) -> None:
+def test_http_and_tcp_probes_reach_the_pods_address(run: RunPod) -> None:
     http = {"httpGet": {"path": "/index.html", "port": 8080}, "periodSeconds": 1, "failureThreshold": 1}
     tcp = {"tcpSocket": {"port": 8080}, "periodSeconds": 1, "failureThreshold": 5}
     static = run(pod("served", container("main", SERVE, readinessProbe=http, livenessProbe=tcp)))

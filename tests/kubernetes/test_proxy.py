@@ -1,4 +1,4 @@
-"""A real kubelet over the CRI proxy, before containerd without NRI: pods, probes, exec, logs, port-forward, plugins.
+"""A real kubelet over the CRI proxy and containerd without NRI: pods, probes, exec, logs, ports, plugins.
 
 What other modules here say of every runtime's probes and streams is said of this one as well, by the same tests.
 """
@@ -34,7 +34,7 @@ def runtime_name() -> str:
 
 @pytest.fixture(scope="module")
 def node(runtime_name: str, kubelet_program: Path) -> Iterator[Node]:
-    """A node whose kubelet speaks to the proxy."""
+    """A node whose kubelet is connected to the proxy."""
     with started(runtime_name, kubelet_program) as started_node:
         yield started_node
 
@@ -47,7 +47,7 @@ def plugin(node: Node) -> Iterator[PluginProcess]:
         yield process
 
 
-def test_a_plugin_changes_a_container_of_kubelets(run: RunPod, plugin: PluginProcess) -> None:
+def test_a_plugin_changes_a_container_of_the_kubelet(run: RunPod, plugin: PluginProcess) -> None:
     limits = {"limits": {"memory": "64Mi"}}
     static = run(pod("smaller", container(resources=limits), annotations={"test/adjust": "memory"}))
     static.wait_ready()
@@ -57,7 +57,7 @@ def test_a_plugin_changes_a_container_of_kubelets(run: RunPod, plugin: PluginPro
     assert event["labels"]["io.kubernetes.pod.name"] == static.name
 
 
-def test_a_plugin_changes_a_container_that_runs(run: RunPod, plugin: PluginProcess) -> None:
+def test_a_plugin_changes_a_running_container(run: RunPod, plugin: PluginProcess) -> None:
     static = run(pod("later"))
     static.wait_ready()
     name = plugin.wait_for("PostStartContainer", pod=static.name)["id"]
@@ -67,7 +67,7 @@ def test_a_plugin_changes_a_container_that_runs(run: RunPod, plugin: PluginProce
     assert static.cgroup("memory", "memory.limit_in_bytes", "memory.max") == str(80 << 20)
 
 
-def test_a_container_that_a_plugin_refuses_does_not_run_and_kubelet_says_why(
+def test_a_container_refused_by_a_plugin_does_not_run_and_the_kubelet_reports_why(
     run: RunPod, plugin: PluginProcess
 ) -> None:
     static = run(pod("refused", annotations={"test/fail": "CreateContainer"}))
@@ -92,9 +92,7 @@ def test_a_plugin_sees_the_whole_life_of_a_pod_once(run: RunPod, plugin: PluginP
 
 
 @pytest.mark.parametrize("how", ["kill_proxy", "runtime.kill", "kill"])
-def test_pods_run_on_when_the_proxy_or_the_runtime_dies_and_comes_back(
-    kubelet_program: Path, runtime_name: str, how: str
-) -> None:
+def test_pods_survive_a_restart_of_the_proxy_or_the_runtime(kubelet_program: Path, runtime_name: str, how: str) -> None:
     with started(runtime_name, kubelet_program) as node:
         runtime = node.runtime
         assert isinstance(runtime, Proxied)

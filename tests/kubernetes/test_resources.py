@@ -1,4 +1,4 @@
-"""Resources of pods under a real kubelet: in the cgroups, and in what kubelet measures."""
+"""Resources of pods under a real kubelet: in the cgroups and in the kubelet's statistics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_limits_are_in_the_containers_cgroup(run: RunPod) -> None:
         assert static.cgroup("cpu", "cpu.shares", "") == "51"
 
 
-def test_the_containers_cgroup_is_below_the_one_that_kubelet_made_for_the_pod(run: RunPod, node: Node) -> None:
+def test_the_containers_cgroup_is_below_the_kubelets_pod_cgroup(run: RunPod, node: Node) -> None:
     static = run(pod("placed", container(resources=RESOURCES)))
     static.wait_ready()
     uid = node.kubelet.client.pods()[static.name]["metadata"]["uid"]
@@ -31,7 +31,7 @@ def test_the_containers_cgroup_is_below_the_one_that_kubelet_made_for_the_pod(ru
     assert f"/{node.runtime.run_dir.name}/kubepods/burstable/pod{uid}/" in memory
 
 
-def test_a_guaranteed_container_is_the_last_that_the_kernel_kills(run: RunPod) -> None:
+def test_a_guaranteed_container_has_the_lowest_oom_score(run: RunPod) -> None:
     limits = {"cpu": "100m", "memory": "64Mi"}
     static = run(pod("guaranteed", container(resources={"limits": limits, "requests": limits})))
     status = static.wait_ready()

@@ -1,4 +1,4 @@
-"""The runtime or kubelet ends under running pods, and comes back."""
+"""The runtime or the kubelet ends under running pods and returns."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def same(static: StaticPod, pid: int, container_id: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
-def test_pods_run_on_when_the_runtime_ends_and_comes_back(own_node: Node, how: str) -> None:
+def test_pods_survive_a_restart_of_the_runtime(own_node: Node, how: str) -> None:
     static = running(own_node)
     pid, container_id = static.pid(), static.container_id()
     getattr(own_node.runtime, how)()
@@ -61,7 +61,7 @@ def test_pods_run_on_when_the_runtime_ends_and_comes_back(own_node: Node, how: s
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_a_container_that_ends_while_the_runtime_is_away_is_started_again(own_node: Node) -> None:
+def test_a_container_that_exits_without_a_runtime_is_restarted(own_node: Node) -> None:
     static = own_node.run(pod("mortal"))
     static.wait_ready()
     first, pid = static.container_id(), static.pid()
@@ -74,7 +74,7 @@ def test_a_container_that_ends_while_the_runtime_is_away_is_started_again(own_no
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
-def test_pods_run_on_when_kubelet_ends_and_comes_back(own_node: Node, how: str) -> None:
+def test_pods_survive_a_restart_of_the_kubelet(own_node: Node, how: str) -> None:
     static = running(own_node)
     pid, container_id = static.pid(), static.container_id()
     getattr(own_node.kubelet, how)()

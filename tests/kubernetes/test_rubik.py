@@ -1,4 +1,4 @@
-"""Both of the agent's profiles in one process under a real kubelet: its static pods have the values of both.
+"""Both profiles of the agent in one process under a real kubelet: its static pods have the values of both.
 
 Without an API server: pods are known from NRI alone, and rules from files.
 """
@@ -48,9 +48,7 @@ def overwrite(static: StaticPod, controller: str, file: str, text: str) -> None:
     (CGROUPS / controller / folder.lstrip("/") / file).write_text(text)
 
 
-def test_pods_of_a_kubelet_have_the_values_of_both_profiles_and_get_them_back_after_a_kill(
-    agent: AgentProgram, run: RunPod
-) -> None:
+def test_pods_have_the_values_of_both_profiles_and_regain_them_after_a_kill(agent: AgentProgram, run: RunPod) -> None:
     disk = min(Path("/sys/block").glob("*/dev")).read_text().strip()
     words = {
         "volcano.sh/blkio-limit": json.dumps({"device_write_iops": [{"device": disk, "value": "7"}]}),

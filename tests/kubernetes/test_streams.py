@@ -1,4 +1,4 @@
-"""Logs, commands and connections through a real kubelet's HTTP interface, as kubectl asks for them."""
+"""Logs, commands and connections through a real kubelet's HTTP interface, as kubectl requests them."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def wait_said(static: StaticPod, *words: str) -> None:
     wait_for(lambda: all(word in static.client.logs(static.name, "main") for word in words), f"{words} in the log")
 
 
-def test_logs_have_what_a_container_writes(speaker: StaticPod) -> None:
+def test_logs_have_the_output_of_a_container(speaker: StaticPod) -> None:
     assert sorted(speaker.client.logs(speaker.name, "main").splitlines()) == ["to stderr", "to stdout"]
     timed = speaker.client.logs(speaker.name, "main", timestamps="true").splitlines()
     assert all(line.split(maxsplit=1)[0].endswith("Z") for line in timed), timed
 
 
-def test_the_end_of_a_long_log_is_told_alone(run: RunPod) -> None:
+def test_the_tail_of_a_long_log_is_returned(run: RunPod) -> None:
     static = run(pod("wordy", container("main", f"{LINES}; echo end >&2; {UNTIL_TERM}")))
     static.wait_ready()
     wait_said(static, "end", "line 2000 of many")
@@ -51,7 +51,7 @@ def test_the_end_of_a_long_log_is_told_alone(run: RunPod) -> None:
     assert len(static.client.logs(static.name, "main").splitlines()) == 2001
 
 
-def test_the_log_of_the_container_before_a_restart_is_still_there(run: RunPod) -> None:
+def test_the_log_before_a_restart_is_kept(run: RunPod) -> None:
     script = f"if test -e /state/again; then echo second; {UNTIL_TERM}; fi; touch /state/again; echo first; exit 1"
     mounts = [{"name": "state", "mountPath": "/state"}]
     static = run(
@@ -64,7 +64,7 @@ def test_the_log_of_the_container_before_a_restart_is_still_there(run: RunPod) -
     assert static.client.logs(static.name, "main", previous="true") == "first\n"
 
 
-def test_a_log_that_kubelet_rotates_goes_on_in_a_new_file_without_a_hole(run: RunPod, node: Node) -> None:
+def test_a_rotated_log_continues_without_a_gap(run: RunPod, node: Node) -> None:
     fast = "i=0; trap 'exit 0' TERM; while [ $i -lt 8000 ]; do i=$((i+1)); echo $i; done"
     static = run(pod("rotated", container("main", f"{fast}; while :; do i=$((i+1)); echo $i; sleep 0.1; done")))
     static.wait_ready()
@@ -81,31 +81,29 @@ def numbers(folder: Path) -> list[int]:
     """What the container has written into all of its log files, the oldest first; 0.log is the present one."""
     files = sorted(folder.iterdir(), key=lambda file: (file.name == "0.log", file.name))
     texts = [gzip.decompress(data) if file.suffix == ".gz" else data for file in files for data in [file.read_bytes()]]
-    # Each line is TIME STREAM TAG TEXT; with the tag P its text goes on in the next. The last may be in the making.
+    # Each line is TIME STREAM TAG TEXT; with the tag P its text continues in the next. The last line may be incomplete.
     lines = [line.split(b" ", 3) for line in b"".join(texts).splitlines(keepends=True) if line.endswith(b"\n")]
     output = b"".join(text.rstrip(b"\n") if tag == b"P" else text for _, _, tag, text in lines)
     return [int(line) for line in output.splitlines(keepends=True) if line.endswith(b"\n")]
 
 
-def test_a_command_without_streams_tells_what_it_prints(speaker: StaticPod) -> None:
+def test_exec_without_streams_returns_the_output(speaker: StaticPod) -> None:
     assert speaker.run("/bin/echo", "hello").strip() == "hello"
 
 
-def test_a_command_has_its_streams_apart_and_its_exit_code(speaker: StaticPod) -> None:
+def test_exec_has_separate_streams_and_the_exit_code(speaker: StaticPod) -> None:
     completed = speaker.client.exec(speaker.name, "main", ["/bin/sh", "-c", "echo out; echo err >&2; exit 5"])
     assert (completed.stdout, completed.stderr, completed.code) == (b"out\n", b"err\n", 5)
 
 
-def test_what_goes_into_a_command_comes_out_of_it_whole(speaker: StaticPod) -> None:
+def test_exec_returns_its_input_unchanged(speaker: StaticPod) -> None:
     sent = bytes(range(256)) * 4096
     completed = speaker.client.exec(speaker.name, "main", ["/bin/head", "-c", str(len(sent))], stdin=sent)
     assert len(completed.stdout) == len(sent)
     assert (completed.stdout == sent, completed.code) == (True, 0)
 
 
-def test_the_end_of_stdin_is_told_where_the_runtime_has_the_newer_protocol(
-    speaker: StaticPod, runtime_name: str
-) -> None:
+def test_the_end_of_stdin_is_passed_on_with_protocol_v5(speaker: StaticPod, runtime_name: str) -> None:
     try:
         completed = speaker.client.exec(speaker.name, "main", ["/bin/cat"], stdin=b"to the end", protocol=V5)
     except RefusedError as error:
@@ -114,7 +112,7 @@ def test_the_end_of_stdin_is_told_where_the_runtime_has_the_newer_protocol(
         assert (completed.stdout, completed.code) == (b"to the end", 0)
 
 
-def test_a_command_that_is_not_there_is_an_error_that_names_it(speaker: StaticPod) -> None:
+def test_exec_of_a_missing_command_is_an_error_with_its_name(speaker: StaticPod) -> None:
     try:
         completed = speaker.client.exec(speaker.name, "main", ["/no/such/command"])
     except AnswerError as error:
@@ -123,8 +121,8 @@ def test_a_command_that_is_not_there_is_an_error_that_names_it(speaker: StaticPo
         assert completed.code in (126, 127), completed
 
 
-def test_a_terminal_has_the_size_that_it_is_given(speaker: StaticPod) -> None:
-    # The size is set beside the stream of what is typed.
+def test_a_terminal_has_the_requested_size(speaker: StaticPod) -> None:
+    # The size has a separate channel, so it may arrive after the typed text.
     script = "read line; until [ \"$(stty size)\" = '45 123' ]; do sleep 0.1; done; stty size; exit 3"
     with speaker.client.open_exec(speaker.name, "main", ["/bin/sh", "-c", script], stdin=True, tty=True) as stream:
         stream.send(RESIZE, json.dumps({"Width": 123, "Height": 45}).encode())
@@ -134,7 +132,7 @@ def test_a_terminal_has_the_size_that_it_is_given(speaker: StaticPod) -> None:
     assert (completed.stderr, completed.code) == (b"", 3)
 
 
-def test_an_attached_client_talks_to_the_containers_own_process(run: RunPod) -> None:
+def test_attach_reaches_the_containers_process(run: RunPod) -> None:
     echo = 'while read line; do echo "heard $line"; done'
     static = run(pod("talker", container("main", echo, stdin=True)))
     static.wait_ready()
@@ -150,7 +148,7 @@ def test_an_attached_client_talks_to_the_containers_own_process(run: RunPod) -> 
     assert static.client.logs(static.name, "main") == "heard this\n"
 
 
-def test_a_port_of_a_pod_can_be_reached_through_kubelet(run: RunPod) -> None:
+def test_port_forward_reaches_a_port_of_a_pod(run: RunPod) -> None:
     serve = "while :; do echo forwarded | nc -l -p 7070; done"
     static = run(pod("ported", container("main", serve)))
     static.wait_ready()

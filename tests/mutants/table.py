@@ -1,7 +1,7 @@
 """The mutants: a file, a text that stands in one line of it, what stands there instead, and the tests that must fail.
 
-Each is a mistake that somebody could make and that would hurt; they are spread over the rooms. Where a line is moved or
-written anew, its row here goes along: `test_rows.py` says which one does not fit any more.
+Each is a mistake that somebody could make and that would hurt; they are spread over the packages. When a line moves or
+changes, update its row here: `test_rows.py` reports rows that no longer match.
 """
 
 from __future__ import annotations
@@ -76,10 +76,14 @@ MUTANTS = (
     Mutant("trace/drift.py", "[*self.changes, *changes][-MAX_CHANGES:]", "[*self.changes, *changes]",
            "unit/trace/test_drift.py"),
     Mutant("inspector/sources.py", "elif len(self._notes) < _MAX_NOTES and", "elif", "unit/inspector/test_sources.py"),
-    Mutant("inspector/sources.py", "step.plugin in self._sums or len(self._sums) < _MAX_PLUGINS:", "True:",
+    Mutant("inspector/sources.py", 'step["plugin"] in self._sums or len(self._sums) < _MAX_PLUGINS:', "True:",
            "unit/inspector/test_sources.py"),
-    Mutant("inspector/sources.py", "full or (looked_at and monotonic() > deadline):", "full:",
+    Mutant("inspector/sources.py", "if looked_at and monotonic() > deadline:", "if False:",
            "unit/inspector/test_sources.py"),
+    Mutant("trace/time_series.py", "if plugin not in self._plugins and len(self._plugins) >= MAX_PLUGINS:", "if False:",
+           "unit/trace/test_time_series.py"),
+    Mutant("adaptation/audit/explanation.py", "if remaining >= 0:", "if True:",
+           "unit/adaptation/audit/test_explanation.py"),
     Mutant("testing/replay.py", "and len(self.recorded) < _MAX_PLUGINS:", ":", "unit/testing/test_replay.py"),
     Mutant("testing/replay.py", "if size > self._free_bytes:", "if False:", "unit/testing/test_replay.py"),
     Mutant("metrics/prometheus.py", "if len(self._plugins) >= _MAX_PLUGINS:", "if False:",
@@ -142,11 +146,11 @@ MUTANTS = (
     Mutant("adaptation/registration/update_queue.py", "if len(waiting) >= MAX_QUEUED:", "if False:",
            "unit/adaptation/registration/test_update_queue.py"),
     Mutant("adaptation/registration/update_queue.py", "    if len(waiting) >= MAX_QUEUED:", "    if False:",
-           "torture/test_torture.py::test_a_node_withstands[updates]"),
+           "torture/test_torture.py::test_a_node_withstands_the_attack[updates]"),
     Mutant("adaptation/registration/sync_gate.py", "held_s += (priority_until", "held_s = 0 * (priority_until",
            "unit/adaptation/registration/test_sync_gate.py"),
     Mutant("adaptation/registration/sync_gate.py", "priority_until + inside_s + min(held_s, self._preference_s))",
-           "priority_until + inside_s)", "torture/test_torture.py::test_a_node_withstands[joiners]"),
+           "priority_until + inside_s)", "torture/test_torture.py::test_a_node_withstands_the_attack[joiners]"),
     Mutant("adaptation/peers/turns.py", "or queue[at - 1].pod == ticket.pod", "",
            "unit/adaptation/peers/test_turns.py"),
     Mutant("adaptation/registration/deferred_updates.py", "if container_id not in self.waiting:", "if False:",
@@ -193,8 +197,8 @@ MUTANTS = (
     Mutant("agent/koordinator/evict.py", "if not why and frees", "if frees",
            "unit/agent/koordinator/test_evict.py"),
     # The engine and the proxy
-    Mutant("engine/images/store.py", "if depth > _MAX_INDEX_DEPTH:", "if False:", "unit/engine/images/test_store.py"),
-    Mutant("engine/images/store.py", "if requests == _MAX_LISTED:", "if False:", "unit/engine/images/test_store.py"),
+    Mutant("engine/images/manifest_lists.py", "if depth > _MAX_INDEX_DEPTH:", "if False:", "unit/engine/images"),
+    Mutant("engine/images/manifest_lists.py", "if requests == _MAX_LISTED:", "if False:", "unit/engine/images"),
     Mutant("engine/images/manifest.py", "if len(table) != len(pairs):", "if False:", "unit/engine/images"),
     Mutant("engine/spec/user.py", "text.isascii() and text.isdecimal()", "text.isdecimal()",
            "unit/engine/spec/test_user.py"),
@@ -213,7 +217,7 @@ MUTANTS = (
     Mutant("engine/streaming/server.py", "stream_request if expires > self._clock() else None", "stream_request",
            "unit/engine/streaming/test_tokens.py"),
     Mutant("proxy/state/store.py", "if len(matches) == 1", "if matches", "unit/proxy/state"),
-    Mutant("proxy/events/exits.py", "or record.reported != CREATED or", "or", "unit/proxy/events/test_exits.py"),
+    Mutant("proxy/events/exits.py", "or record.reported_step != CREATED or", "or", "unit/proxy/events/test_exits.py"),
 )  # fmt: skip
 """All of them."""
 

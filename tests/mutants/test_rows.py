@@ -1,4 +1,4 @@
-"""Each row of the table still fits the source: its text stands in one line, and with the mistake it is Python still."""
+"""Each mutant still fits the source: its text is in one line, and the result compiles."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def test_every_row_fits_one_line_and_has_its_tests() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_rows_are_unique() -> None:
+def test_mutants_are_unique() -> None:
     assert len({name(mutant) for mutant in MUTANTS}) == len(MUTANTS) >= 40
 
 
 @pytest.mark.parametrize("source", ["x = 1\n", "a = 2\na = 2\n", "b = a = 2 or a = 2\n"])
-def test_a_text_that_does_not_stand_in_one_line_once_is_an_error(source: str) -> None:
+def test_a_text_that_is_not_in_exactly_one_line_is_an_error(source: str) -> None:
     with pytest.raises(ValueError, match="'a = 2' is in"):
         mutated(Mutant("f.py", "a = 2", "a = 3", "unit"), source)

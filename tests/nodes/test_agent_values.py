@@ -1,4 +1,4 @@
-"""Values of the agent on an engine in a node with systemd: they are in force, and stay so."""
+"""Values of the agent on the engine in a node with systemd: they are applied and kept."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def values(folder: Path) -> dict[str, str]:
     ],
     indirect=["engine"],
 )
-def test_values_of_a_pod_and_its_container_last_over_a_reload(
+def test_values_of_a_pod_and_its_container_survive_a_reload(
     engine: str, modes: str, agent: Callable[[str, str], None], batch_pod: Callable[[], BatchPod]
 ) -> None:
     agent(modes, RULES)
@@ -64,6 +64,6 @@ def test_drift_shows_each_overwritten_value_of_a_container_once(
 
 
 def drift() -> list[tuple[str, str, int, int]]:
-    done = subprocess.run([*NRI, "drift", "-o", "json"], capture_output=True, text=True, check=False, timeout=400)
-    assert done.returncode in (0, 5), done.stderr
-    return [(row["subject"], row["knob"], row["wanted"], row["found"]) for row in json.loads(done.stdout)]
+    result = subprocess.run([*NRI, "drift", "-o", "json"], capture_output=True, text=True, check=False, timeout=400)
+    assert result.returncode in (0, 5), result.stderr
+    return [(row["subject"], row["knob"], row["wanted"], row["found"]) for row in json.loads(result.stdout)]

@@ -1,4 +1,4 @@
-"""The engine's cgroups in a node with systemd: monitors, statistics, and what is left when a pod is removed."""
+"""The engine's cgroups in a node with systemd: monitors, statistics, and the cleanup of a removed pod."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ spec:
 
 
 @pytest.mark.parametrize("engine", EVERY_ENGINE, indirect=True)
-def test_conmon_is_in_the_pods_cgroup_and_not_left_over_when_the_engine_restarts(
+def test_conmon_is_in_the_pods_cgroup_and_not_a_left_over_process_after_a_restart(
     engine: str, batch_pod: Callable[[], BatchPod]
 ) -> None:
     pod = batch_pod()
@@ -44,7 +44,7 @@ def test_conmon_is_in_the_pods_cgroup_and_not_left_over_when_the_engine_restarts
 
 
 @pytest.mark.parametrize("engine", EVERY_ENGINE, indirect=True)
-def test_statistics_know_the_limit_of_a_container(engine: str, tmp_path: Path) -> None:
+def test_statistics_include_the_limit_of_a_container(engine: str, tmp_path: Path) -> None:
     (tmp_path / "pod.yaml").write_text(LIMITED)
     run(*NRI, "pod", "run", "-f", str(tmp_path / "pod.yaml"))
     try:
@@ -56,15 +56,15 @@ def test_statistics_know_the_limit_of_a_container(engine: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("engine", SYSTEMD, indirect=True)
-def test_systemd_keeps_nothing_of_a_removed_pod(
+def test_systemd_keeps_no_properties_of_a_removed_pod(
     engine: str, agent: Callable[[str, str], None], batch_pod: Callable[[], BatchPod]
 ) -> None:
     agent("nri", "kind: NodeSLO\nspec: {}\n")
     pod = batch_pod()
-    kept = Path("/run/systemd/system.control", f"{pod.cgroup.name}.d")
-    wait_for(kept.exists, "the agent has set properties of the pod's slice")
+    drop_in = Path("/run/systemd/system.control", f"{pod.cgroup.name}.d")
+    wait_for(drop_in.exists, "the agent has set properties of the pod's slice")
     run(*NRI, "pod", "rm", "-f", "batch")
-    wait_for(lambda: not kept.exists() and not pod.cgroup.exists(), "slice and properties are removed")
+    wait_for(lambda: not drop_in.exists() and not pod.cgroup.exists(), "slice and properties are removed")
     units = run("systemctl", "list-units", "--all", "--plain", "--no-legend")
     assert pod.cgroup.name not in units and "conmon-" not in units
     assert [*CGROUPS.glob("kubepods.slice/**/*.scope")] == []

@@ -1,4 +1,4 @@
-"""Every control of cgroup v2 that a plugin sets on the engine, in a node with systemd: it is in force, and stays so."""
+"""Every control of cgroup v2 that a plugin sets on the engine is applied and kept in a node with systemd."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def differences(cgroup: Path, part: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("engine", EVERY_ENGINE, indirect=True)
-def test_controls_of_a_container_last_over_a_reload_and_a_restart_of_the_engine(engine: str, cgroup: Path) -> None:
+def test_controls_of_a_container_survive_a_reload_and_a_restart_of_the_engine(engine: str, cgroup: Path) -> None:
     reset = RESET.get(engine, set())
     assert differences(cgroup, "text") == {}
     run("systemctl", "daemon-reload")

@@ -1,4 +1,4 @@
-"""Values that the agent writes into cgroups of a real systemd last over a reload, new units and a restart."""
+"""Values that the agent writes into cgroups of a real systemd survive a reload, new units and a restart."""
 
 from __future__ import annotations
 
@@ -96,13 +96,13 @@ def write_all(writer: host.Writer, cgroup: str) -> None:
     assert [str(result) for result in results if not result.in_force] == []
 
 
-def test_every_file_of_cgroup_v2_is_in_these_tests() -> None:
+def test_every_file_of_cgroup_v2_is_tested() -> None:
     files = {row.name for row in KNOBS.values() if any(not place.only for place in row.v2)}
     assert files == VALUES.keys() | WITHOUT_PROPERTY.keys() | APART
 
 
 @pytest.mark.timeout(900)
-def test_every_value_with_a_property_lasts_over_a_reload_a_new_unit_and_a_restart(
+def test_every_value_with_a_property_survives_a_reload_a_new_unit_and_a_restart(
     slice_name: str, scope_name: str, writer: host.Writer, caplog: pytest.LogCaptureFixture
 ) -> None:
     unit = slice_name.replace(".slice", ".service")
@@ -122,14 +122,14 @@ def test_every_value_with_a_property_lasts_over_a_reload_a_new_unit_and_a_restar
         assert differences(writer, cgroup) == {}, "after a restart of the service"
 
 
-def test_values_that_only_the_file_has_are_reset(slice_name: str) -> None:
+def test_values_without_a_systemd_property_are_reset(slice_name: str) -> None:
     writer = host.Writer(host.detect(host.Root("/")), refresh_s=0)
     write_all(writer, slice_name)
     systemd("systemctl", "daemon-reload")
     assert differences(writer, slice_name), "systemd no longer resets values; nri.host.cgroups.systemd is not required"
 
 
-def test_idle_and_costs_are_written_and_read_back(slice_name: str, writer: host.Writer) -> None:
+def test_cpu_idle_and_io_costs_are_written_and_read_back(slice_name: str, writer: host.Writer) -> None:
     assert writer.write(Write(slice_name, "cpu.idle", 1)).in_force
     assert writer.read(slice_name, "cpu.idle") == 1
     qos = "enable=1 ctrl=user rpct=95.00 rlat=5000 wpct=95.00 wlat=5000 min=50.00 max=150.00"

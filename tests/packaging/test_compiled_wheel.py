@@ -1,4 +1,4 @@
-"""What a user gets from the compiled wheel: the same, with the hot path in C beside its source."""
+"""The compiled wheel: the same files, with the hot path in C next to its source."""
 
 import sysconfig
 import zipfile
@@ -17,38 +17,38 @@ def names(wheel: Path) -> set[str]:
     return {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
 
 
-def test_it_is_for_this_interpreter_and_this_machine_only(compiled_wheel: Path) -> None:
+def test_the_wheel_is_tagged_for_this_interpreter_and_platform(compiled_wheel: Path) -> None:
     tag = f"cp{sysconfig.get_config_var('py_version_nodot')}"
     assert compiled_wheel.name.split("-")[2:4] == [tag, tag]
     assert "any" not in compiled_wheel.stem.split("-")[-1]
 
 
-def test_it_has_everything_that_the_pure_one_has(wheel: Path, compiled_wheel: Path) -> None:
+def test_the_compiled_wheel_has_all_files_of_the_pure_wheel(wheel: Path, compiled_wheel: Path) -> None:
     assert names(wheel) <= names(compiled_wheel)
 
 
-def test_every_module_that_is_to_be_compiled_is(compiled_wheel: Path) -> None:
+def test_every_module_on_the_list_is_compiled(compiled_wheel: Path) -> None:
     lists = module_lists(ROOT)
     modules = {name.removesuffix(".py") for name in compiled_files(ROOT / "src", lists["modules"], lists["exceptions"])}
     libraries = {name.partition(".")[0] for name in names(compiled_wheel) if name.endswith(".so") and "/" in name}
     assert modules == libraries
 
 
-def test_plugins_runtimes_and_what_some_plugins_share_have_a_library_each(compiled_wheel: Path) -> None:
+def test_plugins_runtimes_and_shared_code_have_separate_libraries(compiled_wheel: Path) -> None:
     libraries = {name.partition(".")[0] for name in names(compiled_wheel) if name.endswith(".so") and "/" not in name}
     assert libraries == {"nri_plugin__mypyc", "nri_runtime__mypyc", "nri_shared__mypyc"}
 
 
-def test_building_it_leaves_no_library_in_the_source_tree(compiled_wheel: Path) -> None:
+def test_building_the_wheel_leaves_no_library_in_the_source_tree(compiled_wheel: Path) -> None:
     assert not list((ROOT / "src").rglob("*.so"))
 
 
-def test_the_command_says_that_it_is_compiled(compiled_bin: Path, clean_bin: Path) -> None:
+def test_nri_version_shows_whether_the_wheel_is_compiled(compiled_bin: Path, clean_bin: Path) -> None:
     lines = {folder: run([folder / "nri", "version"]).splitlines()[1].split() for folder in (compiled_bin, clean_bin)}
     assert lines == {compiled_bin: ["compiled", "yes"], clean_bin: ["compiled", "no"]}
 
 
-def test_a_plugin_changes_a_container_with_it(compiled_bin: Path, tmp_path: Path) -> None:
+def test_a_plugin_changes_a_container_with_the_compiled_wheel(compiled_bin: Path, tmp_path: Path) -> None:
     plugin = tmp_path / "plugin.py"
     plugin.write_text(
         "import nri\n\nclass P(nri.Plugin):\n    def create_container(self, pod, container):\n"

@@ -1,4 +1,4 @@
-"""What pyproject.toml, the lock and the exported requirements promise, held to the tree."""
+"""Promises of pyproject.toml, the lock file and the exported requirements."""
 
 import re
 import tomllib
@@ -15,7 +15,7 @@ REQUIREMENTS = sorted((ROOT / "requirements").glob("*.txt"))
 PUBLIC_INDEX = {"pypi.org", "files.pythonhosted.org"}
 
 
-def test_each_extra_is_one_that_a_user_can_name() -> None:
+def test_the_extras_are_the_documented_ones() -> None:
     assert set(PROJECT["optional-dependencies"]) == {
         "agent",
         "cri",
@@ -39,7 +39,7 @@ def test_every_dependency_has_a_lower_bound() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("src/nri/**/*_pb2.py")), ids=lambda path: path.name)
-def test_generated_code_loads_on_the_oldest_protobuf_that_we_allow(path: Path) -> None:
+def test_generated_code_loads_on_the_oldest_allowed_protobuf(path: Path) -> None:
     made_by = re.search(r"Protobuf Python Version: ([\d.]+)", path.read_text())
     assert made_by is not None, f"{path} does not say which protobuf made it"
 
@@ -50,14 +50,14 @@ def test_generated_code_loads_on_the_oldest_protobuf_that_we_allow(path: Path) -
 
 
 @pytest.mark.parametrize("path", [ROOT / "uv.lock", *REQUIREMENTS], ids=lambda path: path.name)
-def test_locked_files_name_no_index_but_the_public_one(path: Path) -> None:
+def test_locked_files_use_only_the_public_index(path: Path) -> None:
     hosts = {urlsplit(url).hostname for url in re.findall(r"https?://[^\s\"']+", path.read_text())}
 
     assert hosts <= PUBLIC_INDEX
 
 
 @pytest.mark.parametrize("path", REQUIREMENTS, ids=lambda path: path.name)
-def test_every_exported_requirement_is_pinned_and_hashed(path: Path) -> None:
+def test_every_exported_requirement_has_a_version_and_a_hash(path: Path) -> None:
     rows = re.findall(r"^[a-zA-Z].*(?:(?<=\\)\n.*)*", path.read_text(), re.MULTILINE)
     loose = [row.splitlines()[0] for row in rows if "==" not in row or "--hash=sha256:" not in row]
 
@@ -65,5 +65,5 @@ def test_every_exported_requirement_is_pinned_and_hashed(path: Path) -> None:
     assert not loose
 
 
-def test_the_ci_script_can_be_run() -> None:
+def test_the_ci_script_is_executable() -> None:
     assert (ROOT / ".ci/run").stat().st_mode & 0o111

@@ -1,4 +1,4 @@
-"""The README's first lines, on Debian's own Python, in the shell of a user who has just cloned the project."""
+"""The first commands of the README, with Debian's Python, in the shell of a new user."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("home")
     checkout = home / "nri"
     checkout.mkdir()
-    for path in run(["git", "-C", ROOT, "ls-files", "src", "tools", "pyproject.toml", "README.md", "LICENSE"]).split():
+    names = ("src", "tools", "pyproject.toml", "README.md", "LICENSE", "NOTICE")
+    for path in run(["git", "-C", ROOT, "ls-files", *names]).split():
         (checkout / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, checkout / path)
     return home
@@ -42,7 +43,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(home: Path) -> str:
-    """What the shell of that user says after the install line."""
+    """The output of that user's shell after the install line."""
     return sh(f"{readme_line('python3 -m venv ~')}\ncommand -v nri\nnri version", home)
 
 
@@ -51,13 +52,13 @@ def sh(script: str, home: Path, path: str = "/usr/local/bin:/usr/bin:/bin") -> s
     return run(["/bin/sh", "-ec", script], cwd=home / "nri", env={**keep, "HOME": str(home), "PATH": path})
 
 
-def test_the_install_line_works_with_the_python_of_the_distribution(installed: str, home: Path) -> None:
+def test_the_install_line_works_with_the_distributions_python(installed: str, home: Path) -> None:
     assert f"{home}/.nri/bin/nri\n" in installed
     assert re.search(r"(?m)^nri +\d", installed), installed
 
 
-def test_sudo_finds_the_command_after_the_second_line(installed: str, home: Path) -> None:
-    """In a mount namespace of its own, so that this machine's /usr/local/bin stays as it is."""
+def test_sudo_finds_the_command_after_the_link_line(installed: str, home: Path) -> None:
+    """A separate mount namespace protects this machine's /usr/local/bin."""
     need_root()
     link = readme_line("sudo ln").removeprefix("sudo ")
     (home / "root").mkdir(exist_ok=True)

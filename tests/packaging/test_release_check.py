@@ -1,4 +1,4 @@
-"""`make release-check`: what it builds can be used elsewhere, and what is not as it should be is named."""
+"""`make release-check`: built wheels work on other machines, and problems are reported."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from tools.release_check import CheckError, Release, repair, try_out
 pytestmark = pytest.mark.timeout(900)
 
 
-def test_a_compiled_wheel_is_made_fit_for_other_machines_and_used_there(compiled_wheel: Path, tmp_path: Path) -> None:
+def test_a_compiled_wheel_is_repaired_for_other_machines_and_works(compiled_wheel: Path, tmp_path: Path) -> None:
     wheel = repair(compiled_wheel, tmp_path)
     assert "-manylinux" in wheel.name
     assert try_out(wheel, Path(sys.executable), is_compiled=True).startswith("compiled yes, Python 3.")
 
 
-def test_a_pure_wheel_is_used_and_is_not_taken_for_a_compiled_one(wheel: Path) -> None:
+def test_a_pure_wheel_works_and_is_not_reported_as_compiled(wheel: Path) -> None:
     assert try_out(wheel, Path(sys.executable), is_compiled=False).startswith("compiled no")
     with pytest.raises(CheckError, match="compiled is no, expected yes"):
         try_out(wheel, Path(sys.executable), is_compiled=True)
 
 
-def test_a_pure_wheel_has_nothing_to_be_made_fit(wheel: Path, tmp_path: Path) -> None:
+def test_a_pure_wheel_cannot_be_repaired(wheel: Path, tmp_path: Path) -> None:
     with pytest.raises(CheckError):
         repair(wheel, tmp_path)
 
 
-def test_a_command_that_fails_says_its_last_words() -> None:
+def test_a_failed_command_is_an_error_with_its_last_output() -> None:
     with pytest.raises(CheckError, match=r"ended with 3:\nno such thing"):
         release_check.run(sys.executable, "-c", "print('no such thing'); raise SystemExit(3)")
 
 
-def test_the_table_has_every_step_and_one_that_failed_fails_the_whole(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_has_every_step_and_a_failed_step_fails_the_release(capsys: pytest.CaptureFixture[str]) -> None:
     def fail() -> str:
         raise CheckError("it is not there\nat all")
 

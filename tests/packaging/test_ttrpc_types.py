@@ -1,4 +1,4 @@
-"""What a type checker knows of `nri.ttrpc`: replies have the type that was asked for, and mistakes are found."""
+"""Types of `nri.ttrpc` in a type checker: replies have the requested type, and mistakes are found."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def checked(folder: Path, text: str) -> list[str]:
     return re.findall(r"program\.py:(\d+): error: .*\[(.*)\]", result.stdout)
 
 
-def test_replies_have_the_type_that_was_asked_for(tmp_path: Path) -> None:
+def test_replies_have_the_requested_type(tmp_path: Path) -> None:
     assert checked(tmp_path, RIGHT) == []
 
 
-def test_mistakes_are_found(tmp_path: Path) -> None:
+def test_the_type_checker_finds_mistakes(tmp_path: Path) -> None:
     codes = [code for _, code in checked(tmp_path, WRONG)]
     assert codes == ["call-overload", "attr-defined", "call-overload", "union-attr"]

@@ -1,4 +1,4 @@
-"""What a user gets from `pip install nri`."""
+"""The wheel that `pip install nri` installs."""
 
 import re
 import subprocess
@@ -23,7 +23,7 @@ def packaged(wheel: Path) -> list[str]:
     return [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name]
 
 
-def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_has_only_files_of_the_package(wheel: Path) -> None:
     strangers = [
         name
         for name in packaged(wheel)
@@ -32,7 +32,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert not strangers
 
 
-def test_the_wheel_holds_every_file_that_the_tree_has(wheel: Path) -> None:
+def test_the_wheel_has_every_file_of_the_tree(wheel: Path) -> None:
     tracked = run(["git", "-C", ROOT, "ls-files", "src/nri"]).split() if (ROOT / ".git").exists() else []
 
     missing = {name.removeprefix("src/") for name in tracked} - set(packaged(wheel))
@@ -40,19 +40,20 @@ def test_the_wheel_holds_every_file_that_the_tree_has(wheel: Path) -> None:
     assert not missing
 
 
-def test_type_checkers_are_told_that_the_package_is_typed(wheel: Path) -> None:
+def test_the_wheel_has_a_py_typed_file(wheel: Path) -> None:
     assert "nri/py.typed" in packaged(wheel)
 
 
-def test_the_licence_goes_with_the_wheel(wheel: Path) -> None:
-    assert any(name.endswith("licenses/LICENSE") for name in zipfile.ZipFile(wheel).namelist())
+def test_the_wheel_has_the_licence(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert all(any(name.endswith(f"licenses/{text}") for name in names) for text in ("LICENSE", "NOTICE"))
 
 
-def test_the_command_says_its_version_in_a_clean_environment(clean_bin: Path) -> None:
+def test_nri_version_works_in_a_clean_environment(clean_bin: Path) -> None:
     assert version("nri") in run([clean_bin / "nri", "version"])
 
 
-def test_the_command_helps_in_a_clean_environment(clean_bin: Path) -> None:
+def test_nri_help_works_in_a_clean_environment(clean_bin: Path) -> None:
     assert "Usage" in run([clean_bin / "nri", "--help"])
 
 
@@ -66,8 +67,8 @@ def test_the_ten_line_plugin_needs_only_the_base_install(clean_bin: Path) -> Non
     assert run([clean_bin / "python", "-W", "error", "-I", "-c", code], cwd=ROOT) == "{'POD_NAME': 'web'}\n"
 
 
-def test_every_verb_without_its_extra_says_which_extra_it_wants(clean_bin: Path) -> None:
-    """A verb's help loads in the base install: nothing heavy is imported to print it."""
+def test_every_command_shows_its_help_without_its_extra(clean_bin: Path) -> None:
+    """The help of a command works in the base install, because it imports nothing heavy."""
     listing = run([clean_bin / "nri", "--help"])
     verbs = [line.split()[0] for line in listing.partition("Commands:")[2].splitlines() if line.startswith("  ")]
 

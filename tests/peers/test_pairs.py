@@ -1,4 +1,4 @@
-"""The peers against each other: what they must do before anything of ours is held against them."""
+"""The reference programs against each other, before our code is compared with them."""
 
 import contextlib
 import json
@@ -56,11 +56,11 @@ def test_every_event_of_the_runtime_arrives_in_order(folder: Path, runtime_relea
         for name in names:
             runtime.event(name, POD, None if name in POD_EVENTS else CONTAINER)
         plugin.wait_event(names[-1])
-        seen = [line["event"] for line in plugin.events() if line["event"] in names]
-        assert seen == list(names), plugin.tail()
+        events = [line["event"] for line in plugin.events() if line["event"] in names]
+        assert events == list(names), plugin.tail()
 
 
-def test_an_adjustment_comes_back_merged(folder: Path) -> None:
+def test_adjustments_of_two_plugins_are_merged(folder: Path) -> None:
     with running(folder) as (runtime, socket):
         adjust = [{"env": [{"key": "A", "value": "1"}]}, {"annotations": {"k": "v"}}]
         with (
@@ -81,13 +81,13 @@ def test_a_failing_handler_fails_the_event_with_its_text(folder: Path) -> None:
         runtime.event("CreateContainer", POD, CONTAINER)
 
 
-def test_a_late_plugin_is_dropped_unless_it_declared_otherwise(folder: Path) -> None:
+def test_a_late_plugin_is_disconnected_unless_its_policy_keeps_it(folder: Path) -> None:
     late = {"StartContainer": [{"delay_ms": 4000}, {}]}
-    kept = {"fail_request": True, "keep_connected": True}
+    failure_policy = {"fail_request": True, "keep_connected": True}
     with (
         running(folder, request_timeout_ms=1000) as (runtime, socket),
         GoPlugin(socket, name="dropped", idx="10", on=late),
-        GoPlugin(socket, name="kept", idx="20", on=late, failure_policy=kept) as plugin,
+        GoPlugin(socket, name="kept", idx="20", on=late, failure_policy=failure_policy) as plugin,
     ):
         runtime.wait_plugins(2)
         with pytest.raises(PeerError, match="kept"):
@@ -98,7 +98,7 @@ def test_a_late_plugin_is_dropped_unless_it_declared_otherwise(folder: Path) -> 
 
 
 @pytest.mark.parametrize("release", ["", "061"])
-def test_unsolicited_updates_reach_the_runtime_and_failures_the_plugin(folder: Path, release: str) -> None:
+def test_unsolicited_updates_reach_the_runtime_and_failures_return_to_the_plugin(folder: Path, release: str) -> None:
     update = {"container_id": "ctr7", "linux": {"resources": {"cpu": {"shares": {"value": "5"}}}}}
     with (
         running(folder, release, update_fail_ids=["ctr7"]) as (runtime, socket),
@@ -109,7 +109,7 @@ def test_unsolicited_updates_reach_the_runtime_and_failures_the_plugin(folder: P
         assert runtime.wait_event("updates")["updates"] == [update]
 
 
-def test_a_state_of_many_containers_is_synchronized_in_parts(folder: Path) -> None:
+def test_a_large_state_is_synchronized_in_parts(folder: Path) -> None:
     with running(folder) as (runtime, socket):
         runtime.command("set_state", generate={"pods": 50, "containers": 3000, "bytes": 2000})
         with GoPlugin(socket) as plugin:
@@ -117,7 +117,7 @@ def test_a_state_of_many_containers_is_synchronized_in_parts(folder: Path) -> No
             assert (line["pods"], line["containers"]) == (50, 3000)
 
 
-def test_a_plugin_comes_back_after_the_runtime(folder: Path) -> None:
+def test_a_plugin_reconnects_after_a_restart_of_the_runtime(folder: Path) -> None:
     with GoPlugin(folder / "nri.sock", reconnect=True, reconnect_delay_ms=50) as plugin:
         for times in (1, 2):
             with running(folder) as (runtime, _):
@@ -126,7 +126,7 @@ def test_a_plugin_comes_back_after_the_runtime(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("release", ["", "061"])
-def test_a_pre_installed_plugin_is_launched_and_gets_its_configuration(folder: Path, release: str) -> None:
+def test_a_pre_installed_plugin_is_launched_with_its_configuration(folder: Path, release: str) -> None:
     log = folder / "log"
     install_plugin(folder / "plugins", "05", "pre", release=release, log=log, events=["StartContainer"])
     (folder / "conf").mkdir()
@@ -139,14 +139,14 @@ def test_a_pre_installed_plugin_is_launched_and_gets_its_configuration(folder: P
     assert [line["container"]["id"] for line in lines if line["event"] == "StartContainer"] == ["ctr0"]
 
 
-def test_events_of_several_callers_are_answered_under_their_ids(folder: Path) -> None:
+def test_concurrent_events_are_answered_under_their_ids(folder: Path) -> None:
     with running(folder) as (runtime, socket), GoPlugin(socket, on={"StartContainer": {"delay_ms": 20}}):
         runtime.wait_plugins(1)
         waits = [runtime.begin_event("StartContainer", POD, {**CONTAINER, "id": f"c{i}"}) for i in range(8)]
         assert all(wait()["ok"] for wait in waits)
 
 
-def test_the_oracle_says_what_the_reference_merges() -> None:
+def test_the_oracle_returns_the_references_merge() -> None:
     plugins = [
         {"name": "b", "index": "20", "adjust": {"env": [{"key": "A", "value": "2"}]}},
         {"name": "a", "index": "10", "adjust": {"env": [{"key": "A", "value": "1"}]}},
@@ -162,7 +162,7 @@ def test_the_oracle_says_what_the_reference_merges() -> None:
 
 @pytest.mark.parametrize("client_name", ["ttrpcpeer", "rustpeer"])
 @pytest.mark.parametrize("server_name", ["ttrpcpeer", "rustpeer"])
-def test_the_ttrpc_peers_talk_to_each_other(folder: Path, server_name: str, client_name: str) -> None:
+def test_the_ttrpc_programs_understand_each_other(folder: Path, server_name: str, client_name: str) -> None:
     socket = folder / "e.sock"
     with LineProcess([peer(server_name), "server", "-socket", socket]) as server:
         server.wait_event("listening")

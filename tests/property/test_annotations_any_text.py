@@ -1,4 +1,4 @@
-"""Whatever a pod's author writes into an annotation ends in a value or a refusal: never in a traceback or a hang."""
+"""Any annotation ends in a value or a refusal, never in a traceback or a hang."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Thing(NamedTuple):
 
 
 READERS = {
-    "one": lambda found: found.row(Thing),
-    "many": lambda found: found.rows(Thing, "a"),
-    "texts": lambda found: found.texts(),
-    "pairs": lambda found: found.pairs(),
+    "one": lambda annotation: annotation.row(Thing),
+    "many": lambda annotation: annotation.rows(Thing, "a"),
+    "texts": lambda annotation: annotation.texts(),
+    "pairs": lambda annotation: annotation.pairs(),
 }
 
 
 def attempt(text: str) -> dict[str, Any]:
-    """What each reader makes of the text; a refusal by its words."""
+    """The result of each reader for the text, or its error message."""
     created: dict[str, Any] = {}
     for name, read in READERS.items():
         try:
@@ -56,12 +56,12 @@ TABLES = st.fixed_dictionaries({}, optional={"a": WORDS, "B": NUMBERS, "c": NUMB
 
 
 @given(VALUES)
-def test_any_tree_is_taken_or_refused(tree: Any) -> None:
+def test_any_tree_is_accepted_or_refused(tree: Any) -> None:
     attempt(json.dumps(tree))
 
 
 @given(st.lists(TABLES, max_size=4))
-def test_any_tables_of_right_types_are_taken_as_they_are(tables: list[dict[str, Any]]) -> None:
+def test_tables_of_the_right_types_are_read_unchanged(tables: list[dict[str, Any]]) -> None:
     created = [
         Thing(one.get("a", ""), one.get("B", 0), Mode(one.get("c", 0)), tuple(one.get("d", ()))) for one in tables
     ]
@@ -69,7 +69,7 @@ def test_any_tables_of_right_types_are_taken_as_they_are(tables: list[dict[str, 
 
 
 @given(st.text(alphabet=st.sampled_from("abc:-[]{}#&*!|>'\"%@`?,.0123456789 \n\t~=<\x00é\ud800"), max_size=60))
-def test_any_text_is_taken_or_refused(text: str) -> None:
+def test_any_text_is_accepted_or_refused(text: str) -> None:
     attempt(text)
 
 
@@ -112,11 +112,11 @@ def test_any_text_is_taken_or_refused(text: str) -> None:
         "[" + "1," * (MAX_VALUES + 1) + "]",
     ],
 )
-def test_texts_that_break_parsers_are_taken_or_refused(text: str) -> None:
+def test_texts_that_break_parsers_are_accepted_or_refused(text: str) -> None:
     attempt(text)
 
 
-def test_a_bomb_of_aliases_is_refused_quickly() -> None:
+def test_an_alias_bomb_is_refused_quickly() -> None:
     lines = ["h0: &h0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"h{n}: &h{n} [{', '.join([f'*h{n - 1}'] * 9)}]" for n in range(1, 30)]
     created = attempt("\n".join([*lines, "d: *h29"]))

@@ -1,10 +1,10 @@
-"""A plugin's later word wins, whichever thread is first: drawn histories, with threads stalled at every step.
+"""A plugin's later answer wins in any thread order: random histories with threads delayed at every step.
 
 Three plugins answer creations, updates and stops, and ask for updates by themselves, all about a few containers; a
 fourth one joins in the middle, and asks for updates in its answer to Synchronize as well. Creations commit or fail. One
 thread runs at a time, and which one is drawn at every step: before a plugin answers, between its answer and its merge,
 before the adaptation or the runtime takes a lock. An event that waits for its turn at a plugin may miss it. In the end
-each container has what a model of ten lines says, and so does its history.
+each container and its history have the values of a model of ten lines.
 `NRI_HISTORIES=100000` draws more of them.
 """
 
@@ -68,7 +68,7 @@ def model(words: list[Word], failed: set[object], before: Values) -> Values:
 
 
 class Baton:
-    """Lets one thread run at a time; which one goes on at a pause is drawn."""
+    """Lets one thread run at a time; which one continues at a pause is drawn."""
 
     def __init__(self, draw: random.Random) -> None:
         self._draw = draw
@@ -140,7 +140,7 @@ def read(arguments: m.LinuxResources) -> dict[str, int]:
 
 
 class PausingTurn:
-    """A condition of the gate, at which threads wait by pausing: they look again each time that they go on."""
+    """A condition of the gate, where threads wait by pausing: they check again each time that they continue."""
 
     def __init__(self, pause: Callable[[], None], guard: Any) -> None:
         self._pause, self._guard = pause, guard
@@ -187,7 +187,7 @@ class Node:
         for entry in PLUGINS:
             peer = parts_of(self.adaptation).registry.find(entry)
             assert peer is not None
-            peer.turn_s = 1.0  # as one at the end of a socket has: events that wait there may go on without it
+            peer.turn_s = 1.0  # as for a plugin behind a socket: waiting events may continue without it
             peer.breaker.configure(0, 1.0)
         parts_of(self.adaptation).trail.inventory._lock = PausingLock(self.pause)  # type: ignore[assignment]
         updates = parts_of(self.adaptation).handshake.updates
@@ -396,7 +396,7 @@ POD = m.PodSandbox(id="pod", name="pod", namespace="default")
 
 
 class Handlers:
-    """What each of the plugins says in events: drawn, and after a pause."""
+    """The plugins' answers to events: drawn, and after a pause."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -437,7 +437,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Node:
 
 
 @pytest.mark.timeout(60 + HISTORIES // 10)
-def test_the_last_word_on_each_field_is_in_force_and_in_its_history(node: Node) -> None:
+def test_the_last_answer_for_each_field_is_in_force_and_in_the_history(node: Node) -> None:
     for seed in range(HISTORIES):
         matches, expected = node.history(seed)
         assert matches == expected, f"history {seed}: words {node.words}, failed events {node.failed}"

@@ -1,4 +1,4 @@
-"""Laws of masks, marks, versions and builders."""
+"""Properties of event masks, removal marks, versions and builders."""
 
 import string
 
@@ -22,14 +22,14 @@ VERSION_LIKE = st.text("v0123456789.-+~abcdgmr ", max_size=24)
 
 
 @given(MASKS.filter(bool))
-def test_a_mask_is_read_back_from_its_text(mask: EventMask) -> None:
+def test_a_mask_is_parsed_from_its_text(mask: EventMask) -> None:
     assert EventMask.parse(str(mask)) == mask
     assert EventMask.parse(*str(mask).split(",")) == mask
     assert EventMask.of(*mask) == mask
 
 
 @given(MASKS, MASKS)
-def test_masks_obey_the_laws_of_sets(one: EventMask, other: EventMask) -> None:
+def test_masks_follow_the_rules_of_sets(one: EventMask, other: EventMask) -> None:
     names = {spec.name for spec in one}
     other_entries = {spec.name for spec in other}
     assert {spec.name for spec in one | other} == names | other_entries
@@ -47,25 +47,25 @@ def test_no_bit_of_a_mask_is_lost(mask: EventMask) -> None:
 
 
 @given(TEXT)
-def test_a_marked_key_splits_into_the_key(key: str) -> None:
+def test_split_returns_the_key_of_a_marked_key(key: str) -> None:
     assert split(mark(key)) == (key, True)
     assert is_marked(mark(key))
 
 
 @given(TEXT)
-def test_splitting_only_ever_takes_off_one_mark(key: str) -> None:
+def test_split_removes_only_one_mark(key: str) -> None:
     remainder, removed = split(key)
     assert (mark(remainder) if removed else remainder) == key
 
 
 @given(st.one_of(TEXT, VERSION_LIKE))
-def test_a_version_is_parsed_or_none_and_never_an_error(text: str) -> None:
+def test_any_text_is_a_version_or_none_and_never_an_error(text: str) -> None:
     assert parse_version(text) is None or version_at_least(text, text)
     assert isinstance(infer_nri_version("containerd", text), str)
 
 
 @given(VERSION_LIKE, VERSION_LIKE)
-def test_versions_are_in_one_order(one: str, other: str) -> None:
+def test_versions_are_totally_ordered(one: str, other: str) -> None:
     if parse_version(one) is not None and parse_version(other) is not None:
         assert version_at_least(one, other) or version_at_least(other, one)
 
@@ -73,7 +73,7 @@ def test_versions_are_in_one_order(one: str, other: str) -> None:
 @given(
     st.text(string.digits, min_size=2, max_size=2), st.text(string.ascii_letters + string.digits + "_.+-", min_size=1)
 )
-def test_a_good_index_and_name_survive_the_file_name(index: str, name: str) -> None:
+def test_an_index_and_a_name_are_parsed_from_their_file_name(index: str, name: str) -> None:
     assert split_file_name(f"{check_index(index)}-{check_name(name)}") == (index, name)
 
 
@@ -85,7 +85,7 @@ def test_a_good_index_and_name_survive_the_file_name(index: str, name: str) -> N
     limit=LIMITS,
     shares=SHARES,
 )
-def test_an_adjustment_survives_the_wire(
+def test_an_adjustment_survives_encoding_and_decoding(
     env: dict[str, str], annotations: dict[str, str], removed: list[str], args: list[str], limit: int, shares: int
 ) -> None:
     adjustment = Adjustment().set_args(args).set_memory_limit(limit).set_cpu_shares(shares)
@@ -110,7 +110,9 @@ def test_an_adjustment_survives_the_wire(
     pids=st.integers(-1, (1 << 63) - 1),
     quota=st.integers(1000, (1 << 63) - 1) | st.integers(-5, 0),
 )
-def test_an_update_survives_the_wire(container_id: str, unified: dict[str, str], pids: int, quota: int) -> None:
+def test_an_update_survives_encoding_and_decoding(
+    container_id: str, unified: dict[str, str], pids: int, quota: int
+) -> None:
     update = Update(container_id).set_pids_limit(pids).set_cpu_quota(quota)
     for key, value in unified.items():
         update.add_unified(key, value)

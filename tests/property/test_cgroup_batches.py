@@ -1,4 +1,4 @@
-"""Batches of writes into a tree of cgroups: whatever is there and whatever is wanted, the kernel refuses no step."""
+"""Batches of writes into a tree of cgroups: the kernel refuses no step for any old and new values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def values(draw: st.DrawFn, paths: list[str]) -> dict[str, dict[str, Value]]:
 
 @st.composite
 def changes(draw: st.DrawFn) -> tuple[list[str], dict[str, dict[str, Value]], dict[str, dict[str, Value]], list[Write]]:
-    """A tree, what is there, what is wanted, and the writes in any order."""
+    """A tree, its existing values, the expected values, and the writes in any order."""
     paths = draw(trees())
     existing, expected = draw(values(paths)), draw(values(paths))
     writes = [Write(path, name, value) for path in paths for name, value in expected[path].items()]
@@ -54,7 +54,7 @@ def changes(draw: st.DrawFn) -> tuple[list[str], dict[str, dict[str, Value]], di
 
 
 @given(changes(), st.sampled_from([1, 2]))
-def test_no_step_between_two_states_that_nest_is_refused(
+def test_no_step_between_two_valid_states_is_refused(
     change: tuple[list[str], dict[str, dict[str, Value]], dict[str, dict[str, Value]], list[Write]], version: int
 ) -> None:
     paths, existing, expected, writes = change
@@ -71,7 +71,7 @@ def test_no_step_between_two_states_that_nest_is_refused(
 
 
 @given(changes())
-def test_a_second_batch_of_the_same_writes_nothing(
+def test_a_repeated_batch_writes_nothing(
     change: tuple[list[str], dict[str, dict[str, Value]], dict[str, dict[str, Value]], list[Write]],
 ) -> None:
     paths, existing, _, writes = change
@@ -91,7 +91,7 @@ def test_a_second_batch_of_the_same_writes_nothing(
     st.tuples(st.integers(-1, 200), st.integers(0, 200), st.just(0), st.integers(2, 900)),
     st.permutations(["cpu.cfs_quota", "cpu.cfs_burst", "cpu.idle", "cpu.shares"]),
 )
-def test_within_one_cgroup_quota_burst_weight_and_idle_come_in_an_order_that_is_taken(
+def test_quota_burst_weight_and_idle_are_written_in_an_accepted_order(
     existing: tuple[int, ...], expected: tuple[int, ...], order: list[str]
 ) -> None:
     names = ("cpu.cfs_quota", "cpu.cfs_burst", "cpu.idle", "cpu.shares")
@@ -111,7 +111,7 @@ def test_within_one_cgroup_quota_burst_weight_and_idle_come_in_an_order_that_is_
 
 
 @given(st.integers(1, 500), st.integers(0, 500), st.integers(1, 500), st.integers(0, 500))
-def test_memory_and_the_limit_around_it_change_together(old: int, more: int, new: int, still: int) -> None:
+def test_memory_limit_and_memory_and_swap_limit_change_together(old: int, more: int, new: int, still: int) -> None:
     kernel = FakeKernel()
     kernel.add("pod", {"memory.limit": old * PAGE, "memory.and_swap_limit": (old + more) * PAGE})
     writes = [Write("pod", "memory.limit", new * PAGE), Write("pod", "memory.and_swap_limit", (new + still) * PAGE)]

@@ -1,4 +1,4 @@
-"""Units of cgroup files: a value comes back from its text, and conversions keep order."""
+"""Units of cgroup files: a value survives encoding, and conversions keep the order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CODECS: dict[str, tuple[Codec, st.SearchStrategy[Value]]] = {
 
 @pytest.mark.parametrize("name", CODECS)
 @given(data=st.data())
-def test_a_value_comes_back_from_the_text_that_was_written(name: str, data: st.DataObject) -> None:
+def test_a_value_is_decoded_from_its_encoded_text(name: str, data: st.DataObject) -> None:
     codec, drawn = CODECS[name]
     value = data.draw(drawn)
     (text,) = codec.encode(value, "")
@@ -39,7 +39,7 @@ def test_a_value_comes_back_from_the_text_that_was_written(name: str, data: st.D
 
 @pytest.mark.parametrize("name", CODECS)
 @given(text=st.text(alphabet="0123456789:-=,. maxdefultrbps\n", max_size=30))
-def test_any_text_of_a_file_is_a_value_or_refused(name: str, text: str) -> None:
+def test_any_text_of_a_file_is_a_value_or_an_error(name: str, text: str) -> None:
     codec = CODECS[name][0]
     try:
         codec.decode(text)
@@ -55,19 +55,19 @@ def _some(name: str) -> Value:
 
 
 @given(st.integers(1, 10000))
-def test_a_weight_becomes_shares_that_become_it_again(weight: int) -> None:
+def test_a_weight_survives_the_conversion_to_shares(weight: int) -> None:
     assert units.shares_to_weight(units.weight_to_shares(weight)) == weight
     assert 2 <= units.weight_to_shares(weight) <= 262144
 
 
 @given(st.integers(-5, 300000), st.integers(-5, 300000))
-def test_more_shares_are_never_less_weight(one: int, two: int) -> None:
+def test_more_shares_never_give_less_weight(one: int, two: int) -> None:
     low, high = sorted((one, two))
     assert 1 <= units.shares_to_weight(low) <= units.shares_to_weight(high) <= 10000
 
 
 @given(st.integers(10, 1000), st.integers(10, 1000))
-def test_block_io_weights_keep_their_order_and_come_back(one: int, two: int) -> None:
+def test_block_io_weights_keep_their_order_and_survive_the_conversion(one: int, two: int) -> None:
     low, high = sorted((one, two))
     assert 1 <= units.blkio_to_io_weight(low) <= units.blkio_to_io_weight(high) <= 10000
     assert units.io_to_blkio_weight(units.blkio_to_io_weight(one)) == one
@@ -75,5 +75,5 @@ def test_block_io_weights_keep_their_order_and_come_back(one: int, two: int) -> 
 
 
 @given(st.integers(2, 262144))
-def test_shares_hold_in_a_file_that_has_their_weight(shares: int) -> None:
+def test_shares_match_a_file_with_their_weight(shares: int) -> None:
     assert units.WEIGHT.holds(units.WEIGHT.encode(shares, "")[0], shares)

@@ -1,4 +1,4 @@
-"""Between CRI and NRI nothing is lost in silence: what is set is in the result, or in the list of the dropped."""
+"""Between CRI and NRI nothing is lost silently: a field is in the result or in the list of dropped fields."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def valid(requests: pb.LinuxContainerResources) -> pb.LinuxContainerResources:
 
 
 @given(messages(pb.LinuxContainerResources))
-def test_a_request_comes_back_from_nri_as_it_was(requests: pb.LinuxContainerResources) -> None:
+def test_a_request_survives_the_conversion_to_nri_and_back(requests: pb.LinuxContainerResources) -> None:
     assert to_cri(to_nri(valid(requests)).value, base=requests).value == requests
 
 
 @given(messages(pb.LinuxContainerResources))
-def test_without_a_base_only_the_oom_score_is_missing_and_that_is_said(requests: pb.LinuxContainerResources) -> None:
+def test_without_a_base_only_the_oom_score_is_dropped_and_reported(requests: pb.LinuxContainerResources) -> None:
     package = to_nri(valid(requests))
     back = to_cri(package.value)
     assert {one.field for one in package.dropped} == ({"oom_score_adj"} if requests.oom_score_adj else set())
@@ -41,7 +41,7 @@ def test_without_a_base_only_the_oom_score_is_missing_and_that_is_said(requests:
 
 
 @given(messages(m.LinuxResources))
-def test_what_a_plugin_wants_reaches_the_cri_or_is_named(expected: m.LinuxResources) -> None:
+def test_a_plugins_resources_reach_the_cri_or_are_reported_as_dropped(expected: m.LinuxResources) -> None:
     converted = to_cri(expected)
     lost = {re.sub(r"\[\d+\].*|\.value$|\.limit$", "", one.field) for one in converted.dropped}
     assume(all(part.value >= 0 for part in (expected.cpu.shares, expected.cpu.period)))
@@ -58,7 +58,7 @@ def test_what_a_plugin_wants_reaches_the_cri_or_is_named(expected: m.LinuxResour
 
 
 @given(messages(m.LinuxResources))
-def test_resources_come_back_from_a_spec_as_they_were(expected_: m.LinuxResources) -> None:
+def test_resources_survive_the_conversion_to_a_spec_and_back(expected_: m.LinuxResources) -> None:
     expected = oci_resources.without_unset(expected_)
     back = from_oci(oci_resources.to_oci(expected))
     assert not back.dropped
@@ -70,7 +70,7 @@ def test_resources_come_back_from_a_spec_as_they_were(expected_: m.LinuxResource
 
 
 @given(messages(pb.PodSandboxConfig))
-def test_of_a_pod_each_field_is_carried_or_named(config: pb.PodSandboxConfig) -> None:
+def test_every_field_of_a_pod_is_converted_or_reported(config: pb.PodSandboxConfig) -> None:
     for resources in (config.linux.overhead, config.linux.resources):
         valid(resources)
     converted = pod_sandbox(pb.PodSandboxStatus(id="p1"), config)
@@ -86,7 +86,7 @@ def test_of_a_pod_each_field_is_carried_or_named(config: pb.PodSandboxConfig) ->
 
 
 @given(messages(pb.ContainerConfig))
-def test_of_a_container_each_field_is_carried_or_named(config: pb.ContainerConfig) -> None:
+def test_every_field_of_a_container_is_converted_or_reported(config: pb.ContainerConfig) -> None:
     converted = container(pb.ContainerStatus(id="c1"), config, {}, pod_id="p1")
     assert {one.field for one in converted.dropped} <= paths(config)
     assert all(str(one).isprintable() for one in converted.dropped)

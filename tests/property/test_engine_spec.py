@@ -1,4 +1,4 @@
-"""A request of any content becomes a spec that is JSON and is told to plugins, or an error that names its field."""
+"""Any request becomes a valid JSON spec that plugins can see, or an error with the name of its field."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ SUSPECTS = ("privileged", "run_as_group", "capabilities", "namespace_options", "
 
 
 @given(messages(pb.ContainerConfig, limit=5), messages(pb.PodSandboxConfig, limit=3), st.booleans())
-def test_any_request_for_a_container(config: pb.ContainerConfig, pod: pb.PodSandboxConfig, tame: bool) -> None:
+def test_any_container_request_becomes_a_spec_or_an_error_with_its_field(
+    config: pb.ContainerConfig, pod: pb.PodSandboxConfig, tame: bool
+) -> None:
     if tame:
         for field in SUSPECTS:
             config.linux.security_context.ClearField(field)  # type: ignore[arg-type]
@@ -42,7 +44,7 @@ def test_any_request_for_a_container(config: pb.ContainerConfig, pod: pb.PodSand
 
 
 @given(messages(pb.PodSandboxConfig))
-def test_any_request_for_a_pod(config: pb.PodSandboxConfig) -> None:
+def test_any_pod_request_becomes_a_spec_or_an_error_with_its_field(config: pb.PodSandboxConfig) -> None:
     try:
         spec = pod_spec("p1", config, ["/pause"], OPTIONS).spec
     except RequestError as error:

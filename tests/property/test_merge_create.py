@@ -1,4 +1,4 @@
-"""What holds for the merge of any replies to CreateContainer."""
+"""Properties of the merge of any replies to CreateContainer."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def fold(state: CreateMerge, replies: list[m.CreateContainerResponse]) -> str:
 
 
 @given(containers(), SEVERAL, rules())
-def test_a_reply_is_taken_whole_or_not_at_all(container: m.Container, replies: list[Any], which: Rules) -> None:
+def test_a_reply_is_accepted_completely_or_not_at_all(container: m.Container, replies: list[Any], which: Rules) -> None:
     state = state_for(container, which)
     for place, reply in enumerate(replies):
         before = snapshot(state)
@@ -59,7 +59,7 @@ def test_a_reply_is_taken_whole_or_not_at_all(container: m.Container, replies: l
 
 
 @given(containers(), SEVERAL, rules())
-def test_neither_the_request_nor_a_reply_is_changed(container: m.Container, replies: list[Any], which: Rules) -> None:
+def test_the_merge_changes_neither_request_nor_reply(container: m.Container, replies: list[Any], which: Rules) -> None:
     given_before = [message.SerializeToString(deterministic=True) for message in (container, *replies)]
     state = CreateMerge(m.CreateContainerRequest(container=container), which)
     fold(state, replies)
@@ -68,7 +68,9 @@ def test_neither_the_request_nor_a_reply_is_changed(container: m.Container, repl
 
 
 @given(containers(), SEVERAL, rules())
-def test_the_merged_reply_and_owners_survive_the_wire(container: m.Container, replies: list[Any], which: Rules) -> None:
+def test_the_merged_reply_and_owners_survive_encoding_and_decoding(
+    container: m.Container, replies: list[Any], which: Rules
+) -> None:
     state = state_for(container, which)
     fold(state, replies)
     for message in (state.reply(), state.owners(), state.request):
@@ -76,7 +78,7 @@ def test_the_merged_reply_and_owners_survive_the_wire(container: m.Container, re
 
 
 @given(containers(), SEVERAL, rules())
-def test_the_encoded_reply_is_the_merged_reply(container: m.Container, replies: list[Any], which: Rules) -> None:
+def test_the_encoded_reply_equals_the_merged_reply(container: m.Container, replies: list[Any], which: Rules) -> None:
     state, accepted = state_for(container, which), []
     for place, reply in enumerate(replies):
         try:
@@ -100,8 +102,8 @@ def claims_of(adjust: m.ContainerAdjustment) -> list[tuple[int, str]]:
 
 
 @given(containers(), SEVERAL)
-def test_no_claim_is_lost(container: m.Container, replies: list[Any]) -> None:
-    """Every field of the merged reply that is not a removal has an owner, and it is the last plugin that set it."""
+def test_every_field_of_the_merged_reply_has_an_owner(container: m.Container, replies: list[Any]) -> None:
+    """The owner of a field that is not a removal is the last plugin that set it."""
     state = state_for(container, Rules.DEFAULT)
     last: dict[tuple[int, str], str] = {}
     for place, reply in enumerate(replies):
@@ -117,7 +119,7 @@ def test_no_claim_is_lost(container: m.Container, replies: list[Any]) -> None:
 
 
 @given(containers(), SEVERAL)
-def test_a_key_is_in_the_reply_once(container: m.Container, replies: list[Any]) -> None:
+def test_a_key_is_in_the_merged_reply_only_once(container: m.Container, replies: list[Any]) -> None:
     state = state_for(container, Rules.DEFAULT)
     for place, reply in enumerate(replies):
         try:
@@ -150,7 +152,7 @@ def _merged_or_conflict(container: m.Container, replies: list[Any], order: tuple
 
 
 @given(containers(), st.lists(create_replies(marks=False), min_size=2, max_size=2))
-def test_without_removals_the_order_of_plugins_decides_nothing(container: m.Container, replies: list[Any]) -> None:
+def test_without_removals_the_order_of_plugins_has_no_effect(container: m.Container, replies: list[Any]) -> None:
     for reply in replies:
         reply.adjust.linux.rdt.remove = False
         if reply.adjust.args and not reply.adjust.args[0]:
@@ -161,7 +163,7 @@ def test_without_removals_the_order_of_plugins_decides_nothing(container: m.Cont
 
 
 @given(containers(), SEVERAL, st.sampled_from([Rules.DEFAULT, Rules.REFERENCE]))
-def test_the_bulk_merge_gives_what_merging_field_by_field_gives(
+def test_the_bulk_merge_equals_the_merge_field_by_field(
     container: m.Container, replies: list[Any], which: Rules
 ) -> None:
     bulk, slow = state_for(container, which), state_for(container, which)
@@ -182,7 +184,7 @@ def test_the_bulk_merge_gives_what_merging_field_by_field_gives(
 
 
 @given(containers(), SEVERAL, rules(), st.lists(st.booleans(), min_size=4, max_size=4))
-def test_an_adjustment_with_its_bytes_at_hand_is_taken_like_any_other(
+def test_an_adjustment_with_its_encoded_bytes_is_merged_like_any_other(
     container: m.Container, replies: list[Any], which: Rules, looks: list[bool]
 ) -> None:
     plain, joined = state_for(container, which), state_for(container, which)
@@ -209,10 +211,10 @@ def test_an_adjustment_with_its_bytes_at_hand_is_taken_like_any_other(
 
 
 @given(containers(), SEVERAL, rules(), st.lists(st.booleans(), min_size=4, max_size=4))
-def test_joined_bytes_are_the_container_that_the_next_plugin_sees(
+def test_joined_bytes_equal_the_container_of_the_next_plugin(
     container: m.Container, replies: list[Any], which: Rules, looks: list[bool]
 ) -> None:
-    """The shell joins bytes where a plugin only added; both forms agree, whoever looked at which of them before."""
+    """Joined bytes are used where a plugin only added; both forms agree in any order of reading."""
     state = state_for(container, which)
     for place, reply in enumerate(replies):
         try:
@@ -224,7 +226,7 @@ def test_joined_bytes_are_the_container_that_the_next_plugin_sees(
 
 
 @given(containers(), SEVERAL)
-def test_what_the_next_plugin_sees_does_not_depend_on_when_somebody_looks(
+def test_the_container_of_the_next_plugin_does_not_depend_on_earlier_reads(
     container: m.Container, replies: list[Any]
 ) -> None:
     patient, curious = state_for(container, Rules.DEFAULT), state_for(container, Rules.DEFAULT)

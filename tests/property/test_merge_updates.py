@@ -1,4 +1,4 @@
-"""What holds for the merge of any updates, in replies to UpdateContainer and StopContainer."""
+"""Properties of the merge of any updates in replies to UpdateContainer and StopContainer."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def snapshot(state: UpdateMerge) -> tuple[Any, ...]:
 
 
 @given(requests(), REPLIES, rules())
-def test_the_last_update_is_the_requested_containers(request: Any, replies: list[Any], which: Rules) -> None:
+def test_the_last_update_is_for_the_requested_container(request: Any, replies: list[Any], which: Rules) -> None:
     state = UpdateMerge(request, which)
     fold(state, m.UpdateContainerResponse, replies)
     merged = state.reply().update
@@ -50,7 +50,7 @@ def test_the_last_update_is_the_requested_containers(request: Any, replies: list
 
 
 @given(requests(), REPLIES, rules())
-def test_each_other_container_is_updated_once_in_the_order_of_first_mention(
+def test_other_containers_are_updated_once_in_order_of_first_mention(
     request: Any, replies: list[Any], which: Rules
 ) -> None:
     state = UpdateMerge(request, which)
@@ -60,7 +60,7 @@ def test_each_other_container_is_updated_once_in_the_order_of_first_mention(
 
 
 @given(requests(), REPLIES, rules())
-def test_a_reply_is_taken_whole_or_not_at_all(request: Any, replies: list[Any], which: Rules) -> None:
+def test_a_reply_is_accepted_completely_or_not_at_all(request: Any, replies: list[Any], which: Rules) -> None:
     state = UpdateMerge(request, which)
     for place, some in enumerate(replies):
         before = snapshot(state)
@@ -71,8 +71,8 @@ def test_a_reply_is_taken_whole_or_not_at_all(request: Any, replies: list[Any], 
 
 
 @given(requests(), REPLIES)
-def test_an_untouched_request_is_not_zeroed(request: Any, replies: list[Any]) -> None:
-    """Whatever plugins return, what was requested and not set by anybody stays as requested."""
+def test_unchanged_fields_of_a_request_are_kept(request: Any, replies: list[Any]) -> None:
+    """Fields that no plugin sets stay as requested."""
     state = UpdateMerge(request, Rules.DEFAULT)
     fold(state, m.UpdateContainerResponse, replies)
     last = state.reply().update[-1]
@@ -87,7 +87,7 @@ def test_an_untouched_request_is_not_zeroed(request: Any, replies: list[Any]) ->
 
 
 @given(requests(), REPLIES, rules())
-def test_the_runtimes_request_is_not_changed(request: Any, replies: list[Any], which: Rules) -> None:
+def test_the_merge_does_not_change_the_runtimes_request(request: Any, replies: list[Any], which: Rules) -> None:
     before = request.SerializeToString(deterministic=True)
     state = UpdateMerge(request, which)
     fold(state, m.UpdateContainerResponse, replies)

@@ -1,4 +1,4 @@
-"""Any JSON as a spec, any adjustment: nothing but a SpecError, nothing of the spec changed, nothing unknown lost."""
+"""Any JSON as a spec and any adjustment: only a SpecError, an unchanged spec, and no lost unknown keys."""
 
 import copy
 import random
@@ -42,7 +42,7 @@ SPECS = objects("Spec")
 
 
 @given(SPECS, st.randoms(use_true_random=False), st.sampled_from(["default", "reference"]))
-def test_an_adjustment_of_anything_succeeds_or_is_a_spec_error(spec: Any, source: random.Random, compat: Any) -> None:
+def test_any_adjustment_succeeds_or_is_a_spec_error(spec: Any, source: random.Random, compat: Any) -> None:
     adjustment = json_format.ParseDict(Draw(source).adjustment(), m.ContainerAdjustment())
     before = copy.deepcopy(spec)
     generator = Generator(
@@ -58,7 +58,7 @@ def test_an_adjustment_of_anything_succeeds_or_is_a_spec_error(spec: Any, source
 
 
 @given(SPECS)
-def test_nothing_asked_for_is_nothing_changed(spec: Any) -> None:
+def test_an_empty_adjustment_changes_nothing(spec: Any) -> None:
     assert Generator(spec).adjust(m.ContainerAdjustment()) == spec
 
 
@@ -72,16 +72,16 @@ def test_any_two_specs_can_be_compared(one: Any, other: Any) -> None:
 
 
 @given(SPECS)
-def test_a_canonical_spec_is_its_own_canonical_form(spec: Any) -> None:
+def test_a_canonical_spec_is_unchanged_by_canonical(spec: Any) -> None:
     entry = canonical(spec)
     assert canonical(entry) == entry
 
 
 @given(ANY | SPECS)
-def test_anything_can_be_checked(spec: Any) -> None:
+def test_any_spec_can_be_validated(spec: Any) -> None:
     assert all(str(problem) for problem in validate(spec))
 
 
 @given(st.text(max_size=300))
-def test_any_text_is_a_table_of_mounts(text: str) -> None:
+def test_any_text_is_a_mount_table(text: str) -> None:
     assert MountTable.parse(text).propagation("/a") in (None, "", "rshared", "rslave")

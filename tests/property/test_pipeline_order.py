@@ -1,7 +1,7 @@
-"""For random plugins, delays, failures, joins and leaves: every plugin gets events one at a time, all in one order.
+"""Random plugins, delays, failures, joins and leaves: events arrive one at a time and in one order.
 
-A stop may pass waiting events of other pods, in each plugin others; those of its own container never. An event that
-has waited for its turn too long goes on without that plugin, and may pass those that still wait there.
+A stop may overtake waiting events of other pods, different ones in each plugin, but never those of its own container.
+An event that has waited too long for its turn continues without that plugin, and may overtake events that still wait.
 Whatever goes wrong between them, every event ends, and leaves nothing behind that a later one would wait for.
 """
 
@@ -208,7 +208,7 @@ def threads_that_switch_often() -> Iterator[None]:
 
 @settings(deadline=None)
 @given(scenes())
-def test_events_come_one_at_a_time_and_in_the_same_order_everywhere(scene: Scene) -> None:
+def test_events_arrive_one_at_a_time_and_in_the_same_order_everywhere(scene: Scene) -> None:
     fan_out = STARTS if scene.at_once else NONE
     with pytest.MonkeyPatch.context() as patched, FakeRuntime(fan_out=fan_out) as runtime:
         patched.setattr("nri.testing.plugin_connection.Session", watched_session)
@@ -341,7 +341,7 @@ troubles = st.builds(
 
 
 def send_all(runtime: FakeRuntime, trouble: Trouble, caller: int, failures: list[BaseException]) -> None:
-    """One caller's events; it gives up after its patience, and goes on with the next one."""
+    """Send one caller's events; after the caller's timeout, continue with the next event."""
     try:
         for number, event in itertools.product(range(trouble.containers), EVENTS):
             try:
@@ -373,7 +373,7 @@ def check_at_rest(runtime: FakeRuntime, plugins: list[Troubled]) -> None:
 
 @settings(deadline=None)
 @given(troubles)
-def test_whatever_goes_wrong_every_event_ends_and_healthy_plugins_still_answer(trouble: Trouble) -> None:
+def test_every_event_ends_and_healthy_plugins_answer_despite_failures(trouble: Trouble) -> None:
     plugins = [Troubled(*entry) for entry in trouble.plugins]
     interceptors = [Interceptor()] if trouble.intercepted else []
     failures: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""Any pods on any machine: no CPU twice, no exclusive CPU shared, nothing left in the end, nothing raised."""
+"""Any pods on any machine: no CPU twice, no exclusive CPU shared, nothing left, nothing raised."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CACHES = guest(2, 2, 8, 2, l3_groups="")
 SNC = guest(2, 4, 2, 2, distances=[
     [10 if one == other else 12 if one // 4 == other // 4 else 21 for other in range(8)] for one in range(8)
 ])  # fmt: skip
-#: Memory nodes of which every other one has CPUs alone: its slots are empty.
+#: Every other memory node has only CPUs: its memory slots are empty.
 BARE = replace(SNC, nodes={n: replace(node, memory_bytes=n % 2 * 2 * GIB) for n, node in SNC.nodes.items()})
 CXL, HBM, PMEM = with_memory("pmem", 16, True), with_memory("hbm", 1, True), with_memory("pmem", 16, False)
 machines = st.sampled_from(
@@ -176,7 +176,7 @@ def check(policy: Policy) -> None:
 
 
 @given(machines, modes, st.sampled_from(["topology-aware", "balloons"]), steps())
-def test_nothing_is_granted_twice_or_lost_and_all_comes_back(
+def test_no_cpu_is_granted_twice_or_lost_and_all_are_released(
     topology: Topology, choices: Choices, name: str, sequence: list[tuple[str, str, object]]
 ) -> None:
     policy = make(name, topology, choices)
@@ -197,7 +197,7 @@ def test_nothing_is_granted_twice_or_lost_and_all_comes_back(
 @given(machines, modes, st.sampled_from(["topology-aware", "balloons"]),
        st.lists(st.tuples(st.sampled_from(["Guaranteed", "Burstable", "BestEffort"]),
                           st.sampled_from([0, GIB // 8, 3 * GIB])), min_size=1, max_size=3))  # fmt: skip
-def test_a_machine_full_of_containers_with_cpus_of_their_own_leaves_some_to_those_that_ask_for_none(
+def test_exclusive_containers_on_a_full_machine_leave_cpus_to_shared_containers(
     topology: Topology, choices: Choices, name: str, idle: list[tuple[str, int]]
 ) -> None:
     first, *later = [container(f"idle{n}", 0, memory, qos) for n, (qos, memory) in enumerate(idle)]
@@ -212,7 +212,7 @@ def test_a_machine_full_of_containers_with_cpus_of_their_own_leaves_some_to_thos
 
 
 def remade(policy: Policy, names: list[str]) -> Policy:
-    """A new policy with what this one has written down, and the containers as a runtime tells of them, adjusted."""
+    """A new policy with the saved state of this one, and the adjusted containers as a runtime reports them."""
     state = read(PlacementState, [Source("state", json.dumps(policy.saved().tree()), "json")])
     messages = {name: copied(policy.containers[name]) for name in names}
     for one in messages.values():
@@ -224,7 +224,7 @@ def remade(policy: Policy, names: list[str]) -> Policy:
 
 
 @given(machines, st.sampled_from(["topology-aware", "balloons"]), steps())
-def test_a_policy_that_is_made_anew_has_all_just_as_it_was(
+def test_a_restored_policy_has_the_same_state(
     topology: Topology, name: str, sequence: list[tuple[str, str, object]]
 ) -> None:
     policy = make(name, topology, Choices.DEFAULT)
@@ -232,7 +232,7 @@ def test_a_policy_that_is_made_anew_has_all_just_as_it_was(
     for names in (list(policy.containers), sorted(policy.containers, reverse=True)):
         second = remade(policy, names)
         check(second)
-        assert kept(second) == kept(policy)
+        assert assigned_cpus(second) == assigned_cpus(policy)
         if isinstance(policy, TopologyAware):
             assert list(second.containers) == [one for one in names if one in second.containers], "they changed places"
         missing = {one for one in policy.containers if one not in second.containers}
@@ -244,7 +244,7 @@ def test_a_policy_that_is_made_anew_has_all_just_as_it_was(
 
 
 @given(machines, st.sampled_from(["topology-aware", "balloons"]), steps())
-def test_what_was_written_of_each_event_comes_to_the_same_as_all_of_it(
+def test_saved_increments_equal_the_complete_saved_state(
     topology: Topology, name: str, sequence: list[tuple[str, str, object]]
 ) -> None:
     policy = make(name, topology, Choices.DEFAULT)
@@ -268,7 +268,7 @@ def test_what_was_written_of_each_event_comes_to_the_same_as_all_of_it(
 
 
 @given(machines, machines, st.sampled_from(["topology-aware", "balloons"]), steps())
-def test_what_another_machine_has_not_is_not_taken_up(
+def test_cpus_missing_on_another_machine_are_not_restored(
     topology: Topology, other: Topology, name: str, sequence: list[tuple[str, str, object]]
 ) -> None:
     policy = make(name, topology, Choices.DEFAULT)
@@ -295,7 +295,7 @@ def test_the_same_events_have_the_same_outcome(
 def test_equal_containers_have_equal_places_in_any_order(
     topology: Topology, name: str, order: list[int], cpu_m: int, annotations: dict[str, str]
 ) -> None:
-    """Of equal containers it does not matter which comes first: the places are the same, that of the first the best."""
+    """The order of equal containers does not matter: the places are the same, and the first gets the best."""
     outcomes = []
     for numbers in (range(4), order):
         policy = make(name, topology, Choices.DEFAULT)
@@ -321,8 +321,8 @@ def test_a_refusal_changes_nothing(topology: Topology, sequence: list[tuple[str,
             assert (dict(policy.zones.zones), sorted(policy.containers), pinned(policy)) == before
 
 
-def kept(policy: Policy) -> dict[str, int]:
-    """The CPUs that each container has, but for those that it shares with all others."""
+def assigned_cpus(policy: Policy) -> dict[str, int]:
+    """The CPUs of each container, without those that it shares with all others."""
     if isinstance(policy, Balloons):
         return {one: balloon.cpus for balloon in policy.balloons for one in balloon.containers}
     return {one: grant.exclusive for one, grant in policy.grants.items()}
@@ -335,7 +335,7 @@ def pinned(policy: Policy) -> list[int]:
 
 
 @given(st.sets(st.integers(0, 4095), max_size=40))
-def test_masks_are_sets(numbers: set[int]) -> None:
+def test_masks_behave_like_sets(numbers: set[int]) -> None:
     mask = masks.of(numbers)
     assert list(masks.members(mask)) == sorted(numbers)
     assert masks.parse(masks.text(mask)) == mask

@@ -1,4 +1,4 @@
-"""What holds for the history of a container, whatever plugins answer: it is the merge's own account, without gaps."""
+"""The history of a container for any plugin answers: it equals the merge, without gaps."""
 
 import json
 from typing import Any
@@ -23,7 +23,7 @@ REPLIES = st.lists(create_replies(), min_size=1, max_size=4)
 
 def run(container: m.Container, replies: list[Any], which: Rules) -> tuple[CreateMerge, Record]:
     """Merge the replies up to the first that fails, and what is recorded of that."""
-    for reply in replies:  # a name with "=" in it cannot be told from another name with a value
+    for reply in replies:  # a name that contains "=" looks like another name with a value
         remaining = [pair for pair in reply.adjust.env if "=" not in pair.key]
         del reply.adjust.env[:]
         reply.adjust.env.extend(remaining)
@@ -45,7 +45,7 @@ def shown(row: Any, which: Rules) -> bool:
 
 
 @given(containers(), REPLIES, rules())
-def test_the_chain_of_every_value_leads_from_the_request_to_the_outcome(
+def test_the_history_of_every_value_leads_from_the_request_to_the_result(
     container: m.Container, replies: list[Any], which: Rules
 ) -> None:
     state, record = run(container, replies, which)
@@ -65,7 +65,7 @@ def test_the_chain_of_every_value_leads_from_the_request_to_the_outcome(
 
 
 @given(containers(), REPLIES, rules())
-def test_every_history_is_json_and_a_table(container: m.Container, replies: list[Any], which: Rules) -> None:
+def test_every_history_is_valid_json_and_a_table(container: m.Container, replies: list[Any], which: Rules) -> None:
     _, record = run(container, replies, which)
     explanation = explain(container.id, [record], rules=which)
     json.dumps(explanation.to_json())
@@ -73,7 +73,7 @@ def test_every_history_is_json_and_a_table(container: m.Container, replies: list
 
 
 @given(containers(), REPLIES, rules())
-def test_a_failed_event_is_told_as_not_applied(container: m.Container, replies: list[Any], which: Rules) -> None:
+def test_a_failed_event_is_marked_as_not_applied(container: m.Container, replies: list[Any], which: Rules) -> None:
     _, record = run(container, replies, which)
     explanation = explain(container.id, [record], rules=which)
     if record.failed:
@@ -82,7 +82,7 @@ def test_a_failed_event_is_told_as_not_applied(container: m.Container, replies: 
 
 
 @given(containers(), REPLIES)
-def test_any_answer_of_a_shadow_plugin_can_be_described(container: m.Container, replies: list[Any]) -> None:
+def test_any_reply_of_a_shadow_plugin_can_be_described(container: m.Container, replies: list[Any]) -> None:
     *earlier, last = replies
     state, _ = run(container, earlier, Rules.DEFAULT)
     created = report("90-s", "CreateContainer", m.PodSandbox(), state.container, last, ledger=state.ledger)

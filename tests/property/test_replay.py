@@ -1,6 +1,6 @@
-"""A thousand drawn histories of containers, recorded and run again: each comes out the same, bit by bit.
+"""A thousand random histories of containers are recorded and replayed with equal bytes.
 
-Histories that are drawn together share a runtime, with a pod of its own for each, so that a thousand take a minute.
+Histories drawn together share a runtime, each with a separate pod, so that a thousand take a minute.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ HISTORIES = st.lists(
 
 @settings(max_examples=50)
 @given(histories=HISTORIES, plugins=st.lists(st.sampled_from([Sets, Labels]), min_size=1, max_size=3))
-def test_a_thousand_histories_are_run_again_with_the_same_outcome(
+def test_a_thousand_histories_are_replayed_with_the_same_result(
     tmp_path_factory: pytest.TempPathFactory,
     histories: list[list[tuple[str, int]]],
     plugins: list[type[nri.Plugin]],

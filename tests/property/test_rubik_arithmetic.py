@@ -1,4 +1,4 @@
-"""Arithmetic of the rubik profile: no counter and no limit divides by zero or takes a quota out of its bounds."""
+"""Arithmetic of the rubik profile: no division by zero, and no quota out of its bounds."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_quota_stays_between_the_limit_and_twice_the_limit(
 
 
 @given(st.lists(containers(), max_size=4), st.floats(0, 100), st.integers(0, 512), knobs)
-def test_no_quota_rises_at_the_alarm_mark_and_none_at_its_limit_moves(
+def test_at_the_alarm_mark_no_quota_rises_and_quotas_at_their_limit_stay(
     managed: list[Managed], use: float, cpus: int, knobs: Knobs
 ) -> None:
     changes = quota_turbo.fast_fallback(managed, use, cpus, knobs)
@@ -68,7 +68,7 @@ def test_no_quota_rises_at_the_alarm_mark_and_none_at_its_limit_moves(
 
 
 @given(milli_limits)
-def test_the_quota_of_a_limit_is_the_one_that_a_kubelet_sets(milli: int) -> None:
+def test_the_quota_of_a_limit_equals_the_kubelets(milli: int) -> None:
     quota = quota_turbo.quota_of_limit(milli / 1000, PERIOD)
     assert max(quota, MIN_QUOTA_US) == quota_us(milli)
 
@@ -84,7 +84,7 @@ def test_a_container_at_any_limit_survives_the_alarm_mark(use: float) -> None:
         assert turbo.decide({"pod/c": Reading(quota, PERIOD, 0, 0, 0)}, SECOND_NS) == {"pod/c": quota}, milli
 
 
-def test_the_service_leaves_a_container_at_its_limit_alone_at_the_alarm_mark(tmp_path: Path) -> None:
+def test_the_service_keeps_a_container_at_its_limit_at_the_alarm_mark(tmp_path: Path) -> None:
     pods = [pod(f"p{milli}", cpu=f"{milli / 1000}", quota_turbo="true") for milli in (9, 18, 71, 290, 570)]
     world = RubikWorld(tmp_path, *pods, quotaTurbo={"syncInterval": 1000})
     quotas = [world.quota(world.app(one)) for one in pods]
@@ -95,14 +95,12 @@ def test_the_service_leaves_a_container_at_its_limit_alone_at_the_alarm_mark(tmp
 
 
 @given(st.tuples(counters, counters), st.tuples(counters, counters))
-def test_the_share_of_any_two_readings_of_the_node_is_a_percentage(
-    before: tuple[int, int], now: tuple[int, int]
-) -> None:
+def test_the_share_between_two_readings_is_a_percentage(before: tuple[int, int], now: tuple[int, int]) -> None:
     assert 0 <= share(Ticks(*before), Ticks(*now)) <= 100
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6))
-def test_a_use_of_exactly_a_whole_percentage_reaches_the_mark_of_that_percentage(percent: int, scale: int) -> None:
+def test_a_use_of_a_whole_percentage_reaches_its_mark(percent: int, scale: int) -> None:
     percent = percent % 100 + 1
     assert share(Ticks(0, 0), Ticks(percent * scale, 100 * scale)) == percent
     assert memory_percent({"MemTotal": 100 * scale, "MemFree": (100 - percent) * scale}) == percent
@@ -116,7 +114,7 @@ def test_the_use_of_a_pod_is_a_number_or_unknown(readings: list[tuple[int, int, 
 
 
 @given(counters, counters)
-def test_misses_are_whole_percents(misses: int, references: int) -> None:
+def test_cache_misses_are_whole_percentages(misses: int, references: int) -> None:
     assert dyn_cache.miss_percent(misses, references) >= 0
 
 
@@ -135,7 +133,7 @@ series = st.lists(st.tuples(times, values), max_size=8, unique_by=lambda sample:
 
 @settings(max_examples=200)
 @given(series, series, series, st.integers(0, 100), values, values, st.integers(0, 2000))
-def test_cpi_judges_any_samples_without_an_error(
+def test_cpi_handles_any_samples_without_an_error(
     cpis: cpi.Series, cpus: cpi.Series, suspect: cpi.Series, count: int, mean: float, std: float, now_s: int
 ) -> None:
     online = cpi.Online(cpi.Baseline(count, mean, std), list(cpis), list(cpus))

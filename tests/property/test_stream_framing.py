@@ -1,4 +1,4 @@
-"""Streams as pure state: whatever is sent arrives, in order, however it is cut; and no frame breaks another stream."""
+"""Stream state without I/O: messages arrive in order in any fragmentation, and no frame breaks another stream."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def fragments(sizes: list[int], data: bytes) -> Iterator[bytes]:
     st.lists(st.tuples(st.integers(0, 3), st.none() | PAYLOADS), max_size=25),
     SIZES,
 )
-def test_what_a_client_sends_arrives_in_its_stream(
+def test_messages_of_a_client_arrive_in_its_stream(
     opened: list[tuple[tuple[bool, bool], bytes]], sent: list[tuple[int, bytes | None]], sizes: list[int]
 ) -> None:
-    """`None` closes the client's half; what is sent after that is refused here."""
+    """`None` half-closes the client's side; later messages are refused locally."""
     client, server = ClientSide(), ServerSide()
     wire, expected = b"", defaultdict(list)
     streams: list[tuple[int, bool]] = []
@@ -80,10 +80,10 @@ def test_what_a_client_sends_arrives_in_its_stream(
     st.lists(st.tuples(st.integers(0, 3), st.none() | st.integers(1, 16) | PAYLOADS), max_size=25),
     SIZES,
 )
-def test_what_a_server_sends_arrives_in_its_stream(
+def test_messages_of_a_server_arrive_in_its_stream(
     opened: list[tuple[bool, bool]], sent: list[tuple[int, Any]], sizes: list[int]
 ) -> None:
-    """`None` ends a stream, a number is a status, and a server that does not stream answers with its first message."""
+    """`None` ends a stream, a number is a status, and a unary method replies with its first message."""
     client, server = ClientSide(), ServerSide()
     streams, expected, over = [], defaultdict(list), set()
     for sends, receives in opened:
@@ -127,7 +127,7 @@ FRAMES = st.tuples(st.integers(0, 12), st.integers(1, 4), st.integers(0, 7), st.
 
 
 @given(st.lists(FRAMES, max_size=30))
-def test_no_sequence_of_frames_breaks_a_server_or_a_stream_that_keeps_the_rules(
+def test_no_sequence_of_frames_breaks_a_server_or_a_valid_stream(
     sequence: list[tuple[int, int, int, bytes]],
 ) -> None:
     client, server = ClientSide(), ServerSide()

@@ -1,4 +1,4 @@
-"""Any fragmentation of any sequence of messages decodes to the same messages; garbage ends in a clean error."""
+"""Any fragmentation of messages decodes to the same messages; garbage is a clean error."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_any_fragmentation_of_responses_decodes_to_the_same_responses(responses,
 
 
 @given(st.lists(st.binary(max_size=300), max_size=8))
-def test_garbage_on_the_trunk_ends_in_a_protocol_error_or_waits_for_more(pieces) -> None:
+def test_garbage_on_the_trunk_is_a_protocol_error_or_incomplete(pieces) -> None:
     demux, server, client = Demux((1, 2)), ServerSide(), ClientSide()
     for _ in range(4):
         client.request("", "", b"")
@@ -99,13 +99,13 @@ def test_garbage_on_the_trunk_ends_in_a_protocol_error_or_waits_for_more(pieces)
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_as_a_ttrpc_stream_never_raise_on_the_server(data) -> None:
+def test_any_bytes_on_a_ttrpc_connection_never_raise_on_the_server(data) -> None:
     for answer in ServerSide().receive(data):
         assert isinstance(answer, (Request, Response, Data))
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_as_an_envelope_decode_or_are_a_protocol_error(data) -> None:
+def test_any_bytes_are_an_envelope_or_a_protocol_error(data) -> None:
     for decode in (decode_request, decode_response):
         try:
             decode(data)
@@ -114,7 +114,7 @@ def test_any_bytes_as_an_envelope_decode_or_are_a_protocol_error(data) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_as_fields_end(data) -> None:
+def test_reading_any_bytes_as_fields_ends(data) -> None:
     try:
         list(wire.iter_fields(data))
     except RemoteProtocolError as error:
@@ -145,7 +145,7 @@ def test_response_envelopes_round_trip(payload, code, message) -> None:
 
 
 @given(st.integers(1, 3), st.binary(max_size=20), st.binary(max_size=20))
-def test_unknown_envelope_fields_are_skipped_wherever_they_stand(number, before, payload) -> None:
+def test_unknown_envelope_fields_are_skipped_at_any_position(number, before, payload) -> None:
     extra = (
         wire.bytes_field(100 + number, before)
         + wire.varint_field(200, 7)
@@ -160,7 +160,7 @@ def test_unknown_envelope_fields_are_skipped_wherever_they_stand(number, before,
 
 
 @given(st.integers(0, 20_000))
-def test_a_message_is_cut_as_a_go_peer_needs_it(length) -> None:
+def test_a_message_is_split_as_a_go_peer_requires(length) -> None:
     data = mux.cut(2, bytes(length))
     first = struct.unpack(">II", data[:8])
     assert first == (2, min(length, 4096))
@@ -171,12 +171,12 @@ def test_a_message_is_cut_as_a_go_peer_needs_it(length) -> None:
 
 
 @given(st.lists(st.one_of(st.binary(max_size=20), st.integers(4000, 4200).map(bytes)), max_size=6))
-def test_a_message_in_pieces_is_cut_as_the_whole_is(pieces) -> None:
+def test_a_message_in_pieces_is_split_like_the_whole_message(pieces) -> None:
     assert mux.cut(2, *pieces) == mux.cut(2, b"".join(pieces))
 
 
 @given(st.binary(max_size=12), NAMES, st.binary(max_size=20), st.integers(0, 9))
-def test_a_request_is_read_from_where_it_starts(before, name, payload, timeout_ns) -> None:
+def test_a_request_is_decoded_from_an_offset(before, name, payload, timeout_ns) -> None:
     data = encode_request(request_prefix(name, "m"), payload, timeout_ns)
     for _ in range(2):  # the second time its names are known
         r = decode_request(before + data, len(before))

@@ -1,7 +1,7 @@
-"""Every adjustment, asked for by a plugin of the proxy and read back from a real container, on each runtime behind it.
+"""Every adjustment by a plugin of the proxy, read back from a real container, on each runtime behind it.
 
-What the table of `nri.proxy.adjust` says cannot be said has no effect, and is in the proxy's log with its plugin's
-name; everything else has its effect.
+Adjustments that the CRI cannot express, by the table of `nri.proxy.adjust`, have no effect and are logged by the proxy
+with the plugin's name. All others have their effect.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ UNSAID = {
     "net-device": "linux.net_devices[nri-none]",
     "memory-policy": "linux.memory_policy",
 }  # fmt: skip
-#: Cases of which the CRI can say a part: what is read back, and how the log's line about the rest begins.
+#: Cases that the CRI can express in part: the text read back, and the start of the log line about the rest.
 PARTLY = {"device": ("read back '1:3 crw-rw-rw-'", "linux.devices[/dev/added]")}
 #: The read-back is the OCI spec's: runtimes keep the CRI's annotations for themselves.
 _OF_SPEC = "ignored"
@@ -54,12 +54,12 @@ OTHERWISE = {
     ("annotation", None): _OF_SPEC,
     ("hugepages", None): "ignored",  # this machine has none, and runtimes leave them out
     **({} if V2 else {("unified", "engine"): "ignored"}),  # on cgroup v1 it is left out with a note
-    ("cdi", "engine"): "refused",  # it has no folder of CDI files of its own here
+    ("cdi", "engine"): "refused",  # it has no separate folder of CDI files here
 }
 
 
 def run_case(proxied: Proxied, folder: Path, name: str, case: Case | None) -> ContainerView:
-    """A container, adjusted as the case says; not at all without a case."""
+    """A container, adjusted as in the case; unchanged without a case."""
     cri = proxied.cri
     wishes = {"test/adjust": name} if case else {}
     annotations = {**wishes, FOLDER: str(folder), CGROUP_PARENT: f"/{proxied.run_dir.name}"}
@@ -84,7 +84,7 @@ def plain(proxied: Proxied, plugin: PluginProcess, tmp_path_factory: pytest.Temp
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_an_adjustment_has_its_effect_or_is_told(
+def test_an_adjustment_is_applied_or_reported(
     proxied: Proxied, runtime_name: str, plain: ContainerView, name: str, tmp_path: Path
 ) -> None:
     case: Any = CASES[name]

@@ -1,4 +1,4 @@
-"""A kubelet's and crictl's calls through the proxy on real runtimes, under plugins in Python and in Go.
+"""Calls of a kubelet and of crictl through the proxy on real runtimes, with Python and Go plugins.
 
 What containers have is read back from their cgroups and from inside; ids of plugins and of runtimes differ, and both
 sides are used with their own.
@@ -60,7 +60,7 @@ def memory(proxied: Proxied, container: str) -> str:
     return cgroups.read(pid, "memory", "memory.limit_in_bytes", "memory.max")
 
 
-def test_a_pods_whole_life_is_told_once_in_order(proxied: Proxied, plugin: PluginProcess) -> None:
+def test_events_of_a_pods_whole_life_arrive_once_and_in_order(proxied: Proxied, plugin: PluginProcess) -> None:
     cri = proxied.cri
     pod_id = cri.run_pod("life")
     container = cri.run(pod_id, "main")
@@ -87,9 +87,7 @@ def test_plugins_see_a_running_container_with_its_process_and_spec(
     assert event["linux"]["resources"]["memory"]["limit"]["value"] == str(64 << 20)
 
 
-def test_an_update_of_the_kubelet_and_one_of_a_plugin_are_in_force(
-    proxied: Proxied, plugin: PluginProcess, pod: Pod
-) -> None:
+def test_updates_of_the_kubelet_and_of_a_plugin_are_applied(proxied: Proxied, plugin: PluginProcess, pod: Pod) -> None:
     container = proxied.cri.run(pod, "main", memory_limit_in_bytes=64 << 20)
     proxied.cri.update(container, memory_limit_in_bytes=80 << 20)
     assert memory(proxied, container) == str(80 << 20)
@@ -102,7 +100,7 @@ def test_an_update_of_the_kubelet_and_one_of_a_plugin_are_in_force(
     assert shares(proxied, container) == 321
 
 
-def test_what_the_cri_cannot_say_in_an_update_comes_back_as_failed(
+def test_an_update_that_the_cri_cannot_express_is_returned_as_failed(
     proxied: Proxied, plugin: PluginProcess, pod: Pod
 ) -> None:
     proxied.cri.run(pod, "main")
@@ -113,7 +111,7 @@ def test_what_the_cri_cannot_say_in_an_update_comes_back_as_failed(
     assert line["failed"] == [name]
 
 
-def test_an_end_by_itself_is_told_with_its_code(proxied: Proxied, plugin: PluginProcess, pod: Pod) -> None:
+def test_the_exit_of_a_container_is_reported_with_its_code(proxied: Proxied, plugin: PluginProcess, pod: Pod) -> None:
     container = proxied.cri.run(pod, "main", ["/bin/sh", "-c", "sleep 0.2; exit 7"])
     proxied.cri.wait_exited(container)
     proxied.cri.call("ListContainers", pb.ListContainersRequest())  # as the kubelet does all the time
@@ -141,7 +139,7 @@ def test_commands_logs_statistics_and_images_pass_through(proxied: Proxied, plug
         assert client.refused("ContainerStatus", **asked_of) == direct.refused("ContainerStatus", **asked_of)
 
 
-def test_events_of_the_runtime_come_as_a_stream(proxied: Proxied, plugin: PluginProcess) -> None:
+def test_container_events_of_the_runtime_arrive_as_a_stream(proxied: Proxied, plugin: PluginProcess) -> None:
     with CriClient(proxied.cri_socket) as client:
         events = client.stream("GetContainerEvents")
         pod_id = proxied.cri.run_pod("streamed")
@@ -164,7 +162,7 @@ def streams() -> Iterator[Client]:
 
 
 @pytest.mark.parametrize("over", ["spdy", "websocket"])
-def test_exec_and_attach_of_a_client_end_at_the_runtime(
+def test_exec_and_attach_of_a_client_reach_the_runtime(
     proxied: Proxied, plugin: PluginProcess, pod: Pod, streams: Client, over: str
 ) -> None:
     if over == "websocket" and isinstance(proxied.runtime, Containerd):
@@ -176,12 +174,14 @@ def test_exec_and_attach_of_a_client_end_at_the_runtime(
     session = streams.begin("run", url, over, **requests)
     session.tell("type", text="this\n")
     end = session.end()
-    assert session.said() == "got this\n"
+    assert session.output() == "got this\n"
     assert end["code"] == 5, end
 
 
 @pytest.mark.parametrize("over", ["spdy"])
-def test_a_port_of_a_pod_is_reached(proxied: Proxied, plugin: PluginProcess, streams: Client, over: str) -> None:
+def test_port_forward_reaches_a_port_of_a_pod(
+    proxied: Proxied, plugin: PluginProcess, streams: Client, over: str
+) -> None:
     pod_id = proxied.cri.run_pod("ported", own_network=True)
     script = "while :; do echo forwarded | nc -l -p 7070; done"
     pid = proxied.cri.info(proxied.cri.run(pod_id, "main", ["/bin/sh", "-c", script]))["pid"]
@@ -201,8 +201,8 @@ def test_a_port_of_a_pod_is_reached(proxied: Proxied, plugin: PluginProcess, str
     proxied.cri.remove_pod(pod_id.id)
 
 
-def test_a_plugin_in_go_changes_real_containers(proxied: Proxied, plugin: PluginProcess) -> None:
-    """An allocator that knows containers by their ids alone: it must see each under one id from begin to end."""
+def test_a_go_plugin_changes_real_containers(proxied: Proxied, plugin: PluginProcess) -> None:
+    """The allocator knows containers only by their ids: each container keeps one id for its whole life."""
     with (
         FieldPlugin(proxied.nri_socket, "logger", "20") as logger,
         FieldPlugin(proxied.nri_socket, "allocator", "30", cpus=2, shared=1, tell=True) as allocator,
@@ -231,7 +231,7 @@ def test_a_plugin_in_go_changes_real_containers(proxied: Proxied, plugin: Plugin
         cri.remove_pod(first.id)
 
 
-def test_a_plugin_that_refuses_has_no_container_made(proxied: Proxied, plugin: PluginProcess) -> None:
+def test_a_refusing_plugin_prevents_the_creation(proxied: Proxied, plugin: PluginProcess) -> None:
     pod_id = proxied.cri.run_pod("refused", annotations={"test/fail": "CreateContainer"})
     with pytest.raises(grpc.RpcError) as caught:
         proxied.cri.create(pod_id, "main")

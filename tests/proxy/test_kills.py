@@ -1,6 +1,6 @@
-"""Kills in front of real runtimes: of the proxy, of the runtime, in the middle of a creation; what is in force then.
+"""Kills in front of real runtimes: of the proxy and of the runtime, in the middle of a creation.
 
-Each has a proxy and a runtime of its own. What a container has is read from the kernel.
+Each test has its own proxy and runtime. A container's values are read from the kernel.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def containers_of(cri: Cri, pod: Pod) -> list[str]:
 
 
 def made_at_last(proxied: Proxied, pod: Pod) -> list[str]:
-    """The container of a pod, asked for until it is there, as a kubelet does: one in the making may have its name."""
+    """Create a pod's container, retrying as a kubelet does: an unfinished creation may still hold the name."""
 
-    def asked() -> bool:
+    def is_created() -> bool:
         if not containers_of(proxied.runtime.cri, pod):
             code_of(lambda: proxied.cri.create(pod, "main", memory_limit_in_bytes=64 << 20))
         return bool(containers_of(proxied.runtime.cri, pod))
 
-    wait_for(asked, "the container")
+    wait_for(is_created, "the container")
     return containers_of(proxied.runtime.cri, pod)
 
 
@@ -69,7 +69,7 @@ def code_of(call: Any) -> grpc.StatusCode | None:
     return None
 
 
-def test_containers_and_their_names_outlive_a_kill_of_the_proxy(own_proxy: Own) -> None:
+def test_containers_and_their_names_survive_a_kill_of_the_proxy(own_proxy: Own) -> None:
     proxied = own_proxy()
     with PluginProcess(proxied.nri_socket) as plugin:
         plugin.wait_for("Synchronize")
@@ -103,8 +103,8 @@ def test_containers_and_their_names_outlive_a_kill_of_the_proxy(own_proxy: Own) 
         assert [events.count(event) for event in ("StopContainer", "RemoveContainer", "RemovePodSandbox")] == [1, 1, 1]
 
 
-def test_a_kill_of_the_proxy_in_the_middle_of_a_creation_leaves_no_container_without_policy(own_proxy: Own) -> None:
-    """It dies while a plugin thinks, while the runtime works, and just after: each time the kubelet can go on."""
+def test_a_kill_of_the_proxy_during_a_creation_leaves_no_container_without_policy(own_proxy: Own) -> None:
+    """The proxy dies during the plugin's handler, the runtime's work, and just after: the kubelet can continue."""
     proxied = own_proxy()
     policy = proxied.policy
     policy.write_text('["10-recorder"]\nrequired = true\n')
@@ -145,7 +145,7 @@ def test_a_kill_of_the_proxy_in_the_middle_of_a_creation_leaves_no_container_wit
             proxied.cri.remove_pod(pod.id)
 
 
-def test_a_kill_of_the_runtime_is_unavailable_and_not_a_hang_and_nothing_has_ended(own_proxy: Own) -> None:
+def test_a_killed_runtime_is_unavailable_without_a_hang_and_containers_run_on(own_proxy: Own) -> None:
     proxied = own_proxy()
     with PluginProcess(proxied.nri_socket) as plugin:
         plugin.wait_for("Synchronize")
@@ -172,8 +172,8 @@ def test_a_kill_of_the_runtime_is_unavailable_and_not_a_hang_and_nothing_has_end
         assert [events.count(event) for event in ("StopContainer", "RemoveContainer")] == [1, 1]
 
 
-def test_a_container_that_ends_while_the_proxy_is_away_is_told_when_it_is_back(own_proxy: Own) -> None:
-    # It does not look by itself before the plugin has come back: that could not be told then.
+def test_a_container_that_exits_without_the_proxy_is_reported_after_its_return(own_proxy: Own) -> None:
+    # The proxy must not poll before the plugin is back: it could not report the exit then.
     proxied = own_proxy('poll_interval = "10m"')
     with PluginProcess(proxied.nri_socket) as plugin:
         plugin.wait_for("Synchronize")
@@ -192,7 +192,7 @@ def test_a_container_that_ends_while_the_proxy_is_away_is_told_when_it_is_back(o
         proxied.cri.remove_pod(pod.id)
 
 
-def test_nothing_is_left_of_pods_that_are_gone(own_proxy: Own) -> None:
+def test_removed_pods_leave_nothing(own_proxy: Own) -> None:
     proxied = own_proxy()
     for number in range(3):
         pod = proxied.cri.run_pod(f"gone-{number}")

@@ -1,8 +1,8 @@
 """Bundled plugins on real containers: how each is run, what pods ask of it, and where the effect is read back.
 
-One job: :func:`measure`, what becomes of every case of :data:`CASES` on one side and OCI runtime. Rules: plugins are
-programs of their own; one container has all that cannot refuse it, what can has a container of its own. What each side
-makes of a case is in bundled_matrix.py. The sides: test_bundled_plugins.py here and in tests/engine.
+:func:`measure` returns the outcome of each row of :data:`CASES` on one runtime and OCI runtime. Plugins are separate
+programs. One container has all annotations that cannot refuse it; each of the others has its own container. The
+expected outcomes are in bundled_matrix.py. test_bundled_plugins.py here and in tests/engine implement :class:`Side`.
 """
 
 from __future__ import annotations
@@ -39,12 +39,14 @@ from tests.real.bundled_cases import (
     STATES,
     WATCHED,
     WATCHED_ANNOTATIONS,
+    WRITABLE,
     Case,
     state_file,
 )
 from tests.support.needs import need
 from tests.support.networks import host_device, ip
 from tests.support.plugin_program import PluginProgram
+from tools.runtimes.images import BUSYBOX
 from tools.runtimes.machine import PATIENCE
 
 #: A host whose cgroup v2 has `nsdelegate`.
@@ -62,10 +64,10 @@ class Refused(Exception):
 
 
 class Side(Protocol):
-    """A runtime with the plugins beside it. Errors of pods and containers are `Refused`."""
+    """A runtime with the plugins. Errors of pods and containers are `Refused`."""
 
     def pod(self, name: str, annotations: Mapping[str, str], handler: str) -> Any:
-        """A pod that runs, with a network of its own."""
+        """A pod that runs, with its own network."""
 
     def container(self, pod: Any, name: str, annotations: Mapping[str, str]) -> View:
         """A container of it that runs."""
@@ -88,7 +90,7 @@ class Program:
         return self.called or (f"{self.index}-{self.plugin}",)
 
     def start(self, folder: Path, socket: Path) -> PluginProgram:
-        """Start it; its output is in a folder of its own."""
+        """Start the plugin; its output is in a separate folder."""
         actual = folder / self.names[0]
         actual.mkdir()
         flags = [flag.replace("{folder}", str(folder)) for flag in self.flags]
@@ -117,13 +119,13 @@ PROGRAMS = (
     Program("34", "memory-policy", ("-config", "{folder}/memory-policy.json", "-mpolset", "{folder}/bin/mpolset")),
     Program("90", "default-validator"),
 )
-"""All at once beside one runtime; v010-adapter has a test of its own."""
+"""All plugins that run at once with one runtime; v010-adapter has a separate test."""
 POLICIES = {name: (Program("90", name, ("-config", f"{{folder}}/{name}.json")),) for name in PLACING}
-"""Each of them by itself, beside the others."""
+"""The placement policies. Each runs with the plugins above."""
 
 
 def write_hook(folder: Path, stage: str, when: object) -> Path:
-    """A hook that keeps the state that it is given; returns where: beside the folder of hooks."""
+    """Write a hook that stores the state that it gets; returns the path, next to the folder of hooks."""
     state = state_file(folder.parent, stage)
     program = {"path": "/bin/sh", "args": ["sh", "-c", f"cat > {state}.new && mv {state}.new {state}"]}
     tree = {"version": "1.0.0", "hook": program, "when": when, "stages": [stage]}
@@ -160,7 +162,7 @@ def prepare(folder: Path) -> None:
 def programs(
     folder: Path, socket: Path, connected: Callable[[str], bool], which: Iterable[Program] = PROGRAMS
 ) -> Iterator[dict[str, PluginProgram]]:
-    """Plugins beside a runtime, by their names there, until the end of the `with`."""
+    """Run plugins with a runtime until the end of the `with`; by the names that they have at the runtime."""
     with ExitStack() as stack:
         if not Path(INJECTED).exists():
             stack.callback(shutil.rmtree, INJECTED, ignore_errors=True)
@@ -305,8 +307,94 @@ def assert_pods_refused(side: Side) -> None:
             assert Path("/sys/class/net", device).exists()
 
 
+def assert_policy_enforced(side: Side, folder: Path, run: Callable[[tuple[Program, ...]], Any], *, by: str) -> None:
+    """The policy validator refuses what the operator's policy forbids to ulimit-adjuster, until the policy changes.
+
+    Where the runtime has no validation (`by` is ""), the validator ends instead.
+    """
+    policy = folder / "policy.toml"
+    policy.write_text('["21-ulimit-adjuster"]\nallow.fields = ["Env"]\n')
+    with run((Program("91", "policy-validator", ("-policy", str(policy))),)) as running:
+        if not by:
+            assert ended(running) == {"policy-validator"}
+            return
+        key = _scoped("ulimits.noderesource.dev", "limited")
+        pod = side.pod("policed", {key: "[{type: nofile, soft: 900, hard: 1000}]"}, "")
+        side.container(pod, "free", {})
+        try:
+            side.container(pod, "limited", {})
+            raise AssertionError("a container with a forbidden change runs")
+        except Refused as error:
+            cause = "plugin 21-ulimit-adjuster: its policy does not allow it to set Rlimits (allow.fields)"
+            for text in (f'validator "{by}"', f"/policed/limited: {cause}"):
+                assert text in str(error).replace("\\", ""), str(error)
+        policy.write_text('["21-ulimit-adjuster"]\nallow.fields = ["Rlimits"]\n')
+        assert "1000" in side.container(pod, "limited", {}).exec("/bin/sh", "-c", "ulimit -Hn")
+        side.remove(pod)
+
+
+def image_policy(folder: Path, index: str, **config: Any) -> tuple[Program, ...]:
+    """An image policy with this configuration, as the only program."""
+    path = folder / f"images-{index}.json"
+    path.write_text(json.dumps(config))
+    return (Program(index, "image-policy", ("-config", str(path))),)
+
+
+#: A container that ends with 7 at SIGRTMIN+3; other signals do not end it.
+AT_RTMIN_3 = ("sh", "-c", "trap '' TERM; trap 'exit 7' 37; while :; do sleep 0.1; done")
+
+
+def systemd_container() -> tuple[Program, ...]:
+    """The plugin for systemd, as if on a host that delegates control groups."""
+    return (Program("44", "systemd-container", ("-host-mount-file", "{folder}/delegating")),)
+
+
+def assert_prepared_for_systemd(side: Side, run: Callable[[tuple[Program, ...]], Any]) -> None:
+    """A container of a pod with the annotation has tmpfs, the variable and a writable control group; others do not."""
+    with run(systemd_container()):
+        pod = side.pod("systemd", {"systemd.noderesource.dev/container.machine": "true"}, "")
+        outputs = {name: side.container(pod, name, {}).exec("/bin/sh", "-c", SYSTEMD) for name in ("machine", "plain")}
+        side.remove(pod)
+    machine, plain = outputs["machine"].split(), outputs["plain"].split()
+    assert machine == ["/run:rw", "/run/lock:rw", "/tmp:rw", "oci", "writable"], outputs
+    assert plain[-1] == "read-only" and "oci" not in plain and "/run/lock:rw" not in plain, outputs
+
+
+#: Prints the tmpfs mounts that systemd requires, its variable, and whether the control group is writable.
+SYSTEMD = (
+    'for path in /run /run/lock /tmp; do grep -q "^tmpfs $path tmpfs" /proc/mounts && touch $path/x && echo $path:rw;'
+    f" done; echo $container; {WRITABLE}"
+)
+
+
+def assert_images_policed(
+    side: Side, folder: Path, run: Callable[[tuple[Program, ...]], Any], *, reports_digest: bool
+) -> None:
+    """The image policy refuses by name and namespace, and by digest where the runtime reports the digest."""
+    other = "sha256:" + "0" * 64
+    name = {"name": [BUSYBOX], "namespaces": ["default"]}
+    shown = f'image "{BUSYBOX}" in namespace "default"'
+    unreported = "" if reports_digest else f"{shown}: rule 1 requires its digest, but cri_socket is not configured"
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"rules": [{**name, "action": "deny"}]}, f"{shown}: deny by rule 1"),
+        ({"rules": [{**name, "action": "allow"}], "default": "deny"}, ""),
+        ({"rules": [{"digest": [other], "action": "deny"}], "unknown_image": "deny"}, unreported),
+    ]
+    for number, (config, cause) in enumerate(cases):
+        with run(image_policy(folder, f"4{number}", **config)):
+            pod = side.pod(f"images-{number}", {}, "")
+            try:
+                side.container(pod, "judged", {})
+                refusal = ""
+            except Refused as error:
+                refusal = str(error).replace("\\", "")
+            expected = f"container default/images-{number}/judged: " if cause else ""
+            assert (expected + cause in refusal) if cause else not refusal, refusal
+            side.remove(pod)
+
+
 def assert_watched(side: Side, running: Mapping[str, PluginProgram], address: Callable[[Any], str]) -> None:
-    """The plugins that watch have told of a pod and its container, and writable-cgroups of its host."""
+    """The plugins that watch have logged a pod and its container, and writable-cgroups has logged its host."""
     pod = side.pod("watched", WATCHED_ANNOTATIONS, "")
     ips = address(pod)
     side.container(pod, SHARED, {})

@@ -21,7 +21,7 @@ from tests.real import adjustments
 from tests.support.waiting import wait_for
 
 EFFECTIVE, IGNORED, GONE = "effective", "ignored", "gone"
-#: Stage of a hook -> the states of which the OCI runtimes tell it; runc tells `poststart` of the one before.
+#: Stage of a hook -> the container states that OCI runtimes pass to it; runc passes the previous state to `poststart`.
 STATES = {
     "createRuntime": {"creating", "created"},
     "createContainer": {"creating", "created"},
@@ -65,7 +65,7 @@ def _annotation(view: View) -> str:
 
 
 def _hooks(view: View) -> str:
-    """The stages whose hooks were told of this container, in a state that fits; the last comes with its end."""
+    """The stages whose hooks received this container in an allowed state; the last one runs at its end."""
     states = {stage: json.loads(path.read_text()) for stage in STATES if (path := state_file(view.dir, stage)).exists()}
     good = [
         stage for stage, message in states.items() if message["id"] == view.id and message["status"] in STATES[stage]
@@ -123,7 +123,7 @@ def _tiered(view: View) -> str:
 
 #: Reads and writes a clone of /dev/null, with its number and mode.
 _USE = "echo x > /dev/added && wc -c < /dev/added"
-_WRITABLE = (
+WRITABLE = (
     "cd /sys/fs/cgroup; [ -d pids ] && cd pids; mkdir x 2>/dev/null && rmdir x && echo writable || echo read-only"
 )
 
@@ -224,7 +224,7 @@ CASES: dict[str, Case] = {
         "writable-cgroups",
         f"`writable-cgroups.{DOMAIN}`",
         {f"writable-cgroups.{DOMAIN}": "true"},
-        _inside(_WRITABLE),
+        _inside(WRITABLE),
         "writable",
     ),
     "net-moved": Case(
@@ -308,7 +308,7 @@ PLACING: dict[str, dict[str, Any]] = {
 PLACED: dict[str, Case] = {
     "cpu": Case(
         "topology-aware",
-        "a whole CPU: one of its own",
+        "an exclusive CPU",
         {f"{DOMAIN}/resources": _ALONE},
         _how_many,
         "1 CPUs",
@@ -337,7 +337,7 @@ PLACED: dict[str, Case] = {
 }
 """The same of policies; the container that others take CPUs from is there before them."""
 
-#: What is wrong -> what the refusal says after the annotation's key.
+#: Annotation, bad value, and the error text after the annotation's key.
 BAD: tuple[tuple[str, str, str], ...] = (
     (f"devices.{DOMAIN}", "[{path: /dev/x, type: c, major: ten}]", '[0].major: "ten" is not a number'),
     ("devices.nri.io", "[{path: /dev/x, type: z, major: 1}]", "[0].type: must be one of"),
@@ -361,11 +361,11 @@ BAD: tuple[tuple[str, str, str], ...] = (
     ("class.memory-policy.nri.io", "gold", 'class "gold" not found'),
     ("epc-limit.nri.io", "16Mi", '"16Mi" is not a number of bytes'),
 )
-#: What `measure` finds beside the cases: is the device of `net-moved` back on the host when the pod has stopped?
+#: What `measure` checks in addition to the cases: whether the device of `net-moved` is back on the host after the pod.
 BACK = "net-back"
 NETDEVICE = f"netdevice.{DOMAIN}"
 WATCHED_ANNOTATIONS = {f"writable-cgroups.{DOMAIN}": "true"}
-#: What writable-cgroups says of them on a host that does not delegate.
+#: What writable-cgroups logs for them on a host that does not delegate.
 NOT_DELEGATED = f"annotation writable-cgroups.{DOMAIN} has no effect: no cgroup v2 is mounted with nsdelegate"
 #: What plugins that change nothing print of the pod `watched` and its container `app`; ADDRESS is the pod's, NETWORK is
 #: any path.

@@ -46,28 +46,28 @@ DIFFERENCES = """\
 
 Measured on CRI-O 1.37.0.
 
-- **A creation that fails ends without a word.** When a plugin, an update or the OCI runtime refuses it, plugins get
-  neither StopContainer nor RemoveContainer, not even when the pod goes. A plugin that keeps books frees what it gave
-  to a container that never started when its pod is removed, or compares with what `synchronize` tells.
-- **A container that dies while CRI-O is down** gets neither event either, and is missing from Synchronize.
+- **After a failed creation** plugins get neither StopContainer nor RemoveContainer, not even when the pod is removed.
+  Free reserved resources when the pod is removed, or compare with the state of `synchronize`.
+- **A container that dies while CRI-O is down** gets neither event, and is missing from Synchronize.
 - **An error fails** RunPodSandbox, CreateContainer, UpdateContainer, UpdatePodSandbox and StopPodSandbox; not
   StartContainer, StopContainer, RemoveContainer, RemovePodSandbox, nor what begins with Post. There it is only
   logged.
-- **The failure policy is ignored** (NRI below 0.12.4); the plugin says so in its log. A plugin that is late in
-  `create_container` and has `validate_container_adjustment` too has the container refused.
+- **The failure policy is ignored** (NRI below 0.12.4); the plugin logs this.
 - **Evictions** are ignored.
 - **Swap equals the memory limit.** On cgroup v1 raising the limit alone fails: give `set_memory_swap` with it.
 - **An update of another container that fails**, returned by `create_container`, refuses the creation unless the
-  update says `set_ignore_failure()`.
+  update has `set_ignore_failure()`.
 - **A memory limit below 12 MiB** in an adjustment is refused.
 - **A PATH that a plugin adds is lost** when the image sets one: the variable is there twice, and the second wins.
-- **Annotations of a container** include the pod's and those that begin with `io.kubernetes.cri-o.`. To override
+- **Annotations of a container** include the pod's and those that begin with `io.kubernetes.cri-o.`. Overriding
   `io.kubernetes.cri-o.ContainerID` changes the id in all later events.
-- **Values**: PostStartContainer still says that the container is created, with `started_at` 0; shares, quota and
-  period are present, as 0, where no value was set; the `pid` of a pod is 0.
-- **StopPodSandbox waits out a grace period** for the containers that still run.
+- **Values**: PostStartContainer has the state "created" and `started_at` 0; unset shares, quota and period are present
+  as 0; the `pid` of a pod is 0.
+- **StopPodSandbox waits for the grace period** of running containers.
 
-In its configuration, files of `crio.conf.d` count whatever their name is, in folders below it, too; durations may be
-whole nanoseconds, keys may have any case, and an empty `nri_listen` means the default. `nri doctor` reads them
-so.
+CRI-O reads all files of `crio.conf.d` with any name, also in folders below it. Durations may be whole nanoseconds,
+keys may have any case, and an empty `nri_listen` means the default. The keys of the default validator override earlier
+files one by one. With a value of another type in any table CRI-O does not start; unknown keys have no effect. Of a key
+in two spellings (`Enable_NRI` and `enable_nri`), CRI-O takes one at random. `nri doctor` follows these rules, but
+prefers the spelling in lower case.
 """

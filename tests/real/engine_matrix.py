@@ -31,10 +31,9 @@ ADJUSTMENTS = {
 }
 """The adjustments that are not applied; all others are."""
 
-NOTES = """
-*left out*: our engine does nothing either where the machine cannot, but its log and `nri why` name the field with the
-reason. On cgroup v2 it applies `add_unified` and `add_hugepage_limit`, and on either the block I/O classes that its
-configuration has.
+NOTES = """ *left out*: the machine cannot apply the field; the engine's log and `nri why` name it with the reason. On
+cgroup v2 the engine applies `add_unified` and `add_hugepage_limit`, and on both versions the block I/O classes of its
+configuration.
 """
 
 UPDATES = dict.fromkeys(

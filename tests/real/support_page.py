@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from nri.conformance.fields import CASES
 from tests.real import crio_matrix, engine_matrix
 from tests.real.support_matrix import ADJUSTMENTS, APPLIED, EVENTS, FACTS, RUNTIMES, UPDATES, YES, Row
 
@@ -19,10 +18,9 @@ PAGE = Path(__file__).resolve().parents[2] / "docs/reference/runtimes.md"
 TEMPLATE = """\
 # What each runtime supports
 
-Measured on the real runtimes. The tests in `tests/real` hold every cell of containerd's columns, and those in
-`tests/engine` of our engine's, the ones that say *ignored* and *no* included; CRI-O's were measured once, by hand.
-`python -m tests.real.support_page --write` writes this page; do not edit it. To ask a runtime of your own:
-[`nri conformance runtime`](../howto/examine.md).
+Measured on the real runtimes: containerd and our engine by the tests, CRI-O once, by hand. `python -m
+tests.real.support_page --write` writes this page. [`nri conformance runtime`](../howto/examine.md) measures your
+runtime.
 
 | | runtime | from | NRI library |
 |---|---|---|---|
@@ -32,36 +30,33 @@ Measured on the real runtimes. The tests in `tests/real` hold every cell of cont
 | **CRI-O** | CRI-O 1.37.0 | built from its source, with runc 1.1.5 on cgroup v1 | 0.12.0 |
 | **nri** | [our own engine](../howto/engine.md) | this package, with runc 1.1.5 on cgroup v1 | this one |
 
-*ignored* means that the runtime takes the field and does nothing, without an error: neither the plugin nor the
-container's owner hears of it. A protobuf field that a runtime does not know is lost in the same way.
+*ignored* means that the runtime accepts the field and does nothing, without an error. An unknown protobuf field is
+lost in the same way.
 {notes}
 ## Events, in order
 
 {events}
-The plugin library asks each runtime only for events that it knows. `ValidateContainerAdjustment` needs an answer in
-time, and a plugin's handlers run one at a time: one that is late in `create_container` is late here as well, and the
-container is refused whatever its failure policy says.
+The plugin library asks each runtime only for events that it knows. A plugin that is late in `create_container` is late
+in `ValidateContainerAdjustment` as well, and the container is refused whatever its failure policy says.
 
 ## Configure, Synchronize and pre-installed plugins
 
 {facts}
 ## Adjustments
 
-Read back from inside the container, from its process, from its cgroup, or, where none of them shows it, from the OCI
-spec.
+Read back from inside the container, from its process or its cgroup, otherwise from the OCI spec.
 
 {adjustments}
 ## Updates of running containers, unsolicited or returned by handlers
 
 {updates}
-Containerd keeps memory limit, CPU shares, quota, period and cpuset, huge pages and unified values of an update; the
-rest is dropped.
+containerd applies memory limit, CPU shares, quota, period and cpuset, huge pages and unified values of an update, and
+drops the rest.
 
 {differences}
 ## Docker Engine and iSulad
 
-Both have a part of NRI. Docker Engine was measured with dockerd of its development branch (August 2026, release 29),
-iSulad with release 2.1.6; both were built from source and run with this package's plugins.
+Both have a part of NRI. Measured with dockerd of its development branch (August 2026, release 29), and iSulad 2.1.6.
 
 | | Docker Engine 29 | iSulad 2.1.6 |
 |---|---|---|
@@ -81,15 +76,14 @@ iSulad with release 2.1.6; both were built from source and run with this package
 | evictions | the creation fails | ignored |
 | an error of a plugin | the creation fails | the plugin is disconnected, the creation continues |
 
-A plugin of this package sends each of them only what it applies. Other fields are left out, with one warning that names
-plugin and field; with `--unsupported refuse` (or `NRI_UNSUPPORTED=refuse`) the handler fails instead. For iSulad it
-adds CPUs and memory nodes to CPU settings: those of the container, or else all that are online. It reads the names of
-pods and containers from the annotations of the CRI, and takes a container with a pid for running.
+A plugin of this package omits fields that they do not apply, with one warning; with `--unsupported refuse` (or
+`NRI_UNSUPPORTED=refuse`) the handler fails instead. For iSulad it adds CPUs and memory nodes to CPU settings, reads
+the names of pods and containers from the annotations of the CRI, and treats a container with a pid as running.
 
-`nri doctor` reads both configurations. `nri config-manager --runtime dockerd` turns NRI on in daemon.json and sets a
-socket, /var/run/docker/nri.sock, which plugins get with `--socket-path`; `systemctl reload docker` is enough. dockerd
-does not start with `nri-opts` in the file and `--nri-opts` on its command line. iSulad ends at every
-UpdateContainerResources of the kubelet while NRI is on, whatever the plugins do.
+`nri doctor` reads both configurations. `nri config-manager --runtime dockerd` enables NRI in daemon.json with the
+socket /var/run/docker/nri.sock for `--socket-path`; `systemctl reload docker` is enough. The types and values
+of all keys are checked as by dockerd 29. dockerd does not start if a key, for example `hosts` or `nri-opts`, is also a
+flag in docker.service. iSulad ends at every UpdateContainerResources of the kubelet while NRI is enabled.
 """
 
 
@@ -111,7 +105,6 @@ def page() -> str:
                 (row, *(entry.ADJUSTMENTS.get(key, APPLIED) for entry in (crio_matrix, engine_matrix)))
                 for key, row in ADJUSTMENTS.items()
             ],
-            [case.where for case in CASES.values()],
         ),
         updates=_table(
             "update", [(row, crio_matrix.UPDATES[key], engine_matrix.UPDATES[key]) for key, row in UPDATES.items()]
@@ -120,14 +113,19 @@ def page() -> str:
     )
 
 
-def _table(first: str, rows: list[tuple[Row, str, str]], where: list[str] | None = None) -> str:
-    """Rows with the cells of CRI-O and our engine as Markdown, and a column for where it is read back if given."""
-    head = [first, *RUNTIMES, "CRI-O", "nri", *(["read back from"] if where else []), "note"]
+def _table(first: str, rows: list[tuple[Row, str, str]]) -> str:
+    """Rows with the cells of CRI-O and our engine as Markdown, below a list of those that are alike everywhere."""
+    head = [first, *RUNTIMES, "CRI-O", "nri", "note"]
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
-    for number, (row, *other_rows) in enumerate(rows):
+    alike = []
+    for row, *other_rows in rows:
         cells = [cell.partition(":")[0] for cell in (*row.cells, *other_rows)]
-        lines.append(f"| {' | '.join([row.name, *cells, *([where[number]] if where else []), row.note])} |")
-    return "\n".join(lines) + "\n"
+        if set(cells) in ({YES}, {APPLIED}) and not row.note:
+            alike.append(row.name)
+        else:
+            lines.append(f"| {' | '.join([row.name, *cells, row.note])} |")
+    everywhere = f"All runtimes: {'; '.join(alike)}.\n\n" if alike else ""
+    return everywhere + "\n".join(lines) + "\n"
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Bundled plugins on real containerds, as programs of their own beside them: what they do is read back.
+"""Bundled plugins on real containerds, as separate programs; their effects are read back.
 
 The outcome is measured first and then compared with the table, so what stops working and what starts to both fail.
 """
@@ -26,7 +26,7 @@ from tools.runtimes.cri import Pod
 
 
 @dataclass
-class Beside:
+class RuntimeWithPlugins:
     """A containerd with the plugins, as `bundled.Side` wants it, and what plain containers read, by OCI runtime."""
 
     runtime: Runtime
@@ -53,7 +53,7 @@ class Beside:
         self.runtime.daemon.cri.stop_pod(pod.id)
 
     def address(self, pod: Pod) -> str:
-        """Its address, as far as plugins are told."""
+        """The pod's address, or an empty text if this runtime does not report it to plugins."""
         status = self.runtime.daemon.cri.call("PodSandboxStatus", pb.PodSandboxStatusRequest(pod_sandbox_id=pod.id))
         return str(status.status.network.ip) if FACTS["pod-ips"][self.runtime.key] == YES else ""
 
@@ -62,13 +62,13 @@ class Beside:
 
 
 @pytest.fixture(scope="module")
-def beside(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
-    """All plugins beside the shared daemon."""
+def with_plugins(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RuntimeWithPlugins]:
+    """All plugins next to the shared daemon."""
     folder, daemon = tmp_path_factory.mktemp("bundled"), runtime.daemon
     devices = daemon.run_dir / "cdi/test.json"
     devices.write_text(json.dumps(CDI_SPEC))
     bundled.prepare(folder)
-    side = Beside(runtime, folder, {}, {})
+    side = RuntimeWithPlugins(runtime, folder, {}, {})
     side.before = {handler: bundled.plain(side, handler) for handler in OF_CONTAINERD}
     with bundled.programs(folder, daemon.nri_socket, daemon.has_connected) as side.programs:
         yield side
@@ -77,37 +77,83 @@ def beside(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.mark.parametrize("handler", OF_CONTAINERD)
-def test_each_plugin_has_the_effect_that_the_table_says(beside: Beside, handler: str) -> None:
-    outcomes = bundled.measure(beside, handler, beside.folder, beside.before[handler])
-    assert differences(beside.runtime.key, handler, outcomes) == {}
+def test_every_plugin_has_the_documented_effect(with_plugins: RuntimeWithPlugins, handler: str) -> None:
+    outcomes = bundled.measure(with_plugins, handler, with_plugins.folder, with_plugins.before[handler])
+    assert differences(with_plugins.runtime.key, handler, outcomes) == {}
 
 
 @pytest.mark.parametrize("policy", bundled.POLICIES)
-def test_each_policy_has_the_effect_that_the_table_says(beside: Beside, policy: str) -> None:
-    key, daemon, folder = beside.runtime.key, beside.runtime.daemon, beside.folder
+def test_every_policy_has_the_documented_effect(with_plugins: RuntimeWithPlugins, policy: str) -> None:
+    key, daemon, folder = with_plugins.runtime.key, with_plugins.runtime.daemon, with_plugins.folder
     with bundled.programs(folder, daemon.nri_socket, daemon.has_connected, bundled.POLICIES[policy]):
         for handler in OF_CONTAINERD:
-            outcomes = bundled.measure_policy(beside, handler, folder, beside.before[handler], policy)
+            outcomes = bundled.measure_policy(with_plugins, handler, folder, with_plugins.before[handler], policy)
             assert differences(key, handler, outcomes, outcomes) == {}
 
 
-def test_only_a_plugin_without_an_event_at_the_runtime_ends(beside: Beside) -> None:
-    needed = next(row for row in EVENTS if row.name == "ValidateContainerAdjustment")[beside.runtime.key]
-    assert bundled.ended(beside.programs) == (set() if needed == YES else {"default-validator"})
+def test_the_policy_validator_enforces_the_operators_policy(with_plugins: RuntimeWithPlugins) -> None:
+    daemon = with_plugins.runtime.daemon
+    needed = next(row for row in EVENTS if row.name == "ValidateContainerAdjustment")[with_plugins.runtime.key]
+    bundled.assert_policy_enforced(
+        with_plugins,
+        with_plugins.folder,
+        lambda which: bundled.programs(with_plugins.folder, daemon.nri_socket, daemon.has_connected, which),
+        by="91-policy-validator" if needed == YES else "",
+    )
 
 
-def test_crun_1_8_starts_no_pod_of_these_containerds(beside: Beside) -> None:
+def test_a_container_is_prepared_for_systemd(with_plugins: RuntimeWithPlugins) -> None:
+    daemon, folder = with_plugins.runtime.daemon, with_plugins.folder
+    bundled.assert_prepared_for_systemd(
+        with_plugins, lambda which: bundled.programs(folder, daemon.nri_socket, daemon.has_connected, which)
+    )
+
+
+def test_the_image_policy_uses_the_image_that_the_runtime_reports(with_plugins: RuntimeWithPlugins) -> None:
+    daemon, folder = with_plugins.runtime.daemon, with_plugins.folder
+    bundled.assert_images_policed(
+        with_plugins,
+        folder,
+        lambda which: bundled.programs(folder, daemon.nri_socket, daemon.has_connected, which),
+        reports_digest=with_plugins.runtime.key == "2.4",
+    )
+
+
+def test_the_image_policy_reads_a_missing_digest_from_the_cri(
+    with_plugins: RuntimeWithPlugins,
+) -> None:
+    daemon, folder = with_plugins.runtime.daemon, with_plugins.folder
+    rules = [{"digest": [f"sha256:{'0' * 64}"], "action": "allow"}]
+    program = bundled.image_policy(folder, "43", rules=rules, cri_socket=str(daemon.cri_socket), unknown_image="deny")
+    with bundled.programs(folder, daemon.nri_socket, daemon.has_connected, program):
+        pod = with_plugins.pod("by-digest", {}, "")
+        if with_plugins.runtime.key == "2.4":
+            with_plugins.container(pod, "c", {})
+        else:  # an imported image has no digest of a registry
+            with pytest.raises(Refused, match="rule 1 requires its digest, but it has none"):
+                with_plugins.container(pod, "c", {})
+        with_plugins.remove(pod)
+
+
+def test_only_a_plugin_without_a_supported_event_exits(with_plugins: RuntimeWithPlugins) -> None:
+    needed = next(row for row in EVENTS if row.name == "ValidateContainerAdjustment")[with_plugins.runtime.key]
+    assert bundled.ended(with_plugins.programs) == (set() if needed == YES else {"default-validator"})
+
+
+def test_crun_1_8_cannot_start_pods_of_these_containerds(with_plugins: RuntimeWithPlugins) -> None:
     with pytest.raises(Refused, match="unknown version specified"):
-        beside.pod("by-crun", {}, "crun")
+        with_plugins.pod("by-crun", {}, "crun")
 
 
-def test_a_bad_annotation_refuses_the_container_and_is_named(beside: Beside) -> None:
-    assert bundled.not_refused(beside) == {}
+def test_an_invalid_annotation_is_an_error_with_its_name(with_plugins: RuntimeWithPlugins) -> None:
+    assert bundled.not_refused(with_plugins) == {}
 
 
-def test_a_pod_that_cannot_have_all_devices_does_not_start_and_the_host_keeps_them(beside: Beside) -> None:
-    bundled.assert_pods_refused(beside)
+def test_a_pod_without_all_its_devices_is_refused_and_the_host_keeps_them(
+    with_plugins: RuntimeWithPlugins,
+) -> None:
+    bundled.assert_pods_refused(with_plugins)
 
 
-def test_the_plugins_that_watch_tell_what_they_see(beside: Beside) -> None:
-    bundled.assert_watched(beside, beside.programs, beside.address)
+def test_observing_plugins_report_events(with_plugins: RuntimeWithPlugins) -> None:
+    bundled.assert_watched(with_plugins, with_plugins.programs, with_plugins.address)

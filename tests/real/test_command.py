@@ -1,4 +1,4 @@
-"""The rows of `nri --help`, one after the other, as somebody new to it would try them on a real containerd."""
+"""The commands of `nri --help`, one after the other, as a new user tries them on a real containerd."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.real.conftest import Start
 from tools.runtimes import Containerd
 
 PATIENCE_S = 30.0
-#: What a runtime tells of a container's life at the least, in its order.
+#: The events that every runtime reports for a container's life, in order.
 LIFE = ["RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer", "StopPodSandbox", "RemovePodSandbox"]
 
 
@@ -81,7 +81,7 @@ def plugin(nri: Command) -> Path:
     return nri.folder / "pod-name/pod_name.py"
 
 
-def test_new_and_run_a_plugin_changes_a_real_container(nri: Command, plugin: Path) -> None:
+def test_new_and_run_change_a_real_container(nri: Command, plugin: Path) -> None:
     with nri.running("run", str(plugin), "--idx", "10") as out:
         wait_for_text(out, "registered with containerd .* as 10-pod-name")
         nri.daemon.wait_connected("10-pod-name")
@@ -90,7 +90,7 @@ def test_new_and_run_a_plugin_changes_a_real_container(nri: Command, plugin: Pat
         wait_for_text(out, r"adding POD_NAME to main \[pod default/walk, container main\]")
 
 
-def test_events_shows_pods_and_containers_that_are_there(nri: Command) -> None:
+def test_events_shows_existing_pods_and_containers(nri: Command) -> None:
     cri = nri.daemon.cri
     cri.run_pod("empty")
     container = cri.run(cri.run_pod("full"), "main")
@@ -105,10 +105,10 @@ def test_events_shows_pods_and_containers_that_are_there(nri: Command) -> None:
 
 @pytest.mark.parametrize(("words", "event_of"), [
     ((), lambda line: line.split()[1]),
-    # What is no entry is a warning, as of a machine on which an event took long.
+    # A line that is not an entry is a warning, for example about a slow event.
     (("-o", "json"), lambda line: json.loads(line)["event"] if line.startswith("{") else ""),
 ], ids=["table", "json"])  # fmt: skip
-def test_events_follows_a_life_in_its_order(
+def test_events_follows_the_life_of_a_container_in_order(
     nri: Command, words: tuple[str, ...], event_of: Callable[[str], str]
 ) -> None:
     cri = nri.daemon.cri
@@ -123,7 +123,7 @@ def test_events_follows_a_life_in_its_order(
     assert [event for event in map(event_of, lines) if event in LIFE] == LIFE
 
 
-def test_enable_launches_a_plugin_at_the_next_start_and_disable_takes_it_out(nri: Command, plugin: Path) -> None:
+def test_enable_launches_a_plugin_at_the_next_start_and_disable_removes_it(nri: Command, plugin: Path) -> None:
     daemon = nri.daemon
     folders = ("--plugin-dir", str(daemon.plugin_dir), "--config-dir", str(daemon.plugin_config_dir))
     drop_in = nri.folder / "config.yaml"
@@ -143,7 +143,7 @@ def test_enable_launches_a_plugin_at_the_next_start_and_disable_takes_it_out(nri
     assert "WALKED" not in variables()
 
 
-def test_enable_refuses_what_would_keep_the_runtime_from_starting(nri: Command) -> None:
+def test_enable_refuses_a_plugin_that_would_block_the_runtimes_start(nri: Command) -> None:
     broken = nri.folder / "broken.py"
     broken.write_text(
         "import nri\n\n\nclass P(nri.Plugin):\n    def start_container(self, pod, container): ...\n\n\n"
@@ -153,27 +153,27 @@ def test_enable_refuses_what_would_keep_the_runtime_from_starting(nri: Command) 
     assert list(nri.daemon.plugin_dir.iterdir()) == []
 
 
-def test_call_registers_by_hand(nri: Command) -> None:
+def test_call_registers_a_plugin_by_hand(nri: Command) -> None:
     request = json.dumps({"pluginName": "by-hand", "pluginIdx": "10"})
     assert json.loads(nri("call", str(nri.daemon.nri_socket), "Runtime/RegisterPlugin", "-d", request)) == {}
     nri("call", str(nri.daemon.nri_socket), "Runtime/Register", code=2)
 
 
-def test_doctor_finds_a_runtime_that_listens_and_one_that_does_not(nri: Command) -> None:
-    notes = Path("/var/run/nri", naming.FAILED_DIR)  # of plugins that failed on this machine: problems of their own
+def test_doctor_finds_a_listening_and_a_stopped_runtime(nri: Command) -> None:
+    notes = Path("/var/run/nri", naming.FAILED_DIR)  # notes of failed plugins are reported as problems
     result = nri("doctor", code=int(any(notes.glob("*"))))
     assert re.search(rf"{nri.daemon.nri_socket}: (containerd|crio) \(process \d+\) listens", result)
     nri.daemon.stop()
     assert str(nri.daemon.nri_socket) in nri("doctor", code=1)
 
 
-def test_why_says_that_this_runtime_keeps_no_history(nri: Command) -> None:
+def test_why_reports_that_this_runtime_has_no_history(nri: Command) -> None:
     result = nri("why", "1f2e3d", code=3)
     assert "only runtimes built on nri have an admin socket, if admin_socket is set" in result
     assert len(result.splitlines()) == 1, result
 
 
-def test_a_runtime_that_went_away_is_code_3(nri: Command) -> None:
+def test_a_stopped_runtime_exits_with_3(nri: Command) -> None:
     nri.daemon.stop()
     result = nri("events", code=3)
     assert f"cannot connect to {nri.daemon.nri_socket}" in result

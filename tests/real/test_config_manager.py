@@ -1,4 +1,4 @@
-"""`nri config-manager --restart` and the chart's `patchConfig`: containerd as a unit of a real systemd."""
+"""`nri config-manager --restart` and the chart's `patchConfig`, with containerd as a unit of a real systemd."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def manage(node: SystemdNode, pids: bool = True) -> tuple[int, str, str]:
     return result.returncode, (node.root / "etc/containerd/config.toml").read_text(), result.stdout + result.stderr
 
 
-def test_the_runtime_s_unit_is_restarted_with_nri_on_and_only_once(node: SystemdNode) -> None:
+def test_the_runtimes_unit_is_restarted_with_nri_only_once(node: SystemdNode) -> None:
     before = node.show(UNIT, "MainPID")
     code, text, words = manage(node)
     assert (code, text) == (0, OFF.replace("true", "false")), words
@@ -57,14 +57,14 @@ def test_the_runtime_s_unit_is_restarted_with_nri_on_and_only_once(node: Systemd
     assert manage(node)[0] == 0 and node.show(UNIT, "MainPID") == after
 
 
-def test_where_systemctl_is_not_answered_nothing_is_changed(node: SystemdNode) -> None:
+def test_without_an_answer_of_systemctl_nothing_is_changed(node: SystemdNode) -> None:
     before = node.show(UNIT, "MainPID")
     code, text, words = manage(node, pids=False)
     assert (code, text, node.show(UNIT, "MainPID")) == (1, OFF, before)
     assert "in a pod, set hostPID: true" in words
 
 
-def test_a_runtime_that_does_not_start_with_nri_runs_on_without_it(node: SystemdNode) -> None:
+def test_a_runtime_that_fails_to_start_with_nri_is_restarted_without_it(node: SystemdNode) -> None:
     node.unit(f"{UNIT}.d/refuse.conf", "[Service]\nExecStartPre=/bin/grep -q true /etc/containerd/config.toml\n")
     assert node.run("systemctl", "daemon-reload").returncode == 0
     code, text, words = manage(node)

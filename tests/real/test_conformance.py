@@ -1,4 +1,4 @@
-"""`nri conformance runtime` on a real containerd: what it finds out is what docs/reference/runtimes.md says.
+"""`nri conformance runtime` on a real containerd gives the results of docs/reference/runtimes.md.
 
 The outcome is measured first and then compared with the table, so what stops working and what starts to work both fail.
 """
@@ -22,7 +22,7 @@ Found = dict[str, dict[str, str]]
 
 
 def tried(daemon: Daemon, cdi_dir: Path, *more: str) -> Found:
-    """What the command says of a runtime, by section and row."""
+    """The command's result for a runtime, by section and row."""
     where = ["--socket-path", str(daemon.nri_socket), "--cri-socket", str(daemon.cri_socket), "--image", BUSYBOX]
     folders = ["--cgroup-root", f"/{daemon.run_dir.name}", "--cdi-dir", str(cdi_dir)]
     argv = [sys.executable, "-m", "nri", "conformance", "runtime", *where, *folders, "-o", "json", *more]
@@ -41,7 +41,7 @@ def of(report: Found, begin: str) -> dict[str, str]:
     return next(rows for title, rows in report.items() if title.startswith(begin))
 
 
-def test_each_adjustment_has_the_effect_that_the_table_says(runtime: Runtime, report: Found) -> None:
+def test_every_adjustment_has_the_documented_effect(runtime: Runtime, report: Found) -> None:
     expected = {case.text: adjustment_support(name)[runtime.key] for name, case in CASES.items()}
     differ = {
         name: observed for name, observed in of(report, "Adjustments").items() if not as_said(expected[name], observed)
@@ -56,7 +56,7 @@ def as_said(expected: str, observed: str) -> bool:
     return observed == expected or (observed.startswith(f"{refused}: ") and words in observed)
 
 
-def test_events_and_updates_are_those_of_the_table(runtime: Runtime, report: Found) -> None:
+def test_events_and_updates_have_the_documented_support(runtime: Runtime, report: Found) -> None:
     events = of(report, "Events")
     assert {row.name: row[runtime.key] for row in EVENTS} == {name: events[name] for name in events if name[0] != "i"}
     updates = of(report, "Updates")
@@ -69,7 +69,7 @@ def test_events_and_updates_are_those_of_the_table(runtime: Runtime, report: Fou
     assert updates["an eviction"] == "ignored"
 
 
-def test_what_is_around_the_events_is_as_the_table_says(runtime: Runtime, report: Found) -> None:
+def test_configure_and_late_replies_have_the_documented_behaviour(runtime: Runtime, report: Found) -> None:
     around = of(report, "Configure")
     for fact in ("timeouts", "pod-ips", "split-sync"):
         assert around[FACTS[fact].name] == FACTS[fact][runtime.key]

@@ -22,7 +22,7 @@ def as_they_are(data: bytes) -> bytes:
     return data
 
 
-def test_the_example_publishes_an_event_that_subscribers_of_containerd_get(runtime: Runtime) -> None:
+def test_the_example_publishes_an_event_to_containerds_subscribers(runtime: Runtime) -> None:
     with grpc.insecure_channel(f"unix:{runtime.daemon.cri_socket}") as channel:
         subscribe = channel.unary_stream(
             "/containerd.services.events.v1.Events/Subscribe",
@@ -44,7 +44,7 @@ def test_the_example_publishes_an_event_that_subscribers_of_containerd_get(runti
         reader = threading.Thread(target=read)
         reader.start()
         try:
-            # A subscription has no reply that says it stands, so the event is published until it is seen.
+            # A subscription is not acknowledged, so publish the event until it arrives.
             for _ in range(20):
                 socket = str(runtime.daemon.run_dir / "ttrpc.sock")
                 result = subprocess.run(

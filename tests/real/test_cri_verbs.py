@@ -1,4 +1,4 @@
-"""`nri pod` runs, enters and removes pods of a real containerd, as of any runtime."""
+"""`nri pod` runs, enters and removes pods on a real containerd."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.pod_verbs import WEB, Verbs
 from tests.support.waiting import wait_for
 
 
-def test_a_pod_of_a_containerd_from_its_manifest_to_its_end(runtime: Runtime, tmp_path: Path) -> None:
+def test_a_pod_runs_from_its_manifest_to_its_removal(runtime: Runtime, tmp_path: Path) -> None:
     verbs = Verbs(runtime.daemon.cri_socket, runtime.daemon.run_dir.name, tmp_path)
     try:
         result = verbs.run(WEB, "-o", "json")
@@ -24,11 +24,11 @@ def test_a_pod_of_a_containerd_from_its_manifest_to_its_end(runtime: Runtime, tm
         inside.until(lambda text: "$ " in text)
         inside.type("stty size; exit 4\n")
         assert inside.ended() == 4 and "24 80" in inside.said
-        beside = verbs.in_terminal("attach", "-it", "web/shell")
-        beside.type("echo $((6 * 7))\n")
-        beside.until(lambda text: "42" in text)
-        beside.type("\x10\x11")
-        assert beside.ended() == 0
+        attach_terminal = verbs.in_terminal("attach", "-it", "web/shell")
+        attach_terminal.type("echo $((6 * 7))\n")
+        attach_terminal.until(lambda text: "42" in text)
+        attach_terminal.type("\x10\x11")
+        assert attach_terminal.ended() == 0
         results = json.loads(verbs("inspect", "web/app").stdout)["info"]
         assert results["runtimeSpec"]["linux"]["resources"]["memory"]["limit"] == 64 << 20
         assert b"web" in verbs("stats", "web").stdout

@@ -1,4 +1,4 @@
-"""`make demo`: shows the change, and leaves nothing behind, however it ends."""
+"""`make demo` shows the change and cleans up in every case."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def run_dirs() -> set[Path]:
 
 
 def leftovers() -> set[Path]:
-    """Run directories on this machine that nobody uses any more: other tests may run beside these."""
-    with alone():  # so that none is just being made
+    """Run directories on this machine that nobody uses any more: other tests may run at the same time."""
+    with alone():  # so that nobody creates one at this moment
         results = {path: mark_of(path) for path in run_dirs()}
         locked = {line.split()[5] for line in Path("/proc/locks").read_text().splitlines() if "->" not in line}
         # One that has gone since was let go of by its owner, who takes its files away before.
@@ -64,7 +64,7 @@ def mark_of(run_dir: Path) -> str:
 
 
 def lock_of(file: os.stat_result) -> str:
-    """A file as /proc/locks has it: run directories are file systems of their own, so its number is not enough."""
+    """A file as /proc/locks has it: run directories are separate file systems, so the inode number is not enough."""
     return f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
 
 
@@ -94,7 +94,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def test_it_shows_the_container_without_and_with_the_plugins_and_who_changed_what() -> None:
+def test_the_demo_compares_a_container_without_and_with_plugins_and_shows_who_changed_what() -> None:
     before = leftovers()
     result = run()
     assert result.returncode == 0, result.stderr
@@ -118,7 +118,7 @@ def test_it_shows_the_container_without_and_with_the_plugins_and_who_changed_wha
     assert leftovers() <= before
 
 
-def test_the_first_plugin_is_shown_in_a_real_containerd(containerd) -> None:
+def test_the_demo_shows_the_first_plugin_in_a_real_containerd(containerd) -> None:
     before = leftovers()
     result = run("--containerd", "1.7")
     assert result.returncode == 0, result.stderr
@@ -129,7 +129,7 @@ def test_the_first_plugin_is_shown_in_a_real_containerd(containerd) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_it_cleans_up_when_it_is_interrupted(number: signal.Signals, code: int) -> None:
+def test_an_interrupted_demo_cleans_up(number: signal.Signals, code: int) -> None:
     before = run_dirs()  # it looks into each at its start
     demo = subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -164,7 +164,7 @@ def run_as_another_user(*arguments: str, **environment: str) -> subprocess.Compl
     )
 
 
-def test_without_root_it_is_dry_and_says_so() -> None:
+def test_without_root_the_demo_is_a_reported_dry_run() -> None:
     before = leftovers()
     result = run_as_another_user()
     assert result.returncode == 0, result.stderr
@@ -185,7 +185,7 @@ CNI_OF_ROOT = (
 
 
 @pytest.mark.parametrize("mode", ["700", "755"])
-def test_an_ordinary_user_sees_the_dry_demo_where_cni_has_run_as_root(mode: str) -> None:
+def test_an_unprivileged_user_sees_the_dry_demo_although_cni_has_run_as_root(mode: str) -> None:
     need(not subprocess.run([*AS_NOBODY, "test", "-r", COMMAND[1]], check=False).returncode, "a checkout for all users")
     Path("/var/lib/cni").mkdir(exist_ok=True)
     argv = ["unshare", "-m", "sh", "-c", CNI_OF_ROOT, mode, *AS_NOBODY, *COMMAND]
@@ -194,7 +194,7 @@ def test_an_ordinary_user_sees_the_dry_demo_where_cni_has_run_as_root(mode: str)
     assert "A dry run: containers need root." in result.stdout
 
 
-def test_where_ci_runs_it_a_dry_demo_is_a_failure() -> None:
+def test_in_ci_a_dry_demo_is_an_error() -> None:
     result = run_as_another_user(CI="true")
     assert result.returncode == 1
     assert result.stderr == (
@@ -202,7 +202,7 @@ def test_where_ci_runs_it_a_dry_demo_is_a_failure() -> None:
     )
 
 
-def test_a_containerd_cannot_be_dry() -> None:
+def test_a_containerd_demo_cannot_be_a_dry_run() -> None:
     result = run_as_another_user("--containerd", "1.7")
     assert result.returncode == 1
     assert result.stderr == (
@@ -210,7 +210,7 @@ def test_a_containerd_cannot_be_dry() -> None:
     )
 
 
-def test_it_leaves_a_working_engine_when_asked_to() -> None:
+def test_the_demo_with_keep_leaves_a_working_engine() -> None:
     before = leftovers()
     result = run("--keep")
     (run_dir,) = leftovers() - before
@@ -236,7 +236,7 @@ def shown(arguments: list[str]) -> str:
     return subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True).stdout
 
 
-def test_a_reader_that_has_enough_gets_no_traceback_and_all_is_cleaned_up() -> None:
+def test_a_closed_output_pipe_causes_no_traceback_and_the_demo_cleans_up() -> None:
     before = leftovers()
     demo = subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert demo.stdout is not None and demo.stderr is not None

@@ -1,4 +1,4 @@
-"""The doctor reads containerd's files as containerd itself does: compared with `containerd config dump`."""
+"""The doctor reads containerd's files like containerd: compared with `containerd config dump`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ plugin_request_timeout = "1m1s"
         f'version = VERSION\nimports = ["extra/a.toml"]\n{TABLE}disable = false\n',
         f"version = VERSION\n{TABLE}disable = true\n",
     ),
-    "an import says something else": (
+    "an import has other values": (
         f'version = VERSION\nimports = ["extra/a.toml"]\n{TABLE}plugin_request_timeout = "3s"\nsocket_path = "/s"\n',
         "version = VERSION\n[timeouts]\n",
     ),
@@ -84,7 +84,7 @@ def settings_of_dump(table: dict[str, str]) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_doctor_sees_what_containerd_sees(installed: Installed, tmp_path: Path, case: str) -> None:
+def test_the_doctor_reads_the_same_configuration_as_containerd(installed: Installed, tmp_path: Path, case: str) -> None:
     main, extra = (text.replace("VERSION", str(installed.release.config_version)) for text in CASES[case])
     files = {"config.toml": main} | ({"extra/a.toml": extra} if extra else {})
     process = dump(installed, tmp_path / "etc/containerd", files)
@@ -96,7 +96,7 @@ def test_the_doctor_sees_what_containerd_sees(installed: Installed, tmp_path: Pa
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_files_drawn_at_random_have_the_verdict_of_containerd(installed: Installed, tmp_path: Path, seed: int) -> None:
+def test_the_doctor_agrees_with_containerd_about_random_files(installed: Installed, tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     rules = containerd.rules_of(installed.version)
     assert rules is not None

@@ -30,7 +30,7 @@ Shape.main()
 """
 
 
-def test_a_plugin_shapes_containers_that_runc_runs(tmp_path: Path) -> None:
+def test_a_plugin_adjusts_and_updates_containers_of_runc(tmp_path: Path) -> None:
     need_root()
     need_tool("runc")
     socket = tmp_path / "nri.sock"

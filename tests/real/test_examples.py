@@ -1,4 +1,4 @@
-"""The examples, run as a person runs them, against real containerds."""
+"""The examples, run by hand, against real containerds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.real.conftest import Runtime
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-def test_pod_name_tells_a_container_its_pod(runtime: Runtime) -> None:
+def test_pod_name_sets_the_pods_name_in_a_container(runtime: Runtime) -> None:
     daemon = runtime.daemon
     command = [sys.executable, str(EXAMPLES / "pod_name.py"), "--idx", "60", "--socket-path", str(daemon.nri_socket)]
     plugin = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -26,6 +26,6 @@ def test_pod_name_tells_a_container_its_pod(runtime: Runtime) -> None:
     assert plugin.returncode == 0, errors
 
 
-def test_pod_name_is_ten_lines_at_most() -> None:
+def test_pod_name_has_at_most_ten_lines() -> None:
     lines = (EXAMPLES / "pod_name.py").read_text().splitlines()
     assert len([line for line in lines if line.strip()]) <= 10

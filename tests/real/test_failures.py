@@ -1,4 +1,4 @@
-"""Plugins and runtimes that fail: a handler that raises, one that is late, a containerd that is killed."""
+"""Failing plugins and runtimes: a handler that raises, a late handler, a killed containerd."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WITHOUT_VALIDATION = "CreateContainer,StopContainer"
 LATE = {"test/delay": f"CreateContainer {TIMEOUT_S * 1.5}", "test/adjust": "env"}
 
 
-def test_a_handler_that_raises_fails_the_request_with_its_name_type_and_words(start: Start, plug: Plug) -> None:
+def test_an_exception_of_a_handler_fails_the_request_with_plugin_type_and_text(start: Start, plug: Plug) -> None:
     daemon = start()
     plugin = plug(daemon)
     pod = daemon.cri.run_pod("raises", annotations={"test/fail": "CreateContainer"})
@@ -29,7 +29,7 @@ def test_a_handler_that_raises_fails_the_request_with_its_name_type_and_words(st
     assert "ADDED=yes" in daemon.cri.exec(daemon.cri.run(other, "main"), "/bin/env")
 
 
-def test_two_plugins_that_set_the_same_thing_fail_the_request(start: Start, plug: Plug) -> None:
+def test_two_plugins_that_set_the_same_field_fail_the_request(start: Start, plug: Plug) -> None:
     daemon = start()
     plug(daemon, idx="10", name="first")
     plug(daemon, idx="20", name="second")
@@ -38,7 +38,7 @@ def test_two_plugins_that_set_the_same_thing_fail_the_request(start: Start, plug
         daemon.cri.create(pod, "main")
 
 
-def test_a_failed_creation_is_undone_for_the_plugins_before(start: Start, plug: Plug) -> None:
+def test_a_failed_creation_is_reported_to_earlier_plugins_as_a_removal(start: Start, plug: Plug) -> None:
     daemon = start()
     early = plug(daemon, idx="05", name="early")
     plug(daemon, idx="50", name="late")
@@ -54,7 +54,7 @@ def test_a_failed_creation_is_undone_for_the_plugins_before(start: Start, plug: 
     ]
 
 
-def test_a_plugin_that_refuses_a_pod_undoes_it(start: Start, plug: Plug) -> None:
+def test_a_pod_refused_by_a_plugin_is_removed(start: Start, plug: Plug) -> None:
     daemon = start()
     plugin = plug(daemon)
     with pytest.raises(grpc.RpcError, match="asked to fail at RunPodSandbox"):
@@ -62,7 +62,7 @@ def test_a_plugin_that_refuses_a_pod_undoes_it(start: Start, plug: Plug) -> None
     plugin.wait_for("RemovePodSandbox", pod="refused")
 
 
-def test_a_validator_refuses_a_container_where_the_table_says_so(key: str, start: Start, plug: Plug) -> None:
+def test_a_validator_refuses_a_container_where_documented(key: str, start: Start, plug: Plug) -> None:
     daemon = start()
     plug(daemon)
     validates = next(row for row in EVENTS if row.name == "ValidateContainerAdjustment")[key] == YES
@@ -80,7 +80,7 @@ def created(daemon: Containerd, pod: Pod) -> str:
     return "adjusted" if "ADDED=yes" in daemon.cri.exec(container, "/bin/env") else "plain"
 
 
-def test_a_late_handler_without_a_policy_costs_the_connection(start: Start, plug: Plug) -> None:
+def test_without_a_policy_a_late_handler_costs_the_connection(start: Start, plug: Plug) -> None:
     daemon = start(request_timeout_s=TIMEOUT_S)
     plugin = plug(daemon)
     assert created(daemon, daemon.cri.run_pod("late", annotations=LATE)) == "plain"
@@ -90,7 +90,7 @@ def test_a_late_handler_without_a_policy_costs_the_connection(start: Start, plug
     assert created(daemon, daemon.cri.run_pod("next", annotations={"test/adjust": "env"})) == "adjusted"
 
 
-def test_a_late_handler_that_declares_keep_connected(key: str, start: Start, plug: Plug) -> None:
+def test_a_late_handler_with_keep_connected_stays_connected(key: str, start: Start, plug: Plug) -> None:
     daemon = start(request_timeout_s=TIMEOUT_S)
     plugin = plug(daemon, policy={"keep_connected": True}, events=WITHOUT_VALIDATION)
     assert created(daemon, daemon.cri.run_pod("late", annotations=LATE)) == "plain"
@@ -105,7 +105,7 @@ def test_a_late_handler_that_declares_keep_connected(key: str, start: Start, plu
         assert "containerd" in plugin.story() and "ignores failure_policy" in plugin.story()
 
 
-def test_a_late_handler_that_declares_fail_request(key: str, start: Start, plug: Plug) -> None:
+def test_a_late_handler_with_fail_request_fails_the_request(key: str, start: Start, plug: Plug) -> None:
     daemon = start(request_timeout_s=TIMEOUT_S)
     plug(daemon, policy={"fail_request": True}, events=WITHOUT_VALIDATION)
     outcome = created(daemon, daemon.cri.run_pod("late", annotations=LATE))
@@ -115,7 +115,7 @@ def test_a_late_handler_that_declares_fail_request(key: str, start: Start, plug:
         assert outcome == "plain"
 
 
-def test_a_plugin_finds_its_runtime_again_after_it_was_killed(start: Start, plug: Plug) -> None:
+def test_a_plugin_reconnects_to_a_killed_runtime(start: Start, plug: Plug) -> None:
     daemon = start()
     plugin = plug(daemon)
     pod = daemon.cri.run_pod("survivor")
@@ -128,7 +128,7 @@ def test_a_plugin_finds_its_runtime_again_after_it_was_killed(start: Start, plug
     assert created(daemon, daemon.cri.run_pod("after", annotations={"test/adjust": "env"})) == "adjusted"
 
 
-def test_a_plugin_waits_for_a_runtime_that_is_not_there_yet(start: Start) -> None:
+def test_a_plugin_waits_for_a_missing_runtime(start: Start) -> None:
     waiting: list[PluginProcess] = []
     daemon = start(prepare=lambda new: waiting.append(PluginProcess(new.nri_socket)))
     with waiting[0] as plugin:
@@ -136,7 +136,7 @@ def test_a_plugin_waits_for_a_runtime_that_is_not_there_yet(start: Start) -> Non
         assert created(daemon, daemon.cri.run_pod("first", annotations={"test/adjust": "env"})) == "adjusted"
 
 
-def test_a_killed_plugin_hurts_nobody(start: Start, plug: Plug) -> None:
+def test_a_killed_plugin_does_not_affect_creations(start: Start, plug: Plug) -> None:
     daemon = start()
     plugin = plug(daemon)
     plugin.process.kill()

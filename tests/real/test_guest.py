@@ -1,4 +1,4 @@
-"""The guest of tests/guest: a command's exit code and report come out of it, and it ends in time."""
+"""The guest of tests/guest returns a command's exit code and report, and ends in time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(created)
 
 
-def test_the_exit_code_and_the_report_of_a_command_come_out(tmp_path: Path, folder: Path) -> None:
+def test_the_guest_returns_exit_code_and_report_of_a_command(tmp_path: Path, folder: Path) -> None:
     report = tmp_path / "report"
     script = f'cat /sys/fs/cgroup/cgroup.controllers > {REPORT}; echo "$WORD" >> {REPORT}; touch nri-guest; exit 7'
     try:
@@ -50,7 +50,7 @@ def test_the_exit_code_and_the_report_of_a_command_come_out(tmp_path: Path, fold
     assert traces(folder) == []
 
 
-def test_a_guest_that_takes_too_long_is_ended(folder: Path) -> None:
+def test_a_guest_that_exceeds_its_time_is_stopped(folder: Path) -> None:
     with pytest.raises(GuestError, match="exceeded 1 s"):
         Guest(1).run(["true"], {})
     assert traces(folder) == []

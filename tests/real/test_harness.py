@@ -1,4 +1,4 @@
-"""What the tests stand on: a private containerd that leaves nothing behind, whatever happens to its owner."""
+"""The private containerd of the tests leaves nothing, even if its owner is killed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.real.conftest import HERE, Start
 from tools.runtimes import Installed, leftovers
 
 ROOT = HERE.parents[1]
-# An owner that starts a containerd with a container on a pod network, says where, and waits.
+# An owner that starts a containerd with a container on a pod network, prints the run directory, and waits.
 OWNER = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -28,7 +28,7 @@ sys.stdin.read()
 
 
 def start_owner(key: str, how: str) -> tuple[subprocess.Popen[str], Path]:
-    """Another process with a containerd of its own, and its run directory."""
+    """Another process with a separate containerd, and its run directory."""
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(ROOT), key, how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -51,7 +51,7 @@ def traces(run_dir: Path) -> list[str]:
     return texts + [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if name in line]
 
 
-def test_a_sweep_removes_what_a_killed_owner_left(key: str, installed: Installed) -> None:
+def test_a_sweep_removes_leftovers_of_a_killed_owner(key: str, installed: Installed) -> None:
     owner, run_dir = start_owner(key, "own")
     try:
         assert leftovers.is_owned(run_dir)
@@ -59,7 +59,7 @@ def test_a_sweep_removes_what_a_killed_owner_left(key: str, installed: Installed
     except BaseException:
         end(owner)
         raise
-    with leftovers.alone():  # else tests beside these may sweep it away
+    with leftovers.alone():  # else tests that run at the same time may sweep it away
         end(owner)
         assert traces(run_dir), "the test shows nothing: there were no traces"
         assert leftovers.cni_results(run_dir), "the test shows nothing of what CNI remembers"
@@ -67,7 +67,7 @@ def test_a_sweep_removes_what_a_killed_owner_left(key: str, installed: Installed
     assert traces(run_dir) == []
 
 
-def test_the_sockets_of_its_shims_go_with_it(start: Start) -> None:
+def test_closing_a_runtime_removes_the_sockets_of_its_shims(start: Start) -> None:
     daemon = start()
     daemon.cri.run(daemon.cri.run_pod("socketed"), "main")
     sockets = leftovers.shim_sockets(daemon.run_dir)
@@ -76,7 +76,7 @@ def test_the_sockets_of_its_shims_go_with_it(start: Start) -> None:
     assert not [path for path in sockets if path.exists()]
 
 
-def test_a_sweep_leaves_alone_what_was_asked_to_stay(key: str, installed: Installed) -> None:
+def test_a_sweep_keeps_detached_runtimes(key: str, installed: Installed) -> None:
     owner, run_dir = start_owner(key, "detach")
     end(owner)
     try:
@@ -94,8 +94,8 @@ def test_a_closed_runtime_leaves_no_trace(start: Start) -> None:
     assert traces(daemon.run_dir) == []
 
 
-def test_pods_of_two_runs_are_reached_by_addresses_of_their_own(start: Start) -> None:
-    """The machine has one table of routes: with one network for all runs, what is meant for a pod reached another's."""
+def test_pods_of_two_runs_have_separate_addresses(start: Start) -> None:
+    """The machine has one routing table: with a shared network, packets reached the pod of another run."""
     daemons = [start(prepare=lambda new: new.enable_pod_network()) for _ in range(2)]
     for daemon in daemons:
         pod = daemon.cri.run_pod("reached", own_network=True)

@@ -1,4 +1,4 @@
-"""`nri.host` on a real kernel: what it writes is in the cgroup of a container that runc has made.
+"""`nri.host` on a real kernel: its values are in the cgroup of a container that runc created.
 
 Neutral names alone, so the same tests run on cgroup v1 here and on cgroup v2 in the guest of tests/guest.
 """
@@ -85,7 +85,7 @@ def started(folder: Path) -> Iterator[Pod]:
 
 @pytest.fixture(scope="module")
 def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
-    """One for all tests: each begins with values of its own."""
+    """One pod for all tests: each test begins with its own values."""
     with started(tmp_path_factory.mktemp("pod")) as pod_run:
         yield pod_run
 
@@ -98,7 +98,7 @@ def applied(pod: Pod, writes: list[Write]) -> None:
         assert pod.writer().read(write.cgroup, write.name) == write.value
 
 
-def test_the_process_of_the_container_is_in_its_cgroup(pod: Pod) -> None:
+def test_the_containers_process_is_in_its_cgroup(pod: Pod) -> None:
     assert pod.hierarchies.processes(pod.container) == [pod.pid]
     assert pod.hierarchies.threads(pod.container) == [pod.pid]
     cgroups = processes.cgroups(Root(), pod.pid)
@@ -106,7 +106,7 @@ def test_the_process_of_the_container_is_in_its_cgroup(pod: Pod) -> None:
     assert pod.hierarchies.below(pod.pod, "memory") == ["container"]
 
 
-def test_a_set_of_cpus_shrinks_grows_and_moves_in_pod_and_container(pod: Pod) -> None:
+def test_a_cpuset_shrinks_grows_and_moves_in_pod_and_container(pod: Pod) -> None:
     need_machine((os.cpu_count() or 1) > 1, "second CPU")
     for cpus in ({0, 1}, {1}, {0}, {0, 1}, {0}):
         applied(pod, pod.both("cpuset.cpus", frozenset(cpus), frozenset(cpus)))
@@ -121,7 +121,7 @@ def test_a_quota_shrinks_and_grows_in_pod_and_container(
         applied(pod, pod.both("cpu.cfs_quota", *values))
 
 
-def test_a_burst_goes_with_its_quota(pod: Pod) -> None:
+def test_a_burst_follows_its_quota(pod: Pod) -> None:
     applied(pod, pod.both("cpu.cfs_quota", -1, -1))
     for quota, burst in ((50_000, 50_000), (20_000, 10_000), (60_000, 55_000)):
         writes = [Write(pod.container, "cpu.cfs_burst", burst), Write(pod.container, "cpu.cfs_quota", quota)]
@@ -130,14 +130,14 @@ def test_a_burst_goes_with_its_quota(pod: Pod) -> None:
     applied(pod, [Write(pod.container, "cpu.cfs_burst", 0)])
 
 
-def test_a_limit_of_memory_is_in_force_and_rounded_to_pages(pod: Pod) -> None:
+def test_a_memory_limit_is_applied_and_rounded_to_pages(pod: Pod) -> None:
     for values in ((96 * MIB, 64 * MIB), (48 * MIB, 32 * MIB), (-1, 80 * MIB)):
         applied(pod, pod.both("memory.limit", *values))
     result = pod.writer().write(Write(pod.container, "memory.limit", 64 * MIB + 5))
     assert (result.outcome, result.after) == (Outcome.CLAMPED, 64 * MIB)
 
 
-def test_shares_and_idle_come_and_go(pod: Pod) -> None:
+def test_shares_and_idle_are_set_and_reset(pod: Pod) -> None:
     writer = pod.writer()
     one, two = Write(pod.container, "cpu.shares", 512), Write(pod.container, "cpu.idle", 1)
     assert all(result.in_force for result in writer.write_all([two, one]))
@@ -149,12 +149,12 @@ def test_shares_and_idle_come_and_go(pod: Pod) -> None:
     assert pod.writer().write(one).outcome is Outcome.UNCHANGED
 
 
-def test_processes_are_limited(pod: Pod) -> None:
+def test_a_pids_limit_is_set_and_reset(pod: Pod) -> None:
     applied(pod, pod.both("pids.limit", 50, 40))
     applied(pod, pod.both("pids.limit", -1, -1))
 
 
-def test_what_the_kernel_refuses_or_cuts_is_told(pod: Pod) -> None:
+def test_values_that_the_kernel_refuses_or_clamps_are_reported(pod: Pod) -> None:
     writer = pod.writer()
     applied(pod, pod.both("cpuset.cpus", frozenset({0}), frozenset({0})))
     result = writer.write(Write(pod.container, "cpuset.cpus", frozenset({0, 1})))
@@ -168,14 +168,14 @@ def test_what_the_kernel_refuses_or_cuts_is_told(pod: Pod) -> None:
     assert writer.write(Write(pod.container, "cpu.bvt", 2)).outcome is Outcome.UNSUPPORTED
 
 
-def test_an_oom_score_is_in_force_for_each_process_of_the_container(pod: Pod) -> None:
+def test_an_oom_score_is_applied_to_every_process_of_the_container(pod: Pod) -> None:
     stats = [processes.find(Root(), pid) for pid in pod.hierarchies.processes(pod.container)]
     results = set_oom_scores(Root(), [process for process in stats if process], 321)
     assert [result.outcome for result in results] == [Outcome.APPLIED]
     assert Path(f"/proc/{pod.pid}/oom_score_adj").read_text() == "321\n"
 
 
-def test_a_cookie_is_given_and_taken_or_there_is_a_reason_why_not(pod: Pod) -> None:
+def test_a_core_scheduling_cookie_is_set_and_cleared_or_unsupported_with_a_reason(pod: Pod) -> None:
     scheduler = CoreScheduler()
     findings = scheduler.probe()
     reply = scheduler.create(pod.pid, Scope.PROCESS)
@@ -187,7 +187,7 @@ def test_a_cookie_is_given_and_taken_or_there_is_a_reason_why_not(pod: Pod) -> N
     assert scheduler.cookie(pod.pid) == 0
 
 
-def test_what_a_container_uses_is_read(pod: Pod) -> None:
+def test_the_usage_of_a_container_is_read(pod: Pod) -> None:
     usage = cgroup_usage(pod.hierarchies, pod.container)
     assert usage.cpu_ns and usage.memory_bytes and usage.working_set_bytes is not None
     assert usage.working_set_bytes <= usage.memory_bytes
@@ -195,7 +195,7 @@ def test_what_a_container_uses_is_read(pod: Pod) -> None:
     assert pressure.reason if isinstance(pressure, Unsupported) else pressure.some
 
 
-def test_a_container_that_is_deleted_is_gone(tmp_path: Path) -> None:
+def test_a_deleted_container_is_reported_as_gone(tmp_path: Path) -> None:
     with started(tmp_path) as pod:
         writer = pod.writer()
         write = Write(pod.container, "cpu.shares", 300)

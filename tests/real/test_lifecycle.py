@@ -1,4 +1,4 @@
-"""From connection to the last event: what a plugin is told on a real containerd, and in which order."""
+"""Events of a plugin on a real containerd, from connection to disconnection, in order."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ def unique(name: str) -> str:
     return f"{name}-{uuid.uuid4().hex[:6]}"
 
 
-def test_configure_says_who_the_runtime_is(runtime: Runtime) -> None:
+def test_configure_reports_the_runtimes_name_and_version(runtime: Runtime) -> None:
     line = runtime.plugin.wait_for("Configure")
     assert line["runtime"] == "containerd"
     assert line["version"].lstrip("v").startswith(runtime.daemon.installed.version), line
 
 
-def test_configure_tells_the_timeouts_where_the_table_says_so(runtime: Runtime, start: object, plug: Plug) -> None:
+def test_configure_reports_the_timeouts_where_documented(runtime: Runtime, start: object, plug: Plug) -> None:
     daemon = start(request_timeout_s=1.5)  # type: ignore[operator]
     message = plug(daemon).wait_for("Configure")["request_timeout_s"]
-    # A plugin that is not told assumes the default.
+    # A plugin that receives no timeout assumes the default.
     expected = 1.5 if FACTS["timeouts"][runtime.key] == YES else 2.0
     assert message == expected
 
 
-def test_a_plugin_knows_the_nri_version_told_or_inferred(runtime: Runtime) -> None:
+def test_a_plugin_knows_the_reported_or_inferred_nri_version(runtime: Runtime) -> None:
     assert runtime.plugin.wait_for("Configure")["nri_version"] == f"v{runtime.daemon.installed.nri_version}"
 
 
-def test_a_late_plugin_gets_pods_and_containers_that_exist(runtime: Runtime, plug: Plug) -> None:
+def test_a_late_plugin_receives_existing_pods_and_containers(runtime: Runtime, plug: Plug) -> None:
     cri = runtime.daemon.cri
     pod = cri.run_pod(unique("before"))
     cri.run(pod, "running")
@@ -50,7 +50,7 @@ def test_a_late_plugin_gets_pods_and_containers_that_exist(runtime: Runtime, plu
     cri.remove_pod(pod.id)
 
 
-def test_all_events_of_a_pod_and_container_come_in_order(runtime: Runtime) -> None:
+def test_all_events_of_a_pod_and_container_arrive_in_order(runtime: Runtime) -> None:
     cri, name = runtime.daemon.cri, unique("order")
     pod = cri.run_pod(name, own_network=True)
     container = cri.run(pod, "main")
@@ -67,7 +67,7 @@ def test_all_events_of_a_pod_and_container_come_in_order(runtime: Runtime) -> No
     assert observed == [row.name for row in EVENTS if row[runtime.key] == YES]
 
 
-def test_a_plugin_sees_the_address_of_the_pod_at_its_start_where_the_table_says_so(runtime: Runtime) -> None:
+def test_a_plugin_sees_the_pods_address_at_its_start_where_documented(runtime: Runtime) -> None:
     name = unique("address")
     pod = runtime.daemon.cri.run_pod(name, own_network=True)
     ips = runtime.plugin.wait_for("RunPodSandbox", pod=name)["ips"]
@@ -75,7 +75,7 @@ def test_a_plugin_sees_the_address_of_the_pod_at_its_start_where_the_table_says_
     runtime.daemon.cri.remove_pod(pod.id)
 
 
-def test_an_exit_of_its_own_is_reported_as_a_stop(runtime: Runtime) -> None:
+def test_the_exit_of_a_container_is_reported_as_a_stop(runtime: Runtime) -> None:
     name = unique("exit")
     pod = runtime.daemon.cri.run_pod(name)
     container_id = runtime.daemon.cri.run(pod, "short", ["/bin/sh", "-c", "exit 3"])
@@ -86,7 +86,7 @@ def test_an_exit_of_its_own_is_reported_as_a_stop(runtime: Runtime) -> None:
     assert len(runtime.plugin.lines("StopContainer", pod=name)) == 1
 
 
-def test_create_container_carries_what_the_kubelet_asked_for(runtime: Runtime) -> None:
+def test_create_container_has_the_kubelets_values(runtime: Runtime) -> None:
     cri, name = runtime.daemon.cri, unique("input")
     pod = cri.run_pod(name, labels={"app": "web"}, annotations={"note": "yes"})
     cri.create(pod, "main", env={"A": "b"}, annotations={"of-container": "1"}, memory_limit_in_bytes=64 << 20)
@@ -99,7 +99,7 @@ def test_create_container_carries_what_the_kubelet_asked_for(runtime: Runtime) -
     cri.remove_pod(pod.id)
 
 
-def test_a_plugin_that_is_told_to_stop_exits_with_0_and_is_gone(runtime: Runtime, plug: Plug) -> None:
+def test_a_stopped_plugin_exits_with_0_and_receives_no_more_events(runtime: Runtime, plug: Plug) -> None:
     plugin = plug(runtime.daemon, idx="30")
     assert plugin.stop() == 0, plugin.story()
     name = unique("without")
@@ -110,6 +110,6 @@ def test_a_plugin_that_is_told_to_stop_exits_with_0_and_is_gone(runtime: Runtime
 
 
 @pytest.mark.parametrize("row", EVENTS, ids=lambda row: row.name)
-def test_the_table_knows_each_event_on_each_runtime(row: object) -> None:
+def test_the_table_has_every_event_on_every_runtime(row: object) -> None:
     assert set(row.cells) <= {YES, NO}  # type: ignore[attr-defined]
     assert len(row.cells) == len(RUNTIMES)  # type: ignore[attr-defined]

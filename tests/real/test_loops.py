@@ -1,4 +1,4 @@
-"""The loops on a real kernel: throttled containers get more, best-effort pods are held back, and both are let go."""
+"""Control loops on a real kernel: throttled containers get more CPU, best-effort pods less, for a while."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def until(loops: Loops, holds: Callable[[], bool]) -> None:
         loops.round()
 
 
-def test_a_throttled_container_gets_more_and_gives_it_back(
+def test_a_throttled_container_gets_more_cpu_and_returns_it(
     machine: Machine, loops: Loops, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take = Sampler.take
@@ -71,7 +71,7 @@ def test_a_throttled_container_gets_more_and_gives_it_back(
     assert machine.value(container, "cpu.cfs_burst") == 0
 
 
-def test_best_effort_pods_are_held_back_by_what_is_left_and_let_go(machine: Machine, loops: Loops) -> None:
+def test_best_effort_pods_are_limited_by_unused_cpu_and_released(machine: Machine, loops: Loops) -> None:
     batch = pod(n.BE, paths.BEST_EFFORT)
     machine.run(batch, BUSY)
     machine.source.replace([batch])
@@ -82,7 +82,7 @@ def test_best_effort_pods_are_held_back_by_what_is_left_and_let_go(machine: Mach
     until(loops, lambda: machine.value(BE, "cpu.cfs_quota") == -1)
 
 
-def test_memory_of_a_pod_is_protected_where_the_kernel_can_and_told_where_not(machine: Machine, loops: Loops) -> None:
+def test_pod_memory_is_protected_or_unsupported_with_a_reason(machine: Machine, loops: Loops) -> None:
     sensitive = pod(n.LS, paths.BURSTABLE)
     sensitive["spec"]["containers"][0]["resources"] = {"requests": {"memory": "8Mi"}}
     pod_folder, container, _ = machine.run(sensitive)

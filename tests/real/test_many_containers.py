@@ -1,4 +1,4 @@
-"""A plugin that joins a full node gets everything at once, in one message or in parts."""
+"""A plugin that joins a full node receives the state in one message or in parts."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ def test_a_thousand_containers_are_synchronized(start: Start, plug: Plug) -> Non
 
 
 @pytest.mark.parametrize("pods", [PODS, 1])
-def test_a_state_larger_than_a_message_is_synchronized_where_the_table_says_so(
-    key: str, start: Start, pods: int
-) -> None:
+def test_a_state_larger_than_a_message_is_synchronized_where_documented(key: str, start: Start, pods: int) -> None:
     daemon = start(log_level="info", request_timeout_s=10.0 if pods > 1 else 2.0)
     containers = fill(daemon, 100, annotation_bytes=60_000, pod_count=pods)
     with PluginProcess(daemon.nri_socket) as plugin:

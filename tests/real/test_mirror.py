@@ -66,13 +66,13 @@ def test_the_main_archive_is_found(tmp_path: Path, name: str, text: str, expecte
         "# deb http://m.test/debian trixie main\n",
     ],
 )
-def test_other_archives_do_not_count(tmp_path: Path, text: str) -> None:
+def test_other_archives_are_ignored(tmp_path: Path, text: str) -> None:
     (tmp_path / "sources.list").write_text(text)
     with pytest.raises(MissingError, match="a Debian mirror"):
         find_mirror(tmp_path)
 
 
-def test_a_disabled_entry_does_not_count(tmp_path: Path) -> None:
+def test_a_disabled_entry_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "sources.list.d").mkdir()
     (tmp_path / "sources.list.d/d.sources").write_text("Enabled: no\n" + DEB822.split("\n\n", 1)[1])
     with pytest.raises(MissingError):

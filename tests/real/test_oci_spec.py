@@ -1,4 +1,4 @@
-"""Adjustments go through the generator into config.json, runc makes a container of it, and its view is read back."""
+"""Adjustments in config.json by the generator: runc runs the container, and its view is read back."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def adjusted(bundles: Bundles, command: str, adjustment: Any, **parts: Any) -> d
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_an_adjustment_is_seen_inside(bundles: Bundles, name: str) -> None:
+def test_an_adjustment_is_visible_inside_the_container(bundles: Bundles, name: str) -> None:
     adjustment, command, expected = CASES[name]
     printed = bundles.run(adjusted(bundles, command, adjustment)).strip()
     if name == "read-only device" and V1:
@@ -150,7 +150,7 @@ def test_an_adjustment_is_seen_inside(bundles: Bundles, name: str) -> None:
     assert printed == expected
 
 
-def test_hooks_get_the_containers_annotations(bundles: Bundles, tmp_path: Path) -> None:
+def test_hooks_receive_the_containers_annotations(bundles: Bundles, tmp_path: Path) -> None:
     observed = tmp_path / "seen.json"
     hook = m.Hook(path="/bin/sh", args=["sh", "-c", f"cat > {observed}"])
     adjustment = nri.Adjustment().add_annotation("who", "plugin").add_hooks(m.Hooks(create_runtime=[hook]))
@@ -158,14 +158,14 @@ def test_hooks_get_the_containers_annotations(bundles: Bundles, tmp_path: Path) 
     assert json.loads(observed.read_text())["annotations"] == {"who": "plugin"}
 
 
-def test_a_cgroup_path_is_the_containers(bundles: Bundles) -> None:
+def test_a_cgroup_path_is_applied(bundles: Bundles) -> None:
     name = f"/nri-oci-path-{os.getpid()}"
     adjustment = nri.Adjustment().set_cgroups_path(name).remove_namespace("cgroup")
     printed = bundles.run(adjusted(bundles, "cat /proc/self/cgroup", adjustment))
     assert any(line.endswith(name) for line in printed.splitlines())
 
 
-def test_a_class_of_block_io_throttles_a_disk(bundles: Bundles) -> None:
+def test_a_block_io_class_throttles_a_disk(bundles: Bundles) -> None:
     disks = sorted(f"/dev/{disk.name}" for disk in Path("/sys/block").iterdir() if Path(f"/dev/{disk.name}").exists())
     need_machine(disks, "block device")
     config = f"Classes: {{slow: [{{Devices: [{disks[0]}], ThrottleReadBps: 3Mi}}]}}"
@@ -178,7 +178,7 @@ def test_a_class_of_block_io_throttles_a_disk(bundles: Bundles) -> None:
     assert printed.strip() == f"{os.major(number)}:{os.minor(number)} {limit}"
 
 
-def test_a_cdi_device_is_there_with_all_that_belongs_to_it(bundles: Bundles, tmp_path: Path) -> None:
+def test_a_cdi_device_is_added_with_all_its_edits(bundles: Bundles, tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared/file").write_text("from the host\n")
     observed = tmp_path / "hook-ran"
@@ -213,7 +213,7 @@ def shared(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-R", str(place)], check=True)
 
 
-def test_a_mount_in_a_container_reaches_the_host_where_it_is_shared(bundles: Bundles, shared: Path) -> None:
+def test_a_mount_in_a_container_reaches_the_host_only_if_shared(bundles: Bundles, shared: Path) -> None:
     def run(option: str) -> bool:
         adjustment = nri.Adjustment().add_mount("/data", str(shared), "bind", ["rbind", "rw", option])
         spec = adjusted(bundles, "mount -t tmpfs x /data/inner && touch /data/inner/here", adjustment)
@@ -254,7 +254,7 @@ def test_an_update_reaches_a_running_container(bundles: Bundles) -> None:
     assert cgroups == [], "the container's cgroup is left"
 
 
-def test_a_device_that_is_removed_may_not_be_used_any_more(bundles: Bundles) -> None:
+def test_a_removed_device_cannot_be_opened(bundles: Bundles) -> None:
     command = (
         "busybox mknod /tmp/x c 10 229; (: < /tmp/x) 2>/dev/null && echo opened || echo refused; busybox rm /tmp/x"
     )

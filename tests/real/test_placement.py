@@ -1,4 +1,4 @@
-"""topology-aware and balloons on real containerds: what containers find inside is what was decided."""
+"""topology-aware and balloons on real containerds: containers have the decided CPUs and memory nodes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from tools.runtimes.machine import PATIENCE
 
 
 @pytest.mark.parametrize("name", list(CONFIGS))
-def test_containers_find_the_cpus_and_memory_nodes_that_were_decided(start: Start, name: str, tmp_path: Path) -> None:
-    with placing(start(request_timeout_s=10 * PATIENCE), name, tmp_path) as beside:
-        assert_found_as_decided(beside)
+def test_containers_have_the_decided_cpus_and_memory_nodes(start: Start, name: str, tmp_path: Path) -> None:
+    with placing(start(request_timeout_s=10 * PATIENCE), name, tmp_path) as policy_plugin:
+        assert_found_as_decided(policy_plugin)

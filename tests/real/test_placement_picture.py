@@ -1,4 +1,4 @@
-"""The picture of `nri placement show` in a real Chromium: no text is cut, on small machines and on large ones."""
+"""The picture of `nri placement show` in a real Chromium: no text is cut on small and large machines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CUT = """(() => {
 
 
 @pytest.mark.parametrize("cores", [1, 14, 512], ids=["8 CPUs", "112 CPUs", "4096 CPUs"])
-def test_no_text_is_cut_in_light_and_dark(tmp_path: Path, cores: int) -> None:
+def test_no_text_is_cut_in_light_and_dark_mode(tmp_path: Path, cores: int) -> None:
     policy = topology_aware(guest(2, 2, cores, 2, mem_kib_per_node=1536 << 20))
     for number in range(24):
         qos = ("Guaranteed", "Burstable", "BestEffort")[number % 3]

@@ -1,4 +1,4 @@
-"""A plugin that containerd itself starts, out of its plugin directory."""
+"""A plugin that containerd launches from its plugin directory."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def daemon(start: Start, tmp_path: Path) -> Containerd:
     return start(prepare=prepare)
 
 
-def test_it_is_started_with_its_socket_name_and_index(daemon: Containerd, tmp_path: Path) -> None:
+def test_a_launched_plugin_has_its_socket_name_and_index(daemon: Containerd, tmp_path: Path) -> None:
     configured = read_lines(tmp_path / "log")[0]
     assert configured["event"] == "Configure"
     environ = configured["environ"]
@@ -78,35 +78,35 @@ def test_it_is_started_with_its_socket_name_and_index(daemon: Containerd, tmp_pa
     }
 
 
-def test_it_is_synchronized_before_the_runtime_serves_where_the_table_says_so(
+def test_a_launched_plugin_is_synchronized_before_the_runtime_serves_where_documented(
     key: str, daemon: Containerd, tmp_path: Path
 ) -> None:
     came = [line["event"] for line in read_lines(tmp_path / "log")]
     assert came == ["Configure", *(["Synchronize"] if FACTS["preinstalled-sync"][key] == YES else [])]
 
 
-def test_it_adjusts_containers(daemon: Containerd) -> None:
+def test_a_launched_plugin_adjusts_containers(daemon: Containerd) -> None:
     pod = daemon.cri.run_pod("pre", annotations={"test/adjust": "env"})
     assert "ADDED=yes" in daemon.cri.exec(daemon.cri.run(pod, "main"), "/bin/env")
 
 
-def test_it_ends_with_its_runtime(daemon: Containerd, tmp_path: Path) -> None:
+def test_a_launched_plugin_ends_with_its_runtime(daemon: Containerd, tmp_path: Path) -> None:
     pid = read_lines(tmp_path / "log")[0]["pid"]
     assert isinstance(pid, int)
     daemon.kill()
     assert wait_for_end(pid), f"process {pid} outlives the containerd that started it"
 
 
-def test_it_is_started_again_with_its_runtime(daemon: Containerd, tmp_path: Path) -> None:
+def test_a_launched_plugin_is_restarted_with_its_runtime(daemon: Containerd, tmp_path: Path) -> None:
     daemon.kill()
     daemon.start()
     pids = {line["pid"] for line in read_lines(tmp_path / "log") if line["event"] == "Configure"}
-    assert len(pids) == 2, "each containerd starts a process of its own"
+    assert len(pids) == 2, "each containerd starts its own process"
     pod = daemon.cri.run_pod("again", annotations={"test/adjust": "env"})
     assert "ADDED=yes" in daemon.cri.exec(daemon.cri.run(pod, "main"), "/bin/env")
 
 
-def test_the_doctor_sees_that_it_was_launched_and_is_gone(daemon: Containerd, tmp_path: Path) -> None:
+def test_the_doctor_reports_a_launched_plugin_that_ended(daemon: Containerd, tmp_path: Path) -> None:
     def look() -> list[str]:
         findings: list[Finding] = []
         nri = RuntimeNri("containerd", socket_path=str(daemon.nri_socket))
@@ -130,7 +130,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_one_that_cannot_start_keeps_the_runtime_from_starting_where_the_table_says_so(
+def test_a_plugin_that_fails_to_start_blocks_the_runtimes_start_where_documented(
     key: str, start: Start, kind: str
 ) -> None:
     def prepare(new: Containerd) -> None:
@@ -147,7 +147,7 @@ def test_one_that_cannot_start_keeps_the_runtime_from_starting_where_the_table_s
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_one_that_cannot_start_is_refused_by_the_command_that_would_install_it(tmp_path: Path, kind: str) -> None:
+def test_enable_refuses_a_plugin_that_fails_to_start(tmp_path: Path, kind: str) -> None:
     program, config = tmp_path / "pre", tmp_path / "pre.conf"
     program.write_text(BROKEN[kind])
     program.chmod(0o755)

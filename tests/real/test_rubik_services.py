@@ -1,4 +1,4 @@
-"""Rubik's services on a real kernel: what they decide for containers of runc is in force there, or told why not.
+"""Rubik's services on a real kernel: decisions for containers of runc are applied or reported.
 
 The same tests run on cgroup v1 here and on cgroup v2 in the guest, where pods have pressure and `memory.high`.
 """
@@ -68,8 +68,8 @@ class Services(Machine):
             time.sleep(0.5)
             self.loops.round()
 
-    def told(self) -> str:
-        """What the services could not do, after a round."""
+    def health_message(self) -> str:
+        """Run a round; return the services' health message."""
         self.loops.round()
         return self.loops.health()[1]
 
@@ -89,10 +89,10 @@ def services(tmp_path: Path) -> Iterator[Callable[..., Services]]:
     finally:
         for entry in created:
             entry.clean()
-    assert not [remaining for entry in created for remaining in entry.left()]
+    assert not [remaining for entry in created for remaining in entry.remaining_cgroups()]
 
 
-def test_offline_pods_yield_and_the_memory_of_online_ones_is_reclaimed_last(services: Callable[..., Services]) -> None:
+def test_offline_pods_have_low_shares_and_online_memory_is_protected(services: Callable[..., Services]) -> None:
     node = services(preemption={"resource": ["cpu", "memory"]})
     batch, work, pid = node.pod(preemptable="true")
     web, app, _ = node.pod(ask_mib=8)
@@ -101,7 +101,7 @@ def test_offline_pods_yield_and_the_memory_of_online_ones_is_reclaimed_last(serv
     assert Path(f"/proc/{pid}/oom_score_adj").read_text() == "1000\n"
     if not isinstance(probe(node.hierarchies, "cpu.idle"), Unsupported):
         assert (node.value(batch, "cpu.idle"), node.value(web, "cpu.idle")) == (1, 0)
-    message = node.told()
+    message = node.health_message()
     if node.hierarchies.mode == "v2":
         low = [node.value(entry, "memory.low") for entry in ("kubepods", "kubepods/burstable", web, app, batch)]
         assert low == [8 * MIB] * 4 + [0]
@@ -109,10 +109,10 @@ def test_offline_pods_yield_and_the_memory_of_online_ones_is_reclaimed_last(serv
         assert "memory of online pods is protected only by OOM scores: unsupported here" in message
 
 
-def test_memory_high_of_offline_pods_is_in_force(services: Callable[..., Services]) -> None:
+def test_memory_high_of_offline_pods_is_applied(services: Callable[..., Services]) -> None:
     node = services(dynMemory={"policy": "fssr"})
     (batch, *_), (web, *_) = node.pod(preemptable="true"), node.pod()
-    message = node.told()
+    message = node.health_message()
     if node.hierarchies.mode != "v2":
         assert "dynMemory: offline pods have no limit: unsupported here" in message
         return
@@ -123,7 +123,7 @@ def test_memory_high_of_offline_pods_is_in_force(services: Callable[..., Service
     assert node.value(batch, "memory.high") == -1
 
 
-def test_block_io_is_limited_by_disk(services: Callable[..., Services]) -> None:
+def test_block_io_is_limited_per_disk(services: Callable[..., Services]) -> None:
     need_machine(bool(disk_path()), "disk")
     node = services(ioLimit=None)
     devices = [{"device": disk_path(), "value": str(3 * MIB)}]
@@ -134,12 +134,12 @@ def test_block_io_is_limited_by_disk(services: Callable[..., Services]) -> None:
     assert node.value(work, "io.write_iops") == {disk(): 77}
 
 
-def test_disks_have_a_cost_model_and_pods_weights(services: Callable[..., Services]) -> None:
+def test_disks_have_a_cost_model_and_pods_have_weights(services: Callable[..., Services]) -> None:
     need_machine(bool(disk_path()), "disk")
     model = {"dev": disk_path(), "model": "linear", "param": WORDS}
     node = services(full=True, ioCost=[{"nodeName": "global", "config": [model]}])
     (batch, *_), (web, *_) = node.pod(preemptable="true"), node.pod()
-    message = node.told()
+    message = node.health_message()
     if isinstance(probe(node.hierarchies, "io.cost_model", ""), Unsupported):
         assert "ioCost: pods have no weights: unsupported here" in message
         return
@@ -154,12 +154,12 @@ def test_disks_have_a_cost_model_and_pods_weights(services: Callable[..., Servic
     assert node.value(batch, "io.weight") == 100
 
 
-def test_an_offline_pod_goes_when_an_online_one_waits_for_cpu(services: Callable[..., Services]) -> None:
+def test_an_offline_pod_is_evicted_when_an_online_pod_waits_for_cpu(services: Callable[..., Services]) -> None:
     node = services(psi={"resource": ["cpu"], "interval": 10, "avg10threshold": 5.0})
     node.pod(preemptable="true")
     web, *_ = node.pod(f"{BUSY} & {BUSY} & {BUSY}")
     node.overwrite(web, "cpu.cfs_quota", "5000" if node.hierarchies.mode != "v2" else "5000 100000")
-    message = node.told()
+    message = node.health_message()
     if "unsupported here" in message:
         assert "psi: no pod is evicted for cpu" in message
         return
@@ -167,7 +167,7 @@ def test_an_offline_pod_goes_when_an_online_one_waits_for_cpu(services: Callable
     assert node.asked.pods == [node.pods[0]["metadata"]["uid"]]
 
 
-def test_a_throttled_container_gets_more_on_an_idle_node(
+def test_a_throttled_container_gets_more_cpu_on_an_idle_node(
     services: Callable[..., Services], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take, passed = Sampler.take, itertools.count(1000, 1000)
@@ -187,7 +187,7 @@ def test_a_throttled_container_gets_more_on_an_idle_node(
     assert (node.value(container, "cpu.cfs_quota"), node.value(pod_folder, "cpu.cfs_quota")) == (2000, 2000)
 
 
-def test_a_burst_is_in_force(services: Callable[..., Services]) -> None:
+def test_a_burst_is_applied(services: Callable[..., Services]) -> None:
     node = services(quotaBurst=None)
     pod_folder, container, _ = node.pod(limit="20m", quota_burst_time="1500")
     for folder in (pod_folder, container):

@@ -1,4 +1,4 @@
-"""Standalone mode on a real kernel: containers of runc in the cgroups of pods, decided, written, repaired.
+"""Standalone mode on a real kernel: values of runc containers are decided, written and repaired.
 
 Rules: the hierarchies that the agent sees begin at a cgroup of the test's own, so that its `kubepods` is nobody
 else's. The same tests run on cgroup v1 here and on cgroup v2 in the guest of tests/guest.
@@ -126,14 +126,14 @@ class Machine:
         for name in self.names:
             self.bundles.call("delete", "--force", name, check=False)
         deadline = time.monotonic() + 20 * PATIENCE
-        while self.left() and time.monotonic() < deadline:  # a process that was killed ends a moment later
-            for top in self.left():
+        while self.remaining_cgroups() and time.monotonic() < deadline:  # a process that was killed ends a moment later
+            for top in self.remaining_cgroups():
                 for folder, _, _ in os.walk(top, topdown=False):
                     with contextlib.suppress(OSError):
                         os.rmdir(folder)
 
-    def left(self) -> list[str]:
-        """The cgroups of its own that are there."""
+    def remaining_cgroups(self) -> list[str]:
+        """The remaining top cgroups of this machine object, one per hierarchy."""
         tops = [f"{row.path}/{self.top}" for row in self.everything.rows]
         return [top for top in tops if os.path.exists(top)]
 
@@ -151,7 +151,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
         yield machine
     finally:
         machine.clean()
-    assert not machine.left()
+    assert not machine.remaining_cgroups()
 
 
 def pod(qos: str, kube_class: str, annotations: Mapping[str, str] | None = None, limit: str = "") -> dict[str, Any]:
@@ -173,7 +173,7 @@ def pod(qos: str, kube_class: str, annotations: Mapping[str, str] | None = None,
 BATCH = {"requests": {n.BATCH_CPU: "500"}, "limits": {n.BATCH_CPU: "500", n.BATCH_MEMORY: "64Mi"}}
 
 
-def test_shares_quota_memory_and_oom_score_of_a_batch_pod_are_in_force_and_come_back(machine: Machine) -> None:
+def test_values_of_a_batch_pod_are_applied_and_repaired(machine: Machine) -> None:
     annotations = {
         batch_resource.ANNOTATION_EXTENDED: json.dumps({"containers": {"c": BATCH}}),
         oom_score_adj.ANNOTATION_OOM_SCORE: "777",
@@ -218,7 +218,7 @@ def test_cpus_of_a_sensitive_pod_follow_the_share_pools(machine: Machine) -> Non
         assert os.sched_getaffinity(pid) == expected
 
 
-def test_a_ratio_shrinks_and_grows_the_quotas_of_pod_and_container_in_an_order_that_the_kernel_takes(
+def test_a_cpu_ratio_changes_pod_and_container_quotas_in_an_accepted_order(
     machine: Machine,
 ) -> None:
     sensitive = pod(n.LS, paths.BURSTABLE, limit="1")
@@ -230,12 +230,12 @@ def test_a_ratio_shrinks_and_grows_the_quotas_of_pod_and_container_in_an_order_t
         machine.store.put("Node", {"metadata": {"annotations": {cpu_normalization.ANNOTATION_RATIO: ratio}}}, "t")
         machine.round("rules", "Node")
         assert machine.value(container, "cpu.cfs_quota") == quota
-        # On cgroup v1 the pod leaves room for containers that the runtime makes with what was asked for.
+        # On cgroup v1 the pod keeps its requested quota: the runtime creates containers with the requested ones.
         assert machine.value(pod_folder, "cpu.cfs_quota") == (quota if machine.hierarchies.mode == "v2" else 100_000)
         assert machine.standalone.last.outcomes[Outcome.REFUSED] == 0
 
 
-def test_the_folder_of_best_effort_pods_idles_when_core_scheduling_wants_it(machine: Machine) -> None:
+def test_the_best_effort_cgroup_idles_under_core_scheduling(machine: Machine) -> None:
     batch = pod(n.BE, paths.BEST_EFFORT)
     machine.run(batch)
     machine.source.replace([batch])
@@ -251,7 +251,7 @@ def test_the_folder_of_best_effort_pods_idles_when_core_scheduling_wants_it(mach
     assert machine.value("kubepods/besteffort", "cpu.idle") == 0
 
 
-def test_what_this_kernel_cannot_is_told_with_the_reason_and_a_pod_that_has_gone_costs_nothing(
+def test_unsupported_values_are_reported_and_a_removed_pod_is_harmless(
     machine: Machine,
 ) -> None:
     ended_pod, folder = pod(n.LS, paths.BURSTABLE), pod(n.BE, paths.BEST_EFFORT)

@@ -1,4 +1,4 @@
-"""Updates of running containers: returned by handlers, asked for by the kubelet, and unsolicited."""
+"""Updates of running containers: returned by handlers, requested by the kubelet, and unsolicited."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tools.runtimes.cri import Pod
 
 
 def read(runtime: Runtime, container: str, setter: str) -> str:
-    """What the container's cgroup says of that setter's value."""
+    """The value of that setter in the container's cgroup."""
     _, controller, v1_file, v2_file, _ = SETTERS[setter]
     pid = runtime.daemon.cri.info(container)["pid"]
     text = cgroups.read(pid, controller, v1_file, v2_file).split()[0]
@@ -55,7 +55,7 @@ def test_an_update_returned_to_update_container_replaces_the_request(runtime: Ru
     runtime.daemon.cri.remove_pod(pod.id)
 
 
-def test_an_update_by_the_kubelet_passes_the_plugin_and_is_applied(runtime: Runtime) -> None:
+def test_an_update_by_the_kubelet_reaches_the_plugin_and_is_applied(runtime: Runtime) -> None:
     pod = runtime.daemon.cri.run_pod(unique("kubelet"))
     main = run_main(runtime, pod)
     runtime.daemon.cri.update(main, cpu_shares=333)
@@ -68,7 +68,7 @@ def test_an_update_by_the_kubelet_passes_the_plugin_and_is_applied(runtime: Runt
 
 
 @pytest.mark.parametrize("setter", SETTERS)
-def test_an_unsolicited_update_has_the_effect_that_the_table_says(runtime: Runtime, setter: str) -> None:
+def test_an_unsolicited_update_has_the_documented_effect(runtime: Runtime, setter: str) -> None:
     value, *_, text = SETTERS[setter]
     pod = runtime.daemon.cri.run_pod(unique("unsolicited"))
     main = run_main(runtime, pod)
@@ -81,7 +81,7 @@ def test_an_unsolicited_update_has_the_effect_that_the_table_says(runtime: Runti
     runtime.daemon.cri.remove_pod(pod.id)
 
 
-def test_an_unsolicited_update_of_an_unknown_container_is_passed_over(runtime: Runtime) -> None:
+def test_an_unsolicited_update_of_an_unknown_container_is_ignored(runtime: Runtime) -> None:
     count = len(runtime.plugin.lines("Updated"))
     runtime.plugin.send({"container": "0" * 64, "set": {"set_cpu_shares": 100}})
     answer = runtime.plugin.wait_for("Updated", count=count + 1)

@@ -1,4 +1,4 @@
-"""Programs of the protocol 0.1.0 change a real cgroup, which is read back: ours in Python, and one in Go."""
+"""Programs of protocol 0.1.0 in Python and Go change a real cgroup."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def start(node: Node, quota: Quota, qos: str) -> None:
         runtime.start_container(make_pod(), container)
 
 
-def test_the_example_clears_the_quota_of_latency_sensitive_containers_alone(node: Node, quota: Quota) -> None:
+def test_the_example_clears_the_quota_of_latency_sensitive_containers_only(node: Node, quota: Quota) -> None:
     node.name("clearcfs")
     start(node, quota, "be")
     assert quota.read() == "50000"
@@ -76,7 +76,7 @@ def test_the_example_clears_the_quota_of_latency_sensitive_containers_alone(node
     assert quota.read() == quota.none
 
 
-def test_a_program_in_go_writes_to_the_cgroup_that_it_is_told(node: Node, quota: Quota) -> None:
+def test_a_go_program_writes_to_the_cgroup_in_its_request(node: Node, quota: Quota) -> None:
     shutil.copy2(peer("v010plugin"), node.programs / "v010plugin")
     node.name(("v010plugin", {"write": f"{quota.folder.parent}CGROUP/{quota.file.name}", "text": "70000"}))
     start(node, quota, "ls")

@@ -1,8 +1,8 @@
 """Recorded outcomes of openEuler's rubik, run through the agent's own hooks and services.
 
-A stage prepares a machine of files, has the agent's rounds pass on it, and reads what is there then; stages of
-arithmetic alone call what the services call. A case that comes out otherwise on purpose is counted apart, under the
-name of its row in docs/deviations.md, which states what has to come out. Run them with
+A stage prepares a machine of files, runs the agent's rounds on it, and reads the resulting files; stages that only
+compute call the same functions as the services. A case that differs on purpose is counted separately, under its row in
+docs/deviations-agent.md, which states the expected outcome. Run them with
 `python -m tests.rubik_cases FILE`.
 """
 

@@ -1,8 +1,8 @@
-"""The rows of docs/deviations.md that a case can differ by, each with the outcome that is expected then.
+"""The rows of docs/deviations-agent.md that a case can differ by, each with the outcome that is expected then.
 
-`deviation` yields rows that a case's input meets, with what has to come out; a case that comes out otherwise fails.
-The outcomes are computed from the input and from what rubik did, and not by the code that is tested, but for the ticks
-of quotaTurbo, whose arithmetic has stages of its own.
+`deviation` yields the rows that apply to a case's input, with the expected outcome; a case with another outcome fails.
+The outcomes are computed from the input and from rubik's outcome, not by the tested code. The exception is the ticks
+of quotaTurbo: separate stages check their arithmetic.
 """
 
 from __future__ import annotations
@@ -254,7 +254,7 @@ def _levels(case: Json, pod: Json, folders: list[str]) -> tuple[Json, bool]:
 
 
 def _network(case: Json, pod: Json) -> tuple[Json, bool]:
-    """The file that puts a pod's network under control, and whether there is no process for that."""
+    """The file that puts a pod's network under control, and whether the process for that is missing."""
     pid = _process(case, pod)
     expected = "net" in case["resource"]
     control = expected and pid and not pod.get("host_network") and "proc/net_qos_enable" in case["files"]
@@ -377,7 +377,7 @@ class _Unreadable(ValueError):
     """An annotation that is not JSON of its shape."""
 
 
-def _asked(case: Json, pod: Json) -> tuple[dict[str, dict[str, str]], bool]:
+def _requested_limits(case: Json, pod: Json) -> tuple[dict[str, dict[str, str]], bool]:
     """The limits that a pod's annotation sets, by file and disk, and whether a row has no number."""
     text = _words(pod, "annotations").get("volcano.sh/blkio-limit")
     try:
@@ -411,9 +411,9 @@ def _limit(case: Json, expected: Json) -> Iterator[Row]:
         old = case.get("old_pod")
         was: dict[str, dict[str, str]] = {}
         with suppress(_Unreadable):
-            was = _asked(case, old)[0] if old is not None else {}
+            was = _requested_limits(case, old)[0] if old is not None else {}
         try:
-            requested, bad = _asked(case, pod)
+            requested, bad = _requested_limits(case, pod)
         except _Unreadable:
             requested, bad, error = was, True, True
         row = _BAD if bad else row
@@ -462,7 +462,7 @@ def _cost_support(case: Json, expected: Json) -> Iterator[Row]:
 
 
 def _cost_config(case: Json, expected: Json) -> Iterator[Row]:
-    """What is set, with the numbers of Linux, beside what others have set; nothing of a file that is refused."""
+    """The rows set, with Linux device numbers, next to the existing rows of others; none from a refused file."""
     files = {name: text for name, text in case["files"].items() if name.startswith("blkio/blkio.cost.")}
     before = {name: actual for name, text in files.items() if (actual := device_rows(text, []))}
     numbers: Json = {}
@@ -515,7 +515,7 @@ def _config_meminfo(case: Json, expected: Json) -> Iterator[Row]:
 
 
 def _memory_pods(case: Json, expected: Json) -> Iterator[Row]:
-    """An offline pod has a limit, whatever says that it is; one that becomes online has none any more."""
+    """An offline pod has a limit, whichever label makes it offline; a pod that becomes online loses its limit."""
     yield from _of_nothing(case, expected)
     files, missing, pods = {}, False, _pods(case) or []
     high = case["mem_total_kb"] * 1024 * 8 // 10 if "mem_total_kb" in case else 0
@@ -535,7 +535,7 @@ def _memory_pods(case: Json, expected: Json) -> Iterator[Row]:
 # -- quotaBurst -------------------------------------------------------------------------------------------------------
 
 
-def _whole(text: str | None) -> int | None:
+def _integer(text: str | None) -> int | None:
     return int(text) if text is not None and re.fullmatch(r"\s*[+-]?[0-9]+\s*", text) else None
 
 
@@ -554,7 +554,7 @@ def _bursts(case: Json, pod: Json, burst: int) -> Json:
         return f"cpu/{folder}/cpu.cfs_{name}_us"
 
     def is_accepted(folder: str, value: int) -> bool:
-        quota, period = (_whole(case["files"].get(file(folder, name))) for name in ("quota", "period"))
+        quota, period = (_integer(case["files"].get(file(folder, name))) for name in ("quota", "period"))
         if quota is None or period is None or file(folder, "burst") not in case["files"]:
             return False
         return quota == -1 or value <= quota < period * (case.get("ncpu") or 4)
@@ -681,7 +681,7 @@ def _write(case: Json, expected: Json) -> Iterator[Row]:
     files, row = {}, _TOP if names[0] == "kubepods.slice" else _ABOVE
     for depth in range(first, len(names) + 1):
         folder = "/".join(names[:depth])
-        quota = _whole(case["files"].get(_quota_file(folder)))
+        quota = _integer(case["files"].get(_quota_file(folder)))
         if quota is None:
             yield row, {"error": True, "files": {}, "quota_after": before}
             return
@@ -692,7 +692,7 @@ def _write(case: Json, expected: Json) -> Iterator[Row]:
 
 
 def _add(case: Json, expected: Json) -> Iterator[Row]:
-    if _whole(case["files"].get(_quota_file(case["cgroup_path"]))) == -1:
+    if _integer(case["files"].get(_quota_file(case["cgroup_path"]))) == -1:
         yield _UNLIMITED, {"error": True, "managed": False}
 
 
@@ -710,7 +710,7 @@ class _Node:
         name = path.strip("/")
         texts = [self.files.get(f"cpu/{name}/cpu.cfs_{part}_us") for part in ("quota", "period")]
         texts += [self.files.get(f"cpuacct/{name}/cpuacct.usage")]
-        quota, period, usage = map(_whole, texts)
+        quota, period, usage = map(_integer, texts)
         stat = self.files.get(f"cpu/{name}/cpu.stat")
         if quota is None or period is None or usage is None or stat is None:
             self.unread = True
@@ -936,10 +936,10 @@ def _limit_fails(case: Json, expected: Json) -> Iterator[Row]:
     pod = case["pod"]
     names = [_quota_file(folder) for folder in _folders(pod)]
 
-    def gone(part: str) -> set[str]:
+    def removed_files(part: str) -> set[str]:
         return {_quota_file("/".join(filter(None, (pod["cgroup_path"], name)))) for name in case[part] or ()}
 
-    early, late = gone("files_removed_before_limit"), gone("files_removed_before_restore")
+    early, late = removed_files("files_removed_before_limit"), removed_files("files_removed_before_restore")
     limited = not early
     remaining = {name: case["files"][name].strip() for name in names if name not in early | late}
     moved = {name: "10000" for name in names if case["files"][name].strip() != "10000"}

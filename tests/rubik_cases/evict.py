@@ -80,7 +80,7 @@ def _victim(folder: Path, case: Json, expected: Json) -> Json:
     world = CaseWorld(folder, cpus=case["ncpu"], psi=config)
     line = "avg10=9.00 avg60=0.00 avg300=0.00 total=1\n"
     _play(world, pods, [web], {f"cpuacct/kubepods/podweb/{by}.pressure": f"some {line}full {line}"})
-    used = world.service.use(by, case["ncpu"])
+    used = world.service.usage_by_uid(by, case["ncpu"])
     values = {pod["name"]: -1 if used.get(pod["uid"]) is None else used[pod["uid"]] for pod in pods}
     return {"error": False, "values": values, "victim": next(iter(_evicted(world, pods)), None)}
 
@@ -270,7 +270,7 @@ def _counted(supported: bool = True) -> Iterator[_Counters]:
     missing = None if supported else Unsupported("this case's machine has no counters")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "probe_events", lambda _events: missing)
-        patch.setattr(counting, "count", counters.count)
+        patch.setattr(counting, "start_counters", counters.count)
         yield counters
 
 

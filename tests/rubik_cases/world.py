@@ -29,9 +29,11 @@ from nri.agent.rules.store import RuleStore
 from nri.agent.settings.values import AgentSettings, RuleSettings
 from nri.agent.transports.standalone import Standalone
 from nri.host import CoreScheduler, Result
+from tests.support.agents import Pods
+from tests.support.clock import Clock
 from tests.support.host_trees import TOP
 from tests.support.loop_world import Asked
-from tests.support.standalone_world import Clock, MachineRoot, Pids, Pods
+from tests.support.standalone_world import MachineRoot, Pids
 
 __all__ = ["CaseWorld", "Json", "manifest", "rows"]
 

@@ -1,6 +1,6 @@
 """Recorded outcomes of Koordinator's strategies, against the strategies that the agent runs.
 
-A case that comes out otherwise on purpose is in `STATED`, with its row of docs/deviations.md and the outcome that is
+A case that differs on purpose is in `STATED`, with its row of docs/deviations-agent.md and the outcome that is
 right here; it passes only with that outcome. Run them with `python -m tests.strategy_cases FILE`.
 """
 
@@ -19,9 +19,9 @@ __all__ = ["DEVIATIONS", "STATED", "Result", "run_case"]
 Json = dict[str, Any]
 _UNLIMITED: Final = "9223372036854775807"
 _FILE: Final = Path(__file__).parents[1] / "conformance" / "data" / "koordinator-strategy-deviations.jsonl"
-#: The cases that come out otherwise on purpose: `row` of the deviations and `expect`, by id.
+#: Cases whose outcome differs on purpose, by id: `row` is the row of the deviations, `expect` the right outcome.
 STATED: Final = {row["id"]: row for row in map(json.loads, _FILE.read_text().splitlines())} if _FILE.exists() else {}
-#: The rows of docs/deviations.md below "Koordinator".
+#: The rows of docs/deviations-agent.md below "Koordinator".
 DEVIATIONS: Final = frozenset(row["row"] for row in STATED.values())
 
 

@@ -16,22 +16,13 @@ from nri.agent.parts import Parts
 from nri.agent.pods.source import Known
 from nri.agent.rules.store import RuleStore
 from nri.host import CoreScheduler, Root
+from tests.support.clock import Clock
 
 UID = "6f1b1c0e-0000-4000-8000-000000000001"
 POD = f"kubepods/burstable/pod{UID}"
 TOPOLOGY = {
     "metadata": {"annotations": {"node.koordinator.sh/cpu-shared-pools": '[{"socket": 0, "node": 0, "cpuset": "0-3"}]'}}
 }
-
-
-class Clock:
-    """Seconds that pass only when a test says so."""
-
-    def __init__(self, now: float = 1000.0) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Pods(Known):

@@ -17,21 +17,21 @@ _ABSENT = "absent"
 
 
 class Result(NamedTuple):
-    """The result of one case: passed if both are empty; `wrong` is what came out, `deviation` why that is meant so."""
+    """The result of one case, passed if both are empty: `wrong` is the difference, `deviation` its row."""
 
     wrong: str = ""
     deviation: str = ""
 
 
 def main(program: str, about: str, system: str, run_case: Callable[[Any], Result], keys: tuple[str, ...]) -> int:
-    """Run the cases of a file; return 1 if one came out otherwise than recorded, and no row says why.
+    """Run the cases of a file; return 1 if an outcome differs from the recorded one and no row explains it.
 
     Args:
-        program: the package that is run.
-        about: what it says of itself.
-        system: whose outcomes they are, as the headings of docs/deviations.md have it.
-        run_case: runs one.
-        keys: what a case must have.
+        program: the name of the package, for --help.
+        about: the description of the program, for --help.
+        system: the name of the recorded system, as in the headings of docs/deviations-agent.md.
+        run_case: runs one case.
+        keys: the keys that a case must have.
     """
 
     def wrong(case: object) -> str:

@@ -55,4 +55,4 @@ class Counted:
 def counting(monkeypatch: pytest.MonkeyPatch, counted: Counted) -> None:
     """Have services count by these."""
     monkeypatch.setattr(module, "probe_events", lambda _events: counted.lacking)
-    monkeypatch.setattr(module, "count", counted.count)
+    monkeypatch.setattr(module, "start_counters", counted.count)

@@ -20,6 +20,7 @@ class CriServer:
     def __init__(self) -> None:
         self.pods: list[pb.PodSandbox] = []
         self.containers: list[pb.Container] = []
+        self.images: dict[str, pb.Image] = {}
         self.logs: dict[str, str] = {}
         self.runtime = "other"
         self.pull_error = ""
@@ -43,18 +44,23 @@ class CriServer:
             given_up = threading.Event()
             if context.add_callback(given_up.set):
                 given_up.wait()
-        if method == "Version":
-            return pb.VersionResponse(version="0.1.0", runtime_name=self.runtime, runtime_api_version="v1")
-        if method == "ListPodSandbox":
-            return pb.ListPodSandboxResponse(items=self.pods)
-        if method == "ListContainers":
-            return pb.ListContainersResponse(containers=self.containers)
+        answers = {
+            "Version": pb.VersionResponse(version="0.1.0", runtime_name=self.runtime, runtime_api_version="v1"),
+            "UpdateRuntimeConfig": pb.UpdateRuntimeConfigResponse(),
+            "Status": pb.StatusResponse(),
+            "ListPodSandbox": pb.ListPodSandboxResponse(items=self.pods),
+            "ListContainers": pb.ListContainersResponse(containers=self.containers),
+        }
+        if method in answers:
+            return answers[method]
         if method == "ContainerStatus":
             for one in self.containers:
                 if one.id == request.container_id:
                     status = pb.ContainerStatus(id=one.id, state=one.state, log_path=self.logs.get(one.id, ""))
                     return pb.ContainerStatusResponse(status=status)
             context.abort(grpc.StatusCode.NOT_FOUND, "no such container")
+        if method == "ImageStatus" and self.images:
+            return pb.ImageStatusResponse(image=self.images.get(request.image.image))
         if method == "PullImage" and self.pull_error:
             context.abort(grpc.StatusCode.UNKNOWN, self.pull_error)
         return context.abort(grpc.StatusCode.UNIMPLEMENTED, f"unknown method {method}")

@@ -1,16 +1,19 @@
-"""The rows of docs/deviations.md: the names of the differences from one system."""
+"""The rows of the pages of deviations: the names of the differences from one system."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["deviation_rows"]
+__all__ = ["PAGES", "deviation_rows"]
 
-_PAGE = Path(__file__).parents[2] / "docs" / "deviations.md"
+#: The pages of deviations: from NRI, of the bundled plugins, and of the node agent.
+PAGES = tuple(sorted((Path(__file__).parents[2] / "docs").glob("deviations*.md")))
 
 
 def deviation_rows(system: str = "") -> list[str]:
-    """Return the first cell of each row below the heading of a system; "" is the reference, and the rules by name."""
-    rules, _, other_rows = _PAGE.read_text().partition("\n## Other systems\n")
-    part = other_rows.partition(f"\n### {system}\n")[2].partition("\n#")[0] if system else rules
-    return [line.split("|")[1].strip() for line in part.splitlines() if line.startswith("| ")]
+    """Return the first cell of each row below the heading of a system; "" is NRI, and returns the names of rules."""
+    if not system:
+        text = next(page for page in PAGES if page.stem == "deviations").read_text()
+    else:
+        text = "\n".join(page.read_text() for page in PAGES).partition(f"\n## {system}\n")[2].partition("\n## ")[0]
+    return [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")]

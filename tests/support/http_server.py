@@ -1,7 +1,7 @@
-"""An HTTP server whose answers a test scripts: each request takes the next one, and what was asked is kept.
+"""An HTTP server with scripted answers: each request takes the next one, and all requests are kept.
 
-It stands in for nothing: what a real apiserver and a real kubelet do is tested with these. Here are the answers that
-they give once in a year, and those of what is no apiserver at all.
+It does not replace a real apiserver or kubelet: other tests use these. Here are the answers that they rarely give,
+and those of servers that are not an apiserver.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def truncated(data: bytes) -> Answer:
 
 
 def endless(data: bytes) -> Answer:
-    """An answer that says the same again and again, until the client ends the connection."""
+    """An answer that repeats the same data until the client ends the connection."""
 
     def answer(request: BaseHTTPRequestHandler) -> None:
         request.send_response(200)
@@ -167,11 +167,19 @@ def cut(request: BaseHTTPRequestHandler) -> None:
     request.connection.shutdown(socket.SHUT_RDWR)
 
 
-def make_certificate(folder: Path, name: str = "node-1") -> Path:
-    """A certificate with its key in one file, which is its own CA."""
+def make_certificate(folder: Path, name: str = "node-1", *, address: str = "") -> Path:
+    """A certificate with its key in one file, which is its own CA; also for an IP address."""
     path, key = folder / "certificate.pem", folder / "key.pem"
     words = [need_tool("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
-    words += ["-nodes", "-days", "2", "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}"]
+    words += [
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        f"/CN={name}",
+        "-addext",
+        f"subjectAltName=DNS:{name}{address and f',IP:{address}'}",
+    ]
     subprocess.run([*words, "-keyout", key, "-out", path], check=True, capture_output=True, timeout=60)
     path.write_text(path.read_text() + key.read_text())
     return path

@@ -23,16 +23,17 @@ from nri.agent.koordinator.profile import PROFILE
 from nri.agent.koordinator.tc_programs import Ran, Shaper
 from nri.agent.observer import Observer
 from nri.agent.parts import Parts
-from nri.agent.pods.source import Known
 from nri.agent.profile import Profile
 from nri.agent.rules.store import RuleStore
 from nri.agent.settings.values import AgentSettings, TerwaySettings
 from nri.agent.transports.standalone import Standalone
 from nri.host import CoreScheduler, Root
+from tests.support.agents import Pods
+from tests.support.clock import Clock
 from tests.support.host_trees import TOP, write_files
 from tests.support.pod_folders import pod_folder
 
-__all__ = ["CONTROLLERS", "FIRST", "Clock", "MachineRoot", "Pids", "Pods", "Programs", "World"]
+__all__ = ["CONTROLLERS", "FIRST", "MachineRoot", "Pids", "Programs", "World"]
 
 #: The values that are there first, by controller and file of cgroup v1.
 FIRST = {
@@ -126,26 +127,6 @@ class Programs:
             self.jump = True
             return Ran(1)
         return Ran(0)
-
-
-class Pods(Known):
-    """A source of pods that are given to it."""
-
-    def start(self) -> None:
-        """Nothing to connect to."""
-
-    def stop(self) -> None:
-        """Nothing to end."""
-
-
-class Clock:
-    """Seconds that pass when they are told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class World:

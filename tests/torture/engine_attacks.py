@@ -1,7 +1,7 @@
 """Attacks on the engine: images that lie, containers that leave what is hard to remove, calls that cannot be.
 
 A function and a row each. What must never be is asserted where it would be seen: on the node. Next: the table in
-docs/reliability.md.
+tests/torture/RESULTS.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.support.waiting import wait_for
 from tests.torture.engine_course import EngineAttack, Target
 from tools.runtimes.images import BUSYBOX
 
-#: Statuses by which the engine refuses what cannot be.
+#: Statuses of the engine's refusals of impossible requests.
 REFUSALS = ("INVALID_ARGUMENT", "NOT_FOUND", "FAILED_PRECONDITION")
 FOREVER = ("sleep", "1000000")
 DEEP = 1500
@@ -238,7 +238,7 @@ def sysctls(target: Target) -> int:
     return len(SYSCTLS)
 
 
-#: Field of a pod -> values, each of which is refused.
+#: Field of a pod -> values that are all refused.
 ODD_PODS: Mapping[str, list[Any]] = {
     "hostname": ["h" * 300, "a\nb", "a\0b", "a b", "h" * 1_000_000],
     "log_directory": ["relative", "/" + "a" * 300, "/a\0b", "/a" * 3000],
@@ -250,11 +250,11 @@ ODD_PODS: Mapping[str, list[Any]] = {
     "port_mappings": [[pb.PortMapping(host_port=-1)], [pb.PortMapping(container_port=1 << 30)],
                       [pb.PortMapping(protocol=99)], [pb.PortMapping(host_ip="no address")]],  # type: ignore[arg-type]
     "annotations": [{"a": "x" * (5 << 20)}, {"a": "\0"}],
-    "linux": [pb.LinuxPodSandboxConfig(cgroup_parent=each) for each in ("/../x", "/a\nb", "/a\0", "/" + "a" * 300)],
+    "linux": [pb.LinuxPodSandboxConfig(cgroup_parent=parent) for parent in ("/../x", "/a\nb", "/a\0", "/" + "a" * 300)],
 }  # fmt: skip
 _R = pb.LinuxContainerResources
 _MOST, _LEAST = 2**63 - 1, -(2**63)
-#: Field of a container -> values, each of which is refused.
+#: Field of a container -> values that are all refused.
 ODD_CONTAINERS: Mapping[str, list[Any]] = {
     "log_path": ["/etc/passwd", "../x", "a/../../x", "a" * 300, "a\0"],
     "working_dir": ["relative", "/a\0", "/" + "a" * 300],
@@ -262,7 +262,7 @@ ODD_CONTAINERS: Mapping[str, list[Any]] = {
     "stop_signal": [999],
     "image": [pb.ImageSpec(image="a\0b"), pb.ImageSpec(image="x" * 1_000_000), pb.ImageSpec(image="--help")],
     "mounts": [
-        *([pb.Mount(container_path="/a", host_path=each)] for each in ("relative", "/a\0", "/mnt/" + "a" * 300)),
+        *([pb.Mount(container_path="/a", host_path=path)] for path in ("relative", "/a\0", "/mnt/" + "a" * 300)),
         [pb.Mount(container_path="/a", host_path="/", propagation=99)],  # type: ignore[arg-type]
         [pb.Mount(container_path="a", host_path="/")],
     ],
@@ -273,10 +273,10 @@ ODD_CONTAINERS: Mapping[str, list[Any]] = {
             "oom_score_adj",
         )),
         *(pb.LinuxContainerConfig(resources=_R(**{key: _MOST})) for key in ("cpu_period", "oom_score_adj")),
-        *(pb.LinuxContainerConfig(resources=_R(cpuset_cpus=each)) for each in ("0-99999999999", "٣", "0," * 9999)),
+        *(pb.LinuxContainerConfig(resources=_R(cpuset_cpus=cpus)) for cpus in ("0-99999999999", "٣", "0," * 9999)),
         pb.LinuxContainerConfig(resources=_R(unified={"../../memory.max": "1"})),
         pb.LinuxContainerConfig(resources=_R(hugepage_limits=[pb.HugepageLimit(page_size="../x")])),
-        *(security(**each) for each in (
+        *(security(**fields) for fields in (
             {"run_as_user": pb.Int64Value(value=-1)}, {"run_as_user": pb.Int64Value(value=1 << 32)},
             {"run_as_group": pb.Int64Value(value=0)}, {"run_as_username": "²"}, {"supplemental_groups": [-1]},
             {"supplemental_groups": range(70_000)}, {"supplemental_groups_policy": 99},
@@ -352,7 +352,7 @@ def cri_bytes(target: Target) -> int:
 
 ROWS = (
     EngineAttack("passwd-numbers", "images whose passwd and group call the numbers 1000 and 2000 root, or hold none",
-                 "a number stays that number on the node; what is none is refused by image and value", users),
+                 "a number stays that number on the node; other values are refused by image and value", users),
     EngineAttack("image-takes-id", "manifests with a trusted image's configuration and other layers",
                  "refused by name; the trusted image is pulled whole", takes_id),
     EngineAttack("image-documents", "manifests, lists and configurations that are none, mean two things, or never end",

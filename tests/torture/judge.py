@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nri.adaptation.plugin_policy.policy import DISPOSAL_EVENTS
+from nri.plugin_policy.policy import DISPOSAL_EVENTS
 from tests.torture.course import Outcome
 
 #: Events that pass waiting ones of other pods, in each plugin others; those of one thread keep their order.

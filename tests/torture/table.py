@@ -1,4 +1,4 @@
-"""The numbers of a run: a line for the terminal, and the three tables of docs/reliability.md.
+"""The numbers of a run: a line for the terminal, and the three tables of tests/torture/RESULTS.md.
 
 The tables stand between marks of the page, and only rows that were measured are written anew.
 """
@@ -14,7 +14,7 @@ from tests.torture.course import Outcome
 from tests.torture.engine_course import EngineOutcome
 from tests.torture.plugin_course import PluginOutcome
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
+PAGE = Path(__file__).resolve().parent / "RESULTS.md"
 REGION = r"(<!-- measured: {} -->\n).*?(<!-- end -->)"
 NODES, PLUGINS, ENGINES = "attacks-on-nodes", "attacks-on-plugins", "attacks-on-the-engine"
 HEADS: Mapping[str, Sequence[str]] = {
@@ -94,12 +94,6 @@ def _open(faults: Sequence[str]) -> str:
     """What does not hold, fit for a cell; "" if all does."""
     text = re.split(r", as |, the first |: \[|: b'|Traceback|traceback", faults[0])[0] if faults else ""
     return f"**open:** {re.sub(r'[|`<>*_]', ' ', text)[:120].strip(' :')}" if text else ""
-
-
-def names_in(text: str, table: str) -> list[str]:
-    """The attacks that a table of the page has."""
-    match = re.search(REGION.format(table), text, re.DOTALL)
-    return re.findall(r"(?m)^\| `([a-z0-9-]+)` \|", match[0]) if match else []
 
 
 def write(nodes: Iterable[Outcome], plugins: Iterable[PluginOutcome], engines: Iterable[EngineOutcome] = ()) -> None:

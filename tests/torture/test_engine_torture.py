@@ -1,4 +1,4 @@
-"""The engine under attack beside 20 polite pods; `python -m tests.torture` writes the table."""
+"""The engine under attack next to 20 normal pods; `python -m tests.torture` writes the table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def setting() -> Iterator[EngineSetting]:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", [row.name for row in ROWS if row.short])
-def test_the_engine_withstands(setting: EngineSetting, name: str) -> None:
+def test_the_engine_withstands_the_attack(setting: EngineSetting, name: str) -> None:
     outcome = setting.run(ATTACKS[name])
     print(table.engine_line(outcome))
     assert not outcome.wrong, "\n".join(outcome.wrong)

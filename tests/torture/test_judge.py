@@ -1,4 +1,4 @@
-"""The judge sees what is wrong: an outcome in which all is well, with one thing changed at a time."""
+"""The judge finds faults: a good outcome, with one change at a time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def well() -> Outcome:
     )  # fmt: skip
 
 
-def test_an_outcome_without_a_fault_has_none() -> None:
+def test_a_good_outcome_has_no_faults() -> None:
     assert judge.faults(well()) == []
 
 
@@ -55,7 +55,7 @@ def an_order_of_its_own(outcome: Outcome) -> None:
     calls[0], calls[1] = calls[1], calls[0]
 
 
-def test_an_event_that_waited_too_long_for_its_turn_may_pass_others_and_no_other_may() -> None:
+def test_only_an_event_that_waited_too_long_may_be_overtaken() -> None:
     outcome = well()
     an_order_of_its_own(outcome)
     outcome.rest["overtook"] = [list(outcome.seen["45-steady"][0])]
@@ -160,19 +160,19 @@ FAULTS: dict[Callable[[Outcome], None], str] = {
 
 
 @pytest.mark.parametrize(("change", "text"), FAULTS.items(), ids=lambda fault: getattr(fault, "__name__", ""))
-def test_the_judge_sees(change: Callable[[Outcome], None], text: str) -> None:
+def test_the_judge_finds_the_fault(change: Callable[[Outcome], None], text: str) -> None:
     outcome = well()
     change(outcome)
     assert [fault for fault in judge.faults(outcome) if text in fault], judge.faults(outcome)
 
 
-def test_a_refusal_in_the_hostile_plugins_name_is_none_of_the_nodes_faults() -> None:
+def test_a_refusal_by_the_hostile_plugin_is_not_a_fault() -> None:
     outcome = well()
     outcome.events[0][3] = ("RunPodSandbox", "life-0-3", 0.1, "plugin 20-hostile: too many entries")
     assert judge.faults(outcome) == []
 
 
-def test_a_check_of_the_attacks_own_counts() -> None:
+def test_a_failed_check_of_the_attack_is_a_fault() -> None:
     def check(outcome: Outcome) -> None:
         raise AssertionError("nobody joined")
 
@@ -181,13 +181,13 @@ def test_a_check_of_the_attacks_own_counts() -> None:
     assert judge.faults(outcome) == ["nobody joined"]
 
 
-def held(**more: int) -> dict[str, Any]:
+def resources(**more: int) -> dict[str, Any]:
     return {name: number + more.get(name, 0) for name, number in HELD.items()}
 
 
 def test_a_soak_compares_the_end_with_the_warm_node() -> None:
-    warm = [held()] * WARM
-    assert growth([*warm, held(), held()]) == []
-    assert growth([*warm, held(memory=(GROWTH_MIB + 1) * 1024), held(memory=(GROWTH_MIB + 1) * 1024)])
-    assert growth([*warm, held(threads=1), held(threads=1)])
-    assert growth([*warm, held(threads=1), held()]) == [], "what one round has left and the next has not is no leak"
+    warm = [resources()] * WARM
+    assert growth([*warm, resources(), resources()]) == []
+    assert growth([*warm, resources(memory=(GROWTH_MIB + 1) * 1024), resources(memory=(GROWTH_MIB + 1) * 1024)])
+    assert growth([*warm, resources(threads=1), resources(threads=1)])
+    assert growth([*warm, resources(threads=1), resources()]) == [], "a thread that ends before the end is not a leak"

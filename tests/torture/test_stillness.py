@@ -1,4 +1,4 @@
-"""A course counts unless the machine stood still."""
+"""A torture run counts unless the machine was paused."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ os.kill(int(sys.argv[1]), signal.SIGCONT)
 """
 
 
-def test_a_process_that_was_stopped_has_stood_still() -> None:
+def test_a_stopped_process_is_detected() -> None:
     with Stillness() as still:
         subprocess.run([sys.executable, "-c", STOPS, str(os.getpid())], check=True)
     assert still.worst_s > 0.4
 
 
 @pytest.mark.parametrize(("worst_s", "runs"), [(0.1, 1), (5.0, 1 + stillness.AGAIN)])
-def test_what_is_wrong_counts_at_once_unless_the_machine_stood_still(
+def test_a_fault_counts_at_once_unless_the_machine_was_paused(
     monkeypatch: pytest.MonkeyPatch, worst_s: float, runs: int
 ) -> None:
     monkeypatch.setattr(Stillness, "__enter__", lambda self: self)
@@ -36,7 +36,7 @@ def test_what_is_wrong_counts_at_once_unless_the_machine_stood_still(
     assert len(finished) == runs
 
 
-def test_what_is_well_is_not_run_again() -> None:
+def test_a_successful_run_is_not_repeated() -> None:
     finished: list[int] = []
     assert faults_of(lambda: finished.append(1) or [], -1.0) == []
     assert finished == [1]

@@ -1,4 +1,4 @@
-"""The short run: every attack that CI has, for a moment each. `python -m tests.torture` has all of them, for longer."""
+"""A short run of every attack for CI. `python -m tests.torture` runs all of them for longer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.torture.stillness import faults_of
 
 SECONDS = 1.2
 TIMEOUT_S = 1.0
-#: A machine that stands still for longer is no outcome of an attack, in seconds.
+#: Seconds. A longer standstill of the machine is not an outcome of an attack.
 STILL_S = judge.SLACK_S
 
 
@@ -32,7 +32,7 @@ def marked(rows: Iterable[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", marked(ROWS))
-def test_a_node_withstands(name: str) -> None:
+def test_a_node_withstands_the_attack(name: str) -> None:
     def run() -> list[str]:
         outcome = course.run(ATTACKS[name], SECONDS, TIMEOUT_S)
         print(table.line(outcome))
@@ -43,7 +43,7 @@ def test_a_node_withstands(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["updates", "empty-entries"])
-def test_a_second_flood_adds_nearly_nothing(name: str) -> None:
+def test_a_second_flood_adds_almost_no_memory(name: str) -> None:
     attack, holder = ATTACKS[name], list[int]()
 
     def run() -> list[str]:
@@ -56,18 +56,18 @@ def test_a_second_flood_adds_nearly_nothing(name: str) -> None:
     assert holder[2] - holder[0] <= 24, f"MiB after each: {holder}"
 
 
-def test_an_attack_that_needs_several_plugins_has_its_time_once_they_have_joined() -> None:
+def test_an_attack_with_several_plugins_starts_after_all_have_joined() -> None:
     attack = replace(ATTACKS["too-large-for-the-next"], node={"snapshot_s": 2 * SECONDS})
     outcome = course.run(attack, SECONDS, TIMEOUT_S)
     assert outcome.refused, "the plugins had no time to join, and nothing was refused"
 
 
 @pytest.mark.parametrize("name", marked(runtimes.ROWS))
-def test_a_plugin_withstands(name: str) -> None:
+def test_a_plugin_withstands_the_attack(name: str) -> None:
     outcome = plugin_course.run(runtimes.ATTACKS[name])
     print(table.plugin_line(outcome))
     assert not outcome.wrong, "\n".join(outcome.wrong)
 
 
-def test_what_does_not_hold_yet_is_an_attack() -> None:
+def test_known_failures_are_attacks() -> None:
     assert set(KNOWN) <= ATTACKS.keys() | runtimes.ATTACKS.keys()

@@ -16,16 +16,16 @@ def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, capture_output=True, text=True, check=False, env={**environment(), **more})
 
 
-def test_the_package_is_run_as_the_command_without_a_path() -> None:
+def test_python_m_nri_works_without_a_path() -> None:
     process = run("version", "-q", PATH=os.devnull)
     assert (process.returncode, process.stdout.strip(), process.stderr) == (0, version("nri"), "")
 
 
-def test_to_import_it_runs_nothing() -> None:
+def test_importing_the_module_runs_no_command() -> None:
     assert importlib.import_module("nri.__main__").__doc__
 
 
-def test_its_exit_codes_and_words_are_those_of_the_command() -> None:
+def test_exit_codes_and_messages_equal_the_commands() -> None:
     process = run("versio")
     assert (process.returncode, process.stderr) == (
         2,

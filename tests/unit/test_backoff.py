@@ -4,14 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.backoff import Backoff
-
-
-class Clock:
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
+from tests.support.clock import Clock
 
 
 def run(backoff: Backoff, clock: Clock, seconds: float) -> float:
@@ -21,13 +14,13 @@ def run(backoff: Backoff, clock: Clock, seconds: float) -> float:
 
 
 def test_the_ceiling_doubles_from_one_second_to_thirty():
-    clock = Clock()
+    clock = Clock(0.0)
     backoff = Backoff(clock=clock, uniform=lambda: 1.0)
     assert [run(backoff, clock, 0.1) for _ in range(7)] == [1, 2, 4, 8, 16, 30, 30]
 
 
-def test_a_good_run_forgets_the_failures_before_it():
-    clock = Clock()
+def test_a_good_run_resets_the_failures():
+    clock = Clock(0.0)
     backoff = Backoff(clock=clock, uniform=lambda: 1.0, good_run_s=60)
     for _ in range(6):
         run(backoff, clock, 1)
@@ -36,14 +29,14 @@ def test_a_good_run_forgets_the_failures_before_it():
 
 
 def test_a_run_just_short_of_good_counts_as_a_failure():
-    clock = Clock()
+    clock = Clock(0.0)
     backoff = Backoff(clock=clock, uniform=lambda: 1.0, good_run_s=60)
     run(backoff, clock, 59.9)
     assert run(backoff, clock, 59.9) == 2.0
 
 
 def test_five_short_runs_are_a_crash_loop():
-    clock = Clock()
+    clock = Clock(0.0)
     backoff = Backoff(clock=clock)
     calls = []
     for _ in range(6):
@@ -52,7 +45,7 @@ def test_five_short_runs_are_a_crash_loop():
     assert calls == [False, False, False, False, True, True]
 
 
-def test_a_start_that_failed_is_a_failure_too():
+def test_a_failed_start_counts_as_a_failure():
     backoff = Backoff(uniform=lambda: 1.0)
     assert [backoff.ended(), backoff.ended()] == [1.0, 2.0]
 
@@ -80,8 +73,8 @@ def test_a_delay_is_never_negative_nor_above_its_ceiling(draws, failures):
 
 
 @given(st.lists(st.floats(0, 200), max_size=40))
-def test_the_count_is_that_of_the_runs_since_the_last_good_one(runs):
-    clock = Clock()
+def test_the_count_has_the_failures_since_the_last_good_run(runs):
+    clock = Clock(0.0)
     backoff = Backoff(clock=clock)
     expected = 0
     for seconds in runs:

@@ -1,4 +1,4 @@
-"""What the compiled wheel compiles: each module that an event passes, or tools/compiled_modules.toml has the reason."""
+"""The compiled wheel compiles each module that an event uses, except those with a reason in the table."""
 
 from __future__ import annotations
 
@@ -98,12 +98,12 @@ EVENTS: dict[str, Callable[[FakeRuntime, m.PodSandbox], object]] = {
 
 def neither(calls: list[Call], exceptions: dict[str, str]) -> list[str]:
     """The modules of the package that were called, and are neither compiled nor excepted."""
-    known = {*compiled_files(SOURCE, CONFIG["modules"], exceptions)}
-    known.update(path for pattern in exceptions for path in matching_files(SOURCE, pattern))
+    paths = {*compiled_files(SOURCE, CONFIG["modules"], exceptions)}
+    paths.update(path for pattern in exceptions for path in matching_files(SOURCE, pattern))
     called = {call.file for call in calls}
     assert called
     local = "nri/testing/"  # the stage that the event is played on
-    return sorted(path for path in called - known if not path.endswith("/__init__.py") and not path.startswith(local))
+    return sorted(path for path in called - paths if not path.endswith("/__init__.py") and not path.startswith(local))
 
 
 def profiled(event: str) -> tuple[list[Call], list[Call]]:
@@ -123,7 +123,7 @@ def profiled(event: str) -> tuple[list[Call], list[Call]]:
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_every_module_on_the_way_of_an_event_is_compiled_or_excepted_with_a_reason(event: str) -> None:
+def test_every_module_that_an_event_uses_is_compiled_or_has_a_reason(event: str) -> None:
     for call in profiled(event):
         missing = ", ".join(neither(call, CONFIG["exceptions"]))
         assert not missing, (
@@ -131,7 +131,7 @@ def test_every_module_on_the_way_of_an_event_is_compiled_or_excepted_with_a_reas
         )
 
 
-def test_a_module_on_the_way_that_is_neither_is_named() -> None:
+def test_a_module_without_either_is_reported() -> None:
     for calls, module in zip(profiled("StartContainer"), ("adaptation/events.py", "stub/base.py"), strict=True):
         fewer = {path: reason for path, reason in CONFIG["exceptions"].items() if path != f"nri/{module}"}
         assert neither(calls, fewer) == [f"nri/{module}"]
@@ -140,7 +140,7 @@ def test_a_module_on_the_way_that_is_neither_is_named() -> None:
 COMPILED = compiled_files(SOURCE, CONFIG["modules"], CONFIG["exceptions"])
 
 
-def test_the_types_of_fields_are_there_when_it_is_compiled_and_imported() -> None:
+def test_types_of_fields_exist_in_compiled_modules() -> None:
     for path in COMPILED:
         module = import_module(path.removesuffix(".py").replace("/", "."))
         for value in vars(module).values():
@@ -153,7 +153,7 @@ def test_the_types_of_fields_are_there_when_it_is_compiled_and_imported() -> Non
                 assert hints, f"{path}: {value.__name__} has no fields"
 
 
-def test_no_attribute_becomes_a_word_of_c_when_it_is_compiled() -> None:
+def test_no_attribute_has_the_name_of_a_c_keyword() -> None:
     wrong = [
         f"{path}: {word}"
         for path in COMPILED
@@ -163,19 +163,19 @@ def test_no_attribute_becomes_a_word_of_c_when_it_is_compiled() -> None:
     assert not wrong, "mypyc puts an underscore before the name"
 
 
-def test_a_pattern_means_files_without_init_and_exceptions() -> None:
-    found = compiled_files(SOURCE, ["nri/mux/*.py", "nri/wire.py"], {"nri/mux/tr*.py": "a test"})
-    assert found == ["nri/mux/demux.py", "nri/mux/frames.py", "nri/wire.py"]
+def test_a_pattern_matches_files_without_init_and_exceptions() -> None:
+    files = compiled_files(SOURCE, ["nri/mux/*.py", "nri/wire.py"], {"nri/mux/tr*.py": "a test"})
+    assert files == ["nri/mux/demux.py", "nri/mux/frames.py", "nri/wire.py"]
 
 
 @pytest.mark.parametrize(
-    ("modules", "exceptions", "says"),
+    ("modules", "exceptions", "message"),
     [
         (["nri/muks/*.py"], {}, "no file matches 'nri/muks/*.py'"),
         (["nri/mux/*.py"], {"nri/mux/gone.py": "a test"}, "no file matches 'nri/mux/gone.py'"),
         (["nri/mux/*.py"], {"nri/mux/trunk.py": " "}, "the exception 'nri/mux/trunk.py' has no reason"),
     ],
 )
-def test_a_line_that_means_nothing_ends_the_build(modules: list[str], exceptions: dict[str, str], says: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(says)):
+def test_a_row_without_a_file_fails_the_build(modules: list[str], exceptions: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
         compiled_files(SOURCE, modules, exceptions)

@@ -45,7 +45,7 @@ FORBIDDEN = {
         "api/removal.py",
         "nri.api.builders.checks",
     ),
-    "Inside adaptation imports go from the wiring down to the merge: dispatch and launch build on registration, that on peers, these on policy and audit, all on containers": (  # noqa: E501
+    "Inside adaptation imports go from the wiring down to the merge: dispatch and launch build on registration, that on peers, these on audit, all on containers": (  # noqa: E501
         "adaptation/containers/inventory.py",
         "nri.adaptation.audit.trail",
     ),
@@ -121,8 +121,8 @@ FORBIDDEN = {
 }
 
 
-def told(folder: Path) -> str:
-    """What import-linter prints of the package in a folder."""
+def lint_report(folder: Path) -> str:
+    """The output of import-linter for the package in a folder."""
     command = [Path(sys.executable).with_name("lint-imports"), "--no-logo", "--no-cache"]
     command += ["--config", ROOT / ".importlinter"]
     environment = {**unmeasured(), "COLUMNS": "300"}
@@ -151,19 +151,19 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def broken(copied: Path) -> dict[str, str]:
-    """What is told of each contract of a package with all forbidden imports in it: one run is enough for all."""
+    """The report of each contract, for a package with all forbidden imports: one run is enough for all of them."""
     for module, imported in FORBIDDEN.values():
         file = copied / "nri" / module
         guard = "" if imported == "socket" else "from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    "
         file.write_text(f"{file.read_text()}\n{guard}import {imported}\n")
-    _, _, details = told(copied).partition("\nBroken contracts\n")
+    _, _, details = lint_report(copied).partition("\nBroken contracts\n")
     starts = sorted((details.index(f"\n{name}\n-"), name) for name in FORBIDDEN if f"\n{name}\n-" in details)
     ends = [*(start for start, _ in starts[1:]), len(details)]
     return {name: details[start:end] for (start, name), end in zip(starts, ends, strict=True)}
 
 
-def test_every_contract_is_kept_and_has_its_row_here() -> None:
-    assert verdicts(told(ROOT / "src")) == dict.fromkeys(FORBIDDEN, "KEPT")
+def test_every_contract_is_kept_and_has_a_row_here() -> None:
+    assert verdicts(lint_report(ROOT / "src")) == dict.fromkeys(FORBIDDEN, "KEPT")
     assert {name for contract in contracts() for name in contract["name"]} == set(FORBIDDEN)
 
 

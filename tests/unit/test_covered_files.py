@@ -9,14 +9,14 @@ import pytest
 from tools import covered
 
 
-def test_files_that_are_not_measured_are_few_and_each_has_a_reason() -> None:
+def test_few_files_are_unmeasured_and_each_has_a_reason() -> None:
     reasons = covered.unmeasured().values()
     assert len(reasons) <= 10
     assert all(len(reason.split()) > 3 for reason in reasons)
 
 
 @pytest.mark.parametrize("place", covered.unmeasured())
-def test_a_file_that_is_not_measured_exists(place: str) -> None:
+def test_unmeasured_files_exist(place: str) -> None:
     assert (covered.SOURCE / place).exists()
 
 

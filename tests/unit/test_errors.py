@@ -1,4 +1,4 @@
-"""Exceptions carry their parties and read as one line."""
+"""Exceptions have attributes and a text of one line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nri.errors import PluginClosed, PluginError, PluginRejected, PluginTimeout,
 from tests.support.every_error import every
 
 
-def test_all_that_is_named_is_there_and_ours() -> None:
+def test_all_exported_names_exist_and_derive_from_nri_error() -> None:
     kinds = [getattr(errors, name) for name in errors.__all__ if name.endswith(("Error", "Rejected", "Timeout"))]
     assert all(issubclass(kind, errors.NriError) for kind in kinds)
 
@@ -18,15 +18,13 @@ def test_all_that_is_named_is_there_and_ours() -> None:
     ("kind", "code"),
     [(PluginError, 2), (PluginRejected, 7), (PluginTimeout, 4), (PluginClosed, 14), (PluginUnavailable, 14)],
 )
-def test_an_error_of_a_plugin_has_a_code_and_a_message_also_without_an_answer(
-    kind: type[PluginError], code: int
-) -> None:
+def test_a_plugin_error_without_a_reply_has_code_and_message(kind: type[PluginError], code: int) -> None:
     error = kind("10-p", "no")
     assert isinstance(error, PluginError)
     assert (error.plugin, error.reason, error.code, error.message) == ("10-p", "no", code, "no")
 
 
-def test_an_answer_of_a_plugin_keeps_its_code_and_message() -> None:
+def test_a_plugin_error_keeps_code_and_message_of_the_reply() -> None:
     error = PluginError("10-p", "NotFound: gone", code=5, message="gone")
     assert (error.code, error.message) == (5, "gone")
 
@@ -40,7 +38,7 @@ def test_an_answer_of_a_plugin_keeps_its_code_and_message() -> None:
         (errors.Reject(), "Reject"),
     ],
 )
-def test_an_exception_in_one_line_says_what_it_is(error: Exception, text: str) -> None:
+def test_describe_returns_type_and_text(error: Exception, text: str) -> None:
     assert errors.describe(error) == text
 
 
@@ -49,7 +47,7 @@ HOSTILE = "a\nERROR nri: forged\x1b[2J\u202e" + "b" * 100_000
 
 
 @pytest.mark.parametrize("error", list(every(HOSTILE)), ids=lambda error: type(error).__qualname__)
-def test_an_error_is_one_short_line_whatever_others_have_put_in(error: errors.NriError) -> None:
+def test_an_error_with_hostile_content_is_one_short_line(error: errors.NriError) -> None:
     assert str(error).isprintable() and 0 < len(str(error)) <= errors.TEXT_LENGTH
 
 
@@ -58,11 +56,11 @@ class OfAnAuthor(errors.Reject):
 
 
 @pytest.mark.parametrize("error", [errors.RequestError("field", [HOSTILE], "no"), OfAnAuthor(HOSTILE)])
-def test_so_is_one_of_an_author_and_one_of_an_odd_value(error: errors.NriError) -> None:
+def test_errors_with_odd_values_are_one_short_line(error: errors.NriError) -> None:
     assert str(error).isprintable() and 0 < len(str(error)) <= errors.TEXT_LENGTH
 
 
-def test_the_text_of_an_error_is_as_it_was_given() -> None:
+def test_the_whole_text_of_an_error_is_unchanged() -> None:
     assert errors.Reject(HOSTILE).whole_text == HOSTILE
     assert errors.RpcError(5, HOSTILE).whole_text == f"rpc error: code = NotFound desc = {HOSTILE}"
     assert PluginError("10-a", HOSTILE).whole_text == f"plugin 10-a: {HOSTILE}"
@@ -75,11 +73,11 @@ def test_a_long_source_hides_neither_key_nor_reason_nor_the_next_problem() -> No
 
 
 @pytest.mark.parametrize("error", [ValueError(HOSTILE), errors.Reject(HOSTILE)])
-def test_an_exception_in_one_line_is_short_and_fit_for_a_terminal(error: Exception) -> None:
+def test_describe_returns_short_printable_text(error: Exception) -> None:
     assert errors.describe(error).isprintable() and len(errors.describe(error)) <= errors.TEXT_LENGTH
 
 
-def test_who_broke_the_protocol_has_to_be_said() -> None:
+def test_a_protocol_error_requires_local_or_remote() -> None:
     with pytest.raises(TypeError, match="raise LocalProtocolError or RemoteProtocolError"):
         errors.ProtocolError("a frame too many")
     assert errors.RemoteProtocolError("a frame too many").reason == "a frame too many"

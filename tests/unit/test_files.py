@@ -1,4 +1,4 @@
-"""Files are there whole or not at all, nothing waits on what is none, and trees of any depth are walked and removed."""
+"""Atomic writes, safe reads, and walks and removal of trees of any depth."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def tree(tmp_path: Path) -> Iterator[Path]:
 # --- one file ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_is_replaced_whole_and_only_ours_to_read(tmp_path: Path) -> None:
+def test_a_file_is_replaced_atomically_with_a_private_mode(tmp_path: Path) -> None:
     path = tmp_path / "a"
     write_whole(path, b"1" * 100)
     write_whole(path, b"2")
@@ -73,7 +73,7 @@ def test_a_file_is_replaced_whole_and_only_ours_to_read(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a"]
 
 
-def test_the_mode_is_the_files_whatever_the_umask_is(tmp_path: Path) -> None:
+def test_the_mode_does_not_depend_on_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
         write_whole(tmp_path / "a", b"", 0o644)
@@ -82,7 +82,7 @@ def test_the_mode_is_the_files_whatever_the_umask_is(tmp_path: Path) -> None:
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o644
 
 
-def test_a_link_in_the_way_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_at_the_temporary_name_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "victim").write_text("kept")
     (tmp_path / f"{TEMPORARY}a.new").symlink_to(tmp_path / "victim")
     write_whole(tmp_path / "a", b"x")
@@ -91,7 +91,7 @@ def test_a_link_in_the_way_is_not_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pipe", "hard link", "half written"])
-def test_what_is_in_the_way_is_neither_waited_for_nor_written_to(tmp_path: Path, kind: str) -> None:
+def test_a_pipe_or_file_at_the_temporary_name_is_replaced(tmp_path: Path, kind: str) -> None:
     way = tmp_path / f"{TEMPORARY}a.new"
     (tmp_path / "victim").write_text("kept")
     if kind == "pipe":
@@ -105,7 +105,7 @@ def test_what_is_in_the_way_is_neither_waited_for_nor_written_to(tmp_path: Path,
     assert sorted(os.listdir(tmp_path)) == ["a", "victim"]
 
 
-def test_several_processes_write_the_same_file_whole(tmp_path: Path) -> None:
+def test_several_processes_can_write_the_same_file_atomically(tmp_path: Path) -> None:
     program = (
         "import sys; from nri.files import write_whole\n"
         "for number in range(200): write_whole(sys.argv[1], sys.argv[2].encode() * 100_000, sync=False)"
@@ -121,7 +121,7 @@ def test_several_processes_write_the_same_file_whole(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a"]
 
 
-def test_a_write_that_fails_names_the_file_and_leaves_the_old_one_alone(tmp_path: Path) -> None:
+def test_a_failed_write_names_the_file_and_keeps_the_old_content(tmp_path: Path) -> None:
     write_whole(tmp_path / "a", b"old")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))  # Python ignores the signal that comes with it
@@ -151,7 +151,7 @@ def _socket(path: Path) -> None:
     ],
     ids=["pipe", "socket", "device", "folder", "nothing"],
 )
-def test_what_is_no_regular_file_is_refused_at_once_by_its_path(
+def test_a_file_that_is_not_regular_is_an_error_with_its_path(
     tmp_path: Path, make: Callable[[Path], object], number: int
 ) -> None:
     make(tmp_path / "x")
@@ -184,7 +184,7 @@ def test_a_file_that_becomes_a_pipe_while_it_is_opened_is_refused(
         open_regular(path)
 
 
-def test_a_link_is_followed_only_where_that_is_wanted(tmp_path: Path) -> None:
+def test_a_link_is_followed_only_on_request(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("text")
     (tmp_path / "b").symlink_to("a")
     assert read_regular(tmp_path / "b", 10) == b"text"
@@ -199,12 +199,12 @@ def test_a_file_that_is_too_long_is_not_read(tmp_path: Path) -> None:
         read_regular(tmp_path / "a", 4)
 
 
-def test_a_folder_that_was_open_to_others_is_made_private(tmp_path: Path) -> None:
+def test_private_folder_removes_the_access_of_others(tmp_path: Path) -> None:
     (tmp_path / "f").mkdir(mode=0o755)
     assert private_folder(tmp_path / "f").stat().st_mode & 0o777 == 0o700
 
 
-def test_what_is_set_aside_takes_no_others_place(tmp_path: Path) -> None:
+def test_set_aside_does_not_overwrite_earlier_files(tmp_path: Path) -> None:
     for text in ("1", "2"):
         (tmp_path / "bad").write_text(text)
         set_aside(tmp_path / "bad", tmp_path / "broken")
@@ -212,7 +212,7 @@ def test_what_is_set_aside_takes_no_others_place(tmp_path: Path) -> None:
     assert not (tmp_path / "bad").exists()
 
 
-def test_a_lock_says_who_has_it_and_ends_with_its_process(tmp_path: Path) -> None:
+def test_a_lock_names_its_owner_and_ends_with_the_process(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     program = "import sys; from nri.files import Lock; lock = Lock(sys.argv[1], 'me'); print('held'); sys.stdin.read()"
     with subprocess.Popen(
@@ -227,7 +227,7 @@ def test_a_lock_says_who_has_it_and_ends_with_its_process(tmp_path: Path) -> Non
         pass
 
 
-def test_a_pipe_is_no_lock(tmp_path: Path) -> None:
+def test_a_pipe_cannot_be_a_lock(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "lock")
     with pytest.raises(OSError, match="not a regular file"):
         Lock(tmp_path / "lock")
@@ -236,7 +236,7 @@ def test_a_pipe_is_no_lock(tmp_path: Path) -> None:
 # --- a tree -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_tree_deeper_than_any_path_is_walked_and_removed_with_few_descriptors(tree: Path) -> None:
+def test_a_tree_deeper_than_the_path_limit_is_walked_and_removed(tree: Path) -> None:
     deepen(tree)
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 8, before[1]))
@@ -249,9 +249,7 @@ def test_a_tree_deeper_than_any_path_is_walked_and_removed_with_few_descriptors(
     assert not tree.exists()
 
 
-def test_a_tree_that_is_deeper_than_its_removal_goes_down_is_lifted(
-    tree: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_subtrees_below_the_depth_limit_are_moved_up_and_removed(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nri.files.DEEPEST", 7)
     deepen(tree, 100)
     for number in range(3):
@@ -269,7 +267,7 @@ def test_a_wide_tree_is_removed_in_batches(tree: Path, monkeypatch: pytest.Monke
     assert not tree.exists()
 
 
-def test_links_are_removed_and_walked_and_not_what_they_lead_to(tree: Path, tmp_path: Path) -> None:
+def test_links_are_removed_without_being_followed(tree: Path, tmp_path: Path) -> None:
     (tmp_path / "victim/inner").mkdir(parents=True)
     (tree / "folder").symlink_to(tmp_path / "victim")
     (tree / "nowhere").symlink_to("x")
@@ -278,7 +276,7 @@ def test_links_are_removed_and_walked_and_not_what_they_lead_to(tree: Path, tmp_
     assert (tmp_path / "victim/inner").is_dir() and not tree.exists()
 
 
-def test_a_folder_that_all_users_share_is_not_made_private(tmp_path: Path) -> None:
+def test_a_shared_folder_is_refused_as_a_private_folder(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared").chmod(0o1777)
     with pytest.raises(PermissionError, match=r"all users share this folder; name one below it: .*shared"):
@@ -286,14 +284,14 @@ def test_a_folder_that_all_users_share_is_not_made_private(tmp_path: Path) -> No
     assert (tmp_path / "shared").stat().st_mode & 0o7777 == 0o1777
 
 
-def test_a_file_in_the_place_of_a_private_folder_is_named_as_one(tmp_path: Path) -> None:
+def test_a_file_instead_of_a_private_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(NotADirectoryError, match="not a folder") as caught:
         private_folder(tmp_path / "file")
     assert caught.value.filename == str(tmp_path / "file")
 
 
-def test_a_file_and_what_is_not_there_are_no_trees_and_no_error(tmp_path: Path) -> None:
+def test_files_and_missing_paths_are_ignored_as_trees(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("nowhere")
     for name in ("file", "link", "nothing"):
@@ -315,7 +313,7 @@ def refused(*_: object, **__: object) -> None:
 
 
 @needs_root
-def test_what_was_made_unchangeable_is_removed(tree: Path) -> None:
+def test_immutable_files_are_removed(tree: Path) -> None:
     for name in ("in/a", "in/b", "empty", "pipes"):
         (tree / name).mkdir(parents=True)
     os.mkfifo(tree / "pipes/pipe")
@@ -336,7 +334,7 @@ def test_what_was_made_unchangeable_is_removed(tree: Path) -> None:
 @needs_root
 @pytest.mark.parametrize("flag", [0x10, 0x20])
 @pytest.mark.parametrize("kind", ["file", "empty folder"])
-def test_what_was_made_unchangeable_is_removed_by_itself_and_where_it_is_stays_so(
+def test_an_immutable_path_is_removed_from_an_immutable_parent_which_stays_immutable(
     tree: Path, kind: str, flag: int
 ) -> None:
     alone = tree / "alone"
@@ -357,7 +355,7 @@ def test_what_was_made_unchangeable_is_removed_by_itself_and_where_it_is_stays_s
 
 
 @needs_root
-def test_what_may_not_be_removed_is_named_and_devices_are_not_opened_for_it(tree: Path) -> None:
+def test_a_path_that_cannot_be_removed_is_named_and_devices_are_not_opened(tree: Path) -> None:
     (tree / "locked").mkdir()
     os.mknod(tree / "locked/watchdog", 0o600 | stat.S_IFCHR, os.makedev(10, 130))
     with pytest.MonkeyPatch.context() as patch:
@@ -369,7 +367,7 @@ def test_what_may_not_be_removed_is_named_and_devices_are_not_opened_for_it(tree
 
 @needs_root
 @pytest.mark.parametrize("kind", ["tmpfs", "bind"])
-def test_what_is_mounted_below_is_neither_walked_nor_touched(tree: Path, tmp_path: Path, kind: str) -> None:
+def test_mounts_inside_a_tree_are_neither_walked_nor_removed(tree: Path, tmp_path: Path, kind: str) -> None:
     (tree / "a/mount").mkdir(parents=True)
     (tmp_path / "other/kept").mkdir(parents=True)
     words = ["-t", "tmpfs", "x"] if kind == "tmpfs" else ["--bind", str(tmp_path / "other")]
@@ -385,7 +383,7 @@ def test_what_is_mounted_below_is_neither_walked_nor_touched(tree: Path, tmp_pat
         subprocess.run(["umount", str(tree / "a/mount")], check=True)
 
 
-def test_a_folder_that_is_moved_away_while_it_is_walked_leads_nowhere_else(tree: Path, tmp_path: Path) -> None:
+def test_a_folder_moved_during_a_walk_does_not_lead_outside(tree: Path, tmp_path: Path) -> None:
     (tree / "a/b/c").mkdir(parents=True)
     (tmp_path / "elsewhere").mkdir()
     walked = walk(tree)
@@ -396,7 +394,7 @@ def test_a_folder_that_is_moved_away_while_it_is_walked_leads_nowhere_else(tree:
         list(walked)
 
 
-def test_usage_of_a_tree_in_which_folders_are_moved_is_what_was_counted(
+def test_usage_of_a_tree_with_moved_folders_is_the_counted_part(
     tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tree / "a/b/c").mkdir(parents=True)
@@ -414,7 +412,7 @@ def test_usage_of_a_tree_in_which_folders_are_moved_is_what_was_counted(
     assert (matches.inodes, matches.whole) == (4, False)
 
 
-def test_a_tree_that_is_still_written_to_is_removed(tmp_path: Path) -> None:
+def test_a_tree_that_another_thread_writes_to_is_removed(tmp_path: Path) -> None:
     tree, stop = tmp_path / "tree", threading.Event()
     tree.mkdir()
 
@@ -436,7 +434,7 @@ def test_a_tree_that_is_still_written_to_is_removed(tmp_path: Path) -> None:
     assert not tree.exists()
 
 
-def test_folders_alone_are_removed_where_files_go_with_them(tree: Path) -> None:
+def test_remove_tree_can_remove_only_folders(tree: Path) -> None:
     (tree / "a/b").mkdir(parents=True)
     remove_tree(tree / "a", files=False)
     assert os.listdir(tree) == []
@@ -455,7 +453,7 @@ def test_usage_counts_hard_links_once_and_links_themselves(tree: Path) -> None:
     assert usage(tree) == Usage(expected, 3)
 
 
-def test_usage_ends_at_its_bounds_and_says_so(tree: Path) -> None:
+def test_usage_stops_at_its_limits_and_reports_it(tree: Path) -> None:
     for number in range(30):
         (tree / str(number)).touch()
     assert usage(tree, most_entries=10) == Usage(usage(tree).size_bytes, 11, whole=False)

@@ -1,4 +1,4 @@
-"""No circle of imports, those for type checkers included; and no test that reaches into private names."""
+"""House rules: no import cycles, one JSON reader, no private names in tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SOURCE = Path(__file__).parents[2] / "src/nri"
 
 
 @pytest.mark.parametrize("package", ["nri", "bench", "tools"])
-def test_no_import_comes_back_to_where_it_started_also_for_type_checkers(package: str) -> None:
+def test_there_are_no_import_cycles_also_for_type_checkers(package: str) -> None:
     graph = grimp.build_graph(package, cache_dir=None, exclude_type_checking_imports=False)
     order = graphlib.TopologicalSorter({name: graph.find_modules_directly_imported_by(name) for name in graph.modules})
     try:
@@ -32,11 +32,11 @@ OWN_READERS = {
 }  # fmt: skip
 
 
-def test_all_json_is_read_by_the_one_reader_that_bounds_its_depth() -> None:
+def test_all_json_is_read_by_the_reader_with_a_depth_limit() -> None:
     sources = {str(path.relative_to(SOURCE)): path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")}
     other_entries = {name for name, text in sources.items() if re.search(r"\bjson\.loads?\(|RecursionError", text)}
     assert other_entries == OWN_READERS, "nri.config.syntax.parse_json refuses what is nested deeper than code can walk"
 
 
-def test_tests_go_through_the_public_face() -> None:
+def test_tests_use_only_public_names() -> None:
     assert private_names.rooms() == {}, "`python -m tests.support.private_names` prints where"

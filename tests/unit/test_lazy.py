@@ -1,4 +1,4 @@
-"""A package's names load when they are first used, and stay. `test_faces.py` has those of every package."""
+"""A package's names are loaded on first use. `test_faces.py` tests the names of every package."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def face(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     return {"__name__": "lazy_face"}
 
 
-def test_a_name_is_loaded_when_it_is_asked_for_and_then_is_the_packages_own(face: dict[str, object]) -> None:
+def test_a_name_is_loaded_on_first_use_and_kept(face: dict[str, object]) -> None:
     load, names = lazy(face, {"below": "one two"})
     assert names() == ["one", "two"]
     assert "lazy_face.below" not in sys.modules
@@ -30,11 +30,11 @@ def test_a_name_is_loaded_when_it_is_asked_for_and_then_is_the_packages_own(face
     assert face == {"__name__": "lazy_face", "two": 2}
 
 
-def test_an_unknown_name_is_the_error_of_any_other_module(face: dict[str, object]) -> None:
+def test_an_unknown_name_raises_the_usual_attribute_error(face: dict[str, object]) -> None:
     load, _ = lazy(face, {"below": "one"})
     with pytest.raises(AttributeError, match=r"^module 'lazy_face' has no attribute 'three'$"):
         load("three")
 
 
-def test_the_module_is_not_hidden_by_its_function() -> None:
+def test_the_function_lazy_does_not_hide_its_module() -> None:
     assert importlib.import_module("nri").lazy is sys.modules["nri.lazy"]

@@ -1,4 +1,4 @@
-"""tests/peers/build.py: keys, the cache, and what a failing build says."""
+"""tests/peers/build.py: cache keys and the errors of failed builds."""
 
 import sys
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_a_second_call_builds_nothing(module: Module) -> None:
     assert runs(module) == 1, "the second call must be a look-up"
 
 
-def test_a_changed_source_is_built_anew(module: Module) -> None:
+def test_a_changed_source_is_built_again(module: Module) -> None:
     first = build.build(module)
     (module.folder / "main.go").write_text("two")
     second = build.build(module)
@@ -52,7 +52,7 @@ def test_a_changed_source_is_built_anew(module: Module) -> None:
     assert (second / "program").read_text() == "two"
 
 
-def test_a_failing_build_names_the_program_and_leaves_nothing_behind(module: Module) -> None:
+def test_a_failed_build_names_the_program_and_leaves_no_files(module: Module) -> None:
     (module.folder / "main.go").write_text("bad")
     with pytest.raises(BuildError, match=r"program does not build(.|\n)*no such thing"):
         build.build(module)
@@ -60,11 +60,11 @@ def test_a_failing_build_names_the_program_and_leaves_nothing_behind(module: Mod
     assert remainder == [], "half a build must not stay in the cache"
 
 
-def test_every_peer_has_its_sources_in_the_tree() -> None:
+def test_the_sources_of_every_peer_exist() -> None:
     missing = [name for name, (module, _) in PEERS.items() if not module.folder.is_dir()]
     assert not missing, f"peers without a folder: {missing}"
 
 
-def test_an_unknown_name_is_refused_with_the_names_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_name_is_an_error_with_the_known_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert build.main(["nonsense"]) == 2
     assert "refruntime" in capsys.readouterr().err

@@ -19,14 +19,14 @@ from tests.support.signals import signal_in_a_wait
 
 @pytest.fixture(autouse=True)
 def signals_as_before() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_a_signal_stops_and_says_the_exit_code(number: int, code: int) -> None:
+def test_a_signal_stops_the_program_with_its_exit_code(number: int, code: int) -> None:
     messages: list[str] = []
     stop = Stop(lambda: messages.append("stop"))
     stop.listen()
@@ -36,14 +36,30 @@ def test_a_signal_stops_and_says_the_exit_code(number: int, code: int) -> None:
     assert stop.exit_code == code
 
 
-def test_a_signal_in_the_instant_before_the_wait_is_not_lost() -> None:
+def test_a_signal_just_before_the_wait_is_not_lost() -> None:
     with signal_in_a_wait(signal.SIGTERM):
         stop = Stop()
         stop.listen()
         assert stop.wait_for_signal() == signal.SIGTERM
 
 
-def test_another_thread_stops_what_waits_for_a_signal() -> None:
+def test_an_action_follows_its_signal_in_the_waiting_thread_and_does_not_stop() -> None:
+    stop, threads = Stop(), list[threading.Thread]()
+    stop.listen()
+
+    def act() -> None:
+        threads.append(threading.current_thread())
+        os.kill(os.getpid(), signal.SIGHUP if len(threads) < 3 else signal.SIGTERM)
+
+    stop.call_after(signal.SIGHUP, act)
+    os.kill(os.getpid(), signal.SIGHUP)
+    os.kill(os.getpid(), signal.SIGHUP)
+    assert not threads
+    assert stop.wait_for_signal() == signal.SIGTERM
+    assert threads == [threading.main_thread()] * 3
+
+
+def test_another_thread_can_end_the_wait_for_a_signal() -> None:
     stop = Stop()
     killer = threading.Timer(0.05, stop.take, (signal.SIGHUP,))
     killer.start()
@@ -62,7 +78,7 @@ def test_only_the_thread_that_listens_is_woken_by_signals() -> None:
     assert signal.SIGINT in os.read(signals.wake_fd(), 64)
 
 
-def test_a_second_signal_ends_the_process_at_once_where_that_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_signal_can_end_the_process_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
     monkeypatch.setattr(os, "_exit", ended.append)
     stop = Stop(second_ends=True)
@@ -103,7 +119,7 @@ def test_a_wait_ends_by_itself() -> None:
     assert not stop
 
 
-def test_one_that_is_stopped_twice_is_stopped() -> None:
+def test_stopping_twice_has_no_further_effect() -> None:
     stop = Stop()
     for _ in range(2):
         stop.take(signal.SIGTERM)
@@ -123,7 +139,7 @@ stop.end_process_in(0.2, lambda names: print(names, flush=True))
 """
 
 
-def test_a_process_ends_in_time_although_a_thread_of_it_waits_for_ever() -> None:
+def test_a_process_ends_although_a_thread_waits_forever() -> None:
     with subprocess.Popen([sys.executable, "-c", STUCK], stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
         assert program.stdout.readline() == "ready\n"

@@ -1,4 +1,4 @@
-"""When a read polls before it sleeps: only where that has paid lately."""
+"""Reads, writes and their deadlines, and busy polling before a read sleeps."""
 
 import _socket
 import os
@@ -79,13 +79,13 @@ def test_a_first_read_sleeps(pair):
     assert kernel.looks == 0, "a connection that nobody knows yet was polled"
 
 
-def test_a_read_polls_after_short_ones(pair):
+def test_a_read_polls_after_short_waits(pair):
     one, peer, kernel = pair()
     short_reads(one, peer, 5)
     assert kernel.looks == 3, "the first two find out, the others poll"
 
 
-def test_a_long_wait_means_sleeping_again(pair, monkeypatch):
+def test_after_a_long_wait_reads_sleep_again(pair, monkeypatch):
     one, peer, kernel = pair()
     short_reads(one, peer, 1)
     with monkeypatch.context() as patched:
@@ -96,7 +96,7 @@ def test_a_long_wait_means_sleeping_again(pair, monkeypatch):
     assert kernel.looks == 0, "two short waits in a row are asked for, and there were not"
 
 
-def test_polling_in_vain_puts_off_the_next_time_longer_and_longer(pair):
+def test_each_poll_in_vain_doubles_the_pause_without_polling(pair):
     one, peer, kernel = pair()
     pauses = []
     for _ in range(10):
@@ -109,7 +109,7 @@ def test_polling_in_vain_puts_off_the_next_time_longer_and_longer(pair):
     assert pauses == [2, 2, 4, 8, 16, 32, 64, 128, 256, 256]
 
 
-def test_a_peer_that_is_slow_but_in_time_is_not_forgiven_earlier_failures(pair, monkeypatch):
+def test_a_slow_reply_does_not_shorten_the_pause(pair, monkeypatch):
     one, peer, kernel = pair()
     kernel.readable = False
     short_reads(one, peer, 30)
@@ -118,7 +118,7 @@ def test_a_peer_that_is_slow_but_in_time_is_not_forgiven_earlier_failures(pair, 
     assert pause_after_polling_in_vain(one, peer, kernel) == 32
 
 
-def test_polling_that_pays_again_is_forgiven(pair):
+def test_quick_replies_shorten_the_pause_again(pair):
     one, peer, kernel = pair()
     kernel.readable = False
     short_reads(one, peer, 30)
@@ -127,20 +127,20 @@ def test_polling_that_pays_again_is_forgiven(pair):
     assert pause_after_polling_in_vain(one, peer, kernel) == 2
 
 
-def test_nothing_polls_when_it_is_switched_off(pair):
+def test_with_busy_polling_disabled_no_read_polls(pair):
     one, peer, kernel = pair(busy_poll_s=0.0)
     short_reads(one, peer, 10)
     assert kernel.looks == 0
 
 
-def test_nothing_polls_on_one_core(pair, monkeypatch):
+def test_on_one_core_no_read_polls(pair, monkeypatch):
     monkeypatch.setattr(stream, "sched_getaffinity", lambda pid: {0})
     one, peer, kernel = pair()
     short_reads(one, peer, 10)
     assert kernel.looks == 0, "the peer could not run while we poll"
 
 
-def test_a_poll_sees_the_end_of_the_connection():
+def test_a_poll_notices_the_end_of_the_connection():
     local, peer = _socket.socketpair()
     with closing(local), closing(peer):
         one = stream.Stream(local, busy_poll_s=5.0)
@@ -150,7 +150,7 @@ def test_a_poll_sees_the_end_of_the_connection():
             one.read(10, None)
 
 
-def test_a_read_without_a_deadline_misses_no_signal_and_waits_on():
+def test_a_read_without_a_deadline_misses_no_signal_and_continues():
     local, remote = _socket.socketpair()
     with closing(local), closing(remote), signal_in_a_wait(signal.SIGTERM, 0.1):
         Stop(lambda: remote.send(b"stopped")).listen()
@@ -158,7 +158,7 @@ def test_a_read_without_a_deadline_misses_no_signal_and_waits_on():
 
 
 @pytest.mark.parametrize("busy_poll_s", [0.0, 5.0])
-def test_a_signal_that_changes_nothing_ends_no_read(busy_poll_s):
+def test_an_ignored_signal_does_not_end_a_read(busy_poll_s):
     local, remote = _socket.socketpair()
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     with closing(local), closing(remote):
@@ -181,7 +181,7 @@ def test_a_signal_that_changes_nothing_ends_no_read(busy_poll_s):
             signal.signal(signal.SIGINT, before[1])
 
 
-def test_after_a_signal_a_read_waits_for_what_is_left_of_its_time(monkeypatch):
+def test_after_a_signal_a_read_waits_for_the_rest_of_its_time(monkeypatch):
     now, waits = [1000.0], []
 
     class Poll:
@@ -194,7 +194,8 @@ def test_after_a_signal_a_read_waits_for_what_is_left_of_its_time(monkeypatch):
             now[0] += 2.0
             return [(wake_fd(), select.POLLIN)] if len(waits) == 1 else []
 
-    monkeypatch.setattr(select, "poll", Poll)
+    real_poll, thread = select.poll, threading.get_ident()  # threads of earlier tests may still wait
+    monkeypatch.setattr(select, "poll", lambda: Poll() if threading.get_ident() == thread else real_poll())
     monkeypatch.setattr(stream, "monotonic", lambda: now[0])
     local, remote = _socket.socketpair()
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
@@ -210,7 +211,7 @@ def test_after_a_signal_a_read_waits_for_what_is_left_of_its_time(monkeypatch):
     assert waits == [10_001, 8_001, 6_001, 4_001, 2_001]
 
 
-def test_a_signal_in_the_instant_before_a_wait_is_not_lost():
+def test_a_signal_just_before_a_wait_is_not_lost():
     local, remote = _socket.socketpair()
     with closing(local), closing(remote), signal_in_a_wait(signal.SIGINT, 0.1):
         signal.signal(signal.SIGINT, lambda *_: remote.send(b"it came"))
@@ -223,7 +224,7 @@ def test_a_signal_in_the_instant_before_a_wait_is_not_lost():
     ("text", "seconds"),
     [(None, 0.0003), (b"0", 0.0), (b"50", 5e-5), (b"5000", 0.0003), (b"-1", 0.0003), (b"x", 0.0003)],
 )
-def test_the_environment_says_how_long(monkeypatch, text, seconds):
+def test_the_environment_sets_the_polling_time(monkeypatch, text, seconds):
     environ = dict(posix.environ)
     environ.pop(b"NRI_BUSY_POLL_US", None)
     if text is not None:
@@ -249,7 +250,7 @@ def ticking():
     signal.signal(signal.SIGALRM, before)
 
 
-def test_signals_do_not_put_off_the_deadline_of_a_read(ticking):
+def test_signals_do_not_extend_the_deadline_of_a_read(ticking):
     local, remote = _socket.socketpair()
     with pytest.raises(stream.DeadlineExceeded):
         stream.Stream(local).read(10, time.monotonic() + 0.2)
@@ -257,7 +258,7 @@ def test_signals_do_not_put_off_the_deadline_of_a_read(ticking):
     remote.close()
 
 
-def test_signals_do_not_put_off_the_deadline_of_a_write(ticking):
+def test_signals_do_not_extend_the_deadline_of_a_write(ticking):
     local, remote = _socket.socketpair()
     one = stream.Stream(local)
     with pytest.raises(stream.SentInPart):

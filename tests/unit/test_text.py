@@ -1,4 +1,4 @@
-"""Texts of others become one short line that neither steers a terminal nor forges a log."""
+"""Foreign texts become one short line without control characters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.errors import Conflict, UpdateError
-from nri.text import LINE_LENGTH, count, cut, escape, lines, plain, quote, size
+from nri.text import LINE_LENGTH, count, cut, escape, lines, nearest, plain, quote, size
 
 _ANY = st.text(st.characters())  # halves of surrogates, too
 
@@ -25,12 +25,12 @@ _ANY = st.text(st.characters())  # halves of surrogates, too
         ("\U000e0041", "\\U000e0041"),
     ],
 )
-def test_what_does_not_print_is_escaped(text: str, shown: str) -> None:
+def test_unprintable_characters_are_escaped(text: str, shown: str) -> None:
     assert escape(text) == plain(text) == shown
 
 
 @given(_ANY, st.integers(40, 80))
-def test_a_plain_text_prints_is_short_and_stays_the_same(text: str, length: int) -> None:
+def test_plain_text_is_printable_short_and_stable(text: str, length: int) -> None:
     entry = plain(text, length)
     assert entry.isprintable()
     assert len(entry) <= length
@@ -38,7 +38,7 @@ def test_a_plain_text_prints_is_short_and_stays_the_same(text: str, length: int)
     entry.encode()
 
 
-def test_a_long_text_says_that_it_was_cut_and_how_long_it_was() -> None:
+def test_a_long_text_is_cut_and_shows_its_length() -> None:
     shown = plain("x" * 4_000_000)
     assert len(shown) == LINE_LENGTH
     assert shown.startswith("xxx")
@@ -47,33 +47,51 @@ def test_a_long_text_says_that_it_was_cut_and_how_long_it_was() -> None:
     assert cut("x" * LINE_LENGTH) == "x" * LINE_LENGTH
 
 
-def test_escapes_do_not_make_a_short_text_a_long_one() -> None:
+def test_escaped_text_stays_within_the_limit() -> None:
     shown = plain("\x1b" * 1000)
     assert len(shown) == LINE_LENGTH
     assert shown.endswith("... (cut: 1000 characters)")
 
 
-def test_lines_stay_lines_and_each_is_plain() -> None:
+def test_newlines_are_kept_and_each_line_is_escaped() -> None:
     assert lines("one\x1b[2J\ntwo\rthree") == "one\\x1b[2J\ntwo\\rthree"
 
 
 @pytest.mark.parametrize(
     ("text", "quoted"), [("web", '"web"'), ('a"b\\', '"a\\"b\\\\"'), ("a\nb\u202e", '"a\\nb\\u202e"')]
 )
-def test_quotes_are_those_of_the_reference(text: str, quoted: str) -> None:
+def test_quoting_equals_the_references(text: str, quoted: str) -> None:
     assert quote(text) == quoted
 
 
-def test_an_error_never_holds_a_whole_key_or_id_of_a_plugin() -> None:
+def test_an_error_contains_only_the_start_of_long_keys_and_ids() -> None:
     long = "k" * (2 << 20)
     assert len(str(Conflict("c", 1, "Annotations", long, "10-a", "20-b"))) < 2 * LINE_LENGTH
     assert len(str(UpdateError("10-a", long, "it is not there"))) < 2 * LINE_LENGTH
 
 
-def test_sizes_are_short_and_without_what_says_nothing() -> None:
+def test_sizes_are_short() -> None:
     sizes = {0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 12 << 30: "12 GiB", -(3 << 30): "-3 GiB", 1 << 70: "1024 EiB"}
     assert {number: size(number) for number in sizes} == sizes
 
 
-def test_one_is_singular() -> None:
+def test_the_count_one_is_singular() -> None:
     assert [count(number, "pod") for number in (0, 1, 2)] == ["0 pods", "1 pod", "2 pods"]
+
+
+@pytest.mark.parametrize(
+    ("name", "suggestion", "foreign_suggestion"),
+    [
+        ("Cpu_Set", "cpu-set", "cpu-set"),
+        ("memory-limt", "memory-limit", "memory-limit"),
+        ("memory-list", "memory-limit", ""),
+        ("memory", "memory-limit", ""),
+        ("network", "", ""),
+        ("", "", ""),
+        ("memory-limit" * 100_000, "", ""),
+    ],
+)
+def test_the_most_similar_name_is_suggested(name: str, suggestion: str, foreign_suggestion: str) -> None:
+    choices = ("memory-limit", "cpu-set")
+    assert nearest(name, choices) == suggestion
+    assert nearest(name, choices, may_be_foreign=True) == foreign_suggestion

@@ -13,7 +13,7 @@ from nri.threads import run_all, run_on_new_thread
 from tests.support.no_threads import no_threads
 
 
-def test_what_comes_while_no_thread_can_be_started_is_done_by_the_next_that_can_be() -> None:
+def test_work_waits_until_a_thread_can_be_started() -> None:
     with ThreadPool(2) as pool:
         with no_threads():
             early = pool.submit(lambda: 1)
@@ -21,7 +21,7 @@ def test_what_comes_while_no_thread_can_be_started_is_done_by_the_next_that_can_
         assert early.result(20) == 1
 
 
-def test_what_comes_while_no_thread_can_be_started_is_done_by_one_that_is_there() -> None:
+def test_without_new_threads_existing_threads_do_the_work() -> None:
     with ThreadPool(4) as pool:
         pool.submit(int).result(20)
         with no_threads():
@@ -38,7 +38,7 @@ def fail() -> None:
 
 
 @pytest.mark.parametrize("starved", [False, True])
-def test_an_unexpected_error_of_one_call_reaches_the_caller_after_all_have_run(starved: bool) -> None:
+def test_an_unexpected_error_is_raised_after_all_calls_have_run(starved: bool) -> None:
     finished = list[int]()
     calls = [fail, lambda: finished.append(1), lambda: finished.append(2), fail]
     with no_threads() if starved else nullcontext(), pytest.raises(Broken, match="of its own kind") as raised:
@@ -47,7 +47,7 @@ def test_an_unexpected_error_of_one_call_reaches_the_caller_after_all_have_run(s
     assert raised.value.__notes__ == ["and Broken: of its own kind"]
 
 
-def test_a_call_on_a_new_thread_raises_what_it_raised_and_is_never_run_on_the_calling_one() -> None:
+def test_a_call_on_a_new_thread_raises_its_exception_in_the_caller() -> None:
     names = list[str]()
     run_on_new_thread(lambda: names.append(threading.current_thread().name), "new")
     assert names == ["new"]

@@ -1,4 +1,4 @@
-"""Unix sockets to listen on: modes, what is replaced and what stays, what is removed."""
+"""Listening unix sockets: modes, replacement and removal."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def descriptors() -> int:
 
 @pytest.mark.parametrize("mode", [0o600, 0o660, 0o666])
 @pytest.mark.parametrize("umask", [0, 0o077])
-def test_the_socket_has_the_mode_that_was_asked_for_whatever_the_umask(path: str, mode: int, umask: int) -> None:
+def test_the_mode_of_the_socket_does_not_depend_on_the_umask(path: str, mode: int, umask: int) -> None:
     before = os.umask(umask)
     try:
         listener = UnixListener(path, mode=mode)
@@ -56,7 +56,7 @@ def test_the_socket_has_the_mode_that_was_asked_for_whatever_the_umask(path: str
     listener.close()
 
 
-def test_the_socket_is_its_owners_alone_before_it_gets_a_wider_mode(
+def test_the_socket_is_private_until_it_gets_its_mode(
     path: str, no_umask: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = []
@@ -65,7 +65,7 @@ def test_the_socket_is_its_owners_alone_before_it_gets_a_wider_mode(
     assert calls == [0o600]
 
 
-def test_a_folder_is_made_with_its_mode_and_one_that_is_there_keeps_its_own(tmp_path: Path, no_umask: None) -> None:
+def test_a_new_folder_gets_the_mode_and_an_existing_folder_keeps_its_mode(tmp_path: Path, no_umask: None) -> None:
     path = tmp_path / "a" / "b" / "s.sock"
     make_folder(str(path), 0o711)
     assert mode_of(path.parent) == 0o711
@@ -75,8 +75,8 @@ def test_a_folder_is_made_with_its_mode_and_one_that_is_there_keeps_its_own(tmp_
 
 @pytest.mark.parametrize("umask", [0, 0o022, 0o077, 0o777])
 @pytest.mark.parametrize("mode", [0o700, 0o711])
-def test_folders_are_made_with_their_modes_whatever_the_umask(tmp_path: Path, umask: int, mode: int) -> None:
-    """With umask 0, `os.makedirs` would let everybody write in those above: whoever does replaces the socket."""
+def test_the_modes_of_folders_do_not_depend_on_the_umask(tmp_path: Path, umask: int, mode: int) -> None:
+    """With umask 0, `os.makedirs` would create parent folders that every user can write to."""
     path = tmp_path / "a" / "b" / "c" / "s.sock"
     before = os.umask(umask)
     try:
@@ -86,7 +86,9 @@ def test_folders_are_made_with_their_modes_whatever_the_umask(tmp_path: Path, um
     assert [mode_of(folder) for folder in (path.parent, *path.parents[1:3])] == [mode, 0o755, 0o755]
 
 
-def test_a_folder_that_cannot_be_made_is_named_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_created_is_named_with_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(name: str, mode: int, *, dir_fd: int) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
 
@@ -96,9 +98,7 @@ def test_a_folder_that_cannot_be_made_is_named_in_full(tmp_path: Path, monkeypat
     assert caught.value.filename == str(tmp_path / "nri")
 
 
-def test_a_link_in_the_place_of_a_folder_that_is_to_be_made_is_not_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_link_instead_of_a_new_folder_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     mkdir = os.mkdir
 
@@ -113,7 +113,7 @@ def test_a_link_in_the_place_of_a_folder_that_is_to_be_made_is_not_followed(
 
 
 @pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
-def test_a_socket_that_a_dead_process_has_left_behind_is_replaced(path: str, kind: int) -> None:
+def test_the_socket_of_a_dead_process_is_replaced(path: str, kind: int) -> None:
     leave_dead(path, kind)
     listener = UnixListener(path)
     with socket.socket(socket.AF_UNIX) as client:
@@ -123,7 +123,7 @@ def test_a_socket_that_a_dead_process_has_left_behind_is_replaced(path: str, kin
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_a_socket_on_which_a_process_listens_stays(path: str, full: bool) -> None:
+def test_a_socket_with_a_listening_process_is_kept(path: str, full: bool) -> None:
     with socket.socket(socket.AF_UNIX) as other, socket.socket(socket.AF_UNIX) as waiting:
         other.bind(path)
         other.listen(0 if full else 8)
@@ -139,7 +139,7 @@ def test_a_socket_on_which_a_process_listens_stays(path: str, full: bool) -> Non
         other.accept()[0].close()
 
 
-def test_a_socket_of_another_kind_that_is_open_stays(path: str) -> None:
+def test_an_open_datagram_socket_is_kept(path: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
         other.bind(path)
         with pytest.raises(OSError, match="in use: another process"):
@@ -147,7 +147,7 @@ def test_a_socket_of_another_kind_that_is_open_stays(path: str) -> None:
     assert os.path.exists(path)
 
 
-def test_a_live_socket_is_replaced_where_that_is_asked_for_and_not_removed_by_who_lost_it(path: str) -> None:
+def test_a_live_socket_can_be_replaced_and_its_former_owner_does_not_remove_it(path: str) -> None:
     first = UnixListener(path)
     second = UnixListener(path, replace_live=True)
     first.close()
@@ -157,7 +157,7 @@ def test_a_live_socket_is_replaced_where_that_is_asked_for_and_not_removed_by_wh
     assert not os.path.exists(path)
 
 
-def test_a_file_that_is_not_a_socket_stays(path: str) -> None:
+def test_a_file_that_is_not_a_socket_is_kept(path: str) -> None:
     Path(path).write_text("precious")
     with pytest.raises(OSError, match="is in use, and is not a socket") as caught:
         UnixListener(path, replace_live=True)
@@ -165,7 +165,7 @@ def test_a_file_that_is_not_a_socket_stays(path: str) -> None:
     assert Path(path).read_text() == "precious"
 
 
-def test_a_path_that_is_too_long_for_a_socket_is_named(tmp_path: Path) -> None:
+def test_a_path_that_is_too_long_is_an_error_with_the_path(tmp_path: Path) -> None:
     path = str(tmp_path / ("x" * 120))
     with pytest.raises(
         OSError, match=f"{path}: AF_UNIX path too long; a socket's path has at most 107 bytes"
@@ -174,14 +174,14 @@ def test_a_path_that_is_too_long_for_a_socket_is_named(tmp_path: Path) -> None:
     assert caught.value.errno == errno.ENAMETOOLONG
 
 
-def test_a_missing_folder_is_an_error_that_leaves_nothing_open(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_error_and_leaves_no_descriptor_open(tmp_path: Path) -> None:
     before = descriptors()
     with pytest.raises(FileNotFoundError):
         UnixListener(str(tmp_path / "none" / "s.sock"))
     assert descriptors() == before
 
 
-def test_a_start_that_fails_after_the_socket_was_made_removes_it(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_fails_after_creating_the_socket_removes_it(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise PermissionError(errno.EPERM, "not here")
 
@@ -191,14 +191,14 @@ def test_a_start_that_fails_after_the_socket_was_made_removes_it(path: str, monk
     assert not os.path.exists(path)
 
 
-def test_the_socket_is_removed_also_after_an_operator_has_changed_its_mode(path: str) -> None:
+def test_the_socket_is_removed_after_its_mode_was_changed(path: str) -> None:
     listener = UnixListener(path)
     os.chmod(path, 0o666)
     listener.close()
     assert not os.path.exists(path)
 
 
-def test_closing_twice_removes_no_later_socket(path: str) -> None:
+def test_closing_twice_does_not_remove_a_later_socket(path: str) -> None:
     listener = UnixListener(path)
     listener.close()
     leave_dead(path)
@@ -206,7 +206,7 @@ def test_closing_twice_removes_no_later_socket(path: str) -> None:
     assert os.path.exists(path)
 
 
-def test_closing_a_socket_that_is_gone_already_is_no_error(path: str) -> None:
+def test_closing_a_removed_socket_is_not_an_error(path: str) -> None:
     listener = UnixListener(path)
     os.unlink(path)
     before = descriptors()
@@ -214,7 +214,7 @@ def test_closing_a_socket_that_is_gone_already_is_no_error(path: str) -> None:
     assert descriptors() < before, "its descriptor is given back"
 
 
-def test_of_many_that_start_together_on_a_dead_socket_exactly_one_listens(path: str) -> None:
+def test_of_many_concurrent_starts_on_a_dead_socket_exactly_one_listens(path: str) -> None:
     leave_dead(path)
     created: list[UnixListener] = []
     refused: list[OSError] = []
@@ -236,9 +236,7 @@ def test_of_many_that_start_together_on_a_dead_socket_exactly_one_listens(path: 
     created[0].close()
 
 
-def test_a_folder_that_another_program_keeps_locked_delays_a_start_and_does_not_end_it(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_locked_folder_delays_a_start_without_failing_it(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unix, "LOCK_S", 0.02)
     stream = os.open(os.path.dirname(path), os.O_RDONLY)
     try:
@@ -250,9 +248,7 @@ def test_a_folder_that_another_program_keeps_locked_delays_a_start_and_does_not_
         os.close(stream)
 
 
-def test_a_machine_that_stands_still_for_longer_than_a_start_waits_does_not_let_it_in_early(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_paused_machine_does_not_shorten_the_wait_for_the_lock(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unix, "LOCK_S", 0.02)
     stream = os.open(os.path.dirname(path), os.O_RDONLY)
     fcntl.flock(stream, fcntl.LOCK_EX)
@@ -270,7 +266,7 @@ def test_a_machine_that_stands_still_for_longer_than_a_start_waits_does_not_let_
     assert len(looks) == 3, "it did not wait for the lock"
 
 
-def test_the_process_at_the_other_end_is_known() -> None:
+def test_the_process_of_the_peer_is_known() -> None:
     local, remote = socket.socketpair()
     with local, remote:
         assert credentials(local) == (os.getpid(), os.geteuid(), os.getegid())

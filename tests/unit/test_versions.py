@@ -1,4 +1,6 @@
-"""Versions of runtimes and what they say about NRI."""
+"""Versions of runtimes and their NRI versions."""
+
+import importlib
 
 import pytest
 
@@ -35,12 +37,12 @@ def test_versions_compare_as_semantic_versions_do(older: str, newer: str) -> Non
         "1.7.24-r1", "1.7.24-bottlerocket", "1.7.24-1~bpo12+1", "1.7.24-unheard.of", "1.7.24-develop",
     ],
 )  # fmt: skip
-def test_additions_of_distributions_and_of_git_do_not_matter(same: str) -> None:
+def test_suffixes_of_distributions_and_git_are_ignored(same: str) -> None:
     assert parse_version(same) == parse_version("1.7.24")
 
 
 @pytest.mark.parametrize("text", ["", "v", "unknown", "(devel)", "1.2.3.4", "1.x.2", "1.2.3-", "१.2.3", "1" * 5000])
-def test_what_is_no_version_is_none_and_never_at_least_anything(text: str) -> None:
+def test_an_invalid_version_is_none_and_below_every_version(text: str) -> None:
     assert parse_version(text) is None
     assert not version_at_least(text, "v0.0.0")
 
@@ -83,11 +85,11 @@ def test_the_nri_version_of_a_release_is_inferred(name: str, version: str, expec
 
 
 @pytest.mark.parametrize("messages", ["", "(devel)", "0.0.0-unknown"])
-def test_what_a_runtime_does_not_know_of_itself_is_inferred(messages: str) -> None:
+def test_a_missing_nri_version_is_inferred_from_the_messages(messages: str) -> None:
     assert infer_nri_version("containerd", "v2.2.1", messages) == "v0.11.0"
 
 
-def test_what_a_runtime_tells_is_believed() -> None:
+def test_a_reported_nri_version_takes_precedence() -> None:
     assert infer_nri_version("containerd", "v1.7.0", "v0.12.2") == "v0.12.2"
 
 
@@ -96,3 +98,7 @@ def test_the_table_is_in_ascending_order(name: str) -> None:
     releases = [parse_version(release) for release, _ in RUNTIMES[name]]
     assert None not in releases
     assert releases == sorted(releases)
+
+
+def test_scripts_can_import_the_earlier_name_of_the_module() -> None:
+    assert importlib.import_module("nri.api.versions").infer_nri_version is infer_nri_version

@@ -1,4 +1,4 @@
-"""Protobuf's wire format by hand: fields, what is no message, and what is kept. More of it: tests/property."""
+"""Protobuf's wire format: fields, invalid messages and caches. See also tests/property."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from nri import wire
 from nri.errors import RemoteProtocolError
 
 
-def test_the_lengths_that_are_kept_are_bounded_and_those_of_varint() -> None:
+def test_cached_lengths_are_bounded_and_correct() -> None:
     for length in range(0, 0x4000, 3):
         assert wire.read_varint(wire.LENGTHS.get(length) or wire.varint(length), 0)[0] == length
     assert len(wire.LENGTHS) <= 1024
     assert all(wire.read_varint(encoded, 0) == (n, len(encoded)) for n, encoded in wire.LENGTHS.items())
 
 
-def test_lengths_that_are_long_are_not_kept() -> None:
+def test_large_lengths_are_not_cached() -> None:
     assert wire.varint(1 << 30) == b"\x80\x80\x80\x80\x04"
     assert 1 << 30 not in wire.LENGTHS
 
 
 @pytest.mark.parametrize("value", [0, 127, 128, 0x3FFF, 0x4000, (1 << 63) - 1, -1])
-def test_a_number_of_any_size_is_read_as_it_was_written(value: int) -> None:
+def test_numbers_of_any_size_survive_a_round_trip(value: int) -> None:
     encoded = wire.varint(value)
     assert wire.read_varint(b"\xff" + encoded, 1) == (value % (1 << 64), 1 + len(encoded))
 
@@ -46,13 +46,13 @@ def test_a_field_of_each_wire_type_is_read() -> None:
         (b"\x0a\x05ab", "field 1 is cut short: 5 bytes announced, 2 left"),
     ],
 )
-def test_bytes_that_are_no_message_are_an_error_that_says_where(data: bytes, reason: str) -> None:
+def test_invalid_bytes_are_an_error_with_the_position(data: bytes, reason: str) -> None:
     with pytest.raises(RemoteProtocolError, match=reason):
         list(wire.iter_fields(data))
 
 
 @pytest.mark.parametrize("length", [0, 1, 127, 128, 16383, 16384])
-def test_the_sole_field_of_a_message_is_its_value(length: int) -> None:
+def test_sole_field_returns_the_value_of_the_only_field(length: int) -> None:
     value = b"x" * length
     assert wire.sole_field(wire.bytes_field(2, value), 2) == value
     assert wire.sole_field(b"??" + wire.bytes_field(2, value), 2, 2) == value
@@ -71,5 +71,5 @@ def test_the_sole_field_of_a_message_is_its_value(length: int) -> None:
     ],
     ids=["nothing", "no length", "another", "twice", "cut short", "no length that ends", "length cut short"],
 )
-def test_what_is_not_one_field_alone_has_no_sole_field(data: bytes) -> None:
+def test_several_fields_have_no_sole_field(data: bytes) -> None:
     assert wire.sole_field(data, 2) is None

@@ -1,4 +1,4 @@
-"""Frames captured from Go and Rust peers: we read them all, and write the same bytes.
+"""Frames captured from Go and Rust peers: we read all of them and write the same bytes.
 
 The files are in captured/, made by capture.py; those named v0.12.2 are the protocol document's examples.
 """
@@ -65,7 +65,7 @@ def payload_class(method: str, *, request: bool) -> Any:
 
 
 @pytest.mark.parametrize("path", NRI_FILES, ids=lambda path: path.stem)
-def test_a_captured_call_is_read_and_written_again_byte_for_byte(path: Path) -> None:
+def test_a_captured_call_is_written_with_the_same_bytes(path: Path) -> None:
     frames = read(path)
     decoded = decode(frames)
     assert decoded, "the file holds no message"
@@ -78,7 +78,7 @@ def test_a_captured_call_is_read_and_written_again_byte_for_byte(path: Path) -> 
 
 
 @pytest.mark.parametrize("path", NRI_FILES, ids=lambda path: path.stem)
-def test_a_captured_call_reads_the_same_one_byte_at_a_time(path: Path) -> None:
+def test_a_captured_call_is_read_one_byte_at_a_time(path: Path) -> None:
     frames = read(path)
     complete = [message.bytes() for message in decode(frames)]
     assert [message.bytes() for message in decode(frames, step=1)] == complete
@@ -149,13 +149,13 @@ def test_a_failing_handler_is_an_unknown_status_with_its_text() -> None:
     assert (response.code, response.message) == (2, "boom")
 
 
-def test_a_long_request_is_a_frame_of_4096_bytes_and_one_with_the_rest() -> None:
+def test_a_long_request_is_split_into_a_frame_of_4096_bytes_and_the_rest() -> None:
     lengths = [len(frame.data) - 8 for frame in read(FOLDER / "v0.12.5-CreateContainer-large.hex")][:2]
     assert lengths[0] == mux.MAX_FIRST_FRAME
     assert lengths[1] > mux.MAX_FIRST_FRAME
 
 
-def test_a_synchronization_in_parts_has_two_frames_a_part_and_each_answer_echoes_more() -> None:
+def test_a_synchronization_in_parts_has_two_frames_per_part_and_replies_repeat_more() -> None:
     requests, answers = [], []
     for frame in read(PARTS):
         length = int.from_bytes(frame.data[4:8], "big")

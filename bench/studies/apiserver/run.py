@@ -75,7 +75,7 @@ def _ready_socket(node: Cluster) -> Path:
 @contextmanager
 def ready(node: Cluster) -> Iterator[LineProcess]:
     """Run a runtime of this package with the present state of the node's runtime."""
-    file = node.runtime.run_dir / "state"
+    file = node.runtime.run_dir / "runtime-state"
     file.write_bytes(views.runtime_state(node.runtime.nri_socket))
     words = [sys.executable, "-m", "bench.studies.apiserver.ready", str(_ready_socket(node)), str(file)]
     with LineProcess(words) as process:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nri.adaptation.plugin_policy import allow, file
 from nri.api import default_validator
 from nri.api import messages as m
 from nri.api.annotations import REQUIRED_PLUGINS
@@ -13,6 +12,7 @@ from nri.api.default_validator import ValidatorConfig
 from nri.api.selectors import Filters, Pattern, Selector
 from nri.config import Source, read
 from nri.errors import ConfigError
+from nri.plugin_policy import allow, file
 from nri.pods.requests import Node, read_pods
 from tests.support.growing import big
 from tests.support.growing.big import Case, names

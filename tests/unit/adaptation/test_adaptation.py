@@ -1,4 +1,4 @@
-"""The runtime side as a whole: its options, its start and its end."""
+"""The adaptation as a whole: options, start and stop."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tests.support.no_threads import no_threads
 from tests.support.waiting import wait_for
 
 
-def test_a_runtime_sees_methods_and_rules_and_nothing_of_how_it_is_wired() -> None:
-    shown = {name for name in vars(made()) if not name.startswith("_")}
+def test_the_public_attributes_are_methods_and_rules() -> None:
+    shown = {name for name in vars(make_adaptation()) if not name.startswith("_")}
     assert shown == {"rules", *(spec.method for spec in EVENTS if spec.relayed)}
 
 
@@ -37,27 +37,27 @@ def test_shutdown_is_sent(mode: Mode) -> None:
 
 @both
 def test_events_need_start(mode: Mode) -> None:
-    adaptation = made(compat=mode)
+    adaptation = make_adaptation(compat=mode)
 
-    def told() -> str:
+    def error_text() -> str:
         try:
             adaptation.run_pod_sandbox(make_pod())
         except LocalProtocolError as error:
             return str(error)
         return ""
 
-    before = told()
+    before = error_text()
     adaptation.start()
-    between = told()
+    between = error_text()
     adaptation.stop()
     if mode == "reference":
-        assert [before, between, told()] == ["", "", ""]
+        assert [before, between, error_text()] == ["", "", ""]
     else:
         assert before == "RunPodSandbox: the adaptation has not been started: call start() first"
-        assert (between, told()) == ("", "RunPodSandbox: the adaptation is stopped")
+        assert (between, error_text()) == ("", "RunPodSandbox: the adaptation is stopped")
 
 
-def made(**options: Any) -> Adaptation:
+def make_adaptation(**options: Any) -> Adaptation:
     """An adaptation of a runtime without containers, plugins or socket."""
     arguments: dict[str, Any] = {
         "synchronize": lambda: ([], []),
@@ -73,7 +73,7 @@ def made(**options: Any) -> Adaptation:
 @both
 def test_a_second_start_is_refused_and_ends_nothing(mode: Mode, tmp_path: Path) -> None:
     path = tmp_path / "nri.sock"
-    adaptation = made(compat=mode, disable_connections=False, socket_path=str(path))
+    adaptation = make_adaptation(compat=mode, disable_connections=False, socket_path=str(path))
     adaptation.start()
     with pytest.raises(LocalProtocolError, match=r"^start\(\) or stop\(\) was called before"):
         adaptation.start()
@@ -101,9 +101,9 @@ def test_a_second_start_is_refused_and_ends_nothing(mode: Mode, tmp_path: Path) 
         ({"fan_out": EventMask.of("CreateContainer", "StartContainer")}, "fan_out must not contain CreateContainer: "),
     ],
 )
-def test_options_that_cannot_be_are_refused_with_what_is_expected(options: dict[str, Any], text: str) -> None:
+def test_invalid_options_are_refused_with_advice(options: dict[str, Any], text: str) -> None:
     with pytest.raises(LocalProtocolError) as caught:
-        made(**options)
+        make_adaptation(**options)
     assert str(caught.value).startswith(text)
 
 
@@ -122,10 +122,10 @@ class Handles:
         self.seen.append("start")
 
 
-def test_a_builtin_plugin_that_cannot_start_keeps_nri_from_it_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_builtin_plugin_that_fails_to_start_fails_the_start_and_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "nri.sock"
     leaks = Leaks()
-    adaptation = made(
+    adaptation = make_adaptation(
         builtin=[BuiltinPlugin("10", "in", Handles("no disk"))], disable_connections=False, socket_path=str(path)
     )
     with pytest.raises(NriError, match=r"failed to start builtin plugin 10-in: .*no disk"):
@@ -134,10 +134,10 @@ def test_a_builtin_plugin_that_cannot_start_keeps_nri_from_it_and_leaves_nothing
     leaks.check()
 
 
-def test_a_runtime_that_ends_twice_ends_once(tmp_path: Path) -> None:
+def test_stopping_twice_is_the_same_as_stopping_once(tmp_path: Path) -> None:
     leaks = Leaks()
     sockets = [tmp_path / "nri.sock", tmp_path / "admin.sock"]
-    adaptation = made(disable_connections=False, socket_path=str(sockets[0]), admin_socket=str(sockets[1]))
+    adaptation = make_adaptation(disable_connections=False, socket_path=str(sockets[0]), admin_socket=str(sockets[1]))
     with adaptation:
         assert all(path.exists() for path in sockets)
     adaptation.stop()
@@ -145,10 +145,10 @@ def test_a_runtime_that_ends_twice_ends_once(tmp_path: Path) -> None:
     leaks.check()
 
 
-def test_at_a_limit_of_threads_it_ends_all_the_same(tmp_path: Path) -> None:
+def test_the_adaptation_stops_without_a_free_thread(tmp_path: Path) -> None:
     leaks = Leaks()
     sockets = [tmp_path / "nri.sock", tmp_path / "admin.sock"]
-    adaptation = made(
+    adaptation = make_adaptation(
         disable_connections=False, socket_path=str(sockets[0]), admin_socket=str(sockets[1]),
         builtin=[BuiltinPlugin("10", "in", Handles())],
     )  # fmt: skip
@@ -159,12 +159,12 @@ def test_at_a_limit_of_threads_it_ends_all_the_same(tmp_path: Path) -> None:
     leaks.check()
 
 
-def test_an_end_while_plugins_are_launched_ends_all_that_the_start_goes_on_with(tmp_path: Path) -> None:
+def test_a_stop_during_the_launch_of_plugins_ends_everything(tmp_path: Path) -> None:
     path, launched = tmp_path / "nri.sock", tmp_path / "launched"
     (tmp_path / "10-silent").write_text(f"#!/bin/sh\ntouch {launched}\nexec sleep 60\n")
     (tmp_path / "10-silent").chmod(0o755)
     leaks = Leaks()
-    adaptation = made(plugin_path=str(tmp_path), disable_connections=False, socket_path=str(path))
+    adaptation = make_adaptation(plugin_path=str(tmp_path), disable_connections=False, socket_path=str(path))
     errors: list[LocalProtocolError] = []
 
     def start() -> None:
@@ -186,12 +186,12 @@ def test_an_end_while_plugins_are_launched_ends_all_that_the_start_goes_on_with(
 
 
 @pytest.mark.parametrize("where", ["before it listens", "when it listens"])
-def test_an_end_by_a_handler_of_a_signal_that_comes_while_it_begins_to_listen_ends_that_too(
+def test_a_stop_by_a_signal_handler_during_the_start_of_the_listener_ends_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     path = tmp_path / "nri.sock"
     leaks = Leaks()
-    adaptation = made(disable_connections=False, socket_path=str(path))
+    adaptation = make_adaptation(disable_connections=False, socket_path=str(path))
     start = Listener.start
 
     def interrupted(listener: Listener) -> None:
@@ -209,7 +209,7 @@ def test_an_end_by_a_handler_of_a_signal_that_comes_while_it_begins_to_listen_en
     leaks.check()
 
 
-def test_a_connection_that_is_given_gets_its_configuration() -> None:
+def test_a_connection_gets_its_configuration() -> None:
     calls: list[str] = []
 
     class Configured(Quiet):
@@ -221,14 +221,14 @@ def test_a_connection_that_is_given_gets_its_configuration() -> None:
     assert calls == ["word: own"]
 
 
-def test_plugins_are_told_by_index_whatever_their_kind() -> None:
+def test_plugins_are_listed_by_index_whatever_their_kind() -> None:
     builtin = [BuiltinPlugin(index, "in", Handles()) for index in ("40", "05")]
     with FakeRuntime(builtin=builtin) as runtime:
         runtime.add(Quiet(), idx="20")
         assert [row.plugin for row in runtime.plugins] == ["05-in", "20-quiet", "40-in"]
 
 
-def test_it_is_ready_when_those_that_are_named_have_answered(nri_runtime: FakeRuntime) -> None:
+def test_ready_waits_for_the_named_plugins(nri_runtime: FakeRuntime) -> None:
     adaptation = nri_runtime.adaptation
     assert adaptation.ready(), "the policy requires none"
     assert not adaptation.ready(["10-quiet"], 0.01)
@@ -238,14 +238,14 @@ def test_it_is_ready_when_those_that_are_named_have_answered(nri_runtime: FakeRu
     assert not adaptation.ready(["10-quiet"])
 
 
-def test_named_or_not_it_waits_for_the_plugins_that_the_policy_requires() -> None:
+def test_ready_waits_for_the_plugins_required_by_the_policy() -> None:
     with FakeRuntime(policy='["10-quiet"]\nrequired = true') as runtime:
         assert not runtime.adaptation.ready()
         runtime.add(Quiet())
         assert runtime.adaptation.ready(timeout_s=20)
 
 
-def test_how_many_plugins_take_part_is_told_to_the_observer() -> None:
+def test_the_observer_receives_the_number_of_active_plugins() -> None:
     class Counts(Observer):
         def __init__(self) -> None:
             self.counts: list[int] = []
@@ -262,7 +262,7 @@ def test_how_many_plugins_take_part_is_told_to_the_observer() -> None:
         wait_for(lambda: observer.counts[-1] == 0, "it does not count any more")
 
 
-def test_without_a_history_the_admin_socket_still_tells_plugins_and_policies(tmp_path: Path) -> None:
+def test_without_provenance_the_admin_socket_still_reports_plugins_and_policies(tmp_path: Path) -> None:
     path = str(tmp_path / "admin.sock")
     with FakeRuntime(provenance=False, admin_socket=path, policy='["10-quiet"]\ntimeout = 3') as runtime:
         runtime.add(Quiet())
@@ -286,7 +286,7 @@ def test_interceptors_see_the_calls_of_every_plugin() -> None:
     assert calls == ["Configure", "Synchronize", "StartContainer", "Shutdown"]
 
 
-def test_without_connections_there_is_no_socket_and_built_in_plugins_take_part(tmp_path: Path) -> None:
+def test_without_connections_there_is_no_socket_and_builtin_plugins_work(tmp_path: Path) -> None:
     path = tmp_path / "nri.sock"
     adaptation = Adaptation(
         "node", "1", synchronize=lambda: ([], []), update=lambda _: None, socket_path=str(path), policy_path=None,

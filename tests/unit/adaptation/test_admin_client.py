@@ -1,4 +1,4 @@
-"""Questions to a runtime's admin socket: what goes wrong is said with the next step."""
+"""Requests to a runtime's admin socket: errors have the next step."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from nri.trace.live_events import live_events
 from nri.ttrpc import Server, Service
 
 
-def test_a_socket_that_is_closed_to_us_says_so_and_nothing_of_other_runtimes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forbidden_socket_is_an_error_that_mentions_only_permissions(monkeypatch: pytest.MonkeyPatch) -> None:
     def closed(path: str, *_: object) -> None:
         raise RuntimeUnavailable(path, "Permission denied")
 
     monkeypatch.setattr("nri.adaptation.admin.ask", closed)
     with pytest.raises(ProgramUnreachable) as caught:
         AdminClient("/run/admin.sock").ask("Plugins", {})
-    assert str(caught.value) == "cannot connect to /run/admin.sock: permission denied. Run it as root"
+    assert str(caught.value) == "cannot connect to /run/admin.sock: permission denied. Run this command as root"
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def reason(path: str) -> tuple[str, type[Exception]]:
     return str(caught.value), caught.type
 
 
-def test_one_that_does_not_answer_or_is_none_is_named_with_the_option(path: str) -> None:
+def test_a_silent_or_foreign_socket_is_an_error_with_the_option(path: str) -> None:
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(path)
         silent.listen()
@@ -49,7 +49,7 @@ def test_one_that_does_not_answer_or_is_none_is_named_with_the_option(path: str)
         assert "is not an admin socket" in messages and "--admin-socket" in messages and kind is ProgramUnreachable
 
 
-def test_one_whose_runtime_has_ended_says_so_and_one_that_was_never_there_who_has_them(path: str) -> None:
+def test_a_stopped_runtime_and_a_missing_socket_have_different_errors(path: str) -> None:
     messages, kind = reason(path)
     has = "only runtimes built on nri have an admin socket, if admin_socket is set; name another with"
     assert (
@@ -65,13 +65,13 @@ def test_one_whose_runtime_has_ended_says_so_and_one_that_was_never_there_who_ha
     assert messages == f"cannot connect to {path}: {ended} --admin-socket" and kind is ProgramUnreachable
 
 
-def test_a_container_without_a_history_is_told_with_what_lists_them(path: str) -> None:
+def test_a_container_without_a_history_is_an_error_with_the_command_that_lists_containers(path: str) -> None:
     with FakeRuntime(admin_socket=path):
         messages, kind = reason(path)
         assert messages.endswith("try: nri pod ps") and kind is NriError
 
 
-def test_what_happens_now_is_read_from_it_and_its_failures_are_lines_too(path: str) -> None:
+def test_live_events_are_read_from_the_socket_and_report_a_failed_connection(path: str) -> None:
     with pytest.raises(ProgramUnreachable, match="cannot connect to"), live_events(AdminClient(path)):
         pass
     with FakeRuntime(admin_socket=path), live_events(AdminClient(path)) as looking:

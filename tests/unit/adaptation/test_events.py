@@ -1,4 +1,4 @@
-"""Events of a runtime as methods: which there are, until when they wait, and what a removal means when it fails."""
+"""Events of a runtime as methods: their list, deadlines, and failed removals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ METHODS = [spec.method for spec in EVENTS if spec.kind in ("pod", "container") a
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_event_reaches_a_plugin_that_handles_it(nri_runtime: FakeRuntime, method: str) -> None:
+def test_every_event_reaches_a_plugin_with_a_handler(nri_runtime: FakeRuntime, method: str) -> None:
     calls: list[Any] = []
     nri_runtime.add(plugin("a", **{method: lambda *arguments: calls.append(arguments[0].id)}))
     call(nri_runtime, method)
@@ -40,9 +40,7 @@ def test_every_event_reaches_a_plugin_that_handles_it(nri_runtime: FakeRuntime, 
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_what_is_no_message_or_in_another_order_is_refused_with_what_is_taken(
-    nri_runtime: FakeRuntime, method: str
-) -> None:
+def test_wrong_arguments_are_refused_with_the_expected_ones(nri_runtime: FakeRuntime, method: str) -> None:
     spec = next(spec for spec in EVENTS if spec.method == method)
     of_pod = spec.kind == "pod"
     arguments: list[Any] = [{"id": "p"}] if of_pod else [CONTAINER, POD]
@@ -57,9 +55,7 @@ def test_what_is_no_message_or_in_another_order_is_refused_with_what_is_taken(
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("limit", ["timeout_s", "deadline", "both"])
-def test_every_event_ends_at_the_callers_limit_whichever_comes_first(
-    nri_runtime: FakeRuntime, method: str, limit: str
-) -> None:
+def test_every_event_ends_at_the_first_limit_of_the_caller(nri_runtime: FakeRuntime, method: str, limit: str) -> None:
     go = threading.Event()
     nri_runtime.timeout(30).add(plugin("a", **{method: lambda *_: go.wait(20) and None}))
     soon, late = 0.02, 20.0
@@ -75,7 +71,7 @@ def test_every_event_ends_at_the_callers_limit_whichever_comes_first(
         go.set()
 
 
-def test_a_pods_update_carries_its_resources_and_its_overhead(nri_runtime: FakeRuntime) -> None:
+def test_an_update_of_a_pod_has_its_resources_and_its_overhead(nri_runtime: FakeRuntime) -> None:
     calls: list[tuple[int, int]] = []
 
     def update(pod: nri.PodSandbox, overhead: m.LinuxResources, resources: m.LinuxResources) -> None:
@@ -89,7 +85,7 @@ def test_a_pods_update_carries_its_resources_and_its_overhead(nri_runtime: FakeR
 
 
 @pytest.mark.parametrize(("method", "names"), [("remove_container", False), ("stop_container", True)])
-def test_a_container_that_is_removed_is_not_known_any_more_even_if_a_plugin_refuses(
+def test_a_removed_container_is_forgotten_even_if_a_plugin_refuses(
     nri_runtime: FakeRuntime, method: str, names: bool
 ) -> None:
     def refuse(*_: Any) -> None:

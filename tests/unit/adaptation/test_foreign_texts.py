@@ -1,4 +1,4 @@
-"""What plugins send as text: one short line that prints, in errors, logs and health, on whatever way it came in."""
+"""Texts of plugins are one short printable line in errors, logs and health."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def fits(text: str) -> bool:
 
 
 def check(caplog: pytest.LogCaptureFixture, runtime: FakeRuntime) -> None:
-    """Whatever was logged by the runtime's side, and is told of plugins, is one short line each."""
+    """Check that each log message and each plugin's last error is one short line."""
     for record in caplog.records:
         if record.name.startswith("nri.adaptation"):
             assert fits(record.getMessage()), record.getMessage()[:500]
@@ -59,7 +59,7 @@ def check(caplog: pytest.LogCaptureFixture, runtime: FakeRuntime) -> None:
         assert fits(health.last_error), health.last_error[:500]
 
 
-def test_a_status_of_a_plugin_is_one_line_in_the_error_and_in_its_health(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_status_of_a_plugin_is_one_line_in_the_error_and_in_health(caplog: pytest.LogCaptureFixture) -> None:
     with FakeRuntime() as runtime:
         runtime.add(Fails())
         with pytest.raises(PluginRejected) as refused:
@@ -72,7 +72,7 @@ def test_a_status_of_a_plugin_is_one_line_in_the_error_and_in_its_health(caplog:
         check(caplog, runtime)
 
 
-def test_a_status_of_megabytes_is_one_short_line_that_says_how_long_it_was(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_status_of_megabytes_is_shortened_to_one_line_with_its_length(caplog: pytest.LogCaptureFixture) -> None:
     plugin = Fails()
     plugin.text = LONG
     with FakeRuntime() as runtime:
@@ -147,7 +147,7 @@ class Counting(Observer):
         self.refused.append(reason)
 
 
-def test_refused_connections_are_counted_and_logged_at_a_bounded_rate(
+def test_refused_connections_are_counted_and_logged_at_a_limited_rate(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "nri.adaptation")

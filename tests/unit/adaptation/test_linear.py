@@ -1,4 +1,4 @@
-"""Work grows with its input and not with its square: calls are counted, of a size and of twice that, not time.
+"""Work is linear in its input: calls are counted for one size and for its double.
 
 What a call costs inside C is not seen here: `python -m bench.linear` measures the same cases in processor time.
 """
@@ -21,7 +21,7 @@ SIZE = 200
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_twice_the_input_is_twice_the_work(name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_double_input_needs_double_work(name: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
     case: Case = CASES[name]
     case(SIZE)()  # imports

@@ -1,4 +1,4 @@
-"""The rules about waiting, as the table at the head of `nri.adaptation.time_budget` has them."""
+"""The rules for waiting from the table at the head of `nri.adaptation.time_budget`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOW = 1000.0
         (2.0, NOW - 1.0, NOW - 1.0),
     ],
 )
-def test_a_plugin_has_its_timeout_to_answer_and_no_longer_than_the_caller_waits(
+def test_an_answer_has_the_plugins_timeout_limited_by_the_callers_deadline(
     timeout_s: float, deadline: float | None, expected: float
 ) -> None:
     assert answer_deadline(NOW, timeout_s, deadline) == expected
@@ -35,7 +35,7 @@ def test_a_plugin_has_its_timeout_to_answer_and_no_longer_than_the_caller_waits(
         (0.0, NOW + 1.0, NOW + 1.0),
     ],
 )
-def test_a_turn_at_a_busy_plugin_is_waited_for_during_two_of_its_timeouts(
+def test_a_turn_at_a_busy_plugin_is_limited_to_two_of_its_timeouts(
     limit_s: float, deadline: float | None, expected: float | None
 ) -> None:
     assert turn_deadline(NOW, limit_s, deadline) == expected
@@ -54,13 +54,13 @@ def test_a_turn_at_a_busy_plugin_is_waited_for_during_two_of_its_timeouts(
         (8.0, 0.0),
     ],
 )
-def test_an_event_bears_one_and_a_half_timeouts_of_a_plugins_silence(borne_s: float, expected: float) -> None:
+def test_an_event_spends_at_most_1_5_timeouts_on_a_silent_plugin(borne_s: float, expected: float) -> None:
     budget = SilenceBudget()
     budget.start_waiting("10-a", 7.0)
     assert budget.remaining_s("10-a", 7.0 + borne_s, 2.0) == pytest.approx(expected)
 
 
-def test_silence_before_the_event_waited_for_the_plugin_costs_it_nothing() -> None:
+def test_silence_before_the_event_waited_is_not_counted() -> None:
     budget = SilenceBudget()
     assert budget.remaining_s("10-a", 100.0, 2.0) == 2.0
     budget.start_waiting("10-a", 100.0)
@@ -70,7 +70,7 @@ def test_silence_before_the_event_waited_for_the_plugin_costs_it_nothing() -> No
     assert not budget.has_lost_time("20-b", 5.0)
 
 
-def test_each_plugin_has_a_budget_which_a_further_event_can_continue() -> None:
+def test_every_plugin_has_a_budget_that_a_copy_continues() -> None:
     creation = SilenceBudget()
     creation.start_waiting("10-a", 0.0)
     validation = creation.copy()
@@ -80,11 +80,11 @@ def test_each_plugin_has_a_budget_which_a_further_event_can_continue() -> None:
     assert not creation.has_lost_time("20-b", 9.0), "the budget of the first event has not changed"
 
 
-def test_a_plugin_without_a_note_has_its_timeout_however_short() -> None:
+def test_a_plugin_that_was_not_waited_for_has_its_whole_timeout() -> None:
     assert SilenceBudget().remaining_s("10-a", 0.0, 0.0001) == 0.0001
 
 
-def test_an_event_ends_when_its_callers_deadline_has_passed() -> None:
+def test_an_event_ends_after_its_callers_deadline() -> None:
     check_deadline("StartContainer", NOW, NOW + 0.001)
     with pytest.raises(DeadlineExceeded, match="StartContainer"):
         check_deadline("StartContainer", NOW, NOW)

@@ -1,4 +1,4 @@
-"""An agent's words about a pod, with rules and annotations of each hook, as people read them."""
+"""The agent's explanation of a pod, with the rules and annotations of each hook, as shown to users."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def printed(capsys: pytest.CaptureFixture[str], *, quiet: bool = False, **more: 
     return capsys.readouterr().out
 
 
-def test_each_value_and_error_names_the_rules_and_keys_of_its_hook() -> None:
+def test_every_value_and_error_has_the_rules_and_keys_of_its_hook() -> None:
     error = {"hook": "BatchResource", "reason": "no JSON"}
     actual = enriched({**FOUND, "errors": [error, {"hook": "somebody's"}]}, PROFILE)
     assert actual["values"][0]["rules"] == ["NodeResourceTopology"]
@@ -30,7 +30,7 @@ def test_each_value_and_error_names_the_rules_and_keys_of_its_hook() -> None:
     assert (actual["errors"][1]["rules"], actual["errors"][1]["reads"]) == ([], [])
 
 
-def test_of_the_keys_of_a_hook_those_are_named_that_the_pod_has() -> None:
+def test_only_keys_that_the_pod_has_are_listed() -> None:
     actual = enriched(
         {**FOUND, "keys": ["koordinator.sh/qosClass"], "values": [{**VALUE, "hook": "GroupIdentity"}, VALUE]}, PROFILE
     )
@@ -38,19 +38,19 @@ def test_of_the_keys_of_a_hook_those_are_named_that_the_pod_has() -> None:
     assert enriched({**FOUND, "keys": []}, PROFILE)["values"][0]["reads"] == []
 
 
-def test_keys_that_are_known_to_be_there_stay() -> None:
+def test_keys_already_in_the_explanation_are_kept() -> None:
     actual = enriched({**FOUND, "values": [{**VALUE, "reads": ["koordinator.sh/qosClass"]}]}, PROFILE)
     assert actual["values"][0]["reads"] == ["koordinator.sh/qosClass"]
 
 
-def test_a_clear_is_shown_as_one_and_columns_without_a_value_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_clear_is_shown_and_columns_without_values_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(capsys)
     assert text.startswith("pod shop/web (ended)\n")
     assert '""' in text
     assert "VIA" not in text
 
 
-def test_each_rule_is_shown_with_file_line_and_key(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_rule_is_shown_with_file_line_and_key(capsys: pytest.CaptureFixture[str]) -> None:
     row = {"kind": "NodeSLO", "key": "resourceQOSStrategy.beClass.cpuQOS", "place": "a.yaml:7", "hooks": ["CoreSched"]}
     text = printed(capsys, rules={"NodeSLO": "a.yaml"}, rule_keys=[row, {**row, "place": ""}])
     assert [line.split() for line in text.splitlines()[-2:]] == [
@@ -59,7 +59,7 @@ def test_each_rule_is_shown_with_file_line_and_key(capsys: pytest.CaptureFixture
     ]
 
 
-def test_rules_notes_and_a_pod_without_values_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rules_notes_and_a_pod_without_values_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(capsys, values=[], rules={"NodeSLO": "a.yaml", "Node": ""}, notes=["a note"])
     assert text.splitlines()[1:] == [
         "no hook has set a value",
@@ -70,25 +70,25 @@ def test_rules_notes_and_a_pod_without_values_are_told(capsys: pytest.CaptureFix
     ]
 
 
-def test_a_rule_that_is_not_used_is_told_with_its_place(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unused_rule_is_shown_with_its_place(capsys: pytest.CaptureFixture[str]) -> None:
     problem = {"kind": "NodeSLO", "source": "a.yaml:7", "error": "spec.x: 5 is not true or false"}
     text = printed(capsys, rules={"NodeSLO": "a.yaml"}, rule_problems=[problem])
     assert "Rules: NodeSLO: a.yaml\nNot used: NodeSLO of a.yaml:7: spec.x: 5 is not true or false\n" in text
 
 
-def test_quietly_it_is_a_line_for_each_value(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_quiet_output_has_one_line_per_value(capsys: pytest.CaptureFixture[str]) -> None:
     values = [{**VALUE, "value": "0-1"}, {**VALUE, "container": "", "field": "cpu.bvt", "value": "2"}]
     assert printed(capsys, quiet=True, values=values) == "app cpuset.cpus 0-1\npod cpu.bvt 2\n"
 
 
-def test_each_strategy_says_when_it_decides_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_strategy_shows_the_time_of_its_next_decision(capsys: pytest.CaptureFixture[str]) -> None:
     row = {"strategy": "psi", "in_s": 0.5, "every_s": 10.0, "state": "online pods wait 2 % for cpu", "preview": True}
     show(Output(Settings()), {"key": "u", "values": [], "strategies": [row]})
-    said = capsys.readouterr().out
-    assert "psi" in said and "in 0.5 s, every 10 s, preview only" in said
+    text = capsys.readouterr().out
+    assert "psi" in text and "in 0.5 s, every 10 s, preview only" in text
 
 
-def test_what_did_not_change_is_a_table_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unchanged_values_are_a_table_with_the_reasons(capsys: pytest.CaptureFixture[str]) -> None:
     row = {"container": "app", "strategy": "CPUBurst", "reason": "the token bucket is empty"}
     show(Output(Settings()), {"key": "u", "values": [], "unchanged": [row, {**row, "container": ""}]})
     lines = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()[-2:]]

@@ -1,4 +1,4 @@
-"""The agent's wiring: what is started in which order, what it says of itself, and its end."""
+"""The agent's parts: the order of their start, their health and their end."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_parts_are_started_in_order_and_stopped_in_reverse(make: Callable[..., A
 
 @pytest.fixture
 def make_two(tmp_path: Path) -> Callable[..., Agents]:
-    """Agents of both profiles on a machine of files, of which rubik's has these services."""
+    """Agents of both profiles on a machine of files; rubik's agent has these services."""
     STEPS.clear()
     v1(tmp_path / "root", "kubepods")
 
@@ -159,7 +159,7 @@ def make_two(tmp_path: Path) -> Callable[..., Agents]:
     return make_agents
 
 
-def test_two_profiles_run_in_one_process_each_with_its_own_socket_and_history(
+def test_two_profiles_run_in_one_process_with_their_own_socket_and_history(
     make_two: Callable[..., Agents], tmp_path: Path
 ) -> None:
     agents = make_two("psi", "cpuevict")
@@ -176,21 +176,19 @@ def test_two_profiles_run_in_one_process_each_with_its_own_socket_and_history(
     assert STEPS == ["READY=1", "STOPPING=1"] and not (tmp_path / "b.sock").exists()
 
 
-def test_two_profiles_that_set_one_knob_are_refused_with_both_names_and_keys(make_two: Callable[..., Agents]) -> None:
+def test_two_profiles_with_the_same_knob_are_refused_with_both_names_and_keys(make_two: Callable[..., Agents]) -> None:
     with pytest.raises(KnobConflict) as caught:
         make_two("quotaTurbo")
     assert "BatchResource and quotaTurbo both set cpu.cfs_quota" in str(caught.value)
     assert 'gates.BatchResource = false or "quotaTurbo" out of agent.enabledFeatures' in str(caught.value)
 
 
-def test_two_profiles_are_no_proxy(make_two: Callable[..., Agents]) -> None:
+def test_two_profiles_cannot_use_the_proxy(make_two: Callable[..., Agents]) -> None:
     with pytest.raises(NriError, match="modes nri and standalone"):
         make_two("psi", modes=("nri", "proxy"))
 
 
-def test_of_two_profiles_none_is_left_running_when_one_cannot_start(
-    make_two: Callable[..., Agents], tmp_path: Path
-) -> None:
+def test_if_one_of_two_profiles_cannot_start_neither_runs(make_two: Callable[..., Agents], tmp_path: Path) -> None:
     agents = make_two("psi")
     (tmp_path / "b.sock").mkdir()
     with pytest.raises(NriError, match=r"b\.sock"):
@@ -198,7 +196,7 @@ def test_of_two_profiles_none_is_left_running_when_one_cannot_start(
     assert "READY=1" not in STEPS and not (tmp_path / "a.sock").exists()
 
 
-def test_a_part_that_cannot_be_started_leaves_nothing_running(make: Callable[..., Agent]) -> None:
+def test_a_part_that_cannot_start_stops_the_started_parts(make: Callable[..., Agent]) -> None:
     agent = make(modes=("nri", "proxy"))
     with pytest.raises(NriError, match="no socket"):
         agent.start()
@@ -206,7 +204,7 @@ def test_a_part_that_cannot_be_started_leaves_nothing_running(make: Callable[...
     assert not os.path.exists(agent.settings.socket)
 
 
-def test_it_does_not_start_beside_a_koordlet_unless_told(make: Callable[..., Agent]) -> None:
+def test_the_agent_does_not_start_beside_a_koordlet_unless_allowed(make: Callable[..., Agent]) -> None:
     agent = make()
     write_files(Path(agent.parts.root.path), {"proc/77/comm": "koordlet\n"})
     with pytest.raises(ForeignAgentError, match="pid 77"):
@@ -217,14 +215,14 @@ def test_it_does_not_start_beside_a_koordlet_unless_told(make: Callable[..., Age
     message.stop()
 
 
-def test_a_changed_rule_is_told_to_every_transport(make: Callable[..., Agent]) -> None:
+def test_a_changed_rule_is_reported_to_every_transport(make: Callable[..., Agent]) -> None:
     agent = make(modes=("proxy", "nri", "standalone"))
     agent.parts.store.put("NodeResourceTopology", TOPOLOGY, "a test")
     assert {entry.name for entry in RECORDED} == {"NriTransport", "Standalone", "Loops"}
     assert [entry.kinds for entry in RECORDED] == [[frozenset({"NodeResourceTopology"})]] * 3
 
 
-def test_health_is_that_of_all_parts(make: Callable[..., Agent]) -> None:
+def test_health_combines_all_parts(make: Callable[..., Agent]) -> None:
     agent = make()
     assert agent.health().ready
     (transport,) = agent.transports
@@ -236,7 +234,7 @@ def test_health_is_that_of_all_parts(make: Callable[..., Agent]) -> None:
     assert not make(modes=("proxy",)).health().ready
 
 
-def test_a_bad_rule_is_told_and_the_last_good_one_serves(make: Callable[..., Agent]) -> None:
+def test_an_invalid_rule_is_reported_and_the_last_valid_rule_applies(make: Callable[..., Agent]) -> None:
     agent = make()
     agent.parts.store.put("NodeResourceTopology", TOPOLOGY, "a test")
     agent.parts.store.put("NodeResourceTopology", {"metadata": {"annotations": 7}}, "a test")
@@ -251,7 +249,7 @@ def test_a_bad_rule_is_told_and_the_last_good_one_serves(make: Callable[..., Age
     assert 'key="a.yaml:1: kind: NodeSLOO: nothing reads it' in scrape(agent.parts.observer)
 
 
-def test_what_nothing_reads_of_pods_that_run_is_a_metric_that_names_them(make: Callable[..., Agent]) -> None:
+def test_unread_keys_of_running_pods_are_a_metric_with_their_names(make: Callable[..., Agent]) -> None:
     agent = make()
     pod = Pod("shop", "web", UID, {"koordinator.sh/qosclass": "LS"})
     agent.parts.decisions.decide("PreRunPodSandbox", pod, "nri")
@@ -261,7 +259,7 @@ def test_what_nothing_reads_of_pods_that_run_is_a_metric_that_names_them(make: C
     assert metric not in scrape(agent.parts.observer)
 
 
-def test_it_answers_on_its_socket(make: Callable[..., Agent]) -> None:
+def test_the_agent_responds_on_its_socket(make: Callable[..., Agent]) -> None:
     agent = make()
     agent.parts.store.put("NodeResourceTopology", TOPOLOGY, "a test")
     pod = Pod("shop", "web", UID, {"koordinator.sh/qosClass": "LS"})
@@ -308,7 +306,9 @@ def test_it_answers_on_its_socket(make: Callable[..., Agent]) -> None:
         agent.stop()
 
 
-def test_a_transport_that_breaks_its_end_keeps_no_other_running(make: Callable[..., Agent], monkeypatch: Any) -> None:
+def test_a_transport_that_fails_to_stop_does_not_keep_others_running(
+    make: Callable[..., Agent], monkeypatch: Any
+) -> None:
     monkeypatch.setattr(Breaks, "start", lambda self: None)
     agent = make(modes=("nri", "proxy"))
     agent.start()
@@ -316,15 +316,13 @@ def test_a_transport_that_breaks_its_end_keeps_no_other_running(make: Callable[.
     assert STEPS[-2:] == ["stop NriTransport", "stop rules"]
 
 
-def test_the_driver_of_the_settings_counts(make: Callable[..., Agent]) -> None:
+def test_the_cgroup_driver_in_the_settings_overrides_the_detected_one(make: Callable[..., Agent]) -> None:
     assert make().parts.driver == "cgroupfs"
     assert make(standalone=StandaloneSettings(cgroup_driver="systemd")).parts.driver == "systemd"
 
 
 @pytest.mark.parametrize("modes", [("nri",), ("standalone", "nri"), ("standalone",)])
-def test_strategies_have_their_values_set_by_the_transport_that_can(
-    make: Callable[..., Agent], modes: tuple[str, ...]
-) -> None:
+def test_strategies_use_the_transport_that_can_set_values(make: Callable[..., Agent], modes: tuple[str, ...]) -> None:
     agent = make(modes=modes)
     (loops,) = (entry for entry in RECORDED if entry.name == "Loops")
     assert loops.given == (
@@ -332,14 +330,14 @@ def test_strategies_have_their_values_set_by_the_transport_that_can(
     )
 
 
-def test_without_strategies_there_are_no_loops(make: Callable[..., Agent]) -> None:
+def test_without_strategies_no_loops_are_started(make: Callable[..., Agent]) -> None:
     agent = make(gates={"BECPUSuppress": False, "CPUBurst": False, "RdtResctrl": False})
     agent.start()
     agent.stop()
     assert "start Loops" not in STEPS
 
 
-def test_a_stop_ends_the_wait_of_another_thread(make: Callable[..., Agent]) -> None:
+def test_stop_ends_the_wait_of_another_thread(make: Callable[..., Agent]) -> None:
     agent = make()
     agent.start()
     waiting = threading.Thread(target=agent.wait)
@@ -368,7 +366,7 @@ sys.exit(made.run())
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_a_signal_ends_it_cleanly_and_systemd_is_told(number: int, code: int, tmp_path: Path) -> None:
+def test_a_signal_stops_the_agent_cleanly_and_systemd_is_notified(number: int, code: int, tmp_path: Path) -> None:
     v1(tmp_path / "root", "kubepods")
     path = str(tmp_path / "a.sock")
     message = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -395,7 +393,7 @@ def test_a_signal_ends_it_cleanly_and_systemd_is_told(number: int, code: int, tm
         message.close()
 
 
-def test_a_signal_in_the_instant_before_the_wait_is_not_lost(make: Callable[..., Agent]) -> None:
+def test_a_signal_right_before_the_wait_is_not_lost(make: Callable[..., Agent]) -> None:
     with signal_in_a_wait(signal.SIGTERM):
         assert make().run() == 0
 
@@ -407,9 +405,7 @@ def port() -> Iterator[int]:
     held_port.close()
 
 
-def test_over_tcp_it_says_which_parts_are_ready_and_neither_why_nor_words_of_pods_and_rules(
-    make: Callable[..., Agent], port: int
-) -> None:
+def test_over_tcp_only_the_readiness_of_parts_is_shown_without_details(make: Callable[..., Agent], port: int) -> None:
     agent = make(http=HttpSettings(f"127.0.0.1:{port}"))
     agent.parts.store.put("NodeResourceTopology", {"metadata": {"annotations": "SECRET" * 9}}, "a test")
     pod = Pod("shop", "web", UID, {"koordinator.sh/qosClass": "SECRET"})

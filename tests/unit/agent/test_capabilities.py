@@ -1,4 +1,4 @@
-"""The table of what a machine lets the agent do."""
+"""The table of the agent's capabilities on a machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def table(root: host.Root) -> dict[str, Capability]:
     return {row.what: row for row in capabilities(root, PROFILE)}
 
 
-def test_there_is_a_row_for_every_knob_and_none_without_a_file_or_a_reason(tmp_path: Path) -> None:
+def test_every_knob_has_a_row_with_a_file_or_a_reason(tmp_path: Path) -> None:
     for root in (host_trees.v1(tmp_path / "1", "kubepods"), host_trees.v2(tmp_path / "2", "kubepods.slice")):
         rows = table(root)
         assert rows.keys() >= {name for name in host.KNOBS if "SIZE" not in name}
@@ -25,7 +25,7 @@ def test_there_is_a_row_for_every_knob_and_none_without_a_file_or_a_reason(tmp_p
         ] == []
 
 
-def test_a_file_that_other_kernels_have_is_not_supported_with_what_does_the_same(tmp_path: Path) -> None:
+def test_a_file_of_other_kernels_is_unsupported_with_an_alternative(tmp_path: Path) -> None:
     row = table(host_trees.v1(tmp_path, "kubepods"))["cpu.bvt"]
     assert row == Capability(
         "cpu.bvt",
@@ -37,7 +37,7 @@ def test_a_file_that_other_kernels_have_is_not_supported_with_what_does_the_same
     )
 
 
-def test_the_same_knob_is_another_file_on_each_version(tmp_path: Path) -> None:
+def test_a_knob_has_a_different_file_on_each_cgroup_version(tmp_path: Path) -> None:
     one, two = host_trees.v1(tmp_path / "1", "kubepods"), host_trees.v2(tmp_path / "2", "kubepods.slice")
     assert table(one)["memory.limit"].found == "/sys/fs/cgroup/memory/memory.limit_in_bytes"
     assert table(two)["memory.limit"].found == "/sys/fs/cgroup/kubepods.slice/memory.max"
@@ -45,7 +45,7 @@ def test_the_same_knob_is_another_file_on_each_version(tmp_path: Path) -> None:
     assert (table(one)["cgroup driver"].found, table(two)["cgroup driver"].found) == ("cgroupfs", "systemd")
 
 
-def test_a_machine_without_anything_has_a_reason_for_everything_and_no_error(tmp_path: Path) -> None:
+def test_an_empty_machine_has_a_reason_for_every_row(tmp_path: Path) -> None:
     rows = table(host.Root(tmp_path))
     asked_of_the_kernel = {"core scheduling", "counters of cycles", "counters of cache misses"}
     assert [row.what for row in rows.values() if row.supported and row.what not in asked_of_the_kernel] == []
@@ -53,7 +53,7 @@ def test_a_machine_without_anything_has_a_reason_for_everything_and_no_error(tmp
     assert rows["traffic control"].reason == "not installed: tc, iptables, ipset"
 
 
-def test_what_is_there_is_found_below_the_root(tmp_path: Path) -> None:
+def test_existing_features_are_found_below_the_root(tmp_path: Path) -> None:
     root = host_trees.write_files(
         tmp_path,
         {
@@ -82,7 +82,7 @@ def test_what_is_there_is_found_below_the_root(tmp_path: Path) -> None:
     assert not rows["resctrl bandwidth"].supported
 
 
-def test_a_file_that_cannot_be_understood_is_a_reason_and_no_error(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_a_reason_and_not_an_error(tmp_path: Path) -> None:
     root = host_trees.write_files(
         tmp_path, {"proc/pressure/cpu": "some what is this", "sys/fs/resctrl/schemata": "L3:x=y\n"}
     )
@@ -91,14 +91,14 @@ def test_a_file_that_cannot_be_understood_is_a_reason_and_no_error(tmp_path: Pat
     assert not rows["resctrl caches"].supported
 
 
-def test_knobs_that_rules_set_come_first_and_name_their_hooks() -> None:
+def test_knobs_used_by_rules_come_first_with_their_hooks() -> None:
     owned = {owner.owns.knob for owner in PROFILE.owners()}
     assert {"cpu.cfs_quota", "cpu.bvt", *block_io.limits_by_knob([], [])} <= owned
     rows = [row for row in capabilities(host.Root("/"), PROFILE) if row.what in host.KNOBS]
     assert [bool(row.needed_by) for row in rows] == sorted((bool(row.needed_by) for row in rows), reverse=True)
 
 
-def test_a_feature_without_a_knob_names_the_services_that_need_it(tmp_path: Path) -> None:
+def test_a_feature_without_a_knob_names_its_services(tmp_path: Path) -> None:
     rows = {row.what: row.needed_by for row in capabilities(host.Root(tmp_path), RUBIK)}
     assert rows["counters of cycles"] == ("cpi",) and rows["pressure (PSI)"] == ("psi",)
     assert rows["resctrl caches"] == rows["counters of cache misses"] == ("dynCache",)

@@ -1,4 +1,4 @@
-"""Folders of cgroups, of both drivers."""
+"""Folders of cgroups with both drivers."""
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ UID = st.from_regex(r"[0-9a-f]{8}", fullmatch=True)
 
 
 @given(st.sampled_from(KUBE_CLASSES), UID, st.sampled_from([paths.SYSTEMD, paths.CGROUPFS]))
-def test_a_pods_folder_tells_its_class(kube_class: str, uid: str, driver: str) -> None:
+def test_a_pods_folder_contains_its_class(kube_class: str, uid: str, driver: str) -> None:
     path = paths.pod_path(kube_class, uid, driver)
     assert paths.kube_class_of(path) == kube_class
     assert path.rpartition("/")[2].removesuffix(".slice").endswith(f"pod{uid}")
@@ -27,20 +27,20 @@ def test_a_pods_folder_tells_its_class(kube_class: str, uid: str, driver: str) -
         ("nri-engine", "nri-1.scope"),
     ],
 )
-def test_a_containers_folder_is_a_scope_of_its_runtime_or_its_number(runtime: str, folder: str) -> None:
+def test_a_containers_folder_is_a_scope_of_its_runtime_or_its_id(runtime: str, folder: str) -> None:
     assert paths.container_path("kubepods/podx", f"{runtime}://1") == f"kubepods/podx/{folder}"
     plain = "crio-1" if runtime == "cri-o" else "1"
     assert paths.container_path("kubepods/podx", f"{runtime}://1", paths.CGROUPFS) == f"kubepods/podx/{plain}"
 
 
 @pytest.mark.parametrize("number", ["", "413715dc", "crio://1", "://1"])
-def test_an_id_of_another_form_has_no_folder(number: str) -> None:
+def test_an_invalid_id_has_no_folder(number: str) -> None:
     assert paths.container_path("kubepods/podx", number) == ""
 
 
-def test_a_pod_without_a_class_or_with_a_uid_that_is_no_name_has_no_folder() -> None:
+def test_a_pod_with_an_unknown_class_or_an_invalid_uid_has_no_folder() -> None:
     assert paths.pod_path("Important", "u") == paths.pod_path("Burstable", "../..") == ""
 
 
-def test_a_leading_slash_stays() -> None:
+def test_a_leading_slash_is_kept() -> None:
     assert paths.container_path("/kubepods/podx/", "containerd://1") == "/kubepods/podx/cri-containerd-1.scope"

@@ -1,4 +1,4 @@
-"""The check of an agent's files: everything at once, and the code says which kind of file is to blame."""
+"""The check of an agent's files: all mistakes together, and an exit code for the kind of file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nri.agent.checking import Checked, Finding, check
 from nri.agent.settings import AGENT_SETTINGS, AgentSettings
 from nri.agent.settings.tables import RuleSettings
 from nri.config.complaint import combined_error
-from nri.config.settings import Loaded
+from nri.config.settings import LoadedSettings
 from nri.errors import ConfigError
 
 WRONG_SLO = """\
@@ -54,17 +54,17 @@ def settings(tmp_path: Path) -> AgentSettings:
     return AgentSettings(root=tmp_path, rules=RuleSettings(path=tmp_path / "rules"))
 
 
-def loaded(settings: AgentSettings) -> Loaded[AgentSettings]:
-    """The settings, of which the path of rules was named by a flag."""
-    return Loaded(settings, {"rules.path": "--rules"}, ())
+def loaded(settings: AgentSettings) -> LoadedSettings[AgentSettings]:
+    """The settings, with a path of rules from a flag."""
+    return LoadedSettings(settings, {"rules.path": "--rules"}, ())
 
 
-def test_without_rules_and_pods_the_settings_alone_are_looked_at(settings: AgentSettings) -> None:
+def test_without_rules_and_pods_only_the_settings_are_checked(settings: AgentSettings) -> None:
     elsewhere = replace(settings, rules=RuleSettings(source="apiserver"))
     assert check([loaded(elsewhere)], settings, rules=False, pods="") == ([], "settings", [], 0)
 
 
-def test_all_mistakes_of_settings_are_findings_and_give_2_also_with_others(settings: AgentSettings) -> None:
+def test_mistakes_in_settings_are_findings_with_exit_code_2(settings: AgentSettings) -> None:
     (settings.rules.path / "a.yaml").write_text("kind: NodeSLO\nspec: 5\n")
     errors = combined_error([ConfigError("f:1", "a", "wrong", "b"), ConfigError("f:2", "c", "worse")])
     outcome = check(errors, settings, rules=True, pods="")
@@ -73,7 +73,7 @@ def test_all_mistakes_of_settings_are_findings_and_give_2_also_with_others(setti
     assert code(outcome) == 2
 
 
-def test_an_object_of_kubernetes_in_place_of_settings_is_one_finding_that_says_where_it_goes(
+def test_a_kubernetes_object_instead_of_settings_is_one_finding_with_advice(
     settings: AgentSettings,
 ) -> None:
     rows = [("f:1", "apiVersion"), ("f:2", "kind"), ("f:3", "spec"), ("g:1", "spec")]
@@ -85,7 +85,7 @@ def test_an_object_of_kubernetes_in_place_of_settings_is_one_finding_that_says_w
     assert second.where == "g:1"
 
 
-def test_an_annotation_that_a_hook_cannot_read_names_pod_container_and_hook(
+def test_an_unreadable_annotation_is_a_finding_with_pod_container_and_hook(
     settings: AgentSettings, tmp_path: Path
 ) -> None:
     path = tmp_path / "pod.yaml"
@@ -99,7 +99,7 @@ def test_an_annotation_that_a_hook_cannot_read_names_pod_container_and_hook(
     assert all(finding.problem.startswith("CPUSetAllocator: ") for finding in outcome.findings)
 
 
-def test_what_strategies_cannot_read_of_a_nodeslo_is_a_finding(settings: AgentSettings) -> None:
+def test_an_invalid_nodeslo_of_strategies_is_a_finding(settings: AgentSettings) -> None:
     path = settings.rules.path / "slo.yaml"
     path.write_text(WRONG_SLO)
     outcome = check([loaded(settings)], settings, rules=True, pods="")
@@ -118,22 +118,24 @@ def test_what_strategies_cannot_read_of_a_nodeslo_is_a_finding(settings: AgentSe
     assert finding.problem == "cpuBurstStrategy.cfsQuotaBurstPercent: 99 is not between 100 and 10000"
 
 
-def test_annotations_of_strategies_that_are_on_are_read_too(settings: AgentSettings, tmp_path: Path) -> None:
+def test_annotations_of_enabled_strategies_are_checked(settings: AgentSettings, tmp_path: Path) -> None:
     path = tmp_path / "pod.yaml"
     path.write_text(BAD_POD.replace("scheduling.koordinator.sh/resource-status", "koordinator.sh/cpuBurst"))
     (finding,) = check([loaded(settings)], settings, rules=False, pods=str(path)).findings
     assert (finding.what, finding.problem[:46]) == ("web", "CPUBurst: annotation koordinator.sh/cpuBurst: ")
 
 
-def test_rules_that_are_not_there_are_a_finding(settings: AgentSettings) -> None:
+def test_missing_rules_are_a_finding(settings: AgentSettings) -> None:
     settings.rules.path.rmdir()
     outcome = check([loaded(settings)], settings, rules=True, pods="")
     assert outcome.findings == [Finding("--rules", "rules.path", f"{settings.rules.path} not found")]
     assert code(outcome) == 1
-    assert check([Loaded(settings, {}, ())], settings, rules=True, pods="").findings == []  # a default may be absent
+    assert (
+        check([LoadedSettings(settings, {}, ())], settings, rules=True, pods="").findings == []
+    )  # a default may be absent
 
 
-def test_a_file_of_pods_that_cannot_be_read_is_a_finding(settings: AgentSettings, tmp_path: Path) -> None:
+def test_an_unreadable_file_of_pods_is_a_finding(settings: AgentSettings, tmp_path: Path) -> None:
     outcome = check([loaded(settings)], settings, rules=True, pods=str(tmp_path / "none.yaml"))
     assert outcome.findings == [Finding(str(tmp_path / "none.yaml"), "", "file not found")]
     assert (outcome.looked_at, code(outcome)) == (f"settings, rules (none in {settings.rules.path})", 1)
@@ -154,7 +156,7 @@ def test_an_annotation_without_effect_is_a_note(settings: AgentSettings, tmp_pat
     assert code(outcome) == 0
 
 
-def test_notes_on_pods_name_the_line_of_what_they_are_about(settings: AgentSettings, tmp_path: Path) -> None:
+def test_notes_on_pods_have_the_line_of_the_key(settings: AgentSettings, tmp_path: Path) -> None:
     annotations = """\
     node.koordinator.sh/extended-resource-spec: '{"containers": {}}'
     koordinator.sh/cpuburst: '{}'
@@ -187,7 +189,7 @@ metadata:
     assert nothing.startswith("memory.limit: BatchResource sets it to 0, so no process can run: annotation node.k")
 
 
-def test_what_has_no_effect_of_rules_is_a_note_with_file_and_line(settings: AgentSettings) -> None:
+def test_rules_without_effect_are_notes_with_file_and_line(settings: AgentSettings) -> None:
     path = settings.rules.path / "slo.yaml"
     path.write_text(
         "kind: NodeSLO\nspec:\n  resourceQOSStrategy:\n    lsClass:\n      cpuQOS: {enabel: true}\n    beClass:\n"
@@ -205,9 +207,7 @@ def test_what_has_no_effect_of_rules_is_a_note_with_file_and_line(settings: Agen
     assert gate.endswith("because CgroupReconcile is off (gates.CgroupReconcile = true switches it on)")
 
 
-def test_each_profile_is_checked_with_its_pods_and_whether_both_go_together(
-    settings: AgentSettings, tmp_path: Path
-) -> None:
+def test_every_profile_is_checked_with_its_pods_and_for_conflicts(settings: AgentSettings, tmp_path: Path) -> None:
     rubik = replace(settings, profile="rubik", gates={"quotaTurbo": True})
     (tmp_path / "pod.yaml").write_text(BAD_POD)
     outcome = check([loaded(settings), loaded(rubik)], settings, rules=False, pods=str(tmp_path / "pod.yaml"))
@@ -306,7 +306,7 @@ def checked(folder: Path, text: str, **flags: Any) -> Checked:
 
 
 @pytest.mark.parametrize(("text", "message"), WRONG_FILES.items(), ids=range(len(WRONG_FILES)))
-def test_a_file_of_rubiks_with_a_mistake_is_told_with_its_key_and_the_next_step(
+def test_a_mistake_in_rubiks_file_is_reported_with_its_key_and_the_next_step(
     text: str, message: str, tmp_path: Path
 ) -> None:
     outcome = checked(tmp_path, text)
@@ -335,7 +335,7 @@ DOCUMENTED = {
 }
 
 
-def test_the_example_of_rubiks_documentation_is_accepted_and_what_rubik_ignores_is_a_note(tmp_path: Path) -> None:
+def test_the_example_of_rubiks_documentation_is_valid_and_ignored_keys_are_notes(tmp_path: Path) -> None:
     text = features("preemption", "dynCache", "ioLimit", "ioCost", "quotaBurst", "quotaTurbo", **DOCUMENTED)
     outcome = checked(tmp_path, text)
     assert (outcome.findings, code(outcome)) == ([], 0)
@@ -351,19 +351,19 @@ def test_the_example_of_rubiks_documentation_is_accepted_and_what_rubik_ignores_
         (features("quotaTurbo", quotaTurbo={"higWaterMark": 5}), "quotaTurbo.higWaterMark: nothing reads it; did you"),
     ],
 )
-def test_a_key_that_nothing_reads_is_a_note_as_it_is_where_the_agent_runs(tmp_path: Path, text: str, note: str) -> None:
+def test_an_unknown_key_is_a_note(tmp_path: Path, text: str, note: str) -> None:
     outcome = checked(tmp_path, text)
     assert (outcome.findings, code(outcome), len(outcome.notes)) == ([], 0, 1)
     assert note in outcome.notes[0]
 
 
-def test_no_more_keys_that_nothing_reads_are_told_than_a_person_reads(tmp_path: Path) -> None:
+def test_the_number_of_notes_on_unknown_keys_is_limited(tmp_path: Path) -> None:
     large = {"agent": {"enabledFeatures": ["cpi"], **{f"k{number}": 1 for number in range(5000)}}}
     assert len(checked(tmp_path, json.dumps(large)).notes) == 100
 
 
 @pytest.mark.parametrize("text", ["", "null", "{}", '{"agent": null}', '{"agent": {}}', features()])
-def test_a_file_that_switches_no_service_on_is_told_with_those_that_there_are(text: str, tmp_path: Path) -> None:
+def test_a_file_without_enabled_services_is_reported_with_the_available_ones(text: str, tmp_path: Path) -> None:
     outcome = checked(tmp_path, text)
     (note,) = outcome.notes
     assert note.startswith(

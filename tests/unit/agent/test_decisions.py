@@ -1,4 +1,4 @@
-"""Decisions: the hooks asked with the rules of now, recorded and counted, and never stopped by one pod."""
+"""Decisions of hooks by the current rules: recorded, counted, and not stopped by one pod."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def agent_parts(tmp_path: Path) -> Parts:
     return parts(v1(tmp_path, "kubepods", POD), rules={"NodeResourceTopology": TOPOLOGY})
 
 
-def test_a_decision_is_made_by_the_rules_of_now_and_explained(agent_parts: Parts) -> None:
+def test_a_decision_follows_the_current_rules_and_is_explained(agent_parts: Parts) -> None:
     outcome = agent_parts.decisions.decide("PreCreateContainer", Container(LS, name="app"), "nri")
     assert outcome.changes.knobs.get("cpuset.cpus") == "0-3"
     account = agent_parts.history.account("shop/web")
@@ -52,7 +52,7 @@ def test_a_decision_is_made_by_the_rules_of_now_and_explained(agent_parts: Parts
     )
 
 
-def test_a_previewed_hook_says_what_it_would_set_and_the_others_set_theirs(agent_parts: Parts) -> None:
+def test_a_previewed_hook_reports_its_value_and_other_hooks_set_theirs(agent_parts: Parts) -> None:
     pod = replace(LS, annotations={EXTENDED: json.dumps(SPEC)})
     plain = agent_parts.decisions.decide("PreCreateContainer", Container(pod, name="app"), "nri")
     decisions = Decisions(
@@ -71,7 +71,7 @@ def test_a_previewed_hook_says_what_it_would_set_and_the_others_set_theirs(agent
     assert 'nri_agent_events_total{event="previewed value",transport="nri"} 1.0' in scrape(agent_parts.observer)
 
 
-def test_of_labels_and_annotations_it_is_kept_which_ones_the_pod_has_that_a_hook_reads(agent_parts: Parts) -> None:
+def test_only_labels_and_annotations_read_by_a_hook_are_stored(agent_parts: Parts) -> None:
     def keys(key: str) -> list[str]:
         account = agent_parts.history.account(key)
         assert account is not None
@@ -90,7 +90,7 @@ def test_of_labels_and_annotations_it_is_kept_which_ones_the_pod_has_that_a_hook
     assert keys("kube-qos/Burstable") == []
 
 
-def test_what_nothing_reads_of_a_pod_is_noted_logged_once_and_counted_until_it_is_mended(
+def test_unread_keys_of_a_pod_are_noted_logged_once_and_counted_until_fixed(
     agent_parts: Parts, caplog: pytest.LogCaptureFixture
 ) -> None:
     spec = {"containers": {"app": {"requests": {"kubernetes.io/batch-cpuu": "500"}}}}
@@ -105,11 +105,11 @@ def test_what_nothing_reads_of_a_pod_is_noted_logged_once_and_counted_until_it_i
     assert 'nri_agent_pod_slips_total{transport="nri"} 1.0' in scrape(agent_parts.observer)
     assert agent_parts.history.pod_notes() == [f"shop/web: {note}"]
     agent_parts.decisions.decide("ReconcilePod", replace(pod, annotations={}), "nri")
-    mended = agent_parts.history.account(UID)
-    assert mended is not None and mended["notes"] == agent_parts.history.pod_notes() == []
+    account = agent_parts.history.account(UID)
+    assert account is not None and account["notes"] == agent_parts.history.pod_notes() == []
 
 
-def test_a_bad_annotation_is_an_error_of_its_hook_alone(agent_parts: Parts) -> None:
+def test_an_invalid_annotation_is_an_error_of_its_hook_only(agent_parts: Parts) -> None:
     pod = Pod("shop", "web", UID, {"koordinator.sh/qosClass": "BE"}, BAD, POD)
     outcome = agent_parts.decisions.decide("PreRunPodSandbox", pod, "nri")
     assert {error.hook for error in outcome.errors} >= {"CPUSetAllocator"}
@@ -122,7 +122,7 @@ def test_a_bad_annotation_is_an_error_of_its_hook_alone(agent_parts: Parts) -> N
     assert {error.hook for error in outcome.errors} == {"BatchResource", "CPUSetAllocator"}
 
 
-def test_the_error_of_a_bad_annotation_is_logged_once_until_it_is_over(
+def test_the_error_of_an_invalid_annotation_is_logged_once_until_fixed(
     agent_parts: Parts, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad = Pod("shop", "web", UID, {}, {STATUS: "{"}, POD)
@@ -139,17 +139,17 @@ def test_the_error_of_a_bad_annotation_is_logged_once_until_it_is_over(
     ]
 
 
-def test_the_error_of_a_bad_annotation_is_over_when_it_was_mended(agent_parts: Parts) -> None:
+def test_the_error_of_an_invalid_annotation_ends_when_it_is_fixed(agent_parts: Parts) -> None:
     bad = Pod("shop", "web", UID, {"koordinator.sh/qosClass": "BE"}, BAD, POD)
     agent_parts.decisions.decide("PreRunPodSandbox", bad, "nri")
-    mended = Pod("shop", "web", UID, bad.labels, {STATUS: "{"}, POD)
-    agent_parts.decisions.decide("ReconcilePod", mended, "standalone")
+    partly_fixed = Pod("shop", "web", UID, bad.labels, {STATUS: "{"}, POD)
+    agent_parts.decisions.decide("ReconcilePod", partly_fixed, "standalone")
     account = agent_parts.history.account(UID)
     assert account is not None
     assert [(row["hook"], row["transport"]) for row in account["errors"]] == [("CPUSetAllocator", "standalone")]
 
 
-def test_a_bad_annotation_never_clears_what_was_applied(agent_parts: Parts) -> None:
+def test_an_invalid_annotation_never_clears_applied_values(agent_parts: Parts) -> None:
     good = Pod(
         "shop", "web", UID, {"koordinator.sh/qosClass": "BE"}, {EXTENDED: json.dumps(SPEC)}, POD,
         extended=None,
@@ -164,7 +164,7 @@ def test_a_bad_annotation_never_clears_what_was_applied(agent_parts: Parts) -> N
     assert text(agent_parts.root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "50000"
 
 
-def test_what_came_of_a_decision_is_recorded(agent_parts: Parts) -> None:
+def test_the_outcome_of_a_decision_is_recorded(agent_parts: Parts) -> None:
     pod = Pod("shop", "web", UID, folder=POD, annotations={STATUS: '{"cpuset": "0-1"}'})
     results = agent_parts.decisions.carry_out(pod, agent_parts.decisions.decide("PreRunPodSandbox", pod, "nri"), "nri")
     assert [result.name for result in results] == ["cpu.cfs_quota"]
@@ -173,7 +173,7 @@ def test_what_came_of_a_decision_is_recorded(agent_parts: Parts) -> None:
     assert [(row["name"], row["outcome"]) for row in account["writes"]] == [("cpu.cfs_quota", "unchanged")]
 
 
-def test_a_hook_that_breaks_stops_no_other_and_is_named(agent_parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_hook_is_named_and_does_not_affect_others(agent_parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(*_: object) -> Decision:
         raise RecursionError("deep\nannotation")
 
@@ -187,7 +187,7 @@ def test_a_hook_that_breaks_stops_no_other_and_is_named(agent_parts: Parts, monk
     assert outcome.failed is None
 
 
-def test_a_hook_that_breaks_fails_the_request_where_errors_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_hook_fails_the_request_under_the_policy_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(*_: object) -> Decision:
         raise TypeError("no")
 
@@ -200,12 +200,12 @@ def test_a_hook_that_breaks_fails_the_request_where_errors_do(tmp_path: Path, mo
     assert not outcome.changes
 
 
-def test_a_stage_that_is_none_is_a_mistake_of_the_caller(agent_parts: Parts) -> None:
+def test_an_unknown_stage_is_a_key_error(agent_parts: Parts) -> None:
     with pytest.raises(KeyError):
         agent_parts.decisions.decide("PreLunch", LS, "nri")
 
 
-def test_every_kind_of_value_has_its_name(tmp_path: Path) -> None:
+def test_every_kind_of_value_is_recorded_with_a_name(tmp_path: Path) -> None:
     created = parts(v1(tmp_path, POD), node=Node(gates=frozenset({"GPUEnvInject"})))
     words = {"gpu-memory-ratio": "50", "gpu-core": "50", "gpu-memory": "8Gi"}
     devices = {"gpu": [{"minor": 0, "resources": {f"koordinator.sh/{name}": text for name, text in words.items()}}]}
@@ -221,13 +221,13 @@ def test_every_kind_of_value_has_its_name(tmp_path: Path) -> None:
     assert any(field.startswith("mounts./") for field in fields)
 
 
-def test_subjects_are_named_by_what_they_are() -> None:
+def test_subjects_are_named_by_their_kind() -> None:
     assert subject_of(Container(LS, name="app")).container == "app"
     assert subject_of(KubeQosFolder("besteffort")).key == "kube-qos/besteffort"
     assert subject_of(HostApplication("db")).key == "host-application/db"
 
 
-def test_a_removed_pod_is_forgotten_but_for_its_history(agent_parts: Parts) -> None:
+def test_a_removed_pod_is_forgotten_except_for_its_history(agent_parts: Parts) -> None:
     pod = Pod("shop", "web", UID, folder=POD, annotations={STATUS: '{"cpuset": "0-1"}'})
     agent_parts.decisions.carry_out(pod, agent_parts.decisions.decide("PreRunPodSandbox", pod, "nri"), "nri")
     agent_parts.decisions.removed(pod)

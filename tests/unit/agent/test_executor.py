@@ -1,4 +1,4 @@
-"""Work of the executor on a machine: knobs, scores, cookies, resctrl groups, and what is not there yet."""
+"""The executor's writes: knobs, OOM scores, cookies, resctrl groups, and cgroups that do not exist yet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from nri.agent.model import (
 from nri.agent.writing.cookie_groups import Membership
 from nri.api import cpuset
 from nri.host import Outcome, Root
-from tests.support.agents import POD, UID, Clock, parts, text
+from tests.support.agents import POD, UID, parts, text
+from tests.support.clock import Clock
 from tests.support.host_trees import FILES_V1, TOP, V1, v1, v2, write_files
 from tests.support.scrape import scrape
 
@@ -55,7 +56,7 @@ def root(tmp_path: Path) -> Root:
     return v1(tmp_path, "kubepods", "kubepods/besteffort", POD, APP)
 
 
-def test_values_of_a_pod_are_written_with_what_came_of_each(root: Root) -> None:
+def test_values_of_a_pod_are_written_with_their_outcomes(root: Root) -> None:
     created = parts(root)
     results = created.executor.changes(
         BATCH, Changes({"cpu.shares": 512, "cpu.cfs_quota": 50_000, "memory.limit": 1 << 30, "cpu.bvt": -1})
@@ -72,7 +73,7 @@ def test_values_of_a_pod_are_written_with_what_came_of_each(root: Root) -> None:
     assert next(result.reason for result in results if result.name == "cpu.bvt")
 
 
-def test_the_same_values_go_into_the_files_of_version_2(tmp_path: Path) -> None:
+def test_on_version_2_the_same_values_go_into_its_files(tmp_path: Path) -> None:
     root = v2(tmp_path, POD)
     Executor(root).changes(BATCH, Changes({"cpu.cfs_quota": 50_000, "memory.limit": -1, "cpu.idle": 1}))
     folder = tmp_path / TOP / POD
@@ -80,7 +81,7 @@ def test_the_same_values_go_into_the_files_of_version_2(tmp_path: Path) -> None:
     assert (folder / "memory.max").read_text().strip() == "max"
 
 
-def test_a_pod_without_a_cgroup_of_its_own_is_refused_and_the_others_keep_their_class_folder(root: Root) -> None:
+def test_a_pod_without_its_own_cgroup_is_refused_and_the_class_folder_unchanged(root: Root) -> None:
     created = parts(root)
     context = Pod(uid="other", namespace="shop", name="crictl", folder="/kubepods/besteffort")
     (result,) = created.executor.changes(context, Changes({"cpu.cfs_quota": 50_000, "memory.limit": 1 << 30}))
@@ -90,7 +91,7 @@ def test_a_pod_without_a_cgroup_of_its_own_is_refused_and_the_others_keep_their_
     assert text(root, "cpu,cpuacct", "kubepods/besteffort", "cpu.cfs_quota_us") == "-1"
 
 
-def test_the_class_of_traffic_of_a_pod_is_written(root: Root) -> None:
+def test_the_traffic_class_of_a_pod_is_written(root: Root) -> None:
     parts(root).executor.changes(BATCH, Changes({"net_cls.classid": 0x10004}))
     assert text(root, "net_cls", POD, "net_cls.classid") == str(0x10004)
 
@@ -103,7 +104,7 @@ def test_a_kube_qos_folder_and_a_host_application_are_written(root: Root) -> Non
     assert [result.outcome for result in program] == [Outcome.GONE]
 
 
-def test_one_bad_write_stops_no_other(root: Root) -> None:
+def test_an_invalid_write_does_not_affect_others(root: Root) -> None:
     results = parts(root).executor.write(
         [
             Write(POD, "cpu.shares", "many"),
@@ -126,7 +127,7 @@ def test_a_clear_empties_the_set_of_cpus(root: Root) -> None:
     assert text(root, "cpuset", APP, "cpuset.cpus") == ""
 
 
-def test_a_cgroup_that_comes_later_gets_its_values_at_the_pods_next_event(tmp_path: Path) -> None:
+def test_a_cgroup_created_later_gets_its_values_at_the_pods_next_event(tmp_path: Path) -> None:
     root = v1(tmp_path, "kubepods")
     executor = parts(root).executor
     assert [result.outcome for result in executor.changes(BATCH, Changes({"cpu.shares": 512}))] == [Outcome.GONE]
@@ -143,7 +144,7 @@ def test_a_cgroup_that_comes_later_gets_its_values_at_the_pods_next_event(tmp_pa
     assert executor.counts()["waiting writes"] == 0
 
 
-def test_what_waits_is_done_when_it_is_asked_for(tmp_path: Path) -> None:
+def test_waiting_writes_are_carried_out_by_retry(tmp_path: Path) -> None:
     root = v1(tmp_path, "kubepods")
     executor = parts(root).executor
     executor.write([Write(APP, "memory.limit", "1048576")])
@@ -153,7 +154,7 @@ def test_what_waits_is_done_when_it_is_asked_for(tmp_path: Path) -> None:
     assert executor.retry(POD) == []
 
 
-def test_a_newer_value_takes_the_place_of_one_that_waits(tmp_path: Path) -> None:
+def test_a_newer_value_replaces_a_waiting_one(tmp_path: Path) -> None:
     root = v1(tmp_path, "kubepods")
     executor = parts(root).executor
     executor.write([Write(POD, "cpu.shares", "512")])
@@ -163,13 +164,13 @@ def test_a_newer_value_takes_the_place_of_one_that_waits(tmp_path: Path) -> None
     assert text(root, "cpu,cpuacct", POD, "cpu.shares") == "700"
 
 
-def test_what_is_not_to_wait_does_not(tmp_path: Path) -> None:
+def test_with_keep_false_a_write_does_not_wait(tmp_path: Path) -> None:
     executor = parts(v1(tmp_path, "kubepods")).executor
     executor.write([Write(POD, "cpu.shares", "512")], keep=False)
     assert executor.counts()["waiting writes"] == 0
 
 
-def test_writes_that_wait_are_bounded_and_counted(tmp_path: Path) -> None:
+def test_waiting_writes_are_limited_and_dropped_ones_counted(tmp_path: Path) -> None:
     created = parts(v1(tmp_path, "kubepods"))
     for number in range(2100):
         created.executor.write([Write(f"kubepods/pod{number}", "cpu.shares", "512")])
@@ -177,7 +178,7 @@ def test_writes_that_wait_are_bounded_and_counted(tmp_path: Path) -> None:
     assert 'nri_agent_left_out_total{reason="pending"} 52.0\n' in scrape(created.observer)
 
 
-def test_a_removed_pod_leaves_nothing(root: Root) -> None:
+def test_a_removed_pod_leaves_no_writes(root: Root) -> None:
     executor = parts(root).executor
     executor.changes(BATCH, Changes({"cpu.shares": 512}))
     executor.write([Write(f"{POD}/later", "cpu.shares", "2")])
@@ -186,7 +187,7 @@ def test_a_removed_pod_leaves_nothing(root: Root) -> None:
     assert executor.counts() == {"waiting writes": 0, "written values": 0}
 
 
-def test_a_value_that_somebody_overwrote_is_found_by_force(root: Root) -> None:
+def test_an_overwritten_value_is_detected_with_force(root: Root) -> None:
     executor = parts(root).executor
     write = [Write(POD, "cpu.shares", "512")]
     executor.write(write)
@@ -211,7 +212,7 @@ def test_all_processes_of_a_container_get_its_oom_score(root: Root) -> None:
     assert second_round.outcome is Outcome.UNCHANGED
 
 
-def test_of_very_many_processes_a_bounded_number_is_taken(root: Root) -> None:
+def test_the_number_of_processes_per_container_is_limited(root: Root) -> None:
     add(root, f"{APP}/nested")
     for cgroup, first in ((APP, 1), (f"{APP}/nested", 10_001)):
         listed = "".join(f"{pid}\n" for pid in range(first, first + 4000))
@@ -219,7 +220,7 @@ def test_of_very_many_processes_a_bounded_number_is_taken(root: Root) -> None:
     assert parts(root).executor.processes(APP) == [*range(1, 4001), *range(10_001, 10_097)]
 
 
-def test_a_score_out_of_range_is_refused_and_one_of_no_process_waits(root: Root) -> None:
+def test_a_score_out_of_range_is_refused_and_a_score_without_a_process_waits(root: Root) -> None:
     executor = parts(root).executor
     run(root, APP, 11)
     (refused,) = executor.write([Write(APP, OOM_SCORE, "5000")])
@@ -232,7 +233,7 @@ def test_a_score_out_of_range_is_refused_and_one_of_no_process_waits(root: Root)
     assert executor.counts()["waiting writes"] == 1
 
 
-def test_a_process_that_ends_meanwhile_is_gone_and_stops_no_other(root: Root) -> None:
+def test_a_process_that_ends_is_gone_and_does_not_affect_others(root: Root) -> None:
     run(root, APP, 11, 12)
     (Path(root.path) / "proc/11/stat").unlink()
     results = parts(root).executor.oom_score(APP, 7)
@@ -242,12 +243,12 @@ def test_a_process_that_ends_meanwhile_is_gone_and_stops_no_other(root: Root) ->
     ]
 
 
-def test_no_folder_has_no_processes(root: Root) -> None:
+def test_an_empty_or_missing_folder_has_no_processes(root: Root) -> None:
     executor = parts(root).executor
     assert executor.processes("") == executor.processes("../..") == executor.processes("nothing") == []
 
 
-def test_cookies_that_this_machine_cannot_give_are_unsupported_or_given(root: Root) -> None:
+def test_cookies_are_set_or_unsupported_on_this_machine(root: Root) -> None:
     run(root, APP, 4_000_000)
     executor = parts(root).executor
     assert executor.core_sched(Membership(True, "g"), f"{UID}/app", "nothing") == []
@@ -265,7 +266,7 @@ def shared(root: Root) -> Root:
     return write_files(Path(root.path), {f"{RESCTRL}/schemata": "L3:0=fff;1=fff\n", f"{RESCTRL}/tasks": "1\n"})
 
 
-def test_a_group_gets_its_shares_and_its_tasks(root: Root) -> None:
+def test_a_resctrl_group_gets_its_shares_and_tasks(root: Root) -> None:
     shared(root)
     group = f"{RESCTRL}/koordlet-{UID}"
     write_files(Path(root.path), {f"{group}/schemata": "L3:0=fff;1=fff\n", f"{group}/tasks": ""})
@@ -287,14 +288,14 @@ def test_the_threads_of_a_container_are_moved_into_its_group(root: Root) -> None
     assert [(result.name, result.wanted) for result in results] == [("group", "there"), ("tasks", 11)]
 
 
-def test_shares_that_are_no_schemata_are_refused(root: Root) -> None:
+def test_invalid_schemata_are_refused(root: Root) -> None:
     shared(root)
     write_files(Path(root.path), {f"{RESCTRL}/g/schemata": "L3:0=fff\n", f"{RESCTRL}/g/tasks": ""})
     results = parts(root).executor.resctrl(Resctrl("g", "L3:what"))
     assert results[-1].outcome is Outcome.REFUSED
 
 
-def test_a_group_is_removed_and_a_machine_without_says_so(root: Root) -> None:
+def test_a_group_is_removed_and_a_machine_without_resctrl_is_unsupported(root: Root) -> None:
     executor = parts(root).executor
     (missing,) = executor.resctrl(Resctrl("g", "L3:0=f"))
     assert missing.outcome is Outcome.UNSUPPORTED
@@ -308,7 +309,7 @@ def test_a_group_is_removed_and_a_machine_without_says_so(root: Root) -> None:
 # -- other ------------------------------------------------------------------------------------------------------------
 
 
-def test_what_only_a_runtime_can_do_is_left_to_it(root: Root) -> None:
+def test_runtime_only_changes_are_left_to_the_runtime(root: Root) -> None:
     container = Container(pod=BATCH, name="app", folder=APP)
     changes = Changes({"cpuset.cpus": ""}, env={"A": "b"}, mounts=(Mount("/a", "bind", "/b"),))
     assert parts(root).executor.changes(container, changes) == []
@@ -324,11 +325,11 @@ def test_what_only_a_runtime_can_do_is_left_to_it(root: Root) -> None:
         ("", ""),
     ],
 )
-def test_folders_come_in_every_form_that_runtimes_are_told(message: str, path: str) -> None:
+def test_folders_are_accepted_in_every_form_of_the_runtimes(message: str, path: str) -> None:
     assert tidy(message) == path
 
 
-def test_the_clock_of_the_writer_is_the_one_that_is_given(root: Root) -> None:
+def test_the_writer_uses_the_given_clock(root: Root) -> None:
     clock = Clock()
     executor = Executor(root, clock=clock, refresh_s=10)
     write = [Write(POD, "cpu.shares", "512")]
@@ -338,7 +339,7 @@ def test_the_clock_of_the_writer_is_the_one_that_is_given(root: Root) -> None:
     assert [result.outcome for result in executor.write(write)] == [Outcome.APPLIED]
 
 
-def test_a_value_for_each_device_is_written(root: Root) -> None:
+def test_a_value_per_device_is_written(root: Root) -> None:
     executor = parts(root).executor
     limits = {"8:0": 1 << 20}
     good, bad = executor.write([Write(POD, "io.read_bps", "", "", limits), Write(POD, "no.knob", "", "", limits)])
@@ -348,22 +349,22 @@ def test_a_value_for_each_device_is_written(root: Root) -> None:
 
 
 @pytest.mark.parametrize("knob", ["rdt_class", "cpu.realtime_period", "unified.memory.reclaim"])
-def test_a_value_that_only_a_runtime_sets_is_told_as_such(root: Root, knob: str) -> None:
+def test_a_runtime_only_value_is_unsupported_with_the_reason(root: Root, knob: str) -> None:
     (result,) = parts(root).executor.write([Write(POD, knob, "1")])
     assert (result.name, result.outcome, result.reason) == (knob, Outcome.UNSUPPORTED, "only a runtime sets it")
 
 
-def test_a_file_of_cgroup_v2_is_written_as_the_knob_that_it_is_for(root: Root) -> None:
+def test_a_cgroup_v2_file_is_written_as_its_knob(root: Root) -> None:
     (result,) = parts(root).executor.write([Write(POD, "unified.memory.high", "5000000")])
     assert result.name == "memory.high"
 
 
-def test_nothing_is_on_cgroup_v2_where_v1_is_mounted_as_well(root: Root) -> None:
+def test_no_knob_is_on_cgroup_v2_if_v1_is_also_mounted(root: Root) -> None:
     assert not parts(root).executor.on_v2("memory.high")
     assert not parts(root).executor.on_v2("unified.memory.reclaim")
 
 
-def test_what_is_remembered_is_counted_while_others_come_and_go(root: Root) -> None:
+def test_waiting_writes_can_be_counted_during_changes(root: Root) -> None:
     executor = parts(root).executor
 
     def write(folder: str) -> None:
@@ -389,10 +390,10 @@ def test_what_is_remembered_is_counted_while_others_come_and_go(root: Root) -> N
     assert executor.counts()["waiting writes"] == 500
 
 
-def test_cpus_that_no_machine_has_are_refused_at_no_cost_for_each_container(
+def test_oversized_cpu_lists_are_refused_without_parsing_them_per_container(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pod's author writes thirty characters: read for each container, they were seconds of every round."""
+    """A pod's author writes thirty characters. Parsed for each container, they took seconds of every round."""
     parsed, parse = list[str](), cpuset.parse
 
     def counted(text: str) -> frozenset[int]:

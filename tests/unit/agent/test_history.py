@@ -1,4 +1,4 @@
-"""The history of decisions: the newest word of each thing, by pod, and all of it bounded."""
+"""The history of decisions: the newest value of each field by pod, with limits."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import json
 from nri.agent.history import History
 from nri.agent.model import Subject
 from nri.host import Outcome, Result
-from tests.support.agents import Clock
+from tests.support.clock import Clock
 
 WEB = Subject("uid-1", "shop", "web")
 APP = Subject("uid-1", "shop", "web", "app")
 
 
-def test_of_each_value_the_newest_word_is_kept_with_who_said_it_and_why() -> None:
+def test_the_newest_value_is_stored_with_its_hook_and_reason() -> None:
     clock = Clock(5.0)
     history = History(now=clock)
     history.decided(APP, "PreCreateContainer", "nri", [("cpuset", "0-3", "CPUSetAllocator", "all share pools")])
@@ -35,7 +35,7 @@ def test_of_each_value_the_newest_word_is_kept_with_who_said_it_and_why() -> Non
     ]
 
 
-def test_what_came_of_a_write_stands_beside_it() -> None:
+def test_the_outcome_of_a_write_is_shown_with_the_value() -> None:
     history = History(now=Clock())
     history.record(APP, "nri", [Result("pods/a", "cpuset.cpus", frozenset({0, 1}), Outcome.GONE, "no cgroup")])
     history.record(APP, "nri", [Result("pods/a", "cpuset.cpus", frozenset({0, 1}), Outcome.APPLIED)])
@@ -45,7 +45,7 @@ def test_what_came_of_a_write_stands_beside_it() -> None:
     json.dumps(account)
 
 
-def test_a_later_round_that_says_the_same_is_no_newer_word() -> None:
+def test_a_later_identical_round_does_not_change_the_time() -> None:
     clock = Clock(5.0)
     history = History(now=clock)
     for transport, outcome in (("nri", Outcome.APPLIED), ("standalone", Outcome.UNCHANGED)):
@@ -62,7 +62,7 @@ def test_a_later_round_that_says_the_same_is_no_newer_word() -> None:
     assert [row["outcome"] for row in account["writes"]] == ["refused"]
 
 
-def test_an_error_that_comes_again_is_told_once() -> None:
+def test_a_repeated_error_is_stored_once() -> None:
     history = History(now=Clock())
     for _ in range(5):
         history.failed(WEB, "PreRunPodSandbox", "nri", [("BatchResource", "not JSON")])
@@ -74,7 +74,7 @@ def test_an_error_that_comes_again_is_told_once() -> None:
     assert [row["reason"] for row in account["errors"]] == ["not JSON"]
 
 
-def test_an_error_is_over_as_soon_as_its_hook_was_asked_again_and_did_not_fail() -> None:
+def test_an_error_ends_when_its_hook_runs_without_failure() -> None:
     history = History(now=Clock())
     bad = [("BatchResource", "not JSON"), ("CPUSetAllocator", "no CPUs")]
     history.failed(WEB, "PreRunPodSandbox", "nri", bad)
@@ -86,7 +86,7 @@ def test_an_error_is_over_as_soon_as_its_hook_was_asked_again_and_did_not_fail()
     assert history.account("unknown") is None
 
 
-def test_a_name_that_two_pods_have_needs_its_namespace() -> None:
+def test_a_name_of_two_pods_requires_the_namespace() -> None:
     history = History(now=Clock())
     for key, namespace in (("1", "a"), ("2", "b")):
         history.failed(Subject(key, namespace, "web"), "s", "nri", [("h", "r")])
@@ -98,7 +98,7 @@ def test_a_name_that_two_pods_have_needs_its_namespace() -> None:
     assert account["key"] == "2"
 
 
-def test_of_two_lives_of_one_pod_whose_ends_nobody_told_its_name_means_the_newer_one() -> None:
+def test_of_two_pods_with_the_same_full_name_the_name_means_the_newer_one() -> None:
     history = History(now=Clock())
     for key in ("1", "2"):
         history.failed(Subject(key, "a", "web"), "s", "proxy", [("h", "r")])
@@ -107,7 +107,7 @@ def test_of_two_lives_of_one_pod_whose_ends_nobody_told_its_name_means_the_newer
     assert (account["key"], history.running_pods("web")) == ("2", ["a/web"])
 
 
-def test_a_pod_that_was_made_again_is_the_one_that_is_meant() -> None:
+def test_a_recreated_pod_is_found_by_its_name() -> None:
     history = History(now=Clock())
     for key in ("old", "new"):
         history.failed(Subject(key, "a", "web"), "s", "nri", [("h", "r")])
@@ -116,7 +116,7 @@ def test_a_pod_that_was_made_again_is_the_one_that_is_meant() -> None:
     assert account["key"] == "new"
 
 
-def test_the_oldest_pod_goes_and_an_ended_one_first() -> None:
+def test_the_oldest_pod_is_dropped_and_ended_pods_first() -> None:
     history = History(most_pods=2, now=Clock())
     for key in ("1", "2"):
         history.failed(Subject(key, "a", key), "s", "nri", [("h", "r")])
@@ -126,7 +126,7 @@ def test_the_oldest_pod_goes_and_an_ended_one_first() -> None:
     history.ended("unknown")
 
 
-def test_bytes_are_bounded_whatever_a_pod_says() -> None:
+def test_the_size_of_the_history_is_limited() -> None:
     history = History(most_pods=10_000, most_bytes=200_000, now=Clock())
     for number in range(500):
         pod = Subject(str(number), "n" * 10_000, "m" * 10_000)
@@ -136,7 +136,7 @@ def test_bytes_are_bounded_whatever_a_pod_says() -> None:
     assert 0 < len(history) < 60
 
 
-def test_one_pod_has_a_bounded_number_of_values() -> None:
+def test_the_number_of_values_per_pod_is_limited() -> None:
     history = History(now=Clock())
     history.decided(WEB, "s", "nri", [(f"env.{n}", n, "h", "r") for n in range(1000)])
     history.record(WEB, "nri", [Result("t", f"k{n}", n, Outcome.APPLIED) for n in range(1000)])
@@ -146,7 +146,7 @@ def test_one_pod_has_a_bounded_number_of_values() -> None:
     assert account["values"][-1]["value"] == "999"
 
 
-def test_nothing_to_tell_is_no_pod() -> None:
+def test_an_empty_decision_creates_no_pod() -> None:
     history = History(now=Clock())
     history.decided(WEB, "s", "nri", [])
     history.record(WEB, "nri", [])
@@ -154,7 +154,7 @@ def test_nothing_to_tell_is_no_pod() -> None:
     assert history.account("web") is None
 
 
-def test_names_that_a_runtime_makes_up_are_bounded_as_well() -> None:
+def test_long_names_of_pods_and_containers_are_limited() -> None:
     history, long = History(most_bytes=100_000, now=Clock()), "x" * 100_000
     for number in range(50):
         subject = Subject(f"{number}{long}", long, long, f"c{number}{long}")

@@ -1,4 +1,4 @@
-"""The run of a table of hooks, whatever profile it is of."""
+"""Running the table of hooks, independent of the profile."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ BROKEN = hook("broken", HookError("broken", "its annotation", Changes({"cpu.shar
 OFF = hook("off", Decision(Changes({"cpu.bvt": 1}), "three"), default=False)
 
 
-def test_of_two_hooks_that_set_one_thing_the_later_counts_and_both_are_told() -> None:
+def test_of_two_hooks_with_one_field_the_later_wins_and_both_are_reported() -> None:
     outcome = decide([FIRST, LATER, OFF], CREATE, None, Rules())
     assert outcome.changes == Changes({"cpu.shares": 2, "cpu.cfs_quota": -1})
     assert [entry.hook for entry in outcome.because] == outcome.hooks == ["first", "later"]
 
 
-def test_gates_say_which_decide() -> None:
+def test_gates_enable_hooks() -> None:
     assert decide([FIRST, OFF], CREATE, None, Rules(gates=frozenset({"off"}))).changes == Changes({"cpu.bvt": 1})
 
 
-def test_a_hook_that_fails_costs_no_other_unless_errors_fail_requests() -> None:
+def test_a_failed_hook_does_not_affect_others_unless_errors_fail_requests() -> None:
     outcome = decide([BROKEN, LATER], CREATE, None, Rules())
     assert (outcome.changes, outcome.failed) == (Changes({"cpu.cfs_quota": -1}), None)
     assert decide([BROKEN], CREATE, None, Rules(keeps_partial=True)).changes == Changes({"cpu.shares": 7})
@@ -52,9 +52,9 @@ def test_a_hook_that_fails_costs_no_other_unless_errors_fail_requests() -> None:
     assert failed.failed is not None and failed.failed.hook == "broken" and not failed.changes
 
 
-def test_what_runs_already_is_decided_as_it_was_and_switched_off_with_that() -> None:
-    mended = hook("mended", Decision(Changes({"cpu.bvt": 2}), "x"), stage=UPDATE)
-    assert decide([mended], RECONCILE_CONTAINER, None, Rules()).changes == Changes({"cpu.bvt": 2})
-    assert not decide([mended], RECONCILE_CONTAINER, None, Rules(stages_off=frozenset({UPDATE}))).changes
+def test_reconciling_a_container_follows_its_update_stage_and_its_switch() -> None:
+    update_hook = hook("update", Decision(Changes({"cpu.bvt": 2}), "x"), stage=UPDATE)
+    assert decide([update_hook], RECONCILE_CONTAINER, None, Rules()).changes == Changes({"cpu.bvt": 2})
+    assert not decide([update_hook], RECONCILE_CONTAINER, None, Rules(stages_off=frozenset({UPDATE}))).changes
     with pytest.raises(KeyError):
         decide([], "PreLunch", None, Rules())

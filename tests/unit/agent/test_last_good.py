@@ -1,4 +1,4 @@
-"""The last good rule stays."""
+"""The last valid rule is kept."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def topology(**annotations: str) -> dict[str, Any]:
         {"shared": '[{"cpuset":"a"}]'},
     ],
 )
-def test_a_topology_that_cannot_be_read_keeps_the_last_good_rule(wrong: dict[str, str]) -> None:
+def test_an_unreadable_topology_keeps_the_last_valid_rule(wrong: dict[str, str]) -> None:
     last_good = LastGood(CpusetRule(system_cpus="0"))
     assert not last_good.take(lambda: cpuset.rule_of(topology(**wrong)))
     assert last_good.rule.system_cpus == "0"
@@ -34,14 +34,14 @@ def test_a_topology_that_cannot_be_read_keeps_the_last_good_rule(wrong: dict[str
     assert last_good.error == ""
 
 
-def test_an_equal_rule_is_no_change() -> None:
+def test_an_equal_rule_is_not_a_change() -> None:
     last_good = LastGood([1])
     assert not last_good.take(lambda: [1])
     assert last_good.take(lambda: [2])
     assert last_good.rule == [2]
 
 
-def test_a_rule_that_is_the_same_in_the_callers_eyes_does_not_replace_the_old_one() -> None:
+def test_a_rule_equal_by_the_callers_comparison_does_not_replace_the_old_one() -> None:
     last_good = LastGood(1.0)
     assert not last_good.take(lambda: 1.001, same=cpu_normalization.same_ratio)
     assert last_good.rule == 1.0
@@ -49,7 +49,7 @@ def test_a_rule_that_is_the_same_in_the_callers_eyes_does_not_replace_the_old_on
     assert last_good.rule == 1.5
 
 
-def test_a_rule_without_change_takes_the_error_away() -> None:
+def test_an_unchanged_valid_rule_clears_the_error() -> None:
     last_good = LastGood(2.0)
     assert not last_good.take(lambda: float("x"))
     assert (last_good.rule, last_good.error) == (2.0, "could not convert string to float: 'x'")
@@ -57,7 +57,7 @@ def test_a_rule_without_change_takes_the_error_away() -> None:
     assert last_good.error == ""
 
 
-def test_a_text_counts_until_the_annotation_or_the_pod_is_gone() -> None:
+def test_the_last_valid_text_counts_until_the_annotation_or_pod_is_removed() -> None:
     good = LastGoodAnnotations()
     assert good.instead("u", "a", {"a": "{"}) is None
     good.keep("u", "a", {"a": "{}", "b": "1"})

@@ -1,4 +1,4 @@
-"""Counts, and their text for Prometheus."""
+"""Counters and gauges in the format of Prometheus."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_writes_are_counted_by_knob_and_outcome() -> None:
     assert 'nri_agent_writes_total{knob="other",outcome="unsupported"} 1.0\n' in actual, "no pod's text becomes a label"
 
 
-def test_gauges_are_read_at_a_scrape() -> None:
+def test_gauges_are_read_at_every_scrape() -> None:
     observer, stored = Observer(), {"pods": 1.0}
     observer.gauge("held", lambda: stored)
     observer.gauge("held", lambda: {"written values": 7})
@@ -60,7 +60,7 @@ def test_gauges_are_read_at_a_scrape() -> None:
     assert actual["nri_agent_held", (("what", "written values"),)] == 7
 
 
-def test_what_was_left_out_and_met_is_counted() -> None:
+def test_dropped_items_and_events_are_counted() -> None:
     observer = Observer()
     observer.left_out("pending", 3)
     observer.met("nri", "connected")
@@ -68,12 +68,12 @@ def test_what_was_left_out_and_met_is_counted() -> None:
     assert 'nri_agent_events_total{event="connected",transport="nri"} 1.0\n' in scrape(observer)
 
 
-def test_a_label_may_hold_any_text() -> None:
+def test_a_label_can_contain_any_text() -> None:
     observer = Observer()
     observer.met('a"b\\', "line\nbreak")
     assert samples(observer)["nri_agent_events_total", (("event", "line\nbreak"), ("transport", 'a"b\\'))] == 1
 
 
-def test_every_metric_is_explained() -> None:
+def test_every_metric_has_help_and_type() -> None:
     text = scrape(Observer())
     assert all(f"# HELP nri_agent_{name} " in text and f"# TYPE nri_agent_{name} " in text for name in METRICS)

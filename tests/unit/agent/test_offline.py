@@ -1,4 +1,4 @@
-"""Decisions without an agent: the form is that of the agent's own explanations, and every reason is told."""
+"""Explanations without an agent, in the format of the agent's own, with every reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nri.agent.koordinator import cpuset, group_identity
 from nri.agent.koordinator.node import Node
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.tables import RuleSettings
-from nri.config.settings import Loaded
+from nri.config.settings import LoadedSettings
 from nri.errors import ConfigError
 
 POOLS = {
@@ -42,14 +42,14 @@ def settings(tmp_path: Path) -> AgentSettings:
     return AgentSettings(root=tmp_path, rules=RuleSettings(path=tmp_path / "rules", node_name="near"))
 
 
-def test_every_container_of_the_spec_is_decided_for_with_what_its_hook_read() -> None:
+def test_every_container_of_the_spec_has_a_decision_with_the_keys_of_its_hook() -> None:
     actual = offline.explained(POD, AgentSettings(), NODE, {})
     values = [(row["container"], row["field"], row["value"], row["reads"]) for row in actual["values"]]
     assert values == [(name, "cpuset.cpus", "2", ["koordinator.sh/qosClass"]) for name in ("first", "app")]
     assert (actual["namespace"], actual["name"], actual["writes"], actual["errors"]) == ("shop", "web", [], [])
 
 
-def test_what_no_hook_reads_is_told_and_what_one_that_is_on_reads_is_not() -> None:
+def test_annotations_without_an_enabled_hook_are_reported() -> None:
     reason = "without effect, because Resctrl is off (gates.Resctrl = true switches it on)"
     message = [f"node.koordinator.sh/resctrl: {reason}"]
     assert offline.explained(POD, AgentSettings(), NODE, {})["notes"] == message
@@ -62,14 +62,14 @@ def test_what_no_hook_reads_is_told_and_what_one_that_is_on_reads_is_not() -> No
     assert offline.explained(asks, on, both, {})["notes"] == []
 
 
-def test_a_knob_that_the_machine_lacks_is_told_once_with_what_does_the_same() -> None:
+def test_a_knob_missing_on_the_machine_is_reported_once_with_an_alternative() -> None:
     table = {"cpuset.cpus": Capability("cpuset.cpus", False, "", "no such file", "taskset", ())}
     actual = offline.explained(POD, AgentSettings(), NODE, table)
     assert actual["notes"][1:] == ["cpuset.cpus: not supported on this machine: no such file; instead: taskset"]
     assert [row["supported_here"] for row in actual["values"]] == [False, False]
 
 
-def test_all_files_that_cannot_be_read_are_told_together(tmp_path: Path) -> None:
+def test_all_unreadable_files_are_reported_together(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("a: [")
     (tmp_path / "b.json").write_text("{")
     with pytest.raises(ConfigError) as caught:
@@ -82,12 +82,12 @@ def test_all_files_that_cannot_be_read_are_told_together(tmp_path: Path) -> None
         offline.pods_of(str(tmp_path / "none.yaml"))
 
 
-def test_rules_that_were_named_and_are_not_there_are_an_error(settings: AgentSettings) -> None:
-    named = Loaded(settings, {"rules.path": "--rules"}, ())
+def test_missing_rules_with_an_explicit_path_are_an_error(settings: AgentSettings) -> None:
+    named = LoadedSettings(settings, {"rules.path": "--rules"}, ())
     assert str(offline.missing_rules(named)) == f"--rules: rules.path: {settings.rules.path} not found"
-    assert offline.missing_rules(Loaded(settings, {}, ())) is None
+    assert offline.missing_rules(LoadedSettings(settings, {}, ())) is None
     piped = AgentSettings(rules=RuleSettings(path=Path("-")))
-    error = offline.missing_rules(Loaded(piped, {"rules.path": "--rules"}, ()))
+    error = offline.missing_rules(LoadedSettings(piped, {"rules.path": "--rules"}, ()))
     assert (
         error is not None
         and error.suggestion == "name a file or a folder: it is watched for changes, so it cannot be a pipe"
@@ -96,13 +96,13 @@ def test_rules_that_were_named_and_are_not_there_are_an_error(settings: AgentSet
     assert offline.missing_rules(named) is None
 
 
-def test_only_pods_are_taken_of_a_file(tmp_path: Path) -> None:
+def test_only_pods_are_read_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
     path.write_text("kind: Service\n---\nkind: Pod\nmetadata: {name: a}\n---\nkind: List\nitems: [{kind: Pod}]\n")
     assert [pod.pod.get("metadata", {}).get("name") for pod in offline.pods_of(str(path))] == ["a", None]
 
 
-def test_a_bad_rule_is_a_problem_of_the_store_and_not_also_a_line_of_a_log(
+def test_an_invalid_rule_is_a_problem_of_the_store_and_is_not_logged(
     settings: AgentSettings, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.rules.path.mkdir()
@@ -127,7 +127,7 @@ def test_a_bad_rule_is_a_problem_of_the_store_and_not_also_a_line_of_a_log(
         ),
     ],
 )
-def test_a_pod_that_the_api_would_refuse_is_told_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+def test_a_pod_that_the_api_would_refuse_is_an_error_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "p.yaml"
     path.write_text(f"kind: Pod\n{text}\n")
     with pytest.raises(ConfigError) as caught:

@@ -1,4 +1,4 @@
-"""A koordlet beside the agent is found by its name, and nothing else is."""
+"""A koordlet on the same node is found by its process name."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ def test_a_koordlet_is_found_by_its_name_or_its_program(tmp_path: Path) -> None:
     assert error.value.pids == [5, 20]
 
 
-def test_without_one_nothing_is_refused(tmp_path: Path) -> None:
+def test_other_processes_are_not_refused(tmp_path: Path) -> None:
     root = write_files(tmp_path, OTHERS)
     assert find(root, "koordlet") == []
     refuse(root, PROFILE.foreign)
 
 
-def test_the_processes_of_this_machine_can_be_looked_through() -> None:
+def test_processes_of_this_machine_can_be_searched() -> None:
     assert isinstance(find(Root(), "koordlet"), list)
 
 
-def test_a_process_that_ends_meanwhile_is_none(tmp_path: Path) -> None:
+def test_a_process_that_ends_during_the_search_is_ignored(tmp_path: Path) -> None:
     root = write_files(tmp_path, {"proc/9/comm/": ""})  # what can be opened and not read
     assert find(root, "koordlet") == []
 
 
 @pytest.mark.parametrize("status", ["Uid:\t1000\t1000\t1000\t1000\nNSpid:\t30\n", "Uid:\t0\t0\t0\t0\nNSpid:\t30\t7\n"])
-def test_a_process_of_a_user_or_of_a_pod_that_takes_the_name_is_none(tmp_path: Path, status: str) -> None:
+def test_processes_of_users_and_pods_with_the_name_koordlet_are_ignored(tmp_path: Path, status: str) -> None:
     root = write_files(
         tmp_path, OTHERS | {"proc/30/comm": "koordlet\n", "proc/30/status": f"Name:\tkoordlet\n{status}"}
     )
     assert find(root, "koordlet") == []
 
 
-def test_a_process_of_root_among_those_of_the_machine_is_one(tmp_path: Path) -> None:
+def test_a_koordlet_of_root_in_the_host_pid_namespace_is_found(tmp_path: Path) -> None:
     status = "Name:\tkoordlet\nUid:\t0\t0\t0\t0\nNSpid:\t30\n"
     root = write_files(tmp_path, OTHERS | {"proc/30/comm": "koordlet\n", "proc/30/status": status})
     assert find(root, "koordlet") == [30]

@@ -1,4 +1,4 @@
-"""The table of who sets what: conflicts at the start, and that it tells the truth."""
+"""Owners of knobs: conflicts at the start, and the owners of each class of pods."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from nri.agent.ownership import KnobConflict, Level, Owner, Owns, check, check_a
 from nri.agent.settings.values import AgentSettings
 
 
-def test_two_writers_of_one_knob_refuse_the_start_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_two_writers_of_one_knob_refuse_the_start_and_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     rival = Owns(Level.CONTAINER, "cpu.cfs_burst", frozenset({n.LS}))
     hook = Hook("Rival", True, (), (), {}, (rival,))
     row = PROFILE.strategies[1]._replace(name="Second", owns=(rival,))
@@ -34,11 +36,11 @@ def test_two_writers_of_one_knob_refuse_the_start_by_name(monkeypatch: pytest.Mo
             Agent(AgentSettings(root=tmp_path, modes=("standalone",)))
 
 
-def test_other_levels_classes_and_pods_go_together() -> None:
+def test_different_levels_classes_and_pods_do_not_conflict() -> None:
     check(PROFILE.owners())
     one = Owner("One", Owns(Level.POD, "cpu.shares", frozenset({n.LS}), own_cpus=True))
 
-    def beside(name: str = "Two", **changes: Any) -> list[Owner]:
+    def owners(name: str = "Two", **changes: Any) -> list[Owner]:
         return [one, Owner(name, one.owns._replace(**changes))]
 
     for changes in (
@@ -48,11 +50,11 @@ def test_other_levels_classes_and_pods_go_together() -> None:
         {"own_cpus": False},
         {"unless": frozenset({"One"})},
     ):
-        check(beside(**changes))
-    check(beside("One"))
+        check(owners(**changes))
+    check(owners("One"))
     for changes in ({}, {"own_cpus": None}, {"classes": None}):
         with pytest.raises(KnobConflict):
-            check(beside(**changes))
+            check(owners(**changes))
 
 
 ALL_CLASSES = frozenset({n.LSE, n.LSR, n.LS, n.BE, n.SYSTEM, n.NONE})
@@ -67,7 +69,7 @@ NODE = Node(
 
 
 @pytest.mark.parametrize(("qos", "own_part"), list(itertools.product(sorted(ALL_CLASSES), [False, True])))
-def test_the_table_says_whose_word_counts_for_each_class_of_pods(qos: str, own_part: bool) -> None:
+def test_the_table_names_the_owner_of_a_knob_for_each_class_of_pods(qos: str, own_part: bool) -> None:
     annotations = {oom_score_adj.ANNOTATION_OOM_SCORE: "5"}
     if own_part:
         annotations[cpuset.ANNOTATION_STATUS] = json.dumps({"cpuset": "1"})
@@ -95,7 +97,7 @@ def test_the_table_says_whose_word_counts_for_each_class_of_pods(qos: str, own_p
         assert {knob: table.get(knob) for knob in whose} == whose
 
 
-def test_two_profiles_that_set_one_knob_are_told_with_the_key_of_each_whatever_their_classes_are_called() -> None:
+def test_a_knob_conflict_of_two_profiles_names_the_settings_of_both() -> None:
     quota = Owns(Level.POD, "cpu.cfs_quota", frozenset({"BE"}))
     one = [Owner("BatchResource", quota, "gates.BatchResource = false"), Owner("Other", Owns(Level.POD, "memory.low"))]
     two = [Owner("cpi", quota._replace(classes=frozenset({"offline"})), '"cpi" out of agent.enabledFeatures')]

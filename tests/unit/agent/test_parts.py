@@ -1,4 +1,4 @@
-"""What is shared: the cgroup driver of this machine."""
+"""The cgroup driver of this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.agents import parts
 from tests.support.host_trees import v1
 
 
-def test_the_driver_is_what_is_there(tmp_path: Path) -> None:
+def test_the_cgroup_driver_is_detected_from_the_folders(tmp_path: Path) -> None:
     assert parts(v1(tmp_path / "a", "kubepods")).driver == paths.CGROUPFS
     assert parts(v1(tmp_path / "b", "kubepods.slice")).driver == paths.SYSTEMD
     nothing_set = parts(v1(tmp_path / "c"))

@@ -1,4 +1,4 @@
-"""The agent's program where it cannot start: one line with the next step."""
+"""The agent's program reports why it cannot start, with the next step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nri.agent import program
 from nri.agent.agent import Agent
 from nri.agent.pods.source import Known, KnownPods
 from nri.agent.settings import AGENT_SETTINGS, AgentSettings
-from nri.config.settings import Loaded
+from nri.config.settings import LoadedSettings
 from nri.errors import ConfigError, NriError
 from nri.service.daemon import raise_missing_extra
 from tests.support.waiting import wait_for
@@ -35,25 +35,25 @@ def quiet_root() -> Iterator[None]:
     root.setLevel(level)
 
 
-def loaded(folder: Path, **more: object) -> list[Loaded[AgentSettings]]:
+def loaded(folder: Path, **more: object) -> list[LoadedSettings[AgentSettings]]:
     source = {"root": str(folder), "socket": str(folder / "agent.sock"), "pods.source": "files", **more}
     flags = {key: ("--set", value) for key, value in source.items()}
     return [AGENT_SETTINGS.load("/dev/null", flags=flags, environment={})]
 
 
-def test_without_root_it_does_not_start_on_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_root_the_agent_does_not_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(NriError, match="must run as root"):
         program.run(loaded(tmp_path, root="/"))
 
 
-def test_a_part_of_ours_that_is_missing_is_a_defect_and_stays_one() -> None:
+def test_a_missing_module_of_the_package_is_not_a_missing_extra() -> None:
     with pytest.raises(ModuleNotFoundError):
         raise_missing_extra("the agent", ModuleNotFoundError("No module named 'nri.x'", name="nri.x"), "agent")
 
 
 @pytest.mark.parametrize("absent", ["rules", "pods"])
-def test_a_file_that_is_not_there_is_told_at_the_start(
+def test_a_missing_path_of_rules_or_pods_is_logged_at_the_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, absent: str
 ) -> None:
     def refused(*_: object, **__: object) -> None:
@@ -68,21 +68,21 @@ def test_a_file_that_is_not_there_is_told_at_the_start(
     assert messages == [f"no {absent} until {paths[absent]} exists ({absent}.path)"]
 
 
-def test_beside_a_koordlet_it_does_not_start_and_says_what_to_do(tmp_path: Path) -> None:
+def test_the_agent_does_not_start_beside_a_koordlet_and_suggests_a_fix(tmp_path: Path) -> None:
     (tmp_path / "proc/77").mkdir(parents=True)
     (tmp_path / "proc/77/comm").write_text("koordlet\n")
     with pytest.raises(NriError, match=r"the agent cannot start: koordlet runs on this node \(pid 77\)"):
         program.run(loaded(tmp_path, modes=["nri"], gates={"BECPUSuppress": False, "CPUBurst": False}))
 
 
-def test_a_part_that_is_waited_for_is_logged_and_later_that_it_is_ready(
+def test_a_part_is_logged_while_it_is_awaited_and_when_it_is_ready(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "nri.agent")
     (tmp_path / "rules").mkdir()
-    known, gates = Known(), {"BECPUSuppress": False, "CPUBurst": False}
+    pods, gates = Known(), {"BECPUSuppress": False, "CPUBurst": False}
     settings = loaded(tmp_path, modes=["standalone"], gates=gates, **{"rules.path": str(tmp_path / "rules")})
-    agent = Agent(settings[0].settings, pods=KnownPods(known))
+    agent = Agent(settings[0].settings, pods=KnownPods(pods))
     ended = threading.Event()
     thread = threading.Thread(target=program.log_readiness, args=(agent, ended, 0.05))
     thread.start()
@@ -92,14 +92,14 @@ def test_a_part_that_is_waited_for_is_logged_and_later_that_it_is_ready(
 
     try:
         wait_for(lambda: any("pods is not ready yet" in message for message in messages()), lambda: f"{messages()}")
-        known.replace([])
+        pods.replace([])
         wait_for(lambda: "pods is ready: 0 pods" in messages(), lambda: f"{messages()}")
     finally:
         ended.set()
         thread.join()
 
 
-def test_a_socket_that_cannot_be_had_is_told(tmp_path: Path) -> None:
+def test_a_socket_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(NriError, match=r"the agent cannot start: .*file/agent.sock"):
         program.run(
@@ -108,6 +108,6 @@ def test_a_socket_that_cannot_be_had_is_told(tmp_path: Path) -> None:
         )  # fmt: skip
 
 
-def test_a_root_that_is_not_there_is_a_mistake_in_the_settings(tmp_path: Path) -> None:
+def test_a_missing_root_folder_is_an_error_in_the_settings(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"root: folder {tmp_path}/none not found"):
         program.run(loaded(tmp_path, root=str(tmp_path / "none")))

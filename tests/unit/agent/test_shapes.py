@@ -1,4 +1,4 @@
-"""Parts have the shapes that the wiring counts on: the same names, with the same arguments."""
+"""Parts have the methods and arguments that the agent calls."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def missing(shape: type, created: type) -> list[str]:
 
 
 @pytest.mark.parametrize("name", [*TRANSPORTS.values(), *PROFILE.transports.values(), "nri.agent.loops:Loops"])
-def test_a_transport_has_its_shape(name: str) -> None:
+def test_a_transport_has_the_methods_of_its_protocol(name: str) -> None:
     created = load(name)
     assert missing(Transport, created) == []
     assert list(inspect.signature(created).parameters)[:2] == ["settings", "parts"]
 
 
 @pytest.mark.parametrize("name", POD_SOURCES.values())
-def test_a_source_of_pods_has_its_shape(name: str) -> None:
+def test_a_source_of_pods_has_the_methods_of_its_protocol(name: str) -> None:
     assert missing(PodSource, load(name)) == []
 
 
 @pytest.mark.parametrize("name", RULE_SOURCES.values())
-def test_a_source_of_rules_has_the_shape_of_a_part(name: str) -> None:
+def test_a_source_of_rules_has_the_methods_of_its_protocol(name: str) -> None:
     created = load(name)
     assert missing(Component, created) == []
     assert list(inspect.signature(created).parameters)[:2] == ["settings", "store"]
@@ -55,7 +55,9 @@ def test_a_source_of_rules_has_the_shape_of_a_part(name: str) -> None:
     ("shape", "name", "arguments"),
     [(Reconciler, PROFILE.reconciler, ["parts"]), (NetworkRound, PROFILE.network, ["settings", "parts"])],
 )
-def test_a_profiles_part_of_standalone_mode_has_its_shape(shape: type, name: str, arguments: list[str]) -> None:
+def test_a_profiles_standalone_part_has_the_methods_of_its_protocol(
+    shape: type, name: str, arguments: list[str]
+) -> None:
     created = load(name)
     assert missing(shape, created) == []
     assert list(inspect.signature(created).parameters)[: len(arguments)] == arguments

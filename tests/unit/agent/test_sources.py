@@ -1,4 +1,4 @@
-"""Sources by their word in the settings."""
+"""Sources are chosen by their names in the settings."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import Mode, PodSettings, RuleSettings
 
 
-def test_every_word_of_the_settings_has_its_source() -> None:
+def test_every_source_in_the_settings_has_an_implementation() -> None:
     assert set(get_args(get_type_hints(RuleSettings)["source"])) == set(RULE_SOURCES)
     assert set(get_args(get_type_hints(PodSettings)["source"])) == set(POD_SOURCES)
     assert set(get_args(Mode)) == {*agent.TRANSPORTS, *PROFILE.transports}
 
 
-def test_a_name_is_loaded() -> None:
+def test_a_class_is_loaded_by_its_name() -> None:
     assert load("nri.agent.settings:AgentSettings").__name__ == "AgentSettings"
 
 
-def test_the_settings_choose(tmp_path: Path) -> None:
+def test_settings_choose_the_sources(tmp_path: Path) -> None:
     settings = AgentSettings(rules=RuleSettings(path=tmp_path), pods=PodSettings(source="files", path=tmp_path))
     assert isinstance(pod_source(settings), FilePods)
     assert [type(rule_source) for rule_source in rule_sources(settings, RuleStore(Node(), KINDS))] == [FileRules]

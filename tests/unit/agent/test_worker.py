@@ -1,4 +1,4 @@
-"""Rounds: coalesced, by the clock, over when told so."""
+"""Rounds are coalesced, run by the clock and end on request."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Rounds:
             raise RuntimeError("no luck")
 
 
-def test_many_changes_during_a_round_become_one_more_round() -> None:
+def test_many_changes_during_a_round_cause_one_more_round() -> None:
     work = Rounds()
     worker = Worker("test", work, 3600)
     work.go.clear()
@@ -42,7 +42,7 @@ def test_many_changes_during_a_round_become_one_more_round() -> None:
     assert worker.stop()
 
 
-def test_the_clock_alone_makes_rounds() -> None:
+def test_the_clock_alone_starts_rounds() -> None:
     work = Rounds()
     worker = Worker("test", work, 0.01)
     worker.start()
@@ -51,7 +51,7 @@ def test_the_clock_alone_makes_rounds() -> None:
     assert set(work.reasons) == {frozenset({TIMER})}
 
 
-def test_a_round_that_took_longer_than_many_pauses_is_followed_by_one_and_not_by_as_many() -> None:
+def test_a_round_longer_than_many_intervals_is_followed_by_one_round() -> None:
     clock, reasons = [0.0], list[frozenset[str]]()
 
     def work(why: frozenset[str]) -> None:
@@ -68,7 +68,7 @@ def test_a_round_that_took_longer_than_many_pauses_is_followed_by_one_and_not_by
     assert reasons == [frozenset({TIMER}), frozenset({TIMER}), frozenset({"something"})]
 
 
-def test_an_error_ends_the_round_and_not_the_thread() -> None:
+def test_an_error_ends_the_round_but_not_the_thread() -> None:
     work = Rounds()
     work.fail = True
     worker = Worker("test", work, 3600)
@@ -82,7 +82,7 @@ def test_an_error_ends_the_round_and_not_the_thread() -> None:
     worker.stop()
 
 
-def test_it_can_be_started_and_stopped_twice_and_leaves_no_thread() -> None:
+def test_a_worker_can_be_started_and_stopped_twice_and_leaves_no_thread() -> None:
     before = threading.active_count()
     worker = Worker("test", Rounds(), 3600)
     worker.stop()
@@ -96,7 +96,7 @@ def test_it_can_be_started_and_stopped_twice_and_leaves_no_thread() -> None:
     assert worker.stop()
 
 
-def test_a_round_that_hangs_is_told_and_does_not_hold_up_the_end() -> None:
+def test_a_round_that_hangs_does_not_block_stop() -> None:
     work = Rounds()
     work.go.clear()
     worker = Worker("test", work, 3600)
@@ -106,7 +106,7 @@ def test_a_round_that_hangs_is_told_and_does_not_hold_up_the_end() -> None:
     work.go.set()
 
 
-def test_an_error_is_kept_as_one_line_of_bounded_length() -> None:
+def test_an_error_is_stored_as_one_line_of_bounded_length() -> None:
     def work(_: object) -> None:
         raise ValueError("a\nready  all: well" + "x" * 100_000)
 
@@ -118,7 +118,7 @@ def test_an_error_is_kept_as_one_line_of_bounded_length() -> None:
     assert len(worker.error) <= 300
 
 
-def test_the_same_error_of_each_round_is_one_entry_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_repeated_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     work = Rounds()
     work.fail = True
     worker = Worker("test", work, 0.001)

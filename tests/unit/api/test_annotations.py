@@ -1,4 +1,4 @@
-"""Which annotation of a pod holds for a container."""
+"""The effective annotation of a pod for a container."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from nri.api import messages as m
 from nri.api.annotations import effective_annotation
 
 
-def test_the_most_specific_annotation_counts() -> None:
+def test_the_most_specific_annotation_wins() -> None:
     pod = m.PodSandbox(annotations={"k": "plain"})
     assert effective_annotation(pod, "k", "c") == "plain"
     pod.annotations["k/pod"] = "pod"

@@ -1,4 +1,4 @@
-"""Lists of CPUs as the kernel writes them."""
+"""Lists of CPUs in the kernel's format."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nri.api import cpuset
         ("65535", [65535]),
     ],
 )
-def test_a_list_is_its_numbers(text: str, numbers: list[int]) -> None:
+def test_a_list_is_parsed_to_its_numbers(text: str, numbers: list[int]) -> None:
     assert sorted(cpuset.parse(text)) == numbers
 
 
@@ -46,7 +46,7 @@ def test_a_list_is_its_numbers(text: str, numbers: list[int]) -> None:
         ("5:1/2", "is not a range of groups"),
     ],
 )
-def test_what_the_kernel_would_refuse_is_named(text: str, reason: str) -> None:
+def test_a_list_that_the_kernel_refuses_is_an_error_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         cpuset.parse(text)
 
@@ -57,7 +57,7 @@ def test_numbers_are_written_as_the_shortest_list(numbers: list[int], text: str)
 
 
 @pytest.mark.parametrize("word", ["0-65535", "0-65535:1/2", "0-8191"])
-def test_a_list_that_names_the_same_again_and_again_costs_no_more_than_its_length(word: str) -> None:
+def test_a_list_with_many_repetitions_is_parsed_in_linear_time(word: str) -> None:
     text = ",".join([word] * ((256 << 10) // len(word)))  # as long as an annotation of a pod may be
     before = time.process_time()
     with pytest.raises(ValueError, match="with repetitions"):
@@ -65,7 +65,7 @@ def test_a_list_that_names_the_same_again_and_again_costs_no_more_than_its_lengt
     assert time.process_time() - before < 2
 
 
-def test_ranges_of_groups_cost_as_much_as_they_name() -> None:
+def test_many_ranges_with_groups_are_parsed_in_time() -> None:
     before = time.process_time()
     assert cpuset.parse(",".join(["0-65535:1/65535"] * 15_000)) == {0, 65535}
     assert time.process_time() - before < 2

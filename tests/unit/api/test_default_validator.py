@@ -1,4 +1,4 @@
-"""The default validator: what it refuses, in the reference's words."""
+"""The default validator refuses with the reference's messages."""
 
 import pytest
 
@@ -20,24 +20,24 @@ PROFILES = {
 def request(
     simple=(), compound=(), annotations=(), sysctl=(), plugins=("10-a",), profile=None, adjust=True, linux=True
 ):
-    made = m.ValidateContainerAdjustmentRequest(
+    message = m.ValidateContainerAdjustmentRequest(
         pod=m.PodSandbox(annotations=dict(annotations)), container=m.Container(id="c1", name="web")
     )
     if profile is not None:
-        made.container.linux.seccomp_profile.profile_type = PROFILES[profile]
+        message.container.linux.seccomp_profile.profile_type = PROFILES[profile]
     if adjust:
-        made.adjust.SetInParent()
+        message.adjust.SetInParent()
     if adjust and linux:
-        made.adjust.linux.sysctl.update(dict.fromkeys(sysctl, "1"))
-        made.adjust.linux.SetInParent()
-    owners = made.owners.owners["c1"]
+        message.adjust.linux.sysctl.update(dict.fromkeys(sysctl, "1"))
+        message.adjust.linux.SetInParent()
+    owners = message.owners.owners["c1"]
     owners.simple.update(dict(simple))
     for field, keys in dict(compound).items():
         owners.compound[field].owners.update(keys)
     for plugin in plugins:
         index, _, name = plugin.partition("-")
-        made.plugins.add(index=index, name=name)
-    return made
+        message.plugins.add(index=index, name=name)
+    return message
 
 
 def verdict(config: dict, **parts) -> str | None:
@@ -85,7 +85,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("config", "parts", "text"), REFUSED)
-def test_a_refusal_has_the_words_of_the_reference(config, parts, text):
+def test_a_refusal_has_the_message_of_the_reference(config, parts, text):
     assert verdict(config, **parts) == text
 
 
@@ -107,12 +107,12 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize("case", ACCEPTED)
-def test_it_accepts(case):
+def test_valid_adjustments_are_accepted(case):
     config, parts = ACCEPTED[case]
     assert verdict(config, **parts) is None
 
 
-def test_the_first_check_that_fails_counts():
+def test_the_first_failed_check_is_reported():
     config = {**SYSCTL, **NEEDS_X, **NAMESPACES, **HOOKS}
     everything = {
         "simple": {m.Field.OciHooks: "10-a"},
@@ -126,18 +126,18 @@ def test_the_first_check_that_fails_counts():
     assert order == [True, True, True, True]
 
 
-def test_owners_of_other_containers_are_not_looked_at():
-    made = request()
-    made.owners.owners["c2"].simple[m.Field.OciHooks] = "10-a"
-    assert DefaultValidator(ValidatorConfig(**HOOKS)).validate(made) is None
+def test_owners_of_other_containers_are_ignored():
+    message = request()
+    message.owners.owners["c2"].simple[m.Field.OciHooks] = "10-a"
+    assert DefaultValidator(ValidatorConfig(**HOOKS)).validate(message) is None
 
 
-def test_a_verdict_leaves_the_request_as_it_was():
-    made = request(plugins=())
-    del made.owners.owners["c1"]
-    before = made.SerializeToString(deterministic=True)
-    DefaultValidator(ValidatorConfig(**HOOKS, **NAMESPACES, **SYSCTL)).validate(made)
-    assert made.SerializeToString(deterministic=True) == before, "looking an owner up made one"
+def test_a_verdict_does_not_change_the_request():
+    message = request(plugins=())
+    del message.owners.owners["c1"]
+    before = message.SerializeToString(deterministic=True)
+    DefaultValidator(ValidatorConfig(**HOOKS, **NAMESPACES, **SYSCTL)).validate(message)
+    assert message.SerializeToString(deterministic=True) == before, "looking up an owner added one"
 
 
 SPELLINGS = [
@@ -155,13 +155,13 @@ SPELLINGS = [
 
 
 @pytest.mark.parametrize("spellings", SPELLINGS)
-def test_every_switch_is_known_in_all_three_dialects(spellings):
+def test_every_switch_is_accepted_in_all_three_spellings(spellings):
     for key in spellings:
         assert getattr(ValidatorConfig.from_dict({key: True}), spellings[1]), key
 
 
 @pytest.mark.parametrize("key", ["requiredPlugins", "required_plugins", "nri_validator_required_plugins"])
-def test_required_plugins_are_known_in_all_three_dialects(key):
+def test_required_plugins_are_accepted_in_all_three_spellings(key):
     assert ValidatorConfig.from_dict({key: ["a", "10-b"]}).required_plugins == ("a", "10-b")
 
 
@@ -173,33 +173,33 @@ def test_required_plugins_are_known_in_all_three_dialects(key):
         "nri_validator_tolerate_missing_plugins_annotation",
     ],
 )
-def test_the_toleration_is_known_in_all_three_dialects(key):
+def test_the_toleration_is_accepted_in_all_three_spellings(key):
     assert ValidatorConfig.from_dict({key: "k"}).tolerate_missing_plugins_annotation == "k"
 
 
-def test_wrong_configuration_is_reported_at_once_with_suggestions():
+def test_all_mistakes_of_a_configuration_are_reported_with_suggestions():
     with pytest.raises(ConfigError) as caught:
         ValidatorConfig.from_dict({"rejectHookAdjustment": True, "enable": 1, "requiredPlugins": "a"}, "nri.yaml")
-    assert [str(each) for each in single_errors(caught.value)] == [
+    assert [str(error) for error in single_errors(caught.value)] == [
         "nri.yaml: enable: expected true or false, not 1 (write true or false)",
         'nri.yaml: requiredPlugins: expected a list, not "a"',
         'nri.yaml: rejectHookAdjustment: unknown key (did you mean "rejectOCIHookAdjustment"?)',
     ]
 
 
-def test_a_validator_that_failed_is_named():
+def test_a_failed_validator_is_an_error_with_its_name():
     assert failure("00-v", "rpc error") == "validator plugin 00-v failed: rpc error"
 
 
-def test_an_endless_annotation_is_refused_by_its_length_and_not_read() -> None:
+def test_an_oversized_annotation_is_refused_without_parsing() -> None:
     text = "[" + "a," * 125_000 + "a]"
-    told = verdict({}, annotations={REQUIRED: text})
-    assert told is not None
-    assert told.endswith(": 250003 characters, at most 16384")
-    assert len(told) < 2000, "the annotation is in the error as a whole"
+    error = verdict({}, annotations={REQUIRED: text})
+    assert error is not None
+    assert error.endswith(": 250003 characters, at most 16384")
+    assert len(error) < 2000, "the annotation is in the error as a whole"
 
 
-def test_an_annotation_is_read_once_for_all_creations(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_annotation_is_parsed_once_for_all_creations(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[object] = []
     parse = default_validator.parse_text
     monkeypatch.setattr(default_validator, "parse_text", lambda source: read.append(source) or parse(source))

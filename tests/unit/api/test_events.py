@@ -1,4 +1,4 @@
-"""The table of events and masks of them."""
+"""The table of events and event masks."""
 
 import pickle
 
@@ -16,7 +16,7 @@ def test_every_event_of_the_api_has_a_row_with_its_number() -> None:
 
 
 @pytest.mark.parametrize("spec", EVENTS, ids=lambda spec: spec.rpc)
-def test_a_row_names_the_call_of_the_plugin_service(spec) -> None:
+def test_a_row_has_the_method_of_the_plugin_service(spec) -> None:
     call = DESCRIPTOR.services_by_name["Plugin"].methods_by_name[spec.rpc]
     assert (call.input_type.name, call.output_type.name) == (spec.request, spec.reply)
     assert BY_METHOD[spec.method] is BY_RPC[spec.rpc] is BY_NUMBER[spec.number] is spec
@@ -33,7 +33,7 @@ def test_nine_events_are_relayed_to_old_peers() -> None:
     }
 
 
-def test_the_known_masks_are_those_of_the_wire() -> None:
+def test_the_predefined_masks_have_the_protocols_values() -> None:
     assert EventMask.ALL == ALL == 0x3FFF
     assert EventMask.OLD == OLD == 0x7FF
 
@@ -53,18 +53,18 @@ def test_the_known_masks_are_those_of_the_wire() -> None:
         ([], 0),
     ],
 )
-def test_a_subscription_is_read_as_people_write_it(texts: list[str], mask: int) -> None:
+def test_a_subscription_is_parsed_from_text(texts: list[str], mask: int) -> None:
     assert EventMask.parse(*texts) == mask
 
 
 @pytest.mark.parametrize("text", ["", "pod,", "poststart", "unknown", "CreateContainers"])
-def test_a_wrong_word_in_a_subscription_is_named(text: str) -> None:
+def test_an_unknown_event_in_a_subscription_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match='unknown event "') as error:
         EventMask.parse(text)
     assert f'"{text.rsplit(",", maxsplit=1)[-1]}"' in str(error.value)
 
 
-def test_a_mask_reads_as_names_in_order_and_unknown_bits() -> None:
+def test_a_mask_is_shown_as_ordered_names_and_unknown_bits() -> None:
     assert str(EventMask.of("create_container", 1)) == "RunPodSandbox,CreateContainer"
     assert str(EventMask(0x4001)) == "RunPodSandbox,unknown(0x4000)"
     assert str(EventMask(0)) == ""
@@ -87,7 +87,7 @@ def test_masks_are_sets() -> None:
     assert [spec.rpc for spec in both] == ["CreateContainer", "StartContainer"]
 
 
-def test_a_mask_is_never_negative_and_an_event_never_unknown() -> None:
+def test_negative_masks_and_unknown_events_are_errors() -> None:
     with pytest.raises(ValueError, match="-1"):
         EventMask(-1)
     with pytest.raises(ValueError, match="99"):
@@ -96,7 +96,7 @@ def test_a_mask_is_never_negative_and_an_event_never_unknown() -> None:
         EventMask.of("create_containr")
 
 
-def test_a_mask_stays_one_through_pickling() -> None:
+def test_a_mask_keeps_its_type_through_pickling() -> None:
     second = pickle.loads(pickle.dumps(OLD))
     assert second == OLD
     assert type(second) is EventMask

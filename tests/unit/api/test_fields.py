@@ -49,12 +49,12 @@ def test_every_field_of_an_update_has_a_row() -> None:
     assert not missing, f"add rows to nri.api.fields for {missing}"
 
 
-def test_every_claim_of_the_api_guards_exactly_one_row() -> None:
+def test_every_claim_of_the_api_belongs_to_exactly_one_row() -> None:
     claims = [row.claim for row in ROWS if row.claim]
     assert sorted(claims) == [value for value in sorted(m.Field.values()) if value]
 
 
-def test_a_row_leads_to_its_field() -> None:
+def test_a_row_finds_its_field() -> None:
     for row in ROWS:
         parent = row.parent(m.ContainerAdjustment())
         field = parent.DESCRIPTOR.fields_by_name[row.name]
@@ -65,20 +65,20 @@ def test_a_row_leads_to_its_field() -> None:
         assert (row.claim in COMPOUND_FIELDS) == (row.kind in (Kind.KEYED, Kind.MAP)), row.path
 
 
-def test_what_later_plugins_see_is_a_field_of_the_container() -> None:
+def test_fields_visible_to_later_plugins_exist_in_the_container() -> None:
     shown = [row for row in ROWS if row.shown is not Visibility.NEVER]
     assert [row.path for row in shown if row.name not in row.parent(m.Container()).DESCRIPTOR.fields_by_name] == []
 
 
-def test_the_rows_that_know_removal_are_those_of_the_protocol() -> None:
+def test_the_removable_rows_are_those_of_the_protocol() -> None:
     assert {row.path for row in ROWS if row.removable} == REMOVABLE
 
 
-def test_a_field_that_nobody_owns_is_a_list() -> None:
+def test_a_field_without_an_owner_is_a_list() -> None:
     assert {row.path for row in ROWS if not row.claim} == {"linux.resources.devices", "linux.rdt.remove"}
 
 
-def test_a_field_that_leads_to_no_row_is_left_out_of_the_tree_for_a_test_to_notice() -> None:
+def test_a_field_without_a_row_is_missing_in_the_tree() -> None:
     row = Row("linux.cgroups_path", Kind.SIMPLE, "CgroupsPath")
     tree = grow(m.ContainerAdjustment.DESCRIPTOR, "", {row.path: row})
     missing = list(fields_without_row(m.ContainerAdjustment.DESCRIPTOR, tree))
@@ -124,7 +124,7 @@ def test_a_declaration_covers_fields_and_keys(
         ("", "write for example Env"),
     ],
 )
-def test_a_name_that_is_no_field_is_refused_with_the_nearest(text: str, hint: str) -> None:
+def test_an_unknown_field_is_an_error_with_the_nearest_name(text: str, hint: str) -> None:
     with pytest.raises(ValueError, match=re.escape(hint)):
         Declared(text)
     assert named("env") == {"env"}
@@ -141,11 +141,11 @@ def test_a_name_that_is_no_field_is_refused_with_the_nearest(text: str, hint: st
         ("env", "env.*", "*"),
     ],
 )
-def test_keys_that_two_declarations_share(one: str, other: str, key: str | None) -> None:
+def test_common_returns_the_keys_of_two_declarations(one: str, other: str, key: str | None) -> None:
     assert Declared(one).common(Declared(other)) == Declared(other).common(Declared(one)) == key
 
 
-def test_what_a_message_touches_has_its_keys_without_removal_marks() -> None:
+def test_touched_returns_keys_without_removal_marks() -> None:
     adjustment = m.ContainerAdjustment(
         annotations={"-a": "", "b": "1"}, env=[m.KeyValue(key="-C")], rlimits=[m.POSIXRlimit(type="-odd")], args=["x"]
     )

@@ -1,4 +1,4 @@
-"""The fast loader and its fallback give the same classes, whatever this protobuf is like."""
+"""The fast loader and its fallback return the same classes with every protobuf."""
 
 import os
 import pickle
@@ -29,16 +29,16 @@ def run(code: str, **environment: str) -> str:
     return process.stdout.strip()
 
 
-def test_the_fast_way_does_not_import_the_generated_module() -> None:
+def test_the_fast_loader_does_not_import_the_generated_module() -> None:
     assert run(USE) == "False", "the fast loader fell back: did protobuf's private module change?"
 
 
-def test_without_upb_the_public_import_serves() -> None:
+def test_without_upb_the_public_import_is_used() -> None:
     assert run(HIDE_UPB + USE) == "True"
 
 
 @pytest.mark.parametrize("name", ["MessageMeta", "default_pool"])
-def test_a_changed_upb_is_noticed_and_the_public_import_serves(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_upb_is_detected_and_the_public_import_used(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from google._upb import _message
 
     public = loader.load_public()
@@ -48,7 +48,7 @@ def test_a_changed_upb_is_noticed_and_the_public_import_serves(name: str, monkey
     assert loader.load()["PodSandbox"] is public["PodSandbox"]
 
 
-def test_classes_that_do_not_work_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_classes_that_do_not_work_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     from google._upb import _message
 
     class Dead:
@@ -67,7 +67,7 @@ def test_classes_that_do_not_work_are_noticed(monkeypatch: pytest.MonkeyPatch) -
         loader.load_fast()
 
 
-def test_an_error_in_the_fast_way_is_never_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_fast_loader_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     def explode() -> None:
         raise SystemError("protobuf changed")
 
@@ -75,12 +75,12 @@ def test_an_error_in_the_fast_way_is_never_seen(monkeypatch: pytest.MonkeyPatch)
     assert loader.load()["PodSandbox"] is m.PodSandbox
 
 
-def test_the_chosen_back_end_is_respected() -> None:
+def test_the_selected_back_end_is_respected() -> None:
     code = USE + "from google.protobuf.internal import api_implementation\nprint(api_implementation.Type())"
     assert run(code, PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION="python").split() == ["True", "python"]
 
 
-def test_both_ways_give_the_very_same_classes() -> None:
+def test_both_loaders_return_the_same_classes() -> None:
     fast, public = loader.load_fast(), loader.load_public()
     assert fast.keys() == public.keys()
     classes = {name for name, value in fast.items() if isinstance(value, type)}

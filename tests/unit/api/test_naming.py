@@ -1,4 +1,4 @@
-"""Names, indices and file names of plugins, with the texts that users know."""
+"""Names, indices and file names of plugins, with the reference's error messages."""
 
 import re
 
@@ -9,7 +9,7 @@ from nri.api.pb.api_pb2 import DESCRIPTOR
 
 
 @pytest.mark.parametrize("name", ["foo", "a", "Foo_1.2+x-y", "-"])
-def test_a_good_name_is_given_back(name: str) -> None:
+def test_a_valid_name_is_returned(name: str) -> None:
     assert naming.check_name(name) == name
 
 
@@ -22,7 +22,7 @@ def test_a_good_name_is_given_back(name: str) -> None:
         ("plügin", "invalid plugin name \"plügin\": contains invalid character 'ü'"),
     ],
 )
-def test_a_bad_name_is_refused_in_the_known_words(name: str, text: str) -> None:
+def test_an_invalid_name_has_the_reference_error_message(name: str, text: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
         naming.check_name(name)
 
@@ -39,7 +39,7 @@ def test_a_bad_name_is_refused_in_the_known_words(name: str, text: str) -> None:
         ("²³", 'invalid plugin index "²³", must be 2 digits'),
     ],
 )
-def test_a_bad_index_is_refused_in_the_known_words(index: str, text: str) -> None:
+def test_an_invalid_index_has_the_reference_error_message(index: str, text: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
         naming.check_index(index)
 
@@ -48,7 +48,7 @@ def test_a_bad_index_is_refused_in_the_known_words(index: str, text: str) -> Non
     ("file_name", "parts"),
     [("10-foo", ("10", "foo")), ("00-a-b", ("00", "a-b")), ("99-", ("99", "")), ("05-a b", ("05", "a b"))],
 )
-def test_a_file_name_splits_at_the_first_dash(file_name: str, parts: tuple[str, str]) -> None:
+def test_a_file_name_is_split_at_the_first_dash(file_name: str, parts: tuple[str, str]) -> None:
     assert naming.split_file_name(file_name) == parts
 
 
@@ -61,17 +61,17 @@ def test_a_file_name_splits_at_the_first_dash(file_name: str, parts: tuple[str, 
         ("ab-bar", 'invalid plugin index "ab" (not [0-9][0-9])'),
     ],
 )
-def test_a_bad_file_name_is_refused_in_the_known_words(file_name: str, text: str) -> None:
+def test_an_invalid_file_name_has_the_reference_error_message(file_name: str, text: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
         naming.split_file_name(file_name)
 
 
-def test_the_service_names_are_those_of_the_proto() -> None:
+def test_the_service_names_match_the_proto_file() -> None:
     services = DESCRIPTOR.services_by_name
     assert services["Plugin"].full_name == naming.PLUGIN_SERVICE
     assert services["Runtime"].full_name == naming.RUNTIME_SERVICE
 
 
-def test_configuration_is_looked_for_under_the_full_name_first() -> None:
+def test_the_configuration_with_the_full_name_comes_first() -> None:
     assert naming.config_file_names("10", "foo") == ("10-foo.conf", "foo.conf")
     assert naming.full_name("10", "foo") == "10-foo"

@@ -1,4 +1,4 @@
-"""Optional scalars: absent is None, and never zero."""
+"""Optional scalars: an absent value is None and never zero."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nri.api import messages as m
 from nri.api import optional
 
 
-def test_an_absent_wrapper_is_none_and_zero_is_not() -> None:
+def test_an_absent_wrapper_is_none_and_different_from_zero() -> None:
     memory = m.LinuxMemory(limit=m.OptionalInt64(value=0))
     assert optional.get(memory, "limit") == 0
     assert optional.get(memory, "swap") is None
@@ -28,14 +28,16 @@ def test_values_of_every_kind_of_wrapper_are_read() -> None:
     assert optional.get(resources, "pids") == -1
 
 
-def test_none_makes_a_wrapper_absent() -> None:
+def test_none_removes_a_wrapper() -> None:
     memory = m.LinuxMemory(limit=m.OptionalInt64(value=1))
     optional.put(memory, "limit", None)
     assert not memory.HasField("limit")
 
 
 @pytest.mark.parametrize(("value", "error"), [(-1, ValueError), ("x", TypeError), (1 << 64, ValueError)])
-def test_a_wrong_value_changes_nothing_and_is_named(value: object, error: type[Exception]) -> None:
+def test_a_wrong_value_is_an_error_with_the_field_name_and_sets_no_wrapper(
+    value: object, error: type[Exception]
+) -> None:
     cpu = m.LinuxCPU()
     with pytest.raises(error, match="shares"):
         optional.put(cpu, "shares", value)

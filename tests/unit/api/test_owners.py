@@ -1,4 +1,4 @@
-"""Questions to the table of owners."""
+"""Queries of the table of owners."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_all_owners_of_a_container_are_listed_in_field_order() -> None:
     assert next(iter(owners.owners_of(TABLE, "c1"))) == "OciHooks"
 
 
-def test_asking_about_an_unknown_container_adds_nothing() -> None:
+def test_a_query_for_an_unknown_container_adds_no_entry() -> None:
     before = TABLE.SerializeToString(deterministic=True)
     assert owners.owner(TABLE, "c9", "CPUShares") is None
     assert owners.entry_owners(TABLE, "c9", "Env") == {}
@@ -45,6 +45,6 @@ def test_asking_about_an_unknown_container_adds_nothing() -> None:
     assert TABLE.SerializeToString(deterministic=True) == before
 
 
-def test_a_field_that_does_not_exist_is_named() -> None:
+def test_an_unknown_field_is_an_error() -> None:
     with pytest.raises(ValueError, match="unknown field 'CpuShares'"):
         owners.owner(TABLE, "c1", "CpuShares")

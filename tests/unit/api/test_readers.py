@@ -1,4 +1,4 @@
-"""Lists of a container as dictionaries."""
+"""Lists of a container are read as dictionaries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nri.api import readers
 from tests.support.received import resources
 
 
-def test_a_containers_lists_read_as_dictionaries() -> None:
+def test_lists_of_a_container_are_read_as_dictionaries() -> None:
     container = m.Container(
         env=["A=1", "B=x=y", "C", "A=2"],
         mounts=[m.Mount(destination="/a", source="/s")],
@@ -46,7 +46,7 @@ def test_a_containers_lists_read_as_dictionaries() -> None:
         (nri.pids_limit_of, {}, None),
     ],
 )
-def test_a_resource_of_a_container_or_of_resources_is_a_number_or_no_limit(reader, sent, expected) -> None:
+def test_a_resource_is_read_as_a_number_or_no_limit(reader, sent, expected) -> None:
     message = resources(**sent)
     assert reader(message) == expected
     container = m.Container(linux=m.LinuxContainer(resources=message))

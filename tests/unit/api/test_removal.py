@@ -1,9 +1,9 @@
-"""Removal marks: one dash in front of a key."""
+"""Removal marks: a dash in front of a key."""
 
 from nri.api import removal
 
 
-def test_a_mark_is_one_dash_in_front() -> None:
+def test_a_removal_mark_is_one_leading_dash() -> None:
     assert removal.mark("k") == "-k"
     assert removal.split("-k") == ("k", True)
     assert removal.split("--k") == ("-k", True)
@@ -12,6 +12,6 @@ def test_a_mark_is_one_dash_in_front() -> None:
     assert removal.is_marked("-k")
 
 
-def test_the_empty_key_is_never_a_mark() -> None:
+def test_an_empty_key_is_never_marked() -> None:
     assert removal.split("") == ("", False)
     assert not removal.is_marked("")

@@ -1,4 +1,4 @@
-"""The tables of resource names: every optional value of the API's messages has its name in the spec."""
+"""The tables of resource names cover every optional value of the API's messages."""
 
 from __future__ import annotations
 

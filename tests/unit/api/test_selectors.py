@@ -1,4 +1,4 @@
-"""Which pods a plugin gets to see."""
+"""Selectors of the pods that a plugin receives."""
 
 import pytest
 from hypothesis import given
@@ -39,7 +39,7 @@ NAMESPACES = [
 
 
 @pytest.mark.parametrize(("texts", "name", "expected"), NAMESPACES)
-def test_namespaces_are_selected_by_name_pattern_and_exclusion(texts, name, expected):
+def test_namespaces_match_by_name_pattern_and_exclusion(texts, name, expected):
     assert matches(patterns(*texts), name) is expected
 
 
@@ -69,12 +69,12 @@ SELECTORS = [
 
 
 @pytest.mark.parametrize(("text", "pairs", "expected"), SELECTORS)
-def test_selectors_ask_for_presence_and_value(text, pairs, expected):
+def test_selectors_match_by_presence_and_value(text, pairs, expected):
     assert Selector.parse(text).holds(pairs) is expected
 
 
 @pytest.mark.parametrize("text", ["", "=web", "!a=b", "two words", "!", "!=x", "a!b"])
-def test_what_is_not_a_selector_is_refused_with_the_forms_there_are(text):
+def test_an_invalid_selector_is_an_error_with_the_allowed_forms(text):
     with pytest.raises(ValueError, match="write key, !key, key=value, key!=value, key in"):
         Selector.parse(text)
 
@@ -82,19 +82,19 @@ def test_what_is_not_a_selector_is_refused_with_the_forms_there_are(text):
 @pytest.mark.parametrize(
     "text", ["", "!", "a b", " a", "a\n", "Prod", "a.b", "a_b", "-a", "!!a", "[ab", "a" * 64, "x" * 64 + "*"]
 )
-def test_what_is_not_a_namespace_is_refused(text):
+def test_an_invalid_namespace_is_refused(text):
     with pytest.raises(ValueError, match="is not a namespace"):
         Pattern.parse(text)
 
 
 @pytest.mark.parametrize(("kind", "before"), [(Pattern, ""), (Selector, "tier=")])
-def test_a_pattern_that_would_take_long_to_compile_is_refused(kind: type[Pattern | Selector], before: str) -> None:
+def test_an_oversized_pattern_is_refused(kind: type[Pattern | Selector], before: str) -> None:
     kind.parse(before + "*" * MAX_PATTERN)
     with pytest.raises(ValueError, match=r'pattern "\*\*+\.\.\." has 1025 characters; at most 1024 are allowed'):
         kind.parse(before + "*" * (MAX_PATTERN + 1))
 
 
-def test_without_filters_every_pod_is_seen():
+def test_without_filters_every_pod_is_admitted():
     assert Filters().admits(pod())
 
 
@@ -106,7 +106,7 @@ def test_all_three_kinds_of_filters_must_agree():
     assert not any(filters.admits(pod(**{**right, **one})) for one in wrong)
 
 
-def test_asking_a_pod_leaves_it_as_it_was():
+def test_filters_do_not_change_the_pod():
     requests = pod(labels={"a": "b"})
     before = requests.SerializeToString(deterministic=True)
     Filters(label=selectors("app=web"), annotation=selectors("x=y")).admits(requests)
@@ -114,7 +114,7 @@ def test_asking_a_pod_leaves_it_as_it_was():
 
 
 @given(st.text(), st.text())
-def test_any_text_is_a_pattern_or_a_value_error(text, name):
+def test_any_text_is_a_valid_pattern_or_a_value_error(text, name):
     try:
         pattern = Pattern.parse(text)
     except ValueError:
@@ -123,7 +123,7 @@ def test_any_text_is_a_pattern_or_a_value_error(text, name):
 
 
 @given(st.text(), st.dictionaries(st.text(), st.text()))
-def test_a_selector_and_its_opposite_never_agree(key, pairs):
+def test_a_selector_and_its_opposite_never_both_match(key, pairs):
     try:
         present, absent = Selector.parse(key), Selector.parse("!" + key)
     except ValueError:
@@ -138,11 +138,11 @@ def test_a_selector_and_its_opposite_never_agree(key, pairs):
         (Pattern.parse, "team-[b-a]", "its range in brackets is empty"),
         (LabelSelector.parse, "app=web, tier=a", r'write a list: \["app=web", "tier=a"\]'),
         (LabelSelector.parse, "app,tier", r'write a list: \["app", "tier"\]'),
-        (LabelSelector.parse, "app=two words", '"two words" is not the value of a label'),
-        (LabelSelector.parse, "app=-web", '"-web" is not the value of a label'),
-        (LabelSelector.parse, "app in (web,a/b)", '"a/b" is not the value of a label'),
+        (LabelSelector.parse, "app=two words", '"two words" is not a valid label value'),
+        (LabelSelector.parse, "app=-web", '"-web" is not a valid label value'),
+        (LabelSelector.parse, "app in (web,a/b)", '"a/b" is not a valid label value'),
         (LabelSelector.parse, "app=" + "x" * 64, "at most 63 letters"),
-        (LabelSelector.parse, "app=web-[", r'"web-\[" is not the value of a label'),
+        (LabelSelector.parse, "app=web-[", r'"web-\[" is not a valid label value'),
         (LabelSelector.parse, "Example.com/app", '"Example.com/app" is not the key of a label'),
         (LabelSelector.parse, "a/b/c=x", '"a/b/c" is not the key of a label'),
         (LabelSelector.parse, "a:b=x", '"a:b" is not the key of a label'),
@@ -169,20 +169,20 @@ def test_a_selector_that_can_never_match_is_refused(parse, text, reason):
         ((), ("app in (a,b)", "app notin (b,a)"), "exclude each other"),
     ],
 )
-def test_a_choice_that_no_pod_can_meet_is_refused(namespaces, labels, reason):
+def test_filters_that_no_pod_can_match_are_refused(namespaces, labels, reason):
     with pytest.raises(ValueError, match=f"{reason}.*, so that no pod matches"):
         Filters(patterns(*namespaces), tuple(map(LabelSelector.parse, labels)))
 
 
 @pytest.mark.parametrize(
-    ("namespaces", "labels"),
+    ("namespaces", "labels", "match"),
     [
-        (("prod", "test", "!prod"), ()),
-        (("prod-*", "!prod-a"), ()),
-        ((), ("app in (a,b)", "app!=a")),
-        ((), ("app=web-*", "app!=web-1")),
-        ((), ("app!=web", "!app")),
+        (("prod", "test", "!prod"), (), pod("test")),
+        (("prod-*", "!prod-a"), (), pod("prod-b")),
+        ((), ("app in (a,b)", "app!=a"), pod(labels={"app": "b"})),
+        ((), ("app=web-*", "app!=web-1"), pod(labels={"app": "web-2"})),
+        ((), ("app!=web", "!app"), pod()),
     ],
 )
-def test_a_choice_that_some_pod_can_meet_is_accepted(namespaces, labels):
-    Filters(patterns(*namespaces), tuple(map(LabelSelector.parse, labels)))
+def test_filters_that_some_pod_can_match_are_accepted(namespaces, labels, match):
+    assert Filters(patterns(*namespaces), tuple(map(LabelSelector.parse, labels))).admits(match)

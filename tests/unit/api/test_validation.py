@@ -1,4 +1,4 @@
-"""The question that validators get."""
+"""The request of a validator."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ MESSAGE.owners.owners["c1"].simple[m.Field.CPUShares] = "20-b"
 MESSAGE.owners.owners["c2"].simple[m.Field.CPUShares] = "10-a"
 
 
-def test_it_has_the_fields_of_the_message() -> None:
+def test_a_request_has_the_fields_of_the_message() -> None:
     request = nri.ValidationRequest(MESSAGE)
     for field in MESSAGE.DESCRIPTOR.fields:
         assert getattr(request, field.name) == getattr(MESSAGE, field.name)
     assert nri.Adjustment.of(request.adjust).mounts["/data"].source == "/srv"
 
 
-def test_it_says_who_set_what() -> None:
+def test_a_request_returns_the_owner_of_a_field() -> None:
     request = nri.ValidationRequest(MESSAGE)
     assert request.owner("Mounts", "/data") == "10-a"
     assert request.owner("Mounts", "/other") is None
@@ -37,7 +37,7 @@ def test_it_says_who_set_what() -> None:
         request.owner("Mount", "/data")
 
 
-def test_it_compares_and_shows_itself() -> None:
+def test_requests_can_be_compared_and_printed() -> None:
     assert nri.ValidationRequest(MESSAGE) == nri.ValidationRequest(MESSAGE)
     assert nri.ValidationRequest(MESSAGE) != nri.ValidationRequest(m.ValidateContainerAdjustmentRequest())
     assert nri.ValidationRequest(MESSAGE) != MESSAGE
@@ -56,7 +56,7 @@ class OnlyTen(nri.Plugin):
                 raise nri.Reject(f"{path} is not for {request.owner('Mounts', path)} to mount")
 
 
-def test_a_validator_and_a_test_ask_for_owners_alike(nri_runtime: FakeRuntime) -> None:
+def test_validators_and_tests_query_owners_in_the_same_way(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(OnlyTen(), idx="90").add(Mounts(), idx="10")
     reply = nri_runtime.create_container(make_pod(), make_container())
     assert reply.owner("Mounts", "/data") == "10-mounts"

@@ -1,4 +1,4 @@
-"""The grid of made pods: both ways have the same ones, and far is as far as asked."""
+"""The grid of generated pods: both sides have the same pods, and a distant server has the given latency."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def view_cost(*ms: float) -> ViewCost:
 
 
 @pytest.mark.parametrize("cell", [Cell(1, 1, 512), Cell(3, 5, 4096)])
-def test_a_runtime_has_the_pods_and_containers_that_the_api_has(cell: Cell) -> None:
+def test_the_runtime_has_the_pods_and_containers_of_the_api(cell: Cell) -> None:
     items = []
     for number in reversed(range(cell.pods)):  # the API sorts by name, which is not by number
         item = grid.manifest(number, cell) | grid.status(number, cell)
@@ -36,7 +36,7 @@ def test_a_runtime_has_the_pods_and_containers_that_the_api_has(cell: Cell) -> N
     assert sum(map(len, state.pods[0].annotations.values())) == cell.annotation_bytes
 
 
-def test_a_far_server_answers_after_its_round_trips_and_in_full() -> None:
+def test_a_distant_server_responds_after_its_round_trips_and_completely() -> None:
     answer = b"answer" * 100_000
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -63,14 +63,14 @@ def test_a_far_server_answers_after_its_round_trips_and_in_full() -> None:
     assert took_s >= 0.2, "one round trip for the handshake, one for the question and its answer"
 
 
-def test_rubiks_informers_are_a_row_for_each_place() -> None:
+def test_rubiks_informers_are_one_row_per_cell() -> None:
     ways = {INFORMER_LIST: view_cost(20.0, 40.0), INFORMER: view_cost(1.0, 2.0)}
     row = [cell.strip() for cell in tables.informers([(Cell(10, 1, 512, 5.0), ways)]).splitlines()[2].split("|")]
     assert row[1:3] == ["10", "5"]
     assert row[5:7] == ["0.05 (0.05-0.05)", "yes"]
 
 
-def test_each_cell_of_the_grid_is_a_row_with_its_goal() -> None:
+def test_every_cell_of_the_grid_is_a_row_with_its_goal() -> None:
     ways = {LISTED: view_cost(20.0, 40.0), CACHED: view_cost(10.0, 20.0), READY: view_cost(1.0, 2.0)}
     slow = ways | {READY: view_cost(10.0, 10.0)}
     local_row, distant_row = tables.grid([(Cell(10, 2, 4096), slow), (Cell(1, 1, 512, 5.0), ways)]).splitlines()[2:]

@@ -1,4 +1,4 @@
-"""Many pods at once on both sides: what is measured of them, and the table of it."""
+"""Many pods at once on both sides: measurements and their table."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_memory_is_measured_with_all_pods_running() -> None:
     assert not node.cri.pods and measured.created_s >= 0 <= measured.stopped_s
 
 
-def test_a_crowd_has_the_median_time_and_the_ratio_of_paired_rounds() -> None:
+def test_a_row_has_the_median_time_and_the_ratio_of_paired_rounds() -> None:
     def rounds(*seconds: tuple[float, float]) -> list[Crowd]:
         return [Crowd({}, {}, *values) for values in seconds]
 

@@ -1,4 +1,4 @@
-"""The benchmark without a kernel: its stand-ins for connections fit those that there are."""
+"""The benchmark without a kernel: its fake connections match the real ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.commands import unmeasured
 ROOT = Path(__file__).parents[3]
 
 
-def test_both_sides_take_events_without_a_kernel() -> None:
+def test_both_sides_handle_events_without_a_kernel() -> None:
     env = {**unmeasured(), "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
     cases = ["state", "create-4", "unchanged-10", "plugin-state", "plugin-create", "plugin-create-2nd"]
     argv = [sys.executable, "-m", "bench.micro", *cases, "--events", "1"]

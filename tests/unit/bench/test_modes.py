@@ -1,4 +1,4 @@
-"""What the comparison of the agent's modes makes of what it sees, and its watcher of cgroups."""
+"""Evaluation of the comparison of the agent's modes, and its watcher of cgroups."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def batch(*lives: Life, cri_ms: float = 100.0) -> Batch:
     return Batch([*lives], cri_ms, 3.0, Counter({"watch pods": 1}))
 
 
-def test_policy_is_in_force_when_the_last_of_its_values_is_written() -> None:
+def test_policy_is_in_force_when_its_last_value_is_written() -> None:
     changes = [(3, "b", "2"), (1, "a", "9"), (2, "a", "1"), (4, "c", "x")]
     assert in_force(changes, {"a": "1", "b": "2"}) == (3, True)
 
 
-def test_policy_that_somebody_overwrites_was_in_force_and_is_not_kept() -> None:
+def test_overwritten_policy_was_in_force_and_is_not_kept() -> None:
     assert in_force([(1, "a", "1"), (2, "a", "0")], {"a": "1"}) == (1, False)
 
 
-def test_policy_that_is_written_in_part_is_never_in_force() -> None:
+def test_partially_written_policy_is_never_in_force() -> None:
     assert in_force([(1, "a", "1")], {"a": "1", "b": "2"}) == (None, False)
     assert in_force([], {"a": "1"}) == (None, False)
 
@@ -50,12 +50,12 @@ def test_time_without_policy_starts_with_the_first_instruction() -> None:
     assert life(200, None, right=False).window_ms is None
 
 
-def test_batches_of_a_round_weigh_as_much_as_they_have_pods() -> None:
+def test_batches_of_a_round_are_weighted_by_their_number_of_pods() -> None:
     one = together([batch(life(1, 1, right=True)), batch(*[life(1, 1, right=True)] * 3, cri_ms=200.0)])
     assert (len(one.lives), one.cri_ms, one.calls.total()) == (4, 175.0, 2)
 
 
-def test_a_process_tells_what_it_found_and_when() -> None:
+def test_the_output_of_a_process_has_its_values_and_time() -> None:
     values = parse("2026-11-22T12:00:00.5Z stdout F first 1795351700.000123 1024 80000 268435456\n")
     assert values is not None
     assert values.ns == 1795351700 * 10**9 + 123_000
@@ -67,12 +67,12 @@ def test_a_process_tells_what_it_found_and_when() -> None:
     assert not bare.right("LS")
 
 
-def test_each_value_that_is_waited_for_is_one_that_is_looked_at() -> None:
+def test_every_expected_value_is_watched() -> None:
     assert all(set(values) <= set(FILES) for values in WANTED.values())
     assert {kind_of(number) for number in range(2)} == set(WANTED)
 
 
-def test_batch_pods_have_batch_resources_and_sensitive_ones_a_limit() -> None:
+def test_batch_pods_have_batch_resources_and_sensitive_pods_a_limit() -> None:
     batch_pod, sensitive = manifest(0), manifest(1)
     spec = json.loads(batch_pod["metadata"]["annotations"]["node.koordinator.sh/extended-resource-spec"])
     assert spec["containers"]["main"]["limits"]["kubernetes.io/batch-cpu"] == 1000
@@ -84,7 +84,7 @@ def event(verb: str, stage: str, agent: str, resource: str = "pods") -> str:
     return json.dumps({"verb": verb, "stage": stage, "userAgent": agent, "objectRef": {"resource": resource}})
 
 
-def test_calls_are_counted_once_and_only_those_of_the_agent() -> None:
+def test_only_calls_of_the_agent_are_counted_and_only_once() -> None:
     log = "\n".join(
         [
             event("list", "ResponseComplete", "python-httpx2/1"),
@@ -115,14 +115,14 @@ def row_of(text: str, name: str) -> list[str]:
     return next(line for line in lines if name in line)
 
 
-def test_a_table_says_who_ran_without_policy_and_for_how_long(modes: dict[str, Mode]) -> None:
+def test_a_table_shows_the_pods_without_policy_and_the_duration(modes: dict[str, Mode]) -> None:
     text = tables.lives(modes)
     assert row_of(text, NONE)[-5:] == ["never", "", "all", "always", ""]
     assert row_of(text, NRI)[-5:] == ["190", "190", "0 of 2", "", ""]
     assert row_of(text, STANDALONE)[-3:] == ["2 of 2", "700", "always (1)"]
 
 
-def test_a_ratio_compares_rounds_and_not_the_sums_of_all(modes: dict[str, Mode]) -> None:
+def test_a_ratio_is_computed_by_round_and_not_from_totals(modes: dict[str, Mode]) -> None:
     assert row_of(tables.lives(modes), NRI)[5] == "1.10 (1.10-1.10)"
 
 
@@ -131,18 +131,18 @@ def test_a_mode_that_failed_after_a_round_is_compared_by_that_round(modes: dict[
     assert row_of(tables.lives(modes), NRI)[2] == "1"
 
 
-def test_the_table_of_agents_has_calls_by_their_verbs(modes: dict[str, Mode]) -> None:
+def test_the_table_of_agents_has_calls_by_verb(modes: dict[str, Mode]) -> None:
     row = row_of(tables.agents(modes), NRI)
     assert row[-3:] == ["1 list", "1 watch", "30.0"]
     assert not [line for line in tables.agents(modes).splitlines() if NONE in line]
 
 
-def test_an_agent_that_was_not_seen_at_rest_has_the_rest_of_its_row(modes: dict[str, Mode]) -> None:
+def test_an_agent_without_idle_measurements_keeps_the_other_columns(modes: dict[str, Mode]) -> None:
     modes[NRI].rests.clear()
     assert row_of(tables.agents(modes), NRI)[-5:] == ["", "", "1 list", "1 watch", ""]
 
 
-def test_a_picture_has_a_bar_for_each_mode(modes: dict[str, Mode]) -> None:
+def test_a_picture_has_one_bar_per_mode(modes: dict[str, Mode]) -> None:
     drawn = picture(modes)
     assert drawn.count("#d9534f") == 2  # the legend, and standalone
     assert "policy at 900" in drawn

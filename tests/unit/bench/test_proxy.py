@@ -1,4 +1,4 @@
-"""The calls of a kubelet at rest, and the table of what they cost the proxy."""
+"""The calls of an idle kubelet, and the table of their cost for the proxy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bench.studies.proxy import EVERY_S, Rest, page
 from nri.cri.pb import api_pb2 as pb
 
 
-def test_the_calls_of_a_kubelet_are_calls_of_the_cri_about_three_a_second() -> None:
+def test_an_idle_kubelets_calls_are_about_three_cri_calls_per_second() -> None:
     methods = {
         method.name: method.input_type
         for service in pb.DESCRIPTOR.services_by_name.values()

@@ -1,4 +1,4 @@
-"""How results get into the page of benchmarks."""
+"""Insertion of results into the page of benchmarks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from bench import report
 
 
-def test_a_text_takes_the_place_between_its_marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_replaces_the_part_between_its_marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "HERE", tmp_path)
     page = tmp_path / "RESULTS.md"
     page.write_text("a\n<!-- modes -->\nold\n<!-- end of modes -->\nb\n")
@@ -19,7 +19,7 @@ def test_a_text_takes_the_place_between_its_marks(tmp_path: Path, monkeypatch: p
         report.put("other", "text")
 
 
-def test_the_page_has_the_marks_of_every_benchmark_that_writes_there() -> None:
+def test_the_page_has_the_marks_of_every_benchmark() -> None:
     page = (report.HERE / "RESULTS.md").read_text()
     for name in ("apiserver", "engine", "modes"):
         assert page.count(f"<!-- {name} -->") == page.count(f"<!-- end of {name} -->") == 1

@@ -1,4 +1,4 @@
-"""The start of the command: an interrupt while it is being loaded is one line and code 130, wherever it comes."""
+"""The start of the command: an interrupt during loading exits with 130."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ MODULES = ("nri.cli.main", "click", "nri.cli.settings", "nri.cli.verbs.version",
 
 
 @pytest.mark.parametrize("module", [*MODULES, "google.protobuf"])
-def test_an_interrupt_while_it_is_loaded_is_code_130_without_a_word(module: str) -> None:
+def test_an_interrupt_during_loading_exits_with_130_silently(module: str) -> None:
     result = run(module, ["version"])
     assert (result.returncode, result.stdout, result.stderr.strip()) == (130, "", "")
 
 
 @pytest.mark.parametrize("module", ["nri.stub.plugin", "nri.stub.program.start", "nri.stub.session.session"])
-def test_an_interrupt_before_a_plugin_listens_is_code_130_without_a_word(tmp_path: Path, module: str) -> None:
+def test_an_interrupt_before_a_plugin_is_ready_exits_with_130_silently(tmp_path: Path, module: str) -> None:
     (tmp_path / "p.py").write_text(PLUGIN)
     result = run(module, ["run", str(tmp_path / "p.py"), "--socket-path", str(tmp_path / "no.sock")])
     assert (result.returncode, result.stderr.strip()) == (130, "")
 
 
-def test_an_interrupt_that_is_ignored_stays_ignored() -> None:
+def test_an_ignored_interrupt_stays_ignored() -> None:
     result = run("click", ["version", "-q"], preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_the_exit_code_of_the_command_is_that_of_the_process() -> None:
+def test_the_process_has_the_commands_exit_code() -> None:
     assert run("-", ["version", "-q"]).returncode == 0
     assert run("-", ["versio"]).returncode == 2
 
@@ -62,7 +62,7 @@ def test_the_exit_code_of_the_command_is_that_of_the_process() -> None:
 @pytest.mark.parametrize(
     "arguments", [["engine", "config", "keys", "-o", "json"], ["completion", "bash"], ["--help"], ["version"]]
 )
-def test_a_reader_that_has_enough_ends_it_without_a_word_and_with_code_0(arguments: list[str]) -> None:
+def test_a_closed_output_pipe_exits_with_0_silently(arguments: list[str]) -> None:
     reads, writes = os.pipe()
     os.close(reads)
     argv = [sys.executable, "-m", "nri", *arguments]

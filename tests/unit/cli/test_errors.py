@@ -1,4 +1,4 @@
-"""From an error to one line and one exit code."""
+"""Errors become one line and an exit code."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CODES = [
 
 
 @pytest.mark.parametrize(("error", "code"), CODES, ids=[type(error).__name__ for error, _ in CODES])
-def test_every_kind_of_error_has_its_documented_code_and_a_line(error: BaseException, code: int) -> None:
+def test_every_kind_of_error_has_its_documented_code_and_one_line(error: BaseException, code: int) -> None:
     assert exit_code(error) == code
     assert len(describe(error).splitlines()) == 1
 
@@ -57,7 +57,7 @@ def test_all_problems_of_a_configuration_are_shown_each_on_its_line() -> None:
     assert len(describe(errors.ConfigError("f:1", "a", "bad", others=[second])).splitlines()) == 2
 
 
-def test_usage_names_the_verb_that_was_used_wrongly() -> None:
+def test_a_usage_error_names_the_verb() -> None:
     context = click.Context(
         click.Command("call"), info_name="call", parent=click.Context(click.Group(), info_name="nri")
     )
@@ -68,26 +68,24 @@ def test_usage_names_the_verb_that_was_used_wrongly() -> None:
     assert line == "missing argument 'chrome|otlp'. Choose from: chrome, otlp. try: nri call --help"
 
 
-@pytest.mark.parametrize(("uid", "step"), [(1000, ". Run it as root"), (0, "")])
-def test_what_only_root_may_do_is_said_to_others(monkeypatch: pytest.MonkeyPatch, uid: int, step: str) -> None:
+@pytest.mark.parametrize(("uid", "step"), [(1000, ". Run this command as root"), (0, "")])
+def test_without_root_a_permission_error_recommends_root(monkeypatch: pytest.MonkeyPatch, uid: int, step: str) -> None:
     monkeypatch.setattr("os.geteuid", lambda: uid)
     assert describe(PermissionError(13, "Permission denied", "/f")) == f"/f: Permission denied{step}"
 
 
-def test_a_socket_that_is_closed_to_us_is_no_missing_runtime() -> None:
+def test_a_socket_without_permission_is_not_a_missing_runtime() -> None:
     closed = describe(errors.RuntimeUnavailable("/s", "permission denied"))
-    assert closed == "cannot connect to /s: permission denied. Run it as root, or try: nri doctor"
+    assert closed == "cannot connect to /s: permission denied. Run this program as root, or try: nri doctor"
     assert "Is NRI enabled?" in describe(errors.RuntimeUnavailable("/s", "no such file or directory"))
 
 
-def test_an_error_that_is_not_ours_is_said_to_be_a_defect() -> None:
+def test_an_unexpected_error_is_reported_as_a_bug() -> None:
     assert describe(ZeroDivisionError("x")).startswith("ZeroDivisionError: x. This is a bug in nri")
 
 
 @pytest.mark.parametrize(("verbose", "text"), [(0, False), (1, False), (2, True)])
-def test_the_traceback_comes_with_verbose_twice_only(
-    capsys: pytest.CaptureFixture[str], verbose: int, text: bool
-) -> None:
+def test_a_traceback_is_printed_only_with_vv(capsys: pytest.CaptureFixture[str], verbose: int, text: bool) -> None:
     settings = Settings()
     settings.verbose, settings.color = verbose, "never"
     try:
@@ -99,7 +97,7 @@ def test_the_traceback_comes_with_verbose_twice_only(
     assert ("Traceback" in captured.err) is text
 
 
-def test_an_error_cannot_steer_the_terminal_nor_forge_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_of_an_error_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     settings = Settings()
     settings.color, settings.verbose = "never", 2
     error = errors.RpcError(2, "a\x1b[2J\rb\u202e\u2028c" + "x" * 100_000)
@@ -114,7 +112,7 @@ def test_an_error_cannot_steer_the_terminal_nor_forge_a_line(capsys: pytest.Capt
     assert len(last) < 4200
 
 
-def test_a_standard_output_that_a_plugin_has_closed_is_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_standard_output_is_not_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", io.StringIO())
     assert describe(ValueError("odd.")) == "ValueError: odd. This is a bug in nri; -v -v shows the traceback"
     sys.stdout.close()

@@ -1,4 +1,4 @@
-"""The command as a whole: help, wrong usage, the way out of errors, how fast it starts."""
+"""The command as a whole: help, wrong usage, errors and start time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_each_verb_has_help_with_an_example(nri, verb: str) -> None:
     assert nri(verb, "-h").stdout == result.stdout
 
 
-def test_no_group_of_verbs_cuts_what_one_of_them_does() -> None:
+def test_descriptions_of_verbs_are_not_cut_in_groups() -> None:
     context = click.Context(main.nri)
     groups = [one for verb in VERBS if isinstance(one := main.nri.get_command(context, verb), VerbGroup)]
     rows = [row for group in groups for rows in group.summaries(click.Context(group)).values() for row in rows]
@@ -71,7 +71,7 @@ for name in sys.argv[1:]:
 """
 
 
-def test_a_verb_loads_its_heavy_parts_only_when_it_runs() -> None:
+def test_a_verb_imports_heavy_modules_only_when_it_runs() -> None:
     modules = [VERBS[verb].module for verb in sorted(set(VERBS) - {"conformance"})]
     argv = [sys.executable, "-c", HEAVY, *modules]
     result = subprocess.run(argv, env=unmeasured(), capture_output=True, text=True, check=True)
@@ -94,7 +94,7 @@ def test_a_verb_loads_its_heavy_parts_only_when_it_runs() -> None:
         (("version", "--timeout", "0s"), "is not a positive duration"),
     ],
 )
-def test_wrong_usage_is_one_line_with_the_next_step_and_code_2(nri, arguments: tuple[str, ...], line: str) -> None:
+def test_wrong_usage_prints_one_line_and_exits_with_2(nri, arguments: tuple[str, ...], line: str) -> None:
     result = nri(*arguments)
     assert result.returncode == USAGE
     assert line in result.stderr
@@ -102,14 +102,14 @@ def test_wrong_usage_is_one_line_with_the_next_step_and_code_2(nri, arguments: t
     assert result.stdout == ""
 
 
-def test_the_command_alone_shows_its_help_as_an_error(nri) -> None:
+def test_without_a_verb_the_help_is_printed_as_an_error(nri) -> None:
     result = nri()
     assert result.returncode == USAGE
     assert "Examples:" in result.stderr
     assert "error:" not in result.stderr
 
 
-def test_a_traceback_comes_only_with_verbose_twice(nri) -> None:
+def test_a_traceback_is_printed_only_with_vv(nri) -> None:
     quiet = nri("events", "--socket-path", "/nowhere/nri.sock")
     assert quiet.stderr == (
         "error: cannot connect to /nowhere/nri.sock: no such file or directory. "
@@ -129,7 +129,7 @@ def test_a_traceback_comes_only_with_verbose_twice(nri) -> None:
         (("--color", "always"), {"NO_COLOR": "1"}, True),
     ],
 )
-def test_colours_follow_flag_then_environment_then_terminal(nri, arguments, env, colored: bool) -> None:
+def test_colours_follow_flag_environment_and_terminal(nri, arguments, env, colored: bool) -> None:
     assert ("\x1b[" in nri(*arguments, "events", "--socket-path", "/nowhere", env=env).stderr) is colored
 
 
@@ -140,7 +140,7 @@ def test_output_into_a_closed_pipe_ends_quietly() -> None:
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_streams_that_are_closed_are_no_defect(closed: str) -> None:
+def test_closed_streams_are_not_a_bug(closed: str) -> None:
     result = subprocess.run(
         ["bash", "-c", f"{sys.executable} -m nri version {closed}"], capture_output=True, check=False
     )
@@ -148,7 +148,7 @@ def test_streams_that_are_closed_are_no_defect(closed: str) -> None:
 
 
 @pytest.mark.parametrize("words", ["version", "version -o json", "--help"])
-def test_output_onto_a_full_disk_is_an_error_that_says_so(words: str) -> None:
+def test_output_onto_a_full_disk_is_an_error(words: str) -> None:
     script = f"{sys.executable} -m nri {words} > /dev/full"
     result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (1, "error: cannot write the output: No space left on device\n")

@@ -25,22 +25,22 @@ def output(**argument: object) -> Output:
     return Output(settings)
 
 
-def test_a_table_cuts_ids_joins_lists_and_shows_nothing_as_a_dash(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_cuts_ids_joins_lists_and_shows_a_dash_for_none(capsys: pytest.CaptureFixture[str]) -> None:
     output().table(COLUMNS, ROWS)
     assert capsys.readouterr().out == "ID    NAME  TAGS\n0123  web   a,b\nabc   -     -\n"
 
 
-def test_json_has_ids_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_complete_ids(capsys: pytest.CaptureFixture[str]) -> None:
     output(output="json").table(COLUMNS, ROWS)
     assert json.loads(capsys.readouterr().out) == ROWS
 
 
-def test_quiet_prints_the_first_column_alone_and_uncut(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_prints_only_the_first_column_uncut(capsys: pytest.CaptureFixture[str]) -> None:
     output(quiet=True).table(COLUMNS, ROWS)
     assert capsys.readouterr().out == "0123456789\nabc\n"
 
 
-def test_an_empty_table_still_has_its_heading_and_an_empty_document_is_a_list(
+def test_an_empty_table_has_its_heading_and_empty_json_is_a_list(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     output().table(COLUMNS, [])
@@ -56,14 +56,14 @@ def test_streamed_values_are_one_line_each(capsys: pytest.CaptureFixture[str]) -
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [{"a": "x\ny"}, {"b": 2}]
 
 
-def test_names_cannot_steer_the_terminal() -> None:
+def test_control_characters_of_names_are_escaped() -> None:
     assert cell("a\x1b]0;title\x07") == "a\\x1b]0;title\\a"
 
 
 ODD = "a\x1b[2J\nb\x7f\x9b\u202e\u2028\U000e0041"
 
 
-def test_whatever_is_printed_for_people_is_escaped_and_colours_are_not(capsys: pytest.CaptureFixture[str]) -> None:
+def test_printed_texts_are_escaped_and_colours_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
     out = output(color="always")
     out.text(ODD, Painted(ODD, "red"))
     out.names([ODD])
@@ -76,7 +76,7 @@ def test_whatever_is_printed_for_people_is_escaped_and_colours_are_not(capsys: p
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_data_is_exact_and_fit_for_a_terminal_all_the_same(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_and_yaml_are_exact_and_printable(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     out = output(output=form)
     out.document({ODD: [ODD, "grün"]})
     out.stream({ODD: ODD})
@@ -90,14 +90,14 @@ def test_data_is_exact_and_fit_for_a_terminal_all_the_same(form: str, capsys: py
         assert list(yaml.safe_load_all(text)) == [{ODD: [ODD, "grün"]}, {ODD: ODD}]
 
 
-def test_notes_go_to_standard_error_and_not_at_all_when_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+def test_notes_go_to_standard_error_unless_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     output().note("hello")
     output(quiet=True).note("hello")
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "hello\n")
 
 
-def test_what_is_cut_ends_with_dots_unless_its_beginning_is_as_good() -> None:
+def test_cut_cells_end_with_dots_unless_a_prefix_suffices() -> None:
     assert [cell("0123456789", cut) for cut in (0, 10, 9)] == ["0123456789", "0123456789", "012345..."]
     assert cell("0123456789", 4, mark=False) == "0123"
 
@@ -106,7 +106,7 @@ def test_what_is_cut_ends_with_dots_unless_its_beginning_is_as_good() -> None:
     ("terminal", "wide", "line"),
     [(True, False, "a  bbbbbbb..."), (True, True, "a  bbbbbbbbbbbbbbbb"), (False, False, "a  bbbbbbbbbbbbbbbb")],
 )
-def test_tables_are_cut_to_the_width_of_a_terminal_unless_they_may_be_wide(
+def test_tables_are_cut_to_the_terminal_width_unless_wide(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool, wide: bool, line: str
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
@@ -117,7 +117,7 @@ def test_tables_are_cut_to_the_width_of_a_terminal_unless_they_may_be_wide(
     assert capsys.readouterr().out.splitlines() == ["A  B", line]
 
 
-def test_wide_tables_have_their_texts_in_full_and_ids_short(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wide_tables_have_complete_texts_and_short_ids(capsys: pytest.CaptureFixture[str]) -> None:
     columns, row = [Column("ID", "id", 4, mark=False), Column("TEXT", "text", 9)], {"id": "0" * 20, "text": "x" * 20}
     for wide in (False, True):
         output(wide=wide).table(columns, [row])
@@ -131,7 +131,7 @@ def test_wide_tables_have_their_texts_in_full_and_ids_short(capsys: pytest.Captu
         (15, [("letters", 5), ("\u4e2d\u6587" * 2 + "...", 1), ("e\u0301" * 9 + "...", 0), ("\uff21" * 4 + "...", 1)]),
     ],
 )
-def test_columns_are_below_each_other_whatever_a_letter_takes(
+def test_columns_are_aligned_for_wide_characters(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     columns: int,
@@ -157,7 +157,7 @@ def test_columns_are_below_each_other_whatever_a_letter_takes(
         (24, ["A     B         C    ...", f"name  {'b' * 5}...  ccccc..."]),
     ],
 )
-def test_the_widest_columns_but_for_the_first_are_cut_and_then_the_end(
+def test_the_widest_columns_are_cut_first(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int, lines: list[str]
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
@@ -169,7 +169,7 @@ def test_the_widest_columns_but_for_the_first_are_cut_and_then_the_end(
     assert captured.err == ("" if "..." not in captured.out else f"(cut to {columns} columns; -w shows everything)\n")
 
 
-def test_where_there_is_no_room_columns_that_can_be_missed_go_first_from_the_right(
+def test_on_narrow_terminals_extra_columns_are_dropped_from_the_right(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
@@ -187,7 +187,7 @@ def test_where_there_is_no_room_columns_that_can_be_missed_go_first_from_the_rig
     [(80, "2026-01-31T08:00  shop/web  cccccccccccccccccccc"), (40, "2026-01-31T08:00  shop/web  ccccccccc..."),
      (34, "shop/web  cccccccccccccccccccc"), (12, "shop/web ...")],
 )  # fmt: skip
-def test_a_first_column_that_can_be_missed_goes_before_others_are_cut_short(
+def test_an_extra_first_column_is_dropped_before_others_are_cut(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int, line: str
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
@@ -197,9 +197,7 @@ def test_a_first_column_that_can_be_missed_goes_before_others_are_cut_short(
     assert capsys.readouterr().out.splitlines()[1] == line
 
 
-def test_a_name_gives_what_the_other_columns_cannot(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_name_is_cut_after_other_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "40")
     output(color="never").table([Column("A", "a"), Column("B", "b")], [{"a": "a" * 60, "b": 1234}])
@@ -213,11 +211,11 @@ def test_the_mode_of_a_file_is_octal() -> None:
     assert readable("x") == "x"
 
 
-def test_times_have_their_largest_unit() -> None:
+def test_ages_have_their_largest_unit() -> None:
     assert [age(seconds) for seconds in (-3, 0.9, 5, 90, 7300, 200000)] == ["0s", "0s", "5s", "1m", "2h", "2d"]
 
 
-def test_pairs_have_their_texts_below_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+def test_pairs_are_aligned(capsys: pytest.CaptureFixture[str]) -> None:
     output().pairs({"a": "one", "long": "two"}, indent=" ")
     assert capsys.readouterr().out == " a     one\n long  two\n"
 
@@ -239,16 +237,14 @@ def lasting(clock: list[float], seconds: float, number: int = 3) -> Iterator[int
         yield item
 
 
-def test_what_takes_long_is_counted_in_a_line_that_goes_away(
-    clock: list[float], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_progress_is_a_line_that_disappears(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     out = output()
     assert list(out.counted(lasting(clock, 1), "event")) == [0, 1, 2]
     assert capsys.readouterr().err == "\r\x1b[K2 events ...\r\x1b[K3 events ...\r\x1b[K"
     assert len(list(out.counted(lasting(clock, 0.125, 15), "event"))) == 15
-    assert capsys.readouterr().err == "", "what is quick says nothing"
+    assert capsys.readouterr().err == "", "a quick loop prints nothing"
     list(out.counted(lasting(clock, 0.125, 20), "event"))
-    assert capsys.readouterr().err.count("...") == 3, "and what is slow not at each item"
+    assert capsys.readouterr().err.count("...") == 3, "a slow loop does not print at each item"
 
 
 @pytest.mark.parametrize(
@@ -256,7 +252,7 @@ def test_what_takes_long_is_counted_in_a_line_that_goes_away(
     [(Output.text, ""), (Output.note, "x\n"), (Output.stream, "")],
     ids=["text", "note", "stream"],
 )
-def test_what_is_printed_takes_the_place_of_a_sign_of_life(
+def test_printed_output_replaces_the_progress_line(
     clock: list[float], capsys: pytest.CaptureFixture[str], printed: Callable[[Output, str], None], captured: str
 ) -> None:
     out = output(output="json")
@@ -266,7 +262,7 @@ def test_what_is_printed_takes_the_place_of_a_sign_of_life(
     assert capsys.readouterr().err == f"\r\x1b[Kat work on a name that is ...\r\x1b[K{captured}{captured}"
 
 
-def test_an_error_and_an_interrupt_take_it_away(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_and_interrupts_remove_the_progress_line(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     for error, captured in ((KeyboardInterrupt(), ""), (ValueError("x"), "\x1b[31merror:\x1b[0m ValueError: x")):
         output().progress("at work")
         report(error, Settings())
@@ -276,7 +272,7 @@ def test_an_error_and_an_interrupt_take_it_away(clock: list[float], capsys: pyte
 @pytest.mark.parametrize(
     ("terminal", "kind", "quiet"), [(False, "xterm", False), (True, "dumb", False), (True, "xterm", True)]
 )
-def test_there_is_no_sign_of_life_where_nobody_looks(
+def test_without_a_terminal_there_is_no_progress_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, terminal: bool, kind: str, quiet: bool
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
@@ -289,7 +285,7 @@ def test_there_is_no_sign_of_life_where_nobody_looks(
     assert capsys.readouterr() == ("x\n", "")
 
 
-def test_a_fitted_table_has_120_columns_in_a_pipe_too_unless_all_is_asked_for(
+def test_a_fitted_table_has_120_columns_in_a_pipe_unless_wide(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     row = {"a": "name", "b": "b" * 200}

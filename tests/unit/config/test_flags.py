@@ -1,4 +1,4 @@
-"""Flags of a command line as configuration: read as what their key holds, and wrong ones told by the flag."""
+"""Flags of a command line as configuration; errors name the flag."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class Config:
         ("places", ["0, 08"], (0, 8)),
     ],
 )
-def test_a_value_is_read_as_what_its_key_holds(field: str, arguments: list[str] | bool, value: object) -> None:
+def test_a_value_is_read_by_the_type_of_its_key(field: str, arguments: list[str] | bool, value: object) -> None:
     config = merge(Config, [flag_layer(Config, "flag", field, arguments)]).value
     assert getattr(config, field) == value
 
 
-def test_a_flag_comes_before_a_file() -> None:
+def test_a_flag_overrides_a_file() -> None:
     file = parse_layer(Source("f.yaml", "number: 2\ntext: file\n"))
     config = merge(Config, [file, flag_layer(Config, "number", "number", ["3"])]).value
     assert (config.number, config.text) == (3, "file")
 
 
-def test_wrong_values_are_told_by_their_flags_all_at_once() -> None:
+def test_wrong_values_are_reported_together_with_their_flags() -> None:
     layers = [flag_layer(Config, "how-many", "number", ["x"]), flag_layer(Config, "places", "places", ["1,y"])]
     with pytest.raises(nri.ConfigError) as caught:
         check(Config, layers)

@@ -1,4 +1,4 @@
-"""Sleeping until files may have changed."""
+"""Waiting for changes of files with inotify."""
 
 from __future__ import annotations
 
@@ -62,9 +62,7 @@ def config_map(folder: Path, version: str) -> None:
     (folder / "new").rename(folder / "..data")
 
 
-def test_a_file_that_is_written_replaced_or_removed_is_looked_at(
-    tmp_path: Path, looks_at: Callable[..., Looks]
-) -> None:
+def test_a_written_replaced_or_removed_file_is_checked(tmp_path: Path, looks_at: Callable[..., Looks]) -> None:
     path = tmp_path / "policy"
     path.write_text("a")
     looks = looks_at(path)
@@ -77,8 +75,8 @@ def test_a_file_that_is_written_replaced_or_removed_is_looked_at(
     wait_for(lambda: looks.changes == 3, "the removal is seen")
 
 
-def test_a_file_that_is_written_by_another_name_is_looked_at(tmp_path: Path, looks_at: Callable[..., Looks]) -> None:
-    """As one that is mounted by itself: its folder hears nothing of that."""
+def test_a_file_written_under_another_name_is_checked(tmp_path: Path, looks_at: Callable[..., Looks]) -> None:
+    """The folder of a bind-mounted file gets no inotify event."""
     path = tmp_path / "here" / "policy"
     path.parent.mkdir()
     path.write_text("a")
@@ -90,7 +88,7 @@ def test_a_file_that_is_written_by_another_name_is_looked_at(tmp_path: Path, loo
     wait_for(lambda: looks.changes == 1, "the write is seen")
 
 
-def test_a_link_to_itself_is_no_reason_to_look_all_the_time(tmp_path: Path, looks_at: Callable[..., Looks]) -> None:
+def test_a_link_to_itself_does_not_cause_constant_checks(tmp_path: Path, looks_at: Callable[..., Looks]) -> None:
     path = tmp_path / "policy"
     path.symlink_to("policy")
     looks = looks_at(path)
@@ -101,7 +99,7 @@ def test_a_link_to_itself_is_no_reason_to_look_all_the_time(tmp_path: Path, look
     wait_for(lambda: looks.changes == 1, "the file is seen")
 
 
-def test_a_file_appears_in_folders_that_were_not_there(tmp_path: Path, looks_at: Callable[..., Looks]) -> None:
+def test_a_file_in_new_folders_is_noticed(tmp_path: Path, looks_at: Callable[..., Looks]) -> None:
     path = tmp_path / "etc" / "nri" / "policy"
     looks = looks_at(path)
     path.parent.parent.mkdir()
@@ -111,7 +109,7 @@ def test_a_file_appears_in_folders_that_were_not_there(tmp_path: Path, looks_at:
     wait_for(lambda: looks.changes, "the file is seen")
 
 
-def test_a_config_map_is_swapped(tmp_path: Path, looks_at: Callable[..., Looks]) -> None:
+def test_a_replaced_config_map_is_noticed(tmp_path: Path, looks_at: Callable[..., Looks]) -> None:
     config_map(tmp_path, "..1")
     (tmp_path / "policy").symlink_to("..data/policy")
     looks = looks_at(tmp_path / "policy")
@@ -119,7 +117,7 @@ def test_a_config_map_is_swapped(tmp_path: Path, looks_at: Callable[..., Looks])
     wait_for(lambda: looks.changes == 1, "the swap is seen")
 
 
-def test_waking_it_gives_some_looks_and_then_it_sleeps(tmp_path: Path, looks_at: Callable[..., Looks]) -> None:
+def test_a_wake_up_causes_some_checks(tmp_path: Path, looks_at: Callable[..., Looks]) -> None:
     looks = looks_at(tmp_path / "policy")
     looks.file_changes.wake()
     wait_for(lambda: looks.looks == inotify.LOOKS_PER_EVENT, "it looks some times")
@@ -127,14 +125,14 @@ def test_waking_it_gives_some_looks_and_then_it_sleeps(tmp_path: Path, looks_at:
     wait_for(lambda: looks.looks == 2 * inotify.LOOKS_PER_EVENT, "it looks as often again, and did not in between")
 
 
-def test_without_files_it_sleeps_until_it_is_woken(looks_at: Callable[..., Looks]) -> None:
+def test_without_files_the_watcher_sleeps_until_a_wake_up(looks_at: Callable[..., Looks]) -> None:
     looks = looks_at()
     looks.file_changes.wake()
     wait_for(lambda: looks.looks == inotify.LOOKS_PER_EVENT, "it is woken")
 
 
 @pytest.mark.parametrize("missing_call", ["_inotify", "_add"])
-def test_where_the_kernel_has_no_inotify_left_it_looks_all_the_time(
+def test_without_inotify_files_are_checked_periodically(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks_at: Callable[..., Looks], missing_call: str
 ) -> None:
     monkeypatch.setattr(inotify, missing_call, lambda *_: -1 if missing_call == "_inotify" else False)
@@ -142,7 +140,7 @@ def test_where_the_kernel_has_no_inotify_left_it_looks_all_the_time(
     wait_for(lambda: looks.looks > 2 * inotify.LOOKS_PER_EVENT, "it looks again and again")
 
 
-def test_a_look_comes_now_and_then_all_the_same(
+def test_files_are_also_checked_from_time_to_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks_at: Callable[..., Looks]
 ) -> None:
     monkeypatch.setattr(inotify, "IDLE_LOOK_S", 0.01)
@@ -150,9 +148,7 @@ def test_a_look_comes_now_and_then_all_the_same(
     wait_for(lambda: looks.looks > 2 * inotify.LOOKS_PER_EVENT, "it looks without an event")
 
 
-def test_a_folder_that_was_moved_with_the_one_above_it_is_found_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_moved_with_its_parent_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "above" / "folder" / "policy"
     path.parent.mkdir(parents=True)
     changes = FileChanges(path, look_s=0.01)
@@ -169,7 +165,7 @@ def test_a_folder_that_was_moved_with_the_one_above_it_is_found_again(
     changes.close()
 
 
-def test_the_folders_on_the_way_are_those_of_the_file_and_of_its_links(tmp_path: Path) -> None:
+def test_folders_of_the_file_and_of_its_links_are_watched(tmp_path: Path) -> None:
     real = tmp_path / "real"
     real.mkdir()
     (real / "file").touch()

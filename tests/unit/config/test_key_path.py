@@ -1,4 +1,4 @@
-"""Places in configuration, as errors show them."""
+"""Paths of configuration keys in errors."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from nri.config.key_path import first_line, location, path_text, uncapital
         ((0, "a-b"), "[0].a-b"),
     ],
 )
-def test_a_path_is_written_as_people_write_it(path: tuple[str | int, ...], text: str) -> None:
+def test_a_key_path_has_the_usual_notation(path: tuple[str | int, ...], text: str) -> None:
     assert path_text(path) == text
 
 
-def test_a_line_stands_behind_the_name_if_it_is_known() -> None:
+def test_a_known_line_follows_the_name_of_the_file() -> None:
     source = Source("10-pin.conf", "")
     assert (location(source, 3), location(source, None)) == ("10-pin.conf:3", "10-pin.conf")
 
 
-def test_a_parsers_words_become_the_middle_of_a_sentence() -> None:
+def test_the_text_of_a_parser_error_is_adapted() -> None:
     assert uncapital("Expecting value") == "expecting value"
     assert first_line(ValueError("Too many digits; use more\nand a second line")) == "too many digits"
     assert first_line(ValueError()) == "valueError"

@@ -1,4 +1,4 @@
-"""Whether the kubelet pins containers itself: by its state files and its configuration."""
+"""Detection of CPU pinning by the kubelet, from its state files and its configuration."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ CONFIG = "var/lib/kubelet/config.yaml"
         ({CPUS: "[]", MEMORY: '{"policyName": 1}', CONFIG: "{"}, []),
     ],
 )  # fmt: skip
-def test_a_manager_that_is_on_is_found(
+def test_an_enabled_manager_is_detected(
     tmp_path: Path, files: dict[str, str], expected: list[tuple[str, str, str]]
 ) -> None:
     write_files(tmp_path, files)
     assert [manager[:3] for manager in pinning(str(tmp_path))] == expected
 
 
-def test_it_is_said_what_to_do_about_it(tmp_path: Path) -> None:
+def test_the_text_has_the_next_step(tmp_path: Path) -> None:
     write_files(tmp_path, {MEMORY: '{"policyName":"Static"}'})
     (manager,) = pinning(str(tmp_path))
     assert str(manager) == f"/{MEMORY}: the kubelet's memory manager is on, with the policy Static"

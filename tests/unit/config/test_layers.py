@@ -1,4 +1,4 @@
-"""Several sources become one instance, and each value knows its place."""
+"""Several sources become one instance, with the position of each value."""
 
 import pytest
 
@@ -23,13 +23,13 @@ def layer(name: str, text: str) -> Layer:
     return parse_layer(Source(name, text, "toml"))
 
 
-def test_later_layers_win_key_by_key_and_each_value_has_its_place() -> None:
+def test_later_layers_override_key_by_key_and_values_have_positions() -> None:
     merged = merge(Config, [layer("a", 'path = "/a"\n[inner]\nsize = 2\n'), layer("b", '[inner]\nname = "y"')])
     assert (merged.value.path, merged.value.inner.size, merged.value.inner.name) == ("/a", 2, "y")
     assert merged.origins == {"path": "a:1", "inner.size": "a:3", "inner.name": "b:2"}
 
 
-def test_tables_that_are_replaced_whole_take_their_places_with_them() -> None:
+def test_replaced_tables_replace_their_positions() -> None:
     merged = merge(Config, [layer("a", "[tables.one]\nsize = 3"), layer("b", "\n[tables.two]\nsize = 4")])
     assert [*merged.value.tables] == ["two"]
     assert merged.origins == {"tables": "b", "tables.two": "b:2", "tables.two.size": "b:3"}
@@ -49,13 +49,13 @@ class Whole:
     path: str = "/"
 
 
-def test_a_table_that_finds_fault_with_one_of_its_keys_has_the_place_of_that_key() -> None:
+def test_a_check_of_a_table_reports_the_position_of_the_key() -> None:
     with pytest.raises(ConfigError) as caught:
         merge(Whole, [layer("a", "[inner]\nname = 'y'\nport = 10"), layer("b", 'path = "/b"')])
     assert str(caught.value) == "a:3: inner.port: 10 is too big (9 is the biggest)"
 
 
-def test_mistakes_of_all_layers_are_told_together() -> None:
+def test_mistakes_of_all_layers_are_reported_together() -> None:
     with pytest.raises(ConfigError) as caught:
         merge(Config, [layer("a", "pth = 1"), layer("b", "\npath = 1")])
     assert [str(error) for error in single_errors(caught.value)] == [
@@ -64,13 +64,13 @@ def test_mistakes_of_all_layers_are_told_together() -> None:
     ]
 
 
-def test_nothing_at_all_is_the_defaults() -> None:
+def test_without_layers_the_defaults_are_used() -> None:
     merged = merge(Config, [])
     assert merged.value.path == "/"
     assert merged.origins == {}
 
 
-def test_an_empty_text_says_nothing() -> None:
+def test_an_empty_text_sets_no_value() -> None:
     assert merge(Config, [layer("a", "")]).origins == {}
 
 
@@ -79,7 +79,7 @@ class Policy:
     cpus: str = ""
 
 
-def test_a_class_with_a_kind_is_also_read_from_a_resource_of_that_kind() -> None:
+def test_a_class_with_a_kind_can_be_read_from_a_resource() -> None:
     bare, resource = layer("bare", 'cpus = "1"'), layer("whole", 'kind = "PinPolicy"\n[spec]\ncpus = "2"')
     merged = merge(Policy, [bare, resource])
     assert (merged.value.cpus, merged.origins) == ("2", {"cpus": "whole:3"})

@@ -1,4 +1,4 @@
-"""All settings as rows, and all keys with their meanings."""
+"""All settings as rows, and all keys with their descriptions."""
 
 import dataclasses
 import datetime as dt
@@ -14,7 +14,7 @@ from nri.config.typed import Between, OneOf
 from nri.engine.config import ENGINE_SETTINGS, EngineConfig, OciRuntime, Registry
 
 
-def test_every_setting_is_a_row_with_a_plain_value_and_its_origin() -> None:
+def test_every_setting_is_a_row_with_value_and_origin() -> None:
     config = dataclasses.replace(EngineConfig(), runtimes={"runc": OciRuntime("/r", ("-a",))})
     listed = {row.key: (row.value, row.origin) for row in rows(config, {"runtimes.runc.path": "f:1"})}
     assert listed["runtimes.runc.path"] == ("/r", "f:1")
@@ -25,12 +25,12 @@ def test_every_setting_is_a_row_with_a_plain_value_and_its_origin() -> None:
     assert listed["network.plugin_dirs"][0] == ["/opt/cni/bin", "/usr/lib/cni"]
 
 
-def test_tables_of_a_list_are_counted() -> None:
+def test_tables_of_a_list_are_numbered() -> None:
     config = EngineConfig(images=dataclasses.replace(EngineConfig().images, registries=(Registry("a"), Registry("b"))))
     assert ("images.registries[1].host", "b", "default") in rows(config, {})
 
 
-def test_every_key_has_a_meaning_and_a_type() -> None:
+def test_every_key_has_a_description_and_a_type() -> None:
     assert [key.key for key in ENGINE_SETTINGS.known_keys() if not key.meaning or not key.kind] == []
     assert {key.key for key in ENGINE_SETTINGS.known_keys()} >= {
         "socket",
@@ -40,7 +40,7 @@ def test_every_key_has_a_meaning_and_a_type() -> None:
     }
 
 
-def test_every_key_without_parts_can_be_written_in_a_file_with_its_default() -> None:
+def test_every_default_can_be_written_into_a_file() -> None:
     for key in ENGINE_SETTINGS.known_keys():
         if key.default and "NAME" not in key.key and "[]" not in key.key:
             text = f"{key.key} = {key.default}"
@@ -100,46 +100,46 @@ class Every:
     quiet: bool = False
 
 
-def test_each_kind_of_key_is_in_words_with_its_default_as_a_file_has_it() -> None:
+def test_each_type_of_key_has_a_name_and_a_default() -> None:
     shapes = {key.key: key.shape for key in keys(Every)}
     assert shapes == {
-        "first.name": 'text, default "a"',
-        "first.size": "number, default 3",
-        "first.parts": "list of tables",
-        "many[].name": "text, needed",
-        "many[].size": "number",
-        "many[].parts": "list of tables",
-        "maybe.name": "text, needed",
-        "maybe.size": "number",
-        "maybe.parts": "list of tables",
-        "named.NAME.name": "text, needed",
-        "named.NAME.size": "number",
-        "named.NAME.parts": "list of tables",
-        "either": 'table or one of low, high, default "low"',
+        "first.name": 'string, default "a"',
+        "first.size": "integer, default 3",
+        "first.parts": "list of maps",
+        "many[].name": "string, required",
+        "many[].size": "integer",
+        "many[].parts": "list of maps",
+        "maybe.name": "string, required",
+        "maybe.size": "integer",
+        "maybe.parts": "list of maps",
+        "named.NAME.name": "string, required",
+        "named.NAME.size": "integer",
+        "named.NAME.parts": "list of maps",
+        "either": 'map or one of low, high, default "low"',
         "level": 'one of low, high, default "high"',
         "word": 'one of a, b, default "a"',
-        "words": 'some of a, b, default ["a"]',
+        "words": 'list of a, b, default ["a"]',
         "chosen": 'one of x, y, default "x"',
-        "index": "number from 0 to 99, default 7",
-        "noted": "number, default 0",
-        "amount": "text or number",
-        "pair": 'list of numbers, text, default [1, "x"]',
-        "numbers": "list of numbers, default [5]",
+        "index": "integer from 0 to 99, default 7",
+        "noted": "integer, default 0",
+        "amount": "string or integer or number",
+        "pair": 'list of integers, strings, default [1, "x"]',
+        "numbers": "list of integers, default [5]",
         "waits": "list of durations",
-        "table": 'table, default {"a": 1}',
-        "places": 'table of paths by name, default {"a": "/a"}',
-        "labels": "table of text by name",
+        "table": 'map, default {"a": 1}',
+        "places": 'map of paths, default {"a": "/a"}',
+        "labels": "map of strings",
         "bare": 'list, default ["x"]',
         "free": "anything",
         "place": 'path, default "/a"',
         "day": 'date, default "2026-01-02"',
-        "own": f"text, default {int(EventMask.of('CreateContainer'))}",
-        "name": "text, needed",
+        "own": f"string, default {int(EventMask.of('CreateContainer'))}",
+        "name": "string, required",
         "rate": "number, default 0.5",
-        "text": 'text, default "say \\"é\\""',
-        "quiet": "true or false, default false",
+        "text": 'string, default "say \\"é\\""',
+        "quiet": "boolean, default false",
     }
 
 
-def test_the_meaning_of_a_table_stands_before_those_of_its_keys() -> None:
+def test_the_description_of_a_table_precedes_those_of_its_keys() -> None:
     assert {key.key: key.meaning for key in keys(Every)}["first.name"] == "the one part: what it is called."

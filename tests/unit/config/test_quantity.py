@@ -1,4 +1,4 @@
-"""Quantities, whoever writes them."""
+"""Kubernetes quantities in configuration."""
 
 from fractions import Fraction
 
@@ -16,13 +16,13 @@ def test_a_quantity_is_read_exactly(text: object, value: object) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "1 M", "1KB", True, "1e999", "0x10", "nan"])
-def test_what_is_no_quantity_is_refused(text: object) -> None:
+def test_an_invalid_quantity_is_refused(text: object) -> None:
     with pytest.raises(ValueError, match="is not a quantity; write, for example"):
         parse(text)
 
 
-def test_a_long_row_of_digits_is_refused_at_once_and_shown_in_part() -> None:
-    """Read in two ways, a million digits would be tried in each split: hours."""
+def test_a_long_row_of_digits_is_refused_at_once() -> None:
+    """With two ways to read them, a million digits would take hours."""
     with pytest.raises(ValueError, match="is not a quantity") as refused:
         parse("9" * 1_000_000 + "y")
     assert len(str(refused.value)) < 300

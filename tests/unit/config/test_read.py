@@ -1,4 +1,4 @@
-"""`nri.config.read`: sources in order into an annotated class, and errors that a person can act on."""
+"""`nri.config.read` reads sources in order into an annotated class; errors name the next step."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def problem(text: str, cls: type = Config, **kwargs: Any) -> ConfigError:
     return caught.value
 
 
-def test_without_sources_every_default_holds() -> None:
+def test_without_sources_every_key_has_its_default() -> None:
     config = read(Config, [])
     assert isinstance(config, Config)
     assert (config.cpus, config.count, config.mode, config.pool.share) == ("0-3", 2, Mode.PACKED, 1)
@@ -92,17 +92,17 @@ def test_defaults_are_not_shared_between_instances() -> None:
         ('cpus = "4-7"\n[pool]\nshare = 3\n', "toml"),
     ],
 )
-def test_json_yaml_and_toml_give_the_same(text: str, kind: Any) -> None:
+def test_json_yaml_and_toml_give_equal_results(text: str, kind: Any) -> None:
     instance = config(text, format=kind)
     assert (instance.cpus, instance.pool.share, instance.pool.cpus) == ("4-7", 3, "0")
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "# only a comment\n", "{}"])
-def test_an_empty_text_says_nothing(text: str) -> None:
+def test_an_empty_text_sets_no_value(text: str) -> None:
     assert config(text).cpus == "0-3"
 
 
-def test_later_sources_win_key_by_key_also_in_nested_classes() -> None:
+def test_later_sources_override_key_by_key_also_in_nested_classes() -> None:
     config = read(
         Config,
         [
@@ -118,7 +118,7 @@ def test_a_later_list_replaces_the_earlier_one() -> None:
     assert [pool.share for pool in config.pools] == [3]
 
 
-def test_every_kind_of_annotation_is_understood() -> None:
+def test_every_kind_of_annotation_is_supported() -> None:
     instance = config(
         "ratio: 1\nenabled: true\nmode: spread\npolicy: relaxed\ntimeout: 1m30s\npools: [{cpus: '1'}]\n"
         "by_name: {a: 1}\n"
@@ -146,7 +146,7 @@ def test_every_kind_of_annotation_is_understood() -> None:
     )
 
 
-def test_a_duration_may_also_be_a_number_of_seconds() -> None:
+def test_a_duration_can_be_a_number_of_seconds() -> None:
     assert config("timeout: 3").timeout == 3.0
 
 
@@ -225,11 +225,11 @@ def test_all_problems_of_all_sources_are_reported_at_once() -> None:
     assert str(first).count("; ") == 3
 
 
-def test_a_required_key_may_come_from_any_source() -> None:
+def test_a_required_key_can_come_from_any_source() -> None:
     assert read(Required, [Source("a", "socket: /s"), Source("b", "{}")]).socket == "/s"
 
 
-def test_a_required_key_that_nobody_gives_is_an_error() -> None:
+def test_a_missing_required_key_is_an_error() -> None:
     assert str(problem("{}", Required)) == "test.conf: socket: missing, and the key has no default (add the key)"
 
 
@@ -246,12 +246,12 @@ class Checked:
             raise ValueError(f"low ({self.low}) is above high ({self.high})")
 
 
-def test_a_class_may_check_itself_as_a_whole() -> None:
+def test_a_class_can_check_itself_as_a_whole() -> None:
     assert str(problem("low: 5", Checked)) == "test.conf: low (5) is above high (1)"
 
 
 @pytest.mark.parametrize("text", ["no", "on", "1:30", "0644", "2026-01-01", "1_000"])
-def test_yaml_scalars_that_old_parsers_twist_stay_text(text: str) -> None:
+def test_ambiguous_yaml_scalars_stay_text(text: str) -> None:
     assert config(f"cpus: {text}").cpus == text
 
 
@@ -260,7 +260,7 @@ def test_yaml_anchors_and_merge_keys_work() -> None:
     assert [(pool.cpus, pool.share) for pool in instance.pools] == [("7", 4), ("7", 5)]
 
 
-def test_yaml_cannot_make_python_objects() -> None:
+def test_yaml_cannot_create_python_objects() -> None:
     text = "test.conf:1: the tag !!python/object:os.system is not supported for a scalar (remove the tag)"
     assert str(problem("cpus: !!python/object:os.system x")) == text
 

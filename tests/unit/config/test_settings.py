@@ -1,4 +1,4 @@
-"""Settings come from files, environment and flags, each with its place, and all mistakes are reported at once."""
+"""Settings from files, environment and flags, with positions; all mistakes are reported together."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nri.config.complaint import single_errors
-from nri.config.settings import FileLayer, Loaded, SettingsLoader, file_layer, parse_setting, value_layer
+from nri.config.settings import FileLayer, LoadedSettings, SettingsLoader, file_layer, parse_setting, value_layer
 from nri.errors import ConfigError
 
 
@@ -40,7 +40,7 @@ def loader(tmp_path: Path) -> SettingsLoader[Root]:
     return SettingsLoader(Root, str(tmp_path / "default.toml"), "FILE", {"SOCKET": "socket", "NAME": "table.name"})
 
 
-def test_later_sources_override_earlier_ones_and_each_value_knows_its_place(
+def test_later_sources_override_earlier_ones_and_values_have_positions(
     loader: SettingsLoader[Root], tmp_path: Path
 ) -> None:
     one, two = tmp_path / "one.toml", tmp_path / "two.yaml"
@@ -53,10 +53,8 @@ def test_later_sources_override_earlier_ones_and_each_value_knows_its_place(
     assert loaded.files == (str(one), str(two))
 
 
-def test_the_file_is_the_default_one_unless_the_environment_or_a_flag_names_another(
-    loader: SettingsLoader[Root], tmp_path: Path
-) -> None:
-    assert loader.load(environment={}) == Loaded(Root(), {}, ())
+def test_environment_or_flag_can_name_another_file(loader: SettingsLoader[Root], tmp_path: Path) -> None:
+    assert loader.load(environment={}) == LoadedSettings(Root(), {}, ())
     (default := Path(loader.default_path)).write_text('socket = "/d"')
     (other := tmp_path / "other.conf").write_text('socket = "/o"')
     assert loader.load(environment={}).files == (str(default),)
@@ -64,7 +62,7 @@ def test_the_file_is_the_default_one_unless_the_environment_or_a_flag_names_anot
     assert loader.load(default, environment={"FILE": str(other)}).settings.socket == "/d"
 
 
-def test_all_mistakes_of_all_sources_are_reported_also_of_files_that_cannot_be_read(
+def test_mistakes_of_all_sources_and_unreadable_files_are_reported(
     loader: SettingsLoader[Root], tmp_path: Path
 ) -> None:
     (bad := tmp_path / "bad.toml").write_text("[table\n")
@@ -81,13 +79,13 @@ def test_all_mistakes_of_all_sources_are_reported_also_of_files_that_cannot_be_r
     ]
 
 
-def test_one_bad_file_is_an_error_where_all_else_is_well(loader: SettingsLoader[Root], tmp_path: Path) -> None:
+def test_one_invalid_file_is_an_error(loader: SettingsLoader[Root], tmp_path: Path) -> None:
     (bad := tmp_path / "bad.toml").write_text("[table\n")
     with pytest.raises(ConfigError, match=r"bad.toml:1"):
         loader.load(bad, flags={"socket": ("--socket", "/s")}, environment={})
 
 
-def test_a_program_may_read_files_of_others_and_its_notes_are_kept(tmp_path: Path) -> None:
+def test_a_program_can_read_foreign_files_and_add_notes(tmp_path: Path) -> None:
     def noted(name: str) -> FileLayer:
         return FileLayer(file_layer(name).layer, [f"{name} is old"])
 
@@ -97,15 +95,15 @@ def test_a_program_may_read_files_of_others_and_its_notes_are_kept(tmp_path: Pat
     assert loader.load(path, environment={}).notes == (f"{path} is old",)
 
 
-def test_the_keys_are_those_of_the_class_with_default_and_meaning(loader: SettingsLoader[Root]) -> None:
+def test_keys_have_default_and_description(loader: SettingsLoader[Root]) -> None:
     assert [tuple(key) for key in loader.known_keys()] == [
-        ("socket", "text", '"/default"', "where.", False),
-        ("table.size", "number", "1", "how big.", False),
-        ("table.name", "text", '"it"', "how called.", False),
+        ("socket", "string", '"/default"', "where.", False),
+        ("table.size", "integer", "1", "how big.", False),
+        ("table.name", "string", '"it"', "how called.", False),
     ]
 
 
-def test_a_value_of_set_is_toml_and_else_text() -> None:
+def test_a_value_of_set_is_toml_or_text() -> None:
     assert parse_setting("nri.disable=true", "a=1") == ("nri.disable", True)
     assert parse_setting("nri.allowed_uids=[1, 2]", "a=1") == ("nri.allowed_uids", [1, 2])
     assert parse_setting("socket=/run/x=y.sock", "a=1") == ("socket", "/run/x=y.sock")
@@ -117,7 +115,7 @@ def test_a_value_of_set_is_toml_and_else_text() -> None:
         parse_setting("socket", "a=1")
 
 
-def test_the_place_of_a_value_is_the_flag_that_gave_it_also_for_values_inside_it() -> None:
+def test_a_value_of_a_flag_has_the_flag_as_its_position() -> None:
     layer = value_layer({"a.b": ("--one", [1]), "c": ("TWO", 2)})
     assert layer.tree == {"a": {"b": [1]}, "c": 2}
     assert layer.place(("a", "b", 0)) == "--one"

@@ -1,4 +1,4 @@
-"""Files as sources: read whole, told apart by suffix."""
+"""Files as sources: reading and formats."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.commands import unmeasured
     ("name", "kind"),
     [("a.toml", "toml"), ("a.json", "json"), ("a.yaml", "yaml"), ("a.yml", "yaml"), ("10-a.conf", "auto")],
 )
-def test_the_suffix_tells_the_format(tmp_path: pathlib.Path, name: str, kind: str) -> None:
+def test_the_suffix_determines_the_format(tmp_path: pathlib.Path, name: str, kind: str) -> None:
     (tmp_path / name).write_text("x")
     assert read_file(tmp_path / name).format == kind
 
@@ -28,7 +28,7 @@ def test_a_missing_file_is_an_error_with_its_path(tmp_path: pathlib.Path) -> Non
         read_file(tmp_path / "gone.toml")
 
 
-def test_bytes_that_are_no_text_are_refused_with_their_position(tmp_path: pathlib.Path) -> None:
+def test_bytes_that_are_not_text_are_an_error_with_their_position(tmp_path: pathlib.Path) -> None:
     (tmp_path / "a.conf").write_bytes(b"ab\xff")
     with pytest.raises(ConfigError, match="not UTF-8 text: byte 2 is 0xff"):
         read_file(tmp_path / "a.conf")
@@ -43,12 +43,12 @@ def test_a_wrong_file_does_not_fill_memory(tmp_path: pathlib.Path) -> None:
         read_file("/dev/zero")
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: pathlib.Path) -> None:
+def test_a_byte_order_mark_is_removed(tmp_path: pathlib.Path) -> None:
     (tmp_path / "a.conf").write_bytes(b"\xef\xbb\xbf{}")
     assert read_file(tmp_path / "a.conf").text == "{}"
 
 
-def test_importing_the_package_loads_no_parser() -> None:
+def test_importing_the_package_imports_no_parser() -> None:
     parsers = {"nri.config.typed", "yaml", "json", "dataclasses", "tomllib"}
     code = f"import sys, nri.config; print(sorted({parsers} & set(sys.modules)))"
     loaded = subprocess.run(
@@ -58,7 +58,7 @@ def test_importing_the_package_loads_no_parser() -> None:
 
 
 @pytest.mark.parametrize(("changes", "reads"), [(0, 1), (1, 2), (9, 3)])
-def test_a_file_that_changes_while_it_is_read_is_read_again_but_not_for_ever(
+def test_a_file_that_changes_during_reading_is_read_again_a_few_times(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, changes: int, reads: int
 ) -> None:
     looks: list[int] = []
@@ -77,7 +77,7 @@ def test_a_source_is_shown_without_its_text() -> None:
     assert repr(Source("a.conf", "secret", "json")) == "Source('a.conf', 6 characters, 'json')"
 
 
-def test_a_pipe_is_not_waited_for(tmp_path: pathlib.Path) -> None:
+def test_a_pipe_does_not_block(tmp_path: pathlib.Path) -> None:
     os.mkfifo(tmp_path / "policy.toml")
     with pytest.raises(ConfigError, match=r"policy.toml: cannot read it: not a regular file"):
         read_file(tmp_path / "policy.toml")

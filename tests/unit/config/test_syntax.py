@@ -1,4 +1,4 @@
-"""Text to a tree in three formats, and back from a key to its line."""
+"""Parsing of three formats, and the line of a key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nri.errors import ConfigError
     ("text", "declared_format", "kind"),
     [("{}", "auto", "json"), (" {}", "auto", "json"), ("a: 1", "auto", "yaml"), ("{}", "yaml", "yaml")],
 )
-def test_the_format_is_told_by_the_first_sign_unless_given(text: str, declared_format: Any, kind: str) -> None:
+def test_the_first_character_determines_the_format(text: str, declared_format: Any, kind: str) -> None:
     assert format_of(Source("s", text, declared_format)) == kind
 
 
@@ -67,7 +67,7 @@ def test_yaml_that_begins_like_json_is_read_as_yaml(text: str, tree: dict[str, A
         ("a: \ud800", "yaml", "s: the text is not UTF-8"),
     ],
 )
-def test_what_cannot_be_parsed_is_a_config_error_with_its_line(text: str, kind: Any, reason: str) -> None:
+def test_an_invalid_text_is_a_config_error_with_its_line(text: str, kind: Any, reason: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_text(Source("s", text, kind))
     assert reason in str(caught.value)
@@ -91,12 +91,12 @@ def test_the_line_of_a_key_is_found_or_none(text: str, kind: Any, path: Path, li
     assert line_of(Source("s", text, kind), path) == line
 
 
-def test_a_dotted_key_of_toml_is_taken_apart() -> None:
+def test_a_dotted_key_of_toml_is_split() -> None:
     assert toml_key("plugins.\"io.containerd.nri.v1.nri\".'a b'") == ["plugins", "io.containerd.nri.v1.nri", "a b"]
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
-def test_a_word_that_python_takes_for_a_number_is_no_json(word: str) -> None:
+def test_number_words_of_python_are_not_json(word: str) -> None:
     with pytest.raises(ValueError, match=f"^{word} is not a number in JSON$"):
         parse_json(f'{{"a": [{word}]}}')
     assert parse_json(f'"{word}"') == word
@@ -107,7 +107,7 @@ def test_a_word_that_python_takes_for_a_number_is_no_json(word: str) -> None:
     [("[" * 101 + "]" * 101, "nested deeper than 100"), ("[" * 100_000, "nested deeper than 100"), ("{", "Expecting"),
      ('{"a":' * 101 + "1" + "}" * 101, "nested deeper than 100"), (b"\xff", "utf-8"), ("9" * 5000, "digits")],
 )  # fmt: skip
-def test_json_of_other_programs_is_bounded_in_depth(data: str | bytes, problem: str) -> None:
+def test_foreign_json_is_bounded_in_depth(data: str | bytes, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         parse_json(data)
 
@@ -122,32 +122,32 @@ def test_json_of_other_programs_is_bounded_in_depth(data: str | bytes, problem: 
         (r'"\\ud800\\\ud800"', "\\ud800\\\ufffd"),
     ],
 )
-def test_half_of_a_character_in_json_of_others_is_replaced(text: str, value: Any) -> None:
+def test_half_of_a_character_in_foreign_json_is_replaced(text: str, value: Any) -> None:
     assert parse_json(text) == parse_json(text.encode()) == value
 
 
 @pytest.mark.parametrize("data", [b'"\xed\xa0\x80"', b'"\xff"', "[1]".encode("utf-16")])
-def test_json_of_others_is_utf_8(data: bytes) -> None:
+def test_foreign_json_must_be_utf_8(data: bytes) -> None:
     with pytest.raises(ValueError, match="utf-8"):
         parse_json(data)
     assert parse_json(b"\xef\xbb\xbf[1]") == [1]
 
 
-def test_json_is_read_with_the_hooks_of_pythons_own_reader() -> None:
+def test_json_can_be_read_with_pythons_hooks() -> None:
     assert parse_json('{"a": 1, "a": 2}', object_pairs_hook=list) == [("a", 1), ("a", 2)]
     assert parse_json("[NaN]", parse_constant=str.lower) == ["nan"]
     with pytest.raises(TooDeep):
         parse_json('{"a":' * 101 + "1" + "}" * 101, object_pairs_hook=dict)
 
 
-def test_json_of_other_programs_is_read_as_it_is() -> None:
+def test_foreign_json_is_read_unchanged() -> None:
     deep = "[" * 99 + "1" + "]" * 99
     assert parse_json(deep) == json.loads(deep)
     assert parse_json(b'{"a": [1, {"b": null}]}') == {"a": [1, {"b": None}]}
     assert parse_json("3") == 3
 
 
-def test_dots_in_the_values_of_toml_nest_nothing() -> None:
+def test_dots_in_toml_values_do_not_nest() -> None:
     addresses = [f"10.0.0.{number}" for number in range(99)]
     dots = "a." * 300
     text = (

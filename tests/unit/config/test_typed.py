@@ -1,4 +1,4 @@
-"""A tree against an annotated class: partial first, built later. That sources are merged: see test_read."""
+"""A tree is checked against an annotated class. See test_read for the merge of sources."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def checked(cls: type, tree: object) -> tuple[Partial, list[Problem]]:
     return check(cls, tree, (), problems), problems
 
 
-def test_private_names_and_class_variables_are_no_configuration() -> None:
+def test_private_names_and_class_variables_are_ignored() -> None:
     assert list(fields_of(Outer)) == ["inner", "maybe", "names"]
 
 
@@ -49,11 +49,11 @@ def test_an_annotation_that_cannot_be_resolved_names_its_class() -> None:
 
 
 @pytest.mark.parametrize(("kind", "plain"), [(Inner, True), (Needed, True), (int, False), (dict, False), (list, False)])
-def test_a_class_with_annotations_is_filled_by_us_others_are_not(kind: Any, plain: bool) -> None:
+def test_classes_with_annotations_are_configuration_classes(kind: Any, plain: bool) -> None:
     assert is_plain(kind) is plain
 
 
-def test_a_partial_holds_only_what_was_said_and_a_later_one_wins_key_by_key() -> None:
+def test_a_partial_has_only_given_keys_and_later_ones_override() -> None:
     first, problems = checked(Outer, {"inner": {"x": 2}, "names": ["a"]})
     later, _ = checked(Outer, {"names": ["b"], "maybe": {}})
     assert (sorted(first.values), problems) == (["inner", "names"], [])
@@ -62,12 +62,12 @@ def test_a_partial_holds_only_what_was_said_and_a_later_one_wins_key_by_key() ->
     assert (partial.inner.x, partial.names, partial.maybe.x) == (2, ["b"], 1)
 
 
-def test_every_problem_is_told_with_its_path() -> None:
+def test_every_problem_has_its_path() -> None:
     _, problems = checked(Outer, {"inner": {"x": "a"}, "names": ["a", 1], "nmes": 1})
     assert [problem.path for problem in problems] == [("inner", "x"), ("names", 1), ("nmes",)]
 
 
-def test_a_missing_key_without_default_is_found_when_building() -> None:
+def test_a_missing_required_key_is_an_error_at_build() -> None:
     partial, problems = checked(Needed, {"b": 3})
     assert problems == []
     assert build(partial, ("at",), problems) is None
@@ -80,7 +80,7 @@ def test_defaults_are_copied_for_each_instance() -> None:
     assert (second.names, Outer.names) == ([], [])
 
 
-def test_of_many_choices_only_the_one_that_was_meant_is_named() -> None:
+def test_of_many_choices_only_the_nearest_is_suggested() -> None:
     class Settings:
         letter: Literal["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota"] = "alpha"
 
@@ -109,7 +109,7 @@ class Scalars:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "made"),
+    ("key", "value", "expected"),
     [
         ("at", "2026-01-02T03:04:05", dt.datetime(2026, 1, 2, 3, 4, 5)),  # noqa: DTZ001
         ("at", dt.datetime(2026, 1, 2), dt.datetime(2026, 1, 2)),  # noqa: DTZ001 - as TOML has it
@@ -125,10 +125,10 @@ class Scalars:
         ("path", "/a", pathlib.Path("/a")),
     ],
 )
-def test_a_value_of_each_kind_is_read(key: str, value: object, made: object) -> None:
+def test_values_of_all_types_are_read(key: str, value: object, expected: object) -> None:
     partial, problems = checked(Scalars, {key: value})
-    assert (partial.values, problems) == ({key: made}, [])
-    assert type(partial.values[key]) is type(made)
+    assert (partial.values, problems) == ({key: expected}, [])
+    assert type(partial.values[key]) is type(expected)
 
 
 @pytest.mark.parametrize(
@@ -151,12 +151,12 @@ def test_a_value_of_each_kind_is_read(key: str, value: object, made: object) -> 
         ("path", 1, "expected a string, not 1"),
     ],
 )
-def test_a_value_of_another_kind_is_named_with_what_was_expected(key: str, value: object, reason: str) -> None:
+def test_a_value_of_a_wrong_type_is_an_error_with_the_expected_type(key: str, value: object, reason: str) -> None:
     _, (problem,) = checked(Scalars, {key: value})
     assert problem.reason.startswith(reason)
 
 
-def test_an_annotation_that_no_value_can_have_is_a_mistake_of_the_class() -> None:
+def test_an_unsupported_annotation_is_an_error_of_the_class() -> None:
     class Odd:
         number: complex = 0j
 
@@ -179,7 +179,7 @@ class Listed:
     rules: list[Checked]
 
 
-def test_a_listed_class_never_sees_a_value_that_cannot_be_used() -> None:
+def test_a_class_in_a_list_never_gets_an_invalid_value() -> None:
     problems: list[Problem] = []
     check(Listed, {"rules": [{"word": "third", "size": "x"}, {"word": "one"}]}, (), problems)
     assert [(value.path, value.reason) for value in problems] == [
@@ -197,7 +197,7 @@ class Holder:
 @pytest.mark.parametrize(
     "tree", [{"inner": {"size": "x"}}, {"inner": {"word": 3}}, {"inner": 5}, {"inner": {"size": 1, "typo": 2}}]
 )
-def test_a_nested_class_is_not_built_of_values_that_were_refused(tree: object) -> None:
+def test_a_nested_class_is_not_built_from_refused_values(tree: object) -> None:
     problems: list[Problem] = []
     partial = check(Holder, tree, (), problems)
     assert len(problems) == 1

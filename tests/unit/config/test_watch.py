@@ -1,4 +1,4 @@
-"""What counts as a change of a file, and what does not."""
+"""Detection of changes of files."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from nri.config import Watch
 from nri.config.watch import fingerprint, fingerprint_of
 
 
-def test_a_watch_sees_a_file_replaced_appear_and_go(tmp_path: pathlib.Path) -> None:
+def test_a_watch_notices_a_replaced_new_or_removed_file(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "a.conf"
     watch = Watch(path)
     assert not watch.changed(), "nothing happened yet"
     path.write_text("1")
     assert watch.changed(), "a file that appears is a change"
-    assert not watch.changed(), "a change is told once"
+    assert not watch.changed(), "a change is reported once"
     (tmp_path / "new").write_text("1")
     os.replace(tmp_path / "new", path)
     assert watch.changed(), "an atomic replacement is a change although size and text are the same"
@@ -24,7 +24,7 @@ def test_a_watch_sees_a_file_replaced_appear_and_go(tmp_path: pathlib.Path) -> N
     assert watch.changed(), "a file that goes away is a change"
 
 
-def test_a_watch_follows_the_link_that_a_config_map_swaps(tmp_path: pathlib.Path) -> None:
+def test_a_watch_notices_a_replaced_config_map(tmp_path: pathlib.Path) -> None:
     for version in ("1", "2"):
         (tmp_path / version).mkdir()
         (tmp_path / version / "a.conf").write_text(version)
@@ -36,7 +36,7 @@ def test_a_watch_follows_the_link_that_a_config_map_swaps(tmp_path: pathlib.Path
     assert watch.changed()
 
 
-def test_another_content_another_file_and_another_time_are_another_fingerprint(tmp_path: pathlib.Path) -> None:
+def test_content_file_and_time_change_the_fingerprint(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "a.conf"
     path.write_text("1")
     os.utime(path, ns=(1, 1))
@@ -53,7 +53,7 @@ def test_another_content_another_file_and_another_time_are_another_fingerprint(t
     assert len(set(earlier)) == 4, "size, time and inode each count"
 
 
-def test_another_mode_or_name_is_no_other_content(tmp_path: pathlib.Path) -> None:
+def test_mode_and_name_do_not_change_the_fingerprint(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "a.conf"
     path.write_text("1")
     before = fingerprint(path)
@@ -61,13 +61,13 @@ def test_another_mode_or_name_is_no_other_content(tmp_path: pathlib.Path) -> Non
     assert fingerprint(path.rename(tmp_path / "b.conf")) == before
 
 
-def test_no_file_has_no_fingerprint(tmp_path: pathlib.Path) -> None:
+def test_a_missing_file_has_no_fingerprint(tmp_path: pathlib.Path) -> None:
     (tmp_path / "file").touch()
     assert fingerprint(tmp_path / "gone") is None
     assert fingerprint(tmp_path / "file" / "below") is None
 
 
-def test_a_file_that_cannot_be_looked_at_is_there(tmp_path: pathlib.Path) -> None:
+def test_an_unreadable_file_has_a_fingerprint(tmp_path: pathlib.Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     assert fingerprint(tmp_path / "loop") == (errno.ELOOP,)
 

@@ -1,4 +1,4 @@
-"""YAML as its core schema has it, and bounded."""
+"""YAML by its core schema, with limits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CHAIN = "a0: &a0\n  - x\n" + "".join(f"a{number}: &a{number}\n  - *a{number - 1}
         ("0x1f", 31),
     ],
 )
-def test_a_scalar_is_what_the_core_schema_says(text: str, value: Any) -> None:
+def test_a_scalar_follows_the_core_schema(text: str, value: Any) -> None:
     parsed = parse_yaml(Source("s", f"a: {text}"))["a"]
     assert (parsed, type(parsed)) == (value, type(value))
 
@@ -58,7 +58,7 @@ def test_a_scalar_is_what_the_core_schema_says(text: str, value: Any) -> None:
         ("a: 1\nb: " + "9" * 5000, "s:2: "),
     ],
 )
-def test_what_is_wrong_or_harmful_is_refused_with_its_line(text: str, reason: str) -> None:
+def test_invalid_and_harmful_texts_are_errors_with_the_line(text: str, reason: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_yaml(Source("s", text))
     assert reason in str(caught.value)
@@ -68,7 +68,7 @@ def test_aliases_and_merge_keys_are_followed_once() -> None:
     assert parse_yaml(Source("s", "a: &a {x: 1}\nb: {<<: *a, y: 2}")) == {"a": {"x": 1}, "b": {"x": 1, "y": 2}}
 
 
-def test_a_comment_alone_is_nothing() -> None:
+def test_a_text_with_only_a_comment_is_empty() -> None:
     assert parse_yaml(Source("s", "# nothing")) is None
 
 
@@ -76,12 +76,12 @@ def test_a_line_is_found_in_json_too() -> None:
     assert YamlLines('{\n\t"a": [\n1,\n2]}').find(("a", 1)) == 4
 
 
-def test_a_key_given_twice_below_a_key_that_is_no_text_is_told() -> None:
+def test_a_duplicate_key_below_a_complex_key_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"duplicate key"):
         parse_yaml(Source("s", "? [a]\n: {x: 1, x: 2}"))
 
 
-def test_nodes_have_scalars_as_they_are_written_and_are_checked_like_values() -> None:
+def test_nodes_keep_the_spelling_of_scalars() -> None:
     node = compose_yaml(Source("s", "a: 0x10"))
     ((key, value),) = node.value
     assert (key.value, value.value, value.start_mark.line) == ("a", "0x10", 0)

@@ -1,4 +1,4 @@
-"""Recorded cases: how a file is read, and how a case that comes out otherwise is shown."""
+"""Recorded cases: reading files and showing differences."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def case(**changed: Any) -> dict[str, Any]:
     return created | changed
 
 
-def test_a_case_that_comes_out_as_recorded_is_no_failure() -> None:
+def test_a_case_with_the_recorded_outcome_passes() -> None:
     assert run_merge_case(case()) is None
     assert frozenset(("create", "update", "stop")) == MERGE_OPS
 
 
-def test_a_case_that_comes_out_otherwise_is_shown_as_a_diff() -> None:
+def test_a_case_with_another_outcome_is_shown_as_a_diff() -> None:
     failure = run_merge_case(case(expect={"error": None, "update": [shares(6)]}))
     assert failure is not None
-    assert str(failure).startswith("case 1 (stop) differs:\n--- update: recorded\n+++ update: ours")
+    assert str(failure).startswith("case 1 (stop) differs:\n--- update: recorded\n+++ update: actual")
     lines = [line.replace(" ", "") for line in failure.diff.splitlines()]
     assert '-"value":"6"' in lines and '+"value":"5"' in lines
 
@@ -43,19 +43,19 @@ def test_a_case_that_comes_out_otherwise_is_shown_as_a_diff() -> None:
 def test_an_error_that_was_not_recorded_is_a_failure() -> None:
     twice = [*case()["plugins"], {**case()["plugins"][0], "index": "20", "name": "b"}]
     failure = run_merge_case(case(plugins=twice))
-    assert failure is not None and "error: ours" in failure.diff
+    assert failure is not None and "error: actual" in failure.diff
 
 
 @pytest.mark.parametrize(
     "changed", [{"container": {"nothing": 1}}, {"container": 5}, {"plugins": [{"index": "10"}]}], ids=str
 )
-def test_a_case_that_cannot_be_read_says_so(changed: dict[str, Any]) -> None:
+def test_an_invalid_case_fails_with_the_reason(changed: dict[str, Any]) -> None:
     failure = run_merge_case(case(**changed))
     assert failure is not None and failure.diff.startswith("the case cannot be read")
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_file_is_read_plain_or_packed(tmp_path: Path, packed: bool) -> None:
+def test_plain_and_compressed_files_are_read(tmp_path: Path, packed: bool) -> None:
     text = (json.dumps(case()) + "\n\n" + json.dumps(case(id="2")) + "\n").encode()
     (tmp_path / "cases").write_bytes(lzma.compress(text) if packed else text)
     assert [entry["id"] for entry in read_cases(tmp_path / "cases")] == ["1", "2"]
@@ -73,14 +73,14 @@ def test_a_file_is_read_plain_or_packed(tmp_path: Path, packed: bool) -> None:
         (json.dumps(case(plugins=[{"index": 1}])), "a plugin's index is not text"),
     ],
 )
-def test_a_line_that_is_no_case_is_named_with_its_place(tmp_path: Path, line: str, reason: str) -> None:
+def test_an_invalid_line_is_an_error_with_its_number(tmp_path: Path, line: str, reason: str) -> None:
     file = tmp_path / "cases"
     file.write_text(f"\n{line}\n")
     with pytest.raises(nri.ConfigError, match=f"{file}:2: .*{reason}"):
         list(read_cases(file))
 
 
-def test_a_file_that_is_not_there_or_neither_text_nor_packed_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_or_invalid_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(nri.ConfigError, match="No such file"):
         list(read_cases(tmp_path / "nothing"))
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
@@ -88,9 +88,7 @@ def test_a_file_that_is_not_there_or_neither_text_nor_packed_is_an_error(tmp_pat
         list(read_cases(tmp_path / "binary"))
 
 
-def test_a_packed_file_that_ends_early_or_is_too_long_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_truncated_or_oversized_compressed_file_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packed = lzma.compress(json.dumps(case()).encode() * 50)
     (tmp_path / "short").write_bytes(packed[:-20])
     with pytest.raises(nri.ConfigError, match="the file ends too early"):
@@ -101,16 +99,16 @@ def test_a_packed_file_that_ends_early_or_is_too_long_is_an_error(
         list(read_cases(tmp_path / "long"))
 
 
-def test_packed_files_one_after_the_other_are_one_file(tmp_path: Path) -> None:
+def test_concatenated_compressed_files_are_one_file(tmp_path: Path) -> None:
     line = json.dumps(case()).encode() + b"\n"
     (tmp_path / "two").write_bytes(lzma.compress(line) * 2)
     assert len(list(read_cases(tmp_path / "two"))) == 2
     (tmp_path / "many").write_bytes(lzma.compress(b"") * 2000)
-    with pytest.raises(nri.ConfigError, match="more than 1000 packed files"):
+    with pytest.raises(nri.ConfigError, match="more than 1000 xz streams"):
         list(read_cases(tmp_path / "many"))
 
 
-def test_a_number_with_too_many_digits_is_told_with_its_place(tmp_path: Path) -> None:
+def test_a_number_with_too_many_digits_is_an_error_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "cases").write_text('{"id": ' + "1" * 5000 + "}\n")
     with pytest.raises(nri.ConfigError, match=r"cases:1: .*not a JSON object: Exceeds the limit"):
         list(read_cases(tmp_path / "cases"))
@@ -120,7 +118,7 @@ def mounts(*destinations: str) -> dict[str, Any]:
     return {"mounts": [{"destination": destination} for destination in destinations]}
 
 
-def test_a_creation_is_compared_by_what_plugins_saw_the_adjustment_and_its_owners() -> None:
+def test_a_creation_is_compared_by_requests_adjustment_and_owners() -> None:
     container: dict[str, Any] = {
         "id": "c", "linux": {"namespaces": [{"type": "pid"}, {"type": "ipc"}]},
     }  # fmt: skip
@@ -135,7 +133,7 @@ def test_a_creation_is_compared_by_what_plugins_saw_the_adjustment_and_its_owner
     assert "seen: recorded" in wrong.diff and "owners:" not in wrong.diff, "owners count where they are recorded"
 
 
-def test_an_update_is_compared_by_what_plugins_saw_and_the_result() -> None:
+def test_an_update_is_compared_by_requests_and_result() -> None:
     requested = {"cpu": {"shares": {"value": "2"}}}
     failing = {"index": "20", "name": "b", "error": "no"}
     created = {"id": "1", "op": "update", "container": {"id": "c"}, "resources": requested, "plugins": [failing]}

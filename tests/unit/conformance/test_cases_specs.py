@@ -1,4 +1,4 @@
-"""Recorded specs run through the generator: what counts as a difference."""
+"""Recorded specs of the generator, and their differences."""
 
 from typing import Any
 
@@ -15,12 +15,12 @@ CASE: dict[str, Any] = {
 }
 
 
-def test_a_spec_that_means_the_same_is_the_same() -> None:
+def test_an_equivalent_spec_passes() -> None:
     assert run_spec_case(CASE) is None
     assert run_spec_case({**CASE, "adjust": None, "expect": {"spec": CASE["spec"]}}) is None
 
 
-def test_another_spec_is_shown_as_a_diff() -> None:
+def test_a_different_spec_is_shown_as_a_diff() -> None:
     failure = run_spec_case({**CASE, "expect": {"spec": CASE["spec"]}})
     assert failure is not None
     assert (failure.case, failure.op) == ("s", "spec")
@@ -29,17 +29,17 @@ def test_another_spec_is_shown_as_a_diff() -> None:
 
 
 @pytest.mark.parametrize("expect", [{"error": "no"}, {}])
-def test_an_error_that_does_not_happen_is_a_difference(expect: Any) -> None:
+def test_a_missing_error_is_a_difference(expect: Any) -> None:
     assert run_spec_case({**CASE, "expect": expect}) is not None
 
 
-def test_an_error_is_compared_by_its_text_alone() -> None:
+def test_an_error_is_compared_by_its_text() -> None:
     case = {**CASE, "adjust": {"linux": {"namespaces": [{"type": "time"}]}}}
     assert run_spec_case({**case, "expect": {"error": 'unrecognized namespace "time"', "spec": {}}}) is None
     assert run_spec_case({**case, "expect": CASE["expect"]}) is not None
 
 
-def test_propagation_is_asked_of_a_host_without_any() -> None:
+def test_propagation_is_tested_on_a_host_without_shared_mounts() -> None:
     mount = {"destination": "/a", "source": "/src", "options": ["rshared"]}
     error = 'failed to adjust mounts in OCI Spec: path "/src" mount propagation is "", not "rshared"'
     assert run_spec_case({**CASE, "adjust": {"mounts": [mount]}, "expect": {"error": error}}) is None
@@ -52,7 +52,7 @@ def test_propagation_is_asked_of_a_host_without_any() -> None:
         ({"adjust": {"nothing": 1}}, 'has no field named "nothing"'),
     ],
 )
-def test_a_case_that_cannot_be_read_is_a_difference_and_no_crash(change: dict[str, Any], reason: str) -> None:
+def test_an_invalid_case_fails_without_a_traceback(change: dict[str, Any], reason: str) -> None:
     failure = run_spec_case({**CASE, **change})
     assert failure is not None
     assert failure.diff.startswith("the case cannot be read")

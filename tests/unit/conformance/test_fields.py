@@ -1,4 +1,4 @@
-"""The table of what a plugin may ask for is whole, and each case asks for something."""
+"""The table of adjustable fields is complete, and every case requests a change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def set_fields(message: Message, path: str = "") -> set[str]:
     return results
 
 
-def test_every_field_of_an_adjustment_that_a_runtime_is_to_apply_has_a_case() -> None:
+def test_every_field_of_an_adjustment_has_a_case() -> None:
     paths = {path for case in CASES.values() for path in set_fields(case.adjust(POD).message)}
     names = {field.name for field in m.ContainerAdjustment.DESCRIPTOR.fields}
     names |= {f"linux.{field.name}" for field in m.LinuxContainerAdjustment.DESCRIPTOR.fields}
@@ -33,20 +33,20 @@ def test_every_field_of_an_adjustment_that_a_runtime_is_to_apply_has_a_case() ->
     assert names - paths == set()
 
 
-def test_updates_have_a_file_for_each_version_of_cgroups() -> None:
+def test_updates_have_a_file_for_each_cgroup_version() -> None:
     assert all(setter.v1_file and setter.v2_file and setter.text for setter in SETTERS.values())
 
 
 class Own:
-    """This process as a container, which prints what it is told to."""
+    """This process as a container, whose commands print a configured output."""
 
     id, pid, dir = "c", os.getpid(), Path("/nonexistent")
 
     def __init__(self, output: str = "") -> None:
-        self.said = output
+        self.output = output
 
     def exec(self, *command: str) -> str:
-        return self.said
+        return self.output
 
     def cgroup(self, controller: str, v1_file: str, v2_file: str) -> str:
         return "5 6"
@@ -55,10 +55,10 @@ class Own:
         return {"resources": {}}.get(path[0]) if path[0] != "linux" else [{"major": 1, "minor": 11, "access": "r"}]
 
     def remove(self) -> None:
-        self.said = "removed"
+        self.output = "removed"
 
 
-def test_effects_are_read_from_what_a_container_shows() -> None:
+def test_effects_are_read_from_a_containers_output() -> None:
     read = {name: case.read for name, case in CASES.items()}
     assert (read["env"](Own("A=1\nADDED=yes\nodd")), read["env"](Own())) == ("yes", "none")
     assert len(read["rlimit"](Own()).split()) == 2
@@ -68,10 +68,10 @@ def test_effects_are_read_from_what_a_container_shows() -> None:
     assert read["device-rule"](Own()) == "['r']"
     assert read["cpu-quota"](Own()) == "5"
     view = Own()
-    assert (read["hook-poststop"](view), view.said) == ("none", "removed")
+    assert (read["hook-poststop"](view), view.output) == ("none", "removed")
 
 
-def test_a_process_is_read_for_its_devices_mounts_and_namespaces(tmp_path: Path) -> None:
+def test_devices_mounts_and_namespaces_of_a_process_are_read(tmp_path: Path) -> None:
     (tmp_path / "root" / "dev").mkdir(parents=True)
     (tmp_path / "root" / "dev" / "added").symlink_to("/dev/null")
     (tmp_path / "mountinfo").write_text(

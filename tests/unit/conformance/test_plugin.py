@@ -1,4 +1,4 @@
-"""Plugins as programs: one that does all that it should, and one that does much wrong; each is told so."""
+"""The conformance test of plugins: a correct plugin and a faulty plugin."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def judged(words: list[str], timeout_s: float) -> dict[str, tuple[str, str]]:
     return {row.name: (row.outcome, row.note) for section in report.sections for row in section.rows}
 
 
-def test_a_good_plugin_has_nothing_wrong(tmp_path: Path) -> None:
+def test_a_correct_plugin_passes_all_rows(tmp_path: Path) -> None:
     (tmp_path / "good.py").write_text(GOOD)
     outcomes = judged([str(tmp_path / "good.py")], 10.0)
     assert {outcome for outcome, _ in outcomes.values()} == {"ok"}, outcomes
     assert outcomes["the runtime stops"][1] == "the program ends"
 
 
-def test_a_bad_plugin_is_told_what_it_does_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_mistakes_of_a_faulty_plugin_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "END_TIMEOUT_S", 0.5)  # it never ends
     bad = tmp_path / "10-bad"
     bad.write_text(BAD)
@@ -75,7 +75,7 @@ def test_a_bad_plugin_is_told_what_it_does_wrong(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["/nowhere"], "not an executable program: name an executable file"),
         (["sh"], f"sh: not an executable program: write the program's path, {shutil.which('sh')}"),
@@ -85,12 +85,12 @@ def test_a_bad_plugin_is_told_what_it_does_wrong(tmp_path: Path, monkeypatch: py
         (["/bin/true", "{socket}"], "the program has ended: start it by hand to see its output"),
     ],
 )
-def test_what_is_no_plugin_is_refused_in_words(words: list[str], says: str) -> None:
-    with pytest.raises(NriError, match=says):
+def test_a_program_that_is_not_a_plugin_is_an_error(words: list[str], message: str) -> None:
+    with pytest.raises(NriError, match=message):
         examine(candidate(words, None, 1.0), lambda _: None)
 
 
-def test_the_last_words_of_a_program_that_never_registers_are_told(tmp_path: Path) -> None:
+def test_the_last_output_of_a_program_that_never_registers_is_reported(tmp_path: Path) -> None:
     program = tmp_path / "10-sick"
     program.write_text("#!/bin/sh\necho no libfoo.so here >&2\nexit 1\n")
     program.chmod(0o755)
@@ -99,7 +99,9 @@ def test_the_last_words_of_a_program_that_never_registers_are_told(tmp_path: Pat
             examine(candidate(words, None, 1.0), lambda _: None)
 
 
-def test_a_program_that_ends_before_it_is_told_to_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_exits_before_its_signal_is_not_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def late(pid: int, _: int, kill: Any = os.kill) -> None:
         kill(pid, signal.SIGKILL)
         raise ProcessLookupError
@@ -109,6 +111,6 @@ def test_a_program_that_ends_before_it_is_told_to_is_no_error(tmp_path: Path, mo
     assert judged([str(tmp_path / "good.py")], 10.0)["SIGTERM"] == ("ok", "the program ends")
 
 
-def test_a_program_that_connects_by_itself_and_cannot_be_run_is_named() -> None:
+def test_a_program_that_cannot_be_run_is_an_error_with_its_path() -> None:
     with pytest.raises(NriError, match="/nowhere: cannot be run"):
         examine(candidate(["/nowhere", "{socket}"], None, 1.0), lambda _: None)

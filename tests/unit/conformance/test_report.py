@@ -1,4 +1,4 @@
-"""What was found out, as tables, as JSON, as a page; and compared with what was found out before."""
+"""Reports as tables, JSON and HTML, and comparison with an earlier report."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def report(outcome: str = "applied") -> Report:
     return report
 
 
-def test_a_table_has_all_rows_and_no_bytes_of_others_that_act(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_has_all_rows_with_escaped_texts(capsys: pytest.CaptureFixture[str]) -> None:
     show_report(Output(Settings()), report())
     output = capsys.readouterr().out
     assert "add_env" in output and "inside" in output and "\x1b" not in output
-    assert "Nothing" not in output, "a section without rows says nothing"
+    assert "Nothing" not in output, "a section without rows is not printed"
 
 
-def test_a_page_shows_texts_of_others_as_text_and_runs_nothing() -> None:
+def test_a_page_escapes_foreign_texts() -> None:
     text = report().html().decode()
     assert "<script" not in text and "&lt;script&gt;" in text
     assert "default-src 'none'" in text and 'class="good">applied' in text and 'class="bad">ignored' in text
 
 
-def test_what_differs_from_before_is_named_and_nothing_else(tmp_path: Path) -> None:
+def test_only_differences_from_the_earlier_report_are_listed(tmp_path: Path) -> None:
     file = tmp_path / "before.json"
     file.write_text(json.dumps(report().to_json()))
     before = read_rows(str(file))
@@ -51,18 +51,18 @@ def test_what_differs_from_before_is_named_and_nothing_else(tmp_path: Path) -> N
     ]
 
 
-def test_a_reason_that_is_another_one_in_each_run_is_no_difference() -> None:
+def test_reasons_that_change_in_each_run_are_not_differences() -> None:
     before = {("Fields", "add_env"): "refused: container 1a2b", ("Fields", ATTACK[:-5] + r"\x1b[31m"): "ignored"}
     assert report("refused: container 3c4d").differences(before) == []
     assert report("applied").differences(before) == ["Fields: add_env: before refused: container 1a2b; now applied"]
 
 
-def test_an_outcome_that_begins_badly_is_shown_so_whatever_follows() -> None:
+def test_an_outcome_that_starts_with_no_is_marked_as_bad() -> None:
     assert 'class="bad">no, but A, B' in report("no, but A, B").html().decode()
     assert 'class="bad">refused</td><td>inside</td><td>it</td>' in report("refused: it").html().decode()
 
 
-def test_a_reason_stands_among_the_notes_and_columns_without_anything_are_left_out(
+def test_reasons_are_notes_and_empty_columns_are_omitted(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     report = Report("What it does")
@@ -86,12 +86,12 @@ def test_a_reason_stands_among_the_notes_and_columns_without_anything_are_left_o
     assert "<td>OCI spec</td><td>no such class; once</td>" in page
 
 
-def test_the_page_is_as_dark_as_its_colours() -> None:
+def test_the_page_supports_light_and_dark() -> None:
     assert ":root{color-scheme:light dark}" in report().html().decode()
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"sections": [{"title": 1}]}', '{"sections": 3}'])
-def test_a_file_that_is_no_report_is_named_with_the_next_step(tmp_path: Path, text: str) -> None:
+def test_an_invalid_report_is_an_error_with_the_next_step(tmp_path: Path, text: str) -> None:
     file = tmp_path / "other.json"
     file.write_text(text)
     with pytest.raises(ConfigError, match=r"other\.json"):

@@ -1,4 +1,4 @@
-"""A runtime is tried and told in rows, against an engine that runs nothing: the machine shows nothing there."""
+"""The conformance test of runtimes, with a dry engine."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class WithProcesses(CriClient):
 
 
 def cgroups(folder: Path) -> Hierarchies:
-    """The cgroups of this process, with files of ours in their place: all are as the updates want them but pids."""
+    """The cgroups of this process, replaced by test files: all values match the updates, except pids."""
     hierarchies = detect(MACHINE)
     paths = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
     for setter in SETTERS.values():
@@ -67,7 +67,7 @@ def report(folder: Path) -> Iterator[Report]:
     (folder / "cdi").mkdir()
 
     def say(line: str) -> None:
-        """As the first thing is tried, someone else runs a pod."""
+        """Run an unrelated pod when the first check starts."""
         if line == "events":
             pod_with_container(cri, folder)
 
@@ -82,24 +82,24 @@ def rows(report: Report, begin: str) -> dict[str, str]:
     return {row.name: row.outcome for row in results.rows}
 
 
-def test_each_event_of_a_life_has_a_row(report: Report) -> None:
+def test_each_event_has_a_row(report: Report) -> None:
     assert rows(report, "Events") == {**dict.fromkeys(LIFE, "yes"), "in this order": "yes"}
 
 
-def test_fields_say_which_event_tells_them_first(report: Report) -> None:
+def test_fields_have_the_first_event_that_sends_them(report: Report) -> None:
     outcomes = rows(report, "Fields")
     assert outcomes["pod.uid"] == "RunPodSandbox" and outcomes["container.started_at"] == "PostStartContainer"
     assert outcomes["container.status_message"] == "never"
 
 
-def test_what_the_spec_shows_is_applied_and_what_the_machine_does_not_show_is_said(report: Report) -> None:
+def test_adjustments_are_applied_or_not_visible(report: Report) -> None:
     outcomes = rows(report, "Adjustments")
     assert outcomes["add_annotation"] == "applied"
     assert outcomes["set_args"].startswith("not measured: "), "a dry engine has no processes"
     assert outcomes["set_blockio_class, no classes configured"].startswith("refused: ")
 
 
-def test_what_no_plugin_can_ask_for_says_why(report: Report) -> None:
+def test_rows_that_cannot_be_tested_have_a_reason(report: Report) -> None:
     around = rows(report, "Configure")
     assert around["Synchronize of more than 4 MiB is sent in parts"] == "yes"
     why = "not measured: this would require a restart of the runtime"
@@ -107,7 +107,7 @@ def test_what_no_plugin_can_ask_for_says_why(report: Report) -> None:
         assert around[name] == why
 
 
-def test_an_update_is_applied_or_ignored_by_what_the_cgroup_says_then(report: Report) -> None:
+def test_the_cgroup_shows_whether_an_update_is_applied(report: Report) -> None:
     outcomes = rows(report, "Updates")
     for setter, outcome in (("set_memory_limit", "applied"), ("set_pids_limit", "ignored")):
         if detect(MACHINE).of(SETTERS[setter].controller) is not None:
@@ -115,48 +115,46 @@ def test_an_update_is_applied_or_ignored_by_what_the_cgroup_says_then(report: Re
     assert set(outcomes) >= {f"{setter}, requested by the plugin" for setter in SETTERS} | {"an eviction"}
 
 
-def test_a_cgroup_that_is_gone_and_plugins_that_do_not_get_in_are_told(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_cgroups_and_refused_plugins_are_reported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: set[str] = set()
 
-    def once(container: ProbeContainer, *_: str) -> str:
+    def read_once(container: ProbeContainer, *_: str) -> str:
         if container.id in read:
             raise FileNotFoundError(2, "No such file or directory")
         read.add(container.id)
         return "1"
 
     def not_in(plugin: Plugin, path: str, index: str, *more: Any) -> Any:
-        """As of containerd 1.7, which sends a state only if one message holds it."""
+        """As of containerd 1.7, which sends a state only if it fits into one message."""
         if index in ("97", "98"):
             raise ConnectionClosed("the plugin does not come to take part")
         return session_thread(plugin, path, index, *more)
 
-    monkeypatch.setattr(ProbeContainer, "cgroup", once)
+    monkeypatch.setattr(ProbeContainer, "cgroup", read_once)
     monkeypatch.setattr("nri.conformance.runtime.session_thread", not_in)
     with CriClient(f"{folder}/cri.sock") as cri:
         report = Probe(cri, f"{folder}/nri.sock", "busybox", 10.0, lambda _: None).run()
-    found = rows(report, "Updates")
-    outcomes = {found[f"{setter}, requested by the plugin"] for setter in SETTERS}
+    updates = rows(report, "Updates")
+    outcomes = {updates[f"{setter}, requested by the plugin"] for setter in SETTERS}
     assert all("No such file" in text and text.startswith("not measured: ") for text in outcomes), outcomes
     assert rows(report, "Configure")["Synchronize of more than 4 MiB is sent in parts"] == "no"
     late = rows(report, "Late")
     assert late["late in Synchronize: the plugin"] == "not measured: the runtime does not send Synchronize"
 
 
-def test_a_folder_of_devices_that_is_not_there_is_named_with_its_option(folder: Path) -> None:
+def test_a_missing_folder_of_cdi_devices_is_an_error_with_the_option(folder: Path) -> None:
     with CriClient(f"{folder}/cri.sock") as cri, pytest.raises(NriError, match=r"--cdi-dir .*/none: No such file"):
         Probe(cri, f"{folder}/nri.sock", "busybox", 10.0, lambda _: None, cdi_dir=f"{folder}/none").run()
 
 
-def test_an_error_at_an_event_says_which_call_fails(report: Report) -> None:
+def test_an_error_of_an_event_names_the_failing_call(report: Report) -> None:
     outcomes = rows(report, "Errors")
     assert outcomes["CreateContainer"] == "CreateContainer fails"
     assert outcomes["UpdatePodSandbox"] == "UpdatePodSandboxResources fails"
     assert outcomes["PostStartContainer"] == "ignored or only logged"
 
 
-def test_a_late_plugin_and_a_validator_are_told(report: Report) -> None:
+def test_a_late_plugin_and_a_validator_have_rows(report: Report) -> None:
     outcomes = rows(report, "Late")
     assert outcomes["a validator refuses a container: the creation"] == "fails"
     assert outcomes["late, without a failure policy: the creation"] == "succeeds"
@@ -165,7 +163,7 @@ def test_a_late_plugin_and_a_validator_are_told(report: Report) -> None:
     assert outcomes["late in Synchronize: the plugin"] == "is disconnected"
 
 
-def test_nothing_is_left_and_pods_of_others_stay(folder: Path, report: Report) -> None:
+def test_the_test_removes_only_its_own_pods(folder: Path, report: Report) -> None:
     assert report.sections
     with CriClient(f"{folder}/cri.sock") as cri:
         pods = cri.call("ListPodSandbox", pb.ListPodSandboxRequest()).items
@@ -173,7 +171,7 @@ def test_nothing_is_left_and_pods_of_others_stay(folder: Path, report: Report) -
     assert [*(folder / "cdi").iterdir()] == []
 
 
-def test_a_socket_where_no_plugin_can_join_is_named_with_the_next_step(folder: Path) -> None:
+def test_an_unusable_socket_is_an_error_with_the_next_step(folder: Path) -> None:
     with (
         CriClient(f"{folder}/cri.sock") as cri,
         pytest.raises(RuntimeUnavailable, match=r"nowhere.sock.*--socket-path"),
@@ -181,7 +179,7 @@ def test_a_socket_where_no_plugin_can_join_is_named_with_the_next_step(folder: P
         Probe(cri, f"{folder}/nowhere.sock", "busybox", 1.0, lambda _: None).run()
 
 
-def test_a_container_is_read_by_its_process_and_what_it_does_not_show_is_an_error(folder: Path) -> None:
+def test_a_container_is_read_through_its_process(folder: Path) -> None:
     with CriClient(f"{folder}/cri.sock") as cri:
         hierarchies = detect(MACHINE)
         container = ProbeContainer(cri, hierarchies, "c", folder, os.getpid())
@@ -197,7 +195,7 @@ def test_a_container_is_read_by_its_process_and_what_it_does_not_show_is_an_erro
         assert (shown.spec("linux", "a"), shown.cgroup("cpu", "cpu.shares", "")) == (None, "None")
 
 
-def test_a_container_is_looked_at_when_its_own_program_runs(folder: Path) -> None:
+def test_a_container_is_read_after_its_program_has_started(folder: Path) -> None:
     words = ["sh", "-c", "sleep 0.2; exec sleep 60", "runc", "init", "c"]
     with subprocess.Popen(words) as process:
 
@@ -222,7 +220,7 @@ def pods_of(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_ends_it_with_the_report_so_far_and_without_pods(tmp_path: Path, number: int) -> None:
+def test_a_signal_ends_the_test_with_a_partial_report_and_removes_pods(tmp_path: Path, number: int) -> None:
     sockets = ["--cri-socket", f"{tmp_path}/cri.sock", "--socket-path", f"{tmp_path}/nri.sock"]
     argv = command("conformance", "runtime", *sockets, "--image", "busybox", "-o", "json")
     with engine(tmp_path):
@@ -245,7 +243,7 @@ def test_a_signal_ends_it_with_the_report_so_far_and_without_pods(tmp_path: Path
 
 
 @pytest.mark.parametrize("case", ["an error at StartContainer", "set_memory_limit, requested by the plugin"])
-def test_a_runtime_that_goes_away_ends_it_with_the_report_so_far(tmp_path: Path, case: str) -> None:
+def test_a_lost_runtime_ends_the_test_with_a_partial_report(tmp_path: Path, case: str) -> None:
     with engine(tmp_path) as process, CriClient(f"{tmp_path}/cri.sock") as cri:
 
         def say(line: str) -> None:
@@ -260,8 +258,8 @@ def test_a_runtime_that_goes_away_ends_it_with_the_report_so_far(tmp_path: Path,
     assert report.about["left behind"].startswith("pods main-")
 
 
-def test_a_runtime_that_is_restarted_meanwhile_does_not_count_as_one_that_refuses(tmp_path: Path) -> None:
-    """The CRI socket serves again at once, but the plugin's connection is that of the runtime before."""
+def test_a_restart_of_the_runtime_does_not_count_as_a_refusal(tmp_path: Path) -> None:
+    """The CRI socket is served again at once, but the plugin's connection ended with the old runtime."""
     with ExitStack() as stack:
         first = stack.enter_context(engine(tmp_path))
         cri = stack.enter_context(CriClient(f"{tmp_path}/cri.sock"))
@@ -299,7 +297,7 @@ def refused_report(folder: Path, plugin: RefusesFor) -> Report:
         return Probe(cri, f"{folder}/nri.sock", "busybox", 10.0, plugin.note).run()
 
 
-def test_a_case_that_the_runtime_refuses_is_a_row_and_the_others_follow(folder: Path) -> None:
+def test_a_refused_case_is_a_row_and_the_others_run(folder: Path) -> None:
     cases = {
         "a container without adjustments": "Adjustments",
         "set_memory_limit, requested by the plugin": "Updates",
@@ -314,7 +312,7 @@ def test_a_case_that_the_runtime_refuses_is_a_row_and_the_others_follow(folder: 
     assert rows(report, "Errors")["CreateContainer"] == "CreateContainer fails"
 
 
-def test_a_runtime_that_creates_no_container_is_reported_to_the_end(folder: Path) -> None:
+def test_a_runtime_that_creates_no_container_gets_a_complete_report(folder: Path) -> None:
     report = refused_report(folder, RefusesFor(""))
     events = next(section for section in report.sections if section.title.startswith("Events"))
     (start,) = [row for row in events.rows if row.name == "StartContainer"]

@@ -1,4 +1,4 @@
-"""The CRI client: calls reach a real gRPC server, and every failure says what to do."""
+"""The CRI client with a real gRPC server; every error names the next step."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def path(tmp_path: Path) -> str:
         yield path
 
 
-def test_a_call_is_answered_also_where_the_environment_has_a_proxy(path: str, monkeypatch) -> None:
+def test_proxy_variables_of_the_environment_are_ignored(path: str, monkeypatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv("all_proxy", "http://127.0.0.1:1")
     with CriClient(f"unix://{path}") as cri:
@@ -46,26 +46,26 @@ def test_a_status_of_the_runtime_is_an_error_with_its_code(path: str) -> None:
     assert caught.value.code == 5
 
 
-def test_a_call_that_the_runtime_does_not_serve_is_named(path: str) -> None:
-    with CriClient(path) as cri, pytest.raises(RpcError, match="does not serve Status of CRI v1"):
-        cri.call("Status", pb.StatusRequest())
+def test_an_unimplemented_call_is_an_error_with_its_name(path: str) -> None:
+    with CriClient(path) as cri, pytest.raises(RpcError, match="does not serve ListImages of CRI v1"):
+        cri.call("ListImages", pb.ListImagesRequest())
     with CriClient(path) as cri, pytest.raises(RpcError, match="does not serve GetContainerEvents"):
         list(cri.stream("GetContainerEvents", pb.GetEventsRequest()))
 
 
-def test_a_method_that_the_cri_does_not_have_is_a_mistake_of_ours(path: str) -> None:
+def test_an_unknown_method_is_a_value_error(path: str) -> None:
     with CriClient(path) as cri, pytest.raises(ValueError, match="no method Nope"):
         cri.call("Nope", pb.VersionRequest())
 
 
-def test_a_socket_that_is_not_there_says_which_option_names_it(tmp_path: Path) -> None:
+def test_a_missing_socket_is_an_error_with_the_option(tmp_path: Path) -> None:
     with pytest.raises(RuntimeUnavailable, match=r"no such file or directory\. Name .* --cri-socket"):
         CriClient(str(tmp_path / "none"))
     with pytest.raises(RuntimeUnavailable, match=r"no such file or directory\. Name .* with pods\.cri, or"):
         CriClient(str(tmp_path / "none"), option="pods.cri")
 
 
-def test_a_runtime_that_ends_while_it_is_asked_is_not_taken_for_an_nri_socket(tmp_path: Path) -> None:
+def test_a_runtime_that_ends_during_a_call_is_not_taken_for_an_nri_socket(tmp_path: Path) -> None:
     with CriServer().listening(tmp_path / "cri.sock") as path:
         cri = CriClient(path)
     Path(path).unlink(missing_ok=True)
@@ -75,7 +75,7 @@ def test_a_runtime_that_ends_while_it_is_asked_is_not_taken_for_an_nri_socket(tm
 
 @contextmanager
 def answering(path: Path, answer: bytes | None) -> Iterator[str]:
-    """A server that says this to whatever it is told, and hangs up; None: no answer, and does not."""
+    """A server that sends `answer` to each client and hangs up; with None it does neither."""
 
     def serve() -> None:
         with ExitStack() as exit_stack:
@@ -111,7 +111,7 @@ def answering(path: Path, answer: bytes | None) -> Iterator[str]:
     ],
     ids=["http", "hangs-up", "other", "silent"],
 )
-def test_what_does_not_speak_grpc_is_told_in_time_with_what_it_said(
+def test_a_server_without_grpc_is_an_error_with_its_first_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes | None, words: str
 ) -> None:
     monkeypatch.setattr(client, "GREETING_TIMEOUT_S", 0.3 if answer is None else 20.0)
@@ -124,7 +124,7 @@ def test_what_does_not_speak_grpc_is_told_in_time_with_what_it_said(
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE])
-def test_a_runtime_that_says_which_plugin_failed_is_quoted(tmp_path: Path, code: grpc.StatusCode) -> None:
+def test_an_error_that_names_a_plugin_is_quoted(tmp_path: Path, code: grpc.StatusCode) -> None:
     server = CriServer()
     server.refusal = code, "plugin 10-slow has not answered"
     with server.listening(tmp_path / "cri.sock") as path, CriClient(path, 20.0) as cri:
@@ -133,7 +133,7 @@ def test_a_runtime_that_says_which_plugin_failed_is_quoted(tmp_path: Path, code:
         assert caught.value.code == code.value[0]
 
 
-def test_a_call_that_our_own_deadline_ends_names_method_and_socket(path: str) -> None:
+def test_a_timeout_names_method_and_socket(path: str) -> None:
     with (
         CriClient(path, 0.2) as cri,
         pytest.raises(DeadlineExceeded, match=r"waiting for CreateContainer of .*cri\.sock"),
@@ -153,13 +153,13 @@ FULL = b"\x0a\x00" * (1 << 16)
         (FULL[:-2] + b"\x0a" + b"\xff" * (1 << 18), "cannot be read"),
     ],
 )
-def test_an_answer_with_too_much_in_it_is_refused_before_it_is_read(answer: bytes, problem: str) -> None:
+def test_an_oversized_reply_is_refused_before_decoding(answer: bytes, problem: str) -> None:
     with pytest.raises(RpcError, match=f"ListContainers: the runtime's answer {problem}") as caught:
         decode_answer(pb.ListContainersResponse, answer)
     assert caught.value.code == 13
 
 
-def test_an_answer_of_more_than_16_mib_is_refused(tmp_path: Path) -> None:
+def test_a_reply_above_16_mib_is_refused(tmp_path: Path) -> None:
     class Large(grpc.GenericRpcHandler):
         def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
             return grpc.unary_unary_rpc_method_handler(lambda *_: b"\x0a\x84\x80\x80\x08" + bytes((16 << 20) + 4))
@@ -175,13 +175,13 @@ def test_an_answer_of_more_than_16_mib_is_refused(tmp_path: Path) -> None:
     assert caught.value.code == Code.RESOURCE_EXHAUSTED
 
 
-def test_a_full_node_is_read() -> None:
+def test_the_reply_of_a_full_node_is_read() -> None:
     long = pb.ListContainersResponse(containers=[pb.Container(id="c" * 64)] * 10_000)
     assert decode_answer(pb.ListContainersResponse, long.SerializeToString()) == long
     assert len(decode_answer(pb.ListContainersResponse, FULL).containers) == 1 << 16
 
 
-def test_an_answer_that_cannot_be_read_names_the_call(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_reply_is_an_error_with_the_call(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     class Garbles(grpc.GenericRpcHandler):
         def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
             if details.method.endswith("Events"):
@@ -203,7 +203,7 @@ def test_an_answer_that_cannot_be_read_names_the_call(tmp_path: Path, caplog: py
     assert "Traceback" not in caplog.text
 
 
-def test_a_file_that_is_no_socket_says_so(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_socket_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "f").touch()
     with pytest.raises(RuntimeUnavailable, match="not a socket"):
         CriClient(str(tmp_path / "f"))
@@ -218,15 +218,15 @@ def nobody() -> Iterator[None]:
     os.seteuid(0)
 
 
-def test_without_permission_it_says_to_run_it_as_root(path: str, nobody: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RuntimeUnavailable, match=r"permission denied\. Run it as root"):
+def test_without_permission_the_error_recommends_root(path: str, nobody: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RuntimeUnavailable, match=r"permission denied\. Run this command as root"):
         CriClient(path)
     monkeypatch.setattr(client, "SOCKETS", (path,))
-    with pytest.raises(RuntimeUnavailable, match=r"permission denied\. Run it as root"):
+    with pytest.raises(RuntimeUnavailable, match=r"permission denied\. Run this command as root"):
         find_socket()
 
 
-def test_the_first_socket_of_the_machine_is_taken(tmp_path: Path, monkeypatch) -> None:
+def test_the_first_existing_socket_is_used(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(client, "SOCKETS", (str(tmp_path / "a"), str(tmp_path / "b")))
     with pytest.raises(RuntimeUnavailable, match="with --cri-socket"):
         find_socket()
@@ -236,7 +236,7 @@ def test_the_first_socket_of_the_machine_is_taken(tmp_path: Path, monkeypatch) -
     assert find_socket() == str(tmp_path / "b")
 
 
-def test_without_grpcio_the_extra_is_named(path: str, monkeypatch) -> None:
+def test_without_grpcio_the_error_names_the_extra(path: str, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "grpc", None)
     with pytest.raises(NriError, match=re.escape(INSTALL)):
         CriClient(path)

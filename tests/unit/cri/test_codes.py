@@ -1,4 +1,4 @@
-"""Errors as gRPC's status codes: the first row that fits, with the text as it is."""
+"""Exceptions as gRPC status codes: the first matching row, with the unchanged text."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def test_each_kind_of_error_has_its_code_and_keeps_its_text(error: Exception, co
     assert status_of(error) == (code, str(error))
 
 
-def test_a_text_is_as_long_as_grpc_can_send() -> None:
+def test_a_text_is_cut_to_the_length_that_grpc_can_send() -> None:
     code, text = status_of(RuntimeError("x" * 1_000_000))
     assert (code, len(text) <= TEXT_LENGTH < 1_000_000) == (Code.UNKNOWN, True)
 
 
-def test_an_error_without_a_text_gives_its_class() -> None:
+def test_an_error_without_a_text_has_the_name_of_its_class() -> None:
     assert status_of(KeyError()) == (Code.UNKNOWN, "KeyError")
 
 
-def test_rows_of_a_server_come_before_these() -> None:
+def test_rows_of_a_server_have_precedence() -> None:
     rows = (Row(LookupError, Code.NOT_FOUND), *ROWS)
     assert status_of(KeyError("x"), rows)[0] is Code.NOT_FOUND
     assert status_of(KeyError("x"))[0] is Code.UNKNOWN

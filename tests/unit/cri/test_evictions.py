@@ -1,4 +1,4 @@
-"""Evictions: each container once, so many at a time, and what becomes of the others is told."""
+"""Evictions: each container once, with a limit of concurrent evictions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def evictions_(caplog: pytest.LogCaptureFixture) -> Evictions:
     return Evictions("evicting", logging.getLogger("nri.test"))
 
 
-def test_a_container_is_ended_once_however_often_that_is_asked_for_until_it_has(evictions_: Evictions) -> None:
+def test_repeated_evictions_end_a_container_once(evictions_: Evictions) -> None:
     ended, go = list[int](), threading.Event()
 
     def end() -> None:
@@ -37,7 +37,7 @@ def test_a_container_is_ended_once_however_often_that_is_asked_for_until_it_has(
     assert len(ended) == 2
 
 
-def test_so_many_are_under_way_and_the_others_are_told_once_until_there_is_room(
+def test_evictions_above_the_limit_are_logged_once(
     evictions_: Evictions, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(evictions, "MAX_EVICTIONS", 2)
@@ -59,7 +59,7 @@ def test_so_many_are_under_way_and_the_others_are_told_once_until_there_is_room(
     ]
 
 
-def test_what_cannot_be_ended_is_told_and_may_be_asked_for_again(
+def test_a_failed_eviction_is_logged_and_can_be_repeated(
     evictions_: Evictions, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail() -> None:

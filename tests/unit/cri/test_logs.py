@@ -1,4 +1,4 @@
-"""Logs in the CRI's format: parts, the last lines, waiting for more, rotation."""
+"""Logs in the CRI's format: partial lines, the last lines, following and rotation."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ def test_a_line_has_time_stream_tags_and_any_text() -> None:
 
 
 @pytest.mark.parametrize("line", [b"", b"words", b"t stdlog F x", b"t stdout X x", b"t stdout"])
-def test_what_is_no_entry_is_passed_over(line: bytes) -> None:
+def test_invalid_lines_are_skipped(line: bytes) -> None:
     assert parse_line(line) is None
 
 
-def test_parts_are_joined_for_each_stream_by_itself(tmp_path: Path) -> None:
+def test_partial_lines_are_joined_per_stream(tmp_path: Path) -> None:
     log = tmp_path / "0.log"
     log.write_text(row("a", "P") + row("E", "P", "stderr") + row("b") + row("F", "F", "stderr") + row("open", "P"))
     assert texts(read_log(str(log))) == ["ab", "EF", "open"]
 
 
-def test_a_line_that_never_ends_comes_in_parts() -> None:
+def test_an_endless_line_is_returned_in_parts() -> None:
     joiner = Joiner()
     assert joiner.add(LogEntry(T, "stdout", b"x" * MAX_LINE_BYTES, True)) == LogEntry(
         T, "stdout", b"x" * MAX_LINE_BYTES
     )
 
 
-def test_a_line_of_very_many_parts_costs_no_more_than_its_length() -> None:
+def test_a_line_of_many_parts_is_joined_in_linear_time() -> None:
     joiner, part = Joiner(), LogEntry(T, "stdout", b"x", True)  # of a program that writes byte by byte
     before = time.process_time()
     assert not any(joiner.add(part) for _ in range(600_000))
@@ -58,7 +58,7 @@ def test_a_line_of_very_many_parts_costs_no_more_than_its_length() -> None:
     assert time.process_time() - before < 4
 
 
-def test_a_long_line_that_was_not_cut_comes_in_several(tmp_path: Path) -> None:
+def test_a_long_line_is_split(tmp_path: Path) -> None:
     log, text = tmp_path / "0.log", "x" * 3 * MAX_LINE_BYTES + "end"
     log.write_text(row("before") + row(text) + row("after"))
     before, *pieces, after = read_log(str(log))
@@ -68,10 +68,10 @@ def test_a_long_line_that_was_not_cut_comes_in_several(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tail", [None, 3])
-def test_a_log_without_lines_is_not_held_in_memory(tmp_path: Path, tail: int | None) -> None:
+def test_a_log_without_newlines_uses_bounded_memory(tmp_path: Path, tail: int | None) -> None:
     log = tmp_path / "0.log"
     with log.open("wb") as file:
-        file.truncate(32 << 20)  # what is left of one that was emptied while it was written to
+        file.truncate(32 << 20)  # like a log that was emptied while a program wrote to it
         file.seek(0, os.SEEK_END)
         file.write(b"\n" + row("new").encode())
     tracemalloc.start()
@@ -83,7 +83,7 @@ def test_a_log_without_lines_is_not_held_in_memory(tmp_path: Path, tail: int | N
 
 
 @pytest.mark.parametrize(("count", "expected"), [(0, []), (1, ["c"]), (2, ["aab", "c"]), (9, ["x", "aab", "c"])])
-def test_the_last_lines_are_whole_lines(tmp_path: Path, count: int, expected: list[str]) -> None:
+def test_the_last_lines_are_complete_lines(tmp_path: Path, count: int, expected: list[str]) -> None:
     log = tmp_path / "0.log"
     log.write_text(row("x") + row("aa", "P") + row("b") + row("c"))
     assert texts(read_log(str(log), tail=count)) == expected
@@ -96,7 +96,7 @@ def test_the_last_lines_of_a_long_log_are_found_from_its_end(tmp_path: Path) -> 
     assert (len(lines), lines[0].split()[1], lines[-1].split()[1]) == (1500, "3500", "4999")
 
 
-def test_the_last_lines_of_a_log_of_parts_are_found_at_one_look_at_each(
+def test_the_last_lines_of_a_log_of_parts_are_found_in_one_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[bytes] = []
@@ -112,7 +112,7 @@ def test_the_last_lines_of_a_log_of_parts_are_found_at_one_look_at_each(
     assert len(looks) < 41_000  # once to find them, once to read them
 
 
-def test_following_goes_on_through_rotation_and_loses_nothing(tmp_path: Path) -> None:
+def test_following_continues_over_rotation_without_loss(tmp_path: Path) -> None:
     log = tmp_path / "0.log"
     log.write_text(row("one"))
     steps = iter(range(9))
@@ -155,9 +155,7 @@ def test_a_renamed_log_is_read_to_its_end_before_the_new_one(tmp_path: Path) -> 
     assert texts(read_log(str(log), follow=more, poll_s=0)) == ["one", "last of the old", "first of the new"]
 
 
-def test_a_log_that_is_renamed_once_more_while_it_is_opened_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_renamed_again_during_opening_is_awaited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, rotations = tmp_path / "0.log", [True]
     log.write_text(row("one"))
 
@@ -179,7 +177,7 @@ def test_a_log_that_is_renamed_once_more_while_it_is_opened_is_waited_for(
     assert [next(lines).text, next(lines).text] == [b"one", b"two"]
 
 
-def test_a_log_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_log_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         list(read_log(str(tmp_path / "none")))
 
@@ -188,7 +186,7 @@ def docker_row(text: str, stream: str = "stdout") -> str:
     return json.dumps({"log": text, "stream": stream, "time": T}) + "\n"
 
 
-def test_docker_lines_are_read_and_joined_as_isulad_writes_them(tmp_path: Path) -> None:
+def test_docker_lines_of_isulad_are_read_and_joined(tmp_path: Path) -> None:
     log = tmp_path / "0.log"
     log.write_text(docker_row("a") + docker_row("E\n", "stderr") + docker_row("b\n") + docker_row("ü \n"))
     assert list(read_log(str(log))) == [
@@ -199,5 +197,5 @@ def test_docker_lines_are_read_and_joined_as_isulad_writes_them(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("line", [b"{", b"{}", b"[]", b'{"log": 5, "stream": "stdout", "time": "t"}', b'{"log": "x"}'])
-def test_a_malformed_docker_line_is_passed_over(line: bytes) -> None:
+def test_a_malformed_docker_line_is_skipped(line: bytes) -> None:
     assert parse_line(line) is None

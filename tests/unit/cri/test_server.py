@@ -1,4 +1,4 @@
-"""A gRPC server at a socket: whose folder it may lie in, its mode, and whose socket it takes the place of."""
+"""A gRPC server at a unix socket: folder, mode, replacement and limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.commands import unmeasured
 from tests.support.no_threads import no_threads
 from tests.support.waiting import wait_for
 
-#: A call with half a second for it, from a process of its own: it needs threads, too.
+#: A call with a timeout of half a second, in a separate process because the client needs threads, too.
 CLIENT = """
 import sys, grpc
 try:
@@ -45,7 +45,7 @@ def started(path: Path) -> SocketServer:
     return server
 
 
-def test_it_serves_at_a_socket_that_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_the_socket_is_private(tmp_path: Path) -> None:
     path = tmp_path / "run" / "s.sock"
     server = started(path)
     try:
@@ -58,7 +58,7 @@ def test_it_serves_at_a_socket_that_is_for_its_owner_alone(tmp_path: Path) -> No
 
 
 class Answers(grpc.GenericRpcHandler):
-    """Answers with as many bytes as the request says."""
+    """Answers with the number of bytes that the request requires."""
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
         return grpc.unary_unary_rpc_method_handler(lambda request, _: bytes(int(request[:12] or b"0")))
@@ -75,7 +75,7 @@ class Answers(grpc.GenericRpcHandler):
         (0, 0, 1100 << 10, False),
     ],
 )
-def test_requests_answers_and_metadata_are_bounded(
+def test_requests_replies_and_metadata_are_bounded(
     tmp_path: Path, request_bytes: int, answer_bytes: int, metadata_bytes: int, is_served: bool
 ) -> None:
     server = bind(str(tmp_path / "s.sock"), ThreadPool(2), [Answers()])
@@ -96,7 +96,7 @@ def test_requests_answers_and_metadata_are_bounded(
         server.stop(0).wait()
 
 
-def test_a_call_that_comes_while_no_thread_can_be_started_ends_at_its_deadline_and_later_ones_are_answered(
+def test_a_call_without_a_free_thread_ends_at_its_deadline(
     tmp_path: Path,
 ) -> None:
     server = started(tmp_path / "s.sock")
@@ -156,7 +156,7 @@ def endless(path: Path, most_of_one: int, connections: int) -> Iterator[tuple[En
         )
 
 
-def test_calls_of_many_connections_that_never_end_leave_threads_to_those_that_read(tmp_path: Path) -> None:
+def test_endless_calls_of_many_connections_leave_threads_for_others(tmp_path: Path) -> None:
     with endless(tmp_path / "s.sock", most_of_one=3, connections=4) as (handler, channels):
         holder = [
             channels[0].unary_unary("/a.B/ExecSync").future(b""),
@@ -185,7 +185,7 @@ def test_calls_of_many_connections_that_never_end_leave_threads_to_those_that_re
         assert channels[3].unary_unary("/a.B/ExecSync")(b"", timeout=20) == b"done"
 
 
-def test_a_connection_that_never_ends_its_calls_leaves_calls_of_all_kinds_to_others(tmp_path: Path) -> None:
+def test_endless_calls_of_one_connection_leave_calls_for_others(tmp_path: Path) -> None:
     with endless(tmp_path / "s.sock", most_of_one=4, connections=2) as (handler, (one, other)):
         calls = [one.unary_unary("/a.B/ExecSync").future(b"") for _ in range(4)]
         for _ in range(4):
@@ -218,10 +218,10 @@ def test_a_dead_socket_is_replaced_and_a_live_one_is_not(tmp_path: Path) -> None
     started(path).stop(0).wait()
 
 
-def test_neither_the_umask_is_touched_nor_can_others_connect_at_any_moment(
+def test_the_socket_is_private_at_any_moment_without_changing_the_umask(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The umask is the whole process's: files that other threads make meanwhile would get another mode."""
+    """The umask belongs to the whole process, so a change would affect files of other threads."""
     path, marker = tmp_path / "s.sock", list[tuple[int, int]]()
     before = os.umask(0)  # the loosest one
     rename = os.rename
@@ -248,14 +248,14 @@ def test_neither_the_umask_is_touched_nor_can_others_connect_at_any_moment(
         server.stop(0).wait()
 
 
-def test_a_path_may_be_as_long_as_a_sockets_path_can_be(tmp_path: Path) -> None:
+def test_a_path_of_the_maximum_length_works(tmp_path: Path) -> None:
     folder = tmp_path / ("f" * (107 - len(os.fsencode(tmp_path)) - len("//s.sock")))
     path = folder / "s.sock"
     assert len(os.fsencode(path)) == 107
     started(path).stop(0).wait()
 
 
-def test_it_removes_its_own_socket_when_it_stops_and_no_other(tmp_path: Path) -> None:
+def test_a_stop_removes_only_its_own_socket(tmp_path: Path) -> None:
     path = tmp_path / "s.sock"
     server = started(path)
     server.stop(0).wait()
@@ -268,7 +268,7 @@ def test_it_removes_its_own_socket_when_it_stops_and_no_other(tmp_path: Path) ->
         assert path.exists(), "the socket of another process is gone"
 
 
-def test_a_bind_that_fails_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_bind_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "s.sock"
     path.write_text("no socket")
     with pytest.raises(OSError, match="not a socket"):
@@ -276,18 +276,18 @@ def test_a_bind_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["s.sock"]
 
 
-def test_one_that_finds_another_at_its_place_in_the_end_lets_go_of_its_own_socket(
+def test_a_server_that_loses_the_race_for_a_path_removes_its_socket(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def taken(source: str, path: str) -> None:
+    def refuse(source: str, path: str) -> None:
         raise OSError(f"{path} is in use")
 
-    monkeypatch.setattr(server_module, "put_in_place", taken)
+    monkeypatch.setattr(server_module, "put_in_place", refuse)
     before = listening()
     with pytest.raises(OSError, match="in use") as refused:
         bind(str(tmp_path / "s.sock"), ThreadPool(1), [Echo()])
     assert refused.value
-    wait_for(lambda: listening() == before, "an end of the socket that was made")
+    wait_for(lambda: listening() == before, "the new socket is closed")
     assert os.listdir(tmp_path) == []
 
 
@@ -302,14 +302,14 @@ def listening() -> set[str]:
     }
 
 
-def test_names_that_are_all_taken_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_occupied_temporary_names_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module.secrets, "token_hex", lambda _: "aa")
     (tmp_path / ".aa").mkdir()
     with pytest.raises(FileExistsError, match="no free short folder name"):
         bind(str(tmp_path / "s.sock"), ThreadPool(1), [Echo()])
 
 
-def test_it_can_be_stopped_twice(tmp_path: Path) -> None:
+def test_a_server_can_be_stopped_twice(tmp_path: Path) -> None:
     server = started(tmp_path / "s.sock")
     server.stop(0).wait()
     server.stop(0).wait()

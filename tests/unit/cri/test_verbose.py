@@ -1,4 +1,4 @@
-"""The verbose part of a status: read in both forms, and not known where it makes no sense."""
+"""The verbose part of a status in both forms."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ from nri.cri.verbose import parse_info
         ({}, {}),
     ],
 )
-def test_the_table_is_under_one_key_or_beside_it(info: dict[str, str], actual: dict[str, object]) -> None:
+def test_the_info_is_under_one_key_or_at_the_top(info: dict[str, str], actual: dict[str, object]) -> None:
     assert parse_info(info) == actual

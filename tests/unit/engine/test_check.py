@@ -1,4 +1,4 @@
-"""The examination of a machine, row by row."""
+"""The check of a machine, row by row."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nri.engine.config import (
 from nri.engine.spec import Machine
 
 
-def test_a_row_needs_a_next_step_only_where_something_is_to_be_done() -> None:
+def test_only_a_row_with_a_problem_requires_a_next_step() -> None:
     assert Check("conmon", "ok", "2.1.6").next == ""
 
 
@@ -32,7 +32,7 @@ def rows(config: EngineConfig) -> dict[str, Check]:
     return {row.what: row for row in examine(config)}
 
 
-def test_sockets_are_free_taken_or_too_long(tmp_path: Path) -> None:
+def test_sockets_are_free_occupied_or_too_long(tmp_path: Path) -> None:
     nri = NriConfig(socket_path=str(tmp_path / ("n" * 120)))
     config = EngineConfig(root=tmp_path, socket=tmp_path / "cri.sock", nri=nri)
     checks = rows(config)
@@ -45,10 +45,10 @@ def test_sockets_are_free_taken_or_too_long(tmp_path: Path) -> None:
         listener.bind(str(tmp_path / "cri.sock"))
         listener.listen()
         row = rows(config)["CRI socket"]
-    assert (row.state, row.found) == ("limited", f"{tmp_path}/cri.sock: a process listens there")
+    assert (row.state, row.found) == ("limited", f"{tmp_path}/cri.sock: a process already listens on this socket")
 
 
-def test_further_domains_are_looked_at_as_well(tmp_path: Path) -> None:
+def test_sockets_of_further_domains_are_checked(tmp_path: Path) -> None:
     domains = {"moby": DomainConfig(), "other": DomainConfig(socket=str(tmp_path / "other.sock"))}
     (tmp_path / "domains/moby/records/broken").mkdir(parents=True)
     (tmp_path / "domains/moby/records/broken/a.json").touch()
@@ -64,7 +64,7 @@ def test_further_domains_are_looked_at_as_well(tmp_path: Path) -> None:
     assert "domains/moby/records/broken: a.json" in checks["records set aside"].found
 
 
-def test_what_was_set_aside_is_named(tmp_path: Path) -> None:
+def test_files_that_were_set_aside_are_reported(tmp_path: Path) -> None:
     config = EngineConfig(root=tmp_path, socket=tmp_path / "cri.sock")
     assert not any("set aside" in what for what in rows(config))
     for name in ("records/broken", "images/broken"):
@@ -77,14 +77,14 @@ def test_what_was_set_aside_is_named(tmp_path: Path) -> None:
     assert checks["files set aside"].found.endswith(r"broken: a\x1b[2J") and checks["files set aside"].next
 
 
-def test_without_nri_its_socket_is_not_looked_at(tmp_path: Path) -> None:
+def test_without_nri_its_socket_is_not_checked(tmp_path: Path) -> None:
     config = EngineConfig(root=tmp_path, socket=tmp_path / "cri.sock", nri=NriConfig(disable=True))
     assert "NRI socket" not in rows(config)
     connected = dataclasses.replace(config, nri=NriConfig(disable_connections=True))
     assert "NRI socket" not in rows(connected)
 
 
-def test_what_is_lacking_at_a_start_is_named_with_its_package_and_nothing_is_run(tmp_path: Path) -> None:
+def test_missing_programs_are_named_with_their_package(tmp_path: Path) -> None:
     conmon = tmp_path / "conmon"
     conmon.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
     conmon.chmod(0o755)
@@ -118,19 +118,19 @@ def check_rows(config: EngineConfig, root: Path = Path("/none")) -> dict[str, tu
     return {row.what: (row.state, row.found, row.next) for row in programs(config, root)}
 
 
-def test_a_program_that_is_there_says_its_version_and_place(config: EngineConfig, tmp_path: Path) -> None:
+def test_a_program_has_its_version_and_path(config: EngineConfig, tmp_path: Path) -> None:
     rows = check_rows(config)
     assert rows["OCI runtime runc"] == ("ok", f"1.1.5+ds1, {tmp_path}/runc", "")
     assert rows["conmon"] == ("ok", f"2.0, {tmp_path}/tool", "")
 
 
-def test_a_second_runtime_that_is_missing_is_no_hindrance(config: EngineConfig) -> None:
+def test_a_missing_second_runtime_is_not_a_problem(config: EngineConfig) -> None:
     state, what, step = check_rows(config)["OCI runtime crun"]
     assert (state, what) == ("limited", "program /none/crun not found: pods with this handler are rejected")
     assert step.startswith("apt-get install crun")
 
 
-def test_for_the_default_runtime_that_is_missing_another_one_is_named(config: EngineConfig) -> None:
+def test_for_a_missing_default_runtime_another_one_is_recommended(config: EngineConfig) -> None:
     state, _, step = check_rows(dataclasses.replace(config, default_runtime="crun"))["OCI runtime crun"]
     assert (state, step) == (
         "missing",
@@ -138,21 +138,21 @@ def test_for_the_default_runtime_that_is_missing_another_one_is_named(config: En
     )
 
 
-def test_a_program_that_cannot_be_run_is_missing(config: EngineConfig, tmp_path: Path) -> None:
+def test_a_program_that_cannot_be_run_counts_as_missing(config: EngineConfig, tmp_path: Path) -> None:
     bad = script(tmp_path / "bad", "exit 3")
     state, what, step = check_rows(dataclasses.replace(config, conmon=bad))["conmon"]
     assert (state, what, step) == ("missing", f"{bad} does not print its version", f"try: {bad} --version")
     assert version_of("/none") == ""
 
 
-def test_crun_on_a_hybrid_machine_is_named_as_what_it_is(config: EngineConfig, tmp_path: Path) -> None:
+def test_crun_on_a_hybrid_machine_is_reported(config: EngineConfig, tmp_path: Path) -> None:
     crun = script(tmp_path / "crun", "echo crun version 1.8.1")
     unified = tmp_path / "sys/fs/cgroup/unified"
     unified.mkdir(parents=True)
     (unified / "cgroup.controllers").write_text("hugetlb\n")
     config = dataclasses.replace(config, runtimes={"runc": config.runtimes["runc"], "crun": OciRuntime(crun)})
     state, what, step = check_rows(config, tmp_path)["OCI runtime crun"]
-    assert (state, what) == ("limited", f"1.8.1, {crun}; it refuses cgroup v1 while v2 has hugetlb")
+    assert (state, what) == ("limited", f"1.8.1, {crun}; crun refuses cgroup v1 while cgroup v2 has hugetlb")
     assert "use runc" in step
     (unified / "cgroup.controllers").write_text("\n")
     assert check_rows(config, tmp_path)["OCI runtime crun"][0] == "ok"
@@ -173,13 +173,13 @@ def put(networked: EngineConfig, *plugins: dict[str, object]) -> None:
 BRIDGE = {"type": "bridge", "ipam": {"type": "host-local"}}
 
 
-def test_without_a_configuration_the_folder_is_named(networked: EngineConfig) -> None:
+def test_without_a_network_configuration_the_folder_is_named(networked: EngineConfig) -> None:
     (row,) = networks(networked)
     assert (row.what, row.state) == ("pod network", "missing")
-    assert f"put a .conflist into {networked.network.config_dir}" in row.next
+    assert f"put a .conflist file into {networked.network.config_dir}" in row.next
 
 
-def test_plugins_that_are_missing_are_named_with_their_ipam(networked: EngineConfig) -> None:
+def test_missing_cni_plugins_are_named(networked: EngineConfig) -> None:
     put(networked, BRIDGE)
     (networked.network.plugin_dirs[0] / "bridge").touch()
     network, plugins = networks(networked)
@@ -190,7 +190,7 @@ def test_plugins_that_are_missing_are_named_with_their_ipam(networked: EngineCon
     assert [row.state for row in networks(networked)] == ["ok", "ok"]
 
 
-def test_a_file_that_cannot_be_used_beside_one_that_can_is_told(networked: EngineConfig) -> None:
+def test_an_invalid_network_file_next_to_a_valid_one_is_reported(networked: EngineConfig) -> None:
     put(networked, BRIDGE)
     (networked.network.config_dir / "00.conf").write_text("{")
     row = next(iter(networks(networked)))
@@ -199,7 +199,7 @@ def test_a_file_that_cannot_be_used_beside_one_that_can_is_told(networked: Engin
 
 
 @pytest.mark.parametrize("plugin", [{"type": "portmap"}, {**BRIDGE, "ipMasq": True}])
-def test_a_network_that_filters_needs_iptables(networked: EngineConfig, plugin, monkeypatch) -> None:
+def test_a_network_with_filters_requires_iptables(networked: EngineConfig, plugin, monkeypatch) -> None:
     put(networked, plugin)
     monkeypatch.setattr(check.shutil, "which", lambda _: None)
     assert [row.what for row in networks(networked) if row.state == "missing"][-1] == "iptables"
@@ -207,7 +207,7 @@ def test_a_network_that_filters_needs_iptables(networked: EngineConfig, plugin, 
     assert "iptables" not in [row.what for row in networks(networked)]
 
 
-def test_another_folder_of_plugins_counts(networked: EngineConfig, tmp_path: Path) -> None:
+def test_further_folders_of_cni_plugins_are_searched(networked: EngineConfig, tmp_path: Path) -> None:
     put(networked, {"type": "mine"})
     (tmp_path / "other").mkdir()
     (tmp_path / "other/mine").touch()
@@ -236,18 +236,18 @@ def kernel_rows(root: Path, machine: Machine | None = None, config: EngineConfig
     return {row.what: row for row in kernel(config or EngineConfig(root=root), machine or Machine(), root)}
 
 
-def test_a_whole_machine_misses_nothing(root: Path) -> None:
+def test_a_complete_machine_has_no_problem(root: Path) -> None:
     assert {row.state for row in kernel_rows(root).values()} == {"ok"}
 
 
-def test_another_user_is_told_what_goes_without_root(root: Path, monkeypatch) -> None:
+def test_without_root_the_limits_are_reported(root: Path, monkeypatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     row = kernel_rows(root)["user"]
     assert (row.state, row.found) == ("missing", "uid 1000, not root")
     assert "--dry DIR" in row.next
 
 
-def test_capabilities_that_are_missing_are_named(root: Path) -> None:
+def test_missing_capabilities_are_named(root: Path) -> None:
     row = kernel_rows(root, Machine(capabilities=("CAP_CHOWN",)))["capabilities"]
     assert row.state == "missing"
     assert "CAP_SYS_ADMIN" in row.found
@@ -259,37 +259,37 @@ def test_capabilities_that_are_missing_are_named(root: Path) -> None:
     assert kernel_rows(root, less)["capabilities"].state == "limited"
 
 
-def test_cgroups_without_a_controller_that_is_needed(root: Path) -> None:
+def test_a_missing_cgroup_controller_is_reported(root: Path) -> None:
     (root / "sys/fs/cgroup/cgroup.controllers").write_text("cpu pids\n")
     row = kernel_rows(root)["cgroups"]
     assert (row.state, row.found) == ("missing", "v2, without cpuset, memory")
 
 
-def test_a_hybrid_machine_is_called_one(root: Path) -> None:
+def test_a_hybrid_machine_is_reported(root: Path) -> None:
     for name in ("cpu,cpuacct", "cpuset", "memory", "pids", "unified"):
         (root / "sys/fs/cgroup" / name).mkdir()
     row = kernel_rows(root, Machine(cgroup_v2=False, hugetlb=False))["cgroups"]
     assert (row.state, row.found) == ("limited", "v1 and v2 (hybrid), without limits of huge pages")
 
 
-def test_the_systemd_driver_needs_systemd(root: Path) -> None:
+def test_the_systemd_driver_requires_systemd(root: Path) -> None:
     config = EngineConfig(root=root, cgroups=CgroupConfig(driver="systemd"))
     assert kernel_rows(root, config=config)["systemd"].state == "missing"
     (root / "run/systemd/system").mkdir(parents=True)
     assert "systemd" not in kernel_rows(root, config=config)
 
 
-def test_namespaces_that_the_kernel_does_not_have_are_named(root: Path) -> None:
+def test_missing_namespaces_are_named(root: Path) -> None:
     (root / "proc/self/ns/user").unlink()
     assert kernel_rows(root)["namespaces"].found == "the kernel has no user"
 
 
 @pytest.mark.parametrize(("snapshots", "state"), [("auto", "limited"), ("overlay", "missing"), ("copy", "ok")])
-def test_overlayfs_counts_as_much_as_the_settings_want_it(root: Path, monkeypatch, snapshots, state) -> None:
+def test_a_missing_overlayfs_is_a_problem_only_if_configured(root: Path, monkeypatch, snapshots, state) -> None:
     monkeypatch.setattr(check, "overlay_works", lambda _: False)
     config = EngineConfig(root=root / "not/there", images=ImageConfig(snapshots=snapshots))
     assert kernel_rows(root, config=config)["overlayfs"].state == state
 
 
-def test_a_kernel_without_seccomp_is_named(root: Path) -> None:
+def test_a_kernel_without_seccomp_is_reported(root: Path) -> None:
     assert kernel_rows(root, Machine(seccomp=False))["seccomp"].state == "limited"

@@ -1,20 +1,30 @@
-"""The engine with its servers: what is there when it listens, and what is left when it cannot."""
+"""The engine with its servers: start, failed starts and stop."""
 
 from __future__ import annotations
 
+import json
 import logging
 import socket
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nri.cri.client import CriClient
+from nri.config.settings import LoadedSettings
+from nri.cri.client import RELOAD_KEY, CriClient
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.config import DomainConfig, EngineConfig, NriConfig, StreamingConfig
+from nri.engine.config import DomainConfig, EngineConfig, NriConfig, OciRuntime, StreamingConfig
 from nri.engine.daemon import Daemon
+from nri.engine.spec import Machine
 from nri.engine.support.errors import EngineError
+from nri.errors import ConfigError, NriError, RpcError
+from nri.service.settings import HttpSettings
+from tests.support.http_server import make_certificate
+from tests.support.needs import need_tool
 
 
 @pytest.fixture
@@ -23,7 +33,7 @@ def config(tmp_path: Path) -> EngineConfig:
     return EngineConfig(dry=True, socket=tmp_path / "s", root=tmp_path / "root", state=tmp_path / "state", nri=nri)
 
 
-def test_it_answers_at_its_socket_until_it_is_stopped(config: EngineConfig) -> None:
+def test_the_daemon_answers_at_its_socket_until_it_is_stopped(config: EngineConfig) -> None:
     daemon = Daemon(config)
     daemon.start()
     try:
@@ -35,7 +45,23 @@ def test_it_answers_at_its_socket_until_it_is_stopped(config: EngineConfig) -> N
     assert not config.socket.exists()
 
 
-def test_what_cannot_listen_says_where_and_leaves_nothing(config: EngineConfig) -> None:
+@pytest.mark.parametrize("client_ca", [False, True])
+@pytest.mark.parametrize(("days", "warning"), [("2", ""), ("-1", "clients will refuse it: certificate has expired")])
+def test_an_expired_certificate_for_streams_is_a_warning(
+    config: EngineConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture, days: str, warning: str, client_ca: bool
+) -> None:
+    certificate = make_certificate(tmp_path)
+    argv = [need_tool("openssl"), "x509", "-in", certificate, "-signkey", certificate, "-days", days]
+    text = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+    (tmp_path / "other.pem").write_text(text)
+    files = {"tls_certificate": str(tmp_path / "other.pem"), "tls_key": str(certificate)}
+    files |= {"tls_client_ca": str(certificate)} if client_ca else {}
+    Daemon(replace(config, streaming=StreamingConfig(**files))).stop()
+    lines = [record.getMessage() for record in caplog.records if "other.pem" in record.getMessage()]
+    assert [warning in line for line in lines] == [True] * bool(warning)
+
+
+def test_a_server_that_cannot_listen_is_an_error_and_leaves_no_socket(config: EngineConfig) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         daemon = Daemon(replace(config, streaming=StreamingConfig(port=port)))
@@ -47,7 +73,7 @@ def test_what_cannot_listen_says_where_and_leaves_nothing(config: EngineConfig) 
     second_daemon.stop()
 
 
-def test_a_socket_that_is_in_use_is_refused_and_stays(config: EngineConfig) -> None:
+def test_an_occupied_socket_is_an_error_and_kept(config: EngineConfig) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(config.socket))
         listener.listen()
@@ -57,7 +83,7 @@ def test_a_socket_that_is_in_use_is_refused_and_stays(config: EngineConfig) -> N
         assert config.socket.exists()
 
 
-def test_complaints_of_an_earlier_life_are_in_the_log(config: EngineConfig, caplog: pytest.LogCaptureFixture) -> None:
+def test_problems_of_an_earlier_run_are_logged(config: EngineConfig, caplog: pytest.LogCaptureFixture) -> None:
     (config.root / "records/pods").mkdir(parents=True, mode=0o700)
     (config.root / "records/pods" / f"{'a' * 64}.json").write_text("{")
     daemon = Daemon(config)
@@ -68,23 +94,112 @@ def test_complaints_of_an_earlier_life_are_in_the_log(config: EngineConfig, capl
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "expected"),
     [
         (lambda nri: replace(nri, disable=True), "NRI is off"),
         (lambda nri: nri, "NRI for plugins in"),
         (lambda nri: replace(nri, disable_connections=False, socket_path="/s"), "NRI at /s"),
         (lambda nri: replace(nri, admin_socket="/a"), "nri why at /a"),
-        (lambda nri: nri, "moby's at"),
+        (lambda nri: nri, "CRI of moby at"),
     ],
 )
-def test_one_line_says_where_it_listens(
-    config: EngineConfig, change: Callable[[NriConfig], NriConfig], says: str
+def test_the_start_logs_the_sockets_in_one_line(
+    config: EngineConfig, change: Callable[[NriConfig], NriConfig], expected: str
 ) -> None:
     daemon = Daemon(replace(config, nri=change(config.nri), domains={"moby": DomainConfig()}))
     try:
         line = daemon.describe()
     finally:
         daemon.engine.stop()
-    assert says in line
-    assert "dry: nothing is run" in line
+    assert expected in line
+    assert "dry: no containers are run" in line
     assert "\n" not in line
+
+
+#: An engine, and the settings or the error that its sources have at the next reload.
+Reloads = tuple[Daemon, list[EngineConfig | NriError]]
+
+
+@pytest.fixture
+def reloads(config: EngineConfig) -> Iterator[Reloads]:
+    """A dry engine, and the settings or the error that its sources have at the next reload."""
+    sources: list[EngineConfig | NriError] = []
+
+    def load() -> LoadedSettings[EngineConfig]:
+        if isinstance(sources[-1], NriError):
+            raise sources[-1]
+        return LoadedSettings(sources[-1], {}, (), ("a note",))
+
+    daemon = Daemon(config, load=load)
+    daemon.start()
+    try:
+        yield daemon, sources
+    finally:
+        daemon.stop()
+
+
+def reload(daemon: Daemon) -> dict[str, Any]:
+    """Reload over the CRI, and return the outcome that Status reports."""
+    with CriClient(str(daemon.config.socket)) as client:
+        with suppress(RpcError):
+            client.call("UpdateRuntimeConfig", pb.UpdateRuntimeConfigRequest(), metadata=[(RELOAD_KEY, b"1")])
+        outcome: dict[str, Any] = json.loads(client.call("Status", pb.StatusRequest(verbose=True)).info["reload"])
+    return outcome
+
+
+def test_a_reload_counts_for_the_next_calls(config: EngineConfig, reloads: Reloads) -> None:
+    daemon, sources = reloads
+    runtimes = {**config.runtimes, "new": OciRuntime("new-runc", timeout=7.0)}
+    sources.append(replace(config, default_runtime="new", runtimes=runtimes, http=HttpSettings("127.0.0.1:1")))
+    outcome = reload(daemon)
+    assert {"default_runtime", "runtimes.new.path"} <= set(outcome["adopted"])
+    assert outcome["deferred"] == ["http.address"]
+    with CriClient(str(config.socket)) as client:
+        handlers = client.call("Status", pb.StatusRequest()).runtime_handlers
+    assert [handler.name for handler in handlers] == ["", "runc", "crun", "new"]
+    assert daemon.engine.machinery.runtime("new").name == "new-runc"
+
+
+def test_a_status_during_a_reload_has_handlers_of_one_version_of_the_settings(
+    config: EngineConfig, reloads: Reloads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon, _ = reloads
+    machinery = daemon.engine.machinery
+    real, new = machinery.machine_of, replace(config, default_runtime="new", runtimes={"new": OciRuntime("new-runc")})
+
+    def machine_of(handler: str) -> Machine:
+        if daemon.engine.config.default_runtime != "new":
+            daemon.engine.configure(replace(new, runtimes={**config.runtimes, **new.runtimes}))
+        return real(handler)
+
+    monkeypatch.setattr(machinery, "machine_of", machine_of)
+    with CriClient(str(config.socket)) as client:
+        for names in (["", "runc", "crun"], ["", "runc", "crun", "new"]):
+            handlers = client.call("Status", pb.StatusRequest()).runtime_handlers
+            assert [handler.name for handler in handlers] == names
+
+
+def test_an_invalid_file_changes_nothing_and_is_logged(
+    config: EngineConfig, reloads: Reloads, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    daemon, sources = reloads
+    before = daemon.engine.config
+    (tmp_path / "profile").write_text("[]")
+    runtimes = {**config.runtimes, "runc": OciRuntime("runc", seccomp_profile=str(tmp_path / "profile"))}
+    for source, problem in (
+        (ConfigError("engine.toml:3", "sockt", "unknown key"), "engine.toml:3: sockt: unknown key"),
+        (replace(config, log_level="debug", runtimes=runtimes), f"{tmp_path}/profile: not a seccomp profile"),
+    ):
+        sources.append(source)
+        assert problem in reload(daemon)["error"]
+        assert problem in caplog.text and "the previous settings stay in force" in caplog.text
+    assert daemon.engine.config is before
+
+
+def test_an_engine_without_sources_cannot_reload(config: EngineConfig) -> None:
+    daemon = Daemon(config)
+    try:
+        with pytest.raises(EngineError, match="without sources of settings"):
+            daemon.reloader.reload()
+    finally:
+        daemon.engine.stop()

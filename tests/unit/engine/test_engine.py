@@ -1,4 +1,4 @@
-"""The engine put together, without anything that runs."""
+"""The engine without containers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.config import DomainConfig, EngineConfig, NetworkConfig, NriConfig
+from nri.engine.config import DomainConfig, EngineConfig, ImageConfig, NetworkConfig, NriConfig
 from nri.engine.engine import Engine
 from nri.engine.support.errors import EngineError
 from nri.errors import NriError
@@ -23,7 +23,7 @@ def config(tmp_path: Path) -> EngineConfig:
     )
 
 
-def test_two_engines_do_not_share_a_folder_and_the_first_one_goes_on(config: EngineConfig) -> None:
+def test_a_second_engine_in_the_same_folder_is_refused(config: EngineConfig) -> None:
     with Engine(config) as first:
         with pytest.raises(EngineError):
             Engine(config)
@@ -32,7 +32,7 @@ def test_two_engines_do_not_share_a_folder_and_the_first_one_goes_on(config: Eng
         pass
 
 
-def test_a_second_stop_does_nothing_and_one_that_never_started_can_be_stopped(config: EngineConfig) -> None:
+def test_stop_can_be_called_twice_and_without_a_start(config: EngineConfig) -> None:
     engine = Engine(config)
     engine.stop()
     engine.stop()
@@ -42,7 +42,7 @@ def test_a_second_stop_does_nothing_and_one_that_never_started_can_be_stopped(co
             assert third.inventory.pods() == [], "its folders are free once it has stopped"
 
 
-def test_a_start_that_fails_lets_go_of_everything(config: EngineConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_start_releases_all_resources(config: EngineConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Engine(config)
 
     def refuse() -> None:
@@ -55,7 +55,7 @@ def test_a_start_that_fails_lets_go_of_everything(config: EngineConfig, monkeypa
         pass
 
 
-def test_a_further_domain_that_cannot_be_made_lets_go_of_everything(config: EngineConfig) -> None:
+def test_a_failed_further_domain_releases_all_resources(config: EngineConfig) -> None:
     config_ = replace(config, domains={"moby": DomainConfig(), "other": DomainConfig()})
     with Engine(config_.of_domain("other")), pytest.raises(EngineError):
         Engine(config_)
@@ -63,7 +63,7 @@ def test_a_further_domain_that_cannot_be_made_lets_go_of_everything(config: Engi
         assert [*engine.domains] == ["moby", "other"]
 
 
-def test_without_a_network_the_engine_is_ready_and_its_network_is_not(config: EngineConfig) -> None:
+def test_without_a_network_only_the_network_is_not_ready(config: EngineConfig) -> None:
     with Engine(config) as engine:
         runtime, network = engine.conditions
         assert (runtime.kind, runtime.holds) == ("RuntimeReady", True)
@@ -77,7 +77,7 @@ def test_without_a_network_the_engine_is_ready_and_its_network_is_not(config: En
         assert engine.conditions[1].holds
 
 
-def test_an_event_has_the_statuses_of_its_pod_and_containers_and_a_removal_has_the_pods_last(
+def test_events_have_the_statuses_of_pod_and_containers(
     config: EngineConfig,
 ) -> None:
     with Engine(replace(config)) as engine:
@@ -94,6 +94,19 @@ def test_an_event_has_the_statuses_of_its_pod_and_containers_and_a_removal_has_t
             engine.pod_removal.remove(pod)
             while event.container_id != pod or event.container_event_type != pb.CONTAINER_DELETED_EVENT:
                 event = listener.get(20)
-                assert event is not None, "the pod's end was not told"
+                assert event is not None, "the end of the pod was not reported"
             assert event.pod_sandbox_status.metadata.uid == "u" and not event.containers_statuses
             assert event.pod_sandbox_status.state == pb.SANDBOX_NOTREADY
+
+
+def test_new_settings_count_in_all_domains_even_if_a_folder_of_the_engine_is_damaged(config: EngineConfig) -> None:
+    config = replace(config, domains={"moby": DomainConfig()})
+    with Engine(config) as engine:
+        networks = engine.machinery.places.networks
+        networks.rmdir()
+        networks.touch()
+        engine.configure(replace(config, images=ImageConfig(entries_limit=5)))
+        domains = [engine, *engine.domains.values()]
+        assert [(domain.config.images.entries_limit, domain.images.limits.entries) for domain in domains] == [
+            (5, 5)
+        ] * 2

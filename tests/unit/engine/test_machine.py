@@ -20,7 +20,7 @@ def write(root: Path, **files: str) -> Path:
 STATUS = "Name:\tx\nCapPrm:\t0000000000000021\nCapBnd:\t0000000001000061\nSeccomp:\t0\n"
 
 
-def test_an_engine_without_sys_resource_on_cgroup_v1(tmp_path: Path) -> None:
+def test_cgroup_v1_without_sys_resource_is_detected(tmp_path: Path) -> None:
     files = {
         "proc/self/status": STATUS,
         "proc/self/oom_score_adj": "7\n",
@@ -33,7 +33,7 @@ def test_an_engine_without_sys_resource_on_cgroup_v1(tmp_path: Path) -> None:
     assert (machine.seccomp, machine.apparmor, machine.selinux) == (True, True, False)
 
 
-def test_cgroup_v2(tmp_path: Path) -> None:
+def test_cgroup_v2_is_detected(tmp_path: Path) -> None:
     files = {
         "sys/fs/cgroup/cgroup.controllers": "cpu memory hugetlb\n",
         "sys/fs/cgroup/system.slice/memory.max": "max",
@@ -51,9 +51,7 @@ def test_cgroup_v2(tmp_path: Path) -> None:
         ({"proc/swaps": "Filename\n", "sys/fs/cgroup/system.slice/memory.max": "max"}, False),
     ],
 )
-def test_cgroup_v2_limits_swap_as_its_cgroups_do_and_without_any_as_the_kernel_knows_it(
-    tmp_path: Path, more: dict[str, str], limited: bool
-) -> None:
+def test_on_cgroup_v2_swap_limits_are_detected(tmp_path: Path, more: dict[str, str], limited: bool) -> None:
     machine = detect_machine(write(tmp_path, **{"sys/fs/cgroup/cgroup.controllers": "memory\n", **more}))
     assert machine.swap_limit is limited
 
@@ -68,7 +66,7 @@ def test_cgroup_v2_limits_swap_as_its_cgroups_do_and_without_any_as_the_kernel_k
         ({"mountOptions": "rro", "linux": {"mountExtensions": {"idmap": True}}}, (False, False)),
     ],
 )
-def test_what_an_oci_runtime_says_of_itself(features: dict, expected: tuple[bool, bool]) -> None:
+def test_features_of_the_oci_runtime_are_read(features: dict, expected: tuple[bool, bool]) -> None:
     machine = with_features(Machine(), features)
     assert (machine.recursive_read_only, machine.idmapped_mounts) == expected
 

@@ -1,4 +1,4 @@
-"""An engine's next life, on a dry engine: what was half made, what had ended, what cannot be read."""
+"""The restart of a dry engine: unfinished creations, ended containers and damaged records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def change(dry: Any, kind: str, identity: str, **values: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
 
 
-def test_containers_that_are_gone_with_their_machine_have_ended_and_are_told_once(dry: Any) -> None:
+def test_after_a_reboot_containers_have_exited_and_are_reported_once(dry: Any) -> None:
     pod = dry.pod()
     container_id = dry.run(pod)
     engine = dry.restart()
@@ -42,7 +42,7 @@ def test_containers_that_are_gone_with_their_machine_have_ended_and_are_told_onc
     assert dry.told.of("pod") == ["run_pod_sandbox", "stop_pod_sandbox", "remove_pod_sandbox"]
 
 
-def test_an_end_that_was_written_down_and_not_told_is_told(dry: Any) -> None:
+def test_a_recorded_but_unreported_exit_is_reported(dry: Any) -> None:
     pod = dry.pod()
     container_id = dry.run(pod)
     dry.engine.container_removal.stop(container_id)
@@ -55,7 +55,7 @@ def test_an_end_that_was_written_down_and_not_told_is_told(dry: Any) -> None:
     assert dry.told.known[-1][1] == ["c"]  # and plugins that join before know of it
 
 
-def test_what_was_half_made_is_taken_back_and_told_to_nobody(dry: Any) -> None:
+def test_unfinished_creations_are_undone_without_an_event(dry: Any) -> None:
     pod = dry.pod()
     container_id = dry.create(pod)
     dry.engine.stop()
@@ -70,7 +70,7 @@ def test_what_was_half_made_is_taken_back_and_told_to_nobody(dry: Any) -> None:
     assert (engine.inventory.pods(), records(dry, "pods")) == ([], {})
 
 
-def test_names_and_configurations_are_those_of_before(dry: Any) -> None:
+def test_names_and_configurations_survive_a_restart(dry: Any) -> None:
     pod = dry.pod()
     container_id = dry.create(pod, labels={"a": "b"})
     before = dry.engine.inventory.container(container_id).record
@@ -79,7 +79,7 @@ def test_names_and_configurations_are_those_of_before(dry: Any) -> None:
     assert after.config.command == ["sh"] and after.spec["process"]["args"] == ["sh"]
 
 
-def test_a_container_being_removed_is_removed_when_it_is_asked_for_again(dry: Any) -> None:
+def test_an_interrupted_removal_can_be_repeated(dry: Any) -> None:
     pod = dry.pod()
     container_id = dry.run(pod)
     dry.engine.container_removal.stop(container_id)
@@ -90,7 +90,7 @@ def test_a_container_being_removed_is_removed_when_it_is_asked_for_again(dry: An
     assert engine.inventory.containers() == [] and dry.told.of("c")[-1] == "remove_container"
 
 
-def test_a_pod_whose_record_cannot_be_read_is_not_ready_under_its_name_and_its_containers_stay(dry: Any) -> None:
+def test_a_pod_with_a_damaged_record_is_not_ready_and_keeps_its_containers(dry: Any) -> None:
     pod = dry.pod()
     container = dry.create(pod)
     dry.engine.stop()
@@ -106,7 +106,7 @@ def test_a_pod_whose_record_cannot_be_read_is_not_ready_under_its_name_and_its_c
     assert (dry.config.root / "records/broken" / f"{pod}.json").read_text() == "{"
 
 
-def test_a_container_whose_record_cannot_be_read_is_in_its_pod_and_names_the_reason(dry: Any) -> None:
+def test_a_container_with_a_damaged_record_shows_the_reason(dry: Any) -> None:
     pod = dry.pod()
     container = dry.create(pod)
     dry.engine.stop()
@@ -121,7 +121,7 @@ def test_a_container_whose_record_cannot_be_read_is_in_its_pod_and_names_the_rea
     assert not (dry.config.state / "bundles" / container).exists()
 
 
-def test_a_container_of_which_neither_record_nor_spec_can_be_read_is_ended(dry: Any) -> None:
+def test_a_container_with_damaged_record_and_spec_is_ended(dry: Any) -> None:
     container = dry.create(dry.pod())
     dry.engine.stop()
     (dry.config.root / "records/containers" / f"{container}.json").write_text("{")
@@ -136,7 +136,7 @@ def test_a_container_of_which_neither_record_nor_spec_can_be_read_is_ended(dry: 
      ("config", {"metadata": {"name": 7}}), ("config", {}),
      ("config", {"metadata": {"name": "c"}}), ("exit_code", 1 << 40)],
 )  # fmt: skip
-def test_a_record_with_a_value_that_no_answer_can_have_is_set_aside(dry: Any, key: str, value: object) -> None:
+def test_a_record_with_an_impossible_value_is_set_aside(dry: Any, key: str, value: object) -> None:
     container = dry.create(dry.pod())
     dry.engine.stop()
     change(dry, "containers", container, **{key: value})
@@ -146,7 +146,7 @@ def test_a_record_with_a_value_that_no_answer_can_have_is_set_aside(dry: Any, ke
 
 
 @pytest.mark.parametrize("spec", ['{"mounts": "x"}', "{", '{"linux": {"resources": {"cpu": 7}}}'])
-def test_a_container_whose_spec_cannot_be_used_is_named_stopped_and_removed(dry: Any, spec: str) -> None:
+def test_a_container_with_an_unusable_spec_can_be_stopped_and_removed(dry: Any, spec: str) -> None:
     container = dry.run(dry.pod())
     dry.engine.stop()
     (dry.config.state / "bundles" / container / "config.json").write_text(spec)
@@ -157,7 +157,7 @@ def test_a_container_whose_spec_cannot_be_used_is_named_stopped_and_removed(dry:
     assert engine.inventory.containers() == []
 
 
-def test_what_no_record_knows_is_taken_away(dry: Any) -> None:
+def test_containers_without_a_record_are_removed(dry: Any) -> None:
     pod = dry.pod()
     container_id = dry.create(pod)
     dry.engine.stop()
@@ -171,7 +171,7 @@ def test_what_no_record_knows_is_taken_away(dry: Any) -> None:
     assert not (dry.config.state / "pods" / pod).exists()
 
 
-def test_a_pod_whose_files_are_gone_is_not_ready(dry: Any) -> None:
+def test_a_pod_without_its_files_is_not_ready(dry: Any) -> None:
     pod = dry.pod()
     dry.engine.stop()
     for path in (dry.config.state / "pods" / pod).iterdir():
@@ -184,7 +184,7 @@ def processes_of(dry: Any) -> Processes:
     return Processes(dry.engine.inventory, dry.engine.machinery)
 
 
-def test_what_has_an_id_stays_and_images_that_it_mounts(dry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recorded_containers_keep_their_images(dry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     removed_ids: list[str] = []
     monkeypatch.setattr(dry.engine.images, "unmount", removed_ids.append)
     for name in ("c1", "c1-image0", "c2", "c2-image3", "p1"):
@@ -203,7 +203,7 @@ def leftovers_of(dry: Any) -> list[Path]:
     return folders
 
 
-def test_folders_without_a_record_go_and_those_with_one_stay(dry: Any) -> None:
+def test_only_folders_without_a_record_are_removed(dry: Any) -> None:
     pod = dry.pod()
     container_id = dry.run(pod)
     folders = leftovers_of(dry)
@@ -214,7 +214,9 @@ def test_folders_without_a_record_go_and_those_with_one_stay(dry: Any) -> None:
     assert places.pod(pod).exists()
 
 
-def test_what_cannot_be_taken_away_is_told_and_the_rest_goes(dry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_removed_is_logged_and_the_others_are_removed(
+    dry: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bundle, pod, _ = leftovers_of(dry)
 
     def refuse(*_: object) -> None:
@@ -227,7 +229,7 @@ def test_what_cannot_be_taken_away_is_told_and_the_rest_goes(dry: Any, monkeypat
     assert not pod.exists()
 
 
-def test_a_pod_without_containers_whose_record_is_lost_is_listed_under_its_id(dry: Any) -> None:
+def test_a_pod_with_a_lost_record_is_listed_under_its_id(dry: Any) -> None:
     pod, other = dry.pod(), dry.pod("other")
     dry.engine.stop()
     (dry.config.root / "records/pods" / f"{pod}.json").write_text("{")
@@ -245,7 +247,7 @@ def bundle(dry: Any, identity: str, spec: object) -> None:
     (folder / "config.json").write_text(json.dumps(spec))
 
 
-def test_a_container_has_the_pod_of_its_spec_and_the_cgroup_of_its_name(dry: Any, tmp_path: Path) -> None:
+def test_a_lost_container_has_the_pod_of_its_spec_and_the_cgroup_of_its_name(dry: Any, tmp_path: Path) -> None:
     (tmp_path / "cgroups/kubepods/pod1/c1").mkdir(parents=True)
     cgroups = Cgroups(v2=True, root=tmp_path / "cgroups")
     rows = {"sandbox-id": "p1", "container-name": "app", "sandbox-name": "web", "sandbox-namespace": "shop"}
@@ -265,13 +267,13 @@ def test_a_container_has_the_pod_of_its_spec_and_the_cgroup_of_its_name(dry: Any
     "spec", [[], {"annotations": 7}, {"annotations": {"io.kubernetes.cri.sandbox-id": ["p"]}},
              {"annotations": {"io.kubernetes.cri.sandbox-id": "\ud800"}}]
 )  # fmt: skip
-def test_a_container_without_a_spec_that_can_be_used_has_no_pod(dry: Any, tmp_path: Path, spec: object) -> None:
+def test_a_lost_container_without_a_spec_has_no_pod(dry: Any, tmp_path: Path, spec: object) -> None:
     bundle(dry, "c1", spec)
     container = lost_container("c1", "", dry.engine.machinery, Cgroups(v2=True, root=tmp_path / "none"))
     assert (container.pod_id, container.cgroup_path, container.runtime_handler) == ("", "", "runc")
 
 
-def test_a_pod_of_which_nothing_is_known_has_the_cgroup_that_the_engine_gives(dry: Any, tmp_path: Path) -> None:
+def test_a_lost_pod_has_the_default_cgroup(dry: Any, tmp_path: Path) -> None:
     pod = lost_pod("p1", dry.engine.machinery, Cgroups(v2=True, root=tmp_path / "none"), [])
     assert pod.config["metadata"] == {"name": "p1"}
     assert pod.cgroup_parent == dry.engine.machinery.pod_cgroup("p1") and pod.config["linux"]["cgroup_parent"] == ""

@@ -1,4 +1,4 @@
-"""Cookies of core scheduling: made, passed on and taken away, with a kernel that is simulated and with this one's."""
+"""Core scheduling cookies with a simulated kernel and with this machine's kernel."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Kernel:
         return 0
 
 
-def test_one_gets_a_cookie_and_the_others_the_same() -> None:
+def test_one_process_gets_a_cookie_and_the_others_share_it() -> None:
     kernel = Kernel({1: 0, 10: 0, 11: 0, 12: 100})
     scheduler = CoreScheduler(kernel)
     creation = scheduler.create(10)
@@ -56,21 +56,21 @@ def test_one_gets_a_cookie_and_the_others_the_same() -> None:
     assert threading.get_ident() not in kernel.threads, "this thread keeps none"
 
 
-def test_cookies_are_taken_away() -> None:
+def test_cookies_are_cleared() -> None:
     kernel = Kernel({1: 0, 10: 100, 11: 0})
     results = CoreScheduler(kernel).clear([10, 11, 12])
     assert [result.outcome for result in results] == [Outcome.APPLIED, Outcome.UNCHANGED, Outcome.GONE]
     assert kernel.cookies == {1: 0, 10: 0, 11: 0}
 
 
-def test_a_program_that_has_a_cookie_itself_passes_on_that_of_the_first_process() -> None:
+def test_a_program_with_a_cookie_shares_the_cookie_of_the_first_process() -> None:
     kernel = Kernel({1: 0, 10: 100})
     kernel.begin_with = 55
     assert CoreScheduler(kernel).clear([10])[0].outcome is Outcome.APPLIED
     assert kernel.cookies[10] == 0
 
 
-def test_a_cookie_that_changed_meanwhile_is_not_passed_on() -> None:
+def test_a_cookie_that_changed_during_the_call_is_not_shared() -> None:
     kernel = Kernel({1: 66, 10: 100})
     kernel.begin_with = 55
     (result,) = CoreScheduler(kernel).clear([10])
@@ -78,14 +78,14 @@ def test_a_cookie_that_changed_meanwhile_is_not_passed_on() -> None:
     assert kernel.cookies[10] == 100
 
 
-def test_a_source_that_has_ended_gives_nothing() -> None:
+def test_a_source_that_has_exited_shares_no_cookie() -> None:
     kernel = Kernel({1: 0, 11: 0})
     (result,) = CoreScheduler(kernel).share(10, [11])
     assert (result.outcome, result.wanted) == (Outcome.GONE, "the cookie of process 10")
     assert CoreScheduler(kernel).create(10).outcome is Outcome.GONE
 
 
-def test_a_process_that_keeps_its_cookie_is_told() -> None:
+def test_a_process_that_keeps_its_cookie_is_reported() -> None:
     kernel = Kernel({1: 0, 10: 100})
     kernel.stubborn.add(10)
     (result,) = CoreScheduler(kernel).clear([10])
@@ -96,7 +96,7 @@ def test_a_process_that_keeps_its_cookie_is_told() -> None:
     ("number", "reason"),
     [(errno.EINVAL, "CONFIG_SCHED_CORE"), (errno.ENODEV, "hyper-threads"), (errno.EPERM, "permitted")],
 )
-def test_a_machine_that_does_none_has_its_reason(number: int, reason: str) -> None:
+def test_a_machine_without_core_scheduling_has_a_reason(number: int, reason: str) -> None:
     kernel = Kernel({1: 0, 10: 0})
     kernel.errors = {0: number, 10: number}
     scheduler = CoreScheduler(kernel)
@@ -107,7 +107,7 @@ def test_a_machine_that_does_none_has_its_reason(number: int, reason: str) -> No
     assert CoreScheduler(Kernel({})).probe() is None
 
 
-def test_this_kernel_does_it_or_says_why_it_does_not() -> None:
+def test_this_kernel_supports_core_scheduling_or_has_a_reason() -> None:
     scheduler = CoreScheduler()
     probed = scheduler.probe()
     result = scheduler.create(os.getpid(), Scope.THREAD) if probed is not None else None
@@ -118,7 +118,7 @@ def test_this_kernel_does_it_or_says_why_it_does_not() -> None:
         assert scheduler.cookie(os.getpid()) >= 0
 
 
-def test_a_pass_that_no_thread_can_do_fails_for_each_process() -> None:
+def test_without_a_thread_the_call_fails_for_each_process() -> None:
     scheduler = CoreScheduler(Kernel({1: 0, 10: 100, 11: 100}))
     with no_threads():
         results = scheduler.clear([10, 11])

@@ -1,4 +1,4 @@
-"""Frequencies, governors and idle states of CPUs: what is written, in which order, and what a machine does not take."""
+"""Frequencies, governors and idle states of CPUs: writes, their order and errors."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Written(Root):
         super().write(path, self.kept or text)
 
 
-def test_the_frequencies_that_a_cpu_can_have_are_read_and_0_where_nothing_says_them(tmp_path: Path) -> None:
+def test_the_frequency_limits_of_a_cpu_are_read(tmp_path: Path) -> None:
     root = write_files(tmp_path, FREQUENCIES)
     assert limits_of(root, 1) == Limits(800000, 2000000, 3600000)
     assert limits_of(root, 2) == Limits(0, 0, 0)
 
 
-def test_all_of_a_setting_is_written_the_governor_first_and_no_lower_limit_above_the_upper_one(tmp_path: Path) -> None:
+def test_the_governor_is_written_first_and_limits_never_cross(tmp_path: Path) -> None:
     write_files(tmp_path, FREQUENCIES)
     root = Written(tmp_path)
     results = tune(root, 1, Setting(2000000, 3000000, "performance", "0", frozenset({"C6"})))
@@ -66,13 +66,13 @@ def test_all_of_a_setting_is_written_the_governor_first_and_no_lower_limit_above
     assert written.order == ["scaling_min_freq=800000", "scaling_max_freq=1000000", "disable=0"]
 
 
-def test_a_preference_that_the_kernel_shows_as_a_word_is_as_it_was_wanted(tmp_path: Path) -> None:
+def test_a_preference_that_the_kernel_shows_as_a_word_counts_as_applied(tmp_path: Path) -> None:
     write_files(tmp_path, FREQUENCIES)
     (result,) = tune(Root(tmp_path), 1, Setting(preference="128"))
     assert result.outcome is Outcome.UNCHANGED
 
 
-def test_what_is_as_wanted_is_not_written(tmp_path: Path) -> None:
+def test_equal_values_are_not_written(tmp_path: Path) -> None:
     write_files(tmp_path, FREQUENCIES)
     root = Written(tmp_path)
     results = tune(root, 1, Setting(800000, 1000000, "powersave"))
@@ -80,7 +80,7 @@ def test_what_is_as_wanted_is_not_written(tmp_path: Path) -> None:
     assert root.order == []
 
 
-def test_a_machine_without_the_files_is_told_by_the_file(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_with_its_path(tmp_path: Path) -> None:
     results = tune(Root(tmp_path), 7, Setting(1, 2, "performance", "0", frozenset({"C6"})))
     results += tune(Root(tmp_path), 7, Setting(max_khz=UNKNOWN))
     assert {row.outcome for row in results} == {Outcome.UNSUPPORTED}
@@ -89,7 +89,7 @@ def test_a_machine_without_the_files_is_told_by_the_file(tmp_path: Path) -> None
     assert str(results[-1]).endswith(f"idle state C6 unsupported: /{CPU}/cpu7/cpuidle does not exist")
 
 
-def test_an_idle_state_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+def test_an_unknown_idle_state_is_reported_with_the_known_states(tmp_path: Path) -> None:
     write_files(tmp_path, FREQUENCIES)
     results = tune(Root(tmp_path), 1, Setting(disabled=frozenset({"C9"})))
     assert [row.reason for row in results if not row.in_force] == ["the CPU has C6, POLL"]
@@ -99,19 +99,19 @@ def test_an_idle_state_that_is_not_there_is_told_with_those_that_are(tmp_path: P
     ("error", "outcome"),
     [(errno.EROFS, Outcome.UNSUPPORTED), (errno.EBUSY, Outcome.REFUSED), (errno.ENODEV, Outcome.UNSUPPORTED)],
 )
-def test_what_the_kernel_refuses_has_its_reason(tmp_path: Path, error: int, outcome: Outcome) -> None:
+def test_a_refused_value_has_a_reason(tmp_path: Path, error: int, outcome: Outcome) -> None:
     write_files(tmp_path, FREQUENCIES)
     (result,) = tune(Written(tmp_path, {"scaling_governor": error}), 1, Setting(governor="performance"))
     assert (result.outcome, result.reason, result.after) == (outcome, "no", "powersave")
 
 
-def test_another_value_that_reads_back_is_told(tmp_path: Path) -> None:
+def test_a_value_that_reads_back_differently_is_reported(tmp_path: Path) -> None:
     write_files(tmp_path, FREQUENCIES)
     (result,) = tune(Written(tmp_path, remaining="3400000"), 1, Setting(max_khz=3600000))
     assert (result.outcome, result.reason) == (Outcome.CLAMPED, "the value reads back as 3400000")
 
 
-def test_what_lies_between_the_cpus_of_a_die_has_limits_of_its_own(tmp_path: Path) -> None:
+def test_the_uncore_of_a_die_has_separate_limits(tmp_path: Path) -> None:
     folder = f"{CPU}/intel_uncore_frequency/package_00_die_01"
     write_files(tmp_path, {f"{folder}/min_freq_khz": "800000", f"{folder}/max_freq_khz": "2400000"})
     assert [results.outcome for results in tune_uncore(Root(tmp_path), 0, 1, 1200000, 0)] == [Outcome.APPLIED]

@@ -1,4 +1,4 @@
-"""Interrupts: which there are, by their descriptions, and the CPUs that they may come to."""
+"""Interrupts: descriptions and CPU affinity."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ NMI:          2          3   Non-maskable interrupts
 """
 
 
-def test_those_with_a_number_are_read_with_their_descriptions(tmp_path: Path) -> None:
+def test_numbered_interrupts_are_read_with_descriptions(tmp_path: Path) -> None:
     root = write_files(tmp_path, {"proc/interrupts": INTERRUPTS})
     assert read_interrupts(root) == {0: "IO-APIC   2-edge      timer", 24: "PCI-MSI 512000-edge      nvme0q0", 25: ""}
     assert read_interrupts(Root(tmp_path / "nowhere")) == {}
 
 
-def test_the_cpus_of_one_are_read_and_set_also_if_the_kernel_writes_them_otherwise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cpus_of_an_interrupt_are_read_and_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write_files(tmp_path, {"proc/irq/24/smp_affinity_list": "0-1\n"})
     assert (affinity_of(root, 24), affinity_of(root, 25)) == ("0-1", None)
     assert set_affinity(root, 24, "1").outcome is Outcome.APPLIED

@@ -1,4 +1,4 @@
-"""Where devices are, by a tree of /sys as kernels make it."""
+"""The locality of devices in a tree of /sys."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ def root(tmp_path: Path) -> Root:
     return tree
 
 
-def test_the_nearest_folder_upwards_that_says_something_counts(root: Root) -> None:
+def test_the_nearest_parent_folder_with_a_locality_counts(root: Root) -> None:
     assert localities_of(root, f"/{DISK}") == {f"/{PCI}": Locality("0-3,8", "1")}
     assert localities_of(root, f"{PCI}/0000:01:00.0") == {f"/{PCI}": Locality("0-3,8", "1")}
 
 
-def test_a_node_without_cpus_anywhere_above_is_a_package(root: Root) -> None:
+def test_a_node_without_cpus_means_its_package(root: Root) -> None:
     localities = localities_of(root, "sys/devices/pci0000:80/0000:80:01.0/gpu")
     assert localities == {"/sys/devices/pci0000:80": Locality(packages="1")}
 
 
 @pytest.mark.parametrize("device", ["sys/devices/virtual/block/dm-0", "sys/devices/virtual/vfio/7"])
-def test_a_device_that_is_made_of_others_is_near_to_these(root: Root, device: str) -> None:
+def test_a_composed_device_has_the_localities_of_its_parts(root: Root, device: str) -> None:
     assert localities_of(root, device) == {f"/{PCI}": Locality("0-3,8", "1")}
 
 
-def test_nothing_is_said_of_what_is_nowhere(root: Root) -> None:
+def test_a_device_without_a_locality_has_no_hint(root: Root) -> None:
     assert localities_of(root, "sys/devices/virtual/mem/null") == {}
     assert localities_of(root, "sys/devices/gone") == {}
     assert localities_of(root, "etc") == {}
@@ -74,7 +74,7 @@ def test_a_device_is_found_by_its_number(root: Root) -> None:
     assert folder_of_device(root, False, 9, 9) is None, "a link to itself"
 
 
-def test_a_path_is_on_its_disk_and_a_device_node_is_its_device(root: Root, tmp_path: Path) -> None:
+def test_a_path_is_near_its_disk_and_a_device_node_near_its_device(root: Root, tmp_path: Path) -> None:
     disk = os.stat(tmp_path).st_dev
     if os.major(disk):
         (tmp_path / f"sys/dev/block/{os.major(disk)}:{os.minor(disk)}").symlink_to(f"../../../{DISK}")
@@ -85,6 +85,6 @@ def test_a_path_is_on_its_disk_and_a_device_node_is_its_device(root: Root, tmp_p
     assert actual is None or actual.endswith("/null")
 
 
-def test_a_circle_of_devices_ends(root: Root, tmp_path: Path) -> None:
+def test_a_cycle_of_devices_ends(root: Root, tmp_path: Path) -> None:
     (tmp_path / "sys/devices/virtual/block/dm-0/slaves/self").symlink_to("../../dm-0")
     assert localities_of(root, "sys/devices/virtual/block/dm-0") == {f"/{PCI}": Locality("0-3,8", "1")}

@@ -1,4 +1,4 @@
-"""Traffic classes, as tc writes them and as net_cls.classid has them."""
+"""Traffic classes in the formats of tc and net_cls.classid."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def test_the_major_number_is_in_the_upper_half() -> None:
 
 
 @given(SIXTEEN, SIXTEEN)
-def test_a_class_comes_back_from_its_number_and_its_text(major: int, minor: int) -> None:
+def test_a_class_survives_a_round_trip(major: int, minor: int) -> None:
     class_id = ClassId(major, minor)
     assert ClassId.of(class_id.number) == ClassId.parse(str(class_id)) == class_id
 
 
 @pytest.mark.parametrize("text", ["", "1", "1:", ":2", "1:10000", "x:1", "-1:1", "1:2:3"])
-def test_what_is_no_class_is_refused(text: str) -> None:
+def test_an_invalid_class_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a traffic class"):
         ClassId.parse(text)
 

@@ -1,4 +1,4 @@
-"""Results say what became of a write, in one line that a person can act on."""
+"""Results of writes, and their text of one line."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from nri.host.outcome import explain
 
 
 @pytest.mark.parametrize("outcome", Outcome)
-def test_in_force_is_what_was_applied_or_was_so_before(outcome: Outcome) -> None:
+def test_applied_and_unchanged_values_are_in_force(outcome: Outcome) -> None:
     assert Result("pod", "cpu.idle", 1, outcome).in_force == (outcome in (Outcome.APPLIED, Outcome.UNCHANGED))
 
 
-def test_a_line_names_where_what_and_why() -> None:
+def test_a_text_names_cgroup_value_and_reason() -> None:
     assert str(Result("", "cpu.idle", 1, Outcome.GONE, "the cgroup does not exist")) == (
         "/: cpu.idle gone: the cgroup does not exist"
     )
@@ -28,9 +28,9 @@ def test_a_line_names_where_what_and_why() -> None:
      (errno.EOPNOTSUPP, Outcome.UNSUPPORTED), (errno.EROFS, Outcome.UNSUPPORTED),
      (errno.EINVAL, Outcome.REFUSED), (errno.EPERM, Outcome.REFUSED)],
 )  # fmt: skip
-def test_an_error_says_whether_it_is_gone_unsupported_or_refused(number: int, outcome: Outcome) -> None:
+def test_an_error_is_gone_unsupported_or_refused(number: int, outcome: Outcome) -> None:
     assert explain(OSError(number, "words")) == (outcome, "words")
 
 
-def test_an_error_without_words_has_some() -> None:
+def test_an_error_without_a_text_gets_one() -> None:
     assert explain(OSError("only this"))[1] == "only this"

@@ -1,4 +1,4 @@
-"""Events of processors: on this machine as far as it counts any, and on one whose counters are pipes."""
+"""Processor events on this machine and on a simulated one."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from nri.host import Root, Unsupported, detect
-from nri.host.perf import Counters, Event, count, open_event, probe_events
+from nri.host.perf import Counters, Event, open_event, probe_events, start_counters
 from tests.support.host_trees import TOP, v1, v2, write_files
 
 BOTH = (Event.CYCLES, Event.INSTRUCTIONS)
 
 
 def counter(*values: int) -> int:
-    """The descriptor of a counter that says these values, one after the other."""
+    """The descriptor of a counter that returns these values, one after the other."""
     reading, writing = os.pipe()
     os.write(writing, struct.pack(f"={len(values)}Q", *values))
     os.close(writing)
@@ -46,9 +46,9 @@ def machine(folder: Path) -> Root:
     return v2(folder, "pod")
 
 
-def test_events_of_all_processors_are_added_up_and_counters_are_closed(tmp_path: Path) -> None:
+def test_events_of_all_processors_are_summed_and_counters_closed(tmp_path: Path) -> None:
     root, kernel = machine(tmp_path), Kernel()
-    hierarchies = count(detect(root), root, "pod", BOTH, (0, 1), kernel)
+    hierarchies = start_counters(detect(root), root, "pod", BOTH, (0, 1), kernel)
     assert isinstance(hierarchies, Counters)
     assert hierarchies.read() == {Event.CYCLES: 30, Event.INSTRUCTIONS: 30}
     assert sorted(kernel.asked) == [(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1)]
@@ -59,26 +59,26 @@ def test_events_of_all_processors_are_added_up_and_counters_are_closed(tmp_path:
     assert hierarchies.read() == {}
 
 
-def test_on_version_1_the_hierarchy_of_events_counts(tmp_path: Path) -> None:
+def test_on_cgroup_v1_the_perf_event_hierarchy_is_used(tmp_path: Path) -> None:
     root = v1(tmp_path, "pod")
-    assert count(detect(root), root, "pod", BOTH, (0,), Kernel()) == Unsupported(
+    assert start_counters(detect(root), root, "pod", BOTH, (0,), Kernel()) == Unsupported(
         "the cgroup hierarchy perf_event is not mounted"
     )
     write_files(tmp_path, {f"{TOP}/perf_event/pod/cgroup.procs": "", f"{TOP}/perf_event/cgroup.procs": ""})
-    assert isinstance(count(detect(root), root, "pod", BOTH, (0,), Kernel()), Counters)
+    assert isinstance(start_counters(detect(root), root, "pod", BOTH, (0,), Kernel()), Counters)
 
 
 @pytest.mark.parametrize(
     ("number", "words"),
     [
         (errno.ENOENT, "the hypervisor, does not count instructions"),
-        (errno.EACCES, "instructions must not be counted: CAP_PERFMON"),
+        (errno.EACCES, "counting instructions is not permitted: CAP_PERFMON"),
         (errno.EMFILE, "instructions cannot be counted: words"),
     ],
 )
-def test_what_is_refused_says_which_event_and_leaves_no_counter_open(tmp_path: Path, number: int, words: str) -> None:
+def test_a_refused_event_is_named_and_leaves_no_counter_open(tmp_path: Path, number: int, words: str) -> None:
     root, kernel = machine(tmp_path), Kernel(1, number)
-    hierarchies = count(detect(root), root, "pod", BOTH, (0,), kernel)
+    hierarchies = start_counters(detect(root), root, "pod", BOTH, (0,), kernel)
     assert isinstance(hierarchies, Unsupported) and words in hierarchies.reason
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(kernel.opened[0])
@@ -86,15 +86,15 @@ def test_what_is_refused_says_which_event_and_leaves_no_counter_open(tmp_path: P
     assert probe_events(BOTH, Kernel()) is None
 
 
-def test_a_cgroup_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_cgroup_is_an_error(tmp_path: Path) -> None:
     root = machine(tmp_path)
     with pytest.raises(FileNotFoundError):
-        count(detect(root), root, "gone", BOTH, (0,), Kernel())
+        start_counters(detect(root), root, "gone", BOTH, (0,), Kernel())
     with pytest.raises(ValueError, match="leads out"):
-        count(detect(root), root, "../..", BOTH, (0,), Kernel())
+        start_counters(detect(root), root, "../..", BOTH, (0,), Kernel())
 
 
-def test_this_machines_kernel_takes_the_call() -> None:
+def test_this_machines_kernel_accepts_the_call() -> None:
     software, page_faults = 1, 2
     try:
         descriptor = open_event(software, page_faults, -1, -1)
@@ -113,7 +113,7 @@ def test_this_machines_kernel_takes_the_call() -> None:
         open_event(software, page_faults, 1 << 20, 0)
 
 
-def test_a_processor_whose_call_is_not_known_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_processor_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "vax")
     probed = probe_events((Event.CYCLES,))
     assert probed is not None and "not known on vax" in probed.reason

@@ -1,4 +1,4 @@
-"""Pressure of the machine and of cgroups, and kernels that count none."""
+"""Pressure of the machine and of cgroups, and kernels without pressure files."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def test_both_lines_are_read() -> None:
     "text",
     ["some avg10=x avg60=0 avg300=0 total=1", "some avg10=1", "some avg10=1 avg60=0 avg300=0 total=-1", "something"],
 )
-def test_what_is_no_pressure_is_refused(text: str) -> None:
+def test_an_invalid_pressure_file_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a line of a pressure file"):
         parse_pressure(text)
 
 
-def test_the_pressure_on_the_machine(tmp_path: Path) -> None:
+def test_the_pressure_of_the_machine_is_read(tmp_path: Path) -> None:
     root = host_trees.write_files(tmp_path, {"proc/pressure/io": TEXT})
     assert machine_pressure(root, "io") == SAID
     pressure = machine_pressure(root, "cpu")
     assert isinstance(pressure, Unsupported) and "psi=1" in pressure.reason
 
 
-def test_the_pressure_on_a_cgroup_of_version_2(tmp_path: Path) -> None:
+def test_the_pressure_of_a_cgroup_is_read_on_v2(tmp_path: Path) -> None:
     hierarchies = detect(host_trees.v2(tmp_path, "pod"))
     (tmp_path / "sys/fs/cgroup/pod/cpu.pressure").write_text(TEXT)
     assert cgroup_pressure(hierarchies, "pod", "cpu") == SAID
@@ -46,23 +46,23 @@ def test_the_pressure_on_a_cgroup_of_version_2(tmp_path: Path) -> None:
     )
 
 
-def test_the_pressure_on_a_cgroup_of_version_1_stands_with_cpuacct(tmp_path: Path) -> None:
+def test_the_pressure_of_a_cgroup_is_read_from_cpuacct_on_v1(tmp_path: Path) -> None:
     hierarchies = detect(host_trees.v1(tmp_path, "pod"))
     assert isinstance(cgroup_pressure(hierarchies, "pod", "cpu"), Unsupported)
     (tmp_path / "sys/fs/cgroup/cpu,cpuacct/pod/cpu.pressure").write_text(TEXT)
     assert cgroup_pressure(hierarchies, "pod", "cpu") == SAID
 
 
-def test_a_machine_without_either_hierarchy_says_why(tmp_path: Path) -> None:
+def test_a_machine_without_pressure_has_a_reason(tmp_path: Path) -> None:
     root = host_trees.write_files(tmp_path, {"sys/fs/cgroup/memory/pod/cgroup.procs": ""})
     hierarchies = cgroup_pressure(detect(root), "pod", "cpu")
     assert isinstance(hierarchies, Unsupported) and "openEuler" in hierarchies.reason
 
 
-def test_a_cgroup_that_is_not_there_is_no_missing_support(tmp_path: Path) -> None:
+def test_a_missing_cgroup_is_not_a_missing_feature(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="the cgroup does not exist"):
         cgroup_pressure(detect(host_trees.v2(tmp_path)), "pod", "cpu")
 
 
-def test_this_machine_says_something_of_either_kind() -> None:
+def test_this_machine_has_pressure_or_a_reason() -> None:
     assert isinstance(machine_pressure(Root(), "cpu"), Pressure | Unsupported)

@@ -1,4 +1,4 @@
-"""Processes: what /proc says of them, and OOM scores that never go to another process with the same number."""
+"""Processes in /proc, and OOM scores that never reach another process with the same pid."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_name_may_have_blanks_and_parentheses(name: str) -> None:
     assert parsed == (5, name, "S", 7, 8, 9, 77)
 
 
-def test_a_text_that_is_cut_still_has_its_group() -> None:
+def test_a_truncated_stat_still_has_the_process_group() -> None:
     assert parse_stat("12345 (stress) S 12340 12344 12340 ...") == (12345, "stress", "S", 12340, 12344, 12340, 0)
 
 
@@ -52,12 +52,12 @@ def test_a_text_that_is_cut_still_has_its_group() -> None:
     "text", ["", "(stress) S 1 2 3 4", "12345 (stress) S", "12345 (stress) unknown 1 2 3 4 5 6",
              STAT.format("x", "sh", 1), STAT.format(5, "sh", "x")],
 )  # fmt: skip
-def test_what_is_no_stat_is_refused(text: str) -> None:
+def test_an_invalid_stat_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"content of /proc/PID/stat|invalid literal"):
         parse_stat(text)
 
 
-def test_a_process_is_its_number_and_its_beginning(tmp_path: Path) -> None:
+def test_a_process_is_identified_by_pid_and_start_time(tmp_path: Path) -> None:
     root = machine(tmp_path, 5)
     assert find(root, 5) == Process(5, 1005)
     assert find(root, 6) is None
@@ -65,7 +65,7 @@ def test_a_process_is_its_number_and_its_beginning(tmp_path: Path) -> None:
     assert find(root, 5) is None
 
 
-def test_programs_are_read_whatever_they_call_themselves(tmp_path: Path) -> None:
+def test_command_lines_and_environments_are_read(tmp_path: Path) -> None:
     root = write_files(tmp_path, {
         "proc/5/cmdline": "sh\0-c\0\0", "proc/5/environ": "A=1\0B=2\0", "proc/6/cmdline": "title without an end",
         "proc/7/cmdline": "", "proc/self/x": "", "proc/7/comm": "", "proc/5/task/5/children": "6 7 ",
@@ -80,7 +80,7 @@ def test_programs_are_read_whatever_they_call_themselves(tmp_path: Path) -> None
     assert (children(root, 9), thread_states(root, 9), read_stat(root, 9)) == ([], [], None)
 
 
-def test_a_name_of_a_program_that_is_no_text_hides_nothing(tmp_path: Path) -> None:
+def test_a_program_name_that_is_not_text_is_read(tmp_path: Path) -> None:
     program = os.fsencode(tmp_path) + b"/\xff) Z 1"
     shutil.copy(sys.executable, program)
     with subprocess.Popen([program, "-c", "print(flush=True); import time; time.sleep(60)"], stdout=-1) as process:
@@ -97,7 +97,7 @@ def test_this_process_is_found_on_this_machine() -> None:
     assert parse_stat(Root().read("/proc/self/stat")).group == os.getpgrp()
 
 
-def test_a_process_that_is_gone_or_not_understood_is_none(tmp_path: Path) -> None:
+def test_a_missing_or_invalid_process_is_none(tmp_path: Path) -> None:
     root = machine(tmp_path, 5)
     write_files(tmp_path, {"proc/9/stat": "garbage"})
     assert [read_stat(root, pid) is None for pid in (5, 7, 9)] == [False, True, True]
@@ -112,7 +112,7 @@ def test_the_cgroups_of_a_process_are_found(tmp_path: Path) -> None:
     assert cgroups(root, 6) is None
 
 
-def test_a_score_is_applied_and_the_second_time_unchanged(tmp_path: Path) -> None:
+def test_a_score_is_applied_once_and_then_unchanged(tmp_path: Path) -> None:
     root = machine(tmp_path, 5, 6, score="-5")
     results = set_oom_scores(root, [Process(5, 1005), Process(6, 1006), Process(7, 1007)], 500)
     assert [result.outcome for result in results] == [Outcome.APPLIED, Outcome.APPLIED, Outcome.GONE]
@@ -121,7 +121,7 @@ def test_a_score_is_applied_and_the_second_time_unchanged(tmp_path: Path) -> Non
     assert set_oom_scores(root, [Process(5, 1005)], 500)[0].outcome is Outcome.UNCHANGED
 
 
-def test_another_process_with_the_same_number_is_left_alone(tmp_path: Path) -> None:
+def test_another_process_with_the_same_pid_is_not_changed(tmp_path: Path) -> None:
     root = machine(tmp_path, 5)
     (result,) = set_oom_scores(root, [Process(5, 1)], 500)
     assert (result.outcome, result.reason) == (Outcome.GONE, "another process has its id now")
@@ -134,7 +134,7 @@ def test_a_score_out_of_range_is_refused(tmp_path: Path, score: int) -> None:
     assert (result.outcome, result.reason) == (Outcome.REFUSED, f"{score} is not between -1000 and 1000")
 
 
-def test_a_score_that_cannot_be_read_stops_no_other(tmp_path: Path) -> None:
+def test_an_unreadable_score_does_not_affect_others(tmp_path: Path) -> None:
     root = machine(tmp_path, 5, 6)
     (tmp_path / "proc/5/oom_score_adj").write_text("x")
     assert oom_score(root, 5) is None
@@ -145,7 +145,7 @@ def test_a_score_that_cannot_be_read_stops_no_other(tmp_path: Path) -> None:
     assert set_oom_scores(root, [Process(5, 1005)], 1)[0].outcome is Outcome.GONE
 
 
-def test_a_score_that_the_kernel_makes_another_is_clamped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_score_that_the_kernel_changes_is_clamped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = os.write
     monkeypatch.setattr(os, "write", lambda descriptor, _: write(descriptor, b"0"))
     (result,) = set_oom_scores(machine(tmp_path, 5), [Process(5, 1005)], 7)
@@ -159,7 +159,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_a_real_process_gets_its_score_until_it_ends(sleeper: subprocess.Popen[bytes]) -> None:
+def test_a_real_process_gets_its_score(sleeper: subprocess.Popen[bytes]) -> None:
     process = find(Root(), sleeper.pid)
     assert process is not None
     (result,) = set_oom_scores(Root(), [process], 777)
@@ -170,7 +170,7 @@ def test_a_real_process_gets_its_score_until_it_ends(sleeper: subprocess.Popen[b
     assert set_oom_scores(Root(), [process], 5)[0].outcome is Outcome.GONE
 
 
-def test_a_process_has_a_socket_if_one_of_its_descriptors_says_so(tmp_path: Path) -> None:
+def test_a_process_has_a_socket_if_a_descriptor_refers_to_it(tmp_path: Path) -> None:
     root = machine(tmp_path, 5, 6, 7)
     for pid, target in ((5, "socket:[77]"), (6, "/dev/null")):
         (tmp_path / f"proc/{pid}/fd").mkdir()
@@ -181,7 +181,7 @@ def test_a_process_has_a_socket_if_one_of_its_descriptors_says_so(tmp_path: Path
 
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize("name", ["stat", "oom_score_adj"])
-def test_no_score_waits_for_a_pipe(tmp_path: Path, name: str) -> None:
+def test_a_pipe_instead_of_the_score_does_not_block(tmp_path: Path, name: str) -> None:
     root = machine(tmp_path, 5)
     (tmp_path / f"proc/5/{name}").unlink()
     os.mkfifo(tmp_path / f"proc/5/{name}")

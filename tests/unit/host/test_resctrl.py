@@ -1,4 +1,4 @@
-"""Shares of caches and memory bandwidth: what is there, groups, lines, threads, and why not."""
+"""Shares of caches and memory bandwidth: capabilities, groups, schemata and threads."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Kernel(Root):
         raise OSError(self.number, "words", path)
 
 
-def test_what_can_be_shared_is_found(tmp_path: Path) -> None:
+def test_capabilities_are_read(tmp_path: Path) -> None:
     capabilities = machine(tmp_path).capabilities()
     assert not isinstance(capabilities, Unsupported)
     assert capabilities.caches == {"L3": Cache(0xFFF, 2, 16)}
@@ -58,7 +58,7 @@ def test_what_can_be_shared_is_found(tmp_path: Path) -> None:
     assert capabilities.domains == {"MB": (0, 1), "L3": (0, 1)}
 
 
-def test_a_processor_with_caches_alone(tmp_path: Path) -> None:
+def test_a_processor_with_only_caches_has_no_bandwidth_control(tmp_path: Path) -> None:
     files = {f"{TOP}/schemata": "L3:0=f\n", f"{TOP}/info/L3/cbm_mask": "f\n", f"{TOP}/info/L3/sparse_masks": "1\n"}
     capabilities = Resctrl(write_files(tmp_path, files)).capabilities()
     assert not isinstance(capabilities, Unsupported)
@@ -70,7 +70,7 @@ def test_a_processor_with_caches_alone(tmp_path: Path) -> None:
     [("", "shares neither"), ("flags\t\t: fpu vme\n", "shares neither"),
      ("processor: 0\nflags\t\t: fpu cat_l3 mba\n", "not mounted at /sys/fs/resctrl; the processor has cat_l3, mba")],
 )  # fmt: skip
-def test_without_it_the_reason_is_told(tmp_path: Path, cpuinfo: str, reason: str) -> None:
+def test_without_resctrl_the_reason_is_reported(tmp_path: Path, cpuinfo: str, reason: str) -> None:
     resctrl = Resctrl(write_files(tmp_path, {"proc/cpuinfo": cpuinfo}))
     capabilities = resctrl.capabilities()
     assert isinstance(capabilities, Unsupported) and reason in capabilities.reason
@@ -87,13 +87,13 @@ def test_without_it_the_reason_is_told(tmp_path: Path, cpuinfo: str, reason: str
     ("mask", "word"),
     [(0b11, ""), (0xFFF, ""), (0b1, "fewer bits"), (0b1011, "gap"), (0x1FFF, "not within"), (0, "not within")],
 )
-def test_a_mask_is_looked_at(mask: int, word: str) -> None:
+def test_masks_are_checked(mask: int, word: str) -> None:
     complaint = Cache(0xFFF, 2, 16).complaint(mask)
     assert (word in complaint) if word else complaint == ""
     assert Cache(0xFFF, 2, 16, sparse=True).complaint(0b1011) == ""
 
 
-def test_groups_are_made_listed_and_removed_and_twice_is_no_error(tmp_path: Path) -> None:
+def test_groups_are_created_listed_and_removed_idempotently(tmp_path: Path) -> None:
     resctrl = machine(tmp_path)
     assert resctrl.groups() == ["BE"]
     assert [resctrl.create("LS").outcome, resctrl.create("LS").outcome] == [Outcome.APPLIED, Outcome.UNCHANGED]
@@ -102,20 +102,20 @@ def test_groups_are_made_listed_and_removed_and_twice_is_no_error(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "info", "mon_groups"])
-def test_a_name_that_is_no_groups_is_refused(tmp_path: Path, name: str) -> None:
+def test_an_invalid_group_name_is_refused(tmp_path: Path, name: str) -> None:
     resctrl = machine(tmp_path)
     results = [resctrl.create(name), resctrl.remove(name), *resctrl.add_tasks(name, [1])]
     assert {result.outcome for result in results} == {Outcome.REFUSED}
 
 
-def test_the_first_group_is_neither_made_nor_removed(tmp_path: Path) -> None:
+def test_the_root_group_is_neither_created_nor_removed(tmp_path: Path) -> None:
     (tmp_path / TOP).mkdir(parents=True)
     resctrl = Resctrl(Root(tmp_path))
     assert {resctrl.create("").outcome, resctrl.remove("").outcome} == {Outcome.REFUSED}
     assert (tmp_path / TOP).is_dir()
 
 
-def test_shares_are_given_by_resource_and_read_back(tmp_path: Path) -> None:
+def test_shares_are_written_by_resource_and_read_back(tmp_path: Path) -> None:
     resctrl = machine(tmp_path)
     assert resctrl.schemata("BE") == {"MB": {0: 100, 1: 100}, "L3": {0: 0xFFF, 1: 0xFFF}}
     results = resctrl.set_schemata("BE", {"MB": {0: 100}, "L3": {0: 0xF, 1: 0xF}, "L2": {0: 1}})
@@ -132,7 +132,7 @@ def test_a_share_that_the_kernel_rounds_is_clamped(tmp_path: Path, monkeypatch: 
     assert (result.outcome, result.reason) == (Outcome.CLAMPED, "the value reads back as MB:0=100;1=100")
 
 
-def test_the_kernels_own_words_are_the_reason(tmp_path: Path) -> None:
+def test_the_kernels_last_cmd_status_is_the_reason(tmp_path: Path) -> None:
     resctrl = Resctrl(Kernel(tmp_path, errno.EINVAL))
     assert resctrl.set_schemata("BE", {"MB": {0: 5}})[0].reason == "words"
     (tmp_path / TOP / "info/last_cmd_status").write_text("MB value 5 out of range [10,100]\n")
@@ -140,12 +140,12 @@ def test_the_kernels_own_words_are_the_reason(tmp_path: Path) -> None:
     assert (result.outcome, result.reason) == (Outcome.REFUSED, "words: MB value 5 out of range [10,100]")
 
 
-def test_the_last_group_is_taken(tmp_path: Path) -> None:
+def test_a_full_number_of_groups_is_an_error(tmp_path: Path) -> None:
     result = Resctrl(Kernel(tmp_path, errno.ENOSPC)).create("new")
     assert (result.outcome, result.reason) == (Outcome.REFUSED, "the processor has no more groups")
 
 
-def test_threads_go_in_one_by_one_and_one_that_ended_stops_no_other(tmp_path: Path) -> None:
+def test_threads_are_added_separately_and_an_exited_thread_does_not_affect_others(tmp_path: Path) -> None:
     assert machine(tmp_path).tasks() == [1, 3]
     outcomes = [result.outcome for result in machine(tmp_path).add_tasks("BE", [5, 6])]
     assert outcomes == [Outcome.UNCHANGED, Outcome.APPLIED]
@@ -155,7 +155,7 @@ def test_threads_go_in_one_by_one_and_one_that_ended_stops_no_other(tmp_path: Pa
 
 
 @pytest.mark.parametrize("text", ["L3:0=xyz", "MB:0", "MB:0=1=2", "MB:a=1"])
-def test_what_is_no_line_is_refused(text: str) -> None:
+def test_an_invalid_line_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a line of schemata"):
         parse_schemata(text)
 
@@ -164,17 +164,17 @@ def test_what_is_no_line_is_refused(text: str) -> None:
     st.sampled_from(["L3", "L2", "L3CODE", "MB", "SMBA"]),
     st.dictionaries(st.integers(0, 9), st.integers(0, 1 << 20), min_size=1),
 )
-def test_shares_come_back_from_their_line(resource: str, shares: dict[int, int]) -> None:
+def test_shares_survive_a_round_trip(resource: str, shares: dict[int, int]) -> None:
     line = format_line(resource, shares)
     assert line.endswith("\n")
     assert parse_schemata(f"   {line}") == {resource: shares}
 
 
-def test_lines_of_others_are_passed_over() -> None:
+def test_unknown_lines_are_ignored() -> None:
     assert parse_schemata("\nnothing\nL3:0=7ff;\n") == {"L3": {0: 0x7FF}}
 
 
-def test_monitoring_groups_are_made_listed_and_removed_below_their_group(tmp_path: Path) -> None:
+def test_monitoring_groups_are_created_listed_and_removed(tmp_path: Path) -> None:
     for folder in ("mon_groups", "gold/mon_groups", "info"):
         (tmp_path / "sys/fs/resctrl" / folder).mkdir(parents=True)
     (tmp_path / "sys/fs/resctrl/schemata").write_text("L3:0=ff\n")
@@ -196,7 +196,7 @@ def test_monitoring_groups_are_made_listed_and_removed_below_their_group(tmp_pat
 
 
 @pytest.mark.parametrize("mask", ["-ff", "+f", "0xff", "f_f", "fgf"])
-def test_a_mask_that_no_kernel_writes_is_an_error(tmp_path: Path, mask: str) -> None:
+def test_an_impossible_mask_is_an_error(tmp_path: Path, mask: str) -> None:
     root = write_files(tmp_path, {f"{TOP}/schemata": "L3:0=f\n", f"{TOP}/info/L3/cbm_mask": f"{mask}\n"})
     with pytest.raises(ValueError, match="info/L3/cbm_mask is not a number"):
         Resctrl(root).capabilities()

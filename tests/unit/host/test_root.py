@@ -1,4 +1,4 @@
-"""Paths below a root stay below it, on kernels with openat2 and on older ones; files are read and written whole."""
+"""Paths below a root never leave the root, with and without openat2."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def content(root: Path, path: str) -> bytes:
     "path", ["etc/passwd", "/etc/passwd", "absolute", "dots", "../etc/passwd", "folder/passwd", "folder/../etc/passwd",
              "./etc//./passwd", "../../folder/passwd"],
 )  # fmt: skip
-def test_symlinks_and_dots_are_read_as_a_process_with_that_root_reads_them(root: Path, path: str) -> None:
+def test_symlinks_and_dots_are_resolved_inside_the_root(root: Path, path: str) -> None:
     assert content(root, path) == b"inside"
 
 
-def test_a_link_out_of_the_root_leads_nowhere(root: Path) -> None:
+def test_a_link_out_of_the_root_is_not_found(root: Path) -> None:
     with pytest.raises(FileNotFoundError, match="out"):
         content(root, "out")
     assert not Root(root).exists("out")
@@ -63,14 +63,14 @@ def test_a_link_out_of_the_root_leads_nowhere(root: Path) -> None:
 
 @pytest.mark.parametrize("path", ["absolute", "dots", "out", "folder", "folder/passwd", "etc/../folder", "loop"])
 @pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_PATH])
-def test_without_following_a_link_at_any_place_of_a_path_is_an_error(root: Path, path: str, flags: int) -> None:
+def test_with_follow_disabled_any_link_is_an_error(root: Path, path: str, flags: int) -> None:
     with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
         open_below(root, path, flags, follow=False)
     os.close(open_below(root, "./etc//passwd", flags, follow=False))
     os.close(open_below(root, "..", flags, follow=False))
 
 
-def test_a_link_that_takes_the_place_of_a_folder_while_it_is_opened_is_never_opened_itself(
+def test_a_link_that_replaces_a_folder_during_opening_is_never_opened(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def not_a_link(*_: object, **__: object) -> str:
@@ -82,7 +82,7 @@ def test_a_link_that_takes_the_place_of_a_folder_while_it_is_opened_is_never_ope
             open_below(root, "folder", os.O_PATH)
 
 
-def test_links_in_a_circle_end(root: Path) -> None:
+def test_cyclic_links_are_an_error(root: Path) -> None:
     with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
         content(root, "loop")
 
@@ -96,7 +96,7 @@ def test_no_descriptor_is_left_open(root: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) <= before
 
 
-def test_a_text_is_written_in_place_of_the_old_one_and_read_back(root: Path) -> None:
+def test_a_written_text_replaces_the_old_text(root: Path) -> None:
     files = Root(root)
     files.write("etc/passwd", "x")
     assert files.read("/etc/passwd") == "x"
@@ -105,13 +105,13 @@ def test_a_text_is_written_in_place_of_the_old_one_and_read_back(root: Path) -> 
     assert (root / "etc/passwd").read_bytes() == b"\xff"
 
 
-def test_a_write_never_makes_a_file(root: Path) -> None:
+def test_a_write_never_creates_a_file(root: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Root(root).write("etc/new", "x")
     assert not (root / "etc/new").exists()
 
 
-def test_what_is_not_there_is_none_or_nothing(root: Path) -> None:
+def test_missing_paths_are_none_or_empty(root: Path) -> None:
     files = Root(root)
     assert files.find("nothing") is None
     assert files.identity("nothing") is None
@@ -120,14 +120,14 @@ def test_what_is_not_there_is_none_or_nothing(root: Path) -> None:
         files.read("nothing")
 
 
-def test_a_folder_is_listed_with_its_files_or_its_folders_alone(root: Path) -> None:
+def test_a_folder_is_listed_by_files_or_folders(root: Path) -> None:
     (root / "etc/sub").mkdir()
     (root / "etc/link").symlink_to("/etc")
     assert Root(root).names("etc") == ["link", "passwd", "sub"]
     assert Root(root).folders("etc") == ["sub"]
 
 
-def test_a_file_that_is_replaced_is_another_one(root: Path) -> None:
+def test_a_replaced_file_has_another_identity(root: Path) -> None:
     files = Root(root)
     first = files.identity("etc/passwd")
     assert files.identity("absolute") == first
@@ -136,7 +136,7 @@ def test_a_file_that_is_replaced_is_another_one(root: Path) -> None:
     assert files.identity("etc/passwd") != first
 
 
-def test_folders_are_made_and_removed_below_the_root_alone(root: Path, tmp_path: Path) -> None:
+def test_folders_are_created_and_removed_only_below_the_root(root: Path, tmp_path: Path) -> None:
     files = Root(root)
     files.make_folder("/folder/group")
     assert (root / "etc/group").is_dir()
@@ -151,7 +151,7 @@ def test_folders_are_made_and_removed_below_the_root_alone(root: Path, tmp_path:
             files.remove_folder(path)
 
 
-def test_a_folder_is_no_text(root: Path) -> None:
+def test_reading_a_folder_is_an_error(root: Path) -> None:
     with pytest.raises(IsADirectoryError):
         Root(root).read("etc")
 
@@ -164,10 +164,10 @@ def test_the_root_of_this_machine_is_known(root: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EAGAIN])
-def test_where_openat2_cannot_be_had_the_path_is_gone_through_folder_by_folder(
+def test_without_openat2_a_path_is_opened_folder_by_folder(
     root: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """EPERM is what a container's seccomp profile says that does not know the call, EAGAIN a move under a `..`."""
+    """EPERM comes from a seccomp profile without the call, EAGAIN from a move during `..`."""
 
     class Refusing:
         def syscall(self, *_: object) -> int:
@@ -181,7 +181,7 @@ def test_where_openat2_cannot_be_had_the_path_is_gone_through_folder_by_folder(
 
 
 @pytest.mark.timeout(10)
-def test_nothing_waits_for_a_pipe_and_no_device_is_opened(root: Path) -> None:
+def test_pipes_do_not_block_and_devices_are_not_opened(root: Path) -> None:
     os.mkfifo(root / "etc/pipe")
     (root / "etc/through").symlink_to("pipe")
     before = len(os.listdir("/proc/self/fd"))
@@ -195,7 +195,7 @@ def test_nothing_waits_for_a_pipe_and_no_device_is_opened(root: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) <= before
 
 
-def test_a_file_that_is_longer_than_any_of_a_kernel_is_not_read(root: Path) -> None:
+def test_a_file_above_the_limit_is_not_read(root: Path) -> None:
     os.truncate(root / "etc/passwd", (64 << 20) + 1)
     with pytest.raises(OSError, match=r"longer than \d+ bytes.*etc/passwd"):
         Root(root).read("etc/passwd")

@@ -1,4 +1,4 @@
-"""Switches of the whole machine: one that excludes another, and those that this kernel has not."""
+"""Kernel switches of the machine: exclusive switches and missing switches."""
 
 from __future__ import annotations
 
@@ -18,34 +18,37 @@ def anolis(folder: Path, core: str, identity: str) -> Root:
     return write_files(folder, {f"{FOLDER}/sched_core": core, f"{FOLDER}/sched_group_identity_enabled": identity})
 
 
-def test_switching_on_switches_off_what_it_excludes(tmp_path: Path) -> None:
+def test_enabling_a_switch_disables_the_exclusive_switch(tmp_path: Path) -> None:
     root = anolis(tmp_path, "1\n", "0\n")
     result = set_switch(root, IDENTITY, 1)
     assert (result.outcome, result.before, result.after) == (Outcome.APPLIED, 0, 1)
     assert (read_switch(root, CORE), read_switch(root, IDENTITY)) == (0, 1)
 
 
-def test_what_is_on_already_still_excludes_the_other(tmp_path: Path) -> None:
+def test_an_enabled_switch_still_disables_the_other(tmp_path: Path) -> None:
     root = anolis(tmp_path, "1\n", "1\n")
     assert set_switch(root, IDENTITY, 1).outcome is Outcome.UNCHANGED
     assert read_switch(root, CORE) == 0
 
 
-def test_switching_off_leaves_the_other_alone(tmp_path: Path) -> None:
+def test_disabling_a_switch_does_not_change_the_other(tmp_path: Path) -> None:
     root = anolis(tmp_path, "1", "1")
     assert set_switch(root, IDENTITY, 0).outcome is Outcome.APPLIED
     assert read_switch(root, CORE) == 1
 
 
-def test_a_switch_that_is_not_there_names_the_kernels_that_have_it(tmp_path: Path) -> None:
+def test_a_missing_switch_is_unsupported_with_the_required_kernels(tmp_path: Path) -> None:
     result = set_switch(Root(tmp_path), CORE, 1)
     assert result.outcome is Outcome.UNSUPPORTED
-    assert result.reason == "this kernel does not have kernel.sched_core: only Anolis OS and Alibaba Cloud Linux has it"
+    assert (
+        result.reason
+        == "this kernel does not have kernel.sched_core: only Anolis OS and Alibaba Cloud Linux has this setting"
+    )
     with pytest.raises(KeyError):
         read_switch(Root(tmp_path), "kernel.nothing")
 
 
-def test_a_text_that_is_no_number_is_told(tmp_path: Path) -> None:
+def test_a_value_that_is_not_a_number_is_reported(tmp_path: Path) -> None:
     switch = read_switch(anolis(tmp_path, "many\n", "0"), CORE)
     assert switch == Unsupported("kernel.sched_core has the value 'many\\n', which is not a number")
 
@@ -67,14 +70,14 @@ class Stubborn(Root):
     [(PermissionError(13, "Permission denied"), Outcome.REFUSED), (FileNotFoundError(2, "gone"), Outcome.UNSUPPORTED),
      (None, Outcome.CLAMPED)],
 )  # fmt: skip
-def test_a_kernel_that_does_not_do_it_is_told(tmp_path: Path, error: OSError | None, outcome: Outcome) -> None:
+def test_a_refusal_of_the_kernel_is_reported(tmp_path: Path, error: OSError | None, outcome: Outcome) -> None:
     anolis(tmp_path, "0", "0")
     result = set_switch(Stubborn(tmp_path, error), CORE, 1)
     assert result.outcome is outcome
     assert result.reason
 
 
-def test_one_that_cannot_be_switched_off_keeps_the_other_off(tmp_path: Path) -> None:
+def test_a_switch_that_cannot_be_disabled_keeps_the_other_disabled(tmp_path: Path) -> None:
     anolis(tmp_path, "1", "0")
     result = set_switch(Stubborn(tmp_path, PermissionError(13, "Permission denied")), IDENTITY, 1)
     assert result.outcome is Outcome.REFUSED
@@ -88,7 +91,7 @@ FEATURES = "ID_EXPELLER_SHARE_CORE NO_ID_ABSOLUTE_EXPEL"
 
 
 @pytest.mark.parametrize("place", ["sys/kernel/debug/sched_features", "sys/kernel/debug/sched/features"])
-def test_features_of_the_scheduler_are_switched_one_by_one(tmp_path: Path, place: str) -> None:
+def test_scheduler_features_are_switched_separately(tmp_path: Path, place: str) -> None:
     root = write_files(tmp_path, {place: FEATURES})
     assert read_features(root) == {"ID_EXPELLER_SHARE_CORE": True, "ID_ABSOLUTE_EXPEL": False}
     results = set_features(root, {"ID_EXPELLER_SHARE_CORE": True, "ID_ABSOLUTE_EXPEL": True, "NEW": True})
@@ -98,14 +101,14 @@ def test_features_of_the_scheduler_are_switched_one_by_one(tmp_path: Path, place
     assert [result.outcome for result in set_features(root, {"ID_ABSOLUTE_EXPEL": False})] == [Outcome.APPLIED]
 
 
-def test_features_need_debugfs(tmp_path: Path) -> None:
+def test_scheduler_features_require_debugfs(tmp_path: Path) -> None:
     (result,) = set_features(Root(tmp_path), {"X": True})
     assert result.outcome is Outcome.UNSUPPORTED
     assert "check that debugfs is mounted" in result.reason
 
 
 @pytest.mark.parametrize(("error", "outcome"), [(PermissionError(1, "no"), Outcome.REFUSED), (None, Outcome.CLAMPED)])
-def test_a_feature_that_stays_as_it_was_is_told(tmp_path: Path, error: OSError | None, outcome: Outcome) -> None:
+def test_a_feature_that_does_not_change_is_reported(tmp_path: Path, error: OSError | None, outcome: Outcome) -> None:
     write_files(tmp_path, {"sys/kernel/debug/sched_features": FEATURES})
     (result,) = set_features(Stubborn(tmp_path, error), {"ID_ABSOLUTE_EXPEL": True})
     assert (result.outcome, result.before) == (outcome, False)

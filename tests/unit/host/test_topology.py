@@ -58,14 +58,14 @@ def server(tmp_path: Path) -> Root:
     return write_files(tmp_path, files)
 
 
-def test_packages_cores_and_caches_are_those_of_cpus_that_are_online(server: Root) -> None:
+def test_packages_cores_and_caches_have_only_online_cpus(server: Root) -> None:
     topology = read_topology(server)
     assert topology.online == frozenset(range(7))
     assert (topology.present, topology.offline, topology.isolated) == (frozenset(range(8)), {7}, {2})
     assert topology.packages() == topology.dies() == topology.sharing(3) == [{0, 2, 4, 6}, {1, 3, 5}]
     assert topology.cores() == [{0, 4}, {1, 5}, {2, 6}, {3}]
     assert topology.sharing(2) == []
-    assert topology.sharing(1) == [], "a cache of instructions is none for data"
+    assert topology.sharing(1) == [], "an instruction cache does not count as a shared data cache"
     first = topology.cpus[0]
     assert (first.node, first.cluster, first.kind, first.base_khz) == (0, 9, "uniform", 2700000)
     assert topology.cpus[1].base_khz is None
@@ -91,7 +91,7 @@ def test_the_nearest_memory_comes_first(server: Root) -> None:
         topology.nearest(7)
 
 
-def test_two_kinds_of_cores_are_told_apart(tmp_path: Path) -> None:
+def test_two_kinds_of_cores_are_distinguished(tmp_path: Path) -> None:
     files = cpu(0, "0") | cpu(1, "1") | {"sys/devices/cpu_core/cpus": "0\n", "sys/devices/cpu_atom/cpus": "1\n"}
     topology = read_topology(write_files(tmp_path, files))
     assert [row.kind for row in topology.cpus.values()] == ["performance", "efficient"]
@@ -105,7 +105,7 @@ def test_a_kernel_without_numa_is_one_node(tmp_path: Path) -> None:
     assert topology.cpus[8].node == 0
 
 
-def test_what_a_kernel_does_not_tell_is_filled_in(tmp_path: Path) -> None:
+def test_missing_values_are_filled_in(tmp_path: Path) -> None:
     files = {f"{CPU}/cpu3/": "", f"{CPU}/cpufreq/": "", f"{NODE}/node0/cpulist": "3", f"{NODE}/node5/cpulist": "",
              f"{CPU}/cpu3/cache/index0/level": "1"}  # fmt: skip
     topology = read_topology(write_files(tmp_path, files))
@@ -117,7 +117,7 @@ def test_what_a_kernel_does_not_tell_is_filled_in(tmp_path: Path) -> None:
     assert topology.nearest(0) == []
 
 
-def test_this_machine_has_a_place_for_each_cpu() -> None:
+def test_this_machines_topology_has_every_cpu() -> None:
     topology = read_topology(Root())
     assert topology.online
     assert frozenset().union(*topology.cores()) == topology.online

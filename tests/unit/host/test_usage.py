@@ -1,4 +1,4 @@
-"""What the machine and a cgroup use, on both cgroup versions."""
+"""CPU and memory usage of the machine and of cgroups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support import host_trees
 STAT = "cpu  100 10 40 800 50 5 5 10 7 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n"
 
 
-def test_busy_time_has_no_guest_twice_and_no_waiting(tmp_path: Path) -> None:
+def test_busy_time_counts_guests_once_and_no_iowait(tmp_path: Path) -> None:
     assert cpu_times(host_trees.write_files(tmp_path, {"proc/stat": STAT})) == CpuTimes(170, 850, 50)
 
 
@@ -34,7 +34,7 @@ def test_a_share_is_of_the_time_between_two_readings() -> None:
 @pytest.mark.parametrize(
     "text", ["", "intr 1 2 3 4 5 6 7 8 9 10", "cpu  1 2 3 4 5 6 7 8 9", "cpu -1 2 3 4 5 6 7 8 9 10"]
 )
-def test_another_file_and_one_that_is_cut_short_are_refused(tmp_path: Path, text: str) -> None:
+def test_invalid_and_truncated_files_are_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(ValueError, match="does not begin with the times"):
         cpu_times(host_trees.write_files(tmp_path, {"proc/stat": text}))
 
@@ -45,25 +45,25 @@ def test_a_counter_has_64_bits() -> None:
         parse_flat_keyed(f"usage {2**64}\n")
 
 
-def test_memory_is_told_in_bytes(tmp_path: Path) -> None:
+def test_memory_is_read_in_bytes(tmp_path: Path) -> None:
     text = f"MemTotal:  2048 kB\nHugePages_Total:   3\nnonsense\nMore: x kB\nMost: {10**19} kB\n"
     assert memory(host_trees.write_files(tmp_path, {"proc/meminfo": text})) == {
         "MemTotal": 2 << 20, "HugePages_Total": 3,
     }  # fmt: skip
 
 
-def test_what_is_used_of_a_memory_node_is_told_and_none_where_the_machine_does_not_tell(tmp_path: Path) -> None:
+def test_the_usage_of_a_memory_node_is_read_or_none(tmp_path: Path) -> None:
     text = "Node 1 MemTotal:  2048 kB\nNode 1 MemUsed:  1024 kB\n"
     root = host_trees.write_files(tmp_path, {"sys/devices/system/node/node1/meminfo": text})
     assert [node_memory_used(root, number) for number in (0, 1)] == [0, 1 << 20]
 
 
-def test_this_machine_has_both() -> None:
+def test_this_machine_has_cpu_times_and_memory() -> None:
     assert cpu_times(Root()).busy > 0
     assert memory(Root())["MemTotal"] > memory(Root())["MemAvailable"]
 
 
-def test_a_cgroup_of_version_1(tmp_path: Path) -> None:
+def test_the_usage_of_a_cgroup_is_read_on_v1(tmp_path: Path) -> None:
     root = host_trees.v1(tmp_path, "pod")
     base = tmp_path / "sys/fs/cgroup"
     (base / "cpu,cpuacct/pod/cpu.stat").write_text("nr_periods 9\nnr_throttled 2\nthrottled_time 5000\n")
@@ -71,7 +71,7 @@ def test_a_cgroup_of_version_1(tmp_path: Path) -> None:
     assert cgroup_usage(detect(root), "pod") == CgroupUsage(7, 9, 2, 5000, 8192, 4096)
 
 
-def test_a_cgroup_of_version_2(tmp_path: Path) -> None:
+def test_the_usage_of_a_cgroup_is_read_on_v2(tmp_path: Path) -> None:
     root = host_trees.v2(tmp_path, "pod")
     base = tmp_path / "sys/fs/cgroup/pod"
     (base / "cpu.stat").write_text("usage_usec 11\nnr_periods 9\nnr_throttled 2\nthrottled_usec 5\n")
@@ -80,24 +80,24 @@ def test_a_cgroup_of_version_2(tmp_path: Path) -> None:
     assert cgroup_usage(detect(root), "pod") == CgroupUsage(11000, 9, 2, 5000, 8192, 0)
 
 
-def test_what_a_kernel_does_not_say_is_none(tmp_path: Path) -> None:
+def test_missing_values_are_none(tmp_path: Path) -> None:
     assert cgroup_usage(detect(host_trees.v2(tmp_path, "pod")), "pod") == CgroupUsage(*[None] * 6)
     bare = host_trees.write_files(tmp_path / "bare", {"sys/fs/cgroup/pids/pod/cgroup.procs": ""})
     assert cgroup_usage(detect(bare), "pod") == CgroupUsage(*[None] * 6)
 
 
-def test_a_cgroup_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_cgroup_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         cgroup_usage(detect(host_trees.v1(tmp_path)), "pod")
 
 
 @pytest.mark.parametrize("text", ["nr_periods\n", "nr_periods x\n", "a 1\n\nb 2\n"])
-def test_a_table_that_cannot_be_read_counts_nothing(text: str, tmp_path: Path) -> None:
+def test_an_invalid_file_is_an_error(text: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"word and a number|invalid literal"):
         parse_flat_keyed(text)
 
 
-def test_files_of_processors_are_held_open_and_read_again_on_version_1(tmp_path: Path) -> None:
+def test_cpu_usage_files_stay_open_on_v1(tmp_path: Path) -> None:
     root = host_trees.v1(tmp_path, "pod")
     base = tmp_path / "sys/fs/cgroup/cpu,cpuacct/pod"
     (base / "cpu.stat").write_text("nr_periods 9\nnr_throttled 2\nthrottled_time 5000\n")
@@ -108,12 +108,12 @@ def test_files_of_processors_are_held_open_and_read_again_on_version_1(tmp_path:
         (base / "cpu.cfs_quota_us").write_text(f"{quota}\n")
         assert files.read() == Processor(int(quota), 100_000, 2, 5000, 7)
     (base / "cpu.cfs_quota_us").write_text("")
-    assert files.read() is None, "it tells too little"
+    assert files.read() is None, "the file of the quota is empty"
     files.close()
     files.close()
 
 
-def test_files_of_processors_on_version_2(tmp_path: Path) -> None:
+def test_cpu_usage_files_stay_open_on_v2(tmp_path: Path) -> None:
     root = host_trees.v2(tmp_path, "pod")
     base = tmp_path / "sys/fs/cgroup/pod"
     (base / "cpu.stat").write_text("usage_usec 11\nnr_periods 9\nnr_throttled 2\nthrottled_usec 5\n")
@@ -125,7 +125,7 @@ def test_files_of_processors_on_version_2(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_cgroup_that_rests_is_read_whole_again_when_it_has_run(tmp_path: Path, version: int) -> None:
+def test_an_idle_cgroup_is_read_again_after_it_has_run(tmp_path: Path, version: int) -> None:
     root = (host_trees.v1 if version == 1 else host_trees.v2)(tmp_path, "pod")
     base = tmp_path / "sys/fs/cgroup" / ("cpu,cpuacct" if version == 1 else "") / "pod"
     limit, used = ("cpu.cfs_quota_us", "cpuacct.usage") if version == 1 else ("cpu.max", "cpu.stat")
@@ -143,7 +143,7 @@ def test_a_cgroup_that_rests_is_read_whole_again_when_it_has_run(tmp_path: Path,
     files.close()
 
 
-def test_a_cgroup_that_is_not_there_has_no_files_of_processors_and_leaves_none_open(tmp_path: Path) -> None:
+def test_a_missing_cgroup_leaves_no_file_open(tmp_path: Path) -> None:
     root = host_trees.v1(tmp_path, "pod")
     (tmp_path / "sys/fs/cgroup/cpu,cpuacct/pod/cpuacct.usage").unlink()
     before = len(list(Path("/proc/self/fd").iterdir()))

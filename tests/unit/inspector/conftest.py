@@ -32,7 +32,9 @@ class Node(NamedTuple):
     def work(self) -> None:
         """Create a container, one that two plugins fight over, and one that is refused."""
         pod = make_pod(name=f"web{ATTACK}", namespace="shop")
-        self.runtime.create_container(pod, make_container(id="c1", name="app", env={"A": "0"}))
+        app = make_container(id="c1", name="app", env={"A": "0"}, args=["/app"])
+        app.image.name = "docker.io/app:1"
+        self.runtime.create_container(pod, app)
         with pytest.raises(ConflictError):
             self.runtime.create_container(pod, make_container(id="c2", name="fight"))
         with pytest.raises(PluginRejected):

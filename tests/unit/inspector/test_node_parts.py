@@ -1,4 +1,4 @@
-"""What else runs on a node, as the page of `nri inspect` asks it: a runtime, a tree of cgroups, an agent, placement."""
+"""Other views of `nri inspect`: runtime, drift, agent and placement."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def node() -> Iterator[Inspected]:
         yield page
 
 
-def beside(folder: Path, agent: str = "agent.sock") -> NodeParts:
+def node_parts(folder: Path, agent: str = "agent.sock") -> NodeParts:
     client = AdminClient(str(folder / "admin.sock"))
     return NodeParts(client, str(folder / "nri.sock"), str(folder / agent), str(folder), str(folder / "root"))
 
 
-def test_drift_names_who_set_a_value_and_is_looked_at_again(node: Inspected) -> None:
+def test_drift_names_the_setter_of_a_value_and_is_updated(node: Inspected) -> None:
     node.work()
-    with beside(node.folder) as parts:
+    with node_parts(node.folder) as parts:
         view = parts.views()["drift"]
 
         def is_shown() -> object:
@@ -49,8 +49,8 @@ def test_drift_names_who_set_a_value_and_is_looked_at_again(node: Inspected) -> 
         assert [change["found"] for change in (view("") or {})["changes"]] == [None, 70 << 20]
 
 
-def test_a_runtime_that_is_gone_is_told_and_joined_again_when_it_is_back(node: Inspected) -> None:
-    with beside(node.folder) as parts:
+def test_a_lost_runtime_is_reported_and_joined_again_after_its_restart(node: Inspected) -> None:
+    with node_parts(node.folder) as parts:
         view = parts.views()["drift"]
 
         def fails() -> bool:
@@ -67,27 +67,27 @@ def test_a_runtime_that_is_gone_is_told_and_joined_again_when_it_is_back(node: I
             wait_for(lambda: not fails(), "the plugin joins anew")
 
 
-def test_the_agent_tells_its_pods_and_of_one_what_it_decided(node: Inspected) -> None:
-    view = beside(node.folder).views()["agent"]
+def test_the_agent_view_lists_pods_and_decisions(node: Inspected) -> None:
+    view = node_parts(node.folder).views()["agent"]
     assert [pod["key"] for pod in (view("") or {})["pods"]] == ["u1"]
     assert (view("u1") or {})["values"][0]["hook"] == "cpu-normalization"
     assert view("u2") is None
 
 
-def test_what_is_no_agent_is_named(tmp_path: Path) -> None:
+def test_a_socket_of_another_program_is_reported(tmp_path: Path) -> None:
     with contextlib.closing(Server({"/explain": lambda _: text_answer("?")}, path=str(tmp_path / "agent.sock"))):
         with pytest.raises(NriError, match="is not the socket of an agent"):
-            beside(tmp_path).views()["agent"]("")
+            node_parts(tmp_path).views()["agent"]("")
 
 
-def test_placement_has_the_containers_on_each_cpu(node: Inspected) -> None:
-    view_data = beside(node.folder).views()["placement"]("") or {}
+def test_the_placement_view_has_the_containers_of_each_cpu(node: Inspected) -> None:
+    view_data = node_parts(node.folder).views()["placement"]("") or {}
     assert view_data["policy"] == "topology-aware" and len(view_data["machine"]["packages"]) == 2
     assert ["default/app/app"] in view_data["users"].values()
 
 
-def test_what_does_not_run_here_is_not_there(tmp_path: Path) -> None:
-    views = beside(tmp_path).views()
+def test_views_of_missing_programs_are_absent(tmp_path: Path) -> None:
+    views = node_parts(tmp_path).views()
     assert (views["agent"](""), views["placement"]("")) == (None, None)
     with pytest.raises(NriError):
         views["drift"]("")

@@ -1,4 +1,4 @@
-"""The page over HTTP: data for who has the token, and for nobody else."""
+"""The page over HTTP: data only for clients with the token."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nri.errors import NriError
+from nri.inspector.filters import Filter
 from nri.inspector.sources import Recording, Running, SourceUnavailable
 from nri.inspector.web import Web
 
@@ -35,7 +36,7 @@ def get(
     return answer.status, json.loads(text) if text[:1] in "{[" and text else text, answer.headers
 
 
-def test_the_page_is_for_all_and_its_headers_let_nothing_else_run(web: Web) -> None:
+def test_the_page_is_public_and_its_headers_restrict_scripts(web: Web) -> None:
     status, html, headers = get(web, "/", token="")
     assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
     assert html.startswith("<!doctype html>") and web.token not in html
@@ -45,38 +46,46 @@ def test_the_page_is_for_all_and_its_headers_let_nothing_else_run(web: Web) -> N
 
 @pytest.mark.parametrize("token", ["", "guess", "é"])
 @pytest.mark.parametrize("path", ["/api/overview", "/api/events", "/api/container?id=c1", "/nothing"])
-def test_without_the_token_there_is_no_data_and_nothing_is_told(web: Web, path: str, token: str) -> None:
+def test_without_the_token_there_is_no_data(web: Web, path: str, token: str) -> None:
     status, text, _ = get(web, path, token)
     assert status == 401
     assert text.startswith("the token is missing or wrong")
 
 
-def test_all_questions_are_answered_as_the_source_does(web: Web, recording: Recording) -> None:
+def test_all_requests_are_answered_by_the_source(web: Web, recording: Recording) -> None:
     assert get(web, "/api/overview")[1] == recording.overview()
-    assert get(web, "/api/events?q=fight&most=1")[1]["rows"] == recording.events("", "fight", 1)["rows"]
-    key = recording.events("", "fight")["rows"][0]["key"]
+    assert get(web, "/api/events?q=fight&most=1")[1]["rows"] == recording.events("", Filter("fight"), 1)["rows"]
+    chips = "outcome=conflict&plugin=20-other&event=CreateContainer&min=0"
+    assert [row["container"] for row in get(web, f"/api/events?{chips}")[1]["rows"]] == ["fight"]
+    key = recording.events("", Filter("fight"))["rows"][0]["key"]
     assert get(web, f"/api/event?key={key}")[1]["container"] == "fight"
     assert get(web, "/api/containers")[1] == recording.containers()
     assert get(web, "/api/container?id=c1")[1] == recording.container("c1")
     assert len(get(web, "/api/events?most=x")[1]["rows"]) == len(recording.events()["rows"])
 
 
-@pytest.mark.parametrize("path", ["/api/event?key=1-1", "/api/container?id=none", "/api/container", "/favicon.ico"])
-def test_what_is_not_there_is_said_to_be(web: Web, path: str) -> None:
-    assert get(web, path)[0] == 404
+@pytest.mark.parametrize("path", ["/api/event?key=1-1", "/api/container?id=none", "/api/container"])
+def test_an_unknown_event_or_container_is_null_so_that_the_console_of_the_browser_stays_empty(
+    web: Web, path: str
+) -> None:
+    assert get(web, path)[:2] == (200, "null")
 
 
-def test_nothing_can_be_changed(web: Web) -> None:
+def test_an_unknown_path_is_not_found(web: Web) -> None:
+    assert get(web, "/favicon.ico")[0] == 404
+
+
+def test_methods_other_than_get_are_refused(web: Web) -> None:
     assert get(web, "/api/overview", method="POST")[0] == 405
 
 
-def test_two_pages_have_two_tokens_that_nobody_guesses(recording: Recording) -> None:
+def test_each_page_has_its_own_random_token(recording: Recording) -> None:
     with Web(recording) as one, Web(recording) as two:
         assert one.token != two.token and len(one.token) >= 32
         assert get(two, "/api/overview", one.token)[0] == 401
 
 
-def test_a_runtime_that_does_not_answer_is_told_with_the_reason(recording: Recording) -> None:
+def test_a_runtime_without_an_answer_is_an_error_with_the_reason(recording: Recording) -> None:
     class Gone(Recording):
         def overview(self) -> dict[str, Any]:
             raise SourceUnavailable("cannot connect to /run/admin.sock")
@@ -86,7 +95,7 @@ def test_a_runtime_that_does_not_answer_is_told_with_the_reason(recording: Recor
         assert get(web, "/api/overview")[:2] == (503, "cannot connect to /run/admin.sock\n")
 
 
-def test_what_happens_comes_as_server_sent_events(web: Web, recording: Recording) -> None:
+def test_events_are_sent_as_server_sent_events(web: Web, recording: Recording) -> None:
     status, text, headers = get(web, "/api/follow")
     (event,) = text.split("\n\n")[:-1]
     assert (status, headers["Content-Type"]) == (200, "text/event-stream")
@@ -94,11 +103,11 @@ def test_what_happens_comes_as_server_sent_events(web: Web, recording: Recording
     assert get(web, "/api/follow", "guess")[0] == 401
 
 
-def test_parts_of_the_node_are_asked_by_name(running: Running) -> None:
+def test_views_are_requested_by_name(running: Running) -> None:
     with Web(running) as web:
         assert get(web, "/api/view?name=agent&of=u1")[1] == {"pod": "u1"}
         assert get(web, "/api/view?name=agent&of=broken")[:2] == (503, "it does not answer\n")
-        assert get(web, "/api/view?name=nothing")[0] == get(web, "/api/view")[0] == 404
+        assert get(web, "/api/view?name=nothing")[1] == get(web, "/api/view")[1] == "null"
 
 
 @pytest.mark.parametrize(
@@ -106,17 +115,17 @@ def test_parts_of_the_node_are_asked_by_name(running: Running) -> None:
     [("127.0.0.1:1", 200), ("localhost", 200), ("[::1]:80", 200), ("evil.example", 403), ("", 403), ("[", 403)],
 )
 @pytest.mark.parametrize("path", ["/", "/api/overview"])
-def test_another_name_that_leads_here_is_refused(web: Web, path: str, host: str, status: int) -> None:
+def test_a_foreign_host_name_is_refused(web: Web, path: str, host: str, status: int) -> None:
     assert get(web, path, Host=host)[0] == status
 
 
-def test_a_name_that_is_listened_on_is_ours(recording: Recording) -> None:
+def test_the_name_of_the_listening_address_is_accepted(recording: Recording) -> None:
     with Web(recording, "localhost:0") as web:
         assert get(web, "/api/overview")[0] == 200
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://{host}", "http://{host}.evil.example"])
-def test_another_site_gets_nothing_even_with_the_token(web: Web, origin: str) -> None:
+def test_another_site_gets_no_data_with_the_token(web: Web, origin: str) -> None:
     host = web.url.removeprefix("http://").partition("/")[0]
     assert get(web, "/api/overview", Origin=origin.format(host=host))[:2] == (
         403,
@@ -125,11 +134,11 @@ def test_another_site_gets_nothing_even_with_the_token(web: Web, origin: str) ->
     assert get(web, "/api/overview", Origin=f"http://{host}")[0] == 200
 
 
-def test_wrong_tokens_are_refused_however_many_and_keep_nobody_out(web: Web) -> None:
+def test_many_wrong_tokens_do_not_block_the_right_one(web: Web) -> None:
     assert {get(web, "/api/overview", f"guess-{number}")[0] for number in range(50)} == {401}
     assert get(web, "/api/overview")[0] == 200
 
 
-def test_an_address_that_cannot_be_listened_on_is_named(web: Web, recording: Recording) -> None:
+def test_an_unusable_address_is_an_error_with_its_name(web: Web, recording: Recording) -> None:
     with pytest.raises(NriError, match="nowhere"):
         Web(recording, "nowhere")

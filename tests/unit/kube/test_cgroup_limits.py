@@ -1,4 +1,4 @@
-"""The arithmetic of limits, by property: bounds, order, and what no limit is."""
+"""Properties of the arithmetic of limits."""
 
 from fractions import Fraction
 
@@ -19,7 +19,7 @@ def test_shares_are_between_the_kernels_bounds_and_1024_for_a_cpu(milli: int) ->
 
 
 @given(MILLI, MILLI)
-def test_more_asked_for_is_never_less_weight_and_never_less_quota(one: int, other: int) -> None:
+def test_larger_requests_never_have_less_weight_or_quota(one: int, other: int) -> None:
     low, high = sorted((one, other))
     assert formulas.shares(low) <= formulas.shares(high)
     if low > 0:
@@ -27,14 +27,14 @@ def test_more_asked_for_is_never_less_weight_and_never_less_quota(one: int, othe
 
 
 @given(MILLI)
-def test_a_quota_is_unlimited_or_at_least_what_the_kernel_takes(milli: int) -> None:
+def test_a_quota_is_unlimited_or_at_least_the_kernels_minimum(milli: int) -> None:
     quota = formulas.quota_us(milli)
     assert quota == -1 if milli <= 0 else quota >= 1000
     if milli >= 10:
         assert quota == milli * 100
 
 
-def test_amounts_are_rounded_up_and_bounded_and_absent_is_minus_one() -> None:
+def test_amounts_are_rounded_up_and_missing_amounts_are_minus_one() -> None:
     resources = {"half": Fraction(1, 2), "huge": Fraction(10**30)}
     assert formulas.amount(resources, "half") == 1
     assert formulas.amount(resources, "huge") == 2**63 - 1

@@ -1,4 +1,4 @@
-"""Requests and limits as they are read back from what a runtime tells."""
+"""Requests and limits, computed from a runtime's resources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GIB = 1 << 30
 
 
 @given(st.integers(10, 64_000), st.integers(10, 64_000), st.integers(1, 64 * GIB))
-def test_the_kubelets_arithmetic_turned_round(request_milli: int, limit_milli: int, memory: int) -> None:
+def test_the_kubelets_arithmetic_is_inverted(request_milli: int, limit_milli: int, memory: int) -> None:
     linux = m.LinuxContainer()
     expected = {"requests.cpu": Fraction(request_milli, 1000), "limits.cpu": Fraction(limit_milli, 1000)}
     kubelet.set_resources(linux, kubelet.Share({**expected, "limits.memory": Fraction(memory)}, 999))
@@ -24,7 +24,7 @@ def test_the_kubelets_arithmetic_turned_round(request_milli: int, limit_milli: i
     assert (resources.cpu_limit, resources.memory_limit, resources.memory_request) == (limit_milli, memory, None)
 
 
-def test_a_guaranteed_container_asks_for_its_limits_and_a_best_effort_one_for_nothing() -> None:
+def test_a_guaranteed_container_requests_its_limits_and_a_best_effort_one_zero() -> None:
     linux = m.LinuxContainer()
     kubelet.set_resources(linux, kubelet.Share({"limits.cpu": Fraction(2), "limits.memory": Fraction(GIB)}, -997))
     assert decoded_resources(linux, "Guaranteed") == DecodedResources(2000, 2000, GIB, GIB)
@@ -32,7 +32,7 @@ def test_a_guaranteed_container_asks_for_its_limits_and_a_best_effort_one_for_no
 
 
 @given(st.integers(1, 996))
-def test_a_burstable_request_of_memory_is_right_to_a_thousandth_of_the_node(share: int) -> None:
+def test_a_burstable_memory_request_is_accurate_to_a_thousandth_of_the_node(share: int) -> None:
     request_bytes = memory_request(1000 - share, 64 * GIB)
     assert request_bytes is not None
     assert abs(request_bytes - share * 64 * GIB // 1000) <= 64 * GIB // 1000

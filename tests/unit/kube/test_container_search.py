@@ -1,4 +1,4 @@
-"""The container that a person means: ids, beginnings of ids, names, and lives of one container."""
+"""The search for a container by id, prefix of an id, or name."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ KNOWN = [
         ("", []),
     ],
 )
-def test_an_id_then_names_then_the_beginning_of_an_id(word: str, expected: list[str]) -> None:
+def test_precedence_is_id_name_prefix_of_an_id(word: str, expected: list[str]) -> None:
     assert [one.id for one in find(word, KNOWN)] == expected
 
 
-def test_of_several_containers_the_only_one_that_runs_is_meant() -> None:
+def test_of_several_containers_the_only_running_one_is_found() -> None:
     containers = [one._replace(runs=one.id == "bbb1") for one in KNOWN]
     assert [one.id for one in find("app", containers)] == ["bbb1"]
 
 
-def test_containers_whose_pod_is_not_known_are_not_lives_of_one_container() -> None:
+def test_containers_of_unknown_pods_are_different_containers() -> None:
     assert len(find("c", [NamedContainer(f"c{number}", "app", "", "", "", runs=False) for number in range(2)])) == 2
 
 
-def test_a_word_that_may_mean_several_names_the_first_of_them() -> None:
+def test_an_ambiguous_word_lists_the_first_matches() -> None:
     named_containers = [
         NamedContainer(f"c{number}" * 9, "app", f"web{number}", "shop", f"p{number}", runs=True) for number in range(7)
     ]

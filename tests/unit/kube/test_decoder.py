@@ -1,4 +1,4 @@
-"""Objects are read with the fields that are used, in proportion to their JSON."""
+"""Objects are decoded with only the used fields, within a memory limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def labels(number: int) -> bytes:
     return json.dumps({"metadata": {"name": "a", "labels": {f"k{index}": "v" for index in range(number)}}}).encode()
 
 
-def test_fields_that_nothing_uses_are_passed_over() -> None:
+def test_unused_fields_are_skipped() -> None:
     document = (
         b'{"metadata": {"name": "a", "managedFields": [{}]}, "spec": {"containers": [{"name": "c", "env": [{}]}]}}'
     )
@@ -35,13 +35,13 @@ def test_a_pod_of_a_hundred_labels_and_a_nodeslo_are_not_too_costly() -> None:
     assert make_decoder(Document)(slo).value["spec"]["parts"][19] == json.loads(json.dumps(DEFAULTS))
 
 
-def test_half_a_character_becomes_a_replacement_as_with_go() -> None:
+def test_half_a_character_becomes_a_replacement_character_like_in_go() -> None:
     assert make_decoder(Pod)(rb'{"metadata": {"name": "a\ud800"}}').value["metadata"]["name"] == "a\ufffd"
 
 
 @pytest.mark.parametrize(
     "text", [b'{"metadata": {"name": 7}}', b"[]", b"{", b'{"metadata": {"name": "\xff"}}', b'{"x":' + b"[" * 100_000]
 )
-def test_what_is_not_an_object_of_the_kind_is_a_value_error(text: bytes) -> None:
+def test_an_object_of_another_kind_is_a_value_error(text: bytes) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         make_decoder(Pod)(text)

@@ -1,4 +1,4 @@
-"""Values of a manifest, asked for by kind."""
+"""Typed access to values of a manifest."""
 
 import pytest
 
@@ -9,12 +9,12 @@ from nri.kube.document import Document, text
 DOCUMENT = Document(Source("pod.yaml", ""), None)
 
 
-def test_a_missing_value_is_an_empty_one():
+def test_a_missing_value_is_empty():
     for tree in ({}, {"k": None}):
         assert (DOCUMENT.table(tree, "k"), DOCUMENT.tables(tree, "k"), DOCUMENT.texts(tree, "k")) == ({}, [], [])
 
 
-def test_a_value_of_the_kind_is_given_as_it_is():
+def test_a_value_of_the_type_is_returned():
     assert DOCUMENT.table({"k": {"a": 1}}, "k") == {"a": 1}
     assert DOCUMENT.tables({"k": [{"a": 1}]}, "k") == [{"a": 1}]
     assert DOCUMENT.texts({"k": ["a", 1, True, None]}, "k") == ["a", "1", "true", ""]
@@ -28,14 +28,14 @@ def test_a_value_of_the_kind_is_given_as_it_is():
         (DOCUMENT.tables, ["a"], "pod.yaml: spec.k: expected a list of mappings"),
     ],
 )
-def test_a_value_of_another_kind_is_refused_with_file_and_key(ask, value, reason):
+def test_a_value_of_another_type_is_an_error_with_file_and_key(ask, value, reason):
     with pytest.raises(ConfigError) as caught:
         ask({"k": value}, "k", "spec.")
     assert str(caught.value) == reason
 
 
 @pytest.mark.parametrize(("value", "shown"), [("a", "a"), (3, "3"), (1.5, "1.5"), (False, "false"), (None, "")])
-def test_a_scalar_is_written_as_yaml_writes_it(value, shown):
+def test_a_scalar_is_printed_like_in_yaml(value, shown):
     assert text(value) == shown
 
 
@@ -66,7 +66,7 @@ def test_a_number_out_of_bounds_is_refused(value):
     assert [DOCUMENT.number({"k": good}, "k", 2**32 - 1) for good in (None, 0, 7, "7")] == [0, 0, 7, 7]
 
 
-def test_a_flag_is_true_or_false_and_nothing_like_it():
+def test_a_flag_is_only_true_or_false():
     assert [DOCUMENT.flag(tree, "k") for tree in ({"k": True}, {"k": False}, {})] == [True, False, False]
     with pytest.raises(ConfigError, match="expected true or false"):
         DOCUMENT.flag({"k": "yes"}, "k")

@@ -31,7 +31,7 @@ def resource(name: str, path: str, more: str = "") -> str:
     return f"{{name: {name}, valueFrom: {{resourceFieldRef: {{resource: {path}{more}}}}}}}"
 
 
-def test_fields_of_the_pod_itself_are_known_and_those_of_a_node_are_noted(read: Read) -> None:
+def test_fields_of_the_pod_are_filled_in_and_fields_of_the_node_reported(read: Read) -> None:
     paths = {
         "NAME": "metadata.name", "SPACE": "metadata.namespace", "TIER": "metadata.labels['tier']",
         "NOTE": "metadata.annotations['none']", "ACCOUNT": "spec.serviceAccountName", "NODE": "spec.nodeName",

@@ -28,7 +28,7 @@ def test_files_of_a_folder_are_read_in_order_with_documents_and_lists(tmp_path: 
     assert folder.errors == {}
 
 
-def test_only_the_first_look_and_changes_are_changes(tmp_path: Path) -> None:
+def test_only_the_first_read_and_changes_are_reported(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "rules")
     assert folder.changed()
     assert not folder.changed()
@@ -56,7 +56,7 @@ def test_one_file_can_be_the_folder(tmp_path: Path) -> None:
     assert names(folder) == {}
 
 
-def test_a_config_map_is_swapped_as_one(tmp_path: Path) -> None:
+def test_a_config_map_is_replaced_atomically(tmp_path: Path) -> None:
     for version in ("1", "2"):
         (tmp_path / version).mkdir()
         (tmp_path / version / "a.yaml").write_text(f"name: v{version}\n")
@@ -72,7 +72,7 @@ def test_a_config_map_is_swapped_as_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bad", ["a: [", "- a\n", "just text", "a: 1\n---\na: 1\na: 2\n", "items: 1\nkind: List\n"])
-def test_a_file_that_cannot_be_read_keeps_what_it_said_and_spoils_no_other(tmp_path: Path, bad: str) -> None:
+def test_an_unreadable_file_keeps_its_last_content(tmp_path: Path, bad: str) -> None:
     (tmp_path / "a.yaml").write_text("name: one\n")
     (tmp_path / "b.yaml").write_text("name: two\n")
     folder = Folder(tmp_path)
@@ -117,14 +117,14 @@ def test_an_error_names_the_line_in_the_file_also_of_a_later_document(tmp_path: 
     assert error.source == f"{tmp_path}/a.yaml:4"
 
 
-def test_a_pipe_is_told_and_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_is_reported_and_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.yaml")
     folder = Folder(tmp_path)
     folder.changed()
     assert len(folder.errors) == 1
 
 
-def test_a_file_that_goes_away_takes_its_error_along(tmp_path: Path) -> None:
+def test_a_removed_file_removes_its_error(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("a: [")
     folder = Folder(tmp_path)
     folder.changed()
@@ -133,7 +133,7 @@ def test_a_file_that_goes_away_takes_its_error_along(tmp_path: Path) -> None:
     assert folder.errors == {}
 
 
-def test_too_many_files_keep_what_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_files_keep_the_last_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_FILES", 2)
     for name in "ab":
         (tmp_path / f"{name}.yaml").write_text("name: one\n")
@@ -149,7 +149,7 @@ def test_too_many_files_keep_what_is_known(tmp_path: Path, monkeypatch: pytest.M
     assert (list(names(folder)), folder.errors) == (["b.yaml", "c.yaml"], {})
 
 
-def test_too_many_objects_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_objects_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_OBJECTS", 2)
     (tmp_path / "a.yaml").write_text("{}\n---\n{}\n---\n{}\n")
     folder = Folder(tmp_path)
@@ -157,7 +157,7 @@ def test_too_many_objects_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "more than 2 objects" in str(folder.errors[str(tmp_path / "a.yaml")])
 
 
-def test_a_deep_nest_is_an_error_and_no_crash(tmp_path: Path) -> None:
+def test_deep_nesting_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"a":' * 5000 + "1" + "}" * 5000)
     folder = Folder(tmp_path)
     folder.changed()

@@ -29,7 +29,7 @@ def split(content: bytes, size: int = 1 << 16, **more: int) -> tuple[list[bytes 
 
 
 @given(st.lists(_OBJECTS, max_size=4), _VALUES, st.integers(1, 20), st.sampled_from([None, 1]), st.booleans())
-def test_objects_and_the_frame_are_the_same_however_the_bytes_are_cut(
+def test_objects_and_frame_are_equal_for_any_split_of_the_bytes(
     objects: list[Any], other: Any, size: int, indent: int | None, ascii_only: bool
 ) -> None:
     tree = {"kind": "PodList", "metadata": other, "items": objects, "last": [other, {"items": [{}]}]}
@@ -66,6 +66,6 @@ def test_an_object_that_is_too_large_has_its_name_and_its_size(size: int) -> Non
         b"[" * 100_000,
     ],
 )
-def test_what_is_not_a_list_of_objects_is_a_value_error(content: bytes) -> None:
+def test_a_document_that_is_not_a_list_is_a_value_error(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         split(content)

@@ -1,4 +1,4 @@
-"""A manifest as the messages that plugins get."""
+"""A manifest as NRI messages."""
 
 import json
 
@@ -22,7 +22,7 @@ def test_the_same_manifest_gives_the_same_messages(read):
     assert (first.pod, first.containers) == (second.pod, second.containers)
 
 
-def test_containers_that_initialize_the_pod_come_first(read):
+def test_init_containers_come_first(read):
     workloads = read(pod("{containers: [{name: app}], initContainers: [{name: init}]}"))
     assert [one.name for one in workloads.containers] == ["init", "app"]
     assert {one.pod_sandbox_id for one in workloads.containers} == {workloads.pod.id}
@@ -59,7 +59,7 @@ def test_every_pod_of_a_file_is_read_in_order():
     )
 
 
-def test_a_mistake_in_a_later_document_is_told_with_the_line_of_the_file():
+def test_a_mistake_in_a_later_document_has_the_line_of_the_file():
     with pytest.raises(ConfigError, match=r"all\.yaml:6: "):
         read_manifests(Source("all.yaml", "kind: Service\n---\nkind: Pod\nspec:\n  x: 1\n  hostPID: 2\n"))
 
@@ -72,7 +72,7 @@ QOS = {
 
 
 @pytest.mark.parametrize("text", QOS)
-def test_class_of_service_gives_cgroup_and_oom_score(text, read):
+def test_the_qos_class_determines_cgroup_and_oom_score(text, read):
     workloads = read(pod(f"{{containers: [{{name: app, {text}}}]}}"))
     folder, score = QOS[text]
     assert workloads.pod.linux.cgroup_parent == f"/kubepods{folder}/pod{workloads.pod.uid}"
@@ -136,7 +136,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("text", MISTAKES)
-def test_a_manifest_that_cannot_be_used_is_a_config_error(text, read):
+def test_an_invalid_manifest_is_a_config_error(text, read):
     with pytest.raises(ConfigError) as caught:
         read(text)
     assert MISTAKES[text] in str(caught.value)
@@ -156,7 +156,7 @@ def test_command_and_args_replace_the_images(read):
     assert list(container(read, "command: [run], args: [z]", IMAGE).args) == ["run", "z"]
 
 
-def test_the_environment_is_the_images_under_the_pods(read):
+def test_the_pods_environment_overrides_the_images(read):
     assert list(container(read, "env: [{name: LANG, value: de}, {name: COUNT, value: '3'}]", IMAGE).env) == [
         "PATH=/bin",
         "LANG=de",
@@ -179,7 +179,7 @@ def test_values_from_the_cluster_are_empty_and_reported(read):
     ]
 
 
-def test_resources_are_what_the_kubelet_asks_for(read):
+def test_resources_equal_the_kubelets_request(read):
     text = "resources: {requests: {cpu: 250m}, limits: {cpu: 500m, memory: 64Mi, hugepages-2Mi: 4Mi}}"
     linux = container(read, text).linux
     assert linux.resources.cpu.shares.value == 256
@@ -188,7 +188,7 @@ def test_resources_are_what_the_kubelet_asks_for(read):
     assert [(one.page_size, one.limit) for one in linux.resources.hugepage_limits] == [("2MB", 4 << 20)]
 
 
-def test_volumes_are_mounted_from_where_the_kubelet_puts_them(read):
+def test_volumes_are_mounted_from_the_kubelets_paths(read):
     workloads = read(
         pod(
             "{volumes: [{name: v, emptyDir: {}}, {name: h, hostPath: {path: /srv}}], containers: [{name: app, "
@@ -202,13 +202,13 @@ def test_volumes_are_mounted_from_where_the_kubelet_puts_them(read):
     assert mounts["/proc"].type == "proc"
 
 
-def test_host_namespaces_are_not_the_containers_own(read):
+def test_host_namespaces_are_not_listed_as_the_containers(read):
     workloads = read(pod("{hostNetwork: true, containers: [{name: app}]}"))
     kinds = [one.type for one in workloads.containers[0].linux.namespaces]
     assert kinds == ["pid", "ipc", "uts", "mount", "cgroup"]
 
 
-def test_the_containers_security_context_comes_before_the_pods(read):
+def test_the_containers_security_context_overrides_the_pods(read):
     container = read(
         pod(
             "{securityContext: {runAsUser: 1, runAsGroup: 2, seccompProfile: {type: Unconfined}}, "
@@ -228,14 +228,14 @@ def test_an_images_configuration_is_read_in_its_usual_forms(wrap, tmp_path):
     assert read_image_config(str(path)) == ImageConfig(("A=1",), ("/e",), ())
 
 
-def test_what_is_not_an_images_configuration_is_refused(tmp_path):
+def test_an_invalid_image_configuration_is_refused(tmp_path):
     path = tmp_path / "image.json"
     path.write_text('{"config": []}')
     with pytest.raises(ConfigError, match="not the configuration of an image"):
         read_image_config(str(path))
 
 
-def test_a_list_that_is_none_is_refused_with_its_key(tmp_path):
+def test_a_value_instead_of_a_list_is_an_error_with_its_key(tmp_path):
     path = tmp_path / "image.json"
     path.write_text('{"config": {"Env": "A=1"}}')
     with pytest.raises(ConfigError, match="Env: expected a list"):

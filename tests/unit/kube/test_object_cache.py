@@ -1,11 +1,11 @@
-"""Objects are kept within a bound, the largest are left out first."""
+"""A cache of objects with a size limit. The largest objects are dropped first."""
 
 from __future__ import annotations
 
 from nri.kube.object_cache import ObjectCache
 
 
-def test_the_largest_objects_are_left_out_where_there_is_no_room() -> None:
+def test_the_largest_objects_are_dropped_at_the_limit() -> None:
     cache = ObjectCache(100)
     for name, size in (("a", 30), ("big", 60), ("b", 20), ("c", 40)):
         cache.put(("ns", name), name, size)
@@ -19,7 +19,7 @@ def test_the_largest_objects_are_left_out_where_there_is_no_room() -> None:
     assert (cache.problem, [*cache.objects.values()]) == ("", ["b", "small"])
 
 
-def test_an_object_left_out_has_room_again_in_half_of_the_free_memory() -> None:
+def test_a_dropped_object_returns_if_it_fits_half_of_the_free_memory() -> None:
     cache = ObjectCache(100)
     cache.put(("a",), "a", 70)
     cache.put(("b",), "b", 40)
@@ -44,7 +44,7 @@ def test_an_object_that_grows_and_shrinks_is_counted_once() -> None:
     assert [*cache.objects.values()] == [9999, "b"]
 
 
-def test_of_a_thousand_objects_left_out_five_are_named() -> None:
+def test_of_many_dropped_objects_five_are_named() -> None:
     cache = ObjectCache()
     for number in range(2000):
         cache.leave_out((f"ns{number}", "a"), "why")

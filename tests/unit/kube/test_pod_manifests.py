@@ -1,4 +1,4 @@
-"""Pods in manifests: in which objects they are, and what Kubernetes would say about their keys."""
+"""Pods in manifests: objects with templates, and errors of Kubernetes about keys."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def read_yaml(text: str) -> list[PodManifest]:
         ("Rollout", "argoproj.io/v1alpha1"),
     ],
 )
-def test_a_template_is_a_pod_with_the_names_of_its_owner(kind: str, version: str) -> None:
+def test_a_template_becomes_a_pod_with_the_names_of_its_owner(kind: str, version: str) -> None:
     ((pod,), _) = read({"apiVersion": version, "kind": kind, "metadata": NAMES, "spec": {"template": POD}})
     assert pod.pod == {"metadata": {"labels": {"a": "b"}, **NAMES}, "spec": POD["spec"]}
-    assert pod.unknown == []
+    assert pod.key_notes == []
 
 
-def test_a_cron_job_has_its_template_in_that_of_its_job_and_a_pod_template_on_top() -> None:
+def test_templates_of_cron_jobs_and_pod_templates_are_found() -> None:
     cron = {"kind": "CronJob", "metadata": NAMES, "spec": {"jobTemplate": {"spec": {"template": POD}}}}
     plain = {"kind": "PodTemplate", "metadata": NAMES, "template": POD}
     for pod in read(cron, plain)[0]:
@@ -73,7 +73,7 @@ def test_a_custom_resource_without_containers_in_its_template_contains_no_pod() 
     assert [line.split()[2] for line in left_out] == ["NodePool:", "Job:", "CronJob:"]
 
 
-def test_keys_that_kubernetes_does_not_know_are_named_with_line_and_the_nearest_one() -> None:
+def test_unknown_keys_are_reported_with_line_and_suggestion() -> None:
     (pod,) = read_yaml(
         "kind: Deployment\n"
         "spec:\n"
@@ -87,7 +87,7 @@ def test_keys_that_kubernetes_does_not_know_are_named_with_line_and_the_nearest_
         "      nodeSelector: {any: key}\n"
         "status: {odd: 1}\n"
     )
-    assert pod.unknown == [
+    assert pod.key_notes == [
         "f.yaml:3: spec.replica is ignored: did you mean replicas?",
         "f.yaml:8: spec.template.spec.containers[0].comand is ignored: did you mean command?",
         "f.yaml:9: spec.template.spec.containers[0].livenessProbe.httpGet.zzz is ignored: unknown key",
@@ -97,7 +97,7 @@ def test_keys_that_kubernetes_does_not_know_are_named_with_line_and_the_nearest_
 def test_many_unknown_keys_are_counted() -> None:
     keys = {f"odd{number}": number for number in range(150)}
     ((pod,), _) = read({"kind": "Pod", **POD, **keys})
-    assert len(pod.unknown) == 101 and pod.unknown[-1] == "f.json: 50 more unknown keys"
+    assert len(pod.key_notes) == 101 and pod.key_notes[-1] == "f.json: 50 more unknown keys"
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_values_that_the_api_server_refuses_are_errors(key: str, error: str) -> 
     assert error in str(caught.value) and str(caught.value).startswith("f.yaml:2: spec.")
 
 
-def test_yaml_is_read_as_kubernetes_reads_it() -> None:
+def test_yaml_is_read_like_by_kubernetes() -> None:
     (pod,) = read_yaml(
         "kind: Pod\nspec:\n  hostNetwork: yes\n  containers: [{name: app, stdin: off}]\n"
         "  terminationGracePeriodSeconds: 1_000\n"
@@ -142,7 +142,7 @@ def test_yaml_is_read_as_kubernetes_reads_it() -> None:
     assert (spec["hostNetwork"], spec["containers"][0]["stdin"]) == (True, False)
     assert (spec["terminationGracePeriodSeconds"], spec["volumes"][0]["configMap"]["defaultMode"]) == (1000, 0o644)
     assert spec["dnsPolicy"] == "Default"
-    assert pod.unknown == ["f.yaml:8: spec.dnsPolicy: duplicate key: the last value counts"]
+    assert pod.key_notes == ["f.yaml:8: spec.dnsPolicy: duplicate key: the last value counts"]
 
 
 @pytest.mark.parametrize("text", ["metadata: {name: a}\n", "- 1\n"])

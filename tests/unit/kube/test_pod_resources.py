@@ -30,16 +30,16 @@ def sidecar(cpu: str) -> dict[str, Any]:
         ({"containers": [container("1")], "resources": {"requests": {"cpu": "3"}}, "overhead": {"cpu": "1"}}, 4),
     ],
 )
-def test_a_pod_requests_what_runs_at_the_same_time_and_its_overhead(spec: dict[str, Any], requests: float) -> None:
+def test_a_pods_request_covers_concurrent_containers_and_overhead(spec: dict[str, Any], requests: float) -> None:
     assert pod_total(spec, "requests")["cpu"] == requests
 
 
-def test_overhead_is_no_limit_where_there_is_none() -> None:
+def test_without_limits_overhead_is_not_a_limit() -> None:
     spec = {"containers": [container("1")], "overhead": {"cpu": "1", "memory": "1Gi"}}
     assert pod_total(spec, "limits") == {"cpu": 2}
 
 
-def test_a_pod_has_resources_of_its_own_for_cpu_memory_and_huge_pages_alone() -> None:
+def test_pod_level_resources_apply_only_to_cpu_memory_and_hugepages() -> None:
     spec = {"containers": [], "resources": {"limits": {"cpu": "1", "hugepages-2Mi": "4Mi", "example.com/gpu": "1"}}}
     assert pod_total(spec, "limits") == {"cpu": 1, "hugepages-2Mi": 4 << 20}
 
@@ -53,7 +53,7 @@ def test_a_pod_has_resources_of_its_own_for_cpu_memory_and_huge_pages_alone() ->
         ({"containers": [{}], "resources": {"limits": {"cpu": "2"}}}, 2),
     ],
 )
-def test_a_pods_cgroup_has_a_limit_if_all_have_one_or_the_pod_itself(spec: dict[str, Any], limit: int) -> None:
+def test_a_pods_cgroup_has_a_limit_if_all_containers_or_the_pod_have_one(spec: dict[str, Any], limit: int) -> None:
     assert pod_limit(spec, "cpu") == limit
 
 

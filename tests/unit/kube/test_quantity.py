@@ -21,7 +21,7 @@ def test_a_quantity_is_read_exactly(text):
 
 
 @pytest.mark.parametrize("text", ["", "1 Gi", "1gb", "Gi", "1KI", "0x10", "1e", "--1", True, "1e999"])
-def test_what_is_not_a_quantity_is_refused(text):
+def test_invalid_quantities_are_refused(text):
     with pytest.raises(ValueError, match="is not a quantity"):
         quantity.parse(text)
 
@@ -42,7 +42,7 @@ def test_cpu_requests_become_shares_within_the_kernels_bounds(cpus, shares):
 
 
 @pytest.mark.parametrize(("cpus", "quota"), [("1m", 1000), ("250m", 25_000), ("2", 200_000)])
-def test_cpu_limits_become_a_quota_that_the_kernel_takes(cpus, quota):
+def test_cpu_limits_become_a_quota_that_the_kernel_accepts(cpus, quota):
     assert quantity.cpu_quota_us(quantity.parse(cpus)) == quota
 
 
@@ -50,5 +50,5 @@ def test_cpu_limits_become_a_quota_that_the_kernel_takes(cpus, quota):
     ("text", "value"),
     [("1e99", quantity.MOST), ("-1e99", -quantity.MOST), ("9E", 9 * 10**18), ("500m", Fraction(1, 2))],
 )
-def test_a_quantity_is_capped_as_kubernetes_does_it(text: str, value: Fraction) -> None:
+def test_a_quantity_is_capped_like_in_kubernetes(text: str, value: Fraction) -> None:
     assert quantity.capped(text) == value

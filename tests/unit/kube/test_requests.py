@@ -1,4 +1,4 @@
-"""Requests and limits, back from what the kubelet gave to the runtime."""
+"""Requests and limits, estimated from the kubelet's resources for the runtime."""
 
 import re
 from fractions import Fraction
@@ -21,17 +21,17 @@ NODE = 8 << 30
 
 
 @pytest.mark.parametrize("cpu_m", [100, 250, 1000, 1500, 64000])
-def test_cpu_comes_back_within_a_thousandth(cpu_m: int) -> None:
+def test_cpu_is_estimated_within_one_millicpu(cpu_m: int) -> None:
     assert abs(millicpu_of_shares(cpu_shares(Fraction(cpu_m, 1000))) - cpu_m) <= 1
     assert millicpu_of_quota(cpu_quota_us(Fraction(cpu_m, 1000)), CPU_PERIOD_US) == cpu_m
 
 
-def test_the_least_shares_are_a_request_of_nothing() -> None:
+def test_the_minimum_shares_mean_a_request_of_zero() -> None:
     assert millicpu_of_shares(2) == 0
     assert millicpu_of_quota(-1, CPU_PERIOD_US) == 0
 
 
-def test_memory_is_the_least_that_gives_the_score() -> None:
+def test_memory_is_the_smallest_amount_with_the_oom_score() -> None:
     for request_bytes in (1, 10**9, NODE // 3):
         score = 1000 - 1000 * request_bytes // NODE
         request = memory_of_oom_score(score, NODE)
@@ -40,7 +40,7 @@ def test_memory_is_the_least_that_gives_the_score() -> None:
     assert memory_of_oom_score(-997, NODE) == memory_of_oom_score(1000, NODE) == 0
 
 
-def test_a_class_of_service_says_what_is_known() -> None:
+def test_the_qos_class_limits_the_estimate() -> None:
     assert estimated("Guaranteed", 1024, 100000, 100000, 5, -997, NODE) == Requests(1000, 1000, 5, 5)
     assert estimated("Burstable", 512, 0, 100000, 0, 900, NODE) == Requests(500, 0, -(-NODE // 10), 0)
     assert estimated("Burstable", 512, 0, 100000, 1 << 20, 900, NODE).memory_bytes == 0
@@ -71,6 +71,6 @@ def test_the_annotation_is_exact() -> None:
         ('{"containers": {"main": {"requests": {"memory": -1}}}}', '"-1" is less than 0'),
     ],
 )
-def test_an_annotation_that_cannot_be_read_is_told(text: str, message: str) -> None:
+def test_an_invalid_annotation_is_an_error(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         annotated({ANNOTATION: text}, "main")

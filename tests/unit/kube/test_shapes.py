@@ -1,4 +1,4 @@
-"""JSON is read by the rules of Go's decoder, because annotations were written for that."""
+"""JSON of annotations is read by the rules of Go's decoder."""
 
 import json
 from fractions import Fraction
@@ -29,7 +29,7 @@ SHAPE = Record(
         ('{"share": 10}', {"share": 10}),
     ],
 )
-def test_what_go_reads_is_read(text: str, value: Any) -> None:
+def test_values_that_go_accepts_are_read(text: str, value: Any) -> None:
     assert decode(text, SHAPE) == value
 
 
@@ -56,17 +56,17 @@ def test_what_go_reads_is_read(text: str, value: Any) -> None:
         "[" * 100_000,
     ],
 )
-def test_what_go_refuses_is_one_line(text: str) -> None:
+def test_values_that_go_refuses_are_an_error_of_one_line(text: str) -> None:
     with pytest.raises(ValueError, match=r"\A[^\n]{1,300}\Z"):
         decode(text, SHAPE)
 
 
-def test_the_place_of_a_wrong_value_is_named() -> None:
+def test_the_path_of_a_wrong_value_is_named() -> None:
     with pytest.raises(ValueError, match=r"^amounts\.cpu: "):
         decode('{"amounts": {"cpu": "five"}}', SHAPE)
 
 
-def test_a_number_of_32_bits_has_no_more() -> None:
+def test_a_32_bit_number_has_32_bits() -> None:
     assert decode("2147483647", INT32) == 2**31 - 1
     with pytest.raises(ValueError, match="32 bits"):
         decode("2147483648", INT32)
@@ -80,7 +80,7 @@ def test_any_json_is_read_or_refused(value: Any) -> None:
         pass
 
 
-def test_any_word_is_read_and_one_that_means_nothing_can_be_told_in_one_line() -> None:
+def test_unknown_words_are_read_and_can_be_reported() -> None:
     words = Word(("tc", "terway-qos"))
     assert decode('["tc", "other", null]', Items(words)) == ["tc", "other", ""]
     with pytest.raises(ValueError, match="1 is not a string"):
@@ -90,6 +90,6 @@ def test_any_word_is_read_and_one_that_means_nothing_can_be_told_in_one_line() -
     )
 
 
-def test_half_of_a_surrogate_pair_is_replaced_as_go_does() -> None:
+def test_half_of_a_surrogate_pair_is_replaced_like_in_go() -> None:
     assert decode('{"name": "a\\ud800b"}', SHAPE)["name"] == "a\ufffdb"
     assert decode('{"name": "\\ud83d\\ude00"}', SHAPE)["name"] == "\U0001f600"

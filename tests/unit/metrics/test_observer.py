@@ -1,4 +1,4 @@
-"""The base of observers ignores everything, so that one may tell only what it wants to know."""
+"""The base class of observers ignores all calls, so that subclasses define only the methods they need."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Counts(nri.Plugin):
         return nri.Adjustment().add_env("A", "1")
 
 
-def test_an_observer_may_have_one_method_of_its_own_and_no_other() -> None:
+def test_an_observer_may_define_a_single_method() -> None:
     class Asked(Observer):
         def __init__(self) -> None:
             self.seen: list[tuple[str, str, BaseException | None]] = []
@@ -30,7 +30,7 @@ def test_an_observer_may_have_one_method_of_its_own_and_no_other() -> None:
     assert observer.seen == [("10-counts", "Synchronize", None), ("10-counts", "CreateContainer", None)]
 
 
-def test_the_observer_of_prometheus_takes_what_the_base_takes() -> None:
+def test_the_prometheus_observer_has_the_signatures_of_the_base_class() -> None:
     for name, method in inspect.getmembers(Observer, inspect.isfunction):
         if name.startswith("_"):
             continue

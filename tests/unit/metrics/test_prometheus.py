@@ -1,4 +1,4 @@
-"""The Prometheus form of the observer, fed by a real adaptation."""
+"""The Prometheus observer with a real adaptation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Busy(nri.Plugin):
         raise nri.Reject("no")
 
 
-def test_counts_what_plugins_do(registry: Any) -> None:
+def test_plugin_calls_are_counted(registry: Any) -> None:
     with FakeRuntime(observer=PrometheusObserver(registry)) as runtime:
         runtime.create_container(make_pod(), make_container(id="c0"))
         runtime.add(Busy())
@@ -58,14 +58,14 @@ def test_counts_what_plugins_do(registry: Any) -> None:
         wait_for(lambda: value("nri_active_plugins_total") == 0, "the plugin is no longer counted")
 
 
-def test_the_prefix_can_be_containerds(registry: Any) -> None:
+def test_the_prefix_can_be_changed(registry: Any) -> None:
     observer = PrometheusObserver(registry, namespace="containerd_nri")
     observer.record_plugin_invocation("10-a", "StopContainer", None)
     labels = {"plugin": "10-a", "operation": "StopContainer", "status": "success", "error": ""}
     assert registry.get_sample_value("containerd_nri_plugin_invocations_total", labels) == 1
 
 
-def test_plugins_beyond_a_number_share_one_label(registry: Any) -> None:
+def test_plugins_above_the_limit_share_one_label(registry: Any) -> None:
     observer = PrometheusObserver(registry)
     for number in range(300):
         for _ in range(2):
@@ -89,11 +89,11 @@ def test_plugins_beyond_a_number_share_one_label(registry: Any) -> None:
         (ConnectionClosed(), "other"),
     ],
 )
-def test_errors_are_told_apart_by_their_status(error: Exception | None, label: str) -> None:
+def test_errors_are_labelled_by_status(error: Exception | None, label: str) -> None:
     assert error_label(error) == label
 
 
-def test_what_an_observer_returns_is_not_looked_at() -> None:
+def test_return_values_of_observers_are_ignored() -> None:
     class Returns(Observer):
         def record_plugin_invocation(self, *_: Any) -> Any:
             return 5
@@ -108,7 +108,7 @@ def test_what_an_observer_returns_is_not_looked_at() -> None:
             runtime.start_container()
 
 
-def test_an_observer_that_fails_does_not_keep_plugins_out() -> None:
+def test_a_failing_observer_does_not_affect_plugins() -> None:
     class Broken(Observer):
         def update_plugin_count(self, count: int) -> None:
             if count:
@@ -120,7 +120,7 @@ def test_an_observer_that_fails_does_not_keep_plugins_out() -> None:
         assert [row.state for row in runtime.plugins] == ["active", "active"]
 
 
-def test_updates_of_replies_that_are_merged_side_by_side_are_all_counted(registry: Any) -> None:
+def test_concurrent_updates_are_all_counted(registry: Any) -> None:
     observer = PrometheusObserver(registry)
 
     class Slow(int):
@@ -163,7 +163,7 @@ class Kept:
         return lambda *arguments: self.calls.append((name, arguments))
 
 
-def test_answers_and_failures_are_counted_with_their_time() -> None:
+def test_answers_and_failures_are_counted_with_durations() -> None:
     observer = Kept()
     reporter = CountingReporter(observer)  # type: ignore[arg-type]
     for name, arguments in STEPS:

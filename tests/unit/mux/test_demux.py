@@ -1,4 +1,4 @@
-"""Bytes of one socket taken apart into chunks of its logical connections."""
+"""Bytes of a socket are split into chunks of its logical connections."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from nri.mux import Demux
 from nri.mux import frames as mux
 
 
-def test_a_header_that_announces_too_much_allocates_nothing_and_ends_the_trunk() -> None:
+def test_an_oversized_header_ends_the_trunk_without_allocation() -> None:
     with pytest.raises(RemoteProtocolError, match="conn 1: frame payload 4294967295 bytes, maximum is 4194314"):
         Demux((1,)).receive(struct.pack(">II", 1, 2**32 - 1))
 
 
-def test_a_frame_that_is_too_long_ends_the_trunk_also_where_it_came_as_a_whole() -> None:
+def test_an_oversized_complete_frame_ends_the_trunk() -> None:
     frame = struct.pack(">II", 1, mux.MAX_PAYLOAD + 1) + bytes(mux.MAX_PAYLOAD + 1)
     with pytest.raises(RemoteProtocolError, match="conn 1: frame payload 4194315 bytes, maximum is 4194314"):
         Demux((1,)).receive(frame)
@@ -36,24 +36,24 @@ def test_frames_of_several_connections_come_in_order() -> None:
     assert Demux((1, 2)).receive(data) == [(1, b"a"), (2, b"b"), (1, b"c")]
 
 
-def test_a_payload_is_passed_on_as_it_comes() -> None:
+def test_a_payload_is_returned_as_it_arrives() -> None:
     data = mux.pack(1, b"abcdef")
     demux = Demux((1,))
     assert chunks(demux, data[:3], data[3:10], data[10:]) == [(1, b"ab"), (1, b"cdef")]
     assert demux.between
 
 
-def test_how_much_of_a_frame_is_missing_is_known() -> None:
+def test_the_number_of_missing_bytes_is_known() -> None:
     demux = Demux((1,))
     demux.receive(mux.pack(1, bytes(100))[:-30])
     assert (demux.missing, demux.between) == (30, False)
 
 
-def test_chunks_of_a_connection_that_is_not_open_are_dropped_however_they_come() -> None:
+def test_chunks_of_a_closed_connection_are_dropped() -> None:
     data = mux.pack(7, bytes(9000))
     demux = Demux((1,))
     assert chunks(demux, mux.cut(7, b"whole"), data[:100], data[100:], mux.pack(1, b"mine")) == [(1, b"mine")]
 
 
-def test_empty_frames_are_no_chunks() -> None:
+def test_empty_frames_are_ignored() -> None:
     assert Demux((1,)).receive(mux.pack(1, b"") + mux.pack(1, b"x") + mux.pack(1, b"")) == [(1, b"x")]

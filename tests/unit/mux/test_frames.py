@@ -1,4 +1,4 @@
-"""Mux frames as bytes: what a Go peer can read, and what no frame can hold."""
+"""Mux frames: bytes that a Go peer can read, and limits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nri.errors import LocalProtocolError
 from nri.mux import frames
 
 
-def test_a_frame_is_its_connection_its_length_and_its_payload() -> None:
+def test_a_frame_has_connection_length_and_payload() -> None:
     assert frames.pack(3, b"abc") == b"\x00\x00\x00\x03\x00\x00\x00\x03abc"
 
 
@@ -17,7 +17,7 @@ def test_connection_0_is_reserved() -> None:
         frames.pack(0, b"")
 
 
-def test_a_frame_holds_a_whole_ttrpc_message_and_no_byte_more() -> None:
+def test_the_limit_of_a_frame_is_a_complete_ttrpc_message() -> None:
     assert len(frames.pack(1, bytes(frames.MAX_PAYLOAD))) == frames.MAX_PAYLOAD + frames.HEADER_LENGTH
     with pytest.raises(LocalProtocolError, match="frame payload 4194315 bytes, maximum is 4194314"):
         frames.pack(1, bytes(frames.MAX_PAYLOAD + 1))

@@ -29,19 +29,19 @@ def test_a_short_message_is_one_frame(ends: tuple[Trunk, socket.socket]) -> None
     assert remote.recv(100) == pack(2, b"abcd")
 
 
-def test_a_long_message_is_cut_as_a_go_peer_needs_it(ends: tuple[Trunk, socket.socket]) -> None:
+def test_a_long_message_is_split_for_go_peers(ends: tuple[Trunk, socket.socket]) -> None:
     trunk, remote = ends
     trunk.send(1, [bytes(5000), b"x"], soon())
     assert remote.recv(6000) == cut(1, bytes(5000), b"x")
 
 
-def test_nothing_is_sent_on_connection_0(ends: tuple[Trunk, socket.socket]) -> None:
+def test_sending_on_connection_0_is_refused(ends: tuple[Trunk, socket.socket]) -> None:
     trunk, _ = ends
     with pytest.raises(LocalProtocolError):
         trunk.send(0, [bytes(5000)], soon())
 
 
-def test_a_whole_frame_and_one_that_follows_in_pieces_arrive(ends: tuple[Trunk, socket.socket]) -> None:
+def test_complete_and_split_frames_arrive(ends: tuple[Trunk, socket.socket]) -> None:
     trunk, remote = ends
     remote.sendall(pack(1, b"one"))
     assert trunk.receive(soon()) == [(1, b"one")]
@@ -51,13 +51,13 @@ def test_a_whole_frame_and_one_that_follows_in_pieces_arrive(ends: tuple[Trunk, 
     assert trunk.receive(soon()) == [(2, b"wo")]
 
 
-def test_a_frame_of_a_connection_that_is_not_open_is_dropped(ends: tuple[Trunk, socket.socket]) -> None:
+def test_a_frame_of_a_closed_connection_is_dropped(ends: tuple[Trunk, socket.socket]) -> None:
     trunk, remote = ends
     remote.sendall(pack(9, b"not ours"))
     assert trunk.receive(soon()) == []
 
 
-def test_in_the_middle_of_a_large_frame_more_is_asked_for(ends: tuple[Trunk, socket.socket]) -> None:
+def test_inside_a_large_frame_reads_are_larger(ends: tuple[Trunk, socket.socket]) -> None:
     trunk, remote = ends
     remote.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
     data = pack(1, bytes(1 << 21))
@@ -70,13 +70,13 @@ def test_in_the_middle_of_a_large_frame_more_is_asked_for(ends: tuple[Trunk, soc
     assert max(lengths) > 65536, "a large message is read in small pieces"
 
 
-def test_what_is_there_is_taken_without_a_wait(ends: tuple[Trunk, socket.socket]) -> None:
+def test_receive_now_returns_arrived_frames_without_waiting(ends: tuple[Trunk, socket.socket]) -> None:
     trunk, remote = ends
     remote.sendall(pack(1, b"now") + pack(2, b"too"))
     assert trunk.receive_now() == [(1, b"now"), (2, b"too")]
 
 
-def test_a_peer_that_hangs_up_ends_the_read(ends: tuple[Trunk, socket.socket]) -> None:
+def test_a_disconnect_ends_the_read(ends: tuple[Trunk, socket.socket]) -> None:
     trunk, remote = ends
     remote.close()
     with pytest.raises(ConnectionClosed):

@@ -9,11 +9,11 @@ def lines(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     return [str(change) for change in difference(old, new)]
 
 
-def test_specs_that_mean_the_same_do_not_differ() -> None:
+def test_equivalent_specs_do_not_differ() -> None:
     assert lines({"hostname": "", "mounts": []}, {"linux": None, "ociVersion": ""}) == []
 
 
-def test_entries_are_told_by_their_names() -> None:
+def test_entries_are_compared_by_name() -> None:
     old = {
         "process": {"env": ["A=1", "B=2"], "rlimits": [{"type": "RLIMIT_CORE", "hard": 1}]},
         "mounts": [{"destination": "/a", "source": "x"}, {"destination": "/b"}, {"destination": "/c"}],
@@ -34,7 +34,7 @@ def test_entries_are_told_by_their_names() -> None:
     ]
 
 
-def test_the_order_matters_for_mounts_alone() -> None:
+def test_the_order_matters_only_for_mounts() -> None:
     old = {"linux": {"namespaces": [{"type": "pid"}, {"type": "ipc"}], "maskedPaths": ["/a", "/b"]}}
     new = {"linux": {"namespaces": [{"type": "ipc"}, {"type": "pid"}], "maskedPaths": ["/b", "/a"]}}
     assert lines(old, new) == []
@@ -46,7 +46,7 @@ def test_entries_of_one_name_are_all_compared() -> None:
     assert lines(old, new) == ['+ process.rlimits[RLIMIT_CORE #2]: {"hard": 1, "soft": 0, "type": "RLIMIT_CORE"}']
 
 
-def test_lists_without_names_lose_and_gain_in_the_middle() -> None:
+def test_lists_without_names_are_compared_by_content() -> None:
     def spec(*paths: str) -> dict[str, Any]:
         return {"hooks": {"poststop": [{"path": path} for path in paths]}}
 
@@ -57,7 +57,7 @@ def test_lists_without_names_lose_and_gain_in_the_middle() -> None:
     ]
 
 
-def test_other_lists_and_kinds_differ_as_a_whole() -> None:
+def test_other_lists_and_types_are_compared_as_a_whole() -> None:
     old = {"process": {"args": ["a"]}, "x": 1, "y": [], "annotations": {"a.b/c": "1"}}
     new = {"process": {"args": ["a", "b"]}, "x": True, "y": {}, "annotations": {}}
     assert lines(old, new) == [
@@ -68,7 +68,7 @@ def test_other_lists_and_kinds_differ_as_a_whole() -> None:
     ]
 
 
-def test_keys_that_are_no_names_are_quoted_and_long_values_cut() -> None:
+def test_unusual_keys_are_quoted_and_long_values_cut() -> None:
     old, new = {"annotations": {"a.b/c": "1", "d": "1"}}, {"annotations": {"a.b/c": "x" * 300, "d": "1"}}
     (line,) = lines(old, new)
     assert line.startswith('~ annotations."a.b/c": "1" -> "xxx')
@@ -78,7 +78,7 @@ def test_keys_that_are_no_names_are_quoted_and_long_values_cut() -> None:
     assert lines({"ociVersion": "1"}, {"ociVersion": "1", "": 1}) == ['+ "": 1']
 
 
-def test_what_is_nested_deeply_is_compared_as_a_whole() -> None:
+def test_deeply_nested_values_are_compared_as_a_whole() -> None:
     def nested(depth: int, value: int) -> dict[str, Any]:
         result: dict[str, Any] = {"x": value}
         for _ in range(depth):
@@ -89,7 +89,7 @@ def test_what_is_nested_deeply_is_compared_as_a_whole() -> None:
     assert change.path.count("x") < 30
 
 
-def test_what_is_empty_goes_and_what_is_always_there_comes() -> None:
+def test_the_canonical_form_drops_empty_values_and_adds_required_ones() -> None:
     spec = {
         "hostname": "",
         "mounts": [],
@@ -110,12 +110,12 @@ def test_what_is_empty_goes_and_what_is_always_there_comes() -> None:
     }  # fmt: skip
 
 
-def test_what_is_not_known_stays_everywhere() -> None:
+def test_unknown_keys_are_kept() -> None:
     spec = {"ociVersion": "1", "windows": {"a": []}, "mounts": [{"destination": "/", "x": ""}]}
     assert canonical(spec) == spec
 
 
-def test_values_of_the_wrong_kind_stay() -> None:
+def test_values_of_a_wrong_type_are_kept() -> None:
     spec = {"ociVersion": 1, "mounts": {"a": 1}, "linux": 5, "annotations": ["x"]}
     assert canonical(spec) == spec
 

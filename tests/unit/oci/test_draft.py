@@ -1,4 +1,4 @@
-"""A spec being changed: copied where it is touched, and no further."""
+"""A spec during changes: only changed parts are copied."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from nri.errors import SpecError
 from nri.oci.draft import Draft
 
 
-def test_only_what_is_touched_is_copied() -> None:
+def test_only_changed_parts_are_copied() -> None:
     spec = {"linux": {"sysctl": {"a": "1"}, "seccomp": {"syscalls": [1]}}, "hostname": "h"}
     draft = Draft(spec)
     draft.table("linux", "sysctl")["a"] = "2"
@@ -15,14 +15,14 @@ def test_only_what_is_touched_is_copied() -> None:
     assert draft.spec["linux"]["seccomp"] is spec["linux"]["seccomp"]
 
 
-def test_tables_and_lists_that_are_absent_or_null_are_made() -> None:
+def test_missing_objects_and_lists_are_created() -> None:
     draft = Draft({"linux": None})
     draft.rows("linux", "resources", "devices").append(1)
     draft.rows("linux", "resources", "devices").append(2)
     assert draft.spec == {"linux": {"resources": {"devices": [1, 2]}}}
 
 
-def test_reading_makes_nothing() -> None:
+def test_reading_creates_no_object() -> None:
     draft = Draft({"linux": None, "process": {"env": ["A=1"]}})
     assert draft.find("linux", "sysctl", "a") is None
     assert draft.objects("mounts") == []
@@ -33,7 +33,7 @@ def test_reading_makes_nothing() -> None:
     assert draft.spec == {"linux": None, "process": {"env": ["A=1"]}}
 
 
-def test_what_is_dropped_is_dropped_from_the_new_spec_alone() -> None:
+def test_dropping_a_key_does_not_change_the_old_spec() -> None:
     spec = {"linux": {"sysctl": {"a": "1"}}}
     draft = Draft(spec)
     draft.drop("linux", "sysctl", "a")
@@ -51,13 +51,13 @@ def test_what_is_dropped_is_dropped_from_the_new_spec_alone() -> None:
         (lambda draft: draft.texts("list"), "list", "is not a list of strings: [{}, 5]"),
     ],
 )
-def test_a_value_of_the_wrong_kind_is_named(ask, path: str, reason: str) -> None:
+def test_a_value_of_a_wrong_type_is_named(ask, path: str, reason: str) -> None:
     with pytest.raises(SpecError) as caught:
         ask(Draft({"list": [{}, 5], "text": "x"}))
     assert (caught.value.path, caught.value.reason) == (path, reason)
     assert str(caught.value) == f"the spec's {path} {reason}"
 
 
-def test_a_spec_is_an_object() -> None:
+def test_a_spec_must_be_an_object() -> None:
     with pytest.raises(SpecError, match=r"is not an object: \[\]"):
         Draft([])  # type: ignore[arg-type]

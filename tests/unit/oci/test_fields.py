@@ -3,7 +3,7 @@
 from nri.oci.fields import OBJECTS, Field, fields_of
 
 
-def test_rows_are_taken_apart() -> None:
+def test_rows_are_parsed() -> None:
     fields = fields_of("Spec")
     assert fields["hostname"] == Field("text", "", "?")
     assert fields["ociVersion"] == Field("text", "", "")

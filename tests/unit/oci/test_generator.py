@@ -1,4 +1,4 @@
-"""The generator as runtimes use it: the order of steps, their own functions, all or nothing."""
+"""The generator as runtimes use it: the order of steps, runtime functions, and atomic changes."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from nri.rules import Rules
 from tests.unit.oci.build import adjustment
 
 
-def test_a_builder_a_message_and_nothing_are_adjustments() -> None:
+def test_a_builder_a_message_and_none_are_accepted_as_adjustments() -> None:
     spec = {"process": {"args": ["a"]}, "vendor": {"x": 1}}
     built = nri.Adjustment().set_args(["b"])
     for adjusted in (built, built.message):
@@ -28,7 +28,7 @@ def test_adjustments_add_up_in_spec() -> None:
     assert generator.spec == {"process": {"args": ["b"], "oomScoreAdj": 5}}
 
 
-def test_an_adjustment_that_fails_leaves_the_spec_as_it_was() -> None:
+def test_a_failed_adjustment_does_not_change_the_spec() -> None:
     spec: dict[str, Any] = {}
     generator = Generator(spec)
     with pytest.raises(SpecError):
@@ -37,7 +37,7 @@ def test_an_adjustment_that_fails_leaves_the_spec_as_it_was() -> None:
     assert spec == {}
 
 
-def test_compat_is_one_of_two() -> None:
+def test_compat_selects_the_rules() -> None:
     assert Generator({}, compat="reference").rules == Rules.REFERENCE
     assert Generator({}).rules == Rules.DEFAULT
     with pytest.raises(LocalProtocolError, match="compat must be"):
@@ -68,7 +68,7 @@ def classes(blockio: str | None = None, rdt_class: str | None = None, **linux: A
     return adjustment(linux={"resources": resources, **linux})
 
 
-def test_classes_are_resolved_and_the_empty_one_takes_settings_away() -> None:
+def test_classes_are_resolved_and_the_empty_class_removes_settings() -> None:
     settings = {"fast": {"weight": 500}}
     generator = Generator(
         {"linux": {"resources": {"blockIO": {"weight": 1}}, "intelRdt": {"closID": "x"}}},
@@ -115,7 +115,7 @@ def fails(*_: Any) -> Any:
         ({"cdi": fails}, adjustment(CDI_devices=[{}]), "failed to inject CDI devices in OCI Spec: no"),
     ],
 )
-def test_what_the_runtimes_functions_fail_with_is_the_reason(functions: Any, adjusted: Any, text: str) -> None:
+def test_an_error_of_a_runtime_function_is_the_reason(functions: Any, adjusted: Any, text: str) -> None:
     with pytest.raises(SpecError) as caught:
         Generator({}, **functions).adjust(adjusted)
     assert str(caught.value) == text
@@ -126,7 +126,7 @@ def test_annotations_are_filtered() -> None:
     assert keep.adjust(adjustment(annotations={"a": "1", "b": "2"})) == {"annotations": {"a": "1"}}
 
 
-def test_resources_are_checked_last_and_may_be_changed_at_any_depth() -> None:
+def test_the_resource_check_runs_last_and_can_change_resources() -> None:
     spec = {"linux": {"resources": {"memory": {"limit": 5}}}}
 
     def check(resources: dict[str, Any]) -> None:
@@ -141,7 +141,7 @@ def test_resources_are_checked_last_and_may_be_changed_at_any_depth() -> None:
     assert spec == {"linux": {"resources": {"memory": {"limit": 5}}}}
 
 
-def test_a_checker_is_given_resources_even_where_there_are_none() -> None:
+def test_the_resource_check_runs_also_without_resources() -> None:
     def set_pids(resources: dict[str, Any]) -> None:
         resources["pids"] = {"limit": 1}
 
@@ -152,7 +152,7 @@ def test_a_checker_is_given_resources_even_where_there_are_none() -> None:
     assert Generator({}, check_resources=lambda resources: None).adjust(adjustment_) == {"linux": {}}
 
 
-def test_the_hosts_mounts_are_read_once_and_only_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hosts_mounts_are_read_once_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[int] = []
 
     def of_host(path: str = "") -> MountTable:
@@ -177,7 +177,7 @@ def test_a_host_without_a_mount_table_is_an_error(monkeypatch: pytest.MonkeyPatc
         Generator({}).adjust(adjustment(mounts=[{"destination": "/a", "type": "bind", "options": ["rshared"]}]))
 
 
-def test_an_update_changes_the_spec_and_says_what_the_runtime_is_to_be_told() -> None:
+def test_an_update_changes_the_spec_and_returns_the_runtimes_resources() -> None:
     generator = Generator(
         {"linux": {"resources": {"cpu": {"shares": 5, "cpus": "0-3"}}}}, blockio={"f": {"weight": 9}}.get
     )
@@ -190,8 +190,8 @@ def test_an_update_changes_the_spec_and_says_what_the_runtime_is_to_be_told() ->
     assert "blockIO" not in generator.spec["linux"]["resources"]
 
 
-def test_zeros_of_an_update_that_say_unset_change_nothing() -> None:
-    """A kubelet's request with one value shows plugins zeros for all others, and comes back with them."""
+def test_zeros_that_mean_unset_change_nothing() -> None:
+    """A kubelet's request with one value has zeros for all others, and plugins return them."""
     before = {"linux": {"resources": {"cpu": {"shares": 512, "quota": 5}, "memory": {"limit": 1 << 20}}}}
     generator = Generator(before)
     linux_resources = m.LinuxResources()
@@ -203,7 +203,7 @@ def test_zeros_of_an_update_that_say_unset_change_nothing() -> None:
     assert generator.spec == {"linux": {"resources": resources}}
 
 
-def test_an_update_that_fails_leaves_the_spec_as_it_was() -> None:
+def test_a_failed_update_does_not_change_the_spec() -> None:
     generator = Generator({}, check_resources=fails)
     with pytest.raises(SpecError, match="failed to adjust resources"):
         generator.update(nri.Update("c1").set_cpu_shares(7))

@@ -16,19 +16,19 @@ def devices(spec: dict[str, Any]) -> tuple[list[Any], list[Any]]:
     return spec["linux"].get("devices", []), spec["linux"].get("resources", {}).get("devices", [])
 
 
-def test_a_device_is_added_with_what_is_given_and_allowed() -> None:
+def test_a_device_is_added_with_its_settings_and_allowed() -> None:
     full = {**FUSE, "file_mode": {"value": 0o660}, "uid": {"value": 0}, "gid": {"value": 7}}
     new_spec = adjust({}, linux={"devices": [full]})
     assert devices(new_spec) == ([{**FUSE, "fileMode": 0o660, "uid": 0, "gid": 7}], [ALLOW])
 
 
-def test_a_device_takes_the_place_of_one_with_its_path() -> None:
+def test_a_device_replaces_the_device_with_its_path() -> None:
     spec = {"linux": {"devices": [{"path": "/dev/fuse", "type": "b"}, {"path": "/dev/x"}]}}
     for rules in (Rules.DEFAULT, Rules.REFERENCE):
         assert devices(adjust(spec, rules, linux={"devices": [FUSE]}))[0] == [{"path": "/dev/x"}, FUSE]
 
 
-def test_removing_a_device_that_is_not_there_makes_nothing() -> None:
+def test_removing_a_missing_device_changes_nothing() -> None:
     assert adjust({}, linux={"devices": [{"path": "-/dev/fuse"}]}) == {}
 
 
@@ -44,7 +44,7 @@ def test_device_removal_revokes() -> None:
     assert devices(single) == ([FUSE], [{"allow": False}, other, ALLOW])
 
 
-def test_a_device_that_another_node_still_is_stays_allowed() -> None:
+def test_a_removed_device_stays_allowed_if_another_node_is_the_same_device() -> None:
     spec = {"linux": {"devices": [FUSE, {**FUSE, "path": "/dev/two"}], "resources": {"devices": [ALLOW]}}}
     new_spec = adjust(spec, linux={"devices": [{"path": "-/dev/fuse"}]})
     assert devices(new_spec) == ([{**FUSE, "path": "/dev/two"}], [ALLOW])
@@ -81,7 +81,7 @@ def test_removal_takes_all() -> None:
     assert default == {"linux": {"devices": [], "namespaces": [{"type": "ipc"}]}, "mounts": []}
 
 
-def test_a_namespace_is_replaced_where_it_stands_or_added() -> None:
+def test_a_namespace_is_replaced_in_place_or_added() -> None:
     spec = {"linux": {"namespaces": [{"type": "pid", "path": "/old"}, {"type": "ipc"}]}}
     adjusted = [{"type": "pid"}, {"type": "network", "path": "/run/netns/x"}, {"type": "-ipc"}, {"type": "-uts"}]
     new_spec = adjust(spec, linux={"namespaces": adjusted})
@@ -108,7 +108,7 @@ def test_network_devices_are_set_and_removed() -> None:
     assert new_spec["linux"]["netDevices"] == {"eth2": {"name": "b"}, "ib0": {"name": "net0"}, "ib1": {}}
 
 
-def test_a_seccomp_policy_replaces_the_one_that_is_there() -> None:
+def test_a_seccomp_policy_replaces_the_existing_policy() -> None:
     policy = {
         "default_action": "SCMP_ACT_ERRNO",
         "architectures": ["SCMP_ARCH_X86_64"],
@@ -154,7 +154,7 @@ def test_seccomp_errno_kept() -> None:
     assert default["linux"]["seccomp"] == {"defaultAction": "SCMP_ACT_ERRNO", "defaultErrnoRet": 38}
 
 
-def test_a_memory_policy_replaces_the_one_that_is_there() -> None:
+def test_a_memory_policy_replaces_the_existing_policy() -> None:
     new_spec = adjust(
         {}, linux={"memory_policy": {"mode": "MPOL_BIND", "nodes": "0", "flags": ["MPOL_F_STATIC_NODES"]}}
     )
@@ -165,7 +165,7 @@ def test_a_memory_policy_replaces_the_one_that_is_there() -> None:
     }
 
 
-def test_rdt_settings_are_set_one_by_one_after_a_removal() -> None:
+def test_rdt_settings_are_set_separately_after_a_removal() -> None:
     spec = {"linux": {"intelRdt": {"closID": "old", "l3CacheSchema": "L3:0=f"}}}
     new_spec = adjust(spec, linux={"rdt": {"schemata": {"value": ["MB:0=50"]}, "enable_monitoring": {"value": True}}})
     assert new_spec["linux"]["intelRdt"] == {

@@ -32,7 +32,7 @@ def test_without_mounts_nothing_is_sorted() -> None:
     assert destinations(adjust(spec, mounts=[{"destination": "-/none"}])) == ["/a", "/b/c"]
 
 
-def test_removing_a_mount_of_a_spec_without_any_makes_nothing() -> None:
+def test_removing_a_mount_of_a_spec_without_mounts_changes_nothing() -> None:
     assert adjust({}, mounts=[{"destination": "-/a"}]) == {}
 
 
@@ -47,7 +47,7 @@ def test_removing_a_mount_of_a_spec_without_any_makes_nothing() -> None:
         ("rprivate", "/x", None, None),
     ],
 )
-def test_the_root_gets_the_propagation_that_a_mount_needs(
+def test_the_root_gets_the_propagation_of_a_mount(
     option: str, source: str, before: str | None, after: str | None
 ) -> None:
     spec = {"linux": {"rootfsPropagation": before}} if before else {}

@@ -21,21 +21,21 @@ def variables(**values: str | None) -> list[dict[str, str]]:
     return [{"key": f"-{key}"} if value is None else {"key": key, "value": value} for key, value in values.items()]
 
 
-def test_a_variable_is_replaced_where_it_stands_and_a_new_one_comes_last() -> None:
+def test_a_variable_is_replaced_in_place_and_a_new_one_is_last() -> None:
     new_spec = adjust(env("A=1", "B=2", "C=3"), env=variables(D="4", B="x", C=None))
     assert of(new_spec) == ["A=1", "B=x", "D=4"]
 
 
-def test_without_variables_the_environment_is_left_alone() -> None:
+def test_without_variables_the_environment_is_unchanged() -> None:
     spec = env("A=1", "bare")
     assert adjust(spec, Rules.REFERENCE) == spec
 
 
-def test_removing_a_variable_that_is_not_there_makes_nothing() -> None:
+def test_removing_a_missing_variable_changes_nothing() -> None:
     assert adjust({}, env=variables(A=None)) == {}
 
 
-def test_a_variable_without_a_name_is_none() -> None:
+def test_a_variable_without_a_name_is_ignored() -> None:
     assert adjust({}, env=[{"key": "", "value": "x"}]) == {}
 
 
@@ -57,13 +57,13 @@ def test_bare_env_kept() -> None:
     assert (of(reference), of(default)) == (["A=1", "B=2"], ["BARE", "A=1", "B=2"])
 
 
-def test_arguments_are_replaced_unless_there_are_none() -> None:
+def test_arguments_are_replaced_unless_empty() -> None:
     spec = {"process": {"args": ["sh"]}}
     assert adjust(spec, args=["sleep", "1"])["process"]["args"] == ["sleep", "1"]
     assert adjust(spec, args=[]) == spec
 
 
-def test_hooks_come_after_those_that_are_there() -> None:
+def test_hooks_are_added_after_existing_hooks() -> None:
     spec = {"hooks": {"prestart": [{"path": "/a"}]}}
     hook = {"path": "/b", "args": ["b", "c"], "env": ["A=1"], "timeout": {"value": 3}}
     new_spec = adjust(spec, hooks={"prestart": [hook], "create_container": [{"path": "/c"}]})
@@ -83,24 +83,24 @@ def test_rlimits_replace() -> None:
     assert adjust({}, rlimits=[new]) == {"process": {"rlimits": [new]}}
 
 
-def test_annotations_are_set_and_removed_and_set_wins() -> None:
+def test_setting_an_annotation_overrides_its_removal() -> None:
     spec = {"annotations": {"a": "1", "b": "2"}}
     new_spec = adjust(spec, annotations={"-a": "", "-b": "", "b": "3", "c": "4"})
     assert new_spec["annotations"] == {"b": "3", "c": "4"}
 
 
-def test_the_score_for_the_oom_killer_is_set() -> None:
+def test_the_oom_score_is_set() -> None:
     assert adjust({}, linux={"oom_score_adj": {"value": -5}}) == {"process": {"oomScoreAdj": -5}}
     assert adjust({}, linux={"oom_score_adj": {}}) == {"process": {"oomScoreAdj": 0}}
 
 
-def test_the_io_priority_is_set_and_none_takes_it_away() -> None:
+def test_the_io_priority_is_set_and_class_none_removes_it() -> None:
     new_spec = adjust({}, linux={"io_priority": {"class": "IOPRIO_CLASS_BE", "priority": 3}})
     assert new_spec == {"process": {"ioPriority": {"class": "IOPRIO_CLASS_BE", "priority": 3}}}
     assert adjust(new_spec, linux={"io_priority": {"priority": 3}}) == {"process": {}}
 
 
-def test_the_scheduler_is_set_with_what_is_given_and_none_takes_it_away() -> None:
+def test_the_scheduler_is_set_and_policy_none_removes_it() -> None:
     policy = {"policy": "SCHED_FIFO", "priority": 2, "flags": ["SCHED_FLAG_RECLAIM"], "period": "7"}
     new_spec = adjust({}, linux={"scheduler": policy})
     assert new_spec == {

@@ -1,4 +1,4 @@
-"""The host's mounts, and how they spread."""
+"""The propagation of the host's mounts."""
 
 from pathlib import Path
 
@@ -32,11 +32,11 @@ not a mount
         ("", None),
     ],
 )
-def test_the_mount_that_a_path_stands_on_tells(path: str, actual: str | None) -> None:
+def test_the_mount_of_a_path_determines_its_propagation(path: str, actual: str | None) -> None:
     assert MountTable.parse(TEXT).propagation(path) == actual
 
 
-def test_the_reference_takes_prefixes_for_parents_and_the_first_of_two() -> None:
+def test_in_reference_mode_prefixes_count_as_parents() -> None:
     table = MountTable.parse(TEXT)
     assert table.propagation("/process", by_prefix=True) == "rshared"
     assert table.propagation("/data", by_prefix=True) == "rshared"
@@ -47,10 +47,10 @@ def test_the_mounts_of_this_process_are_read() -> None:
     assert any(mount.path == "/proc" for mount in MountTable.of_host().mounts)
 
 
-def test_a_table_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
+def test_a_missing_mount_table_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         MountTable.of_host(str(tmp_path / "none"))
 
 
-def test_a_private_mount_has_no_tags() -> None:
+def test_a_private_mount_has_no_propagation() -> None:
     assert MountPoint("/").propagation == ""

@@ -18,7 +18,7 @@ def value(number: Any) -> dict[str, Any]:
     return {"value": number}
 
 
-def test_cpu_settings_are_set_one_by_one() -> None:
+def test_cpu_settings_are_set_separately() -> None:
     spec = {"linux": {"resources": {"cpu": {"shares": 5, "cpus": "0-7", "idle": 1}}}}
     cpu = {"period": value(1), "quota": value(-1), "realtime_runtime": value(3), "realtime_period": value(4)}
     assert resources(spec, cpu={**cpu, "mems": "0"})["cpu"] == {
@@ -49,7 +49,7 @@ def test_all_memory_fields_applied() -> None:
     assert default["linux"]["resources"]["memory"] == {"limit": 50, "swap": -1}
 
 
-def test_a_memory_limit_alone_limits_swap_with_it_and_zero_says_nothing() -> None:
+def test_a_memory_limit_alone_also_limits_swap_and_zero_is_ignored() -> None:
     assert resources({}, memory={"limit": value(50)}) == {"memory": {"limit": 50, "swap": 50}}
     assert resources({}, memory={"limit": value(0)}) == {}
 
@@ -88,7 +88,7 @@ def test_rules_of_the_device_cgroup_are_appended_in_order() -> None:
     ]
 
 
-def test_an_update_becomes_what_a_runtime_takes() -> None:
+def test_an_update_becomes_the_runtimes_resources() -> None:
     data = {
         "memory": {**MEMORY, "limit": value(7)},
         "cpu": {"shares": value(2), "cpus": "1"},
@@ -111,7 +111,7 @@ def test_an_update_becomes_what_a_runtime_takes() -> None:
     assert to_oci(m.LinuxResources()) == {}
 
 
-def test_zeros_that_say_unset_are_not_given_and_the_message_stays_as_it_is() -> None:
+def test_zeros_that_mean_unset_are_omitted_without_changing_the_message() -> None:
     linux_resources = m.LinuxResources()
     for part, name in (("cpu", "shares"), ("cpu", "quota"), ("cpu", "period"), ("memory", "limit"), ("memory", "swap")):
         getattr(getattr(linux_resources, part), name).value = 0

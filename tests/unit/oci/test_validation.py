@@ -1,4 +1,4 @@
-"""What is wrong with specs, told by place and value."""
+"""Problems of specs, with path and value."""
 
 import json
 import subprocess
@@ -32,12 +32,12 @@ def process(**change: Any) -> list[str]:
     return problems(process={**GOOD["process"], **change})
 
 
-def test_a_spec_in_order_has_no_problem() -> None:
+def test_a_valid_spec_has_no_problem() -> None:
     assert validate(GOOD) == []
     assert problems(process=None, root=None) == []
 
 
-def test_what_runc_writes_is_in_order(tmp_path: Path) -> None:
+def test_runcs_spec_is_valid(tmp_path: Path) -> None:
     subprocess.run([need_tool("runc"), "spec"], cwd=tmp_path, check=True)
     assert validate(json.loads((tmp_path / "config.json").read_text())) == []
 
@@ -113,14 +113,14 @@ def test_what_runc_writes_is_in_order(tmp_path: Path) -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_problem_names_its_place_and_value(anys: list[Any], expected: str) -> None:
+def test_a_problem_names_path_and_value(anys: list[Any], expected: str) -> None:
     assert [str(entry) for entry in anys] == [expected]
 
 
-def test_rules_are_not_asked_of_values_of_the_wrong_kind() -> None:
+def test_rules_are_not_applied_to_values_of_a_wrong_type() -> None:
     assert problems(ociVersion="x", mounts=[5]) == ["mounts[0]: expected an object, not 5"]
 
 
-def test_nobody_reads_more_than_a_hundred_problems() -> None:
+def test_at_most_a_hundred_problems_are_reported() -> None:
     assert len(problems(mounts=[5] * 500)) == MAX_PROBLEMS
     assert len(problems(mounts=[{}] * 500)) == MAX_PROBLEMS

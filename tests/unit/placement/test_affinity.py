@@ -65,21 +65,21 @@ main:
         (f"main:\n- match: {{key: ':,-{'name,' * 300}name', operator: Exists}}", "the key has 1507 characters"),
     ],
 )
-def test_an_affinity_of_the_pod_that_cannot_be_read_refuses_the_container(text: str, words: str) -> None:
+def test_an_invalid_affinity_refuses_the_container(text: str, words: str) -> None:
     for key in ("affinity", "anti_affinity"):
         start = f"place for [^:]*: annotation resource-policy.nri.io/{key.replace('_', '-')}"
         with pytest.raises(NoPlace, match=f"{start}:.*{words}"):
             affinities(annotated("main", **{key: text}))
 
 
-def test_the_most_affinities_and_none_are_read() -> None:
+def test_the_maximum_number_of_affinities_is_read() -> None:
     assert len(affinities(annotated("main", affinity="main:\n" + "- match: {operator: AlwaysTrue}\n" * 100))) == 100
     for text in ("", "main:", "main: []", "other:\n- match: {key: name, operator: Exists}"):
         assert affinities(annotated("main", affinity=text)) == []
 
 
 def test_always_true_needs_no_key() -> None:
-    """`always_true_needs_no_key`: the original refuses the container."""
+    """`always_true_needs_no_key`: nri-plugins refuses the container."""
     for text in ("{match: {operator: AlwaysTrue}}",
                  "{scope: {operator: AlwaysTrue}, match: {key: name, operator: Exists}}"):  # fmt: skip
         one = annotated("main", affinity=f"main: [{text}]")

@@ -1,4 +1,4 @@
-"""CPUs out of a set: whole packages, caches, cores, threads; and those of a priority."""
+"""Allocation of CPUs from a set: packages, caches, cores, threads and priorities."""
 
 from dataclasses import replace
 
@@ -44,11 +44,11 @@ def allocated(machine: Machine, free: str, count: int, prefer: Priority = Priori
         ("0-15", 0, ""),
     ],
 )
-def test_cpus_are_taken_as_close_together_as_there_are(free: str, count: int, expected: str) -> None:
+def test_cpus_are_taken_as_close_together_as_possible(free: str, count: int, expected: str) -> None:
     assert allocated(Machine.of(guest()), free, count) == expected
 
 
-def test_fewer_cpus_than_wanted_are_an_error_that_names_them() -> None:
+def test_too_few_cpus_are_an_error_that_names_them() -> None:
     with pytest.raises(ValueError, match="1-2 has fewer than 3 CPUs"):
         allocated(Machine.of(guest()), "1-2", 3)
 
@@ -66,12 +66,12 @@ def test_fewer_cpus_than_wanted_are_an_error_that_names_them() -> None:
         ("1,5,9,13,17,21", 6, "1,5,9,13,17,21"),  # of both packages
     ],
 )
-def test_caches_are_taken_whole_then_split_within_one_package(free: str, count: int, expected: str) -> None:
+def test_caches_are_taken_completely_then_split_within_a_package(free: str, count: int, expected: str) -> None:
     assert allocated(cached(), free, count) == expected
 
 
 def test_caches_beside_idle_ones_are_taken_before_larger_ones_elsewhere() -> None:
-    """`caches_beside_idle_ones`: the rest comes from the package of the idle cache."""
+    """`caches_beside_idle_ones`: the remaining CPUs come from the package of the idle cache."""
     machine, free = cached(), masks.parse("0-1,12-15,17,20-22")
     actual = CpuAllocator(machine).allocate(free, 5, Priority.NONE)
     assert masks.text(actual) == "12-15,17"
@@ -79,7 +79,7 @@ def test_caches_beside_idle_ones_are_taken_before_larger_ones_elsewhere() -> Non
     assert located.bit_count() == 5
 
 
-def test_cpus_of_the_priority_are_preferred_and_better_ones_left() -> None:
+def test_cpus_of_the_priority_are_preferred_and_better_cpus_kept() -> None:
     machine = replace(Machine.of(guest(1, 1, 8, 1)), priorities=tuple(map(masks.parse, ("0-1", "2-4", "5-7"))))
     assert allocated(machine, "0-6", 2, Priority.HIGH) == "0-1"
     assert allocated(machine, "0-6", 2, Priority.NORMAL) == "2-3"
@@ -114,6 +114,6 @@ def test_clusters_count_where_cores_differ() -> None:
         (3, Priority.LOW, "3,5,9"),
     ],
 )
-def test_threads_are_taken_in_the_package_that_has_just_enough(count: int, prefer: Priority, expected: str) -> None:
+def test_threads_are_taken_from_the_package_with_just_enough(count: int, prefer: Priority, expected: str) -> None:
     machine = replace(Machine.of(guest(2, 1, 4, 2)), priorities=tuple(map(masks.parse, ("0-1", "2-15", ""))))
     assert allocated(machine, "3,5,9,11,13", count, prefer) == expected

@@ -1,4 +1,4 @@
-"""Pins as answers, and what a runtime asks for as requests."""
+"""Pins as answers to the runtime, and requests of the runtime."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from nri.testing import make_container
 from tests.support.placement import GIB, container
 
 
-def test_what_is_not_pinned_is_not_in_the_answer() -> None:
+def test_an_answer_has_only_pinned_values() -> None:
     expected = nri.Adjustment().set_cpuset_cpus("1-2").set_cpuset_mems("0").set_cpu_shares(512)
     assert adjustment_of(Pins("1-2", "0", 512)) == expected
     assert adjustment_of(Pins("", None, None)) == nri.Adjustment()
 
 
-def test_others_are_updated_by_what_changes_alone() -> None:
+def test_other_containers_are_updated_only_with_changes() -> None:
     first, second = updates_of({"a": Pins(cpus="3"), "b": Pins("", "1", 2), "c": Pins("", None, None)})
     assert first == nri.Update("a").set_ignore_failure().set_cpuset_cpus("3")
     assert second == nri.Update("b").set_ignore_failure().set_cpuset_mems("1").set_cpu_shares(2)
 
 
-def test_a_container_that_has_its_pins_already_needs_none() -> None:
+def test_a_container_with_its_pins_is_not_updated() -> None:
     message = make_container(cpus="0,1,2", mems="0", cpu_shares=512)
     assert differing(Pins("0-2", "0", 512), message) == Pins()
     assert differing(Pins("0-3", "1", 2), message) == Pins("0-3", "1", 2)
     assert differing(Pins("0-2"), make_container(cpus="nonsense")) == Pins("0-2")
 
 
-def test_a_resize_changes_what_it_names() -> None:
+def test_a_resize_changes_only_given_values() -> None:
     one = container("one", 500, GIB, qos="Burstable", limit_m=1000, memory_limit=2 * GIB)
     message = make_container()
     message.linux.oom_score_adj.value = 500

@@ -1,4 +1,4 @@
-"""The state file: read as it was written, refused if others could have written it, told if it cannot be used."""
+"""The state file: round trip, refused owners and modes, and damage."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def written(folder: Path) -> Checkpoint:
     return checkpoint
 
 
-def test_what_was_written_is_read_and_the_folder_is_for_root_alone(tmp_path: Path) -> None:
+def test_the_written_state_can_be_read_and_the_folder_is_private(tmp_path: Path) -> None:
     checkpoint = written(tmp_path)
     state, complaint = checkpoint.read()
     assert state is not None, complaint
@@ -31,7 +31,7 @@ def test_what_was_written_is_read_and_the_folder_is_for_root_alone(tmp_path: Pat
     assert checkpoint.path.stat().st_mode & 0o777 == 0o600
 
 
-def test_without_a_file_nothing_is_kept(tmp_path: Path) -> None:
+def test_without_a_file_there_is_no_state(tmp_path: Path) -> None:
     assert Checkpoint(str(tmp_path), "balloons").read() == (None, "")
 
 
@@ -65,7 +65,7 @@ def test_a_file_that_others_could_have_written_is_refused(tmp_path: Path) -> Non
         (b"{" + b'"a":"",' * 2_000_000 + b'"a":""}', "2000001 values in the file exceed the limit of 524288"),
     ],
 )
-def test_one_that_cannot_be_used_is_told_and_counts_as_none(tmp_path: Path, text: bytes, words: str) -> None:
+def test_an_invalid_file_is_reported_and_ignored(tmp_path: Path, text: bytes, words: str) -> None:
     checkpoint = written(tmp_path)
     checkpoint.path.write_bytes(text)
     state, complaint = checkpoint.read()
@@ -74,7 +74,7 @@ def test_one_that_cannot_be_used_is_told_and_counts_as_none(tmp_path: Path, text
     assert str(checkpoint.path) in complaint
 
 
-def test_what_is_no_file_is_told_and_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_instead_of_the_file_is_reported(tmp_path: Path) -> None:
     checkpoint = written(tmp_path)
     checkpoint.path.unlink()
     os.mkfifo(checkpoint.path, 0o600)
@@ -84,7 +84,7 @@ def test_what_is_no_file_is_told_and_not_waited_for(tmp_path: Path) -> None:
     assert checkpoint.read() == (None, f"{checkpoint.path}: Is a directory")
 
 
-def test_one_that_belongs_to_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint = written(tmp_path)
     monkeypatch.setattr(
         "os.lstat", lambda path: checkpoint.path.stat().__class__((0o100600, 0, 0, 1, 4321, 0, 0, 0, 0, 0))
@@ -99,7 +99,7 @@ def read_all(checkpoint: Checkpoint) -> PlacementState:
     return state
 
 
-def test_each_change_is_a_line_more_and_the_file_is_written_whole_again_before_it_grows_long(tmp_path: Path) -> None:
+def test_each_change_appends_a_line_until_the_file_is_rewritten(tmp_path: Path) -> None:
     policy, checkpoint = topology_aware(), Checkpoint(str(tmp_path), "topology-aware")
     checkpoint.write(policy.saved())
     first, sizes, files = (
@@ -126,7 +126,7 @@ def test_each_change_is_a_line_more_and_the_file_is_written_whole_again_before_i
     assert checkpoint.path.stat() == before, "what has not changed is written"
 
 
-def test_a_line_of_one_container_is_short_however_many_are_in_its_balloon(tmp_path: Path) -> None:
+def test_the_line_of_a_container_is_short_in_a_large_balloon(tmp_path: Path) -> None:
     policy, checkpoint = balloons(), Checkpoint(str(tmp_path), "balloons")
     for number in range(100):
         policy.create(container(f"c{number}"))
@@ -138,7 +138,7 @@ def test_a_line_of_one_container_is_short_however_many_are_in_its_balloon(tmp_pa
 
 
 @pytest.mark.parametrize(("limit", "maximum"), [("MAX_BYTES", 3000), ("MAX_TABLES", 30)])
-def test_lines_of_changes_never_make_it_longer_than_can_be_read(
+def test_the_file_never_exceeds_the_limit_of_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, maximum: int
 ) -> None:
     monkeypatch.setattr(checkpoint, limit, maximum)
@@ -151,7 +151,7 @@ def test_lines_of_changes_never_make_it_longer_than_can_be_read(
         file.write(policy.saved())
 
 
-def test_a_line_that_a_kill_cut_was_never_answered_and_does_not_count(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_is_ignored(tmp_path: Path) -> None:
     policy, checkpoint = topology_aware(), Checkpoint(str(tmp_path), "topology-aware")
     checkpoint.write(policy.saved())
     policy.create(container("one", 1000))
@@ -169,7 +169,7 @@ def test_a_line_that_a_kill_cut_was_never_answered_and_does_not_count(tmp_path: 
 
 @pytest.mark.parametrize("news", [True, False])
 @pytest.mark.parametrize("spoil", ["unlink", "replace", "write", "link"])
-def test_a_file_that_others_changed_is_written_whole(tmp_path: Path, spoil: str, news: bool) -> None:
+def test_a_file_that_was_changed_from_outside_is_rewritten(tmp_path: Path, spoil: str, news: bool) -> None:
     policy, checkpoint = topology_aware(), Checkpoint(str(tmp_path / "state"), "topology-aware")
     policy.create(container("one", 1500))
     checkpoint.write(policy.saved())
@@ -191,7 +191,7 @@ def test_a_file_that_others_changed_is_written_whole(tmp_path: Path, spoil: str,
     assert read_all(checkpoint) == policy.saved()
 
 
-def test_a_disk_that_was_full_for_a_moment_leaves_no_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporarily_full_disk_loses_no_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     policy, checkpoint = topology_aware(), Checkpoint(str(tmp_path), "topology-aware")
     checkpoint.write(policy.saved())
     for name, wrote in (("one", 0), ("two", 7)):
@@ -204,7 +204,7 @@ def test_a_disk_that_was_full_for_a_moment_leaves_no_gap(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("line", ['{"nothing": {"a": null}}', '{"grants": 1}', "[]", '{"grants": [1]}', "{", '"x"'])
-def test_a_line_that_is_no_change_is_told(tmp_path: Path, line: str) -> None:
+def test_an_invalid_line_is_reported(tmp_path: Path, line: str) -> None:
     checkpoint = written(tmp_path)
     with checkpoint.path.open("a") as file:
         file.write(f"{{}}\n{line}\n")

@@ -1,4 +1,4 @@
-"""Choices against the originals: each is off in reference mode, documented, asked for, and named by a test."""
+"""Each choice is off in reference mode, documented, used and tested."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -9,7 +9,7 @@ from tests.support.deviation_rows import deviation_rows
 ROOT = Path(__file__).parents[3]
 
 
-def test_every_choice_is_a_row_of_the_deviations() -> None:
+def test_every_choice_has_a_row_in_the_deviations() -> None:
     rows = [row for row in deviation_rows("nri-plugins") if row.startswith("`")]
     assert sorted(rows) == sorted(f"`{choice.name}`" for choice in fields(Choices))
 
@@ -19,7 +19,7 @@ def test_every_choice_is_off_in_the_reference_and_on_by_default() -> None:
     assert all(getattr(Choices.DEFAULT, choice.name) for choice in fields(Choices))
 
 
-def test_every_choice_is_asked_for_somewhere_and_named_by_a_test() -> None:
+def test_every_choice_is_used_and_named_in_a_test() -> None:
     source = "".join(path.read_text() for path in (ROOT / "src" / "nri").rglob("*.py") if path.name != "choices.py")
     tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     for choice in fields(Choices):

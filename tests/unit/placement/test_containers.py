@@ -1,4 +1,4 @@
-"""Containers' annotations, and pins that are given out once."""
+"""Annotations of containers, and changed pins."""
 
 from nri.kube.requests import ANNOTATION, Requests
 from nri.placement.containers import Changes, Pins, container_of
@@ -7,7 +7,7 @@ from nri.testing import make_container, make_pod
 from tests.support.placement import container
 
 
-def test_annotations_that_cannot_be_read_count_as_not_given_and_are_told_once() -> None:
+def test_invalid_annotations_are_ignored_and_reported_once() -> None:
     one = container("main", hide_hyperthreads="perhaps", memory_type="ram", **{"cpu.preserve": "yes"})
     assert one.scoped_flag("hide-hyperthreads") is None
     assert one.scoped_flag("hide-hyperthreads") is None
@@ -29,7 +29,7 @@ def test_annotations_have_a_scope_and_a_value() -> None:
     assert str(one) == "default/main/main"
 
 
-def test_a_container_is_what_nri_tells_of_it() -> None:
+def test_a_container_is_read_from_its_nri_messages() -> None:
     pod = make_pod(name="web", namespace="prod", labels={"app": "shop"})
     pod.linux.cgroup_parent = "/kubepods/burstable/pod1"
     main = make_container(name="main")
@@ -49,7 +49,7 @@ def test_a_container_is_what_nri_tells_of_it() -> None:
     assert doubt.startswith(f'annotation {ANNOTATION}: "2x" is not a quantity')
 
 
-def test_pins_are_given_out_when_they_change() -> None:
+def test_pins_are_returned_only_when_they_change() -> None:
     changes = Changes()
     changes.set("a", cpus="0-3")
     changes.set("a", mems="")

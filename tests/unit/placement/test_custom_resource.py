@@ -1,4 +1,4 @@
-"""Custom resources to a plugin's file, and what the plugin says of it back, with an apiserver that is scripted."""
+"""Custom resources become a plugin's file, and their status follows the plugin, with a scripted API server."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Api:
 
 
 class Plugin:
-    """A plugin that takes each file that it finds, or says why not."""
+    """A plugin that accepts each file, or reports a problem."""
 
     def __init__(self, file: Path, problem: str = "") -> None:
         self.file, self.problem, self.up = file, problem, True
@@ -110,7 +110,7 @@ def statuses(api: Api) -> list[tuple[str, Any]]:
     return [(name, status and (status["status"], status["errors"], status["generation"])) for name, status in actual]
 
 
-def test_the_node_s_own_policy_comes_first_then_its_group_s_then_the_default() -> None:
+def test_precedence_is_policy_of_the_node_of_its_group_default() -> None:
     names = ["default", "group.fast", "node.n1", "node.n2"]
     policies = {("kube-system", name): policy(name) for name in names}
 
@@ -136,7 +136,7 @@ def test_a_policy_becomes_the_file_and_its_status_success(file: Path) -> None:
     assert zones["metadata"] == {"name": "n1"} and "root" in [zone["name"] for zone in zones["zones"]]
 
 
-def test_what_running_containers_ask_for_in_vain_is_in_the_status_as_long_as_it_is_so(file: Path) -> None:
+def test_unfulfilled_requests_of_running_containers_are_in_the_status(file: Path) -> None:
     api, plugin = Api(policy("default")), Plugin(file)
     resources = followed(api, file, plugin)
     for unmet in ([], ["n/p/a: there is no type", "n/p/b: there is no class"], []):
@@ -147,7 +147,7 @@ def test_what_running_containers_ask_for_in_vain_is_in_the_status_as_long_as_it_
     assert statuses(api) == [("default", ("Success", errors, 1)) for errors in ("", both, "")]
 
 
-def test_nothing_is_written_twice(file: Path) -> None:
+def test_unchanged_policies_are_not_written_again(file: Path) -> None:
     api = Api(policy("default"))
     resources = followed(api, file, Plugin(file))
     resources.step()
@@ -157,7 +157,7 @@ def test_nothing_is_written_twice(file: Path) -> None:
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_what_the_plugin_refuses_is_not_what_it_finds_when_it_starts_again(
+def test_a_refused_policy_is_replaced_by_the_last_accepted_file(
     file: Path, late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resources_module, "TAKE_S", 0)
@@ -177,7 +177,7 @@ def test_what_the_plugin_refuses_is_not_what_it_finds_when_it_starts_again(
     assert statuses(api)[-1] == ("default", ("Failure", plugin.problem, 3))
 
 
-def test_what_is_wrong_is_told_once_whatever_else_is_wrong(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_problem_is_logged_once(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     api = Api()
     resources = followed(api, file, Plugin(file))
     for _ in range(3):
@@ -186,13 +186,13 @@ def test_what_is_wrong_is_told_once_whatever_else_is_wrong(file: Path, caplog: p
     assert len([line for line in caplog.messages if "not found: node" in line]) == 1
 
 
-def test_what_the_plugin_refuses_is_in_the_status(file: Path) -> None:
+def test_a_refusal_by_the_plugin_is_in_the_status(file: Path) -> None:
     api = Api(policy("default"))
     followed(api, file, Plugin(file, "no place for default/web/main")).step()
     assert statuses(api) == [("default", ("Failure", "no place for default/web/main", 1))]
 
 
-def test_a_policy_that_cannot_be_read_leaves_the_file_and_names_the_key(file: Path) -> None:
+def test_an_invalid_policy_keeps_the_file_and_names_the_key(file: Path) -> None:
     api = Api(policy("default"))
     resources = followed(api, file, Plugin(file))
     resources.step()
@@ -206,7 +206,7 @@ def test_a_policy_that_cannot_be_read_leaves_the_file_and_names_the_key(file: Pa
     assert "pinCPUs" in errors and "pinCPU" in errors
 
 
-def test_the_policy_before_loses_this_node_s_status(file: Path) -> None:
+def test_the_previous_policy_loses_the_nodes_status(file: Path) -> None:
     api = Api(policy("default"))
     resources = followed(api, file, Plugin(file))
     resources.step()
@@ -216,7 +216,7 @@ def test_the_policy_before_loses_this_node_s_status(file: Path) -> None:
     assert statuses(api)[1:] == [("default", None), ("node.n1", ("Success", "", 1))]
 
 
-def test_what_the_apiserver_refuses_is_tried_again(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_requests_that_the_apiserver_refuses_are_retried(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     api = Api(policy("default"))
     resources = followed(api, file, Plugin(file))
     api.refuses = [ApiserverError("patch", 403, "forbidden")]
@@ -226,7 +226,7 @@ def test_what_the_apiserver_refuses_is_tried_again(file: Path, caplog: pytest.Lo
     assert statuses(api) == [("default", ("Success", "", 1))]
 
 
-def test_without_a_policy_or_a_plugin_it_waits_and_says_so(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_policy_or_a_plugin_the_follower_waits_and_logs(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     plugin = Plugin(file)
     plugin.up = False
     followed(Api(), file, plugin).step()
@@ -234,9 +234,7 @@ def test_without_a_policy_or_a_plugin_it_waits_and_says_so(file: Path, caplog: p
     assert not file.exists()
 
 
-def test_a_plugin_that_is_late_is_a_failure_until_it_takes_the_file(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_late_plugin_is_a_failure_until_it_accepts_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resources_module, "TAKE_S", 0.0)
     api, plugin = Api(policy("default")), Plugin(file)
     plugin.up = False
@@ -250,7 +248,7 @@ def test_a_plugin_that_is_late_is_a_failure_until_it_takes_the_file(
     assert statuses(api)[1:] == [("default", ("Success", "", 1))]
 
 
-def test_a_plugin_of_another_version_ends_nothing(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_plugin_of_another_version_does_not_end_the_follower(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     api, plugin = Api(policy("default")), Plugin(file)
     followed(api, file, lambda: {"configuration": plugin()["configuration"]}).step()
     assert (
@@ -259,7 +257,7 @@ def test_a_plugin_of_another_version_ends_nothing(file: Path, caplog: pytest.Log
     )
 
 
-def test_a_plugin_that_watches_another_file_is_told_which_it_should_be(
+def test_a_plugin_with_another_file_is_an_error_with_the_expected_path(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resources_module, "TAKE_S", 0.0)
@@ -269,7 +267,7 @@ def test_a_plugin_that_watches_another_file_is_told_which_it_should_be(
     assert status == "Failure" and f"is its --config {file}?" in errors
 
 
-def test_a_plugin_that_starts_while_it_is_waited_for_has_taken_the_file(file: Path) -> None:
+def test_a_plugin_that_starts_during_the_wait_has_accepted_the_file(file: Path) -> None:
     api, plugin, requests = Api(policy("default")), Plugin(file), iter((False, False))
 
     def starts_later() -> dict[str, Any]:
@@ -280,7 +278,26 @@ def test_a_plugin_that_starts_while_it_is_waited_for_has_taken_the_file(file: Pa
     assert statuses(api) == [("default", ("Success", "", 1))]
 
 
-def test_nothing_is_written_before_the_apiserver_has_answered(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_start_logs_no_warning_if_the_apiserver_answers(
+    file: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(Api):
+        def list(self, kind: Any, fields: str, version: str) -> Listing:
+            if kind.name == "Node":
+                threading.Event().wait(0.3)  # the list of policies is there first, and wakes the follower
+            return super().list(kind, fields, version)
+
+    monkeypatch.setattr(resources_module, "PATIENCE_S", 60.0)
+    resources = Resources(Slow(policy("default")), place_of(file), Plugin(file))  # type: ignore[arg-type]
+    resources.run(threading.Event(), once=True)
+    assert file.exists() and "waiting" not in caplog.text
+
+
+def test_no_file_is_written_before_the_apiserver_has_answered(
+    file: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources_module, "PATIENCE_S", 0.0)
+
     class Silent(Api):
         def list(self, kind: Any, fields: str, _version: str) -> Any:
             raise ApiserverError("list", 0, "not here")
@@ -292,13 +309,13 @@ def test_nothing_is_written_before_the_apiserver_has_answered(file: Path, caplog
     resources = Resources(Silent(), place, Plugin(file))  # type: ignore[arg-type]
     thread = threading.Thread(target=resources.run, args=(stopping, True), daemon=True)
     thread.start()
-    wait_for(lambda: "waiting for the apiserver" in caplog.text, "it says what it waits for")
+    wait_for(lambda: "waiting for the apiserver" in caplog.text, "the message that names the apiserver")
     stopping.set()
     thread.join(20)
     assert not thread.is_alive() and not file.exists()
 
 
-def test_the_status_of_a_policy_that_is_gone_holds_nothing_up(file: Path) -> None:
+def test_the_status_of_a_removed_policy_does_not_block(file: Path) -> None:
     api = Api(policy("default"))
     resources = followed(api, file, Plugin(file))
     api.refuses = [ApiserverError("patch", 403, "forbidden")]
@@ -309,7 +326,7 @@ def test_the_status_of_a_policy_that_is_gone_holds_nothing_up(file: Path) -> Non
     assert [path.split("/")[-2] for path, _ in api.patched] == ["noderesourcetopologies"]
 
 
-def test_once_waits_for_a_policy_that_can_be_read(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_once_waits_for_a_valid_policy(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     place = Place(
         POLICIES["topology-aware"].resource, TopologyAwarePlugin.Config, "n1", "kube-system", "config.nri/group", file
     )
@@ -330,7 +347,7 @@ NEW = {**SPEC, "pinMemory": False}
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["at rest", "killed before the plugin had its say"])
-def test_once_leaves_a_file_that_is_there_to_a_plugin_that_can_say_what_it_thinks_of_another(
+def test_once_keeps_the_existing_file_while_the_plugin_runs(
     file: Path, killed: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(resources_module, "TAKE_S", 0)
@@ -352,7 +369,7 @@ def test_once_leaves_a_file_that_is_there_to_a_plugin_that_can_say_what_it_think
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
-def test_once_writes_again_what_no_plugin_could_start_with(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_once_rewrites_a_file_that_no_plugin_could_start_with(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     plugin = Plugin(file)
     plugin.up = False
     file.parent.mkdir()
@@ -371,7 +388,7 @@ def test_once_writes_again_what_no_plugin_could_start_with(file: Path, caplog: p
     ],
     ids=["refused", "unreadable", "late"],
 )
-def test_once_beside_a_plugin_that_does_not_take_it_ends_with_the_reason_and_the_last_good_file(
+def test_once_fails_with_the_reason_and_restores_the_last_file_if_the_plugin_refuses(
     file: Path, spec: Any, problem: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resources_module, "TAKE_S", 0)
@@ -388,9 +405,7 @@ def test_once_beside_a_plugin_that_does_not_take_it_ends_with_the_reason_and_the
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
-def test_a_policy_that_cannot_be_read_takes_one_back_that_the_plugin_has_not_seen(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_invalid_policy_withdraws_an_unread_one(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resources_module, "TAKE_S", 0)
     api, plugin = Api(policy("default")), Plugin(file)
     resources = followed(api, file, plugin)
@@ -403,8 +418,8 @@ def test_a_policy_that_cannot_be_read_takes_one_back_that_the_plugin_has_not_see
         assert (file.read_bytes() == good) is (generation == 3)
 
 
-@pytest.mark.parametrize("killed", [False, True], ids=["beside it", "killed meanwhile"])
-def test_a_plugin_that_is_not_there_yet_and_refuses_the_policy_starts_with_the_last_good_one(
+@pytest.mark.parametrize("killed", [False, True], ids=["follower still running", "follower killed"])
+def test_a_plugin_that_refuses_the_policy_at_start_gets_the_last_accepted_one(
     file: Path, tmp_path: Path, killed: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(resources_module, "TAKE_S", 0)
@@ -441,7 +456,7 @@ def test_a_plugin_that_is_not_there_yet_and_refuses_the_policy_starts_with_the_l
     plugin.closed()
 
 
-def test_once_ends_when_the_file_is_there(file: Path) -> None:
+def test_once_ends_when_the_file_is_written(file: Path) -> None:
     place = Place(
         POLICIES["topology-aware"].resource, TopologyAwarePlugin.Config, "n1", "kube-system", "config.nri/group", file
     )
@@ -449,7 +464,7 @@ def test_once_ends_when_the_file_is_there(file: Path) -> None:
     assert file.exists()
 
 
-def test_it_goes_on_until_it_is_stopped(file: Path) -> None:
+def test_the_follower_runs_until_it_is_stopped(file: Path) -> None:
     place = Place(
         POLICIES["topology-aware"].resource, TopologyAwarePlugin.Config, "n1", "kube-system", "config.nri/group", file
     )

@@ -1,4 +1,4 @@
-"""Devices and mounts of a container as hints: those that it writes to, near to what /sys says."""
+"""Devices and mounts of a container as hints, with the locality in /sys."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def device_user(access: str, *mounts: m.Mount) -> m.Container:
     return message
 
 
-def test_a_device_that_is_written_is_a_hint(root: Root) -> None:
+def test_a_writable_device_is_a_hint(root: Root) -> None:
     hints = hints_of(container("one"), device_user("rw"), root)
     assert hints == {f"/{PCI}": Hint("4-7", "1")}
     assert hints_of(container("one"), device_user("r"), root) == {}
 
 
-def test_a_rule_that_denies_all_devices_makes_none_of_them_written(root: Root) -> None:
+def test_a_rule_that_denies_all_devices_makes_no_device_writable(root: Root) -> None:
     only_read = device_user("r")
     only_read.linux.resources.devices.insert(0, m.LinuxDeviceCgroup(allow=False, access="rwm"))
     assert hints_of(container("one"), only_read, root) == {}
@@ -55,14 +55,14 @@ def test_a_rule_that_denies_all_devices_makes_none_of_them_written(root: Root) -
     assert hints_of(container("one"), only_read, root) == {f"/{PCI}": Hint("4-7", "1")}
 
 
-def test_annotations_take_hints_away(root: Root) -> None:
+def test_annotations_can_disable_hints(root: Root) -> None:
     assert hints_of(container("one", topologyhints="false"), device_user("rw"), root) == {}
     assert hints_of(container("one", topologyhints="mounts"), device_user("rw"), root) == {}
     denied = {"deny.topologyhints": "{paths: [/sys/devices/pci]}"}
     assert hints_of(container("one", **denied), device_user("rw"), root) == {}
 
 
-def test_a_mount_is_near_to_its_disk_by_its_path_in_the_node(root: Root, tmp_path: Path) -> None:
+def test_a_mount_is_near_its_disk_on_the_node(root: Root, tmp_path: Path) -> None:
     mount = m.Mount(source="/data", destination="/inside")
     expected = {f"/{PCI}": Hint("4-7", "1")} if os.major(os.stat(tmp_path).st_dev) else {}
     assert hints_of(container("one", topologyhints="mounts"), device_user("rw", mount), root) == expected

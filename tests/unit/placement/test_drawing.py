@@ -1,4 +1,4 @@
-"""The picture of a node: every CPU is a square, in the colour of those that run there."""
+"""The picture of a node: every CPU is a square in the colour of its containers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def squares(picture: str) -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.parametrize("policy", [topology_aware(), balloons({"name": "own"})], ids=lambda policy: policy.name)
-def test_cpus_of_the_same_containers_have_one_colour_and_free_ones_none(policy) -> None:
+def test_cpus_of_the_same_containers_share_a_colour(policy) -> None:
     for name, cpu_m in (("a", 2000), ("b", 3000), ("c", 700)):
         policy.create(container(name, cpu_m))
     drawn = squares(draw(document(policy)))
@@ -43,7 +43,7 @@ def test_cpus_of_the_same_containers_have_one_colour_and_free_ones_none(policy) 
     assert len(set.union(*colours.values())) == len(colours)
 
 
-def test_every_box_lies_within_the_picture_and_none_over_another_of_its_kind() -> None:
+def test_boxes_lie_inside_the_picture_and_do_not_overlap() -> None:
     picture = ET.fromstring(draw(document(topology_aware(guest(packages=4, nodes=2, cores=9)))))
     width, height = int(picture.get("width", 0)), int(picture.get("height", 0))
     boxes: dict[str, list[tuple[int, ...]]] = {}
@@ -70,7 +70,7 @@ def test_names_are_escaped_and_cut_and_a_long_legend_ends() -> None:
     assert words[-1] == "and 21 more"
 
 
-def test_containers_that_are_pinned_to_no_cpus_are_in_the_last_row_as_many_as_fit() -> None:
+def test_unpinned_containers_are_in_the_last_row() -> None:
     policy = topology_aware()
     policy.create(container("pinned", 1000))
     assert "not pinned" not in draw(document(policy))
@@ -81,7 +81,7 @@ def test_containers_that_are_pinned_to_no_cpus_are_in_the_last_row_as_many_as_fi
     assert words[-1].startswith("not pinned to CPUs: default/alone-0/alone-0, default/alone-1/alone-1 and 4 more")
 
 
-def test_a_row_of_the_legend_is_no_longer_than_the_picture_is_wide_and_counts_what_it_leaves_out() -> None:
+def test_rows_of_the_legend_fit_and_count_omitted_entries() -> None:
     policy = topology_aware(guest(cores=32))
     for number in range(12):
         policy.create(container(f"a-long-name-{number}", 100, qos="Burstable"))
@@ -95,7 +95,7 @@ def test_a_row_of_the_legend_is_no_longer_than_the_picture_is_wide_and_counts_wh
     assert any(" and " in (row.text or "") for row in rows)
 
 
-def test_a_long_list_of_cpus_ends_at_a_whole_number_and_what_follows_it_stays() -> None:
+def test_a_long_list_of_cpus_is_cut_between_numbers() -> None:
     topology = guest(cores=24)
     odd = replace(
         topology,
@@ -111,7 +111,7 @@ def test_a_long_list_of_cpus_ends_at_a_whole_number_and_what_follows_it_stays() 
     assert re.fullmatch(r"\d+ in all\); memory nodes [0-9,-]+: default/shared/shared", remainder), row
 
 
-def test_numbers_of_four_digits_are_small_enough_for_their_squares() -> None:
+def test_numbers_of_four_digits_fit_their_squares() -> None:
     picture = ET.fromstring(draw(document(topology_aware(guest(cores=256)))))
     kinds = {element.text: element.get("class", "") for element in picture.iter(f"{SVG}text")}
     assert ("cpu" in kinds["999"], "long" in kinds["1000"]) == (True, True)

@@ -41,12 +41,12 @@ def test_an_expression_selects_containers(operator: str, key: str, values: list[
     [("Equals", "name", []), ("Exists", "name", ["x"]), ("Equals", "nme", ["x"]), ("Exists", "labels", []),
      ("Exists", "pod", []), ("MatchesAny", "name", ["a", "[" * 1025])],
 )  # fmt: skip
-def test_an_expression_that_cannot_be_meant_is_refused(operator: str, key: str, values: list[str]) -> None:
+def test_an_invalid_expression_is_refused(operator: str, key: str, values: list[str]) -> None:
     with pytest.raises(ValueError, match=r"takes|not a valid key|at most 1024"):
         Expression(operator, key, values)  # type: ignore[arg-type]
 
 
-def test_references_in_a_text_become_their_values() -> None:
+def test_references_in_a_text_are_expanded() -> None:
     text = "${pod/namespace}-$$-${pod/labels/app.kubernetes.io/name}"
     assert expand(text, ONE, POD) == ("prod-$-shop", True)
     assert expand("ns=$pod/namespace", ONE, POD) == ("ns=prod", True)

@@ -1,4 +1,4 @@
-"""Which mounts and devices are hints, by the annotations of a container."""
+"""The mounts and devices that count as hints by a container's annotations."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.support.placement import container
         ("disks", False, False),
     ],
 )
-def test_the_kinds_that_count(value: str | None, mounts: bool, devices: bool) -> None:
+def test_annotations_select_the_kinds_of_hints(value: str | None, mounts: bool, devices: bool) -> None:
     one = container("one", **({} if value is None else {"topologyhints": value}))
     sources = sources_of(one)
     assert (sources.mounts, sources.devices) == (mounts, devices)
     assert bool(one.doubts) == (value == "disks")
 
 
-def test_what_is_denied_does_not_count_unless_it_is_allowed() -> None:
+def test_denied_paths_are_ignored_unless_allowed() -> None:
     deny, allow = "{type: prefix, paths: [/data, /sys/devices/pci]}", "{type: glob, paths: ['/data/fast*']}"
     one = container("one", **{"deny.topologyhints": deny, "allow.topologyhints": allow})
     sources = sources_of(one)
@@ -50,7 +50,7 @@ def test_what_is_denied_does_not_count_unless_it_is_allowed() -> None:
         "paths: [/data, " + ", ".join(f"/x{number}" for number in range(100)) + "]",
     ],
 )
-def test_lists_that_cannot_be_read_count_as_not_given(text: str) -> None:
+def test_invalid_lists_are_ignored(text: str) -> None:
     one = container("one", **{"deny.topologyhints": text})
     assert sources_of(one).counts("/data")
     assert "annotation deny.topologyhints.resource-policy.nri.io: " in one.doubts[0]
@@ -66,5 +66,5 @@ def test_lists_that_cannot_be_read_count_as_not_given(text: str) -> None:
         ("/usr/lib/x", "/x", [], False),
     ],
 )
-def test_mounts_that_count(source: str, destination: str, options: list[str], counts: bool) -> None:
+def test_only_some_mounts_are_hints(source: str, destination: str, options: list[str], counts: bool) -> None:
     assert sources_of(container("one")).counts_mount(source, destination, options) == counts

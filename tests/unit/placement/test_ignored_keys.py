@@ -1,9 +1,9 @@
-"""What can be said and has no effect here; what of it the plugins log is in tests/unit/placement."""
+"""Keys and annotations without effect are reported."""
 
 from dataclasses import replace
 
 from nri.placement.balloons.policy import Balloons
-from nri.placement.ignored_keys import ignored_annotations, ignored_keys
+from nri.placement.ignored_keys import POD_RESOURCES, ignored_annotations, ignored_keys
 from nri.placement.topology_aware.policy import TopologyAware
 from tests.support.placement import balloons, container, topology_aware
 
@@ -11,12 +11,12 @@ KNOWN = ("prefer-shared-cpus.resource-policy.nri.io", "memory-type.resource-poli
          "resource-policy.nri.io/affinity")  # fmt: skip
 
 
-def test_keys_that_are_given_in_vain_are_told_with_the_reason() -> None:
+def test_keys_without_effect_are_reported_with_the_reason() -> None:
     one = {"name": "near", "preferCloseToDevices": ["podresourceapi:gpu*", "/sys/devices/system/node/node0"]}
     policy = balloons(
         one, agent={"podResourceAPI": True, "other": False}, control={"rdt": {"enable": True}, "blockio": {}}, log={}
     )
-    requests = "it has no effect: the kubelet's pod resources API is not used"
+    requests = f"it has no effect: {POD_RESOURCES}"
     assert {key.key: key.reason for key in ignored_keys(policy.options, 16)} == {
         "control.rdt": "it has no effect: the plugin rdt sets classes of block I/O and RDT",
         "agent.podResourceAPI": requests,
@@ -30,14 +30,14 @@ def test_keys_that_are_given_in_vain_are_told_with_the_reason() -> None:
     }
 
 
-def test_a_type_that_wants_more_cpus_than_there_are_is_told() -> None:
+def test_a_type_with_more_cpus_than_the_machine_is_reported() -> None:
     options = balloons({"name": "big", "minCPUs": 17}, {"name": "all", "minCPUs": 16}).options
     (complaint,) = ignored_keys(options, 16)
     assert complaint.key == "balloonTypes[0].minCPUs"
     assert complaint.reason == "17 exceeds the machine's 16 CPUs: no balloon big can be created"
 
 
-def test_annotations_of_the_other_policy_are_told_and_those_that_could_not_be_read() -> None:
+def test_annotations_of_the_other_policy_and_invalid_ones_are_reported() -> None:
     one = container("c", 500, **{"irq_affinity/pod": "{}", "toptierlimit": "1G"})
     one.doubt("memory-type", "x")
     warnings = list(ignored_annotations(one, KNOWN, Balloons.ignored_annotations))
@@ -50,7 +50,7 @@ def test_annotations_of_the_other_policy_are_told_and_those_that_could_not_be_re
     assert list(ignored_annotations(container("c", 500), KNOWN, Balloons.ignored_annotations)) == []
 
 
-def test_an_annotation_that_looks_misspelt_is_told_with_the_one_that_it_resembles() -> None:
+def test_a_misspelt_annotation_is_reported_with_a_suggestion() -> None:
     message = {
         "prefer-share-cpus.resource-policy.nri.io/container.c": "prefer-shared-cpus.resource-policy.nri.io",
         "resource-policy.nri.io/afinity": "resource-policy.nri.io/affinity",

@@ -18,7 +18,7 @@ def priorities(machine: Machine) -> list[str]:
     return [masks.text(cpus) for cpus in machine.priorities]
 
 
-def test_the_slower_cpus_of_a_package_are_of_low_priority() -> None:
+def test_the_slower_cpus_of_a_package_have_low_priority() -> None:
     plain = guest(1, 1, 4, 1)
     assert priorities(Machine.of(plain)) == ["", "0-3", ""]
     assert priorities(Machine.of(with_cpus(plain, base_khz=lambda n: 2000 + n // 3))) == ["3", "", "0-2"]
@@ -26,7 +26,7 @@ def test_the_slower_cpus_of_a_package_are_of_low_priority() -> None:
     assert priorities(Machine.of(with_cpus(plain, energy_preference=lambda n: words[n]))) == ["1-2", "", "0,3"]
 
 
-def test_efficient_cores_are_of_low_priority_and_others_performance_cores() -> None:
+def test_efficient_cores_have_low_priority() -> None:
     machine = Machine.of(with_cpus(guest(1, 1, 4, 1), kind=lambda n: "efficient" if n > 1 else "performance"))
     assert (machine.hybrid, masks.text(machine.performance), masks.text(machine.efficient)) == (True, "0-1", "2-3")
     assert priorities(machine) == ["", "0-1", "2-3"]
@@ -55,12 +55,12 @@ def test_a_cache_groups_cpus_if_it_is_neither_a_cores_nor_all_of_a_die() -> None
     assert Machine.of(guest(1, 1, 4, 2)).cache_groups == ()
 
 
-def test_of_each_core_the_first_thread_is_kept() -> None:
+def test_one_thread_per_core_keeps_the_first_thread() -> None:
     machine = Machine.of(guest())
     assert masks.text(machine.one_thread_per_core(masks.parse("0-2,5"))) == "0,2,5"
     assert masks.text(machine.nodes_of(masks.parse("3-4,15"))) == "0-1,3"
 
 
-def test_words_of_priorities_are_read_in_any_case() -> None:
+def test_names_of_priorities_can_have_any_case() -> None:
     assert Priority.named("High") is Priority.HIGH
     assert Priority.named("default") is Priority.NONE

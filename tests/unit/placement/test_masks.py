@@ -1,4 +1,4 @@
-"""Masks, and the lists that they are read from and written as."""
+"""Masks and their list format."""
 
 from nri.placement import masks
 

@@ -18,7 +18,7 @@ def zones_by_name(policy: Any) -> dict[str, dict[str, Any]]:
     return {zone["name"]: zone for zone in document(policy)["zones"]}
 
 
-def test_shared_cpus_of_a_pool_have_no_reserved_ones_in_zones_places_and_metrics() -> None:
+def test_shared_cpus_exclude_reserved_cpus_in_zones_and_metrics() -> None:
     policy = topology_aware(reservedResources={"cpu": "cpuset:0,4"})
     policy.create(container("system", 500, qos="Burstable", namespace="kube-system"))
     root = next(place for place in document(policy)["places"] if place["name"] == "root")
@@ -28,7 +28,7 @@ def test_shared_cpus_of_a_pool_have_no_reserved_ones_in_zones_places_and_metrics
     assert 'zone_cpu_shared_assigned_cores{zone="root"} 0\n' in metrics
 
 
-def test_isolated_cpus_are_not_in_what_schedulers_may_promise() -> None:
+def test_isolated_cpus_are_not_allocatable() -> None:
     policy = topology_aware(guest(isolated_cpus="4-5"))
     zone = zones_by_name(policy)["NUMA node #1"]
     cpu = next(resource for resource in zone["resources"] if resource["name"] == "cpu")
@@ -36,7 +36,7 @@ def test_isolated_cpus_are_not_in_what_schedulers_may_promise() -> None:
     assert attributes(zone)["isolated cpuset"] == "4-5"
 
 
-def test_what_is_allocatable_is_the_same_after_a_restart() -> None:
+def test_allocatable_resources_are_equal_after_a_restart() -> None:
     types = {"name": "web", "namespaces": ["default"], "minBalloons": 1, "minCPUs": 2}, {"name": "db"}
     before = balloons(*types)
     running = container("a", 5000)
@@ -47,7 +47,7 @@ def test_what_is_allocatable_is_the_same_after_a_restart() -> None:
 
 
 @pytest.mark.parametrize(("limit_m", "capacity"), [(0, "3"), (1500, "1500m"), (9000, "3")])
-def test_the_capacity_of_a_container_is_what_it_can_use(limit_m: int, capacity: str) -> None:
+def test_the_capacity_of_a_container_is_its_usable_cpus(limit_m: int, capacity: str) -> None:
     policy = balloons({"name": "web", "namespaces": ["default"], "minCPUs": 3, "showContainersInNrt": True})
     policy.create(container("a", 500, qos="Burstable", limit_m=limit_m))
     zone = zones_by_name(policy)["default/a/a"]
@@ -55,7 +55,7 @@ def test_the_capacity_of_a_container_is_what_it_can_use(limit_m: int, capacity: 
     assert zone["parent"] == "web[0]"
 
 
-def test_a_container_that_is_left_alone_has_no_zone() -> None:
+def test_a_preserved_container_has_no_zone() -> None:
     policy = balloons({"name": "web", "namespaces": ["default"]}, showContainersInNrt=True)
     policy.create(container("left", **{"cpu.preserve": "true"}))
     assert set(zones_by_name(policy)) == {"reserved[0]", "default[0]"}

@@ -1,4 +1,4 @@
-"""The plugin around a policy: answers to events, what is kept, and what becomes of mistakes."""
+"""The plugin of a policy: answers to events, state and errors."""
 
 from __future__ import annotations
 
@@ -42,9 +42,7 @@ def runtime() -> Iterator[FakeRuntime]:
         yield fake_runtime
 
 
-def test_a_container_is_pinned_and_those_that_share_are_updated_in_the_same_answer(
-    runtime: FakeRuntime, tmp_path: Path
-) -> None:
+def test_a_creation_pins_the_container_and_updates_shared_containers(runtime: FakeRuntime, tmp_path: Path) -> None:
     started(runtime, tmp_path)
     shared = runtime.create_container(pod("shared", "burstable"), ask("shared", 500, limit_m=600))
     assert (shared.adjust.cpuset_cpus, shared.adjust.cpuset_mems, shared.adjust.cpu_shares) == ("4-7", "1", 512)
@@ -56,7 +54,7 @@ def test_a_container_is_pinned_and_those_that_share_are_updated_in_the_same_answ
     assert [row.cpuset_cpus for row in back.updates.values()] == ["4-7"]
 
 
-def test_a_container_that_is_removed_without_a_stop_gives_back_its_cpus(runtime: FakeRuntime, tmp_path: Path) -> None:
+def test_a_container_removed_without_a_stop_returns_its_cpus(runtime: FakeRuntime, tmp_path: Path) -> None:
     started(runtime, tmp_path)
     runtime.create_container(pod("shared", "burstable"), ask("shared", 500, limit_m=600))
     own_pod, container_message = pod("own"), ask("own", 14000)
@@ -65,7 +63,23 @@ def test_a_container_that_is_removed_without_a_stop_gives_back_its_cpus(runtime:
     wait_for(lambda: [update.cpuset_cpus for update in runtime.updates] == ["4-7"])
 
 
-def test_one_that_fits_nowhere_is_refused_with_what_each_pool_lacks(runtime: FakeRuntime, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
+def test_an_update_without_values_keeps_the_requests_of_a_resize(
+    runtime: FakeRuntime, tmp_path: Path, kind: type[PlacementPlugin]
+) -> None:
+    plugin = started(runtime, tmp_path, kind(), **({"balloonTypes": [OWN]} if kind is BalloonsPlugin else {}))
+    own_pod = pod("own")
+    container = create(runtime, own_pod, ask("own", 2000)).container
+    runtime.update_container(own_pod, runtime.containers[container.id], nri.Update(container).set_cpu_shares(3072))
+    before = plugin.present.pins[container.id]
+    runtime.update_container(own_pod, runtime.containers[container.id], nri.Update(container))
+    placed = plugin.present.containers[container.id]
+    assert (placed.requests.cpu_m, plugin.present.pins[container.id]) == (3000, before)
+
+
+def test_a_container_that_fits_no_pool_is_refused_with_the_reason_of_each_pool(
+    runtime: FakeRuntime, tmp_path: Path
+) -> None:
     plugin = started(runtime, tmp_path)
     with pytest.raises(nri.PluginError, match=r"no place for default/huge/huge: .*root lacks 2000m CPU"):
         runtime.create_container(pod("huge"), ask("huge", 17000))
@@ -77,7 +91,7 @@ def busy(*_: object) -> None:
     raise nri.NriError("the runtime is busy")
 
 
-def test_a_resize_is_answered_or_refused_and_then_nothing_changes(runtime: FakeRuntime, tmp_path: Path) -> None:
+def test_a_refused_resize_changes_no_container(runtime: FakeRuntime, tmp_path: Path) -> None:
     started(runtime, tmp_path)
     own_pod, container_message = pod("own"), ask("own", 2000)
     runtime.create_container(own_pod, container_message)
@@ -91,7 +105,7 @@ def test_a_resize_is_answered_or_refused_and_then_nothing_changes(runtime: FakeR
 
 
 @pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
-def test_a_resize_is_answered_with_those_pins_alone_that_the_container_would_not_have(
+def test_a_resize_is_answered_only_with_changed_pins(
     runtime: FakeRuntime, tmp_path: Path, kind: type[PlacementPlugin]
 ) -> None:
     started(runtime, tmp_path, kind(), **({"balloonTypes": [OWN]} if kind is BalloonsPlugin else {}))
@@ -100,23 +114,27 @@ def test_a_resize_is_answered_with_those_pins_alone_that_the_container_would_not
     pins = m.LinuxCPU()
     pins.CopyFrom(container_message.linux.resources.cpu)
 
-    def told(update: nri.Update) -> tuple[str, str, int]:
+    def cpu_after(update: nri.Update) -> tuple[str, str, int]:
         cpu = runtime.update_container(own_pod, runtime.containers[container_message.id], update).resources.cpu
         return cpu.cpus, cpu.mems, cpu.shares.value
 
     before = len(runtime.updates)
-    assert told(nri.Update(container_message).set_memory_limit(1 << 30)) == ("", "", 0), "it has them"
+    assert cpu_after(nri.Update(container_message).set_memory_limit(1 << 30)) == ("", "", 0), "it has them"
     runtime.tick()
-    assert len(runtime.updates) == before, "nothing is left to be made sure of"
-    assert told(nri.Update(container_message).set_cpuset_cpus("15")) == (pins.cpus, "", 0), "the request has others"
-    assert told(nri.Update(container_message).set_cpuset_mems("0-1")) == ("", pins.mems, 0), "the request has others"
+    assert len(runtime.updates) == before, "all updates are already applied"
+    assert cpu_after(nri.Update(container_message).set_cpuset_cpus("15")) == (pins.cpus, "", 0), (
+        "the request has others"
+    )
+    assert cpu_after(nri.Update(container_message).set_cpuset_mems("0-1")) == ("", pins.mems, 0), (
+        "the request has others"
+    )
     runtime.containers[container_message.id].linux.resources.cpu.cpus = "15"
-    assert told(nri.Update(container_message).set_memory_limit(1 << 30)) == (pins.cpus, "", 0), (
+    assert cpu_after(nri.Update(container_message).set_memory_limit(1 << 30)) == (pins.cpus, "", 0), (
         "the runtime reports others"
     )
 
 
-def test_a_resize_is_answered_in_full_while_an_update_of_the_container_is_under_way(
+def test_a_resize_during_an_update_is_answered_with_all_pins(
     runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin = started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN])
@@ -131,7 +149,7 @@ def test_a_resize_is_answered_in_full_while_an_update_of_the_container_is_under_
     assert reply.resources.cpu.cpus == pins
 
 
-def test_the_kubelet_s_own_pinning_is_overruled_with_a_warning(
+def test_the_kubelets_pinning_is_overridden_with_a_warning(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     started(runtime, tmp_path)
@@ -146,7 +164,7 @@ def test_the_kubelet_s_own_pinning_is_overruled_with_a_warning(
     ("values", "words"),
     [({"cpus": "0-15"}, "set cpuManagerPolicy to none"), ({"mems": "0"}, "set memoryManagerPolicy to None")],
 )
-def test_one_that_the_kubelet_pinned_at_its_creation_is_told_of_once(
+def test_pinning_by_the_kubelet_is_logged_once(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, values: dict[str, str], words: str
 ) -> None:
     started(runtime, tmp_path)
@@ -157,7 +175,7 @@ def test_one_that_the_kubelet_pinned_at_its_creation_is_told_of_once(
     assert caplog.text.count(words) == 1
 
 
-def test_a_kubelet_that_pins_itself_is_warned_about_at_the_start(
+def test_a_pinning_kubelet_logs_a_warning_at_the_start(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_machine(tmp_path, guest())
@@ -167,7 +185,7 @@ def test_a_kubelet_that_pins_itself_is_warned_about_at_the_start(
     assert "set cpuManagerPolicy to none, remove /var/lib/kubelet/cpu_manager_state" in caplog.text
 
 
-def test_annotations_that_cannot_be_read_are_told_and_count_as_not_given(
+def test_invalid_annotations_are_logged_and_ignored(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     started(runtime, tmp_path)
@@ -175,7 +193,7 @@ def test_annotations_that_cannot_be_read_are_told_and_count_as_not_given(
     assert "prefer-shared-cpus.resource-policy.nri.io: 'perhaps' must be true or false" in caplog.text
 
 
-def test_one_that_runs_with_an_annotation_that_cannot_be_read_stays_and_its_explanation_says_so(
+def test_a_running_container_with_an_invalid_annotation_stays_and_is_explained(
     runtime: FakeRuntime, tmp_path: Path
 ) -> None:
     plugin = started(runtime, tmp_path)
@@ -190,7 +208,7 @@ def test_one_that_runs_with_an_annotation_that_cannot_be_read_stays_and_its_expl
     assert "annotation cold-start.resource-policy.nri.io: expected a mapping of keys" in answer["error"]
 
 
-def test_an_earlier_instance_whose_end_nobody_told_gives_back_its_cpus(runtime: FakeRuntime, tmp_path: Path) -> None:
+def test_an_earlier_instance_without_a_stop_returns_its_cpus(runtime: FakeRuntime, tmp_path: Path) -> None:
     plugin = started(runtime, tmp_path)
     own_pod = pod("own")
     first = runtime.create_container(own_pod, ask("own", 3000))
@@ -215,9 +233,7 @@ def fill(runtime: FakeRuntime) -> None:
 
 
 @pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
-def test_a_plugin_that_is_started_again_leaves_all_containers_where_they_are(
-    tmp_path: Path, kind: type[TopologyAwarePlugin]
-) -> None:
+def test_a_restarted_plugin_keeps_all_placements(tmp_path: Path, kind: type[TopologyAwarePlugin]) -> None:
     with FakeRuntime(real_time=False) as runtime:
         first = started(runtime, tmp_path, kind())
         fill(runtime)
@@ -231,12 +247,10 @@ def test_a_plugin_that_is_started_again_leaves_all_containers_where_they_are(
         assert (state.grants, state.containers) == (saved.grants, saved.containers)
         assert {str(balloon) for balloon in state.balloons} == {str(balloon) for balloon in saved.balloons}
         quiet = create(runtime, pod("quiet", "burstable", **LEFT_ALONE), ask("quiet", 100))
-        assert quiet.updates == {}, "what has not changed is not told"
+        assert quiet.updates == {}, "an unchanged container has no update"
 
 
-def test_an_end_that_changes_no_other_container_is_written_with_the_next_event(
-    runtime: FakeRuntime, tmp_path: Path
-) -> None:
+def test_a_stop_without_other_changes_is_written_with_the_next_event(runtime: FakeRuntime, tmp_path: Path) -> None:
     plugin = started(runtime, tmp_path)
     for name in ("one", "other"):
         create(runtime, pod(name), ask(name, 2000))
@@ -251,7 +265,7 @@ def test_an_end_that_changes_no_other_container_is_written_with_the_next_event(
     assert list(state.containers) == list(plugin.present.containers) == [other.id, third.container.id]
 
 
-def test_a_connection_that_was_lost_changes_nothing(runtime: FakeRuntime, tmp_path: Path) -> None:
+def test_a_reconnect_keeps_all_placements(runtime: FakeRuntime, tmp_path: Path) -> None:
     plugin = started(runtime, tmp_path)
     fill(runtime)
     before, pins = cpus(runtime), dict(plugin.present.pins)
@@ -261,7 +275,7 @@ def test_a_connection_that_was_lost_changes_nothing(runtime: FakeRuntime, tmp_pa
     assert runtime.updates == []
 
 
-def test_what_ended_meanwhile_gives_back_its_cpus(runtime: FakeRuntime, tmp_path: Path) -> None:
+def test_containers_that_ended_during_a_disconnect_return_their_cpus(runtime: FakeRuntime, tmp_path: Path) -> None:
     plugin = started(runtime, tmp_path)
     fill(runtime)
     for container in runtime.containers.values():
@@ -272,7 +286,7 @@ def test_what_ended_meanwhile_gives_back_its_cpus(runtime: FakeRuntime, tmp_path
     assert plugin.present.pools.root.free_sharable.bit_count() == 14
 
 
-def test_containers_that_run_already_are_placed_the_oldest_first(runtime: FakeRuntime, tmp_path: Path) -> None:
+def test_running_containers_are_placed_from_the_oldest(runtime: FakeRuntime, tmp_path: Path) -> None:
     pods = [pod(name) for name in "ab"]
     for place, row in enumerate(pods):
         runtime.pods[row.id] = row
@@ -284,7 +298,7 @@ def test_containers_that_run_already_are_placed_the_oldest_first(runtime: FakeRu
     assert cpus(runtime) == {"a": "8-10", "b": "4-6"}
 
 
-def test_of_two_instances_with_one_name_the_newer_is_placed(runtime: FakeRuntime, tmp_path: Path) -> None:
+def test_of_two_instances_of_a_container_the_newer_is_placed(runtime: FakeRuntime, tmp_path: Path) -> None:
     own_pod = pod("own")
     runtime.pods[own_pod.id] = own_pod
     for created in (1, 2):
@@ -295,7 +309,7 @@ def test_of_two_instances_with_one_name_the_newer_is_placed(runtime: FakeRuntime
     assert list(plugin.present.containers) == ["c2"]
 
 
-def test_one_that_runs_and_no_longer_fits_runs_with_the_others_and_is_told(
+def test_a_running_container_that_no_longer_fits_is_shared_and_logged(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     own_pod = pod("own")
@@ -311,7 +325,7 @@ def test_one_that_runs_and_no_longer_fits_runs_with_the_others_and_is_told(
     assert cpus(runtime)["own"]
 
 
-def test_what_synchronize_has_no_time_for_follows(
+def test_placements_beyond_the_time_of_synchronize_follow_later(
     runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own_pod = pod("own")
@@ -325,7 +339,7 @@ def test_what_synchronize_has_no_time_for_follows(
     runtime.tick()
 
 
-def test_a_decision_that_takes_longer_than_the_runtime_waits_is_refused(
+def test_a_decision_after_the_timeout_is_refused(
     runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin = started(runtime, tmp_path)
@@ -336,7 +350,7 @@ def test_a_decision_that_takes_longer_than_the_runtime_waits_is_refused(
     assert plugin.present.containers == {}
 
 
-def test_a_state_that_cannot_be_written_is_told(
+def test_a_state_that_cannot_be_written_is_logged(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -345,7 +359,7 @@ def test_a_state_that_cannot_be_written_is_told(
     assert "cannot save the state for a restart" in caplog.text
 
 
-def test_a_state_that_cannot_be_read_is_told(
+def test_a_state_that_cannot_be_read_is_logged(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "state").mkdir()
@@ -366,7 +380,7 @@ def reconfigure(plugin: TopologyAwarePlugin, folder: Path, **options: object) ->
     plugin.configure()
 
 
-def test_a_new_configuration_moves_only_what_it_has_to(runtime: FakeRuntime, tmp_path: Path) -> None:
+def test_a_new_configuration_moves_as_few_containers_as_possible(runtime: FakeRuntime, tmp_path: Path) -> None:
     plugin = started(runtime, tmp_path)
     runtime.create_container(pod("a"), ask("a", 2000))
     runtime.create_container(pod("b"), ask("b", 2000))
@@ -375,9 +389,7 @@ def test_a_new_configuration_moves_only_what_it_has_to(runtime: FakeRuntime, tmp
     wait_for(lambda: cpus(runtime) == {"a": "12-13", "b": "8-9"})
 
 
-def test_one_that_leaves_a_container_without_a_place_is_refused_and_nothing_changes(
-    runtime: FakeRuntime, tmp_path: Path
-) -> None:
+def test_a_configuration_without_a_pool_for_a_container_is_refused(runtime: FakeRuntime, tmp_path: Path) -> None:
     plugin = started(runtime, tmp_path)
     runtime.create_container(pod("a"), ask("a", 6000))
     before = dict(plugin.present.pins)
@@ -402,7 +414,7 @@ PRESERVED = {"matchExpressions": [{"key": "pod/name", "operator": "Equals", "val
     ],
     ids=["CPUs", "memory", "CPUs of balloons", "memory of a type", "preserved"],
 )
-def test_what_is_pinned_no_more_gets_all_there_is_and_not_what_others_get_now(
+def test_a_container_that_is_no_longer_pinned_gets_all_cpus(
     runtime: FakeRuntime, tmp_path: Path, kind: Any, before: Any, after: Any, actual: tuple[str, str], live: bool
 ) -> None:
     plugin = started(runtime, tmp_path, kind(), **before)
@@ -410,7 +422,7 @@ def test_what_is_pinned_no_more_gets_all_there_is_and_not_what_others_get_now(
     create(runtime, alone, ask("alone", 1000, cpus="9", mems="2"))
     create(runtime, pod("own"), ask("own", 2000))
 
-    def given(name: str) -> tuple[str, str]:
+    def cpuset_of(name: str) -> tuple[str, str]:
         cpu = next(container.linux.resources.cpu for container in runtime.containers.values() if container.name == name)
         return cpu.cpus, cpu.mems
 
@@ -419,15 +431,15 @@ def test_what_is_pinned_no_more_gets_all_there_is_and_not_what_others_get_now(
     else:
         runtime.disconnect()
         started(runtime, tmp_path, kind(), **after)
-    wait_for(lambda: given("own") == actual, lambda: str(given("own")))
+    wait_for(lambda: cpuset_of("own") == actual, lambda: str(cpuset_of("own")))
     took_all(runtime, tmp_path / "state" / f"{plugin.name}.json")
     for container in runtime.containers.values():  # from now on they are somebody else's business
         if container.name == "own" and actual[0] == "0-15":
             container.linux.resources.cpu.cpus = "3"
     runtime.disconnect()
     started(runtime, tmp_path, kind(), **after)
-    assert given("own") == ("3" if actual[0] == "0-15" else actual[0], actual[1])
-    assert given("alone") == ("9", "2")
+    assert cpuset_of("own") == ("3" if actual[0] == "0-15" else actual[0], actual[1])
+    assert cpuset_of("alone") == ("9", "2")
 
 
 def took_all(runtime: FakeRuntime, file: Path) -> None:
@@ -452,7 +464,7 @@ def places(answer: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["running", "restarted"])
-def test_a_pod_whose_type_of_balloon_is_dropped_moves_to_the_default_or_reserved_one(
+def test_a_pod_of_a_removed_balloon_type_moves_to_another_type(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, restarts: bool
 ) -> None:
     types = [{"name": "fast"}, {"name": "all", "namespaces": ["*"]}]
@@ -480,7 +492,7 @@ def test_a_pod_whose_type_of_balloon_is_dropped_moves_to_the_default_or_reserved
     assert places(answer) == {"default/own/own": "fast[0]", "kube-system/system/system": "fast[0]"}
 
 
-def test_a_pod_that_lost_its_type_and_fits_nowhere_else_does_not_veto_the_configuration(
+def test_a_pod_of_a_removed_type_does_not_prevent_the_configuration(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     plugin = started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[{"name": "fast"}])
@@ -492,7 +504,7 @@ def test_a_pod_that_lost_its_type_and_fits_nowhere_else_does_not_veto_the_config
     assert "it runs without exclusive CPUs" in caplog.text
 
 
-def test_a_class_of_cpus_that_is_dropped_is_reported_and_vetoes_nothing(
+def test_a_removed_cpu_class_is_reported_and_does_not_prevent_the_configuration(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     classes = [{"name": "low"}, {"name": "fast"}]
@@ -506,7 +518,7 @@ def test_a_class_of_cpus_that_is_dropped_is_reported_and_vetoes_nothing(
         assert text in caplog.text
 
 
-def test_an_event_has_at_most_twenty_warnings_of_annotations(
+def test_an_event_logs_at_most_twenty_warnings_about_annotations(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     started(runtime, tmp_path)
@@ -525,9 +537,7 @@ def test_an_event_has_at_most_twenty_warnings_of_annotations(
     assert len([record for record in caplog.records if "annotation" in record.getMessage()]) == 20
 
 
-def test_a_configuration_that_changes_before_the_runtime_tells_what_runs_loses_nothing(
-    runtime: FakeRuntime, tmp_path: Path
-) -> None:
+def test_a_configuration_change_before_synchronize_keeps_all_placements(runtime: FakeRuntime, tmp_path: Path) -> None:
     started(runtime, tmp_path)
     fill(runtime)
     before = cpus(runtime)
@@ -539,9 +549,7 @@ def test_a_configuration_that_changes_before_the_runtime_tells_what_runs_loses_n
     assert cpus(runtime) == before
 
 
-def test_it_answers_where_a_new_configuration_says_and_no_longer_where_the_last_one_said(
-    runtime: FakeRuntime, tmp_path: Path
-) -> None:
+def test_the_socket_follows_the_configuration(runtime: FakeRuntime, tmp_path: Path) -> None:
     plugin = started(runtime, tmp_path)
     for name in ("other", "again"):
         reconfigure(plugin, tmp_path, stateDir=str(tmp_path / name))
@@ -549,7 +557,7 @@ def test_it_answers_where_a_new_configuration_says_and_no_longer_where_the_last_
         assert [path.parent.name for path in tmp_path.glob("*/*.sock")] == [name]
 
 
-def test_after_a_reconnect_a_wrong_configuration_leaves_the_last_good_one(
+def test_an_invalid_configuration_at_a_reconnect_keeps_the_last_valid_one(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     plugin = started(runtime, tmp_path)
@@ -573,14 +581,14 @@ def test_after_a_reconnect_a_wrong_configuration_leaves_the_last_good_one(
         ({"hostRoot": "/nowhere"}, "hostRoot: /nowhere has no CPUs"),
     ],
 )
-def test_a_wrong_configuration_keeps_it_from_taking_part(
+def test_an_invalid_configuration_prevents_the_start(
     runtime: FakeRuntime, tmp_path: Path, options: dict[str, object], words: str
 ) -> None:
     with pytest.raises(nri.NriError, match=words):
         started(runtime, tmp_path, **options)
 
 
-def test_a_custom_resource_is_taken_as_it_is(runtime: FakeRuntime, tmp_path: Path) -> None:
+def test_a_custom_resource_is_accepted_as_configuration(runtime: FakeRuntime, tmp_path: Path) -> None:
     spec = json.loads(config(tmp_path))
     resource = {"apiVersion": "config.nri/v1alpha1", "kind": "TopologyAwarePolicy", "metadata": {"name": "default"}}
     plugin = TopologyAwarePlugin()
@@ -590,7 +598,7 @@ def test_a_custom_resource_is_taken_as_it_is(runtime: FakeRuntime, tmp_path: Pat
         runtime.add(TopologyAwarePlugin(), idx="91", config=json.dumps(resource | {"kind": "BalloonsPolicy"}))
 
 
-def test_a_container_goes_near_to_the_device_that_it_uses(runtime: FakeRuntime, tmp_path: Path) -> None:
+def test_a_container_is_placed_near_its_device(runtime: FakeRuntime, tmp_path: Path) -> None:
     plugin = started(runtime, tmp_path)
     with pytest.raises(ConfigError, match=r"hostRoot: cannot change from /.* to /nowhere .*\(restart the plugin\)"):
         reconfigure(plugin, tmp_path, hostRoot="/nowhere")  # is refused, and so it is not there that it looks
@@ -615,9 +623,7 @@ def test_a_scheduling_class_is_set_when_a_container_is_created(runtime: FakeRunt
     assert not create(runtime, pod("own"), ask("own", 1000)).adjust.message.linux.HasField("scheduler")
 
 
-def test_keys_without_an_effect_are_told(
-    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_keys_without_effect_are_logged(runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     started(runtime, tmp_path, log={"debug": ["*"]}, instrumentation={"reportPeriod": "60s"})
     assert "log: it has no effect: the log is set by --log-level" in caplog.text
     assert "instrumentation: it has no effect" in caplog.text
@@ -630,7 +636,7 @@ def test_keys_without_an_effect_are_told(
         (BalloonsPlugin, {"control": {"blockio": {"enable": True}}, "log": {"debug": ["policy"]}}),
     ],
 )
-def test_every_key_that_nobody_reads_is_told(
+def test_every_unused_key_is_logged(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: Any, values: dict[str, Any]
 ) -> None:
     started(runtime, tmp_path, kind(), **values)
@@ -638,7 +644,7 @@ def test_every_key_that_nobody_reads_is_told(
     assert all(f"the runtime's configuration: {key}" in caplog.text for key in values)
 
 
-def test_a_key_of_a_class_that_is_not_carried_out_is_told(
+def test_an_unsupported_key_of_a_class_is_logged(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     agent = {"podResourceAPI": True, "nodeResourceTopology": False, "other": {}, "configFile": "x"}
@@ -651,7 +657,7 @@ def test_a_key_of_a_class_that_is_not_carried_out_is_told(
     assert "cpuClasses[0].pctPriority: it has no effect: Intel Speed Select is not supported" in caplog.text
 
 
-def test_annotations_that_nobody_reads_are_told_for_the_container(
+def test_unused_annotations_are_logged_with_the_container(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     started(runtime, tmp_path)
@@ -663,7 +669,7 @@ def test_annotations_that_nobody_reads_are_told_for_the_container(
     assert "annotation blockioclass" not in caplog.text
 
 
-def test_a_machine_that_has_changed_is_read_again(runtime: FakeRuntime, tmp_path: Path) -> None:
+def test_a_changed_machine_is_read_again(runtime: FakeRuntime, tmp_path: Path) -> None:
     plugin = started(runtime, tmp_path)
     runtime.create_container(pod("a"), ask("a", 2000))
     topology = guest()
@@ -673,7 +679,7 @@ def test_a_machine_that_has_changed_is_read_again(runtime: FakeRuntime, tmp_path
     wait_for(lambda: cpus(runtime) == {"a": "6-7"} or cpus(runtime)["a"] != "4-5")
 
 
-def test_a_plugin_that_names_no_policy_cannot_be_made() -> None:
+def test_a_plugin_class_without_a_policy_is_an_error() -> None:
     class Nameless(PlacementPlugin):
         name = "nameless"
 
@@ -681,7 +687,7 @@ def test_a_plugin_that_names_no_policy_cannot_be_made() -> None:
         Nameless()  # type: ignore[abstract]
 
 
-def test_measurements_are_told_from_the_start_on(runtime: FakeRuntime, tmp_path: Path) -> None:
+def test_metrics_are_available_after_the_start(runtime: FakeRuntime, tmp_path: Path) -> None:
     assert TopologyAwarePlugin().measurements() == ""
     plugin = started(runtime, tmp_path)
     assert 'nri_policy_topologyaware_zone_container_count{zone="root"} 0' in plugin.measurements()
@@ -698,7 +704,7 @@ LEFT_ALONE = {"cpu.preserve": "true", "memory.preserve": "true"}
 
 
 @pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
-def test_what_is_left_alone_stays_so_when_the_runtime_comes_back(
+def test_preserved_containers_stay_preserved_after_a_reconnect(
     runtime: FakeRuntime, tmp_path: Path, kind: type[PlacementPlugin]
 ) -> None:
     plugin = started(runtime, tmp_path, kind())
@@ -708,9 +714,7 @@ def test_what_is_left_alone_stays_so_when_the_runtime_comes_back(
     assert cpus(runtime)["alone"] == "9"
 
 
-def test_a_state_file_of_before_that_knows_nothing_of_what_is_left_alone_frees_nothing(
-    runtime: FakeRuntime, tmp_path: Path
-) -> None:
+def test_an_older_state_file_frees_no_preserved_container(runtime: FakeRuntime, tmp_path: Path) -> None:
     started(runtime, tmp_path, BalloonsPlugin())
     create(runtime, pod("alone", **LEFT_ALONE), ask("alone", 1000, cpus="9", mems="2"))
     runtime.disconnect()
@@ -723,9 +727,7 @@ def test_a_state_file_of_before_that_knows_nothing_of_what_is_left_alone_frees_n
     assert cpus(runtime) == {"alone": "9"}
 
 
-def test_a_container_that_is_pinned_no_more_is_freed_also_if_the_runtime_was_not_there_to_be_told(
-    runtime: FakeRuntime, tmp_path: Path
-) -> None:
+def test_an_unpinned_container_is_freed_after_a_disconnect(runtime: FakeRuntime, tmp_path: Path) -> None:
     plugin = started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN])
     create(runtime, pod("own"), ask("own", 2000))
     runtime.disconnect()
@@ -748,7 +750,7 @@ def no_time(plugin: PlacementPlugin, monkeypatch: pytest.MonkeyPatch) -> Placeme
     return plugin
 
 
-def test_a_container_that_is_pinned_no_more_is_freed_also_if_its_turn_comes_after_synchronize(
+def test_an_unpinned_container_is_freed_after_synchronize(
     runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN])
@@ -759,7 +761,7 @@ def test_a_container_that_is_pinned_no_more_is_freed_also_if_its_turn_comes_afte
     wait_for(lambda: cpus(runtime) == {"own": "0-15"}, lambda: f"it is freed: {cpus(runtime)}")
 
 
-def test_a_container_that_is_pinned_no_more_is_freed_in_the_end_if_the_runtime_took_no_update(
+def test_an_unpinned_container_is_freed_after_refused_updates(
     runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin = started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN])
@@ -774,7 +776,7 @@ def test_a_container_that_is_pinned_no_more_is_freed_in_the_end_if_the_runtime_t
 
 
 @pytest.mark.parametrize("kind", [BalloonsPlugin, TopologyAwarePlugin])
-def test_an_update_is_written_down_and_is_no_more_work_however_many_containers_there_are(
+def test_the_cost_of_an_update_does_not_depend_on_the_number_of_containers(
     runtime: FakeRuntime, tmp_path: Path, kind: type[PlacementPlugin]
 ) -> None:
     plugin = started(runtime, tmp_path, kind())
@@ -793,7 +795,7 @@ def test_an_update_is_written_down_and_is_no_more_work_however_many_containers_t
     assert counts[-1] <= counts[1] + 5, counts
 
 
-def test_a_policy_that_has_placed_nothing_is_not_made_anew_for_those_that_run_already(tmp_path: Path) -> None:
+def test_an_empty_policy_is_kept_for_running_containers(tmp_path: Path) -> None:
     states: list[PlacementState | None] = []
 
     class Noted(BalloonsPlugin):
@@ -813,9 +815,7 @@ def test_a_policy_that_has_placed_nothing_is_not_made_anew_for_those_that_run_al
         assert states == [None]
 
 
-def test_a_container_that_is_pinned_no_more_is_freed_if_all_died_before_the_runtime_had_the_answer(
-    runtime: FakeRuntime, tmp_path: Path
-) -> None:
+def test_an_unpinned_container_is_freed_after_a_crash_before_the_answer(runtime: FakeRuntime, tmp_path: Path) -> None:
     started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN])
     container_message = create(runtime, pod("own"), ask("own", 2000)).container
     for _ in range(2):
@@ -833,7 +833,7 @@ def test_a_container_that_is_pinned_no_more_is_freed_if_all_died_before_the_runt
     [({"pinCPU": False}, "0-15"), ({"availableResources": {"cpu": "exclude-cpuset:4-7"}}, "8-9")],
     ids=["freed", "moved"],
 )
-def test_an_update_that_the_runtime_has_not_taken_is_asked_for_again_and_told_once(
+def test_a_failed_update_is_retried_and_logged_once(
     runtime: FakeRuntime,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
@@ -851,11 +851,11 @@ def test_an_update_that_the_runtime_has_not_taken_is_asked_for_again_and_told_on
             runtime.refuse_updates.add(container_message.id)
         reconfigure(plugin, tmp_path, **after)
 
-        def is_told() -> bool:
+        def is_reported() -> bool:
             runtime.tick()
             return "the runtime has not applied all updates of containers" in caplog.text
 
-        wait_for(is_told, "it is told")
+        wait_for(is_reported, "the report of the failed update")
         create(runtime, pod("other"), ask("other", 1000))  # another update may be taken meanwhile
         assert cpus(runtime)["own"] == "4-5"
     runtime.refuse_updates.clear()
@@ -869,7 +869,7 @@ def test_an_update_that_the_runtime_has_not_taken_is_asked_for_again_and_told_on
     assert caplog.text.count("has not applied all updates") == 1
 
 
-def test_an_update_that_failed_because_its_container_has_ended_is_not_told(
+def test_a_failed_update_of_a_stopped_container_is_not_logged(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin = started(runtime, tmp_path)
@@ -890,7 +890,7 @@ def test_an_update_that_failed_because_its_container_has_ended_is_not_told(
     assert container_message.id in requests and "has not applied" not in caplog.text
 
 
-def test_a_container_whose_updates_the_runtime_refuses_for_ever_is_asked_for_less_and_less_often(
+def test_updates_that_always_fail_are_retried_with_backoff(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin = started(runtime, tmp_path)
@@ -919,7 +919,7 @@ def test_a_container_whose_updates_the_runtime_refuses_for_ever_is_asked_for_les
     assert turns[11:] == [384]
 
 
-def test_of_several_answers_it_is_told_how_many_updates_failed_in_all(
+def test_the_total_of_failed_updates_is_logged(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin = started(runtime, tmp_path)
@@ -940,7 +940,7 @@ def test_of_several_answers_it_is_told_how_many_updates_failed_in_all(
 
 
 @pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
-def test_what_changed_with_a_resize_is_asked_for_again_because_the_runtime_may_not_have_carried_it_out(
+def test_changes_of_a_resize_are_requested_again(
     runtime: FakeRuntime, tmp_path: Path, kind: type[PlacementPlugin]
 ) -> None:
     options = {"balloonTypes": [{"name": "all", "namespaces": ["*"]}]} if kind is BalloonsPlugin else {}
@@ -968,7 +968,7 @@ def test_what_changed_with_a_resize_is_asked_for_again_because_the_runtime_may_n
 
 @pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
 @pytest.mark.parametrize("restored", [False, True], ids=["at once", "after a restart"])
-def test_one_that_had_no_room_at_the_start_gets_what_it_asks_for_once_there_is_room(
+def test_a_container_without_cpus_at_start_gets_them_when_cpus_are_free(
     runtime: FakeRuntime, tmp_path: Path, kind: type[PlacementPlugin], restored: bool
 ) -> None:
     containers_by_name = {}
@@ -1008,7 +1008,7 @@ def test_one_that_had_no_room_at_the_start_gets_what_it_asks_for_once_there_is_r
     assert plugin.squeezed == {}
 
 
-def test_what_a_container_asked_for_is_known_also_if_the_plugin_died_before_its_turn(
+def test_the_request_of_a_waiting_container_survives_a_crash(
     runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started(runtime, tmp_path)
@@ -1023,7 +1023,7 @@ def test_what_a_container_asked_for_is_known_also_if_the_plugin_died_before_its_
     assert (cpus(runtime), placed.requests.cpu_m) == ({"own": "8-11"}, 1500)
 
 
-def test_one_that_waits_for_its_turn_follows_a_resize_and_gives_way_to_a_later_instance(
+def test_a_waiting_container_follows_resizes_and_later_instances(
     runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("own", "other"):
@@ -1046,7 +1046,7 @@ def test_one_that_waits_for_its_turn_follows_a_resize_and_gives_way_to_a_later_i
 
 
 @pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
-def test_a_container_that_never_came_to_be_gives_back_its_cpus_with_the_end_of_its_pod(
+def test_a_container_that_was_never_created_returns_its_cpus_with_its_pod(
     runtime: FakeRuntime, tmp_path: Path, kind: type[PlacementPlugin]
 ) -> None:
     class Refuses(nri.Plugin):
@@ -1070,7 +1070,7 @@ def test_a_container_that_never_came_to_be_gives_back_its_cpus_with_the_end_of_i
     assert {update.container_id for update in runtime.updates} <= set(runtime.containers)
 
 
-def test_nothing_is_decided_between_a_removal_and_the_update_that_it_asks_for(
+def test_no_decision_happens_between_a_removal_and_its_update(
     runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns, this_thread = list[str](), current_thread()
@@ -1103,7 +1103,7 @@ def test_nothing_is_decided_between_a_removal_and_the_update_that_it_asks_for(
 
 
 @pytest.mark.parametrize("kind", [BalloonsPlugin, TopologyAwarePlugin])
-def test_what_a_container_asks_for_that_has_no_room_yet_is_written_down_at_each_update(
+def test_requests_of_waiting_containers_are_saved_at_each_update(
     runtime: FakeRuntime, tmp_path: Path, kind: type[PlacementPlugin]
 ) -> None:
     of, one = pod("one", "burstable"), ask("one", 20_000)
@@ -1118,7 +1118,7 @@ def test_what_a_container_asks_for_that_has_no_room_yet_is_written_down_at_each_
         assert (state.containers[one.id].cpu_m, state.containers[one.id].squeezed) == (cpu_m, True)
 
 
-def test_a_balloon_has_room_for_what_was_resized_while_it_was_left_alone(runtime: FakeRuntime, tmp_path: Path) -> None:
+def test_a_balloon_fits_a_container_that_was_resized_while_preserved(runtime: FakeRuntime, tmp_path: Path) -> None:
     plugin = started(runtime, tmp_path, BalloonsPlugin())
     of, one = pod("own"), ask("own", 1000)
     create(runtime, of, one)

@@ -1,4 +1,4 @@
-"""Policies as documents: what tables, pictures and other programs read, and the container that a name means."""
+"""Policies as documents for tables, pictures and programs, and the lookup of containers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POLICIES = pytest.mark.parametrize("make", [topology_aware, lambda: balloons({"n
 
 
 @POLICIES
-def test_a_document_is_json_and_has_every_container_in_its_place(make) -> None:
+def test_a_document_is_json_with_every_container_in_its_pool(make) -> None:
     policy = make()
     for name, cpu_m in (("a", 2000), ("b", 700), ("c", 0)):
         policy.create(container(name, cpu_m))
@@ -48,7 +48,7 @@ def test_the_machine_has_each_cpu_once_in_its_core_cache_node_and_package() -> N
     assert cpus == [(cpu // 8, cpu // 4, cpu) for cpu in range(16)]
 
 
-def test_nodes_without_cpus_are_beside_the_packages() -> None:
+def test_nodes_without_cpus_are_listed_next_to_the_packages() -> None:
     nodes = [{"id": n, "type": kind, "mem_kib": 1 << 20} for n, kind in enumerate(["DRAM", "DRAM", "PMEM"])]
     shape = {"kind": "tree", "packages": 2, "cores_per_numa": 2, "nodes": nodes}
     shape["distances"] = [[10, 21, 17], [21, 10, 28], [17, 28, 10]]
@@ -58,7 +58,7 @@ def test_nodes_without_cpus_are_beside_the_packages() -> None:
 
 
 @POLICIES
-def test_a_container_has_several_names_and_an_unknown_or_ambiguous_one_lists_what_there_is(make) -> None:
+def test_an_unknown_or_ambiguous_name_lists_the_containers(make) -> None:
     policy = make()
     for name in ("web-1", "web-2"):
         policy.create(container(name, 500, pod=f"pod-{name}"))
@@ -75,7 +75,7 @@ def test_a_container_has_several_names_and_an_unknown_or_ambiguous_one_lists_wha
 
 
 @POLICIES
-def test_explaining_changes_nothing(make) -> None:
+def test_an_explanation_changes_no_state(make) -> None:
     policy = make()
     for name, cpu_m in (("a", 2000), ("b", 700), ("c", 0)):
         policy.create(container(name, cpu_m))
@@ -87,7 +87,7 @@ def test_explaining_changes_nothing(make) -> None:
         explanation_document(policy, "none")
 
 
-def test_measurements_are_text_of_prometheus_with_labels_escaped_and_large_numbers_whole() -> None:
+def test_metrics_are_prometheus_text_with_escaped_labels() -> None:
     gauges = [Gauge("a", "First.", {"of": 'x"\\\n'}, 0.7), Gauge("a", "First.", {"of": "y"}, 8589934592.0)]
     assert exposition(iter(gauges)).splitlines() == [
         "# HELP a First.",
@@ -100,7 +100,7 @@ def test_measurements_are_text_of_prometheus_with_labels_escaped_and_large_numbe
 @pytest.mark.parametrize(
     "policy", [topology_aware(), balloons({"name": "rest", "namespaces": ["*"], "preferPerNamespaceBalloon": True})]
 )
-def test_a_container_that_changes_nobody_s_cpus_is_no_more_work_however_many_there_are(
+def test_the_cost_of_a_creation_does_not_depend_on_the_number_of_containers(
     policy: TopologyAware | Balloons, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts = []
@@ -145,7 +145,7 @@ ALONE = {"cpu.preserve": "true", "memory.preserve": "true"}
         "warm after it was moved to DRAM",
     ],
 )
-def test_the_news_of_a_policy_are_all_that_its_events_have_changed(
+def test_the_changes_of_a_policy_are_complete(
     policy: TopologyAware | Balloons, turns: list[list[tuple[Any, ...]]]
 ) -> None:
     state = policy.saved()

@@ -1,4 +1,4 @@
-"""Scheduling classes: what the kernel takes, and whose class a container gets."""
+"""Scheduling classes: valid settings, and the class of a container."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ CLASSES = [
         ({"ioClass": "be", "ioPriority": 8}, "ioPriority 8 is out of range"),
     ],
 )
-def test_what_the_kernel_would_refuse_is_refused(fields: dict[str, Any], words: str) -> None:
+def test_settings_that_the_kernel_would_refuse_are_refused(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         SchedulingClass(**{"name": "x", **fields})
 
 
-def test_a_deadline_is_its_period_where_none_is_given() -> None:
+def test_without_a_period_the_deadline_is_the_period() -> None:
     assert SchedulingClass("x", policy="deadline", runtime=1000, deadline=5000).has_cpu_settings
     assert not SchedulingClass("x", ioClass="idle").has_cpu_settings
 
 
-def test_names_are_used_once_and_known() -> None:
+def test_names_must_be_unique_and_known() -> None:
     check_names("classes", ["one"], {("a",): "one", ("b",): ""})
     with pytest.raises(WrongValue, match=r"classes\[1\].name duplicate name 'one'"):
         check_names("classes", ["one", "one"], {})
@@ -55,7 +55,7 @@ def test_names_are_used_once_and_known() -> None:
         check_names("classes", [], {("key",): "two"})
 
 
-def test_of_topology_aware_the_annotation_comes_first_then_the_namespace_then_the_class_of_service() -> None:
+def test_for_topology_aware_precedence_is_annotation_namespace_qos_class() -> None:
     policy = topology_aware(
         schedulingClasses=CLASSES,
         namespaceSchedulingClasses={"batch": "calm"},
@@ -77,7 +77,7 @@ def test_of_topology_aware_the_annotation_comes_first_then_the_namespace_then_th
     ]
 
 
-def test_of_balloons_the_annotation_comes_first_then_the_type() -> None:
+def test_for_balloons_precedence_is_annotation_type() -> None:
     policy = balloons({"name": "own", "namespaces": ["own"], "schedulingClass": "calm"}, schedulingClasses=CLASSES)
     for one, expected in (
         (container("one", 500, namespace="own"), "calm"),
@@ -90,6 +90,6 @@ def test_of_balloons_the_annotation_comes_first_then_the_type() -> None:
         assert ("" if scheduling_class is None else scheduling_class.name) == expected, one.name
 
 
-def test_an_unknown_class_of_service_is_refused() -> None:
+def test_an_unknown_qos_class_is_refused() -> None:
     with pytest.raises(ValueError, match=r"podQoSSchedulingClasses\.Garanteed: is not a QoS class"):
         topology_aware(schedulingClasses=CLASSES, podQoSSchedulingClasses={"Garanteed": "fast"})

@@ -1,4 +1,4 @@
-"""What a policy writes down, as JSON and back."""
+"""The saved state of a policy: JSON and back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def read_again(state: PlacementState) -> PlacementState:
     return read(PlacementState, [Source("state", json.dumps(state.tree()), "json")])
 
 
-def test_all_of_both_policies_comes_back() -> None:
+def test_the_state_of_both_policies_survives_a_round_trip() -> None:
     first, second = topology_aware(), balloons({"name": "both", "components": [{"balloonType": "a"}]}, {"name": "a"})
     for policy in (first, second):
         policy.create(container("one", 1500, balloon_balloons="both"))
@@ -28,7 +28,7 @@ def test_all_of_both_policies_comes_back() -> None:
         assert set(policy.saved().containers) == {"one", "two"}
 
 
-def test_a_container_is_as_it_came_again() -> None:
+def test_a_container_survives_a_round_trip() -> None:
     policy = topology_aware()
     one = container("one", 1500)
     one.hints, one.shares, one.mems = {"gpu": Hint(nodes="1")}, 1536, "0-1"
@@ -39,7 +39,7 @@ def test_a_container_is_as_it_came_again() -> None:
     assert (placed.hints, placed.shares, placed.mems) == ({"gpu": Hint(nodes="1")}, 1536, "0-1")
 
 
-def test_balloons_in_another_order_are_no_change_that_can_be_said() -> None:
+def test_a_new_order_of_balloons_cannot_be_written_as_a_change() -> None:
     one, other = BalloonState([PartState("a", 0, "1")]), BalloonState([PartState("b", 0, "2")])
     before = PlacementState("balloons", balloons={"a[0]": one, "b[0]": other})
     turned = PlacementState("balloons", balloons={"b[0]": other, "a[0]": one})
@@ -49,7 +49,7 @@ def test_balloons_in_another_order_are_no_change_that_can_be_said() -> None:
     assert before == placement_state
 
 
-def test_of_balloons_and_interrupts_those_that_are_not_given_are_gone_and_of_the_others_they_stay() -> None:
+def test_missing_balloons_and_interrupts_are_removed_and_other_entries_kept() -> None:
     state = PlacementState("x", interrupts={"1": "0", "2": "0-1"}, free={"a": "cpus", "b": "mems"})
     assert state.take({"interrupts": {"2": "0-1"}, "free": {"a": None}}) == {
         "interrupts": {"1": None},
@@ -66,6 +66,6 @@ def test_of_balloons_and_interrupts_those_that_are_not_given_are_gone_and_of_the
         ("{}", "policy: missing"),
     ],
 )
-def test_another_form_is_refused_with_the_reason(text: str, words: str) -> None:
+def test_an_invalid_state_is_refused_with_the_reason(text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         read(PlacementState, [Source("state", text, "json")])

@@ -1,4 +1,4 @@
-"""CPU classes and interrupts on a machine of files: written, told where they cannot be, and given back."""
+"""CPU classes and interrupts on a file tree: writing, errors and restoring."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def interrupt(root: Root, number: int) -> str:
     return root.read(f"/proc/irq/{number}/smp_affinity_list").strip()
 
 
-def test_cpus_follow_their_classes_and_what_the_machine_lacks_is_told_once(root: Root) -> None:
+def test_cpus_follow_their_classes_and_missing_settings_are_logged_once(root: Root) -> None:
     text: list[str] = []
     tuner, policy = Tuner(root, text.append, {}), topology_aware(**CLASSES)
     tuner.apply(policy.tuning(), policy.options, policy.machine)
@@ -68,7 +68,7 @@ def test_cpus_follow_their_classes_and_what_the_machine_lacks_is_told_once(root:
     assert len(text) == 1
 
 
-def test_many_places_that_lack_the_same_are_one_sentence(tmp_path: Path) -> None:
+def test_many_missing_files_are_one_message(tmp_path: Path) -> None:
     text: list[str] = []
     policy = topology_aware(**CLASSES)
     Tuner(Root(tmp_path), text.append, {}).apply(policy.tuning(), policy.options, policy.machine)
@@ -78,7 +78,7 @@ def test_many_places_that_lack_the_same_are_one_sentence(tmp_path: Path) -> None
     )
 
 
-def test_an_interrupt_goes_where_it_is_wanted_and_comes_back_also_after_a_restart(root: Root) -> None:
+def test_an_interrupt_is_moved_and_restored_also_after_a_restart(root: Root) -> None:
     machine, options = Machine.of(guest()), topology_aware().options
     text: list[str] = []
     irq_affinities = Tuning({}, [IrqAffinity("a", masks.parse("4-5"), ("*nvme*",), ("*",))])
@@ -96,7 +96,7 @@ def test_an_interrupt_goes_where_it_is_wanted_and_comes_back_also_after_a_restar
     assert (interrupt(root, 24), interrupt(root, 25), second.first) == ("0-15", "0-15", {})
 
 
-def test_interrupts_of_a_device_that_comes_later_go_where_they_are_wanted_until_it_is_gone(root: Root) -> None:
+def test_interrupts_of_a_later_device_are_moved(root: Root) -> None:
     machine, options = Machine.of(guest()), topology_aware().options
     tuning = Tuning({}, [IrqAffinity("a", masks.parse("4-5"), ("*nvme*",), ("*",))])
     tuner = Tuner(root, lambda _: None, {})
@@ -122,9 +122,7 @@ def test_only_controllable_interrupts_are_moved(root: Root) -> None:
     assert (interrupt(root, 24), interrupt(root, 25)) == ("0-15", "1")
 
 
-def test_the_plugin_sets_them_after_each_decision_and_keeps_the_first_cpus_of_interrupts(
-    runtime: FakeRuntime, root: Root, tmp_path: Path
-) -> None:
+def test_the_plugin_applies_classes_after_each_decision(runtime: FakeRuntime, root: Root, tmp_path: Path) -> None:
     plugin = started(runtime, tmp_path, **CLASSES)
     plugin.tune()
     assert max_frequencies(root, 4, 5) == [1_000_000] * 2
@@ -140,7 +138,7 @@ def test_the_plugin_sets_them_after_each_decision_and_keeps_the_first_cpus_of_in
     assert (max_frequencies(root, 4, 5), interrupt(root, 24)) == ([1_000_000] * 2, "0-15")
 
 
-def test_the_first_cpus_of_an_interrupt_are_known_if_the_plugin_died_when_it_had_moved_it(
+def test_the_original_cpus_of_an_interrupt_survive_a_crash(
     runtime: FakeRuntime, root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin = started(runtime, tmp_path)
@@ -168,9 +166,7 @@ def test_the_first_cpus_of_an_interrupt_are_known_if_the_plugin_died_when_it_had
     assert interrupt(root, 24) == "0-15"
 
 
-def test_the_plugin_refuses_a_container_that_asks_for_interrupts_which_may_not_be_moved(
-    runtime: FakeRuntime, root: Root, tmp_path: Path
-) -> None:
+def test_a_container_that_claims_fixed_interrupts_is_refused(runtime: FakeRuntime, root: Root, tmp_path: Path) -> None:
     started(runtime, tmp_path, controllableInterrupts=["*nvme*"])
     create(runtime, pod("one", irq_affinity="{mask: ['*']}"), ask("one", 1000))
     with pytest.raises(
@@ -179,14 +175,14 @@ def test_the_plugin_refuses_a_container_that_asks_for_interrupts_which_may_not_b
         create(runtime, pod("other", irq_affinity="{claim: ['*eth*']}"), ask("other", 1000))
 
 
-def test_a_plugin_that_takes_no_part_sets_nothing(root: Root) -> None:
+def test_an_unconnected_plugin_applies_no_class(root: Root) -> None:
     from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
 
     TopologyAwarePlugin().tune()
     assert max_frequencies(root, 0) == [2_000_000]
 
 
-def test_an_interrupt_that_a_type_of_balloons_claims_and_that_may_not_be_moved_is_told(
+def test_a_fixed_interrupt_that_a_balloon_type_claims_is_logged(
     root: Root, runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     types = [{"name": "net", "irqClaim": ["PCI eth0"]}, {"name": "disk", "irqClaim": ["PCI nvme*"]}]

@@ -1,4 +1,4 @@
-"""Classes of CPUs and affinities of interrupts: from what is configured and annotated to each CPU and interrupt."""
+"""CPU classes and interrupt affinities for each CPU and interrupt."""
 
 from __future__ import annotations
 
@@ -57,18 +57,18 @@ def test_a_frequency_is_a_number_with_a_unit_or_a_name(values: str | int, khz: i
         ({"pctPriority": "high", "sstClosID": 1}, "exclude each other"),
     ],
 )
-def test_a_class_that_no_machine_could_have_is_refused(values: dict[str, Any], words: str) -> None:
+def test_an_impossible_class_is_refused(values: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         CpuClass(**{"name": "x", **values})
 
 
 @pytest.mark.parametrize("values", [{"minFreq": "2GHz", "maxFreq": "2GHz"}, {"minFreq": "turbo", "maxFreq": "2GHz"},
                                    {"minFreq": "2GHz", "maxFreq": "base"}, {"minFreq": "2GHz"}])  # fmt: skip
-def test_frequencies_that_are_equal_or_that_the_machine_says_are_taken(values: dict[str, Any]) -> None:
+def test_equal_and_named_frequencies_are_accepted(values: dict[str, Any]) -> None:
     assert CpuClass("x", **values)
 
 
-def test_keys_that_are_not_carried_out_are_told_with_the_reason() -> None:
+def test_unsupported_keys_are_reported_with_the_reason() -> None:
     kind = CpuClass("x", pctPriority="high", pctMaxFreq="turbo", publishExtendedResource=True)
     message = dict(kind.ignored_keys())
     assert list(message) == ["pctPriority", "pctMaxFreq", "publishExtendedResource"]
@@ -85,13 +85,13 @@ def test_only_the_class_of_the_highest_priority_in_a_package_has_turbo() -> None
     assert cpu_settings[8] == Setting(2_000_000, 2_000_000)
 
 
-def test_what_lies_between_the_cpus_of_a_die_has_the_most_of_what_its_classes_ask_for() -> None:
+def test_the_uncore_of_a_die_gets_the_maximum_of_its_classes() -> None:
     kinds = [CpuClass("a", uncoreMinFreq="1GHz"), CpuClass("b", uncoreMinFreq="2GHz", uncoreMaxFreq="3GHz")]
     cpu_settings = settings(kinds, {"a": masks.parse("0,8"), "b": masks.parse("1")}, MACHINE, lambda _: LIMITS)
     assert cpu_settings.uncore == {(0, 0): (2_000_000, 3_000_000), (1, 0): (1_000_000, 0)}
 
 
-def test_idle_states_are_switched_on_again_where_another_class_has_switched_them_off() -> None:
+def test_idle_states_are_enabled_again_by_another_class() -> None:
     kinds = [CpuClass("awake", disabledCstates=["C6"], energyPerformancePreference=0, freqGovernor="performance"), SLOW]
     cpu_settings = settings(kinds, {"awake": 1, "slow": 2, "gone": 4}, MACHINE, lambda _: LIMITS).cpus
     assert cpu_settings[0] == Setting(0, 0, "performance", "0", frozenset({"C6"}))
@@ -108,38 +108,38 @@ def moved(*irq_affinities: IrqAffinity, controllable: tuple[str, ...] = ("*",)) 
     return affinities(INTERRUPTS, irq_affinities, controllable, 0b11111111)
 
 
-def test_an_interrupt_that_is_claimed_comes_to_all_that_claim_it() -> None:
+def test_a_claimed_interrupt_is_moved_to_all_claimants() -> None:
     assert moved() == {24: 0b1111, 25: 0b1111, 26: 0b1}
     assert moved(IrqAffinity("a", 0b10, ("*nvme*",)), IrqAffinity("b", 0b100, ("24",)))[24] == 0b110
     assert moved(IrqAffinity("a", 0b10, ("*eth0 *",)))[25] == 0b10, "a description has a space behind it"
 
 
-def test_one_that_is_masked_comes_to_the_other_cpus_and_never_to_none() -> None:
+def test_a_masked_interrupt_is_moved_to_other_cpus() -> None:
     masked = moved(IrqAffinity("a", 0b11, mask=("*",)))
     assert masked == {24: 0b1100, 25: 0b1100, 26: 0b11111100}
     assert moved(IrqAffinity("a", 0b11111111, mask=("*",)))[26] == 0b1
 
 
-def test_of_claims_and_masks_the_second_ones_hold() -> None:
+def test_claims_and_masks_of_later_entries_have_precedence() -> None:
     both = IrqAffinity("a", 0b10, ("*eth0 *",), ("*",))
     assert moved(both)[25] == 0b10
     assert moved(both)[24] == 0b1101
     assert moved(both._replace(claim_first=True))[25] == 0b1101
 
 
-def test_a_sink_takes_those_that_nobody_claims() -> None:
+def test_a_sink_gets_unclaimed_interrupts() -> None:
     sunk = moved(IrqAffinity("sink", 0b1, sink=True), IrqAffinity("b", 0b10, ("*nvme*",)))
     assert sunk == {24: 0b10, 25: 0b1, 26: 0b1}
 
 
-def test_only_controllable_ones_are_moved() -> None:
+def test_only_controllable_interrupts_are_moved() -> None:
     assert list(moved(IrqAffinity("a", 1, ("*",)), controllable=("*nvme*",))) == [24]
 
 
 # -- containers --------------------------------------------------------------------------------------------------------
 
 
-def test_a_container_s_annotations_are_read() -> None:
+def test_annotations_of_a_container_are_read() -> None:
     good = container("c", 2000, cpu_class="fast", irq_affinity='{claim: ["*eth*", 24], mode: claim-first}')
     check_annotations(good, True, [FAST])
     assert class_of(good, [FAST], "slow") == "fast"
@@ -148,7 +148,7 @@ def test_a_container_s_annotations_are_read() -> None:
     assert good.doubts == []
 
 
-def test_one_that_asks_for_too_little_to_have_shares_has_no_cpus_of_its_own() -> None:
+def test_a_container_without_shares_has_no_exclusive_cpus() -> None:
     least = container("c", 0, 1 << 20, qos="Guaranteed", **{"irq_affinity/container.c": "{mask: ['*']}"})
     with pytest.raises(NoPlace, match="the container has no exclusive CPUs"):
         check_annotations(least, False, [])
@@ -183,7 +183,7 @@ NOT_OWN, UNKNOWN, UNREAD = (
                         f"{{claim: [{', '.join(['x'] * 60)}], mask: [{', '.join(['y'] * 41)}]}}")),
     ],
 )  # fmt: skip
-def test_what_a_container_asks_of_its_own_cpus_in_vain_refuses_it_and_what_its_pod_asks_only_if_none_could_have_it(
+def test_impossible_requests_for_exclusive_cpus_refuse_the_container(
     key: str, scope: str, value: str, qos: str, has_exclusive: bool, refused: str
 ) -> None:
     one = container("c", 2000, qos=qos, **{f"{key}/{scope}": value})
@@ -196,7 +196,7 @@ def test_what_a_container_asks_of_its_own_cpus_in_vain_refuses_it_and_what_its_p
     assert refused in error.value.reason
 
 
-def test_without_classes_a_class_that_is_asked_for_has_no_effect_and_nor_has_an_unknown_key() -> None:
+def test_without_classes_a_requested_class_has_no_effect() -> None:
     one = container("c", 2000, irq_affinity="{Claim: ['*'], mask: , other: 1}", **{"cpu_class/container.c": "fast"})
     check_annotations(one, False, [])
     assert irq_affinity_of(one, 1) == IrqAffinity("default/c/c", 1, ("*",))
@@ -205,7 +205,7 @@ def test_without_classes_a_class_that_is_asked_for_has_no_effect_and_nor_has_an_
     ]  # fmt: skip
 
 
-def test_one_that_runs_already_has_no_say_in_what_could_not_be_read() -> None:
+def test_invalid_annotations_of_a_running_container_are_ignored() -> None:
     one = container("c", 0, qos="Guaranteed", cpu_class="turbo", irq_affinity="[1]")
     check_annotations(one, False, [FAST])
     assert (class_of(one, [FAST], "slow"), irq_affinity_of(one, 1)) == ("slow", None)
@@ -226,7 +226,7 @@ def test_one_that_runs_already_has_no_say_in_what_could_not_be_read() -> None:
         ("mask: ['*']", ["*"], "", False),
     ],
 )  # fmt: skip
-def test_interrupts_that_may_not_be_moved_refuse_a_container_that_asks_for_them_alone(
+def test_a_container_that_claims_only_fixed_interrupts_is_refused(
     patterns: str, controllable: list[str], actual: str, original: bool
 ) -> None:
     for choices in (Choices.DEFAULT, replace(Choices.DEFAULT, movable_interrupts_will_do=False), Choices.REFERENCE):
@@ -255,7 +255,7 @@ def class_cpus(tuning: Tuning) -> dict[str, str]:
     return {name: masks.text(cpus) for name, cpus in tuning.classes.items()}
 
 
-def test_topology_aware_s_shared_reserved_and_own_cpus_have_their_classes() -> None:
+def test_for_topology_aware_shared_reserved_and_exclusive_cpus_have_classes() -> None:
     policy = topology_aware(cpuClasses=CLASSES, sharedPoolCPUClass="low", reservedPoolCPUClass="system",
                             defaultExclusiveCPUClass="own")  # fmt: skip
     assert class_cpus(policy.tuning()) == {"low": "1-15", "system": "0"}
@@ -276,7 +276,7 @@ def test_topology_aware_s_shared_reserved_and_own_cpus_have_their_classes() -> N
     assert policy.tuning().irq_affinities == []
 
 
-def test_without_classes_topology_aware_has_none() -> None:
+def test_without_classes_topology_aware_changes_no_cpu() -> None:
     policy = topology_aware()
     policy.create(container("a", 2000))
     assert policy.tuning() == Tuning({}, [])
@@ -285,7 +285,7 @@ def test_without_classes_topology_aware_has_none() -> None:
         topology_aware(cpuClasses=CLASSES)
 
 
-def test_balloons_cpus_and_idle_ones_have_their_classes_and_types_their_interrupts() -> None:
+def test_for_balloons_cpus_idle_cpus_and_interrupts_have_settings() -> None:
     policy = balloons(
         {"name": "quiet", "cpuClass": "fast", "irqMode": "isolate", "minCPUs": 2, "namespaces": ["*"]},
         {"name": "nic", "irqClaim": ["*eth*"], "irqMode": "sink", "minBalloons": 1, "minCPUs": 1},

@@ -1,4 +1,4 @@
-"""Memory zones: where requests begin, and who moves when there is not enough."""
+"""Memory zones: the initial zone of a request, and the requests that move when memory is short."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def ask(memory: MemoryZones, user: str, size: int, nodes: int, kinds: int = DRAM
     return memory.allocate(Request(user, size, nodes, kinds, priority))
 
 
-def test_a_request_stays_in_its_nodes_while_they_have_room() -> None:
+def test_a_request_stays_in_its_nodes_while_memory_suffices() -> None:
     memory = zones()
     assert ask(memory, "a", 3, 1).zone == 1
     assert memory.free(1) == 1
@@ -39,7 +39,7 @@ def test_the_least_important_request_moves_to_nodes_of_its_kind_then_to_others()
     assert moved == {"best effort": 15}
 
 
-def test_memory_that_is_not_there_is_refused_and_changes_nothing() -> None:
+def test_a_request_without_enough_memory_is_refused_and_changes_no_zone() -> None:
     memory = zones()
     ask(memory, "a", 4, 1, priority=0)
     with pytest.raises(NoMemory, match="not enough memory"):
@@ -56,14 +56,14 @@ def test_memory_that_is_not_there_is_refused_and_changes_nothing() -> None:
         ask(memory, "a", 1, 1)
 
 
-def test_slow_memory_comes_with_some_for_what_cannot_be_moved() -> None:
+def test_slow_memory_is_combined_with_normal_memory_for_unmovable_pages() -> None:
     assert ask(zones(), "a", 1, 2, PMEM).zone == 0b1010
     assert ask(zones(normal=4), "a", 1, 2, PMEM).zone == 0b1000
     with pytest.raises(NoMemory, match="unmovable pages"):
         zones().allocate(Request("a", 1, 2, PMEM, strict=True))
 
 
-def test_an_offer_changes_nothing_and_is_void_after_a_commit() -> None:
+def test_an_offer_changes_no_zone_and_is_invalid_after_a_commit() -> None:
     memory = zones()
     first, second = memory.offer(Request("a", 3, 1)), memory.offer(Request("b", 3, 1))
     assert memory.zones == {}
@@ -73,8 +73,8 @@ def test_an_offer_changes_nothing_and_is_void_after_a_commit() -> None:
     assert memory.zones == {"a": 1}
 
 
-def test_trials_leave_no_zone_that_others_are_held_to() -> None:
-    """`trials_leave_no_zone`: in the original a zone that was tried can push requests that fit."""
+def test_trials_leave_no_zone() -> None:
+    """`trials_leave_no_zone`: in nri-plugins a tried zone can displace requests that fit."""
     results = []
     for forget in (True, False):
         memory = zones(forget)
@@ -85,7 +85,7 @@ def test_trials_leave_no_zone_that_others_are_held_to() -> None:
     assert results == [2, 2]
 
 
-def test_a_zone_is_widened_and_put_back() -> None:
+def test_a_zone_can_be_widened_and_restored() -> None:
     memory = zones()
     ask(memory, "a", 1, 1)
     saved = memory.saved()
@@ -99,7 +99,7 @@ def test_a_zone_is_widened_and_put_back() -> None:
         memory.widen("a", 0, HBM)
 
 
-def test_a_zone_that_cannot_be_widened_stays() -> None:
+def test_a_zone_that_cannot_be_widened_is_unchanged() -> None:
     memory = zones()
     for user, nodes in (("a", 1), ("b", 2)):
         memory.allocate(Request(user, 4, nodes, DRAM, strict=True))
@@ -109,7 +109,7 @@ def test_a_zone_that_cannot_be_widened_stays() -> None:
     assert memory.zones == {"a": 1, "b": 2, "c": 15}
 
 
-def test_of_overcommitted_zones_the_one_with_more_users_comes_first() -> None:
+def test_the_overcommitted_zone_with_most_users_is_first() -> None:
     memory = zones()
     for user, nodes in (("a", 1), ("b", 1), ("c", 2), ("d", 3)):
         ask(memory, user, 2, nodes, priority=0)

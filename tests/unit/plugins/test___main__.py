@@ -1,4 +1,4 @@
-"""`python -m nri.plugins NAME`: which plugin it runs, with which flags, and what it says where there is none."""
+"""`python -m nri.plugins NAME` runs a plugin with its flags; errors list the plugins."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def start(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
     )
 
 
-def test_the_first_argument_names_the_plugin_and_is_none_of_its_flags() -> None:
+def test_the_first_argument_names_the_plugin() -> None:
     process = start("template", "--version", NRI_PLUGIN_NAME="another")
     assert process.returncode == 0, process.stderr
     assert process.stdout.startswith("template: nri ")
 
 
-def test_without_one_the_environment_names_the_plugin(tmp_path: Path) -> None:
+def test_without_an_argument_the_environment_names_the_plugin(tmp_path: Path) -> None:
     socket = tmp_path / "s"
     with Listener(socket) as listener:
         arguments = ("-m", "nri.plugins", "-idx", "10", "-socket-path", socket)
@@ -41,20 +41,20 @@ def test_without_one_the_environment_names_the_plugin(tmp_path: Path) -> None:
             running.wait_text("synchronized with")
 
 
-def test_a_plugin_s_exit_code_is_that_of_the_program(tmp_path: Path) -> None:
+def test_the_exit_code_is_the_plugins(tmp_path: Path) -> None:
     process = start("template", "-idx", "10", "--no-reconnect", "-socket-path", str(tmp_path / "none"))
     assert process.returncode == 3, process.stderr
 
 
 @pytest.mark.parametrize("name", ["no-such", "../template", "template.plugin", "-"])
-def test_a_name_that_is_none_is_refused_with_those_that_are(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_name_is_an_error_with_the_known_names(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert program.main([], {"NRI_PLUGIN_NAME": name}) == 2
     lines = capsys.readouterr().err
     assert lines.startswith(f"error: no plugin {name!r}. Plugins: ")
     assert "template" in lines
 
 
-def test_no_name_at_all_is_refused_likewise(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_name_is_an_error_with_the_known_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert program.main(["-idx", "10"], {}) == 2
     assert capsys.readouterr().err.startswith("error: the name of a plugin is required. Plugins: ")
 
@@ -67,7 +67,7 @@ def test_without_a_name_the_help_is_the_usage_and_the_names(flag: str, capsys: p
     assert not captured.err
 
 
-def test_the_words_behind_the_name_are_those_of_the_plugin_s_program(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_further_arguments_are_passed_to_the_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[tuple[str, list[str], dict[str, object]]] = []
     monkeypatch.setattr(runpy, "run_module", lambda module, **how: ran.append((module, list(sys.argv), how)))
     monkeypatch.setattr(sys, "argv", ["nri.plugins", "network-logger", "-idx", "10"])
@@ -76,7 +76,7 @@ def test_the_words_behind_the_name_are_those_of_the_plugin_s_program(monkeypatch
     assert ran == [("nri.plugins.network_logger.plugin", ["nri.plugins", "-idx", "10"], how)]
 
 
-def test_a_folder_of_plugins_without_a_program_is_no_plugin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_folder_without_a_program_is_not_a_plugin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("half_one", "whole_one"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").touch()
@@ -90,7 +90,7 @@ def test_a_folder_of_plugins_without_a_program_is_no_plugin(monkeypatch: pytest.
     assert rows == [None, "nri.plugins.whole_one.plugin"]
 
 
-def test_started_without_a_name_it_ends_with_2() -> None:
+def test_without_a_name_the_exit_code_is_2() -> None:
     process = subprocess.run(
         [sys.executable, "-m", "nri.plugins"],
         env={name: value for name, value in os.environ.items() if name != "NRI_PLUGIN_NAME"},
@@ -108,7 +108,7 @@ def test_a_plugin_of_another_distribution_is_found_by_its_entry_point(monkeypatc
     assert Foreign.ran == [["-idx", "10"]]
 
 
-def test_a_start_loads_no_command_and_no_metadata() -> None:
+def test_a_start_imports_neither_the_command_nor_metadata() -> None:
     words = "import sys, runpy; sys.argv[1:] = ['template', '--help']\n"
     words += "try: runpy.run_module('nri.plugins', run_name='__main__')\nexcept SystemExit: pass\n"
     words += "print('loaded:', *sys.modules)"

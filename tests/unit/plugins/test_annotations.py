@@ -1,4 +1,4 @@
-"""Values of annotations: found where they count, read as YAML, and refused by name."""
+"""Values of annotations: lookup, YAML and errors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read(text: str, unknown: list[str] | None = None) -> Thing:
     return table(node(text), "", Thing, [] if unknown is None else unknown)
 
 
-def test_a_table_is_read_with_keys_in_any_form() -> None:
+def test_keys_of_a_mapping_can_have_any_case() -> None:
     built = read("Path: /dev/x\nMAJOR: 0x10\nmode: 0660\nOptions: [ro, 1.50, yes]\nhost_if: 007\nclass: best")
     assert built == Thing("/dev/x", 16, Mode(0o660), ("ro", "1.50", "yes"), "007", "best")
 
@@ -60,11 +60,11 @@ def test_a_mode_is_octal_with_a_leading_zero(text: str, mode: int) -> None:
      ("0X1F", 31), ("0b11", 3), ("-0B11", -3), ("0O17", 15), ("1e19", 10**19),
      ("4.611686018427387904e18", 4611686018427388000)],
 )  # fmt: skip
-def test_a_whole_number_is_one_however_it_is_written_as_for_the_go_plugins(text: str, number: int) -> None:
+def test_integers_can_have_all_forms_that_the_go_plugins_accept(text: str, number: int) -> None:
     assert read(f"{{path: a, major: {text}}}").major == number
 
 
-def test_a_key_without_a_value_counts_as_not_given() -> None:
+def test_a_key_without_a_value_counts_as_missing() -> None:
     assert read("path: x\nmajor:\noptions: ~") == Thing("x")
     with pytest.raises(InvalidValue, match="path is missing"):
         read("path:")
@@ -77,7 +77,7 @@ def test_unknown_keys_are_reported_with_suggestions_in_a_few_lines() -> None:
     assert len(unknown) == MAX_UNKNOWN_KEYS
 
 
-def test_a_null_is_a_list_without_items() -> None:
+def test_null_is_an_empty_list() -> None:
     assert items(None, "") == items(node("~"), "") == []
     assert texts(node("~"), "") == ()
 
@@ -114,7 +114,7 @@ WITHOUT_ZERO = "write it without the leading 0; octal is 0o17"
         ("{<<: {path: a}}", "", 'a key is "<<"', "write keys as strings"),
     ],
 )
-def test_what_is_not_wanted_is_wrong_with_place_and_next_step(text: str, place: str, reason: str, step: str) -> None:
+def test_a_wrong_value_is_an_error_with_position_and_next_step(text: str, place: str, reason: str, step: str) -> None:
     with pytest.raises(InvalidValue) as raised:
         read(text)
     assert (raised.value.field, raised.value.reason, raised.value.step) == (place, reason, step)
@@ -123,7 +123,7 @@ def test_what_is_not_wanted_is_wrong_with_place_and_next_step(text: str, place: 
 KEYS = ("new.example", "old.example")
 
 
-def given(text: str) -> Annotation:
+def annotation(text: str) -> Annotation:
     return Annotation("k/container.c", text)
 
 
@@ -139,19 +139,19 @@ ORDER = [f"{key}{scope}" for scope in ("/container.c", "/pod", "") for key in KE
 
 
 @pytest.mark.parametrize("first", range(len(ORDER)))
-def test_the_nearest_scope_counts_and_within_it_the_new_domain(first: int) -> None:
+def test_the_nearest_scope_counts_and_the_new_domain_has_precedence(first: int) -> None:
     rows = find(make_pod(annotations={key: f"at {key}" for key in ORDER[first:]}), "c", *KEYS)
     assert rows is not None
     assert (rows.key, rows.text) == (ORDER[first], f"at {ORDER[first]}")
 
 
-def test_annotations_of_other_containers_and_keys_do_not_count() -> None:
+def test_annotations_of_other_containers_and_keys_are_ignored() -> None:
     pod = make_pod(annotations={"new.example/container.d": "x", "new.example/container.": "x", "other": "x"})
     assert find(pod, "c", *KEYS) is None
     assert find(make_pod(), "c", *KEYS) is None
 
 
-def test_where_only_containers_count_the_pods_annotation_is_told() -> None:
+def test_without_a_pod_scope_the_pods_annotation_is_reported() -> None:
     pod = make_pod(annotations={"new.example/pod": "x"})
     assert find(pod, "c", *KEYS, pod_scope=False) is None
     warning = pod_scope_warning(pod, *KEYS)
@@ -159,7 +159,7 @@ def test_where_only_containers_count_the_pods_annotation_is_told() -> None:
     assert pod_scope_warning(make_pod(annotations={"new.example/container.c": "x"}), *KEYS) == ""
 
 
-def test_without_a_container_the_pods_own_scopes_count() -> None:
+def test_without_a_container_the_pods_annotations_count() -> None:
     rows = find(make_pod(annotations={"new.example": "1", "old.example/pod": "2"}), "", *KEYS)
     assert rows is not None
     assert rows.key == "old.example/pod"
@@ -169,23 +169,23 @@ def test_without_a_container_the_pods_own_scopes_count() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "# nothing yet", "~", "null"])
-def test_a_value_that_says_nothing_asks_for_nothing(text: str) -> None:
-    rows = given(text)
+def test_an_empty_value_requests_nothing(text: str) -> None:
+    rows = annotation(text)
     assert (rows.row(Thing), rows.rows(Thing), rows.texts(), rows.pairs()) == (None, [], [], {})
 
 
-def test_json_with_blanks_or_tabs_is_yaml_too() -> None:
-    assert given('[\n\t{"path": "/a",\n\t"major": 1}]').rows(Thing) == [Thing("/a", 1)]
+def test_json_with_blanks_or_tabs_is_accepted() -> None:
+    assert annotation('[\n\t{"path": "/a",\n\t"major": 1}]').rows(Thing) == [Thing("/a", 1)]
 
 
-def test_a_key_that_is_not_known_is_left_out_and_told_with_a_suggestion() -> None:
-    rows = given("path: x\nmajr: 3")
+def test_an_unknown_key_is_ignored_and_reported_with_a_suggestion() -> None:
+    rows = annotation("path: x\nmajr: 3")
     assert rows.row(Thing) == Thing("x")
     assert rows.warnings == ['annotation k/container.c: majr: unknown key, ignored (did you mean "major"?)']
 
 
-def test_a_key_that_is_not_known_is_one_short_line_whatever_it_holds() -> None:
-    rows = given('path: x\n"\\e[2J' + "k" * 1000 + '": 1')
+def test_the_report_of_an_unknown_key_is_one_short_line() -> None:
+    rows = annotation('path: x\n"\\e[2J' + "k" * 1000 + '": 1')
     assert rows.row(Thing) == Thing("x")
     (line,) = rows.warnings
     assert line.isprintable()
@@ -212,30 +212,30 @@ def test_a_key_that_is_not_known_is_one_short_line_whatever_it_holds() -> None:
         ("[{path: !!python/name:os.system x}]", None),
     ],
 )
-def test_a_wrong_value_is_refused_with_annotation_place_and_next_step(text: str, message: str | None) -> None:
-    reason = refusal(given(text).rows, Thing, "path")
+def test_a_wrong_value_is_refused_with_annotation_position_and_next_step(text: str, message: str | None) -> None:
+    reason = refusal(annotation(text).rows, Thing, "path")
     assert reason.startswith("annotation k/container.c: ")
     if message is not None:
         assert reason == f"annotation k/container.c: {message}"
 
 
-def test_texts_are_read_as_they_are_written_and_once_each() -> None:
-    assert given("[a, 1.0, 0x1, ~x]").texts() == ["a", "1.0", "0x1", "~x"]
-    assert refusal(given("- a\n- b\n- a").texts).endswith('[2]: "a" is already at [0]; remove one of the two')
-    assert refusal(given("- a\n-").texts).endswith("[1]: the value is missing; write a value, or remove the key")
+def test_strings_keep_their_spelling_and_duplicates_are_removed() -> None:
+    assert annotation("[a, 1.0, 0x1, ~x]").texts() == ["a", "1.0", "0x1", "~x"]
+    assert refusal(annotation("- a\n- b\n- a").texts).endswith('[2]: "a" is already at [0]; remove one of the two')
+    assert refusal(annotation("- a\n-").texts).endswith("[1]: the value is missing; write a value, or remove the key")
 
 
-def test_pairs_are_texts_by_any_key() -> None:
-    assert given("net.core.somaxconn: 1024\nkernel.x: '0 7'").pairs() == {
+def test_pairs_are_strings_under_any_key() -> None:
+    assert annotation("net.core.somaxconn: 1024\nkernel.x: '0 7'").pairs() == {
         "net.core.somaxconn": "1024",
         "kernel.x": "0 7",
     }
-    assert refusal(given("a.b:").pairs).endswith("a.b: the value is missing; write a value, or remove the key")
-    assert refusal(given("[a]").pairs).endswith("expected a mapping of keys, not a list; write 'key: value'")
+    assert refusal(annotation("a.b:").pairs).endswith("a.b: the value is missing; write a value, or remove the key")
+    assert refusal(annotation("[a]").pairs).endswith("expected a mapping of keys, not a list; write 'key: value'")
 
 
 def test_a_value_that_is_too_long_is_not_parsed() -> None:
-    reason = refusal(given("[" + "a," * MAX_CHARACTERS + "]").texts)
+    reason = refusal(annotation("[" + "a," * MAX_CHARACTERS + "]").texts)
     assert (
         reason == f"annotation k/container.c: the value has {2 * MAX_CHARACTERS + 2} characters; "
         f"write at most {MAX_CHARACTERS}"
@@ -245,10 +245,10 @@ def test_a_value_that_is_too_long_is_not_parsed() -> None:
 def test_aliases_that_multiply_are_refused() -> None:
     lines = ["- &h0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"- &h{n} [{', '.join([f'*h{n - 1}'] * 9)}]" for n in range(1, 30)]
-    assert f"expands to more than {MAX_VALUES} values" in refusal(given("\n".join(lines)).texts)
+    assert f"expands to more than {MAX_VALUES} values" in refusal(annotation("\n".join(lines)).texts)
 
 
-def test_a_refusal_is_one_short_line_whatever_the_annotation_holds() -> None:
+def test_a_refusal_is_one_short_line_for_any_annotation() -> None:
     reason = refusal(Annotation("k\n\x1b[2J", '[{path: a, major: "' + "x" * 5000 + '\\n\\e[2J"}]').rows, Thing)
     assert reason.isprintable()
     assert len(reason) < 1000
@@ -258,7 +258,7 @@ def test_a_refusal_is_one_short_line_whatever_the_annotation_holds() -> None:
 
 
 def test_the_error_of_a_builder_names_the_key_of_the_annotation() -> None:
-    rows = given("")
+    rows = annotation("")
 
     def build() -> None:
         with rows.at("[3]", device="path"):
@@ -268,7 +268,7 @@ def test_the_error_of_a_builder_names_the_key_of_the_annotation() -> None:
 
 
 def test_the_error_of_a_builder_about_one_of_several_keeps_its_position() -> None:
-    rows = given("")
+    rows = annotation("")
 
     def build() -> None:
         with rows.at("", options="Options"):

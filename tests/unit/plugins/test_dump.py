@@ -1,4 +1,4 @@
-"""Messages as lines of YAML: what a YAML parser reads from them is what was in the message."""
+"""Messages as lines of YAML, which a YAML parser reads back."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ TREES = st.recursive(
 
 
 @given(TREES)
-def test_a_parser_reads_back_what_was_written_and_each_line_is_one(tree: object) -> None:
+def test_a_yaml_parser_reads_the_written_lines(tree: object) -> None:
     lines = yaml_lines(tree)
     assert [line for line in lines if not line.isprintable()] == []
     assert yaml.safe_load("\n".join(lines)) == tree
 
 
-def test_it_looks_like_the_go_librarys() -> None:
+def test_the_format_equals_the_go_librarys() -> None:
     container = make_container(name="app", id="c1")
     container.env.append("A=b c")
     container.mounts.add(destination="/x", source="/y", type="bind", options=["ro"])

@@ -11,7 +11,7 @@ from nri.errors import ConfigError, NriError
 from nri.plugins import installation
 
 
-def test_a_launcher_names_what_it_starts_and_how_to_remove_it() -> None:
+def test_a_launcher_names_its_command_and_its_removal() -> None:
     text = installation.launcher(["/usr/bin/python3", "/opt/my plugin.py"], "10-a")
     assert text.splitlines() == [
         "#!/bin/sh",
@@ -21,13 +21,13 @@ def test_a_launcher_names_what_it_starts_and_how_to_remove_it() -> None:
 
 
 @pytest.mark.parametrize(("index", "name"), [("1", "a"), ("ab", "a"), ("10", "a/b"), ("10", "")])
-def test_a_name_that_runtimes_refuse_is_wrong_usage(index: str, name: str) -> None:
+def test_a_name_that_runtimes_refuse_is_an_error(index: str, name: str) -> None:
     assert installation.file_name_of("10", "a") == "10-a"
     with pytest.raises(ConfigError):
         installation.file_name_of(index, name)
 
 
-def test_a_file_is_put_whole_with_its_mode_and_nothing_beside_it(tmp_path: Path) -> None:
+def test_a_file_is_written_atomically_with_its_mode(tmp_path: Path) -> None:
     folder = tmp_path / "plugins"
     for content in (b"old", b"new"):
         installation.put(folder, "10-a", content, 0o755)
@@ -35,7 +35,7 @@ def test_a_file_is_put_whole_with_its_mode_and_nothing_beside_it(tmp_path: Path)
     assert ((folder / "10-a").read_bytes(), (folder / "10-a").stat().st_mode & 0o777) == (b"new", 0o755)
 
 
-def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -45,7 +45,7 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytes
     assert os.listdir(tmp_path) == []
 
 
-def test_only_a_launcher_with_our_mark_is_ours(tmp_path: Path) -> None:
+def test_only_launchers_with_our_mark_are_recognized(tmp_path: Path) -> None:
     (tmp_path / "10-a").write_text(installation.launcher(["/bin/true"], "10-a"))
     (tmp_path / "20-b").write_text("#!/bin/sh\n")
     assert installation.is_ours(tmp_path / "10-a")
@@ -61,7 +61,7 @@ def test_a_launcher_is_found_by_its_name_with_or_without_index(tmp_path: Path) -
     assert str(error) == f"{tmp_path}: plugin 20-a not found. Did you mean 10-a? Plugins in the folder: 10-a"
 
 
-def test_configuration_is_left_over_when_its_plugin_is_gone(tmp_path: Path) -> None:
+def test_configuration_without_its_plugin_is_reported(tmp_path: Path) -> None:
     folder, drop_ins = tmp_path / "plugins", tmp_path / "conf.d"
     for place in (folder, drop_ins):
         place.mkdir()
@@ -76,7 +76,7 @@ def test_configuration_is_left_over_when_its_plugin_is_gone(tmp_path: Path) -> N
     assert installation.find_left_over(folder, drop_ins, "a") is None, "it belongs to a plugin that is there"
 
 
-def test_what_starts_a_plugin_depends_on_what_it_is(tmp_path: Path) -> None:
+def test_the_launch_command_depends_on_the_kind_of_plugin(tmp_path: Path) -> None:
     script, program = tmp_path / "a.py", tmp_path / "b"
     script.write_text("MyPlugin.main()\n")
     program.write_bytes(b"\x7fELF")

@@ -1,4 +1,4 @@
-"""Plugin classes found in files and modules; the author's mistakes in one line each."""
+"""Plugin classes are found in files and modules; mistakes are errors of one line."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return to_file
 
 
-def test_the_only_plugin_class_of_a_file_is_taken(write) -> None:
+def test_the_only_plugin_class_of_a_file_is_loaded(write) -> None:
     kind = load(write(ONE))
     assert (kind.__name__, kind.__module__) == ("One", "loader_case")
     assert issubclass(kind, nri.Plugin)
 
 
-def test_the_last_of_a_line_of_classes_is_taken_and_a_named_one_before_it(write) -> None:
+def test_the_most_derived_class_is_loaded_unless_another_is_named(write) -> None:
     path = write(ONE + "class Two(One):\n    pass\n")
     assert load(path).__name__ == "Two"
     assert load(f"{path}:One").__name__ == "One"
 
 
-def test_classes_that_are_only_imported_do_not_count(write) -> None:
+def test_imported_classes_are_ignored(write) -> None:
     write(ONE, "loader_base.py")
     path = write("from loader_base import One\nclass Three(One):\n    pass\n")
     assert load(path).__name__ == "Three"
@@ -74,7 +74,7 @@ def test_a_file_with_dashes_is_a_module_with_underscores(write) -> None:
         (ONE + "class Two(nri.Plugin):\n    pass\n", "several plugin classes: One, Two. Choose a class: "),
     ],
 )
-def test_a_mistake_is_wrong_usage_with_its_place(write, text: str, reason: str) -> None:
+def test_a_mistake_is_an_error_with_its_line(write, text: str, reason: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(write(text))
     assert reason in str(caught.value)
@@ -89,7 +89,7 @@ def test_a_mistake_is_wrong_usage_with_its_place(write, text: str, reason: str) 
         ("json:JSONDecoder", "json: JSONDecoder is not a plugin class: it must inherit"),
     ],
 )
-def test_a_target_that_is_not_there_is_named(target: str, reason: str) -> None:
+def test_a_missing_target_is_an_error_with_its_name(target: str, reason: str) -> None:
     with pytest.raises(NriError) as caught:
         load(target)
     assert reason in str(caught.value)
@@ -97,7 +97,7 @@ def test_a_target_that_is_not_there_is_named(target: str, reason: str) -> None:
 
 @pytest.mark.parametrize("beginning", ["", "./"], ids=["by its name", "by its path"])
 @pytest.mark.parametrize("kind", ["pipe", "socket", "device"])
-def test_what_is_no_regular_file_is_called_what_it_is_and_not_waited_for(
+def test_a_target_that_is_not_a_regular_file_is_an_error_with_its_type(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, beginning: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -114,6 +114,6 @@ def test_what_is_no_regular_file_is_called_what_it_is_and_not_waited_for(
     assert str(caught.value) == f"{beginning}{kind}: a {kind}, not a file"
 
 
-def test_an_empty_target_is_no_plugin() -> None:
+def test_an_empty_target_is_an_error() -> None:
     with pytest.raises(NriError, match=r'^"": no file, module or plugin of this name exists'):
         load("")

@@ -78,7 +78,7 @@ def test_a_plugin_runs_with_the_flags_of_the_go_plugin(
             assert pruned(reply.adjust) == expected
 
 
-def test_a_required_plugin_that_is_absent_is_refused_by_the_validator_as_a_program(tmp_path: Path) -> None:
+def test_the_validator_program_refuses_a_missing_required_plugin(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text('required_plugins = ["topology"]\n')
     words = ["-idx", "00", "-socket-path", str(tmp_path / "s"), "-config", str(tmp_path / "c.toml")]
     with FakeRuntime(socket_path=str(tmp_path / "s")) as runtime:

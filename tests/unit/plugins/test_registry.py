@@ -1,4 +1,4 @@
-"""Plugins that are registered by name: the bundled ones, those of other distributions, and broken ones."""
+"""Plugins that are registered by name: bundled, of other distributions, and broken."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def foreign_plugins(monkeypatch: pytest.MonkeyPatch):
     return add
 
 
-def test_every_bundled_plugin_has_the_name_of_its_registration() -> None:
+def test_every_bundled_plugin_has_its_registered_name() -> None:
     bundled = [entry for entry in registry.registered() if entry.value.startswith("nri.plugins.")]
     assert "template" in [entry.name for entry in bundled]
     assert [entry.name for entry in bundled if registry.load(entry).name != entry.name] == []
@@ -36,13 +36,13 @@ def test_a_plugin_is_found_with_and_without_an_index() -> None:
     assert registry.find("10-templ") is None
 
 
-def test_a_name_of_two_distributions_has_to_be_said_by_module(foreign_plugins) -> None:
+def test_a_name_of_two_distributions_is_an_error_with_the_modules(foreign_plugins) -> None:
     foreign_plugins(("pin", "a.b:Pin"), ("pin", "c:Pin"))
     with pytest.raises(NriError, match=r"registered under this name\. Choose a plugin: a\.b:Pin, c:Pin"):
         registry.find("pin")
 
 
-def test_a_plugin_that_cannot_be_loaded_is_told_with_its_reason(foreign_plugins) -> None:
+def test_a_plugin_that_cannot_be_loaded_is_an_error_with_the_reason(foreign_plugins) -> None:
     foreign_plugins(("gone", "no.such:Pin"), ("odd", "nri.api.naming:check_index"))
     with pytest.raises(NriError, match=r"gone: no\.such:Pin cannot be loaded: \w+: No module named 'no'"):
         registry.load(registry.find("gone"))
@@ -54,7 +54,7 @@ BUNDLED = [entry for entry in registry.registered() if entry.value.startswith("n
 
 
 @pytest.mark.parametrize("entry", BUNDLED, ids=[entry.name for entry in BUNDLED])
-def test_every_key_of_every_bundled_plugin_is_told_in_words(entry: EntryPoint) -> None:
+def test_every_key_of_every_bundled_plugin_has_a_description(entry: EntryPoint) -> None:
     for key in registry.describe(entry)["configuration"]:
         assert key["meaning"], f"{key['key']} has no meaning"
         words = set(re.findall(r"[\w.]+|[\[(']", key["kind"] + " " + key["default"].removeprefix("[")))
@@ -63,7 +63,7 @@ def test_every_key_of_every_bundled_plugin_is_told_in_words(entry: EntryPoint) -
         )
 
 
-def test_a_key_without_a_description_has_that_of_its_flag() -> None:
+def test_a_key_without_a_description_gets_its_flags() -> None:
     rows = {row["key"]: row for row in registry.describe(registry.find("v010-adapter"))["configuration"]}
     assert (rows["conf"]["meaning"], rows["conf"]["default"]) == ("the list of plugins", '"/etc/nri/conf.json"')
     (row,) = registry.describe(registry.find("writable-cgroups"))["configuration"]

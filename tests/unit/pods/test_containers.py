@@ -30,7 +30,7 @@ def field(path: str) -> str:
     return f"valueFrom: {{fieldRef: {{fieldPath: {path}}}}}"
 
 
-def test_the_process_is_the_manifests_with_the_values_of_variables_in_it() -> None:
+def test_variables_in_command_and_arguments_are_expanded() -> None:
     request = read(
         f"command: [run, $(A), $(NONE), $$(A)], args: [$(B)], workingDir: /w, stdin: true, stdinOnce: true, tty: true,"
         f"env: [{{name: A, value: '1'}}, {{name: B, value: b$(A)}}, {{name: T, {field(LABEL)}}},"
@@ -46,13 +46,13 @@ def test_the_process_is_the_manifests_with_the_values_of_variables_in_it() -> No
         "NODE": b"node-1",
         "IP": b"",
     }
-    assert request.addressed == {"IP"}
+    assert request.address_variables == {"IP"}
     assert (config.working_dir, config.stdin, config.stdin_once, config.tty) == ("/w", True, True, True)
     assert config.log_path == "app.log" and config.labels["io.kubernetes.container.name"] == "app"
     assert config.annotations[GRACE] == "30"
 
 
-def test_resources_are_the_kubelets() -> None:
+def test_resources_equal_the_kubelets() -> None:
     resources = read("resources: {requests: {cpu: 250m}, limits: {cpu: 500m, memory: 64Mi}}").config.linux.resources
     assert (resources.cpu_shares, resources.cpu_quota, resources.cpu_period) == (256, 50000, 100000)
     assert (resources.memory_limit_in_bytes, resources.oom_score_adj) == (64 << 20, 999)
@@ -75,14 +75,14 @@ def test_the_pods_own_resources_decide_class_and_limits() -> None:
     [("b", "Always"), ("r:5000/b", "Always"), ("b:latest", "Always"), ("b:1", "IfNotPresent"),
      ("b@sha256:0", "IfNotPresent"), ("b, imagePullPolicy: Never", "Never")],
 )  # fmt: skip
-def test_the_newest_image_is_always_pulled(image: str, policy: str) -> None:
+def test_the_tag_latest_is_always_pulled(image: str, policy: str) -> None:
     text = f"kind: Pod\nmetadata: {{name: w}}\nspec: {{containers: [{{name: a, image: {image}}}]}}".replace(
         "image: b@sha256:0", 'image: "b@sha256:0"'
     ).replace("image: r:5000/b", 'image: "r:5000/b"')
     assert read_pods(Source("f", text), NODE)[0].containers[0].pull == policy
 
 
-def test_containers_before_the_others_are_waited_for_but_for_sidecars() -> None:
+def test_init_containers_are_awaited_except_sidecars() -> None:
     first = "  initContainers: [{name: one, image: b}, {name: two, image: b, restartPolicy: Always}]\n"
     assert [(one.name, one.first) for one in pod("", first).containers] == [
         ("one", True),
@@ -91,7 +91,7 @@ def test_containers_before_the_others_are_waited_for_but_for_sidecars() -> None:
     ]
 
 
-def test_volumes_are_the_pods_own_or_the_machines() -> None:
+def test_volumes_are_the_pods_or_host_paths() -> None:
     request = pod(
         "volumeMounts: [{name: own, mountPath: /a, subPathExpr: $(D), readOnly: true, recursiveReadOnly: Enabled},"
         "{name: host, mountPath: /b, subPath: x, mountPropagation: HostToContainer}, {name: own, mountPath: /c}],"
@@ -115,7 +115,7 @@ def test_volumes_are_the_pods_own_or_the_machines() -> None:
     assert [*context.supplemental_groups] == [5, 77] and context.supplemental_groups_policy == pb.Strict
 
 
-def test_ports_of_the_node_are_the_pods_unless_it_is_on_the_nodes_network() -> None:
+def test_host_ports_are_mapped_unless_the_pod_uses_the_host_network() -> None:
     ports = (
         "ports: [{containerPort: 80, hostPort: 8080, protocol: UDP, hostIP: 127.0.0.1, name: w}, {containerPort: 1}]"
     )
@@ -129,7 +129,7 @@ def test_ports_of_the_node_are_the_pods_unless_it_is_on_the_nodes_network() -> N
     assert not pod(ports, "  hostNetwork: true\n").config.port_mappings
 
 
-def test_the_containers_word_on_security_comes_before_the_pods() -> None:
+def test_the_containers_security_context_overrides_the_pods() -> None:
     spec = "  securityContext: {runAsUser: 5, runAsGroup: 6, runAsNonRoot: true, appArmorProfile: {type: Unconfined}}\n"
     container = read(
         "securityContext: {runAsUser: 7, allowPrivilegeEscalation: false, readOnlyRootFilesystem: true,"
@@ -205,7 +205,7 @@ ADDRESS = "env: [{name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}],"
         ("securityContext: {seLinuxOptions: {x: y}}", "expected user, role, type or level"),
     ],
 )
-def test_a_container_that_would_be_wrong_is_refused_with_its_place(container: str, error: str) -> None:
+def test_an_invalid_container_is_an_error_with_line_and_key(container: str, error: str) -> None:
     volumes = (
         "  volumes: [{name: h, hostPath: {path: /srv}}, {name: bad name, emptyDir: {}},"
         '{name: rel, hostPath: {path: a}}, {name: zero, hostPath: {path: "/a\\0"}},'
@@ -222,7 +222,7 @@ def test_a_container_that_would_be_wrong_is_refused_with_its_place(container: st
     assert caught.value.source.startswith("f:")
 
 
-def test_groups_are_numbers_and_names_are_there_once() -> None:
+def test_groups_are_numbers_and_names_are_unique() -> None:
     with pytest.raises(ConfigError, match="expected group ids"):
         read("", "  securityContext: {supplementalGroups: [-1]}\n")
     with pytest.raises(ConfigError, match='duplicate container name "app"'):

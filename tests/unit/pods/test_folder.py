@@ -1,4 +1,4 @@
-"""The private folders of pods: each belongs to one pod, and only that pod's run removes it."""
+"""Each pod has a private folder, which only that pod's run removes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def modes(top: Path) -> dict[str, int]:
     return {str(path.relative_to(top)): stat.S_IMODE(path.stat().st_mode) for path in [top, *sorted(top.rglob("*"))]}
 
 
-def test_every_folder_up_to_the_volumes_is_closed_to_other_users(tmp_path: Path) -> None:
+def test_all_folders_above_the_volumes_are_private(tmp_path: Path) -> None:
     folder.create(tmp_path / "pods/u1", "shop/web", "/kubepods/podu1")
     assert modes(tmp_path / "pods") == {
         ".": 0o750, "u1": 0o700, "u1/logs": 0o700, "u1/volumes": 0o700, "u1/subpaths": 0o700, "u1/pod.json": 0o600,
@@ -35,7 +35,7 @@ def test_every_folder_up_to_the_volumes_is_closed_to_other_users(tmp_path: Path)
     }  # fmt: skip
 
 
-def test_a_uid_that_another_pod_has_is_refused_and_its_folder_stays(tmp_path: Path) -> None:
+def test_the_uid_of_another_pod_is_refused_and_its_folder_is_kept(tmp_path: Path) -> None:
     with folder.create(tmp_path / "u1", "shop/web", ""):
         folder.set_pod_id(tmp_path / "u1", "sandbox1")
     (tmp_path / "u1/volumes/data").touch()
@@ -52,7 +52,7 @@ def test_a_uid_that_another_pod_has_is_refused_and_its_folder_stays(tmp_path: Pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["u1", "u2", "u3"]
 
 
-def test_of_concurrent_runs_exactly_one_gets_the_folder(tmp_path: Path) -> None:
+def test_exactly_one_of_concurrent_runs_gets_the_folder(tmp_path: Path) -> None:
     outcomes: list[str] = []
     locks: list[Lock] = []
     barrier = threading.Barrier(8)
@@ -93,7 +93,7 @@ def test_a_folder_without_a_usable_record_is_never_removed(tmp_path: Path, recor
     assert (tmp_path / "u1").is_dir()
 
 
-def test_a_cgroup_that_exists_is_another_pods_and_stays(tmp_path: Path) -> None:
+def test_an_existing_cgroup_is_refused_and_kept(tmp_path: Path) -> None:
     need_root()
     top = Path(detect(MACHINE).rows[0].path)
     cgroup = f"/nri-test-{os.getpid()}/podu1"
@@ -108,7 +108,7 @@ def test_a_cgroup_that_exists_is_another_pods_and_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o775, 0o757])
-def test_a_folder_of_pods_in_which_others_may_write_is_refused(tmp_path: Path, mode: int) -> None:
+def test_a_pods_folder_that_others_can_write_is_refused(tmp_path: Path, mode: int) -> None:
     (tmp_path / "pods").mkdir()
     (tmp_path / "pods").chmod(mode)
     with pytest.raises(NriError, match=r"pods: other users may write to the folder of pods; chmod go-w"):
@@ -117,7 +117,7 @@ def test_a_folder_of_pods_in_which_others_may_write_is_refused(tmp_path: Path, m
     folder.create(tmp_path / "pods/u1", "shop/web", "")
 
 
-def test_a_folder_of_pods_that_another_user_owns_is_refused(tmp_path: Path) -> None:
+def test_a_pods_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     need_root()
     (tmp_path / "pods").mkdir()
     os.chown(tmp_path / "pods", 1000, -1)
@@ -125,7 +125,7 @@ def test_a_folder_of_pods_that_another_user_owns_is_refused(tmp_path: Path) -> N
         folder.create(tmp_path / "pods/u1", "shop/web", "")
 
 
-def test_a_file_in_the_place_of_the_folder_of_pods_is_an_error(tmp_path: Path) -> None:
+def test_a_file_instead_of_the_pods_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "pods").touch()
     with pytest.raises(NotADirectoryError):
         folder.create(tmp_path / "pods/u1", "shop/web", "")
@@ -187,7 +187,7 @@ def test_the_next_run_removes_folders_of_killed_runs(tmp_path: Path) -> None:
         assert [path.name for path in tmp_path.iterdir()] == ["u2"]
 
 
-def test_a_full_disk_leaves_no_folder_wherever_the_creation_fails(tmp_path: Path) -> None:
+def test_a_creation_that_fails_on_a_full_disk_leaves_no_folder(tmp_path: Path) -> None:
     need_root()
     (tmp_path / "pods").mkdir(0o750)
     for inodes in range(2, 12):
@@ -260,7 +260,7 @@ def test_a_folder_that_changes_before_its_lock_is_taken_is_not_removed(
 
 
 @pytest.mark.parametrize("code", [errno.ENOTEMPTY, errno.EBUSY])
-def test_a_folder_that_another_run_takes_while_it_is_removed_stays(
+def test_a_folder_that_another_run_takes_during_its_removal_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     def refuse(path: Path) -> None:
@@ -283,7 +283,9 @@ def test_a_new_folder_removed_before_its_lock_is_created_again(tmp_path: Path, m
     assert (tmp_path / "u1/volumes").is_dir()
 
 
-def test_a_new_folder_filled_before_its_lock_is_another_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_folder_that_is_filled_before_its_lock_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     interfere(monkeypatch, lambda home: None, lambda home: (home / "file").touch())
     with pytest.raises(NriError, match="u1 exists: another pod already has the uid u1"):
         folder.create(tmp_path / "u1", "shop/web", "")

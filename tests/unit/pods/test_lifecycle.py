@@ -1,4 +1,4 @@
-"""Pods from requests to their end, against a runtime that a test makes up."""
+"""The lifecycle of pods from request to removal, with a fake runtime."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def run(runtime: Runtime, request: PodRequest, init_s: float = 5.0) -> list[str]
     return lines
 
 
-def test_images_come_first_and_the_address_before_containers(tmp_path: Path) -> None:
+def test_images_are_pulled_first_and_the_address_is_known_before_containers(tmp_path: Path) -> None:
     runtime = Runtime()
     runtime.answers["PodSandboxStatus"] = lambda _: pb.PodSandboxStatusResponse(
         status=pb.PodSandboxStatus(network=pb.PodSandboxNetworkStatus(ip="10.0.0.7"))
@@ -86,7 +86,7 @@ def test_images_come_first_and_the_address_before_containers(tmp_path: Path) -> 
         ("", {"StartContainer": refuse(2, "no program")}, "f:4: container app: .*no program"),
     ],
 )
-def test_a_pod_that_does_not_come_up_leaves_nothing(
+def test_a_failed_pod_is_removed(
     tmp_path: Path, container: str, answers: dict[str, Callable[[Any], Any]], error: str
 ) -> None:
     runtime = Runtime()
@@ -98,7 +98,7 @@ def test_a_pod_that_does_not_come_up_leaves_nothing(
     assert [*tmp_path.iterdir()] == []
 
 
-def test_a_run_that_fails_removes_nothing_of_the_pod_that_has_the_uid(tmp_path: Path) -> None:
+def test_a_failed_run_keeps_the_existing_pod_with_the_same_uid(tmp_path: Path) -> None:
     winner, loser = Runtime(), Runtime()
     first, second = pod(tmp_path), pod(tmp_path)
     second.config.log_directory = first.config.log_directory
@@ -153,11 +153,11 @@ def test_a_removal_that_was_killed_can_be_repeated(
     assert [*tmp_path.iterdir()] == []
 
 
-def test_parts_of_volumes_are_bound_when_their_container_is_created(tmp_path: Path) -> None:
+def test_sub_paths_of_volumes_are_bound_at_the_creation_of_their_container(tmp_path: Path) -> None:
     need_root()
     volumes = "  volumes: [{name: v, emptyDir: {}}]\n"
-    made = pod(tmp_path, "volumeMounts: [{name: v, mountPath: /a, subPath: x}]", volumes)
-    (part,) = made.containers[0].sub_paths
+    local_pod = pod(tmp_path, "volumeMounts: [{name: v, mountPath: /a, subPath: x}]", volumes)
+    (part,) = local_pod.containers[0].sub_paths
     runtime = Runtime()
 
     def create(request: Any) -> Any:
@@ -166,13 +166,13 @@ def test_parts_of_volumes_are_bound_when_their_container_is_created(tmp_path: Pa
         return pb.CreateContainerResponse()
 
     runtime.answers["CreateContainer"] = create
-    run(runtime, made)
-    sandbox = pb.PodSandbox(id="p", metadata=made.config.metadata)
+    run(runtime, local_pod)
+    sandbox = pb.PodSandbox(id="p", metadata=local_pod.config.metadata)
     lifecycle.remove(runtime, sandbox, str(tmp_path))  # type: ignore[arg-type]
     assert [*tmp_path.iterdir()] == [] and str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
 
 
-def test_what_initializes_is_waited_for_and_its_last_words_are_told(tmp_path: Path) -> None:
+def test_a_failed_init_container_is_an_error_with_its_last_log_lines(tmp_path: Path) -> None:
     log, first = tmp_path / "log", "  initContainers: [{name: prepare, image: 'b:1'}]\n"
     log.write_text("2026-01-02T03:04:05Z stdout F a disk is full\n")
     runtime, states = Runtime(), [pb.CONTAINER_RUNNING, pb.CONTAINER_EXITED]
@@ -187,11 +187,11 @@ def test_what_initializes_is_waited_for_and_its_last_words_are_told(tmp_path: Pa
     with pytest.raises(NriError, match=r"container prepare: exit code 1\. Pod"):
         run(runtime, pod(tmp_path / "pods", "", first))
     runtime.answers["ContainerStatus"] = lambda _: pb.ContainerStatusResponse(status=pb.ContainerStatus(state=1))
-    with pytest.raises(NriError, match=r"has not ended after .* s; see --timeout"):
+    with pytest.raises(NriError, match=r"init container \S+ has not ended after .* s; see --timeout"):
         run(runtime, pod(tmp_path / "pods", "", first), 0.1)
 
 
-def test_the_person_who_has_enough_leaves_nothing_either(tmp_path: Path) -> None:
+def test_ctrl_c_removes_the_pod(tmp_path: Path) -> None:
     runtime = Runtime()
 
     def interrupted(_: Any) -> Any:
@@ -203,7 +203,7 @@ def test_the_person_who_has_enough_leaves_nothing_either(tmp_path: Path) -> None
     assert runtime.calls[-1] == "RemovePodSandbox" and [*tmp_path.iterdir()] == []
 
 
-def test_containers_have_as_long_to_end_as_they_say_or_as_is_said() -> None:
+def test_the_grace_period_comes_from_the_manifest_or_the_option() -> None:
     sandbox = pb.PodSandbox(id="p")
     running = [
         pb.Container(id=name, pod_sandbox_id="p", state=1, annotations=notes)  # type: ignore[arg-type]
@@ -219,7 +219,7 @@ def test_containers_have_as_long_to_end_as_they_say_or_as_is_said() -> None:
         assert runtime.calls[3:] == ["StopPodSandbox"]
 
 
-def test_a_sandbox_that_cannot_be_stopped_just_now_is_stopped_once_more() -> None:
+def test_a_failed_stop_of_a_sandbox_is_retried() -> None:
     runtime, refusals = Runtime(), [Code.UNKNOWN, 0]
 
     def stop(_: Any) -> Any:
@@ -236,14 +236,14 @@ def test_a_sandbox_that_cannot_be_stopped_just_now_is_stopped_once_more() -> Non
 
 
 @pytest.mark.parametrize("uid", ["", "..", "a/b", "other"])
-def test_nothing_is_removed_that_was_not_made_here(tmp_path: Path, uid: str) -> None:
+def test_folders_that_this_command_did_not_create_are_kept(tmp_path: Path, uid: str) -> None:
     (tmp_path / "other").mkdir()
     sandbox = pb.PodSandbox(id="p", metadata=pb.PodSandboxMetadata(uid=uid))
     lifecycle.remove(Runtime(), sandbox, str(tmp_path))  # type: ignore[arg-type]
     assert (tmp_path / "other").is_dir()
 
 
-def test_the_driver_is_the_runtimes_word() -> None:
+def test_the_cgroup_driver_comes_from_the_runtime() -> None:
     runtime = Runtime()
     lines = pb.LinuxRuntimeConfiguration(cgroup_driver=pb.CGROUPFS)
     runtime.answers["RuntimeConfig"] = lambda _: pb.RuntimeConfigResponse(linux=lines)
@@ -257,7 +257,7 @@ def test_the_driver_is_the_runtimes_word() -> None:
         lifecycle.driver_of(runtime)  # type: ignore[arg-type]
 
 
-def test_others_than_root_have_a_folder_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_other_than_root_have_a_separate_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setenv("XDG_STATE_HOME", "/home/u/state")
     assert lifecycle.state_folder() == "/home/u/state/nri-pods"

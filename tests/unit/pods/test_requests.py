@@ -1,4 +1,4 @@
-"""Requests of the CRI out of manifests: the sandbox, and what is said of keys that are not carried out."""
+"""CRI requests for manifests: the sandbox, and notes about keys without effect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read(spec: str, metadata: str = "name: web, uid: u-1", node: Node = NODE) ->
     return read_pods(Source("f.yaml", text), node)[0]
 
 
-def test_a_sandbox_is_what_a_kubelet_would_ask_for() -> None:
+def test_a_sandbox_request_equals_the_kubelets() -> None:
     pod = read(
         "hostPID: true\nhostIPC: true\nruntimeClassName: crun\nhostname: box\n"
         "dnsConfig: {nameservers: [1.1.1.1], searches: [x.y], options: [{name: ndots, value: '2'}, {name: edns0}]}\n"
@@ -61,13 +61,13 @@ def test_a_sandbox_is_what_a_kubelet_would_ask_for() -> None:
         (NODE._replace(driver=Driver.SYSTEMD), "{requests: {cpu: 1}}", "kubepods-burstable-podu_1.slice"),
     ],
 )
-def test_cgroups_are_those_of_the_class_and_the_driver(node: Node, resources: str, cgroup: str) -> None:
+def test_the_cgroup_follows_qos_class_and_driver(node: Node, resources: str, cgroup: str) -> None:
     more = f", resources: {resources}" if resources else ""
     text = f"kind: Pod\nmetadata: {{name: web, uid: u-1}}\nspec: {{containers: [{{name: a, image: b{more}}}]}}"
     assert read_pods(Source("f", text), node)[0].config.linux.cgroup_parent == cgroup
 
 
-def test_every_key_without_effect_is_named_with_line_and_reason() -> None:
+def test_every_key_without_effect_is_reported_with_line_and_reason() -> None:
     notes = read(
         "restartPolicy: Always\ntolerations: [{key: a}]\nhostNetwrk: true\n"
         "securityContext: {fsGroupChangePolicy: Always}\n"
@@ -83,7 +83,7 @@ def test_every_key_without_effect_is_named_with_line_and_reason() -> None:
     ]
 
 
-def test_templates_and_lists_hold_pods_and_other_kinds_are_named() -> None:
+def test_templates_and_lists_contain_pods_and_other_kinds_are_reported() -> None:
     template = f"{{template: {{metadata: {{labels: {{a: b}}}}, spec: {{{CONTAINERS}}}}}, replicas: 3}}"
     text = f"kind: List\nitems:\n- {{kind: Service}}\n- {{kind: Deployment, metadata: {{name: d}}, spec: {template}}}\n"
     (pod,) = read_pods(Source("f", text), NODE)
@@ -124,6 +124,6 @@ def test_templates_and_lists_hold_pods_and_other_kinds_are_named() -> None:
         ),
     ],
 )
-def test_a_manifest_that_cannot_run_is_refused_with_its_place(text: str, error: str) -> None:
+def test_an_invalid_manifest_is_an_error_with_line_and_key(text: str, error: str) -> None:
     with pytest.raises(ConfigError, match=error):
         read_pods(Source("f", text), NODE)

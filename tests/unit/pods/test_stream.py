@@ -1,4 +1,4 @@
-"""The client of streams, against our own server with real programs, and against servers that misbehave."""
+"""The streaming client with our server and real programs, and with faulty servers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Person:
         return converse(url, streams, tty=tty)
 
 
-def test_input_goes_in_to_its_end_and_output_comes_with_the_exit_code(world: World) -> None:
+def test_exec_passes_input_output_and_the_exit_code(world: World) -> None:
     person = Person()
     url = world.server.exec_url("c", ["sh", "-c", "cat; echo bad >&2; exit 5"], stdin=True, stdout=True, stderr=True)
     typed = threading.Thread(target=lambda: (os.write(person.hand, b"typed" * 10000), os.close(person.hand)))
@@ -60,14 +60,14 @@ def test_input_goes_in_to_its_end_and_output_comes_with_the_exit_code(world: Wor
     assert (len(person.heard["stdout"]), person.heard["stderr"]) == (50000, b"bad\n")
 
 
-def test_a_terminal_gets_its_size_and_is_left_by_two_keys(world: World) -> None:
+def test_a_terminal_has_its_size_and_can_be_detached_by_keys(world: World) -> None:
     person = Person()
     url = world.server.exec_url("c", ["cat"], stdin=True, stdout=True, stderr=False, tty=True)
     os.write(person.hand, b"some \x10 keys" + LEAVE)
     assert person.talk(url, tty=True) == 0
 
 
-def test_an_address_is_good_for_one_and_another_is_refused(world: World) -> None:
+def test_an_address_can_be_used_once(world: World) -> None:
     person = Person()
     url = world.server.exec_url("c", ["true"], stdin=False, stdout=True, stderr=True)
     with pytest.raises(NriError, match="answers 404"):
@@ -125,26 +125,26 @@ def outcome(text: bytes, *, protocol: bytes = V4) -> Callable[[socket.socket], N
         (outcome(b"command terminated", protocol=b""), "command terminated"),
     ],
 )
-def test_a_server_that_refuses_or_misbehaves_is_an_error_with_its_words(
+def test_a_refusal_or_protocol_error_of_the_server_is_an_error(
     answer: Callable[[socket.socket], object], error: str
 ) -> None:
     with answering(answer) as url, pytest.raises(NriError, match=error):
         Person().talk(url, stdin=False)
 
 
-def test_success_is_no_exit_code_but_zero() -> None:
+def test_success_is_exit_code_zero() -> None:
     for text, protocol in ((b'{"status": "Success"}', V4), (b"", b"")):
         with answering(outcome(text, protocol=protocol)) as url:
             assert Person().talk(url, stdin=False) == 0
 
 
 @pytest.mark.parametrize("url", ["https://127.0.0.1:1/x", "http:///x", "http://h:99999/x", "http://127.0.0.1:1/x"])
-def test_an_address_that_cannot_be_used_is_named(url: str) -> None:
+def test_an_unusable_address_is_an_error(url: str) -> None:
     with pytest.raises(NriError, match="the runtime"):
         Person().talk(url, stdin=False)
 
 
-def test_it_is_raw_while_it_is_lent_and_its_changes_of_size_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_is_raw_during_a_stream_and_reports_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     master, slave = pty.openpty()
     monkeypatch.setattr(sys, "stdin", os.fdopen(slave, closefd=False))
     before, handler = termios.tcgetattr(slave), signal.getsignal(signal.SIGWINCH)
@@ -157,7 +157,7 @@ def test_it_is_raw_while_it_is_lent_and_its_changes_of_size_are_told(monkeypatch
     os.close(slave)
 
 
-def test_without_a_terminal_there_are_only_streams(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_without_a_terminal_there_is_no_size(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with ends(stdin=False, tty=False) as streams:
         assert (streams.stdin, streams.resized) == (None, None)
         streams.write("stdout", b"out\xff")

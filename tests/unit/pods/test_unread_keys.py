@@ -1,11 +1,11 @@
-"""Trees that remember which of their keys were asked for."""
+"""Trees that record which of their keys were read."""
 
 from __future__ import annotations
 
 from nri.pods.unread_keys import unread, watch
 
 
-def test_unread_keys_have_places() -> None:
+def test_unread_keys_have_paths() -> None:
     tree = watch({"spec": {"a": [{"comand": 1, "name": "x"}], "whole": {"k": 1}, "passed": 1}, "other": 2})
     spec = tree["spec"]
     one = spec["a"][0]
@@ -16,7 +16,7 @@ def test_unread_keys_have_places() -> None:
     assert one["comand"] == 1
 
 
-def test_what_stands_in_a_tree_twice_is_one_and_scalars_are_themselves() -> None:
+def test_a_shared_object_is_wrapped_once_and_scalars_are_unchanged() -> None:
     shared = {"key": 1}
     tree = watch([shared, shared])
     tree[0].get("key")

@@ -1,4 +1,4 @@
-"""Many pods through the proxy, one after the other and at once: nothing of them stays, and none is mixed up."""
+"""Many pods through the proxy, sequential and concurrent, leave no state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cycle(world: Proxied, name: str) -> str:
     return str(actual)
 
 
-def test_nothing_is_left_of_many_pods(world: Proxied) -> None:
+def test_many_removed_pods_leave_no_state(world: Proxied) -> None:
     plugin = world.attach(Recorder())
     plugin.on["create"] = lambda pod, container: nri.Adjustment().add_env("OF", pod.name)
     cycle(world, "first")
@@ -51,7 +51,7 @@ def test_nothing_is_left_of_many_pods(world: Proxied) -> None:
     assert [message.count(event) for event in ("create", "stop", "remove", "remove_pod")] == [CYCLES + 1] * 4
 
 
-def test_pods_at_once_are_not_mixed_up(world: Proxied) -> None:
+def test_concurrent_pods_get_their_own_changes(world: Proxied) -> None:
     plugin = world.attach(Recorder())
     plugin.on["create"] = lambda pod, container: nri.Adjustment().add_env("OF", pod.name)
     actual: dict[str, str] = {}

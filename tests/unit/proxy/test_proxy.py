@@ -1,4 +1,4 @@
-"""The proxy over several lives, its own and the runtime's: what plugins are told of what came about meanwhile."""
+"""The proxy over restarts of itself and the runtime."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def snapshots(plugin: Recorder) -> tuple[list[str], list[str]]:
     return plugin.synchronized[-1]
 
 
-def test_a_plugin_that_joins_is_given_what_runs(world: Proxied) -> None:
+def test_a_joining_plugin_receives_running_pods_and_containers(world: Proxied) -> None:
     world.run(world.run_pod())
     assert snapshots(world.attach(Recorder())) == (["pod"], ["c"])
 
 
-def test_after_a_restart_plugins_know_a_container_by_the_same_name(world: Proxied) -> None:
+def test_after_a_restart_a_container_has_the_same_id_for_plugins(world: Proxied) -> None:
     plugin = world.attach(Recorder())
     ids: list[str] = []
     plugin.on["create"] = lambda pod, container: ids.append(container.id)
@@ -54,7 +54,7 @@ def test_after_a_restart_plugins_know_a_container_by_the_same_name(world: Proxie
     assert recorder.of("c") == ["stop"]
 
 
-def test_without_its_records_a_restart_asks_the_runtime(world: Proxied) -> None:
+def test_without_records_a_restart_queries_the_runtime(world: Proxied) -> None:
     resources = pb.LinuxContainerResources(memory_limit_in_bytes=64 << 20, cpu_shares=512)
     pod_id = world.run(
         world.run_pod(),
@@ -77,7 +77,7 @@ def test_without_its_records_a_restart_asks_the_runtime(world: Proxied) -> None:
     assert plugin.of("c") == ["update", "post_update"]
 
 
-def test_what_was_made_and_what_ended_while_the_proxy_was_away_is_known_when_it_is_back(world: Proxied) -> None:
+def test_changes_during_a_restart_are_known_afterwards(world: Proxied) -> None:
     ended = world.run(world.run_pod(world.pod_config("before")), "ended")
     removed = world.run_pod(world.pod_config("removed"))
     world.stop()
@@ -94,7 +94,7 @@ def test_what_was_made_and_what_ended_while_the_proxy_was_away_is_known_when_it_
     wait_for(lambda: plugin.of("ended") == ["stop"], "the end of what ended meanwhile")
 
 
-def test_plugins_are_told_late_of_what_is_made_around_the_proxy(world: Proxied) -> None:
+def test_plugins_receive_late_events_of_pods_created_without_the_proxy(world: Proxied) -> None:
     plugin = world.attach(Recorder())
     pod = world.run_pod(cri=world.direct)
     created_id = world.create(pod, cri=world.direct)
@@ -102,7 +102,7 @@ def test_plugins_are_told_late_of_what_is_made_around_the_proxy(world: Proxied) 
     assert plugin.events == [("run_pod", "pod"), ("post_create", "c"), ("start", "c"), ("post_start", "c")]
 
 
-def test_the_runtime_may_come_after_the_proxy_and_go_and_return(tmp_path: Path) -> None:
+def test_the_runtime_can_start_after_the_proxy_and_restart(tmp_path: Path) -> None:
     world = Proxied(tmp_path)
     try:
         world.start()
@@ -133,8 +133,8 @@ def answers(world: Proxied) -> bool:
         return False
 
 
-def test_a_proxy_that_is_killed_in_the_middle_of_a_create_keeps_its_name_for_the_container(world: Proxied) -> None:
-    """The runtime has made the container, as plugins wanted it, and the proxy dies before it hears of that."""
+def test_a_proxy_killed_during_a_creation_keeps_its_id_for_the_container(world: Proxied) -> None:
+    """The proxy dies after the runtime has created the container and before the reply arrives."""
     world.stop()
     script = textwrap.dedent(
         f"""
@@ -197,15 +197,15 @@ def test_a_proxy_that_is_killed_in_the_middle_of_a_create_keeps_its_name_for_the
     assert plugin.of("c") == ["start", "post_start"]
 
 
-def test_a_container_that_was_asked_for_and_never_made_is_forgotten_by_a_restart(world: Proxied) -> None:
-    """The proxy dies after it has written down what it asks for, before the runtime has heard of it."""
+def test_a_restart_forgets_a_container_that_was_never_created(world: Proxied) -> None:
+    """The proxy dies after writing the record and before the runtime receives the request."""
     from nri.proxy.state import CREATING, Checkpoint, ContainerRecord
 
     pod = world.run_pod()
     world.stop()
     checkpoint = Checkpoint(world.settings.state)
     checkpoint.open()
-    record = ContainerRecord(id="a" * 64, pod_id=pod, reported=CREATING)
+    record = ContainerRecord(id="a" * 64, pod_id=pod, reported_step=CREATING)
     record.config.metadata.name = "c"
     checkpoint.put(record)
     checkpoint.close()
@@ -214,7 +214,7 @@ def test_a_container_that_was_asked_for_and_never_made_is_forgotten_by_a_restart
     assert snapshots(world.attach(Recorder())) == (["pod"], [])
 
 
-def test_plugins_by_the_operators_policy_may_be_required(world: Proxied) -> None:
+def test_the_policy_can_require_plugins(world: Proxied) -> None:
     world.stop()
     (world.folder / "policy.toml").write_text('["10-needed"]\nrequired = true\n')
     (world.folder / "policy.toml").chmod(0o600)
@@ -245,14 +245,14 @@ def test_two_proxies_cannot_have_one_socket_or_one_folder(world: Proxied) -> Non
         ({"poll_interval": 0}, "too short for a timeout"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(wrong: dict[str, object], why: str) -> None:
+def test_invalid_settings_are_refused(wrong: dict[str, object], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         ProxySettings(**wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="too short for a timeout"):
         PluginSettings(plugin_request_timeout=0)
 
 
-def test_an_update_of_a_plugin_in_the_answer_to_synchronize_is_done(world: Proxied) -> None:
+def test_an_update_in_the_answer_to_synchronize_is_applied(world: Proxied) -> None:
     pod_id = world.run(world.run_pod())
     plugin = Recorder()
     plugin.on["synchronize"] = lambda pods, containers: [nri.Update(containers[0].id).set_cpu_shares(66)]
@@ -260,7 +260,7 @@ def test_an_update_of_a_plugin_in_the_answer_to_synchronize_is_done(world: Proxi
     wait_for(lambda: world.spec(pod_id)["linux"]["resources"].get("cpu") == {"shares": 66}, "the update")
 
 
-def test_it_says_where_it_is_and_which_runtime_it_serves(tmp_path: Path) -> None:
+def test_the_proxy_logs_its_socket_and_its_runtime(tmp_path: Path) -> None:
     world = Proxied(tmp_path)
     try:
         with Proxy(world.settings) as proxy:
@@ -284,7 +284,7 @@ def test_it_says_where_it_is_and_which_runtime_it_serves(tmp_path: Path) -> None
     assert ", nri why at /a.sock, runtime at " in Proxy(requests).describe()
 
 
-def test_an_end_is_found_also_after_the_runtime_was_away(tmp_path: Path) -> None:
+def test_an_exit_is_found_after_a_restart_of_the_runtime(tmp_path: Path) -> None:
     world = Proxied(tmp_path, poll_interval=0.05)
     try:
         world.start_runtime()
@@ -297,20 +297,18 @@ def test_an_end_is_found_also_after_the_runtime_was_away(tmp_path: Path) -> None
         world.start_runtime()
         wait_for(lambda: answers(world), "the runtime's answer")
         world.direct.call("StopContainer", container_id=pod_id)
-        wait_for(lambda: plugin.of("c")[-1] == "stop", "the end, told")
+        wait_for(lambda: plugin.of("c")[-1] == "stop", "the report of the end")
         world.direct.call("StopContainer", container_id=other)
         world.direct.call("RemoveContainer", container_id=other)
         world.stop_runtime()
         world.start_runtime()
         wait_for(lambda: answers(world), "the runtime's answer")
-        wait_for(lambda: plugin.of("other")[-1] == "remove", "that it is gone, told")
+        wait_for(lambda: plugin.of("other")[-1] == "remove", "the report of the removal")
     finally:
         world.close()
 
 
-def test_a_pod_that_a_plugin_refuses_when_it_is_found_late_runs_on(
-    world: Proxied, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_refused_pod_that_was_adopted_continues_to_run(world: Proxied, caplog: pytest.LogCaptureFixture) -> None:
     def refuse(pod: nri.PodSandbox, _: None) -> None:
         raise nri.Reject("no")
 
@@ -323,7 +321,7 @@ def test_a_pod_that_a_plugin_refuses_when_it_is_found_late_runs_on(
     assert "which is already running" in caplog.text
 
 
-def test_what_is_made_around_it_is_told_when_the_runtime_is_connected_to_again(world: Proxied) -> None:
+def test_pods_created_without_the_proxy_are_reported_after_a_reconnect(world: Proxied) -> None:
     world.stop()
     world.start()  # with its comparison of records and runtime, which the fixture has ended
     plugin = world.attach(Recorder())
@@ -344,17 +342,17 @@ def test_what_is_made_around_it_is_told_when_the_runtime_is_connected_to_again(w
     server.start()
     try:
         wait_for(lambda: answers(world), "the runtime's answer")
-        wait_for(lambda: "post_start" in plugin.of("around-c"), "that it runs, told")
+        wait_for(lambda: "post_start" in plugin.of("around-c"), "the report of the start")
         assert plugin.of("around") == ["run_pod"]
     finally:
         server.stop()
 
 
 class Hooks:
-    """Hook servers that change each request and write down what they are told."""
+    """Hook servers that change each request and record their calls."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, str, bool, bool]] = []
+        self.calls: list[tuple[str, str, bool, bool]] = []
         self.running = False
 
     def start(self) -> None:
@@ -364,7 +362,7 @@ class Hooks:
         self.running = False
 
     def before(self, method: str, request: Any, subject: Subject, deadline: float | None) -> None:
-        self.told.append(("before", method, subject.pod is not None, subject.container is not None))
+        self.calls.append(("before", method, subject.pod is not None, subject.container is not None))
         assert deadline is not None
         if method == "RunPodSandbox":
             request.config.annotations["hooked"] = "pod"
@@ -375,10 +373,10 @@ class Hooks:
             request.linux.cpu_shares = 77
 
     def after(self, method: str, request: Any, response: Any, subject: Subject, deadline: float | None) -> None:
-        self.told.append(("after", method, subject.pod is not None, subject.container is not None))
+        self.calls.append(("after", method, subject.pod is not None, subject.container is not None))
 
 
-def test_hook_servers_change_requests_before_plugins_see_them_and_are_told_of_answers(world: Proxied) -> None:
+def test_hook_servers_change_requests_before_plugins_and_receive_replies(world: Proxied) -> None:
     world.stop()
     hooks = Hooks()
     world.start(hook_servers=hooks)
@@ -395,7 +393,7 @@ def test_hook_servers_change_requests_before_plugins_see_them_and_are_told_of_an
     assert received == ["pod", True]
     assert "HOOKED=yes" in world.spec(created_id)["process"]["env"]
     assert world.spec(created_id)["linux"]["resources"]["cpu"]["shares"] == 77
-    assert hooks.told == [
+    assert hooks.calls == [
         ("before", "RunPodSandbox", False, False), ("after", "RunPodSandbox", True, False),
         ("before", "CreateContainer", True, False), ("after", "CreateContainer", True, True),
         ("before", "StartContainer", True, True), ("after", "StartContainer", True, True),

@@ -1,4 +1,4 @@
-"""Settings of the proxy that contradict themselves are refused with what is wrong."""
+"""Contradictory settings of the proxy are errors with a reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nri.proxy.settings import HookServerSettings, PluginSettings, ProxySettings
         ({"poll_interval": 0.0}, "poll_interval 0 s"),
     ],
 )
-def test_a_proxy_that_cannot_work_is_refused(keys: dict[str, object], words: str) -> None:
+def test_contradictory_settings_are_refused(keys: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         ProxySettings(**keys)  # type: ignore[arg-type]
 
@@ -35,18 +35,16 @@ def test_a_proxy_that_cannot_work_is_refused(keys: dict[str, object], words: str
         ({"nri": PluginSettings(admin_socket="")}, ""),
     ],
 )
-def test_the_admin_socket_is_beside_the_one_where_the_kubelet_connects_if_no_other_is_named(
-    keys: dict[str, Any], admin_socket: str
-) -> None:
+def test_by_default_the_admin_socket_is_next_to_the_cri_socket(keys: dict[str, Any], admin_socket: str) -> None:
     assert ProxySettings(**keys).nri.admin_socket == admin_socket
 
 
-def test_a_wait_of_nothing_is_refused() -> None:
+def test_a_timeout_of_zero_is_refused() -> None:
     with pytest.raises(ValueError, match="plugin_request_timeout 0 s"):
         PluginSettings(plugin_request_timeout=0.0)
     with pytest.raises(ValueError, match="timeout 0 s"):
         HookServerSettings(timeout=0.0)
 
 
-def test_the_defaults_are_of_one_piece() -> None:
+def test_the_default_settings_are_valid() -> None:
     assert ProxySettings().hook_servers.enable is False

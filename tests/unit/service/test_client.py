@@ -1,4 +1,4 @@
-"""Questions to an agent: every way in which there is no answer becomes one line and the code 3."""
+"""Requests to an agent: every failure is an error of one line with code 3."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def path() -> Iterator[Path]:
 
 @contextmanager
 def listening(path: Path, answer: bytes | None) -> Iterator[None]:
-    """A socket that answers anything with these bytes and ends; with None it says nothing."""
+    """A socket that answers anything with these bytes and ends; with None it does not answer."""
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         server.listen()
@@ -47,7 +47,7 @@ def listening(path: Path, answer: bytes | None) -> Iterator[None]:
         thread.join(30)
 
 
-def test_answers_are_read_as_json_else_as_text_with_their_status(path: Path) -> None:
+def test_replies_are_read_as_json_or_as_text_with_their_status(path: Path) -> None:
     handlers = {
         "/a": lambda argument: json_answer({"given": dict(argument)}),
         "/b": lambda _: text_answer("words\n", 503),
@@ -60,22 +60,22 @@ def test_answers_are_read_as_json_else_as_text_with_their_status(path: Path) -> 
         server.close()
 
 
-def test_silence_ends_at_the_deadline(path: Path) -> None:
+def test_a_silent_agent_is_an_error_at_the_deadline(path: Path) -> None:
     with listening(path, None), pytest.raises(ProgramUnreachable, match=r"has not replied in 0\.05 s"):
         ask(str(path), "/a", 0.05)
 
 
-def test_a_socket_of_another_program_is_told(path: Path) -> None:
+def test_a_socket_of_another_program_is_an_error(path: Path) -> None:
     with listening(path, b"SSH-2.0\r\n"), pytest.raises(ProgramUnreachable, match="is not the agent's socket"):
         ask(str(path), "/a", 5)
 
 
-def test_no_socket_is_told_with_the_next_step(path: Path) -> None:
+def test_a_missing_socket_is_an_error_with_the_next_step(path: Path) -> None:
     with pytest.raises(ProgramUnreachable, match="try: nri agent run"):
         ask(str(path), "/a", 5)
 
 
-def test_an_answer_that_is_too_long_is_not_read_to_its_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_oversized_reply_is_not_read_completely(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "MAX_ANSWER_BYTES", 1 << 20)
     server = Server({"/a": lambda _: text_answer("x" * (1 << 21))}, path=str(path))
     try:
@@ -85,10 +85,10 @@ def test_an_answer_that_is_too_long_is_not_read_to_its_end(path: Path, monkeypat
         server.close()
 
 
-def test_a_socket_of_another_user_is_told_with_what_helps(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_socket_of_another_user_is_an_error_with_the_next_step(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(client.UnixConnection, "connect", refuse)
-    with pytest.raises(ProgramUnreachable, match=r"permission denied\. Run it as root"):
+    with pytest.raises(ProgramUnreachable, match=r"permission denied\. Run this command as root"):
         ask(str(path), "/a", 5)

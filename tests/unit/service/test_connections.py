@@ -1,4 +1,4 @@
-"""Connections that are served at once: who gets a place, and who loses it."""
+"""The limit of concurrent connections, shared fairly between addresses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def connection(ends: list[socket.socket], address: str) -> Connection:
     return Connection(near_end, address)
 
 
-def test_the_address_with_most_places_loses_the_one_that_came_first(far_ends: list[socket.socket]) -> None:
+def test_the_address_with_most_connections_loses_its_oldest(far_ends: list[socket.socket]) -> None:
     places = Connections(4)
     every = [connection(far_ends, address) for address in ("a", "b", "b", "c")]
     assert [places.enter([entry]) for entry in every] == every
@@ -47,7 +47,7 @@ def closed(ends: list[socket.socket]) -> list[socket.socket]:
     return result
 
 
-def test_one_that_is_being_answered_keeps_its_place_until_it_leaves_or_has_its_answer(
+def test_a_connection_keeps_its_place_while_it_is_answered(
     far_ends: list[socket.socket],
 ) -> None:
     places = Connections(1)
@@ -63,7 +63,7 @@ def test_one_that_is_being_answered_keeps_its_place_until_it_leaves_or_has_its_a
     assert len(calls) == 2 and places.enter([third]) is third, "who does not take its answer is"
 
 
-def test_an_address_never_takes_the_place_of_one_with_fewer_places(far_ends: list[socket.socket]) -> None:
+def test_an_address_never_displaces_an_address_with_fewer_connections(far_ends: list[socket.socket]) -> None:
     places = Connections(4)
     flood = [connection(far_ends, "a") for _ in range(3)]
     assert all(places.enter([entry]) and places.start_answer(entry) for entry in flood)
@@ -73,7 +73,7 @@ def test_an_address_never_takes_the_place_of_one_with_fewer_places(far_ends: lis
     assert places.start_answer(honest) and closed(far_ends) == []
 
 
-def test_of_those_that_wait_the_address_with_fewest_places_is_first(far_ends: list[socket.socket]) -> None:
+def test_the_waiting_address_with_fewest_connections_is_first(far_ends: list[socket.socket]) -> None:
     places = Connections(2)
     first, second = (connection(far_ends, "a") for _ in range(2))
     assert all(places.enter([entry]) and places.start_answer(entry) for entry in (first, second))
@@ -83,7 +83,7 @@ def test_of_those_that_wait_the_address_with_fewest_places_is_first(far_ends: li
     assert places.enter(waiting) is waiting[-1]
 
 
-def test_the_turn_goes_to_the_address_with_fewest_waiting(far_ends: list[socket.socket]) -> None:
+def test_the_address_with_fewest_waiting_connections_is_next(far_ends: list[socket.socket]) -> None:
     places, order = Connections(8), list[str]()
     entered, end = threading.Event(), threading.Event()
 
@@ -110,7 +110,7 @@ def test_the_turn_goes_to_the_address_with_fewest_waiting(far_ends: list[socket.
     assert order == ["a", "b", "a", "a", "a"]
 
 
-def test_bodies_of_one_address_leave_a_third_to_the_others(far_ends: list[socket.socket]) -> None:
+def test_bodies_of_one_address_use_at_most_two_thirds_of_the_limit(far_ends: list[socket.socket]) -> None:
     places = Connections(8, 30)
     flood, honest = [connection(far_ends, "a") for _ in range(3)], connection(far_ends, "b")
     assert all(places.enter([entry]) for entry in (*flood, honest))

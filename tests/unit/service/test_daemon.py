@@ -1,4 +1,4 @@
-"""Engine and proxy as programs, as far as that needs no process of its own; the tests of their verbs run those."""
+"""The main function of engine and proxy. The tests of their verbs run them as processes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Nothing:
         return "nowhere"
 
 
-def test_health_and_metrics_are_served_from_its_start_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_and_metrics_are_served_while_the_daemon_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     daemons: list[Nothing] = []
 
     def make(observer: Observer | None) -> Nothing:
@@ -81,7 +81,7 @@ def test_health_and_metrics_are_served_from_its_start_to_its_end(monkeypatch: py
         get("/healthz")
 
 
-def test_an_address_that_is_taken_ends_it_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_occupied_address_ends_the_daemon_before_it_creates_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemon, "Stop", Signalled)
     with (
         closing(Server(public={}, address=ADDRESS)),

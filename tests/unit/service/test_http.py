@@ -1,4 +1,4 @@
-"""HTTP of every program: what is served to whom, within which bounds."""
+"""The HTTP server of all programs: access and limits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fails(_: object) -> http.Answer:
 
 HANDLERS: dict[str, http.Handler] = {
     "/healthz": lambda _: text_answer("ok\n"),
-    "/explain": lambda given: json_answer(dict(given)),
+    "/explain": lambda query: json_answer(dict(query)),
     "/broken": fails,
     "/big": lambda _: text_answer("x" * 5_000_000),
 }
@@ -73,7 +73,7 @@ def ask(where: str | int, line: str) -> tuple[int, str]:
     return int(head.split(" ")[1]), body
 
 
-def test_the_socket_is_for_its_owner_alone(server: Server, path: str) -> None:
+def test_the_socket_is_private(server: Server, path: str) -> None:
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
 
@@ -84,7 +84,7 @@ def test_a_request_is_answered_with_its_parameters(server: Server, path: str) ->
     assert ask(path, "HEAD /healthz HTTP/1.1") == (200, "")
 
 
-def test_tcp_serves_only_what_is_public(server: Server) -> None:
+def test_tcp_serves_only_public_paths(server: Server) -> None:
     assert ask(server.port, "GET /healthz HTTP/1.1") == (200, "brief\n")
     status, words = ask(server.port, "GET /explain?pod=a HTTP/1.1")
     assert (status, words) == (404, "not found; existing paths: /healthz\n")
@@ -100,11 +100,11 @@ def test_tcp_serves_only_what_is_public(server: Server) -> None:
         (f"GET /explain?{'&'.join(f'p{n}=1' for n in range(50))} HTTP/1.1", 400),
     ],
 )
-def test_what_is_no_request_is_told(server: Server, path: str, line: str, status: int) -> None:
+def test_an_invalid_request_gets_an_error_status(server: Server, path: str, line: str, status: int) -> None:
     assert ask(path, line)[0] == status
 
 
-def test_an_error_of_a_handler_is_told_without_its_words(server: Server, path: str) -> None:
+def test_an_exception_of_a_handler_is_sent_without_its_text(server: Server, path: str) -> None:
     assert ask(path, "GET /broken HTTP/1.1") == (500, "LookupError\n")
     assert ask(path, "GET /healthz HTTP/1.1")[0] == 200
 
@@ -114,14 +114,14 @@ def test_another_user_is_refused(server: Server, path: str, monkeypatch: pytest.
     assert ask(path, "GET /explain HTTP/1.1")[0] == 403
 
 
-def test_a_request_that_is_too_long_is_cut_off(server: Server, path: str) -> None:
+def test_an_oversized_request_is_disconnected(server: Server, path: str) -> None:
     with connect(path) as sock:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             sock.sendall(b"GET /" + b"x" * 100_000)
         assert received(sock) == b""
 
 
-def test_slow_ones_are_cut_off(path: str) -> None:
+def test_slow_clients_are_disconnected(path: str) -> None:
     with contextlib.closing(Server(HANDLERS, path=path, deadline_s=0.5)), contextlib.ExitStack() as stack:
         slow = [stack.enter_context(connect(path)) for _ in range(8)]
         for sock in slow:
@@ -130,7 +130,7 @@ def test_slow_ones_are_cut_off(path: str) -> None:
         wait_for(lambda: answered(path), "one that is quick is answered")
 
 
-def test_who_holds_connections_open_loses_one_to_each_who_asks() -> None:
+def test_idle_connections_give_way_to_requests() -> None:
     patient = Server(public=PUBLIC, address="127.0.0.1:0", deadline_s=300.0)
     with contextlib.closing(patient), contextlib.ExitStack() as stack:
         for _ in range(4 * http.MAX_CONCURRENT_REQUESTS):
@@ -139,7 +139,7 @@ def test_who_holds_connections_open_loses_one_to_each_who_asks() -> None:
             assert ask(patient.port, "GET /healthz HTTP/1.1") == (200, "brief\n")
 
 
-def test_one_that_comes_while_all_are_being_answered_is_turned_away(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_is_refused_while_all_others_are_answered(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "WAIT_S", 0.1)
     at_work, end = threading.Semaphore(0), threading.Event()
 
@@ -157,7 +157,7 @@ def test_one_that_comes_while_all_are_being_answered_is_turned_away(path: str, m
         end.set()
 
 
-def test_one_that_has_lost_its_place_is_not_answered(
+def test_a_connection_without_a_place_is_not_answered(
     server: Server, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections.Connections, "start_answer", lambda *_: False)
@@ -166,7 +166,7 @@ def test_one_that_has_lost_its_place_is_not_answered(
         assert received(sock) == b""
 
 
-def test_a_defect_in_one_answer_is_in_the_log_and_ends_no_other(
+def test_an_unexpected_error_is_logged_and_affects_one_connection(
     server: Server, path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: object) -> http.Answer:
@@ -177,11 +177,11 @@ def test_a_defect_in_one_answer_is_in_the_log_and_ends_no_other(
         with connect(path) as sock:
             sock.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
             assert received(sock) == b""
-    wait_for(lambda: "a request could not be answered" in caplog.text, "it is told, once the connection is closed")
+    wait_for(lambda: "a request could not be answered" in caplog.text, "the log line after the connection is closed")
     assert ask(path, "GET /healthz HTTP/1.1") == (200, "ok\n")
 
 
-def test_a_moment_without_descriptors_does_not_end_the_listening(
+def test_a_temporary_lack_of_descriptors_does_not_end_the_server(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Listener:
@@ -207,7 +207,7 @@ def test_a_moment_without_descriptors_does_not_end_the_listening(
     assert listener.errors == []
 
 
-def test_silent_connections_cost_no_place_and_the_oldest_gives_way() -> None:
+def test_the_oldest_silent_connection_gives_way() -> None:
     patient = Server(public=PUBLIC, address="127.0.0.1:0", deadline_s=300.0, tcp=TcpSettings(max_silent=20))
     with contextlib.closing(patient), contextlib.ExitStack() as stack:
         threads = threading.active_count()
@@ -242,7 +242,7 @@ def post(sock: socket.socket, length: object, body: bytes) -> None:
     sock.sendall(f"POST /any HTTP/1.1\r\nX-A: 1\r\nContent-Length: {length}\r\n\r\n".encode() + body)
 
 
-def test_a_body_is_answered_also_when_it_comes_in_pieces(echo: Server) -> None:
+def test_a_body_in_several_parts_is_accepted(echo: Server) -> None:
     with connect(echo.port) as sock:
         post(sock, 6, b"abc")
         time.sleep(0.05)
@@ -275,7 +275,7 @@ def test_unfinished_bodies_give_way_to_new_ones(echo: Server) -> None:
         assert received(senders[3]).endswith(b"x" * 1000)
 
 
-def test_a_moment_without_threads_does_not_end_the_listening(
+def test_a_temporary_lack_of_threads_does_not_end_the_server(
     server: Server, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with no_threads():
@@ -291,7 +291,7 @@ def answered(path: str) -> bool:
         return b"200" in received(sock)
 
 
-def test_one_that_does_not_read_its_answer_is_cut_off(path: str) -> None:
+def test_a_client_that_does_not_read_its_reply_is_disconnected(path: str) -> None:
     with contextlib.closing(Server(HANDLERS, path=path, deadline_s=0.3)), connect(path) as sock:
         sock.sendall(b"GET /big HTTP/1.1\r\n\r\n")
         cut = select.poll()
@@ -300,7 +300,7 @@ def test_one_that_does_not_read_its_answer_is_cut_off(path: str) -> None:
         assert len(received(sock)) < 5_000_000
 
 
-def test_after_its_end_nothing_is_left(path: str) -> None:
+def test_a_closed_server_leaves_no_thread_or_socket(path: str) -> None:
     before = threading.active_count()
     server = Server(HANDLERS, path=path, public=PUBLIC, address="127.0.0.1:0")
     server.close()
@@ -309,7 +309,7 @@ def test_after_its_end_nothing_is_left(path: str) -> None:
     wait_for(lambda: threading.active_count() <= before, "its threads end")
 
 
-def test_a_place_that_is_taken_is_an_error_with_its_name(server: Server, path: str) -> None:
+def test_an_occupied_socket_or_address_is_an_error_with_its_name(server: Server, path: str) -> None:
     with pytest.raises(NriError, match=r"agent\.sock"):
         Server(HANDLERS, path=path)
     with pytest.raises(NriError, match=r"cannot listen on 127\.0\.0\.1.*: another process listens there"):
@@ -322,7 +322,7 @@ def test_an_address_without_a_port_is_an_error_with_an_example(address: str) -> 
         Server(public=PUBLIC, address=address)
 
 
-def test_an_address_may_be_of_version_6() -> None:
+def test_an_address_can_be_ipv6() -> None:
     try:
         server = Server(public=PUBLIC, address="[::1]:0")
     except NriError:
@@ -331,7 +331,7 @@ def test_an_address_may_be_of_version_6() -> None:
         assert server.port
 
 
-def test_who_fills_all_places_by_tcp_does_not_keep_root_from_asking(server: Server, path: str) -> None:
+def test_a_flood_over_tcp_does_not_block_the_unix_socket(server: Server, path: str) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(2 * http.MAX_CONCURRENT_REQUESTS):
             stack.enter_context(connect(server.port)).sendall(b"GET /healthz")
@@ -339,7 +339,7 @@ def test_who_fills_all_places_by_tcp_does_not_keep_root_from_asking(server: Serv
         assert ask(path, "GET /healthz HTTP/1.1") == (200, "ok\n")
 
 
-def test_over_tcp_a_guard_is_asked_first_and_each_answer_has_the_given_headers(path: str) -> None:
+def test_over_tcp_a_guard_can_refuse_and_replies_have_the_given_headers(path: str) -> None:
     def guard(requested: str, headers: Mapping[str, str]) -> http.Answer | None:
         return None if headers.get("x-key") == "k" else text_answer(f"not {requested}\n", 401)
 
@@ -382,19 +382,19 @@ def follow(server: Server, end: Path) -> socket.socket:
     return sock
 
 
-def test_a_stream_comes_part_by_part_until_its_reader_goes(streaming: Server, tmp_path: Path) -> None:
+def test_a_stream_is_sent_in_parts_until_its_reader_disconnects(streaming: Server, tmp_path: Path) -> None:
     with follow(streaming, tmp_path / "gone") as sock:
         head = sock.recv(12)
         assert head == b"HTTP/1.1 200" and sock.recv(1000)
     wait_for((tmp_path / "gone").exists, "its end is noticed")
 
 
-def test_a_reader_that_takes_nothing_is_dropped(streaming: Server, tmp_path: Path) -> None:
+def test_a_reader_that_does_not_read_is_disconnected(streaming: Server, tmp_path: Path) -> None:
     with follow(streaming, tmp_path / "slow"):
         wait_for((tmp_path / "slow").exists, "it is too slow")
 
 
-def test_streams_are_bounded_and_keep_nobody_from_asking(tmp_path: Path) -> None:
+def test_streams_are_bounded_and_do_not_block_requests(tmp_path: Path) -> None:
     patient = Server(public=PUBLIC, address="127.0.0.1:0", streams={"/follow": endless}, deadline_s=300.0)
     with contextlib.closing(patient), contextlib.ExitStack() as stack:
         readers = [stack.enter_context(follow(patient, tmp_path / str(number))) for number in range(http.MAX_STREAMS)]
@@ -407,7 +407,7 @@ def test_streams_are_bounded_and_keep_nobody_from_asking(tmp_path: Path) -> None
             assert ask(patient.port, "GET /healthz HTTP/1.1") == (200, "brief\n")
 
 
-def test_the_end_of_the_server_ends_streams(streaming: Server, tmp_path: Path) -> None:
+def test_closing_the_server_ends_streams(streaming: Server, tmp_path: Path) -> None:
     with follow(streaming, tmp_path / "end") as sock:
         assert sock.recv(12) == b"HTTP/1.1 200"
         streaming.close()
@@ -415,8 +415,8 @@ def test_the_end_of_the_server_ends_streams(streaming: Server, tmp_path: Path) -
     wait_for((tmp_path / "end").exists, "the stream ends")
 
 
-def test_a_thousand_clients_that_ask_nothing_keep_nobody_out() -> None:
-    """None of them can be told from a slow one: each loses its place to those that ask."""
+def test_a_thousand_silent_clients_do_not_block_requests() -> None:
+    """A silent client looks like a slow client, so each gives way to clients that send requests."""
     server = Server(public=PUBLIC, address="127.0.0.1:0", deadline_s=300.0)
     with contextlib.closing(server), contextlib.ExitStack() as stack:
         for _ in range(1000):
@@ -427,7 +427,7 @@ def test_a_thousand_clients_that_ask_nothing_keep_nobody_out() -> None:
 
 
 @pytest.mark.parametrize("end", [b"\r\n\r\n", b""], ids=["whole", "without an end"])
-def test_a_request_of_more_than_8_kib_is_cut_off_unanswered(server: Server, path: str, end: bytes) -> None:
+def test_a_request_above_8_kib_is_disconnected_without_a_reply(server: Server, path: str, end: bytes) -> None:
     for where in (path, server.port):
         with connect(where) as sock:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -436,8 +436,8 @@ def test_a_request_of_more_than_8_kib_is_cut_off_unanswered(server: Server, path
         assert ask(where, "GET /healthz HTTP/1.1")[0] == 200
 
 
-def test_an_answer_that_is_taken_too_slowly_is_cut_off(path: str) -> None:
-    """Each part is taken at once; the whole would take ten times as long as a request may."""
+def test_a_reply_that_is_read_too_slowly_is_disconnected(path: str) -> None:
+    """Each part is read at once, but the whole reply would take ten times the allowed time."""
     with contextlib.closing(Server(HANDLERS, path=path, deadline_s=0.4)), connect(path) as sock:
         sock.sendall(b"GET /big HTTP/1.1\r\n\r\n")
         size = 0

@@ -1,4 +1,4 @@
-"""A signal as an exception, once, and not in the middle of what has to be finished."""
+"""A signal becomes one exception, and never inside a protected block."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_the_first_signal_raises_and_later_ones_do_not(number: int) -> None:
     assert signal.getsignal(number) is before
 
 
-def test_a_held_block_ends_before_the_signal_raises() -> None:
+def test_a_protected_block_ends_before_the_signal_raises() -> None:
     steps = []
 
     def work(stop: SignalStop) -> None:
@@ -34,7 +34,7 @@ def test_a_held_block_ends_before_the_signal_raises() -> None:
     assert steps == ["after the signal"]
 
 
-def test_a_signal_raises_also_where_the_held_block_fails() -> None:
+def test_a_signal_raises_even_if_the_protected_block_fails() -> None:
     def fail(stop: SignalStop) -> None:
         with stop.held():
             os.kill(os.getpid(), signal.SIGTERM)
@@ -55,7 +55,7 @@ def test_an_ignored_signal_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_no_signal_raises_once_the_clean_up_has_begun() -> None:
+def test_no_signal_raises_after_the_start_of_the_clean_up() -> None:
     with SignalStop() as stop:
         stop.finish()
         os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""The paths that all programs serve alike."""
+"""The paths that all programs serve."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def get(server: Server, path: str) -> tuple[int, str, str]:
             return error.code, error.read().decode(), ""
 
 
-def test_healthz_says_that_the_process_lives_and_readyz_whether_it_is_ready(server: Server) -> None:
+def test_healthz_reports_a_live_process_and_readyz_its_readiness(server: Server) -> None:
     READY[0] = False
     assert get(server, "/healthz")[:2] == (200, "ok\n")
     assert get(server, "/readyz")[:2] == (503, "as it is\n")

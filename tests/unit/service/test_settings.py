@@ -11,6 +11,6 @@ def test_an_address_is_host_and_port_or_empty(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", ":80", "a:65536", "a:-1", "a:b", f"a:{'9' * 5000}"])
-def test_anything_else_is_refused_with_an_example(address: str) -> None:
+def test_an_invalid_address_is_an_error_with_an_example(address: str) -> None:
     with pytest.raises(ValueError, match=r'is not HOST:PORT, for example "127.0.0.1:9316"'):
         HttpSettings(address)

@@ -10,7 +10,7 @@ import pytest
 from nri.service.systemd import notify
 
 
-def test_systemd_is_told_over_its_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_systemd_is_notified_over_its_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
         receiver.bind(str(tmp_path / "notify"))
         receiver.settimeout(10)
@@ -20,7 +20,7 @@ def test_systemd_is_told_over_its_socket(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("address", ["", "not-a-path", "/nonexistent/notify"])
-def test_without_systemd_nobody_is_notified_and_nothing_is_raised(
+def test_without_systemd_no_notification_is_sent_or_error_raised(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -16,7 +16,7 @@ def test_a_handler_can_be_called_without_a_runtime() -> None:
     assert Names().create_container(POD, CONTAINER).env == {"POD": "web"}
 
 
-def test_a_name_of_its_own_is_kept_and_not_inherited_by_accident() -> None:
+def test_a_given_name_is_not_inherited() -> None:
     class Base(nri.Plugin):
         name = "special"
 
@@ -40,7 +40,7 @@ class Pin(nri.Plugin):
         return nri.Adjustment().set_cpuset_cpus(self.config.cpus)
 
 
-def test_the_configuration_is_the_defaults_before_there_is_a_runtime() -> None:
+def test_without_a_runtime_the_configuration_has_the_defaults() -> None:
     plugin = Pin()
     assert plugin.create_container(POD, CONTAINER).cpuset_cpus == "0-3"
     plugin.config.zones.append("a")
@@ -49,7 +49,7 @@ def test_the_configuration_is_the_defaults_before_there_is_a_runtime() -> None:
     assert Pin().config.zones == []
 
 
-def test_the_state_is_an_empty_mirror_before_there_is_a_runtime() -> None:
+def test_without_a_runtime_the_state_is_an_empty_mirror() -> None:
     plugin = Pin()
     assert (plugin.state.pods, plugin.state.containers) == ({}, {})
     plugin.state.containers[CONTAINER.id] = CONTAINER
@@ -57,20 +57,20 @@ def test_the_state_is_an_empty_mirror_before_there_is_a_runtime() -> None:
     assert Pin().state.containers == {}
 
 
-def test_a_plugin_without_a_mirror_has_no_state_and_says_how_to_get_one() -> None:
+def test_without_a_mirror_reading_the_state_is_an_error_with_advice() -> None:
     class Plain(nri.Plugin): ...
 
-    with pytest.raises(AttributeError, match=r"Plain\.state does not exist; write mirror = True in the class"):
+    with pytest.raises(AttributeError, match=r"Plain\.state does not exist; set mirror = True in the class"):
         Plain().state  # noqa: B018
 
 
-def test_without_a_config_class_the_configuration_is_an_empty_text() -> None:
+def test_without_a_config_class_the_configuration_is_an_empty_string() -> None:
     class Plain(nri.Plugin): ...
 
     assert Plain().config == ""
 
 
-def test_a_configuration_with_a_key_that_must_be_given_says_which() -> None:
+def test_a_missing_required_key_is_an_error_with_its_name() -> None:
     class Strict(nri.Plugin):
         class Config:
             zone: str

@@ -1,7 +1,7 @@
-"""What a plugin's start loads, to the module: each further one is time and memory of every plugin on every node.
+"""The exact modules that a plugin's start imports. Each further module costs time and memory in every plugin.
 
-A plugin is run until it is configured, and tells what it has loaded that a bare interpreter has not. To add a module to
-the lists below is a decision: measure it first (`python -m bench start`).
+A plugin runs until it is configured, and prints the modules that a bare interpreter does not load. Before you add a
+module to the lists below, measure its cost (`python -m bench start`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from tests.support.plugin_program import Listener, plugin_program
 NRI = """
 nri nri.lazy nri.api nri.api.builders nri.api.builders.adjustment nri.api.builders.builder
 nri.api.builders.checks nri.api.builders.combinations nri.api.builders.eviction
-nri.api.builders.resources nri.api.builders.update nri.api.builders.view nri.api.cpuset
+nri.api.builders.mounts nri.api.builders.resources nri.api.builders.unified
+nri.api.builders.update nri.api.builders.view nri.api.cpuset
 nri.api.events nri.api.loader nri.api.messages nri.api.naming nri.api.optional nri.api.pb nri.api.pb.descriptor
 nri.api.removal nri.versions nri.errors nri.mux nri.mux.demux nri.mux.frames nri.mux.trunk nri.signals nri.stream
 nri.stub nri.stub.base nri.stub.handler nri.stub.handler.answers nri.stub.handler.call nri.stub.handler.coroutines
@@ -40,7 +41,7 @@ google google._upb google._upb._message google.protobuf google.protobuf.descript
 google.protobuf.internal.api_implementation google.protobuf.internal.enum_type_wrapper
 google.protobuf.internal.field_mask google.protobuf.internal.well_known_types google.protobuf.message
 """
-#: What protobuf's runtime brings along from the standard library, and the four modules that are ours.
+#: Modules of the standard library: those that protobuf imports, and four that our own code imports.
 STANDARD = """
 __future__ _collections _datetime _functools _locale _operator _sre _struct _typing _weakrefset binascii calendar
 collections collections.abc contextlib copyreg datetime enum functools importlib importlib._abc importlib._bootstrap
@@ -51,7 +52,7 @@ _contextvars _socket select signal _signal
 os os.path stat _stat posixpath genericpath
 atexit
 """
-#: All that is compiled in the compiled wheel; what it is made of are the modules above.
+#: The extension module of the compiled wheel, which contains the compiled modules above.
 COMPILED = "nri_plugin__mypyc"
 #: Each of these costs 5 to 50 ms of a start of 50 (shared measurements in bench/RESULTS.md).
 NEVER = {"click", "asyncio", "dataclasses", "inspect", "logging", "logging.handlers", "argparse", "socket"}
@@ -99,26 +100,26 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     return set(line.split()[1:]) - set(json.loads(bare.stdout))
 
 
-def test_a_start_loads_exactly_these_modules_of_ours(loaded: set[str]) -> None:
+def test_a_start_imports_exactly_these_modules_of_nri(loaded: set[str]) -> None:
     names = {name for name in loaded if name.split(".")[0] == "nri"}
     assert names == set(NRI.split())
 
 
-def test_a_start_loads_exactly_these_modules_of_protobuf(loaded: set[str]) -> None:
+def test_a_start_imports_exactly_these_modules_of_protobuf(loaded: set[str]) -> None:
     names = {name for name in loaded if name.split(".")[0] == "google"}
     assert names == set(PROTOBUF.split())
 
 
-def test_a_start_loads_nothing_else_of_the_standard_library(loaded: set[str]) -> None:
+def test_a_start_imports_only_these_modules_of_the_standard_library(loaded: set[str]) -> None:
     standard = {name for name in loaded if name.split(".")[0] not in ("nri", "google", COMPILED)}
     assert standard <= set(STANDARD.split()), f"new: {standard - set(STANDARD.split())}"
 
 
-def test_a_start_loads_nothing_that_is_known_to_be_slow(loaded: set[str]) -> None:
+def test_a_start_imports_no_slow_module(loaded: set[str]) -> None:
     assert not loaded & NEVER
 
 
-def test_importing_nri_alone_loads_only_how_its_names_load() -> None:
+def test_importing_nri_imports_only_the_lazy_loader() -> None:
     text = f"import sys; sys.path[:0] = [{str(Path(nri.__file__).parents[1])!r}]; b = set(sys.modules); import nri; "
     text += "print(*sorted(set(sys.modules) - b))"
     result = subprocess.run([sys.executable, "-I", "-S", "-c", text], capture_output=True, text=True, check=True)

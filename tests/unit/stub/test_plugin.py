@@ -1,4 +1,4 @@
-"""`nri.Plugin` is the base with a start: nothing of a plugin is lost between the two."""
+"""`nri.Plugin` is the base class with a start method."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class Small(nri.Plugin):
     def run_pod_sandbox(self, pod): ...
 
 
-def test_a_plugin_is_the_base_and_its_start_and_nothing_else() -> None:
+def test_plugin_adds_only_a_start_to_the_base_class() -> None:
     names = {name for name in vars(nri.Plugin) if not name.startswith("__")}
     assert names - {"name"} == {"main"}
     assert issubclass(nri.Plugin, PluginBase)
 
 
-def test_main_takes_its_arguments_and_ends_with_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+def test_main_accepts_arguments_and_exits_with_the_code(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exited:
         Small.main(["--help"])
     assert exited.value.code == 0
     assert capsys.readouterr().out.startswith("Does little.")
 
 
-def test_main_reads_the_command_line_unless_told_otherwise(
+def test_by_default_main_reads_the_command_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["small.py", "--frobnicate"])
@@ -42,7 +42,7 @@ def test_main_reads_the_command_line_unless_told_otherwise(
     assert "--frobnicate: unknown argument" in capsys.readouterr().err
 
 
-def test_an_interrupt_before_the_program_listens_to_signals_is_code_130(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_during_the_start_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> int:
         raise KeyboardInterrupt
 
@@ -65,7 +65,7 @@ CLASS = "import nri\nclass Small(nri.Plugin):\n    def run_pod_sandbox(self, pod
         ("Small.__module__", True),
     ],
 )
-def test_a_program_that_ends_without_running_its_plugin_says_so(tmp_path: Path, last: str, noted: bool) -> None:
+def test_a_program_that_never_runs_its_plugin_prints_a_warning(tmp_path: Path, last: str, noted: bool) -> None:
     file = tmp_path / "small.py"
     file.write_text(CLASS + last)
     result = subprocess.run([sys.executable, file], check=False, env=unmeasured(), capture_output=True, text=True)

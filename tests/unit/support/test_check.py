@@ -28,7 +28,7 @@ def pytest_on(folder: Path, text: str) -> Stage:
 
 @pytest.fixture(autouse=True)
 def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a stage runs here is none of this project, and need not be measured with it."""
+    """Switch coverage off: the stages of these tests do not run code of this project."""
     for name in [name for name in os.environ if name.startswith("COVERAGE_")]:
         monkeypatch.delenv(name)
 
@@ -41,7 +41,7 @@ def no_pythons(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where it is kept what has passed, on a commit of its own."""
+    """The file with the passed stages, for a separate commit."""
     path = tmp_path / "build" / "passed.json"
     monkeypatch.setattr(check.Passed.__init__, "__defaults__", (path,))
     monkeypatch.setattr("tools.passed._commit", lambda: "c0ffee")
@@ -62,7 +62,7 @@ def ran_of(monkeypatch: pytest.MonkeyPatch, *failing: str) -> list[str]:
     return ran
 
 
-def test_everything_runs_each_folder_of_tests_once(no_pythons: None) -> None:
+def test_the_complete_run_has_each_folder_of_tests_once(no_pythons: None) -> None:
     tests = check.ROOT / "tests"
     folders = {path.relative_to(tests).parts[0] for path in tests.glob("*/**/test_*.py")}
     rows = [
@@ -72,24 +72,26 @@ def test_everything_runs_each_folder_of_tests_once(no_pythons: None) -> None:
     words = Counter(word for row in rows for word in (*row.argv, *row.tests))
     # A folder by its path, or by the name of its program.
     named = {word.replace("tests.", "tests/").split("/")[1] for word in words if re.match(r"tests[./]", word)}
-    (rest,) = (row for row in rows if row.group == "quick")
-    ignored = {word.partition("=tests/")[2] for word in rest.tests if word.startswith("--ignore")}
+    (quick_stage,) = (row for row in rows if row.group == "quick")
+    ignored = {word.partition("=tests/")[2] for word in quick_stage.tests if word.startswith("--ignore")}
 
     assert named - {"unit"} <= ignored
     assert folders & ignored <= named
     assert {word: count for word, count in words.items() if word.startswith("tests/") and count > 1} == {
-        "tests/real": 2
+        "tests/real": 2,
+        "tests/faults": 2,
     }
-    halves = [row.tests[2] for row in rows if row.group == "real"]
-    assert halves == [f"not ({halves[1]})", halves[1]]
+    halves = [row.tests[2] for row in rows if row.group in ("real", "faults")]
+    older = check.OLDER
+    assert sorted(halves) == sorted([f"not ({older})", older, "not slow", "slow"])
 
 
-def test_the_unit_tests_are_run_in_parts_that_leave_nothing_out() -> None:
-    rest, *parts = check.unit_parts().values()
-    ignored = {word.removeprefix("--ignore=") for word in rest if word.startswith("--ignore=")}
+def test_the_parts_of_the_unit_tests_cover_all_folders() -> None:
+    default_part, *parts = check.unit_parts().values()
+    ignored = {word.removeprefix("--ignore=") for word in default_part if word.startswith("--ignore=")}
     folders = [folder for part in parts for folder in part]
 
-    assert rest[0] == "tests/unit"
+    assert default_part[0] == "tests/unit"
     assert ignored == set(folders)
     assert len(set(folders)) == len(folders)
     assert all((check.ROOT / folder).is_dir() for folder in folders)
@@ -113,9 +115,9 @@ def test_the_table_counts_tests_and_lists_every_skip_with_its_reason(
 def test_the_last_lines_of_a_failed_stage_are_below_the_table(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    says = "for number in range(100): print('row', number)\nprint('below the bound'); raise SystemExit(1)"
+    program = "for number in range(100): print('row', number)\nprint('below the bound'); raise SystemExit(1)"
     passes = lanes.run(Stage("lint", "passes", (sys.executable, "-c", "print('good')")))
-    check.print_table([lanes.run(Stage("covered", "covered", (sys.executable, "-c", says))), passes])
+    check.print_table([lanes.run(Stage("covered", "covered", (sys.executable, "-c", program))), passes])
 
     printed = capfd.readouterr().out
     assert "row 0\n" in printed, "the stage's own output is printed as well"
@@ -126,7 +128,7 @@ def test_the_last_lines_of_a_failed_stage_are_below_the_table(
     assert "good" not in table
 
 
-def test_a_process_that_outlives_its_stage_is_not_waited_for(
+def test_a_process_that_outlives_its_stage_does_not_delay_the_run(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     outcome = lanes.run(Stage("lint", "ruff", ("sh", "-c", "sleep 60 & echo $!; exit 1")))
@@ -162,8 +164,8 @@ def test_it(tmp_path):
     assert list(scratch.iterdir()) == []
 
 
-def test_no_stacks_are_printed_while_a_test_still_has_time() -> None:
-    """faulthandler prints them whether or not the test then passes."""
+def test_stacks_are_printed_only_after_the_timeout_of_a_test() -> None:
+    """faulthandler prints stacks even if the test then passes."""
     options = tomllib.loads((check.ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     sources = "".join(path.read_text() for path in (check.ROOT / "tests").rglob("*.py"))
     longest = max(int(number) for number in re.findall(r"mark\.timeout\((\d+)\)", sources))
@@ -171,19 +173,19 @@ def test_no_stacks_are_printed_while_a_test_still_has_time() -> None:
     assert options["timeout"] < longest < options["faulthandler_timeout"]
 
 
-def test_a_stage_that_runs_no_test_has_failed(tmp_path: Path) -> None:
+def test_a_stage_without_tests_fails(tmp_path: Path) -> None:
     outcome = lanes.run(pytest_on(tmp_path, "def not_a_test(): ...\n"))
 
     assert outcome.code
 
 
-def test_a_failed_linter_counts_in_the_last_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_last_line_counts_a_failed_linter(capsys: pytest.CaptureFixture[str]) -> None:
     check.print_table([Outcome(Stage("lint", "ruff", ("ruff",)), code=1)])
 
     assert capsys.readouterr().out.endswith("0 passed, 1 failed, 0 skipped\n")
 
 
-def test_a_missing_python_is_listed_and_fails_nothing_in_ci(
+def test_in_ci_a_missing_python_is_listed_and_is_not_a_failure(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("CI", "true")
@@ -196,9 +198,7 @@ def test_a_missing_python_is_listed_and_fails_nothing_in_ci(
     assert last.startswith("0 passed, 0 failed, 1 skipped in ")
 
 
-def test_other_pythons_run_the_quick_suite_and_all_of_them_when_asked(
-    tmp_path: Path, passed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_pythons_run_the_quick_suite(tmp_path: Path, passed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check.pythons, "other_versions", lambda: ["3.18", "3.19"])
     monkeypatch.setattr(check.pythons, "find", Path)
     rows = [row for row in check.stages() if row.group == "pythons"]
@@ -210,18 +210,18 @@ def test_other_pythons_run_the_quick_suite_and_all_of_them_when_asked(
 
 
 def test_a_stage_without_its_requirement_is_skipped(tmp_path: Path) -> None:
-    made = Stage("b", "user", ("false",), after=("maker",), needs=tmp_path / "made")
-    outcome = lanes.run(made)
+    stage = Stage("b", "user", ("false",), after=("maker",), needs=tmp_path / "made")
+    outcome = lanes.run(stage)
 
     assert (outcome.code, list(outcome.skips)) == (0, [f"{tmp_path}/made does not exist; see maker"])
 
 
-def test_an_unknown_stage_is_wrong_usage(no_pythons: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_stage_is_an_error(no_pythons: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert check.main(["qick"]) == 2
     assert "qick" in capsys.readouterr().err
 
 
-def test_each_longer_run_contains_the_shorter_ones(
+def test_each_longer_run_includes_the_shorter_runs(
     no_pythons: None, passed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ran = ran_of(monkeypatch)
@@ -241,7 +241,7 @@ def test_each_longer_run_contains_the_shorter_ones(
     assert re.fullmatch(r"\d+ passed, 0 failed, \d+ skipped in \d+ min \d+ s, [\d.]+ min of processor time", lines[-1])
 
 
-def test_the_unit_and_fault_tests_are_measured_where_that_is_asked_for(no_pythons: None) -> None:
+def test_unit_and_fault_tests_measure_coverage_on_request(no_pythons: None) -> None:
     rows = check.stages()
     measured = {row.group for row in check.selected(rows, "ci", []) if row.argv == check.MEASURED}
     (report,) = (row for row in rows if row.group == "covered")
@@ -251,7 +251,7 @@ def test_the_unit_and_fault_tests_are_measured_where_that_is_asked_for(no_python
 
 
 def two_lanes(monkeypatch: pytest.MonkeyPatch, rows: list[Stage], cores: int = 2) -> int:
-    """The exit code of these stages, on so many cores."""
+    """The exit code of a run of these stages on `cores` cores."""
     monkeypatch.setattr(check, "stages", lambda: rows)
     monkeypatch.setattr(check.os, "cpu_count", lambda: cores)
     return check.main([])
@@ -263,7 +263,7 @@ def meets(folder: Path, name: str, other: str) -> tuple[str, ...]:
     return (sys.executable, "-c", f"{waits}while not pathlib.Path({str(folder / other)!r}).exists(): time.sleep(0.01)")
 
 
-def test_two_stages_run_at_a_time_and_all_failures_count(
+def test_two_stages_run_at_the_same_time_and_all_failures_count(
     passed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     rows = [
@@ -294,13 +294,11 @@ def test_stages_with_real_parts_run_one_at_a_time(
     assert two_lanes(monkeypatch, rows) == 0
 
 
-def test_a_stage_waits_for_those_that_it_comes_after(
-    passed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    made = tmp_path / "made"
+def test_a_stage_waits_for_its_predecessors(passed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    marker = tmp_path / "made"
     rows = [
-        Stage("a", "user", ("test", "-e", str(made)), after=("maker",)),
-        Stage("b", "maker", ("touch", str(made))),
+        Stage("a", "user", ("test", "-e", str(marker)), after=("maker",)),
+        Stage("b", "maker", ("touch", str(marker))),
     ]
     assert two_lanes(monkeypatch, rows) == 0
 
@@ -332,17 +330,17 @@ def test_a_complete_run_continues_where_it_was_interrupted(
     ran.clear()
     capsys.readouterr()
     assert check.main(["--all"]) == 1
-    assert sorted(ran) == ["bad", "build", "skipped"], "what builds looks itself whether all is there"
+    assert sorted(ran) == ["bad", "build", "skipped"], "a build stage runs again and checks its files itself"
     out = capsys.readouterr().out
     assert "1 of 4 stages have passed on this commit and are not run again" in out
     assert re.search(r"\ngood .* passed before on this commit; not run again\n", out)
 
     ran.clear()
     assert check.main([]) == 1
-    assert sorted(ran) == ["bad", "build", "good", "skipped"], "only the longest run goes on"
+    assert sorted(ran) == ["bad", "build", "good", "skipped"], "only a run with --all continues"
 
 
-def test_what_a_failed_stage_came_after_runs_again_with_it(passed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_predecessors_of_a_failed_stage_run_again(passed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = Stage("b", "report", ("report",), after=("measures",))
     monkeypatch.setattr(check, "stages", lambda: [stage_of_tests("measures"), report])
     ran_of(monkeypatch, "report")
@@ -354,7 +352,7 @@ def test_what_a_failed_stage_came_after_runs_again_with_it(passed: Path, monkeyp
 
 
 @pytest.mark.parametrize("change", ["commit", "changes", "skips", "failure"])
-def test_a_stage_runs_again(change: str, passed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_stage_runs_again(change: str, passed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "stages", lambda: [stage_of_tests("good")])
     monkeypatch.delenv("CI", raising=False)
     ran = ran_of(monkeypatch)
@@ -372,7 +370,7 @@ def test_a_stage_runs_again(change: str, passed: Path, monkeypatch: pytest.Monke
     assert ran == ["good"]
 
 
-def test_ctrl_c_ends_what_runs_starts_nothing_more_and_prints_the_table(tmp_path: Path) -> None:
+def test_ctrl_c_ends_all_stages_and_prints_the_table(tmp_path: Path) -> None:
     program = f"""
 import sys
 from tools import check, passed
@@ -390,7 +388,7 @@ sys.exit(check.main([]))
             if line == "up\n":
                 process.send_signal(signal.SIGINT)
                 break
-        rest = process.stdout.read()
+        output = process.stdout.read()
     assert process.returncode == 130
-    assert re.search(r"\none +FAILED", rest)
-    assert "\nnot run: two\n" in rest
+    assert re.search(r"\none +FAILED", output)
+    assert "\nnot run: two\n" in output

@@ -1,4 +1,4 @@
-"""What a sweep of left runtimes takes for its own: nothing of another user, and nothing that it may not look at."""
+"""The removal of leftovers ignores folders of other users and unreadable folders."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_folder_of_another_user_stays(place: Path) -> None:
+def test_a_folder_of_another_user_is_kept(place: Path) -> None:
     need_root()
-    own, planted, link = (place / f"{PREFIX}{name}" for name in ("own", "planted", "link"))
-    own.mkdir()
+    own_folder, planted, link = (place / f"{PREFIX}{name}" for name in ("own", "planted", "link"))
+    own_folder.mkdir()
     planted.mkdir()
     os.chown(planted, 65534, 65534)
     (planted / "owner").symlink_to(place / "created-by-root")
     link.symlink_to(planted)
-    assert leftovers.sweep_alone() == [own]
+    assert leftovers.sweep_alone() == [own_folder]
     assert planted.is_dir() and link.is_symlink() and not (place / "created-by-root").exists()
 
 
-def test_without_access_there_are_no_records_of_cni_and_no_error(place: Path) -> None:
+def test_unreadable_cni_records_are_ignored(place: Path) -> None:
     need_root()
     results = place / "private/results"
     results.mkdir(parents=True)
@@ -55,5 +55,5 @@ def test_without_access_there_are_no_records_of_cni_and_no_error(place: Path) ->
         (place / "private").chmod(mode)
         command = [sys.executable, "-c", program, ROOT, results]
         # Measured for coverage, the user would have to write the data.
-        done = subprocess.run(command, env=unmeasured(), capture_output=True, text=True, check=False)
-        assert (done.stdout, done.stderr) == ("[]\n", "")
+        process = subprocess.run(command, env=unmeasured(), capture_output=True, text=True, check=False)
+        assert (process.stdout, process.stderr) == ("[]\n", "")

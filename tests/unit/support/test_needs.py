@@ -1,4 +1,4 @@
-"""A missing tool skips at home and fails where nothing may be skipped."""
+"""A missing tool skips a test by default and fails it in CI."""
 
 import subprocess
 import sys
@@ -53,7 +53,7 @@ def summary(output: str) -> str:
     return output.splitlines()[-1].strip("= ").partition(" in ")[0]
 
 
-def test_a_missing_tool_skips_and_is_named(outputs: dict[str, str]) -> None:
+def test_by_default_a_missing_tool_skips_the_test_and_is_named(outputs: dict[str, str]) -> None:
     output = outputs[""]
 
     assert summary(output) == f"{len(CASES) + 1} skipped, 1 xfailed", output  # one for what the machine lacks
@@ -61,7 +61,7 @@ def test_a_missing_tool_skips_and_is_named(outputs: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("variable", ["CI", "NRI_NO_SKIP"])
-def test_a_missing_tool_fails_where_nothing_may_be_skipped(variable: str, outputs: dict[str, str]) -> None:
+def test_in_ci_a_missing_tool_fails_the_test(variable: str, outputs: dict[str, str]) -> None:
     output = outputs[variable]
 
     # skipif ends a test before it has begun, and a tool that is missing at the top of a file ends the file.
@@ -69,11 +69,11 @@ def test_a_missing_tool_fails_where_nothing_may_be_skipped(variable: str, output
     assert output.count("nothing may be skipped") >= len(CASES), output
 
 
-def test_a_missing_tool_at_the_top_of_a_file_fails_it_where_nothing_may_be_skipped(outputs: dict[str, str]) -> None:
+def test_in_ci_a_missing_tool_of_a_module_fails_the_module(outputs: dict[str, str]) -> None:
     assert "ERROR test_at_the_top.py - Failed: needs the program 'no-such-program'" in outputs["CI"], outputs["CI"]
 
 
-def test_what_the_machine_lacks_skips_everywhere_and_an_expected_failure_is_no_skip(outputs: dict[str, str]) -> None:
+def test_missing_hardware_skips_also_in_ci(outputs: dict[str, str]) -> None:
     for output in outputs.values():
         assert "this machine has no second socket" in output
         assert "XFAIL test_xfail.py::test_it" in output

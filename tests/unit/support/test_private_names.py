@@ -1,4 +1,4 @@
-"""What counts as a test's reach into a private name of the product."""
+"""Detection of private names of the product in tests."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.support.private_names import accesses
 
 
 @pytest.mark.parametrize(
-    ("source", "found"),
+    ("source", "names"),
     [
         ("box._absent_name = 1", []),
         ("adaptation._reporting.lines", ["adaptation._reporting"]),
@@ -28,5 +28,5 @@ from tests.support.private_names import accesses
         "named tuple",
     ],
 )
-def test_private_names_of_the_product_count_and_no_others(source: str, found: list[str]) -> None:
-    assert [text for _, text in accesses(source)] == found
+def test_only_private_names_of_the_product_are_reported(source: str, names: list[str]) -> None:
+    assert [text for _, text in accesses(source)] == names

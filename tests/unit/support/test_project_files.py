@@ -1,4 +1,4 @@
-"""Files for those who work on the project: hooks and templates name only what there is."""
+"""Project files: hooks and templates name only existing commands."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ def test_an_issue_template_is_a_form(path: Path) -> None:
     assert all(part["type"] in ("input", "textarea", "dropdown", "checkboxes") for part in questions)
 
 
-def test_there_is_a_template_for_a_fault_for_a_wish_and_for_a_plugin() -> None:
+def test_templates_exist_for_bug_feature_and_plugin() -> None:
     assert [path.stem for path in TEMPLATES] == ["bug", "feature", "plugin"]
 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
-def test_a_template_asks_for_the_output_of_commands_that_there_are(path: Path) -> None:
+def test_commands_in_templates_exist(path: Path) -> None:
     verbs = set(re.findall(r"`nri ([a-z]+)", path.read_text()))
     assert verbs <= set(nri.list_commands(nri.make_context("nri", [], resilient_parsing=True)))
     assert "version" in verbs or path.stem == "feature"
 
 
 @pytest.mark.parametrize(
-    ("command", "says"),
+    ("command", "message"),
     [
         (["tools/release_check.py", "--dry-run"], "unrecognized arguments: --dry-run"),
         (["tools/compiled.py", "3.12"], "unrecognized arguments: 3.12"),
@@ -71,8 +71,8 @@ def test_a_template_asks_for_the_output_of_commands_that_there_are(path: Path) -
     ],
     ids=lambda value: Path(value[-1]).name if isinstance(value, list) else "",
 )
-def test_what_builds_for_minutes_refuses_words_that_it_does_not_know_first(command: list[str], says: str) -> None:
+def test_slow_commands_refuse_unknown_arguments_first(command: list[str], message: str) -> None:
     argv = [sys.executable, *command]
-    done = subprocess.run(argv, cwd=ROOT, env=unmeasured(), capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert says in done.stderr
+    process = subprocess.run(argv, cwd=ROOT, env=unmeasured(), capture_output=True, text=True, check=False, timeout=60)
+    assert (process.returncode, process.stdout) == (2, "")
+    assert message in process.stderr

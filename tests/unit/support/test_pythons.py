@@ -1,4 +1,4 @@
-"""The Pythons of a machine: which count, and which is taken."""
+"""The search for Python interpreters on a machine."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def test_supported_versions_may_be_installed_and_include_the_present_one() -> No
     assert pythons.other_versions() == [version for version in pythons.supported() if version != pythons.OWN]
 
 
-def test_an_interpreter_on_the_path_that_runs_is_taken(on_path: Path) -> None:
-    wanted = program(on_path / "python3.19", "echo 3.19")
-    assert pythons.find("3.19") == wanted
+def test_a_working_interpreter_on_the_path_is_found(on_path: Path) -> None:
+    interpreter = program(on_path / "python3.19", "echo 3.19")
+    assert pythons.find("3.19") == interpreter
 
 
 def test_the_present_interpreter_is_found_by_its_version(on_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_the_present_interpreter_is_found_by_its_version(on_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["echo 3.18", "exit 1", "echo no module named ensurepip >&2; exit 1"])
-def test_an_unsuitable_interpreter_does_not_count(on_path: Path, text: str) -> None:
+def test_a_broken_interpreter_is_ignored(on_path: Path, text: str) -> None:
     program(on_path / "python3.19", text)
     assert pythons.find("3.19") is None
 
@@ -58,20 +58,20 @@ def test_a_shim_stands_for_the_versions_of_pyenv(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("PATH", str(shim.parent))
     assert pythons.find("3.19") is None
     program(tmp_path / "versions/3.18.1/bin/python3.18", "echo 3.18")
-    wanted = program(tmp_path / "versions/3.19.1/bin/python3.19", "echo 3.19")
-    assert pythons.find("3.19") == wanted
+    interpreter = program(tmp_path / "versions/3.19.1/bin/python3.19", "echo 3.19")
+    assert pythons.find("3.19") == interpreter
 
 
-def test_nothing_on_the_path_is_none(on_path: Path) -> None:
+def test_without_an_interpreter_the_result_is_none(on_path: Path) -> None:
     assert pythons.find("3.19") is None
 
 
-def test_a_version_that_is_not_supported_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unsupported_version_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert pythons.main(["2.7"]) == 2
     assert "usage" in capsys.readouterr().err
 
 
-def test_a_version_that_is_not_there_is_named(
+def test_a_missing_version_is_named(
     on_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(pythons, "supported", lambda: [pythons.OWN, "3.19"])

@@ -1,4 +1,4 @@
-"""Failed tests run once more if they may be unsteady, and no other does."""
+"""Failed tests that may be unsteady run a second time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROOT = check.ROOT
 
 @pytest.fixture
 def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where unsteady tests are noted, of a project of their own, which is not measured with this one."""
+    """The record of unsteady tests, for a separate project that runs without coverage."""
     monkeypatch.setattr(lanes, "ROOT", tmp_path)
     monkeypatch.setattr(unsteady, "RECORD", tmp_path / "build" / "unsteady.txt")
     for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
@@ -57,7 +57,7 @@ def runs_of(folder: Path) -> int:
     [(CHILD, "== 'xx'"), (THREAD, "== 'xx'"), ("pass", GARBAGE)],
     ids=["a process", "a thread", "an earlier test's garbage"],
 )
-def test_a_test_that_passes_alone_counts_and_is_listed(
+def test_a_test_that_passes_alone_is_listed_as_unsteady(
     starts: str, condition: str, tmp_path: Path, record: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     text = SECOND_TIME.format(folder=str(tmp_path), starts=starts, condition=condition)
@@ -65,8 +65,8 @@ def test_a_test_that_passes_alone_counts_and_is_listed(
     check.print_table([outcome])
 
     assert (outcome.code, outcome.passed, outcome.failed, runs_of(tmp_path)) == (0, 2, 0, 2)
-    told, last = capfd.readouterr().out.splitlines()[-2:]
-    assert told.startswith("unsteady in real: test_it.py::test_it failed, then passed alone; see ")
+    warning, last = capfd.readouterr().out.splitlines()[-2:]
+    assert warning.startswith("unsteady in real: test_it.py::test_it failed, then passed alone; see ")
     assert last == "2 passed, 0 failed, 0 skipped, 1 unsteady"
     assert "test_it.py::test_it\n" in record.read_text()
     assert "it says this" in record.read_text()
@@ -77,7 +77,9 @@ def test_a_test_that_passes_alone_counts_and_is_listed(
     [(CHILD, "is None", 2), ("pass", "== 'xx'", 1)],
     ids=["twice in a row", "without processes or threads"],
 )
-def test_one_that_fails(starts: str, condition: str, runs: int, tmp_path: Path, record: Path) -> None:
+def test_a_test_that_fails_again_is_a_failure(
+    starts: str, condition: str, runs: int, tmp_path: Path, record: Path
+) -> None:
     outcome = outcome_of(tmp_path, SECOND_TIME.format(folder=str(tmp_path), starts=starts, condition=condition))
 
     assert (outcome.code, outcome.failed, runs_of(tmp_path)) == (1, 1, runs)
@@ -92,25 +94,25 @@ def test_an_unsteady_test_is_listed_if_another_one_fails(tmp_path: Path, record:
     assert "test_it.py::test_it\n" in record.read_text()
 
 
-def test_one_that_could_not_clean_up_either_counts_once(tmp_path: Path, record: Path) -> None:
+def test_a_test_with_a_failed_teardown_is_listed_once(tmp_path: Path, record: Path) -> None:
     text = SECOND_TIME.format(folder=str(tmp_path), starts=CHILD, condition="== 'xx'")
     outcome = outcome_of(tmp_path, text + "\ndef teardown_function(): assert runs.read_text() == 'xx'\n")
 
     assert (outcome.code, outcome.passed, outcome.failed, len(outcome.unsteady)) == (0, 1, 0, 1)
 
 
-def test_more_failures_than_chance_has_are_not_tried_again() -> None:
-    many = [unsteady.Failure(f"test_{number}", "") for number in range(unsteady.MAX_RERUNS + 1)]
+def test_many_failures_are_not_run_again() -> None:
+    failures = [unsteady.Failure(f"test_{number}", "") for number in range(unsteady.MAX_RERUNS + 1)]
     tried: list[str] = []
 
-    assert unsteady.run_again(many, lambda test: bool(tried.append(test))) == []
+    assert unsteady.run_again(failures, lambda test: bool(tried.append(test))) == []
     assert tried == []
 
 
-def test_a_test_that_fails_and_cannot_clean_up_either_is_one_failure(tmp_path: Path) -> None:
+def test_a_test_with_a_failed_teardown_counts_as_one_failure(tmp_path: Path) -> None:
     text = "<s><testcase classname='a' name='b'><failure>one</failure></testcase>{}</s>"
-    again = f"<properties><property name='{unsteady.PROPERTY}' value='a.py::b'/></properties>"
-    second = f"<testcase classname='a' name='b'>{again}<error>two</error></testcase>"
+    properties = f"<properties><property name='{unsteady.PROPERTY}' value='a.py::b'/></properties>"
+    second = f"<testcase classname='a' name='b'>{properties}<error>two</error></testcase>"
     (tmp_path / "report.xml").write_text(text.format(second))
 
     assert unsteady.failures(tmp_path / "report.xml") == [unsteady.Failure("a.py::b", "one\ntwo")]

@@ -1,4 +1,4 @@
-"""The way of an event: what the tree shows."""
+"""The call tree of an event."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def printed(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) 
 
 def test_every_line_is_a_call_and_the_last_line_is_the_sum(printed: list[str]) -> None:
     *rows, last = printed
-    found = [LINE.match(row) for row in rows]
-    assert all(found), [row for row, match in zip(rows, found, strict=True) if match is None]
+    matches = [LINE.match(row) for row in rows]
+    assert all(matches), [row for row, match in zip(rows, matches, strict=True) if match is None]
     files = set()
-    for match in found:
+    for match in matches:
         assert match is not None
         _, function, file, line = match.groups()
         files.add(file)
-        near = (PACKAGE.parent / file).read_text().splitlines()[int(line) - 1 :][:4]  # decorators come first
-        assert any(f"def {function.rpartition('.')[2]}(" in text for text in near), (
+        definition = (PACKAGE.parent / file).read_text().splitlines()[int(line) - 1 :][:4]  # decorators come first
+        assert any(f"def {function.rpartition('.')[2]}(" in text for text in definition), (
             f"{function} is not at {file}:{line}"
         )
     total = SUM.match(last)
@@ -42,14 +42,14 @@ def test_every_line_is_a_call_and_the_last_line_is_the_sum(printed: list[str]) -
     assert [int(number) for number in total.groups()] == [len(rows), len(files)]
 
 
-def test_a_call_stands_one_step_below_its_caller(printed: list[str]) -> None:
+def test_a_call_is_indented_below_its_caller(printed: list[str]) -> None:
     depths = [(len(row) - len(row.lstrip())) // 2 for row in printed[:-1]]
     assert depths[0] == 0
     assert all(0 <= deeper <= depth + 1 for depth, deeper in pairwise(depths))
     assert max(depths) > 3
 
 
-def test_the_way_goes_from_the_call_to_the_socket_and_back(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_tree_has_the_calls_from_the_runtime_to_the_socket_and_back(capsys: pytest.CaptureFixture[str]) -> None:
     main([])
     text = capsys.readouterr().out
     places = [text.index(f" {name}  ") for name in ("Trunk.send", "Trunk.receive")]

@@ -10,7 +10,7 @@ import nri
 from nri.testing import make_container, make_pod
 
 
-def test_builders_put_resources_where_they_belong() -> None:
+def test_builders_set_resources_in_their_messages() -> None:
     pod = make_pod(name="web", labels={"a": "b"})
     container = make_container(pod=pod, env={"A": "1"}, cpu_shares=5, cpus="0-1", memory_limit=7, args=["sh"])
     assert container.pod_sandbox_id == pod.id
@@ -21,7 +21,7 @@ def test_builders_put_resources_where_they_belong() -> None:
     assert make_pod().id != make_pod().id
 
 
-def test_ids_and_uids_count_up_and_may_be_given() -> None:
+def test_ids_and_uids_are_numbered_and_can_be_given() -> None:
     first, second = make_pod(), make_pod(id="mine")
     assert second.id == "mine" and first.uid != second.uid
     assert make_container().id != make_container().id
@@ -42,6 +42,6 @@ def test_ids_and_uids_count_up_and_may_be_given() -> None:
         (make_pod, "runtimehandler", 'did you mean "runtime_handler"?'),
     ],
 )
-def test_an_argument_that_there_is_not_is_told_with_the_nearest_that_there_is(function, key: str, words: str) -> None:
+def test_an_unknown_argument_is_an_error_with_the_nearest_name(function, key: str, words: str) -> None:
     with pytest.raises(TypeError, match=re.escape(words)):
         function(**{key: "x"})

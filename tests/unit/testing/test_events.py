@@ -1,4 +1,4 @@
-"""Events of a test's runtime: what they keep of pods and containers, and what a test may leave out."""
+"""Events of the test runtime: its pods and containers, and optional arguments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nri.testing import FakeRuntime, make_container, make_pod
 from nri.ttrpc.waiters import ARRIVALS
 
 
-def test_an_update_changes_the_container_and_is_noted(nri_runtime: FakeRuntime) -> None:
+def test_an_update_changes_the_container_and_is_recorded(nri_runtime: FakeRuntime) -> None:
     plugin = Notes()
     nri_runtime.add(plugin).create_container(None, make_container(id="c", cpu_shares=5))
     update = nri.Update("c").set_cpu_shares(7)
@@ -22,7 +22,7 @@ def test_an_update_changes_the_container_and_is_noted(nri_runtime: FakeRuntime) 
     assert nri_runtime.updates == [update]
 
 
-def test_an_update_that_is_refused_or_of_no_container_fails_and_changes_nothing(nri_runtime: FakeRuntime) -> None:
+def test_a_refused_update_fails_and_changes_no_container(nri_runtime: FakeRuntime) -> None:
     plugin = Notes()
     nri_runtime.add(plugin).create_container(None, make_container(id="c", cpu_shares=5))
     nri_runtime.refuse_updates.add("c")
@@ -52,10 +52,10 @@ def test_an_earlier_answer_applied_late_keeps_later_values(nri_runtime: FakeRunt
     failed = parts.handshake.updates.unsolicited(peer, m.UpdateContainersRequest(update=requested), earlier)
     cpu = nri_runtime.containers["c"].linux.resources.cpu
     assert (cpu.shares.value, cpu.quota.value) == (800, 5000)
-    assert [entry.container_id for entry in failed] == ["c"], "it is told that not all of it was done"
+    assert [entry.container_id for entry in failed] == ["c"], "the reply lists the failed update"
 
 
-def test_evictions_are_noted_in_order(nri_runtime: FakeRuntime) -> None:
+def test_evictions_are_recorded_in_order(nri_runtime: FakeRuntime) -> None:
     plugin = Notes()
     nri_runtime.add(plugin)
     for name, reason in (("a", ""), ("b", "too loud")):
@@ -64,7 +64,7 @@ def test_evictions_are_noted_in_order(nri_runtime: FakeRuntime) -> None:
     assert nri_runtime.evictions == [nri.Eviction("a"), nri.Eviction("b", "too loud")]
 
 
-def test_an_event_without_a_pod_is_of_the_last_pod_and_its_last_container() -> None:
+def test_by_default_an_event_uses_the_last_pod_and_container() -> None:
     first, second, plugin = make_pod(), make_pod(), Notes()
     inside = make_container(pod=first)
     with FakeRuntime(pods=[first, second], containers=[inside]) as runtime:
@@ -76,7 +76,7 @@ def test_an_event_without_a_pod_is_of_the_last_pod_and_its_last_container() -> N
     assert plugin.seen == [f"{first.id} {inside.id}", *[f"{second.id} {[*runtime.containers][-1]}"] * 2]
 
 
-def test_a_pod_that_is_not_known_yet_is_from_now_on(nri_runtime: FakeRuntime) -> None:
+def test_an_unknown_pod_is_added(nri_runtime: FakeRuntime) -> None:
     nri_runtime.run_pod_sandbox()
     (created,) = nri_runtime.pods
     pod = make_pod()
@@ -119,7 +119,7 @@ class Notes(nri.Plugin):
         self.seen.append(f"pod {pod.name}")
 
 
-def test_a_container_that_is_created_is_kept_as_plugins_made_it(nri_runtime: FakeRuntime) -> None:
+def test_a_created_container_has_the_plugins_changes(nri_runtime: FakeRuntime) -> None:
     class Adds(nri.Plugin):
         def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
             return nri.Adjustment().add_env("A", "1")
@@ -129,13 +129,13 @@ def test_a_container_that_is_created_is_kept_as_plugins_made_it(nri_runtime: Fak
     assert list(nri_runtime.containers["c"].env) == ["A=1"]
 
 
-def test_a_container_without_a_pod_gets_that_of_the_event(nri_runtime: FakeRuntime) -> None:
+def test_a_container_without_a_pod_gets_the_events_pod(nri_runtime: FakeRuntime) -> None:
     pod = make_pod()
     nri_runtime.create_container(pod, m.Container(id="c"))
     assert nri_runtime.containers["c"].pod_sandbox_id == pod.id
 
 
-def test_a_removal_that_a_plugin_refuses_removes_nothing_here(nri_runtime: FakeRuntime) -> None:
+def test_a_refused_removal_keeps_the_container(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(Notes())
     nri_runtime.create_container(None, make_container(id="c", name="stays"))
     with pytest.raises(PluginError):
@@ -144,7 +144,7 @@ def test_a_removal_that_a_plugin_refuses_removes_nothing_here(nri_runtime: FakeR
 
 
 @pytest.mark.parametrize("argument", ["message", "builder", "nothing"])
-def test_resources_of_an_update_may_be_a_message_a_builder_or_left_out(nri_runtime: FakeRuntime, argument: str) -> None:
+def test_resources_of_an_update_can_be_a_message_a_builder_or_omitted(nri_runtime: FakeRuntime, argument: str) -> None:
     plugin = Notes()
     nri_runtime.add(plugin)
     nri_runtime.create_container(None, make_container(id="c", cpu_shares=3))
@@ -183,6 +183,6 @@ def test_every_event_of_the_table_is_a_method(nri_runtime: FakeRuntime) -> None:
         ),
     ],
 )
-def test_an_argument_of_another_type_is_told_with_what_to_write(call, words: str) -> None:
+def test_an_argument_of_a_wrong_type_is_an_error_with_the_right_form(call, words: str) -> None:
     with FakeRuntime() as runtime, pytest.raises(nri.NriError, match=words):
         call(runtime)

@@ -1,4 +1,4 @@
-"""One plugin on a socket pair: it takes part, or the test is told why not."""
+"""A plugin on a socket pair connects, or the test gets the reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Fails(nri.Plugin):
         raise nri.RegistrationError("not on this machine")
 
 
-def test_a_plugin_takes_part_until_it_is_stopped(nri_runtime: FakeRuntime) -> None:
+def test_a_plugin_is_connected_until_it_is_stopped(nri_runtime: FakeRuntime) -> None:
     attached = Attached(Small(), "10", "small", "")
     assert attached.label == "10-small" and not attached.ready
     attached.connect(nri_runtime.adaptation)
@@ -31,7 +31,7 @@ def test_a_plugin_takes_part_until_it_is_stopped(nri_runtime: FakeRuntime) -> No
     assert not attached.ready
 
 
-def test_what_kept_a_plugin_from_taking_part_is_raised_where_it_is_waited_for(nri_runtime: FakeRuntime) -> None:
+def test_a_failed_start_raises_its_reason(nri_runtime: FakeRuntime) -> None:
     attached = Attached(Fails(), "10", "fails", "")
     attached.connect(nri_runtime.adaptation)
     with pytest.raises(nri.RegistrationError, match="not on this machine"):
@@ -39,9 +39,7 @@ def test_what_kept_a_plugin_from_taking_part_is_raised_where_it_is_waited_for(nr
 
 
 @pytest.mark.parametrize("method", ["configure", "synchronize"])
-def test_an_exception_of_configure_or_synchronize_reaches_the_test_as_what_it_is(
-    nri_runtime: FakeRuntime, method: str
-) -> None:
+def test_an_exception_of_configure_or_synchronize_reaches_the_test(nri_runtime: FakeRuntime, method: str) -> None:
     def fail(*_: object) -> None:
         raise LookupError("no such zone")
 
@@ -49,7 +47,7 @@ def test_an_exception_of_configure_or_synchronize_reaches_the_test_as_what_it_is
         nri_runtime.add(type("Lost", (Small,), {method: fail})())
 
 
-def test_a_connection_may_go_over_a_link(nri_runtime: FakeRuntime) -> None:
+def test_a_connection_can_use_a_link(nri_runtime: FakeRuntime) -> None:
     attached = Attached(Small(), "10", "small", "")
     with Link() as link:
         attached.connect(nri_runtime.adaptation, link)
@@ -58,7 +56,7 @@ def test_a_connection_may_go_over_a_link(nri_runtime: FakeRuntime) -> None:
         attached.stop()
 
 
-def test_a_plugin_that_was_never_connected_stops_without_a_wait() -> None:
+def test_an_unconnected_plugin_stops_at_once() -> None:
     attached = Attached(Small(), "10", "small", "")
     attached.stop()
     assert not attached.ready

@@ -1,4 +1,4 @@
-"""The fixture comes with the package, and ends what it has begun."""
+"""The pytest fixture is registered by the package and closes its runtime."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ class Small(nri.Plugin):
     def run_pod_sandbox(self, pod: nri.PodSandbox) -> None: ...
 
 
-def test_pytest_finds_the_fixture_by_itself() -> None:
+def test_pytest_finds_the_fixture_without_configuration() -> None:
     (results,) = entry_points(group="pytest11", name="nri")
     assert results.value == fixture.__module__
 
 
-def test_each_test_has_a_runtime_of_its_own(nri_runtime: FakeRuntime) -> None:
+def test_each_test_has_its_own_runtime(nri_runtime: FakeRuntime) -> None:
     assert isinstance(nri_runtime, FakeRuntime) and nri_runtime.plugins == []
 
 
-def test_the_runtime_is_gone_after_the_test() -> None:
+def test_the_runtime_is_closed_after_the_test() -> None:
     steps = fixture.__wrapped__()
     next(steps).add(Small(), idx="77")
     assert [thread.name for thread in threading.enumerate() if thread.name == "plugin-77-small"]

@@ -1,4 +1,4 @@
-"""A rehearsal of a plugin's start: what it makes of what a program writes, and where it takes place.
+"""A rehearsal of a plugin's start: errors in its output, and the folder of the run.
 
 That it refuses what cannot start: see verbs/test_enable; what containerd makes of it: see tests/real.
 """
@@ -37,7 +37,7 @@ PLUGIN = "import nri\nclass P(nri.Plugin):\n    def create_container(self, pod, 
         ("level=info\nlevel=fatal no luck", "level=fatal no luck"),
     ],
 )
-def test_the_error_is_found_in_what_a_program_writes(words: str, text: str) -> None:
+def test_the_error_is_found_in_a_programs_output(words: str, text: str) -> None:
     assert rehearsal.last_error_of(words, FILE) == text
 
 
@@ -56,18 +56,18 @@ def test_the_error_is_found_in_what_a_program_writes(words: str, text: str) -> N
         ("", "", "", "it does not register"),
     ],
 )
-def test_the_reason_is_the_plugins_own_word_if_it_has_one(cut_off: str, error: str, words: str, reason: str) -> None:
+def test_the_reason_is_the_plugins_last_error(cut_off: str, error: str, words: str, reason: str) -> None:
     ended = PluginHealth("10-pin", "pre-connected", "gone", "gone", last_error=error, last_words=words)
     assert rehearsal.reason_of(cut_off, ended, 2.0, FILE) == reason
 
 
-def test_the_file_of_a_configuration_is_named_instead_of_its_way() -> None:
+def test_the_configuration_file_is_named_as_the_source() -> None:
     reason = "the runtime's configuration:2: cpu: unknown key"
     assert rehearsal.with_source(reason, "/etc/c.conf") == "/etc/c.conf:2: cpu: unknown key"
     assert rehearsal.with_source(reason, "") == reason
 
 
-def test_what_the_plugin_has_started_is_ended_with_it(tmp_path: Path) -> None:
+def test_processes_that_the_plugin_started_are_ended(tmp_path: Path) -> None:
     file, noted = tmp_path / "10-pin.py", tmp_path / "pid"
     file.write_text(f"""
 import pathlib, subprocess
@@ -81,17 +81,19 @@ while not noted.exists() or not noted.read_text():
     assert not Path("/proc", pid).exists()
 
 
-def test_it_takes_place_where_programs_may_be_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_rehearsal_runs_on_a_file_system_that_allows_programs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     locked = {"/locked": os.ST_NOEXEC, "/var/tmp": os.ST_NOEXEC}
     monkeypatch.setattr("tempfile.tempdir", "/locked")
     monkeypatch.setattr(os, "access", lambda *_: True)
     monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=locked.get(path, 0)))
     assert rehearsal.executable_folder(tmp_path / "pin.py") == str(tmp_path)
     locked[str(tmp_path)] = os.ST_NOEXEC
-    assert rehearsal.executable_folder(tmp_path / "pin.py") == "/locked", "and then the start says what is wrong"
+    assert rehearsal.executable_folder(tmp_path / "pin.py") == "/locked", "the start then reports the error"
 
 
-def test_a_plugin_that_takes_part_is_started_once_in_the_folder_of_runtimes(tmp_path: Path) -> None:
+def test_a_working_plugin_is_started_once_in_the_runtimes_folder(tmp_path: Path) -> None:
     plugin, seen_file = tmp_path / "pin.py", tmp_path / "seen"
     note = f"import os\nwith open({str(seen_file)!r}, 'a') as file:\n"
     note += "    print(os.getcwd(), sorted(os.environ), file=file)\n"
@@ -106,7 +108,7 @@ def test_a_plugin_that_takes_part_is_started_once_in_the_folder_of_runtimes(tmp_
     assert os.getcwd() == present_folder
 
 
-def test_a_plugin_that_does_not_is_a_failure_in_a_line(tmp_path: Path) -> None:
+def test_a_plugin_that_fails_to_start_is_an_error_of_one_line(tmp_path: Path) -> None:
     plugin = tmp_path / "pin.py"
     plugin.write_text("raise SystemExit('error: not today')\n")
     with pytest.raises(NriError) as caught:
@@ -116,7 +118,7 @@ def test_a_plugin_that_does_not_is_a_failure_in_a_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("before", [None, "an older failure"])
 @pytest.mark.parametrize("does", ["mkdir -p {folder}; echo new > {note}", "rm -f {note}"])
-def test_the_notes_for_the_doctor_stay_as_they_are(
+def test_the_doctors_notes_are_not_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str | None, does: str
 ) -> None:
     monkeypatch.setattr(rehearsal, "DEFAULT_SOCKET", str(tmp_path / "nri.sock"))

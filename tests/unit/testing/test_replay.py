@@ -1,4 +1,4 @@
-"""A recording is run again: what comes out the same says nothing, and what differs says what and where."""
+"""A recording is replayed, and differences are reported with event and field."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nri.trace.recorder import Recorder
 
 
 class Sets(nri.Plugin):
-    """Sets what its class says; refuses containers called bad; another container's memory at an update and a stop."""
+    """Sets the value of its class, refuses containers called bad; updates another container at an update and a stop."""
 
     value = "old"
 
@@ -98,7 +98,7 @@ def differences(folder: Path, *plugins: nri.Plugin) -> list[str]:
         return replay.differences()
 
 
-def test_the_same_plugin_answers_the_same(folder: Path) -> None:
+def test_the_same_plugin_gives_no_difference(folder: Path) -> None:
     assert differences(folder, Sets()) == []
 
 
@@ -121,7 +121,7 @@ class Late(nri.Plugin):
         return nri.Adjustment().add_env("SLOW", "yes")
 
 
-def test_a_plugin_that_gave_no_answer_is_named_where_the_outcome_differs(tmp_path: Path) -> None:
+def test_a_difference_names_a_plugin_without_an_answer(tmp_path: Path) -> None:
     policy = '["10-p1"]\ntimeout = "200ms"\n'
     plugin = Late()
     with Recorder(tmp_path, redact=False) as recorder, FakeRuntime(reporters=[recorder], policy=policy) as runtime:
@@ -149,7 +149,7 @@ def test_a_plugin_that_gave_no_answer_is_named_where_the_outcome_differs(tmp_pat
 
 @pytest.mark.pure  # the errors of a plugin's side are chosen here
 @pytest.mark.parametrize("where", ["recorded", "now"])
-def test_a_plugin_that_breaks_the_protocol_in_place_of_an_answer_gave_none(
+def test_a_protocol_error_counts_as_a_missing_answer(
     tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def garbled(*_: object) -> None:
@@ -170,14 +170,14 @@ def test_a_plugin_that_breaks_the_protocol_in_place_of_an_answer_gave_none(
     assert f"CreateContainer shop/web/main: {where} without {reason}" in differences
 
 
-def test_a_refusal_that_is_none_any_more_is_a_difference(folder: Path) -> None:
+def test_a_missing_refusal_is_a_difference(folder: Path) -> None:
     (only,) = differences(folder, Careless())
     assert only.startswith("CreateContainer shop/web/bad: recorded: ")
     assert "not this one" in only
     assert only.endswith("; now: ok")
 
 
-def test_a_plugin_that_is_left_out_leaves_its_changes_out(folder: Path) -> None:
+def test_without_a_plugin_its_changes_are_missing(folder: Path) -> None:
     lines = differences(folder)
     assert 'CreateContainer shop/web/main: Env LEVEL: recorded "old"; now nothing' in lines
     assert "CreateContainer shop/web/main: CPUShares: recorded 512; now nothing" in lines
@@ -191,7 +191,7 @@ def test_a_conflict_is_the_outcome_of_an_event(tmp_path: Path) -> None:
     assert "both tried to set" in created
 
 
-def test_values_that_were_replaced_cannot_be_run_again(tmp_path: Path) -> None:
+def test_redacted_recordings_cannot_be_replayed(tmp_path: Path) -> None:
     class Env(nri.Plugin):
         def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
             return nri.Adjustment().add_env("PW", "S3CRET")
@@ -205,7 +205,7 @@ def test_values_that_were_replaced_cannot_be_run_again(tmp_path: Path) -> None:
     )
 
 
-def test_a_recording_that_was_cut_off_is_run_as_far_as_it_is_whole(folder: Path, tmp_path: Path) -> None:
+def test_a_truncated_recording_is_replayed_up_to_its_last_complete_event(folder: Path, tmp_path: Path) -> None:
     from nri.trace import blocks
     from nri.trace.history import Trace
     from nri.wire import bytes_field
@@ -218,12 +218,12 @@ def test_a_recording_that_was_cut_off_is_run_as_far_as_it_is_whole(folder: Path,
     assert differences(path, Sets()) == ["RemoveContainer shop/web/main: a part of it is missing"]
 
 
-def test_a_plugin_is_given_the_state_that_the_recording_began_with(tmp_path: Path) -> None:
+def test_a_plugin_receives_the_initial_state_of_the_recording(tmp_path: Path) -> None:
     class Knows(nri.Plugin):
-        there: tuple[str, ...] = ()
+        initial_names: tuple[str, ...] = ()
 
         def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
-            self.there = tuple(pod.name for pod in pods) + tuple(container.name for container in containers)
+            self.initial_names = tuple(pod.name for pod in pods) + tuple(container.name for container in containers)
 
     pod = make_pod(name="old")
     container = make_container(pod=pod, name="before")
@@ -236,16 +236,16 @@ def test_a_plugin_is_given_the_state_that_the_recording_began_with(tmp_path: Pat
     with Replay(tmp_path) as replay:
         plugin = Knows()
         replay.add(plugin, "10")
-        assert (plugin.there, replay.differences()) == (("old", "before"), [])
+        assert (plugin.initial_names, replay.differences()) == (("old", "before"), [])
 
 
-def test_the_plugins_of_the_recording_are_known_afterwards(folder: Path) -> None:
+def test_the_plugins_of_the_recording_are_listed(folder: Path) -> None:
     with Replay(folder) as replay:
         replay.differences()
         assert list(replay.recorded) == ["10-p1"]
 
 
-def test_what_a_plugin_recorded_of_itself_is_compared_with_its_answers(tmp_path: Path) -> None:
+def test_a_plugins_own_recording_is_compared_with_its_answers(tmp_path: Path) -> None:
     pod, container = make_pod(name="web", namespace="shop"), make_container(name="main")
     request = m.CreateContainerRequest(pod=pod, container=container).SerializeToString()
     for value, expected in (
@@ -263,18 +263,18 @@ def test_what_a_plugin_recorded_of_itself_is_compared_with_its_answers(tmp_path:
         assert differences(folder, Sets()) == expected
 
 
-def test_in_real_time_events_come_no_earlier_than_they_did(folder: Path) -> None:
+def test_in_real_time_events_keep_their_recorded_intervals(folder: Path) -> None:
     with Replay(folder) as replay:
         replay.add(Sets(), "10", "p1")
         assert not any(outcome.differences for outcome in replay.outcomes(real_time=True))
 
 
-def test_no_recording_is_an_error_that_names_the_path(tmp_path: Path) -> None:
+def test_a_missing_recording_is_an_error_with_the_path(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no trace"):
         Replay(tmp_path)
 
 
-def test_what_a_plugin_asks_for_by_itself_is_recorded_and_done_again_in_its_place(tmp_path: Path) -> None:
+def test_unsolicited_updates_are_replayed_in_their_order(tmp_path: Path) -> None:
     asking = Sets()
     with Recorder(tmp_path, redact=True) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
         runtime.add(asking, "10")
@@ -325,7 +325,7 @@ class Reversed(Ordered):
     names = ("B", "A")
 
 
-def test_the_same_entries_in_another_order_are_named_as_that(tmp_path: Path) -> None:
+def test_equal_entries_in_another_order_are_reported_as_reordered(tmp_path: Path) -> None:
     lines = differences(record_one(tmp_path, Ordered()), Reversed())
     assert len(lines) == 2
     assert lines[0].endswith(": the same entries in another order, or with values that the container already has")
@@ -338,7 +338,7 @@ class Evicts(nri.Plugin):
         return nri.Eviction("c1", "no room") if container.id == "c2" else None
 
 
-def test_an_eviction_is_part_of_an_answer(tmp_path: Path) -> None:
+def test_evictions_are_compared(tmp_path: Path) -> None:
     (only,) = differences(record_one(tmp_path, Evicts()))
     assert only.endswith('eviction of container c1: recorded "no room"; now nothing')
 
@@ -350,7 +350,7 @@ class Validates(Sets):
         pass
 
 
-def test_the_answer_of_a_validator_is_none_to_compare(tmp_path: Path) -> None:
+def test_the_answers_of_validators_are_not_compared(tmp_path: Path) -> None:
     both = record(tmp_path / "runtime", Labels(), Validates())
     assert differences(both, Labels(), Validates()) == []
     recorder = Recorder(tmp_path / "own", redact=False)
@@ -381,7 +381,7 @@ class Counts(nri.Plugin):
 
 
 def by_itself(folder: Path, entries: list[tuple[str, m.Message, m.Message, Exception | None]], plugin: str) -> Path:
-    """A recording as `nri run` makes it: a plugin's own, of what an old runtime tells it."""
+    """A recording that a plugin under `nri run` makes of the events of an old runtime."""
     with Recorder(folder, redact=False, about={"command": "nri run"}) as recorder:
         for serial, (event, request, reply, error) in enumerate(entries, 1):
             data, answered = request.SerializeToString(), reply.SerializeToString()
@@ -396,7 +396,7 @@ def by_itself(folder: Path, entries: list[tuple[str, m.Message, m.Message, Excep
 
 
 def life_of_one(existing: int) -> list[tuple[str, m.Message, m.Message, Exception | None]]:
-    """What a runtime before 0.12 tells a plugin, with some containers that are there already, in parts."""
+    """The events that a runtime before 0.12 sends to a plugin, with existing containers, in parts."""
     pod, container, nothing = (
         make_pod(id="p", name="web", namespace="shop"),
         make_container(id="c", name="main"),
@@ -427,9 +427,7 @@ def life_of_one(existing: int) -> list[tuple[str, m.Message, m.Message, Exceptio
 
 
 @pytest.mark.parametrize("existing", [1, 3])
-def test_a_recording_of_a_plugin_by_itself_begins_with_its_state_and_has_the_events_of_an_old_runtime(
-    tmp_path: Path, existing: int
-) -> None:
+def test_a_plugins_own_recording_has_its_state_and_the_events_of_old_runtimes(tmp_path: Path, existing: int) -> None:
     folder = by_itself(tmp_path, life_of_one(existing), "10-p1")
     with Replay(folder) as replay:
         replay.add(Counts(), "10", "p1")
@@ -440,13 +438,13 @@ def test_a_recording_of_a_plugin_by_itself_begins_with_its_state_and_has_the_eve
     ]
 
 
-def test_of_several_plugins_that_recorded_themselves_each_is_compared_with_itself(tmp_path: Path) -> None:
+def test_several_plugins_with_their_own_recordings_are_compared_separately(tmp_path: Path) -> None:
     with Replay(by_itself(tmp_path, life_of_one(1), "20-p2")) as replay:
         replay.add(Labels(), "10", "p1").add(Counts(), "20", "p2")
         assert replay.differences() == []
 
 
-def test_another_refusal_than_the_recorded_one_is_a_difference(tmp_path: Path) -> None:
+def test_a_different_refusal_is_a_difference(tmp_path: Path) -> None:
     message = [entry for entry in life_of_one(1) if entry[0] != "CreateContainer" or entry[3] is not None]
     message = [(*entry[:3], entry[3] and nri.Reject("no more room")) for entry in message]
     with Replay(by_itself(tmp_path, message, "10-p1")) as replay:
@@ -455,7 +453,7 @@ def test_another_refusal_than_the_recorded_one_is_a_difference(tmp_path: Path) -
     assert only.startswith("CreateContainer shop/web/bad: recorded: no more room; now: ")
 
 
-def test_of_recordings_beside_each_other_only_that_of_a_plugin_that_looked_on_is_left_out(tmp_path: Path) -> None:
+def test_a_recording_of_an_observing_plugin_is_skipped(tmp_path: Path) -> None:
     with Recorder(tmp_path, redact=False, about={"command": "engine serve"}) as recorder:
         with (
             Recorder(tmp_path, redact=False, about={"command": "nri record"}) as looks,
@@ -482,7 +480,7 @@ class Shares(nri.Plugin):
 
 
 def chain_of_twelve(changed: int = -1, value: str = "") -> list[Shares]:
-    """Twelve plugins, of which every third one answers with nothing; the one at `changed` has another value."""
+    """Twelve plugins: every third one has an empty reply; the one at `changed` has another value."""
     values = ["" if place % 3 == 0 else "as recorded" for place in range(12)]
     return [Shares(f"V{place}", value if place == changed else values[place]) for place in range(12)]
 
@@ -502,9 +500,7 @@ def recording_of_twelve(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("changed", range(12))
-def test_of_twelve_plugins_some_of_which_answer_nothing_the_changed_one_alone_differs(
-    recording_of_twelve: Path, changed: int
-) -> None:
+def test_of_twelve_plugins_only_the_changed_plugin_differs(recording_of_twelve: Path, changed: int) -> None:
     lines = {}
     for value in ("", "as recorded", "changed"):
         with Replay(recording_of_twelve) as replay:
@@ -525,7 +521,7 @@ def test_of_twelve_plugins_some_of_which_answer_nothing_the_changed_one_alone_di
         }
 
 
-def test_the_answer_of_a_shadow_plugin_is_not_the_outcome_of_an_event(tmp_path: Path) -> None:
+def test_the_answers_of_shadow_plugins_are_not_the_outcome(tmp_path: Path) -> None:
     policy = '["10-p1"]\nshadow = true\n'
     with Recorder(tmp_path, redact=False) as recorder, FakeRuntime(reporters=[recorder], policy=policy) as runtime:
         runtime.add(Sets(), "10", "p1").add(Labels(), "20", "p2")
@@ -539,7 +535,7 @@ def test_the_answer_of_a_shadow_plugin_is_not_the_outcome_of_an_event(tmp_path: 
     assert only.startswith("CreateContainer shop/web/main: Annotations example.com/pod: recorded")
 
 
-def test_a_plugin_that_recorded_itself_is_compared_with_none_of_another_index(tmp_path: Path) -> None:
+def test_a_plugins_own_recording_is_compared_only_with_its_index(tmp_path: Path) -> None:
     with Replay(by_itself(tmp_path, life_of_one(1), "20-p2")) as replay:
         replay.add(Labels(), "10", "p1").add(Counts(), "20", "renamed")
         assert replay.differences() == []
@@ -550,7 +546,7 @@ def test_a_plugin_that_recorded_itself_is_compared_with_none_of_another_index(tm
     assert [outcome.left_out for outcome in outcomes] == [step, step]
 
 
-def test_an_answer_with_nothing_that_a_plugin_recorded_of_itself_is_an_answer(tmp_path: Path) -> None:
+def test_an_empty_recorded_answer_counts_as_an_answer(tmp_path: Path) -> None:
     pod = make_pod(name="web", namespace="shop")
     message = [
         ("CreateContainer", m.CreateContainerRequest(pod=pod, container=make_container(name="main")), m.Empty(), None)
@@ -564,7 +560,7 @@ def test_an_answer_with_nothing_that_a_plugin_recorded_of_itself_is_an_answer(tm
         assert replay.differences() == ['CreateContainer shop/web/main: Env A: recorded nothing; now "1"']
 
 
-def test_the_plugins_of_a_recording_that_are_remembered_are_bounded(tmp_path: Path) -> None:
+def test_the_number_of_plugins_of_a_recording_is_bounded(tmp_path: Path) -> None:
     with Recorder(tmp_path) as recorder:
         for number in range(300):
             recorder.plugin_changed(f"10-p{number}", "gone", {})
@@ -573,7 +569,7 @@ def test_the_plugins_of_a_recording_that_are_remembered_are_bounded(tmp_path: Pa
         assert len(replay.recorded) == 256
 
 
-def test_pods_and_containers_at_the_same_time_are_bounded_and_their_ids_in_length(tmp_path: Path) -> None:
+def test_the_number_of_pods_and_the_length_of_ids_are_bounded(tmp_path: Path) -> None:
     pod = make_pod(id="p1", name="web", namespace="shop")
     with Recorder(tmp_path, redact=False) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
         runtime.run_pod_sandbox(pod)

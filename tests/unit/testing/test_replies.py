@@ -1,4 +1,4 @@
-"""What becomes of a creation, in the words of plugin authors."""
+"""Replies to events, as tests of plugins read them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def runtime(nri_runtime: FakeRuntime) -> FakeRuntime:
     return nri_runtime.add(Answers())
 
 
-def test_the_merged_adjustment_updates_and_evictions_are_at_hand(runtime: FakeRuntime) -> None:
+def test_a_reply_has_the_merged_adjustment_updates_and_evictions(runtime: FakeRuntime) -> None:
     created = runtime.create_container()
     assert created.env == {"A": "1"} == created.adjust.env
     assert {name: update.cpu_shares for name, update in created.updates.items()} == {"other": 5}
@@ -30,12 +30,12 @@ def test_the_merged_adjustment_updates_and_evictions_are_at_hand(runtime: FakeRu
     assert created.owners == created.reply.owners
 
 
-def test_it_shows_what_was_asked_for(runtime: FakeRuntime) -> None:
+def test_the_text_of_a_reply_shows_the_requested_changes(runtime: FakeRuntime) -> None:
     shown = repr(runtime.create_container())
     assert shown.startswith("CreateReply(Adjustment(") and "Update(container_id='other'" in shown
 
 
-def test_a_reader_that_does_not_exist_is_an_attribute_error(runtime: FakeRuntime) -> None:
+def test_an_unknown_attribute_of_a_reply_is_an_attribute_error(runtime: FakeRuntime) -> None:
     created = runtime.create_container()
     with pytest.raises(AttributeError):
         created.nothing  # noqa: B018
@@ -44,7 +44,7 @@ def test_a_reader_that_does_not_exist_is_an_attribute_error(runtime: FakeRuntime
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
-def test_commit_and_abort_are_those_of_the_adaptation(runtime: FakeRuntime, end: str) -> None:
+def test_commit_and_abort_call_the_adaptation(runtime: FakeRuntime, end: str) -> None:
     called: list[str] = []
 
     class Reply:
@@ -72,7 +72,7 @@ class Balances(nri.Plugin):
         return nri.Update("other").set_cpu_shares(9)
 
 
-def test_updates_of_others_are_the_same_type_in_every_reply(nri_runtime: FakeRuntime) -> None:
+def test_updates_of_other_containers_have_the_same_type_in_every_reply(nri_runtime: FakeRuntime) -> None:
     nri_runtime.start_container(None, make_container(id="other"))
     nri_runtime.add(Answers(), idx="10").add(Balances(), idx="20")
     expected = {"create": 5, "update": 7, "stop": 9}
@@ -86,7 +86,7 @@ def test_updates_of_others_are_the_same_type_in_every_reply(nri_runtime: FakeRun
         assert isinstance(reply.updates["other"], nri.Update) and "updates=[Update(" in repr(reply)
 
 
-def test_an_update_reads_as_what_the_container_is_to_have(nri_runtime: FakeRuntime) -> None:
+def test_an_update_has_readable_attributes(nri_runtime: FakeRuntime) -> None:
     nri_runtime.start_container(None, make_container(id="other"))
     reply = nri_runtime.add(Balances()).update_container(None, None, nri.Update("x").set_cpu_shares(12))
     assert (reply.changed, reply.memory_limit, reply.cpu_shares) == (True, 5, 12)

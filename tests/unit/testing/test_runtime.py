@@ -1,4 +1,4 @@
-"""The runtime for tests of plugins, used as its users do."""
+"""The runtime for tests of plugins, used like a plugin's author uses it."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class PodName(nri.Plugin):
         self.seen = [container.name for container in containers]
 
 
-def test_the_example_of_the_documentation(nri_runtime: FakeRuntime) -> None:
+def test_the_example_of_the_documentation_works(nri_runtime: FakeRuntime) -> None:
     reply = nri_runtime.add(PodName(), idx="10").create_container(make_pod(name="web"), make_container())
     assert reply.env == {"POD_NAME": "web"}
 
 
-def test_pod_and_container_may_be_left_out(nri_runtime: FakeRuntime) -> None:
+def test_pod_and_container_are_optional(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(PodName())
     assert nri_runtime.create_container().env == {"POD_NAME": "pod"}
     nri_runtime.create_container(make_pod(name="second"))
-    assert nri_runtime.create_container().env == {"POD_NAME": "second"}, "the last pod is the one that is meant"
+    assert nri_runtime.create_container().env == {"POD_NAME": "second"}, "the last pod is the default"
 
 
-def test_what_a_plugin_asks_for_at_synchronize_is_done_when_it_has_been_added(
+def test_updates_of_synchronize_apply_when_add_returns(
     nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Updates(PodName):
@@ -65,7 +65,7 @@ def test_what_a_plugin_asks_for_at_synchronize_is_done_when_it_has_been_added(
     assert [update.container_id for update in nri_runtime.updates] == ["c"]
 
 
-def test_a_reply_reads_like_an_adjustment_and_shows_itself(nri_runtime: FakeRuntime) -> None:
+def test_a_reply_reads_like_an_adjustment(nri_runtime: FakeRuntime) -> None:
     reply = nri_runtime.add(PodName()).create_container()
     assert reply.adjust == nri.Adjustment.of(reply.reply.adjust)
     assert "POD_NAME" in repr(reply)
@@ -74,7 +74,7 @@ def test_a_reply_reads_like_an_adjustment_and_shows_itself(nri_runtime: FakeRunt
         reply.nothing  # noqa: B018
 
 
-def test_a_restart_synchronizes_plugins_anew(nri_runtime: FakeRuntime) -> None:
+def test_a_restart_synchronizes_plugins_again(nri_runtime: FakeRuntime) -> None:
     plugin = PodName()
     nri_runtime.add(plugin)
     nri_runtime.create_container(None, make_container(name="app"))
@@ -89,7 +89,7 @@ def test_disconnect_is_seen_by_both_sides(nri_runtime: FakeRuntime) -> None:
     assert nri_runtime.create_container().env == {}
 
 
-def test_timeout_makes_slow_plugins_late(nri_runtime: FakeRuntime) -> None:
+def test_a_plugin_that_exceeds_the_timeout_is_late(nri_runtime: FakeRuntime) -> None:
     go = threading.Event()
 
     class Slow(nri.Plugin):
@@ -101,7 +101,7 @@ def test_timeout_makes_slow_plugins_late(nri_runtime: FakeRuntime) -> None:
     go.set()
 
 
-def test_a_plugin_that_is_refused_raises_here(nri_runtime: FakeRuntime) -> None:
+def test_add_raises_if_the_plugin_is_refused(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(PodName())
     with pytest.raises(RegistrationError, match="connected already"):
         nri_runtime.add(PodName())
@@ -109,7 +109,7 @@ def test_a_plugin_that_is_refused_raises_here(nri_runtime: FakeRuntime) -> None:
         nri_runtime.add(PodName(), idx="1")
 
 
-def test_a_class_instead_of_an_instance_is_told(nri_runtime: FakeRuntime) -> None:
+def test_a_class_instead_of_an_instance_is_an_error(nri_runtime: FakeRuntime) -> None:
     with pytest.raises(LocalProtocolError, match=r"takes an instance of nri.Plugin, .*: write add\(PodName\(\)\)"):
         nri_runtime.add(PodName)  # type: ignore[arg-type]
     with pytest.raises(LocalProtocolError, match=r"not 'pod_name'$"):
@@ -126,7 +126,7 @@ def test_a_class_instead_of_an_instance_is_told(nri_runtime: FakeRuntime) -> Non
         ("config", None, "add() takes config as text, not None: write config=json.dumps(...)"),
     ],
 )
-def test_an_option_that_is_no_text_is_told_with_what_to_write(
+def test_an_option_of_a_wrong_type_is_an_error_with_the_right_call(
     nri_runtime: FakeRuntime, option: str, argument: Any, text: str
 ) -> None:
     with pytest.raises(LocalProtocolError) as caught:
@@ -175,13 +175,13 @@ def test_a_reload_changes_the_configuration_of_one_plugin_or_of_all(nri_runtime:
     assert (one.seen[-1], other.seen[-1]) == ("C", "C")
 
 
-def test_a_reload_stays_when_the_runtime_starts_anew(nri_runtime: FakeRuntime) -> None:
+def test_a_reloaded_configuration_survives_a_restart_of_the_runtime(nri_runtime: FakeRuntime) -> None:
     plugin = Tunable()
     nri_runtime.add(plugin, config="variable: A").reload("variable: B").restart()
     assert plugin.seen == ["A", "B", "B"]
 
 
-def test_a_reload_that_cannot_be_used_raises_and_changes_nothing(nri_runtime: FakeRuntime) -> None:
+def test_an_invalid_reload_raises_and_changes_no_configuration(nri_runtime: FakeRuntime) -> None:
     plugin = Tunable()
     nri_runtime.add(plugin, config="variable: A")
     with pytest.raises(nri.ConfigError, match="varable"):
@@ -191,7 +191,7 @@ def test_a_reload_that_cannot_be_used_raises_and_changes_nothing(nri_runtime: Fa
         nri_runtime.reload("variable: BAD")
 
 
-def test_a_reload_needs_a_plugin_that_takes_part_and_a_text(nri_runtime: FakeRuntime) -> None:
+def test_a_reload_requires_a_connected_plugin_and_a_string(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(Tunable()).disconnect()
     with pytest.raises(nri.NriError, match="10-tunable is not connected"):
         nri_runtime.reload("variable: B")
@@ -199,7 +199,7 @@ def test_a_reload_needs_a_plugin_that_takes_part_and_a_text(nri_runtime: FakeRun
         nri_runtime.reload({"variable": "B"})  # type: ignore[arg-type]
 
 
-def test_updates_change_the_containers_that_the_runtime_keeps(nri_runtime: FakeRuntime) -> None:
+def test_updates_change_the_runtimes_containers(nri_runtime: FakeRuntime) -> None:
     plugin = PodName()
     nri_runtime.add(plugin).create_container(None, make_container(id="c"))
     plugin.runtime.update(nri.Update("c").set_cpu_shares(5)).result(timeout=10)
@@ -207,7 +207,7 @@ def test_updates_change_the_containers_that_the_runtime_keeps(nri_runtime: FakeR
     assert [update.container_id for update in nri_runtime.updates] == ["c"]
 
 
-def test_removed_containers_and_pods_are_forgotten(nri_runtime: FakeRuntime) -> None:
+def test_the_runtime_forgets_removed_containers_and_pods(nri_runtime: FakeRuntime) -> None:
     pod, container = make_pod(), make_container()
     nri_runtime.run_pod_sandbox(pod)
     nri_runtime.create_container(pod, container)
@@ -217,7 +217,7 @@ def test_removed_containers_and_pods_are_forgotten(nri_runtime: FakeRuntime) -> 
 
 
 @pytest.mark.parametrize("text", ["", "no = 1\n"], ids=["a good policy", "a bad one"])
-def test_no_policy_file_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_the_temporary_policy_file_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with contextlib.suppress(ConfigError):
         runtime = FakeRuntime(policy=text)
@@ -227,19 +227,19 @@ def test_no_policy_file_is_left_behind(tmp_path: Path, monkeypatch: pytest.Monke
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_policy_may_be_a_file_of_the_tests_own(tmp_path: Path) -> None:
+def test_a_policy_can_be_a_file(tmp_path: Path) -> None:
     (tmp_path / "policy.toml").write_text("no = 1\n")
     with pytest.raises(ConfigError, match=r"policy\.toml:1: no: must be in a table"):
         FakeRuntime(policy_path=str(tmp_path / "policy.toml"))
     assert (tmp_path / "policy.toml").exists()
 
 
-def test_an_event_that_does_not_exist_is_an_attribute_error(nri_runtime: FakeRuntime) -> None:
+def test_an_unknown_event_is_an_attribute_error(nri_runtime: FakeRuntime) -> None:
     with pytest.raises(AttributeError, match="start_contaner"):
         nri_runtime.start_contaner  # noqa: B018
 
 
-def test_every_event_passes() -> None:
+def test_every_event_can_be_sent() -> None:
     from nri.api.events import EVENTS
 
     begun: list[str] = []
@@ -258,7 +258,7 @@ def test_every_event_passes() -> None:
     assert begun == [*(spec.rpc for spec in EVENTS[:-1]), "UpdatePodSandbox"]
 
 
-def test_the_face_of_the_package_has_what_it_names_and_nothing_else() -> None:
+def test_the_package_exports_exactly_its_public_names() -> None:
     assert [name for name in nri.testing.__all__ if not hasattr(nri.testing, name)] == []
     with pytest.raises(AttributeError, match="no attribute 'FakeRuntme'"):
         nri.testing.FakeRuntme  # noqa: B018
@@ -278,7 +278,7 @@ def test_the_face_of_the_package_has_what_it_names_and_nothing_else() -> None:
         lambda runtime: runtime.restart(),
     ],
 )
-def test_a_closed_runtime_is_closed(use: Callable[[FakeRuntime], object]) -> None:
+def test_a_closed_runtime_refuses_events(use: Callable[[FakeRuntime], object]) -> None:
     runtime = FakeRuntime(policy="")
     runtime.close()
     assert runtime.closed
@@ -327,7 +327,7 @@ class Counts(nri.Plugin):
         self.turns.append("task")
 
 
-def test_background_work_alone_makes_a_plugin_and_runs_in_real_time_and_by_hand(nri_runtime: FakeRuntime) -> None:
+def test_a_plugin_with_only_background_work_runs_in_real_time_and_by_hand(nri_runtime: FakeRuntime) -> None:
     plugin = Counts()
     nri_runtime.add(plugin)
     folder = threading.current_thread().name
@@ -337,7 +337,7 @@ def test_background_work_alone_makes_a_plugin_and_runs_in_real_time_and_by_hand(
     )
 
 
-def test_background_work_runs_by_hand_only_where_that_is_wanted() -> None:
+def test_without_real_time_background_work_runs_only_by_hand() -> None:
     plugin = Counts()
     with FakeRuntime(real_time=False) as runtime:
         runtime.add(plugin)
@@ -353,14 +353,14 @@ def test_background_work_runs_by_hand_only_where_that_is_wanted() -> None:
         assert len(plugin.turns) == 6
 
 
-def test_what_background_work_raises_reaches_the_test() -> None:
+def test_an_exception_of_background_work_reaches_the_test() -> None:
     plugin = Counts()
     plugin.fails = True
     with FakeRuntime(real_time=False) as runtime, pytest.raises(ValueError, match="cannot count"):
         runtime.add(plugin).tick()
 
 
-def test_background_work_goes_on_after_a_restart_and_ends_with_the_runtime() -> None:
+def test_background_work_continues_after_a_restart_and_ends_with_the_runtime() -> None:
     class Often(nri.Plugin):
         turns = 0
 
@@ -379,7 +379,7 @@ def test_background_work_goes_on_after_a_restart_and_ends_with_the_runtime() -> 
     assert plugin.turns == after
 
 
-def test_background_work_may_change_what_the_runtime_keeps(nri_runtime: FakeRuntime) -> None:
+def test_background_work_can_update_containers(nri_runtime: FakeRuntime) -> None:
     class Rebalance(nri.Plugin):
         mirror = True
 

@@ -1,4 +1,4 @@
-"""A link does what it is told, in each direction on its own."""
+"""A link applies its faults to each direction separately."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_link_can_be_closed_in_one_direction() -> None:
         assert link.runtime.recv(16) == b"still here"
 
 
-def test_a_delay_holds_everything_back() -> None:
+def test_a_delay_applies_to_all_bytes() -> None:
     with Link() as link:
         link.to_runtime.delay(0.05)
         began = time.monotonic()

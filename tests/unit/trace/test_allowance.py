@@ -1,4 +1,4 @@
-"""What a reading may hold and parse grows with the bytes that were read, and what is beyond it is named."""
+"""The limits of a trace reader grow with the number of bytes read, and skipped data is reported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nri.trace.allowance import Allowance
 from nri.wire import bytes_field
 
 
-def test_records_are_bounded_by_the_bytes_that_were_read() -> None:
+def test_the_number_of_records_is_bounded_by_the_bytes_read() -> None:
     allowance = Allowance()
     assert sum(allowance.has_record() for _ in range(60_000)) == 50_000
     allowance.read_bytes = 10_050
@@ -50,7 +50,7 @@ def test_a_state_of_hundreds_of_real_containers_is_parsed() -> None:
     ],
     ids=["empty containers", "small containers", "empty mounts", "numbers"],
 )
-def test_a_message_that_is_too_costly_is_left_out_and_counted(data: bytes) -> None:
+def test_a_message_with_too_many_values_is_skipped_and_counted(data: bytes) -> None:
     lost: list[str] = []
     allowance = Allowance(lost.append)
     allowance.read_bytes = 1 << 20
@@ -59,7 +59,7 @@ def test_a_message_that_is_too_costly_is_left_out_and_counted(data: bytes) -> No
     assert lost == ["message"]
 
 
-def test_values_of_short_messages_are_bounded_together() -> None:
+def test_the_values_of_all_short_messages_share_a_limit() -> None:
     lost: list[str] = []
     allowance = Allowance(lost.append)
     dense = bytes_field(2, bytes_field(8, b"") * 10_000)
@@ -69,7 +69,7 @@ def test_values_of_short_messages_are_bounded_together() -> None:
     assert allowance.parse("CreateContainer", dense, reply=False) is not None, "more was read"
 
 
-def test_values_that_are_made_json_are_bounded() -> None:
+def test_values_converted_to_json_are_bounded() -> None:
     allowance, dense = Allowance(), bytes_field(2, bytes_field(8, b"") * 40_000)
     assert allowance.json_values(m.CreateContainerRequest, dense, 50_000) == 40_000
     assert allowance.json_values(m.CreateContainerRequest, dense, 50_000) is None, "more than is left"

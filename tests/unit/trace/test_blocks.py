@@ -1,4 +1,4 @@
-"""Blocks of a trace file: what is whole is found, what is not is named and passed over."""
+"""Blocks of a trace file: complete blocks are read, damage is reported and skipped."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from nri.wire import bytes_field
 from tests.support.odd_blocks import odd_block
 
 CONTENTS = [b"first" * 50, b"second" * 50, b"third" * 50]
-FILE = MAGIC + b"".join(pack(each, 1, number, number + 1) for number, each in enumerate(CONTENTS))
-STARTS = [found.offset for found in scan(io.BytesIO(FILE)) if isinstance(found, Header)]
+FILE = MAGIC + b"".join(pack(content, 1, number, number + 1) for number, content in enumerate(CONTENTS))
+STARTS = [block.offset for block in scan(io.BytesIO(FILE)) if isinstance(block, Header)]
 
 
 def read(data: bytes) -> list[bytes | str]:
@@ -35,11 +35,11 @@ def read(data: bytes) -> list[bytes | str]:
     return parts
 
 
-def test_what_is_packed_is_found_and_read() -> None:
+def test_packed_blocks_can_be_read() -> None:
     assert read(FILE) == CONTENTS
 
 
-def test_headers_are_an_index_of_times() -> None:
+def test_headers_have_the_times_of_their_records() -> None:
     assert [(part.first_ns, part.last_ns, part.records) for part in scan(io.BytesIO(FILE))] == [  # type: ignore[union-attr]
         (0, 1, 1), (1, 2, 1), (2, 3, 1),
     ]  # fmt: skip
@@ -54,7 +54,7 @@ def test_a_truncated_file_yields_all_complete_blocks_and_the_damage() -> None:
 
 
 @pytest.mark.parametrize("place", range(STARTS[1], STARTS[2]))
-def test_one_changed_byte_costs_no_other_block(place: int) -> None:
+def test_a_changed_byte_damages_only_its_block(place: int) -> None:
     broken = FILE[:place] + bytes((FILE[place] ^ 0x55,)) + FILE[place + 1 :]
     parts = read(broken)
     assert parts[0] == CONTENTS[0]
@@ -75,32 +75,32 @@ def test_one_changed_byte_costs_no_other_block(place: int) -> None:
         ({"stored": 1 << 30}, "a block of 1073741824 bytes"),
     ],
 )
-def test_a_block_that_cannot_be_read_is_named_and_the_next_one_is_read(changed: dict[str, int], reason: str) -> None:
+def test_an_unreadable_block_is_reported_and_the_next_block_is_read(changed: dict[str, int], reason: str) -> None:
     parts = read(MAGIC + odd_block(**changed) + pack(b"next", 1, 0, 0))
     assert parts[-1] == b"next"
     assert reason in str(parts[0])
 
 
-def test_stored_bytes_that_zlib_does_not_know_are_named() -> None:
+def test_bytes_that_zlib_cannot_decompress_are_reported() -> None:
     stored = b"\xff" * 20
     head = struct.pack(">4sBBHIIIQQI", b"NRIB", 1, 1, 0, 20, 100, 1, 0, 0, zlib.crc32(stored))
     parts = read(MAGIC + head + struct.pack(">I", zlib.crc32(head)) + stored)
     assert "cannot be unpacked" in str(parts[0])
 
 
-def test_a_block_may_be_stored_as_it_is() -> None:
+def test_a_block_may_be_uncompressed() -> None:
     head = struct.pack(">4sBBHIIIQQI", b"NRIB", 1, 0, 0, 4, 4, 1, 0, 0, zlib.crc32(b"data"))
     assert read(MAGIC + head + struct.pack(">I", zlib.crc32(head)) + b"data") == [b"data"]
 
 
-def test_a_small_block_unpacks_no_further_than_announced() -> None:
+def test_a_small_block_is_not_decompressed_beyond_its_header_size() -> None:
     bomb = zlib.compress(b"\0" * (64 << 20))
     head = struct.pack(">4sBBHIIIQQI", b"NRIB", 1, 1, 0, len(bomb), 1000, 1, 0, 0, zlib.crc32(bomb))
     parts = read(MAGIC + head + struct.pack(">I", zlib.crc32(head)) + bomb)
     assert "announced 1000 bytes" in str(parts[0])
 
 
-def test_the_next_block_is_found_behind_megabytes_of_anything_else() -> None:
+def test_the_next_block_is_found_after_megabytes_of_other_data() -> None:
     parts = read(FILE + b"NRI" * (1 << 20) + pack(b"last", 1, 0, 0))
     assert [*parts[:3], parts[-1]] == [*CONTENTS, b"last"]
 
@@ -116,12 +116,12 @@ def test_the_next_block_is_found_behind_megabytes_of_anything_else() -> None:
         (b"damaged!NRI", False),
     ],
 )
-def test_a_trace_is_known_by_its_first_bytes(beginning: bytes, expected: bool) -> None:
+def test_a_trace_is_recognized_by_its_first_bytes(beginning: bytes, expected: bool) -> None:
     assert blocks.is_trace(io.BytesIO(beginning)) is expected
 
 
 @pytest.mark.parametrize("place", range(len(MAGIC)))
-def test_damage_in_the_first_bytes_costs_no_block(place: int) -> None:
+def test_damage_in_the_first_bytes_loses_no_block(place: int) -> None:
     parts = read(FILE[:place] + b"\0" + FILE[place + 1 :])
     assert parts == ["the file does not begin like a trace", *CONTENTS]
 
@@ -138,7 +138,7 @@ class Counting(io.BytesIO):
 
 
 class Growing(io.BytesIO):
-    """A file of which a part is written while it is read."""
+    """A file that grows while it is read."""
 
     def __init__(self, content: bytes, size: int) -> None:
         super().__init__(content[:size])
@@ -156,7 +156,7 @@ class Growing(io.BytesIO):
 
 
 @pytest.mark.parametrize("size", [len(MAGIC) + 4, len(MAGIC) + 30, len(MAGIC) + 46])
-def test_half_a_block_that_is_whole_a_moment_later_is_no_damage(size: int) -> None:
+def test_an_incomplete_block_that_is_still_written_is_not_damage(size: int) -> None:
     file = Growing(FILE, size)
     assert [
         b"".join(contents(file, parts)) if not isinstance(parts, Damage) else parts.reason
@@ -165,20 +165,20 @@ def test_half_a_block_that_is_whole_a_moment_later_is_no_damage(size: int) -> No
 
 
 @pytest.mark.parametrize("piece", [b"NRIB", odd_block(stored=1 << 20)[:44], b"NRIB" + bytes(5000)])
-def test_places_that_are_no_blocks_do_not_have_a_file_read_again_and_again(piece: bytes) -> None:
+def test_false_block_starts_do_not_cause_repeated_reads(piece: bytes) -> None:
     file = Counting(MAGIC + piece * (1_000_000 // len(piece)))
     for _ in scan(file):
         pass
     assert file.read_bytes < 200 * len(file.getvalue())
 
 
-def test_a_damaged_stretch_is_named_once_and_the_next_block_is_found() -> None:
+def test_a_damaged_range_is_reported_once_and_the_next_block_is_found() -> None:
     for length in (1, 4050, 4090, 4096, 4099, 12_288, 2_000_000):
         parts = read(MAGIC + b"NRIB" + b"?" * length + FILE[len(MAGIC) :])
         assert parts == ["not a block; searching for the next one", *CONTENTS]
 
 
-def test_a_block_is_unpacked_in_pieces_and_no_further_than_it_announces() -> None:
+def test_a_block_is_decompressed_in_parts_up_to_its_header_size() -> None:
     bomb = zlib.compress(b"\0" * (8 << 20))
     head = struct.pack(">4sBBHIIIQQI", b"NRIB", 1, 1, 0, len(bomb), 300_000, 1, 0, 0, zlib.crc32(bomb))
     file = io.BytesIO(MAGIC + head + struct.pack(">I", zlib.crc32(head)) + bomb)
@@ -192,13 +192,13 @@ def test_a_block_is_unpacked_in_pieces_and_no_further_than_it_announces() -> Non
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
-def test_records_are_found_wherever_the_pieces_of_a_block_end(size: int) -> None:
+def test_records_are_found_for_any_split_of_a_block(size: int) -> None:
     values = [b"", b"a", b"b" * 127, b"c" * 128, b"d" * 500, b"e" * 3000]
     data = b"".join(bytes_field(1, value) or b"\x0a\x00" for value in values) + b"\x10\x05" + bytes_field(7, b"new")
     pieces = [data[place : place + size] for place in range(0, len(data), size)]
     assert list(split(pieces, 1000)) == [*values[:-1], None]
 
 
-def test_fields_of_a_block_that_are_not_records_are_bounded() -> None:
+def test_the_number_of_unknown_fields_in_a_block_is_bounded() -> None:
     with pytest.raises(RemoteProtocolError, match="more than 1000 fields other than records"):
         list(split([b"\x12\x00" * 5000], 1000))

@@ -1,4 +1,4 @@
-"""AllCallStats of calls: counts, percentiles, and a bound on how many there are."""
+"""Statistics of calls: counts, percentiles, and a bound on the number of rows."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from nri.trace.call_stats import MAX_ROWS, AllCallStats, percentile
     ("values", "percent", "expected"),
     [([], 50, None), ([3.0], 99, 3.0), (range(1, 101), 50, 50), (range(1, 101), 99, 99), ([1, 1, 1, 9], 50, 1)],
 )
-def test_a_percentile_is_the_smallest_value_that_so_many_do_not_exceed(
+def test_a_percentile_is_the_smallest_value_that_covers_its_share(
     values: list[float], percent: int, expected: float | None
 ) -> None:
     assert percentile(Counter(values), percent) == expected
 
 
-def test_a_call_that_did_not_end_is_counted_and_has_no_duration() -> None:
+def test_an_unfinished_call_is_counted_without_a_duration() -> None:
     sums = AllCallStats()
     sums.of("10-a", "StopContainer").take(None, failed=False, refused=False)
     sums.of("10-a", "StopContainer").take(12.3456, failed=True, refused=False)

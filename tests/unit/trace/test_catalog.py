@@ -1,4 +1,4 @@
-"""Methods and their messages: NRI's own, and those of a descriptor set."""
+"""Methods and their messages, of NRI and of a descriptor set."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_nris_methods_have_the_messages_of_this_process() -> None:
     assert (method.request, method.reply) == (m.ConfigureRequest, m.ConfigureResponse)
 
 
-def test_a_descriptor_set_adds_its_own(tmp_path: Path) -> None:
+def test_a_descriptor_set_adds_its_methods(tmp_path: Path) -> None:
     catalog = Catalog(written(tmp_path / "greeter.pb", file_set()))
     method = catalog.find(GREETER, "Hello")
     assert method is not None
@@ -34,7 +34,7 @@ def test_a_descriptor_set_adds_its_own(tmp_path: Path) -> None:
     assert catalog.find(PLUGIN_SERVICE, "Configure") is not None
 
 
-def test_what_is_not_known_is_none() -> None:
+def test_an_unknown_method_is_none() -> None:
     assert Catalog().find(RUNTIME_SERVICE, "RegisterPlugn") is None
     assert Catalog().find(GREETER, "Hello") is None
 
@@ -52,13 +52,13 @@ def test_a_method_is_resolved_and_nris_services_need_no_package(text: str, names
 
 
 @pytest.mark.parametrize("text", ["", "Hello", "/Hello", "Hello/"])
-def test_what_names_no_method_is_a_config_error(text: str) -> None:
+def test_an_invalid_method_name_is_a_config_error(text: str) -> None:
     with pytest.raises(ConfigError, match="not SERVICE/METHOD") as caught:
         Catalog().resolve(text)
     assert caught.value.source == text
 
 
-def test_what_is_no_descriptor_set_says_how_to_make_one(tmp_path: Path) -> None:
+def test_an_invalid_descriptor_set_is_an_error_that_shows_how_to_create_one(tmp_path: Path) -> None:
     path = tmp_path / "x.pb"
     path.write_bytes(b"\xff\xff")
     with pytest.raises(ConfigError) as caught:
@@ -67,7 +67,7 @@ def test_what_is_no_descriptor_set_says_how_to_make_one(tmp_path: Path) -> None:
     assert caught.value.suggestion == f"create one: protoc --include_imports --descriptor_set_out={path} ..."
 
 
-def test_a_descriptor_set_without_its_imports_is_told_from_a_broken_one(tmp_path: Path) -> None:
+def test_a_descriptor_set_without_imports_has_a_separate_error(tmp_path: Path) -> None:
     files = file_set()
     files.file[0].dependency.append("gone.proto")
     with pytest.raises(ConfigError, match="incomplete") as caught:
@@ -75,7 +75,7 @@ def test_a_descriptor_set_without_its_imports_is_told_from_a_broken_one(tmp_path
     assert caught.value.suggestion == "create it with --include_imports"
 
 
-def test_a_message_goes_to_json_and_back() -> None:
+def test_messages_survive_a_round_trip_through_json() -> None:
     message = m.RegisterPluginRequest(plugin_name="me", plugin_idx="10")
     tree = to_json(message)
     assert tree == {"pluginName": "me", "pluginIdx": "10"}
@@ -89,19 +89,19 @@ def test_a_message_goes_to_json_and_back() -> None:
         ({"plugin": 1}, "-d: not a RegisterPluginRequest: "),
     ],
 )
-def test_json_that_does_not_fit_is_a_config_error(value: object, reason: str) -> None:
+def test_json_of_a_wrong_type_is_a_config_error(value: object, reason: str) -> None:
     with pytest.raises(ConfigError) as caught:
         from_json(m.RegisterPluginRequest, value, "-d")
     assert str(caught.value).startswith(reason)
 
 
-def test_bytes_that_are_no_such_message_come_as_raw_fields_with_the_reason() -> None:
+def test_bytes_of_another_message_are_shown_as_raw_fields_with_the_reason() -> None:
     assert parse(m.Empty, b"") == ({}, "")
     assert parse(m.RegisterPluginRequest, b"\x0a\x01\xff") == ({"1": "ff"}, "not a RegisterPluginRequest")
     assert parse(m.RegisterPluginRequest, b"\xff") == ("ff", "varint is cut short")
 
 
-def test_raw_fields_are_texts_messages_or_hex_and_listed_when_repeated() -> None:
+def test_raw_fields_are_shown_as_text_message_or_hex() -> None:
     inner = m.Empty().SerializeToString() + b"\x08\x01"
     data = b"\x08\x05\x12\x02hi\x1a\x02" + inner + b"\x08\x06\x22\x01\xff"
     assert raw_fields(data) == ({"1": [5, 6], "2": "hi", "3": {"1": 1}, "4": "ff"}, "")

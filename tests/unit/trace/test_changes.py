@@ -1,4 +1,4 @@
-"""A recording explains a container as the runtime did that was recorded: changes, refusals, missing answers."""
+"""A recording explains a container like the live runtime: changes, refusals, missing answers."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def recorded(tmp_path: Path) -> Iterator[Recorded]:
 def without_times(chain: dict[str, Any]) -> dict[str, Any]:
     steps = [{**step, "time": ""} for kind in ("steps", "notes") for step in chain[kind]]
     refused = chain["refused"] and chain["refused"]["reason"]
-    return {"container": chain["container"], "pod": chain["pod"], "told": steps, "refused": refused}
+    return {"container": chain["container"], "pod": chain["pod"], "steps": steps, "refused": refused}
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def without_times(chain: dict[str, Any]) -> dict[str, Any]:
         ("invalid", 'validator "40-checks" rejected container adjustment, reason: not valid here'),
     ],
 )
-def test_a_recording_and_the_runtime_say_alike_who_refused_a_container(
+def test_a_recording_and_the_runtime_name_the_same_refusing_plugin(
     recorded: Recorded, name: str, reason: str | None
 ) -> None:
     live = recorded.chains[name]
@@ -94,14 +94,14 @@ def test_a_recording_and_the_runtime_say_alike_who_refused_a_container(
     assert chain["steps"][0]["plugin"] == "10-sets"
 
 
-def test_a_missing_answer_is_noted_with_plugin_and_event(recorded: Recorded) -> None:
+def test_a_missing_answer_is_shown_with_plugin_and_event(recorded: Recorded) -> None:
     for chain in (recorded.chains["late"], container_history(Trace(recorded.folder), "shop/web/late")):
         assert chain["refused"] is None
         (note,) = chain["notes"]
         assert note["text"].startswith("CreateContainer: 30-slow gave no answer: ")
 
 
-def test_what_a_word_does_not_mean_is_told_with_the_next_step(recorded: Recorded) -> None:
+def test_an_unknown_container_is_an_error_with_the_next_step(recorded: Recorded) -> None:
     with pytest.raises(ConfigError, match=r'container "nope" not found \(list all events: nri trace show '):
         container_history(Trace(recorded.folder), "nope")
     with pytest.raises(ConfigError, match=r'"web" matches several containers: .*web/late.*\(name one of them\)'):
@@ -116,7 +116,7 @@ def test_containers_of_a_recording_have_their_names(recorded: Recorded) -> None:
     assert changes.explain("id-nope") is None
 
 
-def test_creations_of_which_no_more_is_known_are_bounded() -> None:
+def test_the_number_of_unfinished_creations_is_bounded() -> None:
     changes = Changes()
     for number in range(2001):
         changes.take(event_of("CreateContainer", f"c{number}"))
@@ -127,7 +127,7 @@ def test_creations_of_which_no_more_is_known_are_bounded() -> None:
     assert notes["c2000"] == []
 
 
-def test_ids_that_no_runtime_gives_are_passed_over() -> None:
+def test_ids_that_are_too_long_are_ignored() -> None:
     changes = Changes()
     changes.take(event_of("CreateContainer", "c" * 256))
     changes.take(event_of("CreateContainer", "c" * 257))

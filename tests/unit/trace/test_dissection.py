@@ -1,4 +1,4 @@
-"""Captures taken apart, and nothing in a capture that can make it fail."""
+"""The dissection of captures never fails."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_unknown_services_show_their_fields() -> None:
     assert (frame["service"], frame["method"], frame["fields"]) == ("a.B", "C", {"1": 5, "2": "hi"})
 
 
-def test_a_capture_cut_anywhere_is_explained_up_to_there() -> None:
+def test_a_truncated_capture_is_explained_up_to_its_end() -> None:
     message_ends = {8: 90, 98: 108, 116: 197, 205: 220}  # where messages begin, and the offset after them
     for length in range(1, len(GOLDEN)):
         frames = dissect(GOLDEN[:length], with_mux=True)
@@ -46,7 +46,7 @@ def test_a_capture_cut_anywhere_is_explained_up_to_there() -> None:
         assert lines is (length not in message_ends.values()), f"cut after {length} bytes"
 
 
-def test_a_payload_that_is_no_message_is_shown_raw_and_reading_goes_on() -> None:
+def test_an_invalid_payload_is_shown_raw_and_reading_continues() -> None:
     bad = mux.cut(
         1, frames.pack(1, frames.REQUEST, encode_request(request_prefix(PLUGIN_SERVICE, "Configure"), b"\xff\xff"))
     )
@@ -55,25 +55,25 @@ def test_a_payload_that_is_no_message_is_shown_raw_and_reading_goes_on() -> None
     assert dissected[-1]["message"] == {"events": 137}
 
 
-def test_an_envelope_that_is_no_protobuf_is_named() -> None:
+def test_an_envelope_that_is_not_protobuf_is_reported() -> None:
     dissected = dissect(mux.cut(1, frames.pack(1, frames.REQUEST, b"\xff\xff\xff")) + GOLDEN)
     assert dissected[1]["problem"].startswith("not a ttRPC request: ")
     assert dissected[-1]["message"] == {"events": 137}
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_make_it_fail(data: bytes) -> None:
+def test_random_bytes_never_raise(data: bytes) -> None:
     for with_mux in (None, True, False):
         assert all(frame["offset"] <= len(data) for frame in dissect(data, with_mux=with_mux))
 
 
 @given(st.binary(max_size=30), st.integers(0, len(GOLDEN)))
-def test_no_damage_to_a_capture_makes_it_fail(damage: bytes, place: int) -> None:
+def test_damaged_captures_never_raise(damage: bytes, place: int) -> None:
     for frame in dissect(GOLDEN[:place] + damage + GOLDEN[place + len(damage) :], with_mux=True):
         assert json.dumps(frame)
 
 
-def test_the_way_in_is_told_by_the_first_bytes() -> None:
+def test_the_first_bytes_decide_whether_a_capture_has_the_multiplexer() -> None:
     plain = request("Configure", m.ConfigureRequest())
     assert begins_with_mux(GOLDEN)
     assert begins_with_mux(mux.cut(1, plain))
@@ -92,7 +92,7 @@ def test_a_response_belongs_to_the_request_of_its_connection_and_stream() -> Non
     assert replies[1]["message"] == {"events": 5}
 
 
-def test_a_method_that_is_assumed_explains_a_response_alone() -> None:
+def test_a_given_method_explains_a_response_without_a_request() -> None:
     catalog = Catalog()
     answer = frames.pack(1, frames.RESPONSE, encode_response(m.ConfigureResponse(events=5).SerializeToString()))
     assumed = catalog.find(*catalog.resolve("Plugin/Configure"))
@@ -103,5 +103,5 @@ def test_a_method_that_is_assumed_explains_a_response_alone() -> None:
     ("connection", "way"),
     [(1, "the runtime calls the plugin"), (2, "the plugin calls the runtime"), (9, "not one of NRI's")],
 )
-def test_a_connection_is_said_in_words(connection: int, way: str) -> None:
+def test_a_connection_has_a_direction_in_words(connection: int, way: str) -> None:
     assert way_of(connection) == way

@@ -29,7 +29,7 @@ def test_a_time_is_in_utc_with_microseconds() -> None:
     assert time_text(BEGAN_NS) == "2001-09-09T01:46:40.001234Z"
 
 
-def test_an_outcome_is_the_error_of_the_event_else_the_first_errors_of_plugins() -> None:
+def test_an_outcome_is_the_events_error_or_the_first_plugin_errors() -> None:
     event = make_event(4)
     assert outcome(event, 2) == "ok"
     event.whole = False
@@ -73,7 +73,7 @@ def test_a_document_has_the_messages_and_errors_of_an_event_and_its_steps() -> N
 
 
 @pytest.mark.parametrize(("more", "left_out"), [(0, []), (1, ["step"])])
-def test_steps_above_the_limit_of_a_document_are_left_out_and_counted(more: int, left_out: list[str]) -> None:
+def test_steps_above_the_limit_of_a_document_are_skipped_and_counted(more: int, left_out: list[str]) -> None:
     kinds: list[str] = []
     document = event_document(make_event(MAX_STEPS + more, Allowance(kinds.append)))
     assert len(document["plugins"]) == MAX_STEPS and kinds == left_out

@@ -1,4 +1,4 @@
-"""What a cgroup was desired_from is compared with what it has, on trees of both versions; who and when is told."""
+"""The desired values of cgroups are compared with the actual values, on trees of both cgroup versions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def desired_from(**more: object) -> list[DesiredValue]:
     return [*desired_values(pod, container, "runtime")]
 
 
-def test_what_is_there_as_given_is_no_drift(machine: Machine) -> None:
+def test_an_unchanged_value_is_not_drift(machine: Machine) -> None:
     drift = Drift(machine.hierarchies)
     assert {desired.name for desired in desired_from()} == {
         "memory.limit",
@@ -60,62 +60,62 @@ def test_what_is_there_as_given_is_no_drift(machine: Machine) -> None:
         "cpuset.cpus",
         "cpu.cfs_quota",
     }
-    assert drift.look(desired_from()) == [] and drift.now() == [] and drift.count == 0
+    assert drift.check(desired_from()) == [] and drift.now() == [] and drift.count == 0
 
 
-def test_an_overwritten_value_and_its_return_are_reported_once(machine: Machine) -> None:
+def test_an_overwritten_value_and_its_restoration_are_reported_once(machine: Machine) -> None:
     now = [100.0]
     drift = Drift(machine.hierarchies, clock=lambda: now[0])
-    drift.look(desired_from())
+    drift.check(desired_from())
     now[0] = 102.0
     machine.limit(70 << 20)
-    (change,) = drift.look(desired_from())
+    (change,) = drift.check(desired_from())
     document = change.to_json()
     assert (document["subject"], document["knob"], document["wanted"]) == ("shop/web/app", "memory.limit", 64 << 20)
     assert (document["found"], document["before"], document["by"]) == (70 << 20, 64 << 20, "")
     assert (document["after_s"], document["until_s"]) == (100.0, 102.0)
-    assert drift.look(desired_from()) == [] and drift.now() == [change]
+    assert drift.check(desired_from()) == [] and drift.now() == [change]
     now[0] = 104.0
     machine.limit(64 << 20)
-    (back,) = drift.look(desired_from())
+    (back,) = drift.check(desired_from())
     assert back.found is None and back.before == 70 << 20 and drift.now() == [] and drift.count == 2
 
 
-def test_of_two_desired_values_the_present_one_has_overwritten_the_other(machine: Machine) -> None:
+def test_if_two_sources_desire_a_value_the_actual_value_shows_which_was_overwritten(machine: Machine) -> None:
     machine.limit(70 << 20)
     agent = DesiredValue("shop/web/app", CGROUP, "memory.limit", 70 << 20, "agent")
-    (change,) = Drift(machine.hierarchies).look([*desired_from(), agent])
+    (change,) = Drift(machine.hierarchies).check([*desired_from(), agent])
     assert (change.desired.source, change.by, change.after_s) == ("runtime", "agent", 0.0)
 
 
-def test_a_value_of_two_sources_is_one_change(machine: Machine) -> None:
+def test_a_change_of_a_value_with_two_sources_is_reported_once(machine: Machine) -> None:
     machine.limit(70 << 20)
     agent = DesiredValue("shop/web/app", CGROUP, "memory.limit", 64 << 20, "agent")
-    (change,) = Drift(machine.hierarchies).look([*desired_from(), agent])
+    (change,) = Drift(machine.hierarchies).check([*desired_from(), agent])
     assert change.desired.source == "runtime"
 
 
-def test_a_limit_in_whole_pages_and_one_that_was_never_set_are_no_drift(machine: Machine) -> None:
-    assert Drift(machine.hierarchies).look(desired_from(memory_limit=(64 << 20) + 5)) == []
+def test_a_limit_rounded_to_pages_and_an_unset_limit_are_not_drift(machine: Machine) -> None:
+    assert Drift(machine.hierarchies).check(desired_from(memory_limit=(64 << 20) + 5)) == []
     assert desired_from(memory_limit=0, cpu_shares=0, cpus="", cpu_quota=0)[0][2:4] == ("cpu.cfs_quota", -1), (
-        "0 is no limit"
+        "0 means unlimited"
     )
 
 
-def test_what_is_gone_or_cannot_be_read_is_forgotten(machine: Machine) -> None:
+def test_a_missing_or_unreadable_value_is_forgotten(machine: Machine) -> None:
     drift = Drift(machine.hierarchies)
     machine.limit(1 << 20)
-    assert len(drift.look(desired_from())) == 1
-    assert drift.look([]) == [] and drift.now() == []
+    assert len(drift.check(desired_from())) == 1
+    assert drift.check([]) == [] and drift.now() == []
     lost = DesiredValue("x", "kubepods/gone", "memory.limit", 5, "agent")
     odd = DesiredValue("x", "../..", "memory.limit", 5, "agent")
-    assert drift.look([lost, odd, DesiredValue("x", CGROUP, "io.weight", 5, "agent")]) == []
-    assert (drift.unread, drift.looked_at) == (3, 0)
+    assert drift.check([lost, odd, DesiredValue("x", CGROUP, "io.weight", 5, "agent")]) == []
+    assert (drift.unread, drift.compared_count) == (3, 0)
     machine.write("cpuset/cpuset.cpus" if machine.version == 1 else "cpuset.cpus", "0")
-    assert [change.to_json()["found"] for change in drift.look(desired_from(memory_limit=1 << 20))] == ["0"]
+    assert [change.to_json()["found"] for change in drift.check(desired_from(memory_limit=1 << 20))] == ["0"]
 
 
-def test_a_container_without_a_path_or_with_one_that_is_none_is_passed_over() -> None:
+def test_a_container_without_a_valid_cgroup_path_is_skipped() -> None:
     assert [*desired_values(None, m.Container(id="c"), "runtime")] == []
     container = make_container(memory_limit=64 << 20)
     container.linux.cgroups_path = "a:b"
@@ -129,7 +129,7 @@ def test_a_container_without_a_path_or_with_one_that_is_none_is_passed_over() ->
     ]
 
 
-def test_a_knob_is_known_by_the_name_that_histories_give_its_field() -> None:
+def test_cgroup_files_have_the_field_names_of_histories() -> None:
     assert [field_of(name) for name in ("memory.limit", "cpu.shares", "pids.limit", "cpu.idle")] == [
         "MemLimit",
         "CPUShares",
@@ -138,19 +138,17 @@ def test_a_knob_is_known_by_the_name_that_histories_give_its_field() -> None:
     ]
 
 
-def test_values_beyond_a_number_are_counted_and_not_looked_at(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_values_above_the_limit_are_counted_and_not_compared(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nri.trace.drift.MAX_VALUES", 2)
     drift = Drift(machine.hierarchies)
-    drift.look(desired_from())
-    assert (drift.looked_at, drift.left_out) == (2, 2)
+    drift.check(desired_from())
+    assert (drift.compared_count, drift.left_out) == (2, 2)
 
 
-def test_the_newest_changes_are_remembered(machine: Machine) -> None:
+def test_only_the_newest_changes_are_kept(machine: Machine) -> None:
     drift = Drift(machine.hierarchies)
     for number in range(70, 1073):
         machine.limit(number << 20)
-        drift.look(desired_from())
+        drift.check(desired_from())
     assert [change.found for change in drift.changes] == [number << 20 for number in range(73, 1073)]
     assert drift.count == 1003

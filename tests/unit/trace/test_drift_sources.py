@@ -1,4 +1,4 @@
-"""What was given to containers, and by whom: as a plugin, from an agent, from a runtime's admin socket."""
+"""Desired values and their setters: from a plugin connection, an agent, and a runtime's admin socket."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_values_come_from_the_runtime_and_the_agent(folder: Path) -> None:
         ]
 
 
-def test_without_a_runtime_an_agent_is_enough_unless_a_socket_is_named(folder: Path) -> None:
+def test_without_a_runtime_an_agent_suffices_unless_a_socket_is_given(folder: Path) -> None:
     answers = {"/explain": lambda _: json_answer({"pods": []})}
     with contextlib.closing(Server(answers, path=str(folder / "a.sock"))), ExitStack() as stack:
         with pytest.raises(NriError):

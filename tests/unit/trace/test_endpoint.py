@@ -17,7 +17,7 @@ from nri.ttrpc import Method, Server, Service
 from tests.support.greeter import GREETER, HELLO, REPLY
 
 
-def test_a_method_that_is_known_is_found() -> None:
+def test_a_known_method_is_found() -> None:
     catalog = Catalog()
     assert catalog.method(*catalog.resolve("Runtime/RegisterPlugin")).name == "RegisterPlugin"
 
@@ -36,14 +36,14 @@ def test_a_method_that_is_known_is_found() -> None:
         ),
     ],
 )
-def test_a_method_that_is_not_known_is_wrong_usage(text: str, line: str) -> None:
+def test_an_unknown_method_is_an_error(text: str, line: str) -> None:
     catalog = Catalog()
     with pytest.raises(ConfigError) as caught:
         catalog.method(*catalog.resolve(text))
     assert str(caught.value) == line
 
 
-def test_what_is_no_descriptor_set_is_wrong_usage_with_the_way_to_one(tmp_path: Path) -> None:
+def test_an_invalid_descriptor_set_is_an_error_that_shows_how_to_create_one(tmp_path: Path) -> None:
     path = tmp_path / "x.pb"
     path.write_bytes(b"\xff\xff")
     with pytest.raises(ConfigError) as caught:
@@ -52,11 +52,11 @@ def test_what_is_no_descriptor_set_is_wrong_usage_with_the_way_to_one(tmp_path: 
     assert str(caught.value) == f"{path}: not a descriptor set ({step})"
 
 
-def test_nris_services_have_their_connections_and_others_none() -> None:
+def test_only_nris_services_have_a_connection_number() -> None:
     assert [connection_of(service) for service in (PLUGIN_SERVICE, RUNTIME_SERVICE, "a.B")] == [1, 2, 0]
 
 
-def test_without_a_listener_there_is_no_runtime() -> None:
+def test_without_a_listener_connecting_raises_runtime_unavailable() -> None:
     with pytest.raises(RuntimeUnavailable) as caught:
         connect("/nowhere.sock", 0)
     assert (caught.value.socket, caught.value.reason) == ("/nowhere.sock", "no such file or directory")

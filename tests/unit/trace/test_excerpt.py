@@ -1,4 +1,4 @@
-"""A part of a recording is a recording: what was chosen is in it as it was, and nothing else."""
+"""An excerpt of a recording is a recording with exactly the selected events."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def summary(event: Event) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("size", [1, 10_000, 1 << 20], ids=["a block a record", "several blocks", "one block"])
-def test_the_events_of_a_pod_are_cut_as_they_were(folder: Path, tmp_path: Path, size: int) -> None:
+def test_an_excerpt_has_the_unchanged_events_of_a_pod(folder: Path, tmp_path: Path, size: int) -> None:
     part = part_of(folder, tmp_path, choose(Trace(folder), lambda event: event.names("p1"), 0, ALWAYS), size)
     expected = [summary(event) for event in Trace(folder).events() if event.names("p1")]
     assert len(expected) == 40
@@ -61,20 +61,20 @@ def test_the_events_of_a_pod_are_cut_as_they_were(folder: Path, tmp_path: Path, 
     assert not part.problems
 
 
-def test_events_between_two_times_are_cut(folder: Path, tmp_path: Path) -> None:
+def test_an_excerpt_has_the_events_between_two_times(folder: Path, tmp_path: Path) -> None:
     began = [event.began_ns for event in Trace(folder).events()]
     part = part_of(folder, tmp_path, choose(Trace(folder), lambda _: True, began[10], began[20]))
     assert [event.began_ns for event in part.events()] == began[10:21]
 
 
-def test_a_part_says_of_which_recordings_and_plugins_it_is(folder: Path, tmp_path: Path) -> None:
+def test_an_excerpt_names_its_recordings_and_plugins(folder: Path, tmp_path: Path) -> None:
     part = part_of(folder, tmp_path, choose(Trace(folder), lambda event: event.names("c7"), 0, ALWAYS))
     expected = [item for item in Trace(folder).items() if isinstance(item, Note)]
     assert [item for item in part.items() if isinstance(item, Note)] == expected
     assert {event.recording for event in part.events()} == {1, 2}
 
 
-def test_a_part_of_two_recordings_beside_each_other_is_in_the_order_of_time(tmp_path: Path) -> None:
+def test_an_excerpt_of_two_recordings_is_ordered_by_time(tmp_path: Path) -> None:
     traces = tmp_path / "traces"
     with Recorder(traces) as one, Recorder(traces) as two:
         for serial in range(1, 5):
@@ -94,7 +94,7 @@ def test_a_part_of_two_recordings_beside_each_other_is_in_the_order_of_time(tmp_
     assert [(event.recording, event.serial, event.whole) for event in excerpt.events()] == [(2, 2, True)]
 
 
-def test_a_note_on_a_plugin_stays_with_its_recording(tmp_path: Path) -> None:
+def test_a_plugins_description_stays_with_its_recording(tmp_path: Path) -> None:
     traces = tmp_path / "traces"
     with Recorder(traces) as one, Recorder(traces) as two:
         one.event_begins("StopContainer", 1, b"")
@@ -105,7 +105,7 @@ def test_a_note_on_a_plugin_stays_with_its_recording(tmp_path: Path) -> None:
     assert [note.recording for note in part.items() if isinstance(note, Note) and note.kind == "plugin"] == [1]
 
 
-def test_times_stand_in_the_heads_of_blocks_so_that_a_part_is_found_by_time(folder: Path, tmp_path: Path) -> None:
+def test_block_headers_of_an_excerpt_have_times(folder: Path, tmp_path: Path) -> None:
     part = part_of(folder, tmp_path, choose(Trace(folder), lambda _: True, 0, ALWAYS))
     times = [record.time_ns for record, _ in part.records()]
     heads = [head for _, head in part.headers()]
@@ -125,7 +125,7 @@ def test_records_of_a_newer_version_are_copied(tmp_path: Path) -> None:
     assert b"".join(blocks.contents(part, head)) == raw
 
 
-def test_nothing_to_cut_and_too_much_are_errors_that_say_what_to_do(
+def test_an_empty_or_too_large_selection_is_an_error_with_the_next_step(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(
@@ -137,6 +137,6 @@ def test_nothing_to_cut_and_too_much_are_errors_that_say_what_to_do(
         choose(Trace(folder), lambda _: True, 0, ALWAYS)
 
 
-def test_a_part_whose_file_was_removed_meanwhile_is_a_trace_without_events(tmp_path: Path) -> None:
+def test_an_excerpt_of_a_removed_file_has_no_events(tmp_path: Path) -> None:
     (tmp_path / "a.nritrace").write_bytes(blocks.MAGIC)
     assert b"".join(cut(Trace(tmp_path), {(1, 1)})) == blocks.MAGIC

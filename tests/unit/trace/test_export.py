@@ -1,4 +1,4 @@
-"""Exported events: what a viewer of traces and a collector of spans are given."""
+"""Exported events, for viewers of traces and collectors of spans."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def bars_of(events: list[Event]) -> list[dict[str, Any]]:
 
 
 def make_event(serial: int, began_ns: int, duration_ns: int, plugins: int = 0, name: str = "StopContainer") -> Event:
-    """An event of which only the times matter."""
+    """An event with these times; its other fields do not matter."""
     event = Event(name, serial, 1, began_ns)
     event.duration_ns = duration_ns
     for number in range(plugins):
@@ -77,7 +77,7 @@ def test_an_event_begins_no_later_than_its_first_step() -> None:
     assert [bar["ts"] for bar in bars_of([event]) if bar["ph"] == "X"] == [5.0, 5.0]
 
 
-def test_each_event_is_a_span_and_each_plugin_one_below_it(events: list[Event]) -> None:
+def test_each_event_is_a_span_with_a_child_span_per_plugin(events: list[Event]) -> None:
     created, call, *_ = spans_of(events)
 
     assert (created["name"], created["status"], "parentSpanId" in created) == ("CreateContainer", {}, False)
@@ -88,20 +88,20 @@ def test_each_event_is_a_span_and_each_plugin_one_below_it(events: list[Event]) 
     assert int(created["startTimeUnixNano"]) <= int(call["startTimeUnixNano"]) <= int(call["endTimeUnixNano"])
 
 
-def test_a_span_that_failed_says_why(events: list[Event]) -> None:
+def test_a_failed_span_has_the_reason(events: list[Event]) -> None:
     refused, call = spans_of(events)[-2:]
     assert refused["status"]["code"] == call["status"]["code"] == 2
     assert "not this one" in call["status"]["message"]
 
 
-def test_ids_are_of_the_length_that_collectors_take_and_the_same_each_time(events: list[Event]) -> None:
+def test_ids_have_the_length_of_the_standard_and_are_reproducible(events: list[Event]) -> None:
     spans = spans_of(events)
     assert {(len(bytes.fromhex(span["traceId"])), len(bytes.fromhex(span["spanId"]))) for span in spans} == {(16, 8)}
     assert len({span["spanId"] for span in spans}) == len(spans)
     assert spans == spans_of(events)
 
 
-def test_many_spans_are_several_lines_also_those_of_one_event() -> None:
+def test_many_spans_are_split_into_several_lines() -> None:
     def spans(events: Iterable[Event]) -> list[int]:
         return [len(json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"]) for line in otlp(events)]
 
@@ -110,7 +110,7 @@ def test_many_spans_are_several_lines_also_those_of_one_event() -> None:
     assert max(spans(make_event(number, number, 1, name="n" * 9999) for number in range(600))) < 300
 
 
-def test_a_viewer_has_a_process_for_the_runtime_and_one_for_each_plugin(events: list[Event]) -> None:
+def test_chrome_traces_have_a_process_for_the_runtime_and_each_plugin(events: list[Event]) -> None:
     bars = bars_of(events)
     names = {row["pid"]: row["args"]["name"] for row in bars if row["ph"] == "M"}
     assert set(names.values()) == {"runtime", "plugin 10-sets"}
@@ -119,7 +119,7 @@ def test_a_viewer_has_a_process_for_the_runtime_and_one_for_each_plugin(events: 
     assert "not this one" in refused["args"]["error"]
 
 
-def test_bars_of_one_line_never_overlap() -> None:
+def test_bars_on_a_line_never_overlap() -> None:
     bars = bars_of([make_event(number, number * 10, 35, plugins=2) for number in range(50)])
     lines: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
     for row in bars:
@@ -151,7 +151,7 @@ def test_refused_answers_and_unreadable_requests_are_exported() -> None:
     assert call["status"]["message"] == "ConflictError"
 
 
-def test_nothing_recorded_is_an_empty_document() -> None:
+def test_an_empty_recording_is_an_empty_document() -> None:
     assert (bars_of([]), list(otlp([]))) == ([], [])
 
 

@@ -1,4 +1,4 @@
-"""A history as it is read: whole events in order, and everything that can be read of a file that is not whole."""
+"""A history yields complete events in order, and everything readable in a damaged file."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def serials(trace: Trace) -> list[int]:
     return [event.serial for event in trace.events()]
 
 
-def test_events_that_overlap_come_in_the_order_in_which_they_began(path: Path) -> None:
+def test_overlapping_events_are_ordered_by_their_start(path: Path) -> None:
     one, two, three = event(1), event(2), event(3)
     mixed = [OPENED, one[0], two[0], *three, *two[1:], *one[1:]]
     events = list(Trace(write(path, mixed)).events())
@@ -99,7 +99,7 @@ def test_a_step_began_its_duration_before_its_end_and_never_before_1970(
     ],
     ids=lambda error: type(error).__name__,
 )  # fmt: skip
-def test_late_busy_lost_and_broken_plugins_are_silent(tmp_path: Path, error: Exception) -> None:
+def test_late_busy_lost_and_broken_plugins_count_as_silent(tmp_path: Path, error: Exception) -> None:
     with Recorder(tmp_path) as recorder:
         recorder.event_begins("StartContainer", 1, REQUEST)
         for plugin, failed in (("10-a", error), ("20-b", RpcError(2, "no license"))):
@@ -110,7 +110,7 @@ def test_late_busy_lost_and_broken_plugins_are_silent(tmp_path: Path, error: Exc
     assert [(step.plugin, step.silent) for step in event.steps] == [("10-a", True), ("20-b", False)]
 
 
-def test_an_event_knows_what_it_is_about(path: Path) -> None:
+def test_an_event_has_the_names_of_pod_and_container(path: Path) -> None:
     (recorded,) = Trace(write(path, [OPENED, *event(1)])).events()
     assert (recorded.pod, recorded.container) == (POD, CONTAINER)
     names = {text: recorded.names(text) for text in ("web", "shop/web", "main", "c1", "p", "other", "shop", "")}
@@ -120,27 +120,27 @@ def test_an_event_knows_what_it_is_about(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "request_bytes"), [("NoSuchEvent", b""), ("../../x", b""), ("StartContainer", b"\xff\xff"), ("", b"")]
 )
-def test_an_event_unknown_to_this_version_is_yielded(path: Path, name: str, request_bytes: bytes) -> None:
+def test_an_event_of_an_unknown_kind_is_yielded(path: Path, name: str, request_bytes: bytes) -> None:
     (recorded,) = Trace(write(path, [OPENED, *event(1, name, request_bytes)])).events()
     assert (recorded.name, recorded.message, recorded.pod, recorded.container) == (name, None, None, None)
     assert not recorded.names("web")
 
 
-def test_an_event_of_pods_has_no_container_and_a_state_has_neither(path: Path) -> None:
+def test_a_pod_event_has_no_container_and_a_synchronization_has_no_pod(path: Path) -> None:
     pod = event(1, "RunPodSandbox", m.RunPodSandboxRequest(pod=POD).SerializeToString())
     state = event(2, "Synchronize", m.SynchronizeRequest(pods=[POD]).SerializeToString())
     events = list(Trace(write(path, [OPENED, *pod, *state])).events())
     assert [(e.pod, e.container) for e in events] == [(POD, None), (None, None)]
 
 
-def test_an_event_without_its_beginning_or_end_is_not_whole(path: Path) -> None:
+def test_an_event_without_start_or_end_is_incomplete(path: Path) -> None:
     records = [OPENED, *event(1)[1:], *event(2)[:-1], *event(3)]
     assert [(e.serial, e.whole) for e in Trace(write(path, records)).events()] == [
         (1, False), (2, False), (3, True),
     ]  # fmt: skip
 
 
-def test_a_step_without_its_beginning_is_told(path: Path) -> None:
+def test_a_step_without_a_start_is_reported(path: Path) -> None:
     records = event(1)
     del records[1]
     (recorded,) = Trace(write(path, [OPENED, *records])).events()
@@ -164,7 +164,7 @@ def test_a_truncated_file_yields_complete_events_and_the_damage(path: Path) -> N
         assert bool(trace.problems) == (length not in ends), length
 
 
-def test_random_damage_never_raises_and_is_named(path: Path) -> None:
+def test_random_damage_never_raises_and_is_reported(path: Path) -> None:
     data = write(path, [OPENED, *event(1)], *(event(serial) for serial in range(2, 30))).read_bytes()
     draw = random.Random(1)
     for _ in range(300):
@@ -178,7 +178,7 @@ def test_random_damage_never_raises_and_is_named(path: Path) -> None:
         assert trace.problems or recorded == list(range(1, 30))
 
 
-def test_a_newer_version_s_records_and_fields_are_passed_over(path: Path) -> None:
+def test_records_and_fields_of_a_newer_version_are_skipped(path: Path) -> None:
     newer = t.Record.FromString(t.Record(serial=1, kind=77).SerializeToString() + b"\xfa\x3f\x03new")  # type: ignore[arg-type]
     records = [OPENED, *event(1)[:2], newer, *event(1)[2:]]
     (recorded,) = Trace(write(path, records)).events()
@@ -186,7 +186,7 @@ def test_a_newer_version_s_records_and_fields_are_passed_over(path: Path) -> Non
     assert len(recorded.steps) == 1
 
 
-def test_a_block_that_holds_no_records_is_named(path: Path) -> None:
+def test_a_block_without_records_is_reported(path: Path) -> None:
     write(path, [OPENED, *event(1)])
     with path.open("ab") as file:
         file.write(blocks.pack(b"\x0a\xff", 1, 0, 0) + blocks.pack(bytes_field(1, b"\xff"), 1, 0, 0))
@@ -196,7 +196,7 @@ def test_a_block_that_holds_no_records_is_named(path: Path) -> None:
     assert all(line.startswith(f"{path}: at byte ") for line in trace.problems)
 
 
-def test_blocks_outside_of_the_times_are_not_unpacked(path: Path) -> None:
+def test_blocks_outside_of_the_time_range_are_not_decompressed(path: Path) -> None:
     data = bytearray(write(path, [OPENED], *(event(serial) for serial in range(1, 6))).read_bytes())
     third = [header for _, header in Trace(path).headers()][3]
     data[third.offset + 50] ^= 0xFF
@@ -208,7 +208,7 @@ def test_blocks_outside_of_the_times_are_not_unpacked(path: Path) -> None:
     assert serials(trace) == [1, 2, 4, 5]
 
 
-def test_a_folder_is_one_history_and_what_is_no_trace_in_it_is_named(tmp_path: Path) -> None:
+def test_a_folder_is_one_history_and_other_files_in_it_are_reported(tmp_path: Path) -> None:
     write(tmp_path / "nri-1.nritrace", [OPENED, event(1)[0]])
     write(tmp_path / "nri-2.nritrace", [OPENED, *event(1)[1:], *event(2)])
     other = t.Record(kind=t.OPENED, about={"recording": "other"})
@@ -286,10 +286,10 @@ def test_a_recording_continues_in_another_file_even_after_a_clock_change(
     ]  # fmt: skip
 
 
-def test_steps_that_came_before_their_file_was_begun_are_in_their_place(tmp_path: Path) -> None:
+def test_steps_from_before_the_start_of_a_file_are_ordered_by_time(tmp_path: Path) -> None:
     def at(time_ms: int, recorder: str, *serials: int) -> list[t.Record]:
         records = [t.Record(kind=t.OPENED, time_ns=time_ms * 10**6, about={"recording": recorder})]
-        for serial in serials:  # which are of so many milliseconds
+        for serial in serials:  # each is also its time in milliseconds
             records += [t.Record(kind=kind, serial=serial, time_ns=serial * 10**6) for kind in (t.BEGINS, t.ENDS)]
         return records
 
@@ -300,7 +300,7 @@ def test_steps_that_came_before_their_file_was_begun_are_in_their_place(tmp_path
     assert serials == [10_100, 10_200, 20_100, 20_150, 20_300, 20_350, 20_500]
 
 
-def test_more_recordings_beside_each_other_than_can_be_open_are_all_read(tmp_path: Path) -> None:
+def test_more_recordings_than_the_limit_of_open_files_are_all_read(tmp_path: Path) -> None:
     for number in range(40):
         opened = t.Record(kind=t.OPENED, about={"recording": str(number)})
         write(tmp_path / f"nri-{number:02}.nritrace", [opened, *event(number + 1)], event(100 + number))
@@ -313,7 +313,7 @@ def test_more_recordings_beside_each_other_than_can_be_open_are_all_read(tmp_pat
 def test_an_endless_event_does_not_delay_other_recordings(tmp_path: Path) -> None:
     write(tmp_path / "nri-1.nritrace", [OPENED, event(1)[0]])
     late = write(tmp_path / "nri-2.nritrace", other(*event(2)), *(event(serial) for serial in range(3, 50)))
-    late.write_bytes(late.read_bytes()[:-1] + b"?")  # its end is damaged, which is told once it is come past
+    late.write_bytes(late.read_bytes()[:-1] + b"?")  # its end is damaged, which is reported once it is read
     trace = Trace(tmp_path)
     events = trace.events()
     assert [(e.recording, e.serial, e.whole) for e in islice(events, 2)] == [(1, 1, False), (2, 2, True)]
@@ -321,7 +321,7 @@ def test_an_endless_event_does_not_delay_other_recordings(tmp_path: Path) -> Non
     assert len([*events]) == 46 and trace.problems
 
 
-def test_notes_at_a_file_s_beginning_are_not_all_held_at_once(path: Path) -> None:
+def test_descriptions_at_the_start_of_a_file_are_read_one_at_a_time(path: Path) -> None:
     notes = [t.Record(kind=t.PLUGIN, plugin="10-a", about={"config": "x" * (600 << 10)}) for _ in range(20)]
     write(path, [OPENED], *([note] for note in notes), event(1))
     path.write_bytes(path.read_bytes()[:-1] + b"?")
@@ -332,7 +332,7 @@ def test_notes_at_a_file_s_beginning_are_not_all_held_at_once(path: Path) -> Non
     assert len([*notes_read]) == 20 and trace.problems
 
 
-def test_a_file_that_is_removed_once_it_has_been_read_is_no_problem(tmp_path: Path) -> None:
+def test_a_file_that_is_removed_after_reading_is_not_a_problem(tmp_path: Path) -> None:
     first = write(tmp_path / "nri-1.nritrace", [OPENED, *event(1), *event(2)])
     write(tmp_path / "nri-2.nritrace", [OPENED, *event(3)])
     trace = Trace(tmp_path)
@@ -342,7 +342,7 @@ def test_a_file_that_is_removed_once_it_has_been_read_is_no_problem(tmp_path: Pa
     assert [e.serial for e in events] == [2, 3] and not trace.problems
 
 
-def test_a_recording_has_one_number_in_whichever_way_it_is_read(tmp_path: Path) -> None:
+def test_a_recording_has_the_same_number_in_every_order_of_reading(tmp_path: Path) -> None:
     names = [t.Record(kind=t.OPENED, about={"recording": name}) for name in ("one", "two", "three")]
     write(tmp_path / "nri-1.nritrace", [names[0], event(1)[0]])
     write(tmp_path / "nri-2.nritrace", [names[0], *event(1)[1:], names[1], *event(2)])
@@ -371,26 +371,26 @@ def test_events_of_several_recorders_in_one_file_are_complete_and_ordered(path: 
 
 
 @pytest.mark.parametrize(("content", "reason"), [(b"text", "not a trace"), (None, "No such file")])
-def test_where_there_is_no_trace_that_is_said(path: Path, content: bytes | None, reason: str) -> None:
+def test_a_missing_or_invalid_trace_is_an_error_with_the_reason(path: Path, content: bytes | None, reason: str) -> None:
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ConfigError, match=reason):
         Trace(path)
 
 
-def test_a_folder_without_a_trace_is_named_with_the_next_step(tmp_path: Path) -> None:
+def test_a_folder_without_a_trace_is_an_error_with_the_next_step(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no trace.*write one with --record DIR"):
         Trace(tmp_path)
 
 
-def test_a_problem_that_is_met_again_is_told_once(path: Path) -> None:
+def test_a_repeated_problem_is_reported_once(path: Path) -> None:
     path.write_bytes(write(path, [OPENED, *event(1)], event(2)).read_bytes()[:-3])
     trace = Trace(path)
     assert [list(trace.headers()), serials(trace), serials(trace)][1:] == [[1], [1]]
     assert len(trace.problems) == 1
 
 
-def test_blocks_that_this_version_cannot_read_are_one_problem_of_their_file(path: Path) -> None:
+def test_unsupported_blocks_of_a_file_are_one_problem(path: Path) -> None:
     newer = [odd_block(version=2), odd_block(version=2), odd_block(codec=9)]
     path.write_bytes(write(path, [OPENED, *event(1)]).read_bytes() + b"".join(newer))
     trace = Trace(path)
@@ -409,24 +409,24 @@ def test_too_many_problems_are_counted(path: Path) -> None:
     assert (len(trace.problems), trace.unlisted_problems > 0) == (1000, True)
 
 
-def test_of_too_many_open_events_the_oldest_is_given_as_it_is(path: Path) -> None:
+def test_of_too_many_open_events_the_oldest_is_yielded_incomplete(path: Path) -> None:
     trace = Trace(write(path, [OPENED, *(event(serial)[0] for serial in range(1, 5000))]))
     events = next(trace.events())
     assert (events.serial, events.whole) == (1, False)
 
 
-def test_a_message_that_is_too_long_is_left_out(path: Path) -> None:
+def test_a_message_that_is_too_long_is_skipped(path: Path) -> None:
     long = event(1, request=random.Random(1).randbytes(blocks.MAX_MESSAGE_BYTES + 1))
     (recorded,) = Trace(write(path, [OPENED, *long])).events()
     assert (recorded.request, recorded.whole) == (b"", False)
 
 
-def test_the_old_event_is_parsed_as_what_it_is() -> None:
+def test_the_old_state_change_event_is_parsed() -> None:
     message = m.StateChangeEvent(event=1, pod=POD)
     assert Allowance().parse("StateChange", message.SerializeToString(), reply=False) == message
 
 
-def test_what_is_held_of_events_without_an_end_is_bounded_in_bytes(path: Path) -> None:
+def test_unfinished_events_are_bounded_in_bytes(path: Path) -> None:
     pieces = [write(path, [OPENED]).read_bytes()]
     for serial in range(40):
         record = t.Record(kind=t.BEGINS, time_ns=1, serial=serial, event="X", message=bytes(1 << 20))
@@ -440,7 +440,7 @@ def test_what_is_held_of_events_without_an_end_is_bounded_in_bytes(path: Path) -
     assert trace.problems
 
 
-def test_names_and_texts_are_cut_to_the_recorder_s_limits(path: Path) -> None:
+def test_names_and_texts_are_cut_to_the_recorders_limits(path: Path) -> None:
     error = t.Error(kind="K" * 9999, text="T" * 99_999, message="M" * 99_999, plugin="P" * 9999)
     at = {"serial": 1, "event": "E" * 9999, "plugin": "N" * 9999}
     (event,) = Trace(write(path, [OPENED, t.Record(kind=t.FAILED, error=error, **at)])).events()
@@ -450,7 +450,7 @@ def test_names_and_texts_are_cut_to_the_recorder_s_limits(path: Path) -> None:
     assert [len(text) for text in (*names, step.error.text, step.error.message)] == [512] * 5 + [4096] * 2
 
 
-def test_very_many_steps_of_one_event_are_found_without_a_search(path: Path) -> None:
+def test_steps_of_an_event_are_matched_in_linear_time(path: Path) -> None:
     records = [t.Record(kind=t.ANSWERED, serial=1, event="X", plugin=f"{number}-p") for number in range(5000)]
     (event,) = Trace(write(path, [OPENED, *records])).events()
     assert len(event.steps) == 5000

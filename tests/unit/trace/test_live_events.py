@@ -1,4 +1,4 @@
-"""What happens now, read from a real runtime's admin socket and summed up."""
+"""Live events from a real runtime's admin socket, and their summary."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_each_plugin_has_a_row_with_calls_conflicts_and_health(path: str) -> Non
     assert (second["plugin"], second["calls"], second["refused"], second["conflicts"]) == ("20-sets", 2, 2, 2)
 
 
-def test_a_runtime_that_goes_away_is_told_and_read_on_when_it_is_back(path: str) -> None:
+def test_a_lost_runtime_is_reported_and_read_again_after_its_restart(path: str) -> None:
     def missed() -> bool:
         try:
             live.summary()
@@ -76,12 +76,12 @@ def test_a_runtime_that_goes_away_is_told_and_read_on_when_it_is_back(path: str)
             wait_for(is_restored, "an event of the new one")
 
 
-def test_without_a_runtime_it_does_not_begin(path: str) -> None:
+def test_without_a_runtime_the_start_raises(path: str) -> None:
     with pytest.raises(RuntimeUnavailable):
         live_of(path).start()
 
 
-def test_a_runtime_that_says_nothing_is_waited_for_as_long_as_was_asked_for() -> None:
+def test_a_silent_runtime_is_awaited_for_the_given_time() -> None:
     over = threading.Event()
 
     def silent(_: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -105,31 +105,31 @@ def reading(**fields: Any) -> dict[str, Any]:
 
 
 def live_after(*readings: dict[str, Any], now: float = 1100.0) -> Live:
-    """One that has been live_after of readings: what a runtime tells only after thousands of events."""
+    """A `Live` after these readings, which a runtime would send only after thousands of events."""
     live = Live(lambda *_: {"plugins": []}, lambda _: iter(()), clock=lambda: now)
     for reading_ in readings:
         live.take(reading_)
     return live
 
 
-def test_what_was_missed_is_counted() -> None:
+def test_missed_events_are_counted() -> None:
     live = live_after(reading(rows=rows(1, 3), next=2), reading(rows=rows(8, 9), next=8, missed=5))
     assert live.summary()["unread"] == 5
 
 
-def test_numbers_go_on_where_a_runtime_begins_anew_and_rows_are_bounded() -> None:
+def test_numbers_continue_after_a_restart_of_the_runtime_and_rows_are_bounded() -> None:
     live = live_after(reading(rows=rows(1, 3), next=2), reading(run="b", rows=rows(1, MAX_ROWS + 1), next=MAX_ROWS))
     stored = live.rows()
     assert (len(stored), stored[0]["n"], stored[-1]["n"]) == (MAX_ROWS, 3, MAX_ROWS + 2)
     assert [row["n"] for row in live.rows(MAX_ROWS + 1)] == [MAX_ROWS + 2]
 
 
-def test_only_the_last_minute_counts() -> None:
+def test_the_summary_covers_the_last_minute() -> None:
     summary = live_after(reading(rows=rows(1, 3, 1000e3)), reading(rows=rows(3, 4, 1090e3))).summary()
     assert (summary["seconds"], summary["events"], summary["events_per_s"]) == (60, 1, 0.02)
 
 
-def test_the_rate_is_that_of_the_rows_in_memory() -> None:
+def test_the_rate_is_computed_from_the_rows_in_memory() -> None:
     summary = live_after(reading(rows=rows(1, MAX_ROWS + 2, 1080e3))).summary()
     assert (summary["seconds"], summary["events"], summary["events_per_s"]) == (20, MAX_ROWS, 500)
 
@@ -138,7 +138,7 @@ def test_the_rate_is_that_of_the_rows_in_memory() -> None:
     ("row", "health"),
     [({"n": 1}, []), ({"time_ms": 0, "steps": [{}], "duration_ms": 1.0}, []), ({}, []), ({}, [{}]), ({}, [5]), ({}, 7)],
 )
-def test_rows_that_are_none_of_ours_are_refused(row: dict[str, Any], health: Any) -> None:
+def test_rows_in_another_format_are_an_error(row: dict[str, Any], health: Any) -> None:
     live = Live(lambda *_: {"plugins": health}, lambda _: iter(()), clock=lambda: 0.0)
     live.take(reading(rows=[row]))
     with pytest.raises(RemoteProtocolError, match="invalid rows of plugins or events"):

@@ -1,4 +1,4 @@
-"""Messages of an event as JSON: what is the same is read once, and there is room for so much in one document."""
+"""Messages of an event as JSON: equal messages are converted once, and a document has a size limit."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ def creation(words: int, length: int = 10) -> bytes:
     return m.CreateContainerRequest(container=m.Container(env=["w" * length] * words)).SerializeToString()
 
 
-def test_a_message_is_a_table_under_its_names_in_json() -> None:
+def test_a_message_has_its_json_names() -> None:
     messages = MessageJson(event_that_counts([]))
     assert messages.table("CreateContainer", creation(1), reply=False) == {"container": {"env": ["w" * 10]}}
     assert messages.table("NoSuchEvent", b"abc", reply=False) == {"unreadable_bytes": 3}
     assert messages.table("CreateContainer", b"\xff\xff", reply=False) == {"unreadable_bytes": 2}
 
 
-def test_messages_that_are_equal_are_one_table() -> None:
+def test_equal_messages_are_converted_once() -> None:
     messages = MessageJson(event_that_counts([]))
     first, second = (messages.table("CreateContainer", creation(20_000), reply=False) for _ in range(2))
     assert first is second and len(first["container"]["env"]) == 20_000
 
 
-def test_messages_beyond_a_number_of_bytes_or_values_are_left_out_and_named() -> None:
+def test_messages_above_the_limits_are_skipped_and_reported() -> None:
     lost: list[str] = []
     messages = MessageJson(event_that_counts(lost))
     assert "container" in messages.table("CreateContainer", creation(20_000), reply=False)
@@ -43,7 +43,7 @@ def test_messages_beyond_a_number_of_bytes_or_values_are_left_out_and_named() ->
     assert lost == ["message", "message"]
 
 
-def test_texts_take_room_as_well() -> None:
+def test_texts_count_against_the_limit() -> None:
     messages = MessageJson(event_that_counts([]))
     assert messages.text("a" * 100) == "a" * 100
     messages.table("NoSuchEvent", bytes_field(1, b"x" * ((1 << 20) - 200)), reply=False)

@@ -1,4 +1,4 @@
-"""Collisions foretold are those of a real merge, with the same words; plugins that ran apart count, names suffice."""
+"""Predicted collisions equal those of a real merge, also for plugins that were recorded separately."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def reply_of(number: int, *, update: bool) -> m.CreateContainerResponse:
 
 
 def apart(replies: list[m.CreateContainerResponse], subject: str = "c1") -> list[Event]:
-    """One event for each plugin, as of recordings of their own."""
+    """One event for each plugin, as from separate recordings."""
     events = []
     for number, reply in enumerate(replies):
         event = Event("CreateContainer", 1, 1, 0)
@@ -60,7 +60,7 @@ def foresee(events: list[Event], max_containers: int = 10) -> CollisionFinder:
 
 
 @given(st.lists(st.tuples(st.integers(0, len(REPLIES) - 1), st.booleans()), max_size=4))
-def test_foretold_is_what_a_merge_refuses(drawn: list[tuple[int, bool]]) -> None:
+def test_predicted_collisions_equal_those_of_a_merge(drawn: list[tuple[int, bool]]) -> None:
     replies = [reply_of(number, update=update) for number, update in drawn]
     foretold = {
         (collision.first, collision.second, collision.field, collision.key)
@@ -73,7 +73,7 @@ def test_foretold_is_what_a_merge_refuses(drawn: list[tuple[int, bool]]) -> None
         except ConflictError as error:
             conflict = error.conflict
             refused.add((conflict.holder, conflict.claimant, conflict.field_name, conflict.key))
-            break  # what is refused holds nothing, of which a prediction for all plugins knows nothing
+            break  # a refused reply claims no fields, but a prediction for all plugins cannot know that
     assert refused <= foretold
     assert bool(refused) == bool(foretold)
 
@@ -99,7 +99,7 @@ def record(folder: Path, pods: int, *indices: str) -> Path:
     return folder
 
 
-def test_plugins_recorded_apart_and_redacted(tmp_path: Path) -> None:
+def test_collisions_are_predicted_from_separate_redacted_recordings(tmp_path: Path) -> None:
     folders = [record(tmp_path / name, 3, index) for name, index in (("a", "10"), ("b", "20"))]
     (collision,) = foresee([event for folder in folders for event in Trace(folder).events()]).collisions()
     assert collision[:5] == ("Env", "LEVEL", "CreateContainer", "10-sets", "20-sets")
@@ -107,12 +107,12 @@ def test_plugins_recorded_apart_and_redacted(tmp_path: Path) -> None:
     assert foresee(list(Trace(folders[0]).events())).collisions() == []
 
 
-def test_a_collision_that_has_happened_says_so(tmp_path: Path) -> None:
+def test_an_actual_collision_is_marked(tmp_path: Path) -> None:
     (collision,) = foresee(list(Trace(record(tmp_path, 2, "10", "20")).events())).collisions()
     assert (len(collision.containers), collision.happened) == (2, 2)
 
 
-def test_containers_beyond_the_bound_are_counted() -> None:
+def test_containers_above_the_limit_are_counted() -> None:
     events = apart([reply_of(0, update=False), reply_of(0, update=False)])
     other = apart([reply_of(0, update=False)])[0]
     other.request = m.CreateContainerRequest(container=make_container(id="c2")).SerializeToString()
@@ -120,7 +120,7 @@ def test_containers_beyond_the_bound_are_counted() -> None:
     assert (len(foresight.collisions()), foresight.left_out) == (1, 1)
 
 
-def test_what_has_no_answer_or_no_container_is_passed_over() -> None:
+def test_events_without_an_answer_or_a_container_are_skipped() -> None:
     without = Event("RunPodSandbox", 1, 1, 0)
     unread = apart([reply_of(0, update=False)])[0]
     unread.steps[0].reply = b"\xff"
@@ -129,7 +129,7 @@ def test_what_has_no_answer_or_no_container_is_passed_over() -> None:
     assert foresee([without, unread, silent]).collisions() == []
 
 
-def test_what_is_kept_of_answers_is_bounded_in_bytes() -> None:
+def test_kept_answers_are_bounded_in_bytes() -> None:
     reply = m.CreateContainerResponse(adjust=nri.Adjustment().add_env("A", "x" * 1000).message)
     foresight = CollisionFinder(max_bytes=8000)
     for event in apart([reply] * 5):
@@ -191,7 +191,7 @@ def test_a_recorded_removal_prevents_a_collision() -> None:
     assert len(declared(foresee(events), p50=("env.A",))) == 1
 
 
-def test_what_was_recorded_of_a_plugin_counts_more_than_what_it_declares(tmp_path: Path) -> None:
+def test_a_recording_of_a_plugin_takes_precedence_over_its_declaration(tmp_path: Path) -> None:
     foresight = foresee(list(Trace(record(tmp_path, 1, "10")).events()))
     foresight.declare("10-sets", ["args"])
     foresight.declare("20-other", ["args"])

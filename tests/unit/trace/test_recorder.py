@@ -1,4 +1,4 @@
-"""The recorder: what it writes, what it bounds, and that events never suffer from it."""
+"""The recorder: its files and limits. It never delays or fails an event."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def wait_for_event(folder: Path, serial: int) -> None:
 
 
 def wait_for_event_at_all(folder: Path, serial: int) -> None:
-    """Wait until an event is in a file, be it the present one."""
+    """Wait until an event is in a file, which may be the current one."""
 
     def written() -> bool:
         return any(folder.iterdir()) and any(event.serial == serial and event.whole for event in Trace(folder).events())
@@ -92,7 +92,7 @@ def wait_for_event_at_all(folder: Path, serial: int) -> None:
     wait_for(written, f"event {serial} is written")
 
 
-def test_everything_that_a_runtime_tells_is_there_afterwards(tmp_path: Path) -> None:
+def test_a_recording_has_all_reports_of_the_runtime(tmp_path: Path) -> None:
     with Recorder(tmp_path, redact=False, about={"policy": "x"}) as recorder:
         runtime = FakeRuntime(reporters=[recorder])
         with runtime:
@@ -135,7 +135,7 @@ def test_everything_that_a_runtime_tells_is_there_afterwards(tmp_path: Path) -> 
     assert notes[-1].kind == "closed"
 
 
-def test_that_an_answer_was_taken_has_the_time_of_the_step_before(tmp_path: Path) -> None:
+def test_an_accepted_answer_has_the_time_of_the_previous_step(tmp_path: Path) -> None:
     with Recorder(tmp_path) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
         runtime.add(Sets(), "10").create_container(make_pod(), make_container())
     steps = [record for record, _ in Trace(tmp_path).records() if record.event == "CreateContainer"]
@@ -144,7 +144,7 @@ def test_that_an_answer_was_taken_has_the_time_of_the_step_before(tmp_path: Path
     assert times == sorted(times) and times[3] == times[2] and times[0] > 1 << 60
 
 
-def test_values_are_redacted_unless_that_is_turned_off(tmp_path: Path) -> None:
+def test_values_are_redacted_by_default(tmp_path: Path) -> None:
     with Recorder(tmp_path) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
         runtime.add(Sets(), config="token: S3CRET")
         runtime.create_container(None, make_container(env={"A": "S3CRET"}, args=["prog", "S3CRET"]))
@@ -182,7 +182,7 @@ def test_files_and_folder_stay_within_their_limits(tmp_path: Path) -> None:
     assert {note.about["recording"] for note in notes if note.kind == "opened"} == {notes[0].about["recording"]}
 
 
-def test_a_new_file_begins_with_the_plugins_that_there_are(tmp_path: Path) -> None:
+def test_a_new_file_starts_with_the_connected_plugins(tmp_path: Path) -> None:
     with Recorder(tmp_path, limits=Limits(file_bytes=1)) as recorder:
         recorder.plugin_changed("10-a", "active", {"version": "v1"})
         tell(recorder, 1)
@@ -194,7 +194,7 @@ def test_a_new_file_begins_with_the_plugins_that_there_are(tmp_path: Path) -> No
     ]
 
 
-def test_steps_that_come_faster_than_they_are_written_are_counted(tmp_path: Path) -> None:
+def test_steps_that_cannot_be_written_in_time_are_counted(tmp_path: Path) -> None:
     huge = b"\0" * (8 << 20)
     with Recorder(tmp_path, redact=False) as recorder:
         for serial in range(1, 40):
@@ -203,9 +203,7 @@ def test_steps_that_come_faster_than_they_are_written_are_counted(tmp_path: Path
     assert sum(note.lost for note in notes if note.kind == "lost") > 0
 
 
-def test_where_the_disk_hangs_requests_that_are_held_stay_as_they_were(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_while_the_disk_hangs_waiting_requests_stay_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     works, pack = threading.Event(), blocks.pack
     with Recorder(tmp_path, redact=False) as recorder:
         monkeypatch.setattr(blocks, "pack", lambda *block: pack(*block) if works.wait() else b"")
@@ -219,7 +217,7 @@ def test_where_the_disk_hangs_requests_that_are_held_stay_as_they_were(
     assert sum(note.lost for note in notes if note.kind == "lost") > 0
 
 
-def test_requests_of_overlapping_and_endless_events_are_kept_unchanged(tmp_path: Path) -> None:
+def test_requests_of_overlapping_and_unfinished_events_stay_unchanged(tmp_path: Path) -> None:
     drawn, expected, open_ones = random.Random(26), dict[int, tuple[bytes, bytes]](), list[int]()
     with Recorder(tmp_path, redact=False) as recorder:
         for serial in range(1, 2000):
@@ -243,7 +241,7 @@ def test_requests_of_overlapping_and_endless_events_are_kept_unchanged(tmp_path:
     assert by_serial == {serial: list(expected[serial]) for serial in by_serial} and len(by_serial) > 1900
 
 
-def test_a_plugin_that_comes_and_goes_faster_than_is_written_is_counted_too(tmp_path: Path) -> None:
+def test_changes_of_plugins_that_cannot_be_written_in_time_are_counted(tmp_path: Path) -> None:
     about = {"config": "x" * (8 << 20)}
     with Recorder(tmp_path, redact=False) as recorder:
         for _ in range(400):
@@ -267,7 +265,7 @@ def test_changes_of_plugins_are_bounded_while_the_disk_hangs(tmp_path: Path, mon
     assert sum(note.lost for note in notes if note.kind == "lost") == 80_000 - total
 
 
-def test_what_comes_after_the_end_is_left_out_and_does_no_harm(tmp_path: Path) -> None:
+def test_reports_after_close_are_ignored(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     recorder.close()
     tell(recorder, 1)
@@ -275,16 +273,14 @@ def test_what_comes_after_the_end_is_left_out_and_does_no_harm(tmp_path: Path) -
     assert recorded(tmp_path)[0] == []
 
 
-def test_a_message_that_is_too_long_is_left_out_and_its_event_is_not_whole(tmp_path: Path) -> None:
+def test_a_message_that_is_too_long_makes_its_event_incomplete(tmp_path: Path) -> None:
     with Recorder(tmp_path, redact=False) as recorder:
         tell(recorder, 1, b"\0" * ((8 << 20) + 1))
         tell(recorder, 2)
     assert [event.whole for event in recorded(tmp_path)[0]] == [False, True]
 
 
-def test_a_folder_that_cannot_be_written_costs_steps_and_a_line_in_the_log(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unwritable_folder_loses_steps_and_logs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = tmp_path / "traces"
     with caplog.at_level(logging.WARNING, "nri.trace"), Recorder(folder, limits=Limits(file_bytes=1)) as recorder:
         tell(recorder, 1)
@@ -307,7 +303,7 @@ def test_a_folder_that_cannot_be_written_costs_steps_and_a_line_in_the_log(
 
 
 class Disk:
-    """A disk that is full when its test says so, in the middle of what is being written."""
+    """A disk with `room` bytes of free space, so that it becomes full in the middle of a write."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int | None = None) -> None:
         self.room = room  # in bytes; None is enough
@@ -335,10 +331,10 @@ def test_after_a_full_disk_recording_continues_in_a_readable_file(
         recorder.event_begins("StartContainer", 2, REQUEST)
         wait_for(lambda: "cannot write" in caplog.text, "a line in the log")
         events, _ = recorded(tmp_path)
-        assert [event.serial for event in events] == [1], "nothing is there of a block without room"
+        assert [event.serial for event in events] == [1], "a block that does not fit leaves no part in the file"
         disk.room = None
         tell(recorder, 3)
-        wait_for(lambda: "again; at least 1 step lost" in caplog.text, "that it goes on")
+        wait_for(lambda: "again; at least 1 step lost" in caplog.text, "the message that recording continues")
     events, notes = recorded(tmp_path)
     assert [event.serial for event in events] == [1, 3]
     assert [note.lost for note in notes if note.lost] == [1]
@@ -376,7 +372,7 @@ def test_a_file_ends_with_the_number_of_lost_steps(
 
 
 @pytest.mark.parametrize("what", ["the file", "the folder"])
-def test_a_file_or_folder_that_is_removed_is_begun_anew(tmp_path: Path, what: str) -> None:
+def test_a_removed_file_or_folder_is_created_again(tmp_path: Path, what: str) -> None:
     folder = tmp_path / "traces"
     with Recorder(folder) as recorder:
         recorder.plugin_changed("10-a", "active", {})
@@ -393,7 +389,7 @@ def test_a_file_or_folder_that_is_removed_is_begun_anew(tmp_path: Path, what: st
     assert [note.kind for note in notes] == ["opened", "plugin", "closed"]
 
 
-def test_a_file_that_is_emptied_is_left_and_another_one_begun(tmp_path: Path) -> None:
+def test_after_a_file_is_truncated_a_new_file_is_started(tmp_path: Path) -> None:
     with Recorder(tmp_path) as recorder:
         tell(recorder, 1)
         wait_for_event_at_all(tmp_path, 1)
@@ -405,9 +401,7 @@ def test_a_file_that_is_emptied_is_left_and_another_one_begun(tmp_path: Path) ->
     assert [line.startswith(f"{emptied}: at byte 0: the file is truncated before") for line in trace.problems] == [True]
 
 
-def test_two_recorders_of_one_folder_remove_old_files_beside_each_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_recorders_can_remove_old_files_of_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old_file = tmp_path / "nri-20200101T000000.000000Z-00000000.nritrace"
     old_file.write_bytes(b"")
 
@@ -424,13 +418,13 @@ def test_two_recorders_of_one_folder_remove_old_files_beside_each_other(
     assert [event.serial for event in events] == [1]
 
 
-def test_a_recorder_whose_folder_cannot_be_made_says_so_at_once(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_an_error_at_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         Recorder(tmp_path / "file")
 
 
-def test_errors_are_kept_as_texts_and_codes(tmp_path: Path) -> None:
+def test_errors_are_recorded_with_text_and_code(tmp_path: Path) -> None:
     with Recorder(tmp_path) as recorder:
         recorder.event_begins("StartContainer", 1, b"")
         recorder.plugin_asked("10-a", "StartContainer", 1, b"")
@@ -444,7 +438,7 @@ def test_errors_are_kept_as_texts_and_codes(tmp_path: Path) -> None:
     assert (event.error.kind, len(event.error.text) <= 4100) == ("ValueError", True)
 
 
-def test_events_of_many_threads_are_put_together_by_their_serials(tmp_path: Path) -> None:
+def test_events_of_many_threads_are_assembled_by_serial(tmp_path: Path) -> None:
     with Recorder(tmp_path) as recorder:
         threads = [
             threading.Thread(target=lambda base=base: [tell(recorder, base + value) for value in range(100)])  # type: ignore[misc]
@@ -459,7 +453,7 @@ def test_events_of_many_threads_are_put_together_by_their_serials(tmp_path: Path
     assert all(event.whole and len(event.steps) == 1 for event in events)
 
 
-def test_a_file_that_begins_with_large_configurations_can_be_read_alone(tmp_path: Path) -> None:
+def test_a_file_that_starts_with_large_configurations_is_readable(tmp_path: Path) -> None:
     with Recorder(tmp_path, redact=False, limits=Limits(file_bytes=1)) as recorder:
         for number in range(18):
             recorder.plugin_changed(f"{number}-a", "active", {"config": "x" * (1 << 20)})
@@ -474,7 +468,7 @@ def test_a_file_that_begins_with_large_configurations_can_be_read_alone(tmp_path
     ]
 
 
-def test_what_no_record_can_hold_loses_one_step_and_not_the_recording(tmp_path: Path) -> None:
+def test_a_step_that_cannot_be_encoded_is_lost_alone(tmp_path: Path) -> None:
     half = os.fsdecode(b"\xff")
     with Recorder(tmp_path, redact=False, about={"policy": half}) as recorder:
         recorder.plugin_changed("10-a", "gone", {"reason": half})
@@ -487,7 +481,7 @@ def test_what_no_record_can_hold_loses_one_step_and_not_the_recording(tmp_path: 
     assert [(note.kind, note.lost) for note in notes if note.kind in ("plugin", "lost")] == [("plugin", 0), ("lost", 1)]
 
 
-def test_requests_of_the_newest_events_are_remembered(tmp_path: Path) -> None:
+def test_only_requests_of_the_newest_events_are_kept(tmp_path: Path) -> None:
     with Recorder(tmp_path, redact=False) as recorder:
         for serial in range(1, 4099):
             recorder.event_begins("StartContainer", serial, REQUEST)

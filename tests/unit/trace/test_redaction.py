@@ -1,4 +1,4 @@
-"""Redaction: values go, names stay, and what is equal stays equal."""
+"""Redaction replaces values, keeps names, and keeps equal values equal."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ MESSAGES = {
 
 
 @pytest.mark.parametrize("kind", MESSAGES)
-def test_no_value_is_left_in(kind: str) -> None:
+def test_every_value_is_replaced(kind: str) -> None:
     message = type(MESSAGES[kind])()
     message.CopyFrom(MESSAGES[kind])  # type: ignore[arg-type]
     assert Redactor().message(message)
@@ -67,7 +67,7 @@ def test_no_value_is_left_in(kind: str) -> None:
     "more", [b"", b"\x78\x01", b"\x7a\x06S3CRET", b"\x0a\x00"], ids=("", "number", "bytes", "twice")
 )
 @pytest.mark.parametrize("kind", MESSAGES)
-def test_bytes_are_redacted_as_their_message_is_however_often_they_come(kind: str, more: bytes) -> None:
+def test_repeated_bytes_are_redacted_like_their_message(kind: str, more: bytes) -> None:
     redactor, type_ = Redactor(), type(MESSAGES[kind])
     data = more + MESSAGES[kind].SerializeToString()
     message = type_.FromString(data)
@@ -76,7 +76,7 @@ def test_bytes_are_redacted_as_their_message_is_however_often_they_come(kind: st
         redacted, changed = redactor.encoded(type_, data)
         assert changed and b"S3CRET" not in redacted and type_.FromString(redacted) == message
     assert redactor.encoded(type_, b"") == (b"", False)
-    for number in range(200):  # so many that not all are remembered
+    for number in range(200):  # more than the redactor remembers
         pod = m.PodSandbox(annotations={"a": f"S3CRET{number}"})
         assert (
             b"S3CRET"
@@ -86,7 +86,7 @@ def test_bytes_are_redacted_as_their_message_is_however_often_they_come(kind: st
     assert len(redactor.encoded(m.RunPodSandboxRequest, big)[0]) < 100
 
 
-def test_a_pod_that_has_changed_or_another_of_its_id_is_redacted_anew() -> None:
+def test_a_changed_pod_and_another_pod_with_its_id_are_redacted_again() -> None:
     redactor = Redactor()
 
     def shown(kind: Any, **parts: Any) -> Any:
@@ -111,7 +111,7 @@ def test_a_container_with_the_bytes_of_a_pod_is_redacted_as_a_container() -> Non
 
 
 @pytest.mark.parametrize(("count", "length"), [(2000, 20_000), (200, 200_000)], ids=["many", "large"])
-def test_few_pods_are_remembered_and_no_large_ones(count: int, length: int) -> None:
+def test_the_cache_of_pods_is_bounded(count: int, length: int) -> None:
     redactor = Redactor()
     tracemalloc.start()
     try:
@@ -123,19 +123,19 @@ def test_few_pods_are_remembered_and_no_large_ones(count: int, length: int) -> N
         tracemalloc.stop()
 
 
-def test_names_programs_and_labels_stay() -> None:
+def test_names_programs_and_labels_are_kept() -> None:
     message = m.CreateContainerRequest()
     message.CopyFrom(MESSAGES["container"])  # type: ignore[arg-type]
     Redactor().message(message)
     container = message.container
     assert [variable.partition("=")[0] for variable in container.env] == ["PW", "EMPTY", "ODD"]
-    assert list(container.env)[1:] == ["EMPTY=", "ODD"], "where there is no value there is none afterwards"
+    assert list(container.env)[1:] == ["EMPTY=", "ODD"], "a variable without a value is unchanged"
     assert list(container.annotations) == ["a"]
     assert container.args[0] == "prog"
     assert dict(message.pod.labels) == {"app": "web"}
 
 
-def test_equal_values_stay_equal_in_one_recording_and_in_no_other() -> None:
+def test_equal_values_stay_equal_only_within_one_recording() -> None:
     one, other = Redactor(), Redactor()
     assert one.text("a") == one.text("a") != one.text("b")
     assert one.text("a") != other.text("a")
@@ -155,7 +155,7 @@ def test_a_message_without_values_is_not_changed(message: Any) -> None:
     assert message.SerializeToString() == before
 
 
-def test_what_this_version_does_not_know_is_dropped() -> None:
+def test_unknown_fields_are_dropped() -> None:
     message = m.PodSandbox.FromString(m.PodSandbox(name="web").SerializeToString() + b"\xfa\x3f\x06S3CRET")
     Redactor().message(message)
     assert message.SerializeToString() == m.PodSandbox(name="web").SerializeToString()
@@ -174,7 +174,7 @@ def holds(message: Any) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", MESSAGES)
-def test_nothing_but_values_is_changed(kind: str) -> None:
+def test_only_values_are_changed(kind: str) -> None:
     message = type(MESSAGES[kind])()
     message.CopyFrom(MESSAGES[kind])  # type: ignore[arg-type]
     before = holds(message)
@@ -186,7 +186,7 @@ def test_nothing_but_values_is_changed(kind: str) -> None:
     )
 
 
-def test_more_values_than_are_remembered_are_replaced_the_same() -> None:
+def test_values_beyond_the_cache_are_replaced_consistently() -> None:
     redactor = Redactor()
     values = [f"value {number}" for number in range(10_000)] + ["x" * 1000]
     first = [redactor.text(value) for value in values]

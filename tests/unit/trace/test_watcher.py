@@ -1,4 +1,4 @@
-"""The plugin inside `nri events`. What it prints of a runtime: see verbs/test_events."""
+"""The plugin inside `nri events`. Its output is tested in verbs/test_events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POD = m.PodSandbox(id="p", namespace="shop", name="web")
 CONTAINER = m.Container(id="c", name="nginx")
 
 
-def test_it_follows_every_event_and_answers_none() -> None:
+def test_the_watcher_receives_every_event_and_changes_no_container() -> None:
     events: list[Any] = []
     follower = watcher.Follower(lambda *what: events.append(what))
     for spec in EVENTS:
@@ -31,12 +31,12 @@ def test_it_follows_every_event_and_answers_none() -> None:
             assert events.pop()[1:] == (POD, CONTAINER)
 
 
-def test_without_a_socket_there_is_no_runtime() -> None:
+def test_without_a_socket_connecting_raises_runtime_unavailable() -> None:
     with pytest.raises(RuntimeUnavailable, match=r"cannot connect to /nowhere\.sock: no such file or directory"):
         watcher.snapshot("/nowhere.sock", 1.0)
 
 
-def test_a_line_cannot_steer_the_terminal_and_has_no_blanks_at_its_end() -> None:
+def test_a_line_has_no_control_characters_or_trailing_blanks() -> None:
     line = events.line_of("12:00:00.000", "StopContainer", "\x1b[2J", "shop/web", "")
     assert "\\x1b[2J" in line
     assert line.endswith("  -")
@@ -48,7 +48,7 @@ def test_the_time_is_rfc_3339_in_utc_with_milliseconds() -> None:
 
 
 @pytest.mark.parametrize(("state", "word"), [(0, "unknown"), (3, "running"), (4, "stopped"), (9, "9")])
-def test_a_state_is_one_word_also_one_that_is_not_known(state: int, word: str) -> None:
+def test_an_unknown_state_is_one_word(state: int, word: str) -> None:
     class Container:
         pass
 
@@ -57,11 +57,11 @@ def test_a_state_is_one_word_also_one_that_is_not_known(state: int, word: str) -
     assert events.state_name(container) == word
 
 
-def test_a_message_goes_out_under_protobufs_names() -> None:
+def test_a_message_is_printed_with_protobufs_json_names() -> None:
     assert events.as_dict(m.Container(pod_sandbox_id="p")) == {"podSandboxId": "p"}
 
 
-def test_what_the_printer_cannot_keep_up_with_is_counted(
+def test_events_that_cannot_be_printed_in_time_are_counted(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watcher, "MAX_WAITING", 2)

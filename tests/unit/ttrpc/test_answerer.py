@@ -1,4 +1,4 @@
-"""Requests of the peer: handlers, their replies and errors, and who waits for whom."""
+"""Requests of the peer: handlers, replies, errors and waits."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.support.endpoints import PATIENCE_S, a_request, end, ends, fill, soon
 @pytest.mark.parametrize(
     "reply", [b"raw", bytearray(b"raw"), memoryview(b"raw")], ids=lambda value: type(value).__name__
 )
-def test_a_handler_may_return_bytes_of_any_kind(pairs, reply) -> None:
+def test_a_handler_can_return_any_bytes_like_object(pairs, reply) -> None:
     assert pairs(lambda request: reply).call() == b"raw"
 
 
 @pytest.mark.parametrize("reply", [None, "text", 5])
-def test_a_handler_that_returns_something_else_fails_its_call_and_no_other(pairs, reply) -> None:
+def test_a_handler_with_a_wrong_return_value_fails_only_its_call(pairs, reply) -> None:
     pair = pairs(lambda request: reply if request.payload else b"fine")
     with pytest.raises(RpcError, match=f"m: the handler returned {type(reply).__name__} instead of bytes"):
         pair.call(b"x")
@@ -32,7 +32,7 @@ def test_a_handler_that_returns_something_else_fails_its_call_and_no_other(pairs
 
 
 @pytest.mark.parametrize("error", [RpcError(5, None), RpcError("5", "x")], ids=["no text", "no code"])  # type: ignore[arg-type]
-def test_a_status_of_wrong_types_is_a_status_still(pairs, error) -> None:
+def test_a_status_with_wrong_types_is_sent_as_a_status(pairs, error) -> None:
     def fails(request: Request) -> bytes:
         raise error
 
@@ -44,7 +44,7 @@ def test_an_empty_reply_is_empty_bytes(pairs) -> None:
     assert pairs(lambda r: b"").call(b"x") == b""
 
 
-def test_the_handler_learns_service_method_time_left_and_metadata(pairs) -> None:
+def test_a_handler_receives_service_method_timeout_and_metadata(pairs) -> None:
     calls: list[Request] = []
     pairs(lambda r: calls.append(r) or b"").call(b"x", soon(500), metadata=[("k", "v"), ("k", "w")])
     request = calls[0]
@@ -62,8 +62,8 @@ def test_the_handler_learns_service_method_time_left_and_metadata(pairs) -> None
         (PermissionError("text"), Code.PERMISSION_DENIED),
     ],
 )
-def test_what_a_handler_raises_becomes_a_status(pairs, error, code) -> None:
-    expected = "ValueError: text" if isinstance(error, ValueError) else "text"  # where the code says nothing
+def test_an_exception_of_a_handler_becomes_a_status(pairs, error, code) -> None:
+    expected = "ValueError: text" if isinstance(error, ValueError) else "text"  # its code does not name the type
 
     def fail(request):
         raise error
@@ -73,12 +73,12 @@ def test_what_a_handler_raises_becomes_a_status(pairs, error, code) -> None:
     assert (caught.value.code, caught.value.message) == (code, expected)
 
 
-def test_the_text_of_a_status_is_the_references() -> None:
+def test_the_text_of_a_status_equals_the_references() -> None:
     assert str(RpcError(2, "boom")) == "rpc error: code = Unknown desc = boom"
     assert str(RpcError(99, "boom")) == "rpc error: code = Code(99) desc = boom"
 
 
-def test_an_oversized_reply_is_a_status_and_the_connection_goes_on(pairs) -> None:
+def test_an_oversized_reply_becomes_a_status_and_leaves_the_connection_usable(pairs) -> None:
     pair = pairs(lambda r: bytes(MAX_DATA + 1) if r.payload == b"big" else b"ok")
     with pytest.raises(RpcError) as caught:
         pair.call(b"big")
@@ -86,7 +86,7 @@ def test_an_oversized_reply_is_a_status_and_the_connection_goes_on(pairs) -> Non
     assert pair.call(b"x") == b"ok"
 
 
-def test_a_request_that_comes_while_we_wait_is_served(pairs) -> None:
+def test_a_request_is_served_during_a_call(pairs) -> None:
     calls = []
 
     def ask_back(request: Request) -> object:
@@ -102,7 +102,7 @@ def test_a_request_that_comes_while_we_wait_is_served(pairs) -> None:
     assert calls == ["back"]
 
 
-def test_a_handler_may_answer_later(pairs) -> None:
+def test_a_handler_can_answer_later(pairs) -> None:
     waiting: list[Request] = []
     pair = pairs(lambda r: waiting.append(r) or LATER)
 
@@ -146,7 +146,7 @@ def test_a_caller_does_not_wait_for_a_peer_that_does_not_read_its_replies(deaf) 
     assert local.closed is None, "a peer that is slow is not dead"
 
 
-def test_a_monitor_does_not_wait_for_those_who_write_to_a_peer_that_does_not_read(deaf) -> None:
+def test_a_monitor_does_not_wait_for_blocked_writers(deaf) -> None:
     local, remote = deaf
     fill(local)
     writer = threading.Thread(target=local.reply, args=(Request("s", "m", b"", stream_id=1), b""), daemon=True)
@@ -161,7 +161,7 @@ def test_a_monitor_does_not_wait_for_those_who_write_to_a_peer_that_does_not_rea
     writer.join(PATIENCE_S)
 
 
-def test_what_is_there_at_the_deadline_is_served_however_late_this_side_is() -> None:
+def test_requests_that_arrived_before_the_deadline_are_served_late() -> None:
     local, remote = socket.socketpair()
     finished: list[int] = []
     endpoint = Endpoint(Trunk(local), client_id=1, server_id=2, on_request=lambda request: finished.append(1) or b"")

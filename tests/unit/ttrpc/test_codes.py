@@ -1,4 +1,4 @@
-"""Status codes: what a handler's error becomes, and what a number is called."""
+"""Status codes: codes of exceptions and names of codes."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def test_a_status_that_a_handler_raises_is_kept() -> None:
     assert status_of(RpcError(Code.NOT_FOUND, "no luck")) == (Code.NOT_FOUND, "no luck")
 
 
-def test_where_the_code_says_nothing_the_text_begins_with_the_errors_type() -> None:
+def test_with_an_unknown_code_the_text_starts_with_the_exception_type() -> None:
     assert status_of(KeyError("zone")) == (Code.UNKNOWN, "KeyError: 'zone'")
 
 
-def test_where_the_code_says_it_all_the_text_is_the_errors() -> None:
+def test_with_a_known_code_the_text_is_the_exceptions_text() -> None:
     assert status_of(PermissionError("not you")) == (Code.PERMISSION_DENIED, "not you")
     assert status_of(EOFError()) == (Code.OUT_OF_RANGE, "EOFError")
 

@@ -1,4 +1,4 @@
-"""The two ends of a connection as pure state: stream ids, responses, and what breaks the rules."""
+"""The two ends of a connection as pure state: stream ids, responses and protocol errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_late_response_is_dropped() -> None:
     assert client.receive(server.respond(stream_id, b"late")) == []
 
 
-def test_a_request_arrives_as_it_was_made() -> None:
+def test_a_request_arrives_unchanged() -> None:
     client = ClientSide()
     _, pieces, length = client.request("s", "m", b"abc", 5, [("k", "v")])
     frame = b"".join(pieces)
@@ -40,19 +40,19 @@ def test_a_request_arrives_as_it_was_made() -> None:
     assert (list(request.metadata), request.stream_id) == ([("k", "v")], 1)
 
 
-def test_streams_have_odd_numbers_that_grow() -> None:
+def test_stream_ids_are_odd_and_increase() -> None:
     client = ClientSide()
     assert [client.request("s", "m", b"")[0] for _ in range(3)] == [1, 3, 5]
 
 
-def test_a_connection_whose_numbers_are_used_up_says_what_to_do() -> None:
+def test_an_error_after_the_last_stream_id_names_the_next_step() -> None:
     client = ClientSide()
     client.next_id = (1 << 32) + 1
     with pytest.raises(LocalProtocolError, match="stream ids are used up: connect again"):
         client.request("s", "m", b"")
 
 
-def test_a_response_is_given_to_its_stream_once() -> None:
+def test_a_response_is_delivered_once() -> None:
     client, server = ClientSide(), ServerSide()
     stream_id, _, _ = client.request("s", "m", b"")
     answer = server.respond(stream_id, b"yes")
@@ -62,7 +62,7 @@ def test_a_response_is_given_to_its_stream_once() -> None:
     assert client.receive(answer) == []
 
 
-def test_the_sole_response_is_read_at_once_and_ends_its_stream() -> None:
+def test_the_only_response_is_read_directly_and_ends_its_stream() -> None:
     client, server = ClientSide(), ServerSide()
     stream_id, _, _ = client.request("s", "m", b"")
     answer = server.respond(stream_id, b"yes")
@@ -82,7 +82,7 @@ def test_the_sole_response_is_read_at_once_and_ends_its_stream() -> None:
     ],
     ids=["a part of a header", "another stream", "no response", "two", "a status", "broken"],
 )
-def test_what_is_not_the_sole_response_is_left_to_be_read_in_full(chunk: bytes) -> None:
+def test_other_bytes_than_the_only_response_are_left_for_the_parser(chunk: bytes) -> None:
     client = ClientSide()
     client.request("s", "m", b"")
     assert client.receive_sole(1, chunk) is None
@@ -90,7 +90,7 @@ def test_what_is_not_the_sole_response_is_left_to_be_read_in_full(chunk: bytes) 
         assert client.receive(chunk), "it was taken all the same"
 
 
-def test_nothing_is_the_sole_response_in_the_middle_of_a_frame() -> None:
+def test_inside_a_frame_the_fast_path_is_not_used() -> None:
     client, server = ClientSide(), ServerSide()
     for _ in range(2):
         client.request("s", "m", b"")
@@ -106,7 +106,9 @@ def test_nothing_is_the_sole_response_in_the_middle_of_a_frame() -> None:
         (1, "StreamID cannot be re-used and must increment"),
     ],
 )
-def test_a_request_with_a_wrong_number_is_refused_and_the_connection_goes_on(stream_id: int, text: str) -> None:
+def test_a_request_with_a_wrong_stream_id_is_refused_and_leaves_the_connection_usable(
+    stream_id: int, text: str
+) -> None:
     client, server = ClientSide(), ServerSide()
     server.receive(sent(client))
     data = encode_request(request_prefix("s", "m"), b"")
@@ -116,7 +118,7 @@ def test_a_request_with_a_wrong_number_is_refused_and_the_connection_goes_on(str
     assert isinstance(server.receive(sent(client))[0], Request)
 
 
-def test_a_request_that_is_no_protobuf_is_refused_also_when_it_comes_in_pieces() -> None:
+def test_an_invalid_request_is_refused_also_in_parts() -> None:
     for step in (1, 100):
         frame = frames.pack(1, frames.REQUEST, b"\xff\xff\xff")
         server = ServerSide()
@@ -125,7 +127,7 @@ def test_a_request_that_is_no_protobuf_is_refused_also_when_it_comes_in_pieces()
         assert refusal.message.startswith("unmarshal request error: ")
 
 
-def test_a_request_that_is_too_long_costs_itself_alone() -> None:
+def test_an_oversized_request_affects_no_other_request() -> None:
     server = ServerSide()
     length = frames.MAX_DATA + 1
     complete = frames.pack_header(length, 1, frames.REQUEST, 0) + bytes(length)
@@ -142,7 +144,7 @@ def test_frames_of_unknown_types_are_ignored() -> None:
     assert server.receive(frames.pack(1, 9, b"x") + frames.pack(1, frames.RESPONSE, b"")) == []
 
 
-def test_an_answer_that_is_too_long_becomes_a_status_for_the_caller() -> None:
+def test_an_oversized_reply_becomes_a_status() -> None:
     client, server = ClientSide(), ServerSide()
     client.request("s", "m", b"")
     (response,) = client.receive(server.respond(1, bytes(frames.MAX_DATA)))
@@ -151,7 +153,7 @@ def test_an_answer_that_is_too_long_becomes_a_status_for_the_caller() -> None:
     assert response.message == "message length 4194309 exceed maximum message size of 4194304"
 
 
-def test_names_that_a_caller_makes_up_do_not_fill_memory() -> None:
+def test_the_cache_of_method_names_is_bounded() -> None:
     client = ClientSide()
     for number in range(1100):
         client.request("s", f"m{number}", b"")

@@ -1,4 +1,4 @@
-"""The usual way of a call, its two halves, and what a call passes."""
+"""Calls of an endpoint, also split into sending and receiving."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from nri.ttrpc.frames import MAX_DATA
 from tests.support.endpoints import PATIENCE_S, Pair, end, fill, serve, soon
 
 
-def test_a_call_returns_what_the_handler_returned(pairs) -> None:
+def test_a_call_returns_the_handlers_reply(pairs) -> None:
     assert pairs().call(b"hello") == b"hello"
 
 
-def test_a_late_answer_costs_one_call_and_not_the_connection(pairs) -> None:
+def test_a_late_reply_fails_only_its_call(pairs) -> None:
     release = threading.Event()
     pair = pairs(lambda r: release.wait(PATIENCE_S) and b"late" if r.payload == b"slow" else b"quick")
     with pytest.raises(DeadlineExceeded):
@@ -33,7 +33,7 @@ def test_a_late_answer_costs_one_call_and_not_the_connection(pairs) -> None:
     assert pair.call(b"next") == b"quick"
 
 
-def test_a_deadline_that_has_passed_sends_nothing(pairs) -> None:
+def test_a_call_after_its_deadline_is_not_sent(pairs) -> None:
     calls = []
     pair = pairs(lambda r: calls.append(r) or b"")
     with pytest.raises(DeadlineExceeded):
@@ -42,7 +42,7 @@ def test_a_deadline_that_has_passed_sends_nothing(pairs) -> None:
     assert len(calls) == 1
 
 
-def test_an_oversized_request_is_refused_here_and_the_connection_goes_on(pairs) -> None:
+def test_an_oversized_request_is_refused_and_leaves_the_connection_usable(pairs) -> None:
     pair = pairs()
     with pytest.raises(OversizedMessage):
         pair.call(bytes(MAX_DATA))
@@ -50,7 +50,7 @@ def test_an_oversized_request_is_refused_here_and_the_connection_goes_on(pairs) 
 
 
 @pytest.mark.pure
-def test_a_call_that_follows_another_closely_passes_few_files(pairs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repeated_call_runs_code_of_few_files(pairs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nri.ttrpc.monitor.CLOSE_S", 60.0)
     root = os.path.dirname(nri.__file__) + "/"
     passed: list[str] = []
@@ -83,7 +83,7 @@ def test_a_call_that_follows_another_closely_passes_few_files(pairs, monkeypatch
     assert len(fewest) <= 17, fewest
 
 
-def test_one_thread_sends_and_another_one_takes_the_answer(pairs) -> None:
+def test_one_thread_can_send_and_another_can_receive_the_reply(pairs) -> None:
     pair = pairs()
     sent = pair.near.begin("s", "m", b"hello", soon())
     answers: list[bytes] = []
@@ -94,7 +94,7 @@ def test_one_thread_sends_and_another_one_takes_the_answer(pairs) -> None:
     assert pair.call(b"next") == b"next"
 
 
-def test_an_answer_that_came_in_time_counts_however_late_it_is_collected(pairs) -> None:
+def test_a_reply_in_time_counts_even_if_it_is_collected_late(pairs) -> None:
     pair = pairs()
     deadline = soon(0.3)
     sent = pair.near.begin("s", "m", b"in time", deadline)
@@ -103,7 +103,7 @@ def test_an_answer_that_came_in_time_counts_however_late_it_is_collected(pairs) 
     assert pair.near.collect(sent) == b"in time"
 
 
-def test_an_answer_that_nobody_takes_is_dropped_and_the_connection_goes_on(pairs) -> None:
+def test_an_abandoned_reply_is_dropped_and_leaves_the_connection_usable(pairs) -> None:
     pair = pairs()
     pair.near.abandon(pair.near.begin("s", "m", b"forgotten", soon()))
     assert [pair.call(b"%d" % n) for n in range(3)] == [b"0", b"1", b"2"]
@@ -112,7 +112,7 @@ def test_an_answer_that_nobody_takes_is_dropped_and_the_connection_goes_on(pairs
     assert pair.near.collect(sent) == b"x"
 
 
-def test_a_half_call_that_is_answered_late_fails_with_its_own_deadline(pairs) -> None:
+def test_a_late_reply_to_begin_fails_at_its_own_deadline(pairs) -> None:
     go = threading.Event()
     pair = pairs(lambda request: request.payload if request.payload != b"late" or go.wait(PATIENCE_S) else b"")
     sent = pair.near.begin("s", "m", b"late", soon(0.05))
@@ -122,7 +122,7 @@ def test_a_half_call_that_is_answered_late_fails_with_its_own_deadline(pairs) ->
     assert pair.call(b"next") == b"next"
 
 
-def test_nothing_is_begun_while_somebody_else_waits_for_an_answer(pairs) -> None:
+def test_begin_refuses_while_another_thread_waits_for_a_reply(pairs) -> None:
     go = threading.Event()
     entered = threading.Event()
 
@@ -141,13 +141,13 @@ def test_nothing_is_begun_while_somebody_else_waits_for_an_answer(pairs) -> None
 
 
 @pytest.mark.parametrize("payload", [b"", b"x" * 100_000], ids=["late", "large"])
-def test_nothing_is_begun_that_could_not_be_sent_at_once(pairs, payload: bytes) -> None:
+def test_begin_refuses_a_request_that_cannot_be_sent_at_once(pairs, payload: bytes) -> None:
     pair = pairs()
     assert pair.near.begin("s", "m", payload, soon() if payload else time.monotonic() - 1) is None
     assert pair.call(b"next") == b"next"
 
 
-def test_nothing_is_begun_past_an_interceptor() -> None:
+def test_begin_refuses_on_a_connection_with_interceptors() -> None:
     pair = Pair(near_interceptors=(Interceptor(),))
     try:
         assert pair.near.begin("s", "m", b"", soon()) is None
@@ -155,7 +155,7 @@ def test_nothing_is_begun_past_an_interceptor() -> None:
         pair.close()
 
 
-def test_what_is_begun_on_a_connection_that_ends_fails_as_a_call_does(pairs) -> None:
+def test_a_begun_call_fails_like_a_call_when_the_connection_ends(pairs) -> None:
     go = threading.Event()
     pair = pairs(lambda request: request.payload if go.wait(PATIENCE_S) else b"")
     sent = pair.near.begin("s", "m", b"", soon())
@@ -166,8 +166,8 @@ def test_what_is_begun_on_a_connection_that_ends_fails_as_a_call_does(pairs) -> 
     assert pair.near.begin("s", "m", b"", soon()) is None, "the connection is closed"
 
 
-def test_nothing_is_begun_while_the_peer_does_not_read(deaf) -> None:
-    """Else it would count as late at once, though its time has only begun."""
+def test_begin_refuses_while_the_peer_does_not_read(deaf) -> None:
+    """Otherwise the request would already be late when it is sent."""
     local, remote = deaf
     fill(local)
     assert local.begin("s", "m", b"x", soon()) is None
@@ -192,7 +192,7 @@ class Interrupted(Trunk):
 
 @pytest.mark.pure
 @pytest.mark.parametrize("half", [False, True], ids=["call", "begin"])
-def test_a_write_that_is_interrupted_leaves_the_connection_to_others(half: bool) -> None:
+def test_an_interrupted_write_leaves_the_connection_usable(half: bool) -> None:
     local, remote = socket.socketpair()
     endpoint = Endpoint(Interrupted(local), client_id=1, server_id=2)
     server = serve(remote, [])

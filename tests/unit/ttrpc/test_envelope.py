@@ -1,4 +1,4 @@
-"""The envelope by hand: what is skipped, what is refused, and what is kept of a peer's words. Bytes: tests/wire."""
+"""The envelope of requests and responses. Its bytes are tested in tests/wire."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nri.ttrpc.envelope import (
 )
 
 
-def test_fields_may_come_in_any_order_and_the_last_one_counts() -> None:
+def test_fields_may_have_any_order_and_the_last_value_counts() -> None:
     data = (
         wire.bytes_field(3, b"p") + wire.bytes_field(2, b"m") + wire.bytes_field(1, b"old") + wire.bytes_field(1, b"s")
     )
@@ -28,13 +28,13 @@ def test_fields_may_come_in_any_order_and_the_last_one_counts() -> None:
     assert (request.service, request.method, request.payload) == ("s", "m", b"p")
 
 
-def test_metadata_keeps_order_and_repetition_and_odd_pairs_are_read() -> None:
+def test_metadata_keeps_order_and_repetitions() -> None:
     data = encode_request(request_prefix("s", "m"), b"", 0, [("a", "1"), ("b", "2"), ("a", "3")])
     data += wire.bytes_field(5, wire.varint_field(1, 7) + wire.bytes_field(9, b"?"))
     assert decode_request(data).metadata == (("a", "1"), ("b", "2"), ("a", "3"), ("", ""))
 
 
-def test_names_and_payloads_that_are_long_are_read() -> None:
+def test_long_names_and_payloads_are_read() -> None:
     data = encode_request(request_prefix("s" * 300, "m" * 200), bytes(70_000), 1 << 40)
     request = decode_request(data)
     assert (len(request.service), len(request.method), len(request.payload)) == (300, 200, 70_000)
@@ -42,7 +42,7 @@ def test_names_and_payloads_that_are_long_are_read() -> None:
 
 
 @pytest.mark.parametrize("names", [False, True])
-def test_a_negative_time_left_counts_as_none(names: bool) -> None:
+def test_a_negative_timeout_counts_as_none(names: bool) -> None:
     prefix = request_prefix("s", "negative")
     if names:
         decode_request(encode_request(prefix, b"x"))
@@ -65,12 +65,12 @@ def test_a_negative_time_left_counts_as_none(names: bool) -> None:
         (wire.bytes_field(5, b"\x0a\x00" * 17), "more than 16 fields"),
     ],
 )
-def test_what_is_no_request_is_told_by_field(data: bytes, text: str) -> None:
+def test_an_invalid_request_is_an_error_that_names_the_field(data: bytes, text: str) -> None:
     with pytest.raises(RemoteProtocolError, match=text):
         decode_request(data)
 
 
-def test_names_that_a_peer_makes_up_do_not_fill_memory() -> None:
+def test_the_cache_of_names_is_bounded() -> None:
     for number in range(300):
         decode_request(encode_request(request_prefix("s", f"made-up-{number}"), b"x"))
     assert len(envelope.names_by_prefix) <= 257
@@ -79,14 +79,14 @@ def test_names_that_a_peer_makes_up_do_not_fill_memory() -> None:
     assert not envelope.names_by_prefix, "names that are too long to be looked for are kept"
 
 
-def test_times_left_that_never_come_twice_do_not_fill_memory() -> None:
+def test_the_cache_of_written_timeouts_is_bounded() -> None:
     for number in range(1, 5000):
         encode_request(b"", b"x", number)
     assert len(envelope.timeouts_written) <= 4097
     assert encode_request(b"", b"x") == b"\x1a\x01x"
 
 
-def test_timeouts_that_a_peer_makes_up_do_not_fill_memory() -> None:
+def test_the_cache_of_received_timeouts_is_bounded() -> None:
     prefix = request_prefix("s", "m")
     decode_request(encode_request(prefix, b"x"))  # from now on these names are known
     for number in range(1, 600):
@@ -96,7 +96,7 @@ def test_timeouts_that_a_peer_makes_up_do_not_fill_memory() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 127, 128, 16_383, 16_384, 70_000])
-def test_a_payload_of_any_length_is_read_with_the_timeout_behind_it_or_without(length: int) -> None:
+def test_a_payload_of_any_length_is_read_with_and_without_a_timeout(length: int) -> None:
     prefix, payload = request_prefix("s", "m"), b"\x20" * length
     for timeout_ns in (0, 1, 2_000_000_000):
         for _ in range(2):  # the second time with what the first one has left
@@ -110,30 +110,30 @@ def test_a_status_has_code_and_text_and_its_details_are_dropped() -> None:
     assert (response.code, response.message, response.payload) == (5, "gone", b"p")
 
 
-def test_a_status_of_wrong_types_is_none() -> None:
+def test_a_status_with_wrong_types_is_ignored() -> None:
     response = decode_response(
         wire.varint_field(1, 5) + wire.bytes_field(1, wire.bytes_field(1, b"5")) + wire.varint_field(2, 1)
     )
     assert (response.code, response.message, response.payload) == (0, "", b"")
 
 
-def test_parts_of_a_status_are_one_status() -> None:
+def test_repeated_status_fields_are_merged() -> None:
     parts = (wire.varint_field(1, 5), wire.bytes_field(2, b"gone"), wire.varint_field(1, 7))
     response = decode_response(b"".join(wire.bytes_field(1, part) for part in parts))
     assert (response.code, response.message) == (7, "gone")
 
 
 @pytest.mark.parametrize("data", [b"\x0a\x00" * 5000, b"\x22\x00" * 5000, wire.bytes_field(1, b"\x08\x01" * 5000)])
-def test_a_response_of_very_many_fields_is_not_read_to_its_end(data: bytes) -> None:
+def test_a_response_with_too_many_fields_is_refused(data: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match="more than 4096 fields"):
         decode_response(data)
 
 
-def test_a_text_that_is_no_unicode_reaches_the_caller_all_the_same() -> None:
+def test_a_text_that_is_not_unicode_reaches_the_caller() -> None:
     assert decode_response(encode_response(code=2, message="name \udcff")).message == "name ?"
 
 
-def test_a_status_without_a_text_has_its_code_alone() -> None:
+def test_a_status_without_a_text_has_only_its_code() -> None:
     assert encode_response(code=5) == b"\x0a\x02\x08\x05"
 
 

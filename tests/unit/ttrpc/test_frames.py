@@ -1,4 +1,4 @@
-"""ttRPC frames: whole ones out of any pieces, and a bound on what is held."""
+"""ttRPC frames: complete frames from parts of any size, with bounded memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nri.errors import OversizedMessage
 from nri.ttrpc import frames
 
 
-def test_a_ttrpc_message_that_is_too_long_is_thrown_away_as_it_comes() -> None:
+def test_an_oversized_message_is_discarded_while_it_arrives() -> None:
     reader = frames.FrameReader()
     length = frames.MAX_DATA + 5
     out = reader.receive(struct.pack(">IIBB", length, 1, frames.REQUEST, 0))
@@ -23,7 +23,7 @@ def test_a_ttrpc_message_that_is_too_long_is_thrown_away_as_it_comes() -> None:
     assert out == [(1, frames.REQUEST, 0, None, length), (3, frames.RESPONSE, 0, b"x", 1)]
 
 
-def test_exactly_four_mebibytes_are_allowed_and_one_byte_more_is_not() -> None:
+def test_the_limit_is_exactly_four_mebibytes() -> None:
     assert len(frames.pack(1, frames.REQUEST, bytes(frames.MAX_DATA))) == frames.MAX_DATA + 10
     with pytest.raises(
         OversizedMessage, match="message length 4194305 exceed maximum message size of 4194304"
@@ -32,12 +32,12 @@ def test_exactly_four_mebibytes_are_allowed_and_one_byte_more_is_not() -> None:
     assert (caught.value.length_bytes, caught.value.maximum_bytes) == (4194305, 4194304)
 
 
-def test_a_frame_is_length_stream_type_and_flags_and_then_its_data() -> None:
+def test_a_frame_has_length_stream_type_flags_and_data() -> None:
     expected = b"\x00\x00\x00\x02\x00\x00\x00\x05\x01\x02ab"
     assert frames.pack(5, frames.REQUEST, b"ab", frames.REMOTE_OPEN) == expected
 
 
-def test_whole_frames_come_out_of_any_pieces() -> None:
+def test_frames_are_complete_for_any_split_of_the_bytes() -> None:
     data = frames.pack(1, frames.REQUEST, b"abc") + frames.pack(3, frames.DATA, b"", frames.REMOTE_CLOSED)
     expected = [(1, frames.REQUEST, 0, b"abc", 3), (3, frames.DATA, frames.REMOTE_CLOSED, b"", 0)]
     for size in range(1, len(data) + 1):
@@ -50,7 +50,7 @@ def test_whole_frames_come_out_of_any_pieces() -> None:
 @pytest.mark.parametrize(
     "sizes", [(20_000,), (20_000, 1), (1, 20_000), (1, 1, 1, 20_000, 30_000, 1, 1), (16_383, 16_384), (60_010,)]
 )
-def test_a_long_frame_comes_out_of_big_and_small_pieces(sizes: tuple[int, ...]) -> None:
+def test_a_long_frame_is_assembled_from_parts_of_any_size(sizes: tuple[int, ...]) -> None:
     content = bytes(range(256)) * 400
     data = frames.pack(1, frames.REQUEST, content) + frames.pack(3, frames.DATA, b"next")
     reader, out, at = frames.FrameReader(), [], 0
@@ -64,14 +64,14 @@ def test_a_long_frame_comes_out_of_big_and_small_pieces(sizes: tuple[int, ...]) 
     assert not reader.data
 
 
-def test_a_peer_that_sends_its_bytes_one_by_one_takes_no_more_than_their_number() -> None:
+def test_bytes_that_arrive_one_by_one_use_no_more_memory_than_their_number() -> None:
     reader = frames.FrameReader()
     for byte in frames.pack(1, frames.REQUEST, bytes(5000))[:-1]:
         reader.receive(bytes((byte,)))
     assert sum(map(sys.getsizeof, reader.data)) < 10_000
 
 
-def test_a_reader_knows_whether_it_holds_a_part_of_a_frame() -> None:
+def test_a_reader_reports_an_incomplete_frame() -> None:
     reader = frames.FrameReader()
     data = frames.pack(1, frames.REQUEST, b"abc")
     for piece in (data[:4], data[4:11]):
@@ -81,7 +81,7 @@ def test_a_reader_knows_whether_it_holds_a_part_of_a_frame() -> None:
     assert reader.between
 
 
-def test_a_frame_that_is_too_long_is_reported_without_its_data_also_when_it_comes_whole() -> None:
+def test_an_oversized_frame_is_reported_without_its_data() -> None:
     length = frames.MAX_DATA + 1
     complete = frames.pack_header(length, 1, frames.REQUEST, 0) + bytes(length)
     assert frames.FrameReader().receive(complete) == [(1, frames.REQUEST, 0, None, length)]

@@ -1,4 +1,4 @@
-"""Which frames a stream takes, and what becomes of the others."""
+"""The frames that a stream accepts, and the handling of all other frames."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def opened(*, sends: bool = True, receives: bool = True, payload: bytes = b"") -
         (False, b"x", REMOTE_CLOSED),
     ],
 )
-def test_the_flags_of_a_request_say_who_goes_on(sends: bool, payload: bytes, flags: int) -> None:
+def test_the_flags_of_a_request_show_which_side_continues(sends: bool, payload: bytes, flags: int) -> None:
     _, frame = ClientSide().open(Request("s", "m", payload), sends=sends, receives=True)
     assert frames.unpack_header(frame[0])[3] == flags
 
 
-def test_the_bytes_of_a_stream_are_those_of_the_reference() -> None:
+def test_the_bytes_of_a_stream_equal_the_references() -> None:
     client, server, stream_id = opened()
     assert client.streams.data(stream_id, b"ab").hex() == "000000020000000103006162"
     assert client.streams.close(stream_id).hex() == "00000000000000010305"
@@ -42,14 +42,14 @@ def test_the_bytes_of_a_stream_are_those_of_the_reference() -> None:
     assert server.streams.close(stream_id).hex() == "00000000000000010305"
 
 
-def test_data_that_crosses_the_end_of_its_stream_is_dropped() -> None:
+def test_data_that_arrives_after_the_end_of_its_stream_is_dropped() -> None:
     client, server, stream_id = opened()
     late = client.streams.data(stream_id, b"late")
     server.streams.close(stream_id)
     assert server.receive(late) == []
 
 
-def test_a_server_remembers_the_last_streams_that_have_ended_and_no_more() -> None:
+def test_a_server_remembers_a_bounded_number_of_ended_streams() -> None:
     client, server = ClientSide(), ServerSide()
     stream_ids = []
     for _ in range(300):
@@ -66,7 +66,7 @@ def test_a_server_remembers_the_last_streams_that_have_ended_and_no_more() -> No
 
 @pytest.mark.parametrize("stream_id", [1, 7])
 def test_data_without_a_stream_is_refused(stream_id: int) -> None:
-    """Stream 1 was a call with one request and one reply; 7 was never asked for."""
+    """Stream 1 was a unary call; stream 7 was never opened."""
     client, server = ClientSide(), ServerSide()
     server.receive(b"".join(client.request("s", "m", b"")[1]))
     (refused,) = server.receive(frames.pack(stream_id, DATA, b"x"))
@@ -84,7 +84,7 @@ def test_data_after_the_end_of_the_clients_half_is_refused() -> None:
     assert refused.code == Code.INVALID_ARGUMENT
 
 
-def test_the_last_message_may_come_with_the_end() -> None:
+def test_the_last_message_can_have_the_end_flag() -> None:
     client, server, stream_id = opened()
     (data,) = server.receive(frames.pack(stream_id, DATA, b"x", REMOTE_CLOSED))
     assert isinstance(data, Data)
@@ -94,13 +94,13 @@ def test_the_last_message_may_come_with_the_end() -> None:
     assert (reply.payload, reply.last) == (b"y", True)
 
 
-def test_no_data_and_no_end_is_nothing() -> None:
+def test_an_empty_frame_without_the_end_flag_is_ignored() -> None:
     client, server, stream_id = opened()
     assert server.receive(frames.pack(stream_id, DATA, b"", NO_DATA)) == []
     assert client.receive(frames.pack(stream_id, DATA, b"", NO_DATA)) == []
 
 
-def test_a_frame_that_is_too_long_fails_its_stream_and_no_other() -> None:
+def test_an_oversized_frame_fails_only_its_stream() -> None:
     client, server, stream_id = opened()
     long = frames.pack_header(frames.MAX_DATA + 1, stream_id, DATA, 0) + bytes(frames.MAX_DATA + 1)
     (failed,) = client.receive(long)
@@ -128,7 +128,7 @@ def test_a_broken_response_fails_its_stream() -> None:
     assert "unmarshal response error" in failed.message
 
 
-def test_what_is_closed_or_over_sends_nothing() -> None:
+def test_a_closed_stream_sends_no_frame() -> None:
     client, server, stream_id = opened()
     assert client.streams.close(stream_id)
     assert client.streams.close(stream_id) == b""
@@ -140,7 +140,7 @@ def test_what_is_closed_or_over_sends_nothing() -> None:
         server.streams.data(stream_id, b"x")
 
 
-def test_a_message_over_the_limit_is_refused_and_leaves_the_stream_open() -> None:
+def test_an_oversized_message_is_refused_and_leaves_the_stream_open() -> None:
     client, server, stream_id = opened()
     for streams in (client.streams, server.streams):
         with pytest.raises(OversizedMessage):
@@ -148,6 +148,6 @@ def test_a_message_over_the_limit_is_refused_and_leaves_the_stream_open() -> Non
         assert streams.data(stream_id, b"x")
 
 
-def test_what_is_said_of_data_is_readable() -> None:
+def test_the_text_of_a_data_frame_is_readable() -> None:
     assert repr(Data(3, None, last=True)) == "Data(stream 3, no data, last)"
     assert repr(Data(3, b"abc")) == "Data(stream 3, 3 bytes)"

@@ -1,4 +1,4 @@
-"""Interceptors see calls, and may add to them."""
+"""Interceptors receive calls and can change them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nri.ttrpc import Interceptor
 from tests.support.endpoints import Pair
 
 
-def test_an_interceptor_may_add_metadata_as_it_likes_and_copy_a_request() -> None:
+def test_an_interceptor_can_copy_a_request_and_add_metadata() -> None:
     class Adds(Interceptor):
         def call(self, request, proceed):
             request = copy.copy(request)
@@ -22,7 +22,7 @@ def test_an_interceptor_may_add_metadata_as_it_likes_and_copy_a_request() -> Non
         pair.close()
 
 
-def test_interceptors_see_calls_from_the_outermost_in() -> None:
+def test_interceptors_are_called_from_the_outermost_to_the_innermost() -> None:
     calls: list[str] = []
 
     class Records(Interceptor):

@@ -1,4 +1,4 @@
-"""A connection that has ended."""
+"""Memory of a closed connection."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from nri.ttrpc import Endpoint
 from tests.support.endpoints import a_request, end, soon
 
 
-def test_a_released_connection_holds_no_parts_of_messages() -> None:
-    """Its owner may remember it long after it is gone."""
+def test_a_released_connection_keeps_no_bytes_of_messages() -> None:
+    """The owner may keep the object for a long time after the end."""
     local, remote = socket.socketpair()
     trunk = Trunk(local)
     endpoint = Endpoint(trunk, client_id=1, server_id=2)

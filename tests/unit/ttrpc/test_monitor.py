@@ -1,4 +1,4 @@
-"""Idle connections are watched, and close calls are not disturbed."""
+"""Idle connections are watched, and calls in quick succession are not slowed down."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.endpoints import soon
 from tests.support.waiting import wait_for
 
 
-def test_a_monitor_serves_requests_that_come_between_calls(pairs) -> None:
+def test_a_monitor_serves_requests_between_calls(pairs) -> None:
     monitor = Monitor()
     try:
         pair = pairs(near_request=lambda r: b"served by the monitor")
@@ -31,7 +31,7 @@ def test_a_monitor_serves_requests_that_come_between_calls(pairs) -> None:
         monitor.stop()
 
 
-def test_what_a_peer_asks_after_each_burst_of_calls_is_served(pairs) -> None:
+def test_requests_of_the_peer_after_a_burst_of_calls_are_served(pairs) -> None:
     monitor = Monitor()
     try:
         pair = pairs(near_request=lambda r: r.payload)
@@ -45,7 +45,7 @@ def test_what_a_peer_asks_after_each_burst_of_calls_is_served(pairs) -> None:
 
 
 @pytest.mark.pure
-def test_a_connection_that_ends_after_a_burst_of_calls_leaves_the_monitor_at_rest(pairs) -> None:
+def test_the_monitor_rests_after_a_connection_ends(pairs) -> None:
     looks: list[object] = []
 
     class Counting(Monitor):
@@ -61,13 +61,13 @@ def test_a_connection_that_ends_after_a_burst_of_calls_leaves_the_monitor_at_res
             pair.call()
         pair.near.close()
         time.sleep(0.3)
-        assert len(looks) < 30, "the monitor is told of the end again and again"
+        assert len(looks) < 30, "the monitor is notified of the end again and again"
     finally:
         monitor.stop()
 
 
 @pytest.mark.pure
-def test_between_calls_that_follow_each_other_closely_nothing_is_watched(
+def test_between_calls_in_quick_succession_the_connection_is_not_watched(
     pairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nri.ttrpc.monitor.CLOSE_S", 60.0)
@@ -90,7 +90,7 @@ def test_between_calls_that_follow_each_other_closely_nothing_is_watched(
         monitor.stop()
 
 
-def test_a_monitor_that_is_stopped_after_a_burst_of_calls_lets_callers_go_on(pairs) -> None:
+def test_calls_work_after_the_monitor_is_stopped(pairs) -> None:
     monitor = Monitor()
     pair = pairs()
     monitor.add(pair.near)
@@ -102,7 +102,7 @@ def test_a_monitor_that_is_stopped_after_a_burst_of_calls_lets_callers_go_on(pai
 
 
 @pytest.mark.parametrize("calls", [1, 5], ids=["one call", "a burst of calls"])
-def test_a_monitor_notices_a_peer_that_goes_between_calls(pairs, calls: int) -> None:
+def test_a_monitor_notices_a_disconnect_between_calls(pairs, calls: int) -> None:
     monitor = Monitor()
     try:
         pair = pairs()
@@ -119,7 +119,7 @@ def test_a_monitor_notices_a_peer_that_goes_between_calls(pairs, calls: int) -> 
 
 
 @pytest.mark.pure
-def test_a_connection_that_cannot_be_read_is_closed_and_the_others_are_still_served(
+def test_an_unreadable_connection_is_closed_and_others_are_served(
     pairs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monitor = Monitor()
@@ -143,7 +143,7 @@ def test_a_connection_that_cannot_be_read_is_closed_and_the_others_are_still_ser
     assert "failed to read a connection; it is closed" in caplog.text
 
 
-def test_a_connection_is_forgotten_once_and_a_monitor_stopped_once(pairs) -> None:
+def test_removing_and_stopping_twice_has_no_effect(pairs) -> None:
     monitor = Monitor()
     pair = pairs()
     monitor.add(pair.near)
@@ -154,7 +154,7 @@ def test_a_connection_is_forgotten_once_and_a_monitor_stopped_once(pairs) -> Non
     assert pair.call(b"x") == b"x"
 
 
-def test_a_connection_whose_descriptor_is_gone_is_no_longer_watched_and_no_error(pairs) -> None:
+def test_a_connection_with_a_closed_descriptor_is_removed_without_an_error(pairs) -> None:
     monitor = Monitor()
     try:
         pair = pairs()
@@ -181,7 +181,7 @@ class Noted:
 
 
 @pytest.mark.pure
-def test_a_watcher_asks_for_a_change_only_once(pairs) -> None:
+def test_a_watcher_requests_a_change_once(pairs) -> None:
     noted = Noted()
     watch = IdleWatcher(noted, pairs().near.link)
     watch.busy()
@@ -197,7 +197,7 @@ def test_a_watcher_asks_for_a_change_only_once(pairs) -> None:
     assert not watch.resting
 
 
-def test_a_monitor_that_was_stopped_watches_nothing_more_and_lets_nothing_rest(pairs) -> None:
+def test_a_stopped_monitor_watches_no_connection(pairs) -> None:
     monitor, pair = Monitor(), pairs()
     monitor.stop()
     monitor.add(pair.near)
@@ -208,7 +208,7 @@ def test_a_monitor_that_was_stopped_watches_nothing_more_and_lets_nothing_rest(p
     assert pair.call(b"x") == b"x"
 
 
-def test_a_monitor_can_be_stopped_by_what_it_serves(pairs) -> None:
+def test_a_handler_can_stop_its_monitor(pairs) -> None:
     monitor = Monitor()
     stopped: list[bool] = []
 

@@ -1,4 +1,4 @@
-"""Late replies: they arrive when the peer reads again, in order and whole, and do not pile up."""
+"""Delayed replies arrive completely and in order when the peer reads again, and are bounded."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Peer:
         return stream_id
 
     def responses(self, count: int) -> list[Response]:
-        """Read until so many have come; frames that fill the way are of no stream and dropped."""
+        """Read until `count` responses have come; the frames of `fill` belong to no stream and are dropped."""
         return responses(self.sock, self.side, count)
 
 
@@ -68,7 +68,7 @@ def fill(local: Endpoint) -> None:
         sock.close()
 
 
-def test_a_reply_that_has_to_wait_arrives_when_the_peer_reads_again(ends) -> None:
+def test_a_delayed_reply_arrives_when_the_peer_reads_again(ends) -> None:
     local, peer = ends
     fill(local)
     stream_ids = [peer.ask(b"%d" % n) for n in range(3)]
@@ -85,7 +85,7 @@ def test_a_reply_that_has_to_wait_arrives_when_the_peer_reads_again(ends) -> Non
     assert peer.responses(1)[0].payload == b"next"
 
 
-def test_a_reply_waits_for_a_thread_that_is_in_the_middle_of_a_write(ends) -> None:
+def test_a_reply_waits_until_another_thread_has_written_its_frame(ends) -> None:
     local, peer = ends
     local.link.sender.acquire()
     peer.ask(b"x")
@@ -96,7 +96,7 @@ def test_a_reply_waits_for_a_thread_that_is_in_the_middle_of_a_write(ends) -> No
     assert peer.responses(1)[0].payload == b"x"
 
 
-def test_a_reply_that_was_written_in_part_is_written_to_its_end(ends) -> None:
+def test_a_partly_written_reply_is_completed(ends) -> None:
     local, peer = ends
     peer.answer = lambda request: bytes(500_000)
     peer.ask()
@@ -105,7 +105,7 @@ def test_a_reply_that_was_written_in_part_is_written_to_its_end(ends) -> None:
     assert len(peer.responses(1)[0].payload) == 500_000
 
 
-def test_a_peer_that_asks_on_and_on_without_reading_is_read_no_more_until_it_reads(ends) -> None:
+def test_requests_of_a_peer_that_does_not_read_are_not_read_beyond_a_limit(ends) -> None:
     local, peer = ends
     fill(local)
     requests = 0
@@ -121,7 +121,7 @@ def test_a_peer_that_asks_on_and_on_without_reading_is_read_no_more_until_it_rea
     wait_for(lambda: not local.link.full, "it is read again")
 
 
-def test_large_replies_count_by_their_bytes(ends) -> None:
+def test_the_limit_of_waiting_replies_counts_bytes(ends) -> None:
     local, peer = ends
     peer.answer = lambda request: bytes(MAX_WAITING_BYTES // 2)
     fill(local)
@@ -132,7 +132,7 @@ def test_large_replies_count_by_their_bytes(ends) -> None:
     assert len(peer.responses(3)) == 3
 
 
-def test_refusals_wait_as_replies_do(ends) -> None:
+def test_error_replies_wait_like_other_replies(ends) -> None:
     local, peer = ends
 
     def refuses(_: object) -> bytes:
@@ -145,7 +145,7 @@ def test_refusals_wait_as_replies_do(ends) -> None:
     assert peer.responses(1)[0].code == Code.NOT_FOUND
 
 
-def test_only_the_timeout_for_replies_ends_a_connection_whose_peer_does_not_read(ends) -> None:
+def test_a_peer_that_does_not_read_is_disconnected_after_the_reply_timeout(ends) -> None:
     local, peer = ends
     local.link.reply_timeout_s = 0.1
     fill(local)
@@ -154,7 +154,7 @@ def test_only_the_timeout_for_replies_ends_a_connection_whose_peer_does_not_read
     wait_for(lambda: local.closed == "closed (the peer does not read its replies)", "it waits for ever")
 
 
-def test_a_request_with_a_longer_timeout_has_its_reply_wait_longer(ends) -> None:
+def test_a_reply_waits_at_least_for_the_timeout_of_its_request(ends) -> None:
     local, peer = ends
     local.link.reply_timeout_s = 0.05
     fill(local)
@@ -166,19 +166,19 @@ def test_a_request_with_a_longer_timeout_has_its_reply_wait_longer(ends) -> None
     assert peer.responses(1)[0].payload == b"patient"
 
 
-def test_a_connection_that_is_closed_leaves_no_thread_that_writes(ends) -> None:
+def test_a_closed_connection_leaves_no_writing_thread(ends) -> None:
     local, peer = ends
     before = threading.active_count()
     fill(local)
     peer.ask()
     local.poll()
     local.close()
-    wait_for(lambda: threading.active_count() <= before, "it goes on writing")
+    wait_for(lambda: threading.active_count() <= before, "the end of the writing thread")
     with pytest.raises(Exception):  # noqa: B017, PT011 - closed, in any way
         local.call("s", "m", deadline=soon())
 
 
-def test_a_call_waits_for_its_turn_while_late_replies_are_written(ends) -> None:
+def test_a_call_waits_while_delayed_replies_are_written(ends) -> None:
     local, peer = ends
     fill(local)
     peer.ask(b"late")

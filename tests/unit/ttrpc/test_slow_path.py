@@ -1,4 +1,4 @@
-"""The rare ways of a call: others read, the peer is slow or goes, a wait is interrupted."""
+"""Rare cases of a call: another thread reads, the peer is slow or disconnects, a wait is interrupted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nri.ttrpc.waiters import Waiter
 from tests.support.endpoints import PATIENCE_S, end, fill, serve, soon
 
 
-def test_a_peer_that_does_not_read_costs_the_deadline_and_reads_whole_messages_later() -> None:
+def test_after_a_deadline_during_a_write_the_peer_still_reads_complete_messages() -> None:
     local, remote = socket.socketpair()
     endpoint = Endpoint(Trunk(local), client_id=1, server_id=2)
     big = bytes(3_000_000)
@@ -42,7 +42,7 @@ def test_a_peer_that_does_not_read_costs_the_deadline_and_reads_whole_messages_l
     endpoint.release(soon(1))
 
 
-def test_when_the_peer_goes_every_pending_and_later_call_fails(pairs) -> None:
+def test_after_a_disconnect_every_pending_and_later_call_fails(pairs) -> None:
     entered, go = threading.Event(), threading.Event()
     pair = pairs(lambda r: entered.set() or (go.wait(PATIENCE_S) and b""))
     failures: list[BaseException] = []
@@ -64,10 +64,10 @@ def test_when_the_peer_goes_every_pending_and_later_call_fails(pairs) -> None:
     assert len(failures) == 3, failures
     with pytest.raises(ConnectionClosed):
         pair.call()
-    assert len(pair.closed) == 1, "the end is told once"
+    assert len(pair.closed) == 1, "the end is reported once"
 
 
-def test_an_answer_that_was_written_before_the_peer_went_still_arrives() -> None:
+def test_a_reply_written_before_the_disconnect_arrives() -> None:
     local, remote = socket.socketpair()
     endpoint = Endpoint(Trunk(local), client_id=1, server_id=2)
     answered: list[int] = []
@@ -78,11 +78,11 @@ def test_an_answer_that_was_written_before_the_peer_went_still_arrives() -> None
 
     server = Endpoint(Trunk(remote), client_id=2, server_id=1, on_request=answer)
 
-    def once() -> None:
+    def serve_once() -> None:
         server.serve(until=lambda: bool(answered))
         server.close()
 
-    thread = threading.Thread(target=once, daemon=True)
+    thread = threading.Thread(target=serve_once, daemon=True)
     thread.start()
     assert endpoint.call("s", "m", b"", deadline=soon()) == b"last words"
     thread.join(PATIENCE_S)
@@ -91,7 +91,7 @@ def test_an_answer_that_was_written_before_the_peer_went_still_arrives() -> None
         resource.release(soon(1))
 
 
-def test_many_threads_may_call_and_each_gets_its_own_answer(pairs) -> None:
+def test_concurrent_callers_get_their_own_replies(pairs) -> None:
     pair = pairs()
     wrong: list[object] = []
 
@@ -110,7 +110,7 @@ def test_many_threads_may_call_and_each_gets_its_own_answer(pairs) -> None:
     assert wrong == []
 
 
-def test_callers_with_short_deadlines_do_not_take_the_reader_away_from_the_others(pairs) -> None:
+def test_callers_with_short_deadlines_do_not_stop_reading_for_others(pairs) -> None:
     def answer(request):
         if request.payload == b"slow":
             time.sleep(0.02)
@@ -140,7 +140,7 @@ def test_callers_with_short_deadlines_do_not_take_the_reader_away_from_the_other
     assert lost == []
 
 
-def test_what_was_begun_and_sent_in_part_is_sent_to_its_end_by_whoever_waits_for_the_answer() -> None:
+def test_a_partly_sent_request_is_completed_by_the_thread_that_waits_for_the_reply() -> None:
     local, remote = socket.socketpair()
     local.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4608)
     endpoint = Endpoint(Trunk(local), client_id=1, server_id=2)
@@ -156,14 +156,14 @@ def test_what_was_begun_and_sent_in_part_is_sent_to_its_end_by_whoever_waits_for
 
 
 @pytest.mark.parametrize("peer", ["goes", "does not read", "goes when a part has been sent"])
-def test_the_error_of_a_write_that_failed_is_freed_with_the_call(peer: str) -> None:
-    """One that is held by a frame of its own traceback keeps the request, and those of all callers."""
+def test_the_error_of_a_failed_write_is_freed_with_the_call(peer: str) -> None:
+    """An error that its own traceback references would keep the requests of all callers."""
     local, remote = socket.socketpair()
     local.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4608)
     endpoint = Endpoint(Trunk(local), client_id=1, server_id=2)
     sent = None
     gc.collect()
-    gc.freeze()  # what there is by now is not looked at
+    gc.freeze()  # exempt existing objects from collection
     gc.disable()
     try:
         if peer == "goes when a part has been sent":
@@ -187,7 +187,7 @@ def test_the_error_of_a_write_that_failed_is_freed_with_the_call(peer: str) -> N
 
 
 @pytest.mark.pure
-def test_a_wait_that_is_interrupted_leaves_no_caller_behind(pairs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_wait_does_not_block_other_callers(pairs, monkeypatch: pytest.MonkeyPatch) -> None:
     go, entered = threading.Event(), threading.Event()
 
     def slow(request: Request) -> object:
@@ -222,21 +222,21 @@ def test_a_wait_that_is_interrupted_leaves_no_caller_behind(pairs, monkeypatch: 
     assert pair.near.collect(sent) == b"x"
 
 
-def test_a_request_whose_answer_goes_to_a_function_is_not_sent_on_a_closed_connection(pairs) -> None:
+def test_a_request_with_a_callback_is_not_sent_on_a_closed_connection(pairs) -> None:
     pair = pairs()
     pair.near.close()
     with pytest.raises(ConnectionClosed):
         pair.near.start("s", "m", b"", soon(), lambda response: None)
 
 
-def test_a_request_whose_answer_goes_to_a_function_waits_for_its_turn_no_longer_than_its_deadline(pairs) -> None:
+def test_a_request_with_a_callback_waits_for_other_writers_until_its_deadline(pairs) -> None:
     pair = pairs()
     with pair.near.link.sender, pytest.raises(DeadlineExceeded):
         pair.near.start("s", "m", b"", soon(0.02), lambda response: None)
     assert pair.call(b"x") == b"x"
 
 
-def test_a_request_that_could_not_be_sent_is_not_told_to_its_function(deaf) -> None:
+def test_the_callback_of_an_unsent_request_is_not_called(deaf) -> None:
     endpoint, _ = deaf
     fill(endpoint)
     messages: list[object] = []
@@ -246,7 +246,7 @@ def test_a_request_that_could_not_be_sent_is_not_told_to_its_function(deaf) -> N
     assert messages == []
 
 
-def test_callers_without_a_deadline_wait_for_the_one_who_reads(pairs) -> None:
+def test_callers_without_a_deadline_wait_for_the_reading_thread(pairs) -> None:
     both = threading.Barrier(2, timeout=10)
     pair = pairs(on_request=lambda request: request.payload)
     replies: list[bytes] = []
@@ -263,7 +263,7 @@ def test_callers_without_a_deadline_wait_for_the_one_who_reads(pairs) -> None:
     assert sorted(replies) == [b"a"] * 50 + [b"b"] * 50
 
 
-def test_bytes_that_are_no_frames_end_the_call_that_reads_them_with_the_reason(deaf) -> None:
+def test_invalid_frames_fail_the_reading_call_with_the_reason(deaf) -> None:
     endpoint, remote = deaf
 
     def answer() -> None:
@@ -277,7 +277,7 @@ def test_bytes_that_are_no_frames_end_the_call_that_reads_them_with_the_reason(d
     answering.join(10)
 
 
-def test_a_call_that_is_given_up_while_another_thread_reads_leaves_the_reading_to_it(pairs) -> None:
+def test_a_cancelled_call_does_not_disturb_the_reading_thread(pairs) -> None:
     pair = pairs()
     link, waiter = pair.near.link, Waiter()
     stream_id, _, _ = link.client.request("s", "m", b"")
@@ -291,7 +291,7 @@ def test_a_call_that_is_given_up_while_another_thread_reads_leaves_the_reading_t
 
 @pytest.mark.parametrize("interceptors", [(), (Interceptor(),)])
 @pytest.mark.parametrize("size", [10, 1_000_000])
-def test_a_call_has_something_done_while_the_peer_is_at_work(pairs, interceptors, size: int) -> None:
+def test_a_function_runs_while_a_call_waits_for_the_peer(pairs, interceptors, size: int) -> None:
     at_work, finished = threading.Event(), threading.Event()
 
     def answer(request: Request) -> bytes:
@@ -308,7 +308,7 @@ def test_a_call_has_something_done_while_the_peer_is_at_work(pairs, interceptors
 
 
 @pytest.mark.parametrize("size", [10, 1_000_000])
-def test_what_is_done_meanwhile_may_fail_and_costs_its_own_call_alone(pairs, size: int) -> None:
+def test_an_error_of_the_function_fails_only_its_call(pairs, size: int) -> None:
     def meanwhile() -> None:
         raise ValueError("no more")
 

@@ -1,4 +1,4 @@
-"""A plain socket as a transport: one connection, and nothing of its number on the wire."""
+"""A plain socket as a transport: one connection without the multiplexer's header."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nri.ttrpc.transport import SocketTransport
 from tests.support.endpoints import soon
 
 
-def test_a_frame_is_written_as_it_is_and_read_as_it_comes(tmp_path: Path) -> None:
+def test_frames_are_written_and_read_without_a_header(tmp_path: Path) -> None:
     path = str(tmp_path / "s.sock")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
@@ -31,6 +31,6 @@ def test_a_frame_is_written_as_it_is_and_read_as_it_comes(tmp_path: Path) -> Non
         transport.close()
 
 
-def test_a_socket_that_is_not_there_is_told_as_the_kernel_says_it(tmp_path: Path) -> None:
+def test_a_missing_socket_raises_file_not_found(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         SocketTransport.connect(str(tmp_path / "none.sock"))

@@ -1,4 +1,4 @@
-"""What an answer changes, field by field."""
+"""Changes of an answer, field by field."""
 
 import pytest
 
@@ -43,7 +43,7 @@ CASES = {
         m.ContainerAdjustment(args=["sh", "-c"]), container(args=["cat"]), ("Args", "", ["cat"], ["sh", "-c"])),
     "arguments taken over": (
         m.ContainerAdjustment(args=["", "sh"]), container(args=["cat"]), ("Args", "", ["cat"], ["sh"])),
-    "a hook beside another": (
+    "a hook next to another": (
         m.ContainerAdjustment(hooks=hooks("/b")), container(hooks=hooks("/a")),
         ("OciHooks", "", {"prestart": [{"path": "/a"}]}, {"prestart": [{"path": "/a"}, {"path": "/b"}]})),
     "a number in a wrapper": (
@@ -55,7 +55,7 @@ CASES = {
         resources(cpu=m.LinuxCPU(cpus="0-3")),
         container(linux=m.LinuxContainer(resources=m.LinuxResources(cpu=m.LinuxCPU(cpus="7")))),
         ("CPUSetCPUs", "", "7", "0-3")),
-    "a device rule beside another": (
+    "a device rule next to another": (
         resources(devices=[m.LinuxDeviceCgroup(allow=True)]),
         container(linux=m.LinuxContainer(resources=m.LinuxResources(devices=[m.LinuxDeviceCgroup(access="w")]))),
         ("linux.resources.devices", "", [{"access": "w"}], [{"access": "w"}, {"allow": True}])),
@@ -75,16 +75,16 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_before_and_after_of(case):
+def test_a_change_has_the_values_before_and_after(case):
     adjust, before, expected = CASES[case]
     assert of_adjustment(adjust, before) == [Change("c1", *expected)]
 
 
-def test_a_value_set_to_what_it_was_is_no_change():
+def test_an_unchanged_value_is_not_a_change():
     assert of_adjustment(m.ContainerAdjustment(env=[m.KeyValue(key="A", value="0")]), container(env=["A=0"])) == []
 
 
-def test_a_removal_of_what_is_not_there_is_no_change():
+def test_removing_a_missing_key_is_not_a_change():
     assert of_adjustment(m.ContainerAdjustment(env=[m.KeyValue(key="-A")]), container()) == []
 
 
@@ -99,25 +99,25 @@ def test_an_update_is_compared_with_known_resources():
     ]
 
 
-def test_comparing_leaves_all_messages_as_they_were():
+def test_comparing_does_not_modify_the_messages():
     adjust, before = m.ContainerAdjustment(args=["x"], annotations={"-a": ""}), container()
     bytes_before = adjust.SerializeToString(), before.SerializeToString()
     of_adjustment(adjust, before)
     assert (adjust.SerializeToString(), before.SerializeToString()) == bytes_before
 
 
-def test_a_line_for_people_shows_texts_in_quotes_and_long_values_cut():
+def test_a_readable_line_has_quoted_texts_and_shortened_values():
     assert str(Change("c1", "Env", "A", None, "1")) == 'Env A: - -> "1"'
     assert len(show("x" * 500)) == 80
     assert show({"on": [1, "a"], "off": None}) == '{on: [1, "a"], off: -}'
 
 
-def test_values_of_enums_are_names_and_those_that_are_not_known_numbers():
+def test_known_enum_values_are_names_and_unknown_ones_numbers():
     state = m.Container.DESCRIPTOR.fields_by_name["state"].enum_type.values_by_name
     assert plain(m.Container(id="c", state=state["CONTAINER_RUNNING"].number))["state"] == "CONTAINER_RUNNING"
     assert plain(m.Container(id="c", state=77))["state"] == 77
 
 
-def test_plain_values_are_what_json_holds():
+def test_plain_values_are_json_values():
     assert plain(m.OptionalBool(value=False)) is False
     assert plain(m.LinuxRdt(schemata=m.OptionalRepeatedString(value=["a"]))) == {"schemata": ["a"]}

@@ -1,4 +1,4 @@
-"""Records of who changed what in a container: bounded, and not in the way of events."""
+"""Records of changes to a container: bounded, and without delaying events."""
 
 import sys
 import threading
@@ -13,7 +13,7 @@ from nri.adaptation.audit.record import parts_of
 from tests.support.histories import Clock, create, env, ids, shares, steps, update
 
 
-def test_of_a_container_that_was_never_seen_nothing_is_known(provenance):
+def test_an_unknown_container_has_no_history(provenance):
     assert provenance.explain("c9") is None
 
 
@@ -24,7 +24,7 @@ def test_a_removed_container_is_forgotten(provenance):
     assert provenance.stats()["bytes"] == 0, "its bytes are still counted"
 
 
-def test_one_that_the_runtime_could_not_create_is_told_with_what_plugins_had_changed_until_room_is_needed():
+def test_a_failed_creation_keeps_its_history_until_space_is_required():
     provenance = Provenance(max_containers=2)
     create(provenance, ("10-a", env(A="1")))
     provenance.not_created("c1", "runc: \x1b" + "x" * 10_000)
@@ -40,7 +40,7 @@ def test_one_that_the_runtime_could_not_create_is_told_with_what_plugins_had_cha
     assert ids(provenance, "c") == ["c2", "c3"], "it goes as a whole, and before those that are there"
 
 
-def test_what_a_refused_creation_wanted_of_another_container_is_forgotten_without_that_ones_history():
+def test_refused_requests_for_another_container_are_forgotten_without_its_history():
     provenance = Provenance(max_containers=3)
     create(provenance)
     create(provenance, ("10-a", shares(9)), container="c2", touched=["c1"], failed="refused")
@@ -50,7 +50,7 @@ def test_what_a_refused_creation_wanted_of_another_container_is_forgotten_withou
     assert ids(provenance, "c") == ["c1", "c4", "c5"]
 
 
-def test_a_creation_that_is_tried_again_with_its_id_and_goes_well_is_forgotten_when_it_is_removed():
+def test_a_retried_creation_that_succeeds_is_forgotten_at_its_removal():
     provenance = Provenance()
     create(provenance, failed="refused")
     create(provenance)
@@ -59,7 +59,7 @@ def test_a_creation_that_is_tried_again_with_its_id_and_goes_well_is_forgotten_w
     assert provenance.explain("c1") is None
 
 
-def test_one_that_was_given_up_and_then_created_with_the_same_id_keeps_its_history_when_room_is_needed():
+def test_a_retried_creation_with_the_same_id_keeps_its_history():
     provenance = Provenance(max_containers=3, clock=Clock())
     create(provenance, ("10-a", env(A="1")))
     provenance.not_created("c1", "runc failed")
@@ -72,7 +72,7 @@ def test_one_that_was_given_up_and_then_created_with_the_same_id_keeps_its_histo
 
 
 @pytest.mark.parametrize("what", ["many updates", "a clock that is set back"])
-def test_it_keeps_its_history_also_after(what):
+def test_a_retried_creation_keeps_its_history_after_further_changes(what):
     clock = Clock()
     provenance = Provenance(max_containers=3, max_records=4, clock=clock)
     create(provenance, ("10-a", env(A="1")))
@@ -88,7 +88,7 @@ def test_it_keeps_its_history_also_after(what):
     assert ids(provenance, "c") == ["c1", "c3", "c4"]
 
 
-def test_of_refused_ones_whose_removal_is_never_told_the_latest_thousand_are_known():
+def test_the_latest_thousand_refused_creations_are_kept():
     provenance = Provenance()
     for number in range(1001):
         create(provenance, container=f"c{number}", failed="refused")
@@ -97,8 +97,8 @@ def test_of_refused_ones_whose_removal_is_never_told_the_latest_thousand_are_kno
     assert "c0" not in ids(provenance) and len(ids(provenance)) == 1000
 
 
-def test_a_removal_beside_the_creations_that_fail_takes_no_event_with_it(monkeypatch):
-    """Each event has a thread of its own, and an exception here would be the event's."""
+def test_a_removal_concurrent_with_failing_creations_raises_nothing(monkeypatch):
+    """Each event has its own thread, so that an exception here would fail the event."""
     monkeypatch.setattr(provenance_module, "MAX_REMOVED", 0)
     provenance, over = Provenance(), threading.Event()
 
@@ -118,7 +118,7 @@ def test_a_removal_beside_the_creations_that_fail_takes_no_event_with_it(monkeyp
         thread.join()
 
 
-def test_the_container_that_was_touched_longest_ago_is_forgotten_first():
+def test_the_least_recently_changed_container_is_forgotten_first():
     provenance = Provenance(max_containers=2)
     for name in ("c1", "c2"):
         create(provenance, container=name)
@@ -127,7 +127,7 @@ def test_the_container_that_was_touched_longest_ago_is_forgotten_first():
     assert ids(provenance, "c") == ["c1", "c3"]
 
 
-def test_bytes_are_bounded_too():
+def test_the_number_of_bytes_is_limited():
     provenance = Provenance(max_bytes=100_000)
     for number in range(50):
         create(provenance, container=f"c{number}", env=["A=" + "x" * 10_000])
@@ -135,7 +135,7 @@ def test_bytes_are_bounded_too():
     assert provenance.explain("c49") is not None, "the newest was forgotten"
 
 
-def test_a_container_with_endless_updates_keeps_its_creation_and_the_latest():
+def test_a_container_with_endless_updates_keeps_its_creation_and_the_latest_updates():
     provenance = Provenance(max_records=5)
     create(provenance, ("00-first", env(A="1")))
     for value in range(1, 21):
@@ -146,7 +146,7 @@ def test_a_container_with_endless_updates_keeps_its_creation_and_the_latest():
     assert (len(explanation.steps), explanation.forgotten) == (5, 16)
 
 
-def test_containers_are_told_with_their_names_the_newest_first() -> None:
+def test_containers_are_listed_with_their_names_from_the_newest() -> None:
     provenance = Provenance(clock=Clock())
     create(provenance, container="older")
     update(provenance, value=1, container="before")
@@ -157,7 +157,7 @@ def test_containers_are_told_with_their_names_the_newest_first() -> None:
     assert [one[1:4] for one in provenance.containers()] == [names, ("", "", ""), names]
 
 
-def test_old_creations_take_a_fraction_of_the_memory_and_are_told_as_new_ones() -> None:
+def test_old_creations_are_packed_and_explained_like_new_ones() -> None:
     provenance = Provenance(clock=Clock())
     sizes = []
     for number in range(1000):
@@ -175,7 +175,7 @@ def test_old_creations_take_a_fraction_of_the_memory_and_are_told_as_new_ones() 
     assert provenance.stats()["bytes"] == 0, "bytes are counted wrongly"
 
 
-def test_containers_that_went_before_their_creation_was_old_are_no_hindrance() -> None:
+def test_containers_removed_before_packing_are_harmless() -> None:
     provenance = Provenance(clock=Clock())
     for number in range(400):
         create(provenance, ("10-a", env(A="1")), container=f"c{number}", failed="" if number % 3 else "refused")
@@ -186,7 +186,7 @@ def test_containers_that_went_before_their_creation_was_old_are_no_hindrance() -
     assert steps(provenance, "c2") == steps(provenance, "c398")
 
 
-def test_a_container_that_comes_again_under_its_id_is_new_also_where_its_first_creation_was_to_be_packed() -> None:
+def test_a_reused_id_starts_a_new_history_even_before_packing() -> None:
     provenance = Provenance(clock=Clock())
     for number in range(300):
         create(provenance, ("10-a", env(A=str(number))), container="c")
@@ -198,7 +198,7 @@ def test_a_container_that_comes_again_under_its_id_is_new_also_where_its_first_c
 @given(
     st.lists(st.tuples(st.sampled_from(["c1", "c2", "c3", "c4"]), st.integers(0, 3), st.integers(0, 5000)), max_size=60)
 )
-def test_the_bounds_hold_and_the_count_is_true_whatever_is_recorded(events):
+def test_limits_and_counts_are_correct_for_any_records(events):
     provenance = Provenance(max_containers=3, max_bytes=20_000, max_records=4)
     for container, what, size in events:
         if what == 0:
@@ -214,7 +214,7 @@ def test_the_bounds_hold_and_the_count_is_true_whatever_is_recorded(events):
 
 
 @given(st.lists(st.tuples(st.sampled_from(["c1", "c2", "c3"]), st.sampled_from(["record", "forget", "tidy"]))))
-def test_sorting_a_little_now_and_then_changes_nothing_of_what_is_known(events):
+def test_tidying_does_not_change_the_histories(events):
     tidied, untouched = Provenance(clock=Clock()), Provenance(clock=Clock())
     removed = set()
     for container, what in events:
@@ -236,7 +236,7 @@ def test_sorting_a_little_now_and_then_changes_nothing_of_what_is_known(events):
 
 
 @pytest.mark.pure
-def test_sorting_in_between_waits_for_nobody(provenance, monkeypatch):
+def test_sorting_blocks_no_other_thread(provenance, monkeypatch):
     sorting, go = threading.Event(), threading.Event()
 
     def parts(*arguments):
@@ -276,7 +276,7 @@ def test_records_of_many_threads_are_all_kept():
     assert remaining == {f"c{number}": 1000 for number in range(4)}, "records were lost, or sorted into the wrong chain"
 
 
-def test_outcomes_count_among_the_bytes(provenance):
+def test_outcomes_are_included_in_the_byte_count(provenance):
     create(provenance)
     before = provenance.stats()["bytes"]
     outcomes = [("c1", "x" * 3000, "clamped", "y" * 2000)]

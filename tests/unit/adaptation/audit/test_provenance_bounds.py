@@ -1,4 +1,4 @@
-"""What provenance holds: as much as it says, however big the answers are, and nothing real goes because of refusals."""
+"""Limits of provenance: memory stays bounded, and refusals do not evict real histories."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tests.support.histories import ids
 
 @contextmanager
 def allocated() -> Iterator[Callable[[], int]]:
-    """Tells the bytes that Python has allocated since."""
+    """Yield a function that returns the bytes that Python has allocated since."""
     gc.collect()
-    gc.freeze()  # a collection looks at what was made since, and not at all that other tests have loaded
+    gc.freeze()  # later collections skip all objects that other tests have loaded
     tracemalloc.start()
     try:
         yield lambda: gc.collect() * 0 + tracemalloc.get_traced_memory()[0]
@@ -47,7 +47,7 @@ def replies(*updates: m.ContainerUpdate) -> list[tuple[str, bytes]]:
 # -- refusals ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_refused_reply_never_pushes_real_histories_out() -> None:
+def test_a_refused_reply_never_evicts_real_histories() -> None:
     provenance = Provenance()
     real = [f"real{n}" for n in range(50)]
     for container in real:
@@ -62,7 +62,7 @@ def test_a_refused_reply_never_pushes_real_histories_out() -> None:
 
 
 @pytest.mark.parametrize("limit", [60, 300], ids=["few", "more than those that are compressed first"])
-def test_refused_creations_go_before_containers_that_exist(limit: int) -> None:
+def test_refused_creations_are_evicted_before_existing_containers(limit: int) -> None:
     provenance = Provenance(max_containers=limit)
     for n in range(50):
         create(provenance, f"real{n}")
@@ -72,7 +72,7 @@ def test_refused_creations_go_before_containers_that_exist(limit: int) -> None:
     assert ids(provenance, "refused")[-1:] == ["refused499"], "the last refusals can be asked for"
 
 
-def test_big_refusals_go_before_what_was_applied() -> None:
+def test_large_refusals_are_evicted_before_applied_changes() -> None:
     provenance = Provenance(max_bytes=1 << 20)
     for n in range(50):
         create(provenance, f"real{n}")
@@ -84,7 +84,7 @@ def test_big_refusals_go_before_what_was_applied() -> None:
     assert provenance.stats()["bytes"] <= 1 << 20
 
 
-def test_refusals_are_dropped_from_a_long_history_before_what_was_applied() -> None:
+def test_refusals_are_removed_from_a_long_history_before_applied_changes() -> None:
     provenance = Provenance(max_records=10)
     create(provenance, "c")
     for n in range(1, 9):
@@ -97,7 +97,7 @@ def test_refusals_are_dropped_from_a_long_history_before_what_was_applied() -> N
     assert explanation.forgotten == 49
 
 
-def test_a_refusal_of_a_container_that_is_known_is_told() -> None:
+def test_a_refusal_for_a_known_container_is_in_its_history() -> None:
     provenance = Provenance()
     create(provenance, "c")
     provenance.record("UpdateContainers", "", b"", replies(big.update("c", 99)), ["c"], "no")
@@ -109,7 +109,7 @@ def test_a_refusal_of_a_container_that_is_known_is_told() -> None:
 # -- what is held -----------------------------------------------------------------------------------------------------
 
 
-def test_one_reply_for_many_containers_is_held_once_and_counted_once() -> None:
+def test_a_reply_for_many_containers_is_stored_and_counted_once() -> None:
     ids = [f"c{n}" for n in range(1500)]
     reply = m.StopContainerResponse(update=[big.update(id_) for id_ in ids]).SerializeToString()
     provenance = Provenance()
@@ -127,7 +127,7 @@ def test_one_reply_for_many_containers_is_held_once_and_counted_once() -> None:
 
 
 @pytest.mark.parametrize("what", ["updates of many", "creations", "refused", "outcomes"])
-def test_the_statistics_tell_about_what_is_held(what: str) -> None:
+def test_the_statistics_match_the_used_memory(what: str) -> None:
     def fill(provenance: Provenance) -> None:
         for n in range(400):
             ids = [f"c{n}-{number}" for number in range(5)]
@@ -153,7 +153,7 @@ def test_the_statistics_tell_about_what_is_held(what: str) -> None:
     assert really / 2.5 <= provenance.stats()["bytes"] <= really * 2.5, f"{really} bytes are held"
 
 
-def test_what_is_not_sorted_yet_is_bounded_by_replies_and_reasons_too() -> None:
+def test_unsorted_records_are_limited_including_replies_and_reasons() -> None:
     provenance = Provenance()
     for n in range(500):
         provenance.record("StopContainer", f"c{n}", b"", [("10-p", b"\x0a" * 100_000)], failed="no" * 100_000)
@@ -161,7 +161,7 @@ def test_what_is_not_sorted_yet_is_bounded_by_replies_and_reasons_too() -> None:
     assert provenance.stats()["bytes"] <= 32 << 20
 
 
-def test_big_records_do_not_pile_up_behind_many_small_ones() -> None:
+def test_large_records_do_not_pile_up_behind_many_small_ones() -> None:
     provenance = Provenance(max_bytes=1 << 20)
     for n in range(500):
         create(provenance, f"small{n}")
@@ -171,7 +171,7 @@ def test_big_records_do_not_pile_up_behind_many_small_ones() -> None:
             assert holder() < 8 << 20, f"of {n + 1} records"
 
 
-def test_who_adds_a_big_record_sorts_as_many_bytes_and_not_all_that_has_waited() -> None:
+def test_adding_a_large_record_sorts_only_as_many_bytes() -> None:
     provenance = Provenance()
     for n in range(100):
         provenance.record("StopContainer", f"c{n}", b"", [("10-p", bytes(40 << 10))])
@@ -180,7 +180,7 @@ def test_who_adds_a_big_record_sorts_as_many_bytes_and_not_all_that_has_waited()
     assert 100 + 1 - len(provenance.loose) in range(20, 30), f"{len(provenance.loose)} wait still"
 
 
-def test_refusals_of_four_mebibytes_take_no_more_than_is_told() -> None:
+def test_refusals_of_four_mebibytes_use_only_the_reported_memory() -> None:
     class Refuses:
         def create_container(self, pod: Any, container: Any) -> None:
             raise Reject(f"{container.id} " + "no " * (4 << 20 >> 2))
@@ -205,7 +205,7 @@ def test_refusals_of_four_mebibytes_take_no_more_than_is_told() -> None:
 # -- parts ------------------------------------------------------------------------------------------------------------
 
 
-def test_each_container_has_its_own_part_of_an_answer() -> None:
+def test_every_container_has_its_own_part_of_an_answer() -> None:
     reply = m.CreateContainerResponse(update=[big.update("a", 1), big.update("b", 2), big.update("a", 3)])
     reply.adjust.annotations["k"] = "v"
     rows = [("a", "x", "stale", "why"), ("made", "y", "left out", "why")]
@@ -222,7 +222,7 @@ def test_each_container_has_its_own_part_of_an_answer() -> None:
     assert parts["b"].request == parts["a"].request == b""
 
 
-def test_an_answer_that_cannot_be_read_stays_with_its_event() -> None:
+def test_an_unreadable_reply_stays_with_its_event() -> None:
     record = Record(1.0, "StopContainer", "c", b"", [("10-bad", b"\xff\xff")])
     parts = dict(parts_of(record, {"a"}))
     assert list(parts["c"].replies) == [("10-bad", b"\xff\xff")]
@@ -240,8 +240,8 @@ def flood(provenance: Provenance, containers: int = 3) -> None:
 
 
 @pytest.mark.pure
-def test_who_adds_one_too_many_sorts_a_few_and_not_all_that_has_waited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All took seconds, which an event had to wait for where a plugin asked for updates without end."""
+def test_adding_one_record_too_many_sorts_only_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sorting all took seconds, and an event had to wait if a plugin requested updates without end."""
     sorted_now: list[Record] = []
 
     def parts(record: Record, other_entries: Any) -> Any:
@@ -260,7 +260,7 @@ def test_who_adds_one_too_many_sorts_a_few_and_not_all_that_has_waited(monkeypat
 
 
 @pytest.mark.pure
-def test_who_asks_is_answered_though_records_come_faster_than_they_are_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_answers_although_records_arrive_faster_than_they_are_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
     provenance = Provenance()
 
     def parts(record: Record, other_entries: Any) -> Any:
@@ -275,7 +275,7 @@ def test_who_asks_is_answered_though_records_come_faster_than_they_are_sorted(mo
     assert ids(provenance, "c") == ["c0", "c1", "c2"]
 
 
-def test_removed_containers_are_forgotten_while_records_wait_all_the_time() -> None:
+def test_removed_containers_are_forgotten_while_records_wait() -> None:
     provenance = Provenance()
     for number in range(2000):
         create(provenance, f"gone{number}")

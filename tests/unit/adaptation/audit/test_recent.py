@@ -1,4 +1,4 @@
-"""The events that ended last: read by number, bounded, and kept only while somebody reads."""
+"""The latest finished events: read by number, bounded, and kept only while there is a reader."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def read_all(recent: Recent, limit: int = 500) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("adjusts", [True, False])
-def test_a_creation_that_is_validated_is_one_event_with_the_steps_of_all(adjusts: bool) -> None:
+def test_a_validated_creation_is_one_event_with_all_steps(adjusts: bool) -> None:
     with FakeRuntime() as runtime:
         if adjusts:
             runtime.add(plugin("a", create_container=lambda *_: None), idx="10")
@@ -90,7 +90,7 @@ def env(value: str) -> Any:
     return lambda *_: nri.Adjustment().add_env("A", value)
 
 
-def test_a_creation_that_two_plugins_fight_over_is_told_over_the_admin_socket_with_both_steps(path: str) -> None:
+def test_a_conflict_is_reported_over_the_admin_socket_with_both_steps(path: str) -> None:
     with FakeRuntime(admin_socket=path) as runtime:
         runtime.add(plugin("first", create_container=env("1")), idx="10")
         runtime.add(plugin("second", create_container=env("2")), idx="20")
@@ -107,7 +107,7 @@ def test_a_creation_that_two_plugins_fight_over_is_told_over_the_admin_socket_wi
     assert second["at_ms"] >= first["at_ms"] >= 0 and row["duration_ms"] > 0
 
 
-def test_no_plugin_is_shown_as_asked_before_the_one_before_it_had_answered(
+def test_a_plugins_request_time_is_never_before_the_previous_reply(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin_asked = RecordedInvoker.plugin_asked
@@ -126,6 +126,7 @@ def test_no_plugin_is_shown_as_asked_before_the_one_before_it_had_answered(
         answer = next(follow(path, {"run": begun["run"], "after": begun["next"]}))
     live = [row for row in answer["rows"] if row.get("event") == "CreateContainer"]
     source = Recording(str(tmp_path))
+    source.read()
     recorded = [row for row in source.events()["rows"] if row["event"] == "CreateContainer"]
     for row in (*live, *recorded):
         bars = [(step["at_ms"], step["at_ms"] + step["duration_ms"]) for step in row["steps"]]
@@ -139,7 +140,7 @@ def test_no_plugin_is_shown_as_asked_before_the_one_before_it_had_answered(
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_an_event_and_its_steps_begin_their_duration_before_their_end(
+def test_an_event_and_its_steps_start_their_duration_before_their_end(
     reporting: Reporting, recent: Recent, fails: bool
 ) -> None:
     begun, taken_s = time.time(), 0.05
@@ -156,7 +157,7 @@ def test_an_event_and_its_steps_begin_their_duration_before_their_end(
     assert row["steps"][0]["at_ms"] == 0.0, "not before its event, though it has ended before that"
 
 
-def test_a_plugin_that_comes_and_goes_is_a_row_too(path: str) -> None:
+def test_a_connecting_plugin_is_a_row(path: str) -> None:
     with FakeRuntime(admin_socket=path) as runtime:
         next(follow(path, {}))
         runtime.add(plugin("guest", create_container=env("1")), idx="10")
@@ -164,7 +165,7 @@ def test_a_plugin_that_comes_and_goes_is_a_row_too(path: str) -> None:
     assert ("10-guest", "active") in [(row["plugin"], row["state"]) for row in rows if "state" in row]
 
 
-def test_silence_is_a_miss_and_a_plugins_text_is_one_line(reporting: Reporting, recent: Recent) -> None:
+def test_a_timeout_is_a_miss_and_a_plugins_text_is_one_line(reporting: Reporting, recent: Recent) -> None:
     reporting.event_begins("CreateContainer", 1, REQUEST)
     reporting.plugin_asked("10-a", "CreateContainer", 1, REQUEST)
     reporting.plugin_failed("10-a", "CreateContainer", 1, PluginTimeout("10-a", "too\nlate" * 1000), 2.0)
@@ -175,14 +176,14 @@ def test_silence_is_a_miss_and_a_plugins_text_is_one_line(reporting: Reporting, 
     assert "\n" not in step["error"] and len(step["error"]) <= 500
 
 
-def test_every_row_is_read_once_in_order_by_readers_of_any_pace(reporting: Reporting, recent: Recent) -> None:
+def test_readers_of_any_speed_read_every_row_once_in_order(reporting: Reporting, recent: Recent) -> None:
     for serial in range(20):
         happens(reporting, serial)
     for number in (1, 7, 500):
         assert [row["serial"] for row in read_all(recent, number)] == list(range(20))
 
 
-def test_a_slow_reader_is_told_how_many_rows_it_has_missed(reporting: Reporting) -> None:
+def test_a_slow_reader_learns_the_number_of_missed_rows(reporting: Reporting) -> None:
     recent = reading(reporting, rows=10)
     happens(reporting, 0)
     answer = recent.read("", 0)
@@ -194,14 +195,14 @@ def test_a_slow_reader_is_told_how_many_rows_it_has_missed(reporting: Reporting)
 
 
 @pytest.mark.parametrize("bounds", [{"steps": 30}, {"request_bytes": 10 * len(REQUEST)}], ids=str)
-def test_steps_and_bytes_are_bounded_too(reporting: Reporting, bounds: dict[str, int]) -> None:
+def test_steps_and_bytes_are_limited(reporting: Reporting, bounds: dict[str, int]) -> None:
     recent = reading(reporting, **bounds)
     for serial in range(100):
         happens(reporting, serial, plugins=2)
     assert [row["serial"] for row in read_all(recent)] == list(range(90, 100))
 
 
-def test_events_that_never_end_and_endless_plugins_are_bounded(reporting: Reporting) -> None:
+def test_unfinished_events_and_endless_plugins_are_limited(reporting: Reporting) -> None:
     recent = reading(reporting, open=5, plugins=3)
     for serial in range(10):
         reporting.event_begins("CreateContainer", serial, REQUEST)
@@ -213,9 +214,7 @@ def test_events_that_never_end_and_endless_plugins_are_bounded(reporting: Report
 
 
 @pytest.mark.parametrize(("read_bytes", "rows"), [(1, 1), (8000, 2), (1 << 20, 5)])
-def test_one_reading_is_bounded_in_bytes_and_has_a_row_at_least(
-    reporting: Reporting, read_bytes: int, rows: int
-) -> None:
+def test_a_reading_has_a_byte_limit_and_at_least_one_row(reporting: Reporting, read_bytes: int, rows: int) -> None:
     recent = reading(reporting, read_bytes=read_bytes)
     for serial in range(5):
         happens(reporting, serial, plugins=20)
@@ -223,7 +222,7 @@ def test_one_reading_is_bounded_in_bytes_and_has_a_row_at_least(
 
 
 @pytest.mark.parametrize("request_", [b"\xff\xff", b"", b"\0" * ((1 << 20) + 1)])
-def test_a_request_that_cannot_be_read_or_is_too_long_is_a_row_without_names(
+def test_an_unreadable_or_oversized_request_is_a_row_without_names(
     reporting: Reporting, recent: Recent, request_: bytes
 ) -> None:
     happens(reporting, 1, request_)
@@ -231,14 +230,14 @@ def test_a_request_that_cannot_be_read_or_is_too_long_is_a_row_without_names(
     assert (row["pod"], row["container"]) == ("", "")
 
 
-def test_an_event_that_had_begun_before_the_first_reading_is_left_out(reporting: Reporting, recent: Recent) -> None:
+def test_an_event_that_began_before_the_first_reading_is_left_out(reporting: Reporting, recent: Recent) -> None:
     reporting.event_begins("CreateContainer", 1, REQUEST)
     reporting.event_ends("CreateContainer", 1, b"", None, 3600.0)
     reporting.event_ends("CreateContainer", 2, b"", None, 0.0)
     assert read_all(recent) == []
 
 
-def test_nothing_is_kept_before_the_first_reading_and_soon_after_the_last(reporting: Reporting) -> None:
+def test_rows_are_kept_only_between_the_first_and_the_last_reading(reporting: Reporting) -> None:
     unread = Recent(reporting, Bounds(unread_s=0.0))
     assert not reporting.watched
     begun = unread.read("", 0)
@@ -250,7 +249,7 @@ def test_nothing_is_kept_before_the_first_reading_and_soon_after_the_last(report
     assert reporting.recorded
 
 
-def test_answers_count_for_their_plugin_in_whatever_order_they_come(reporting: Reporting, recent: Recent) -> None:
+def test_replies_in_any_order_belong_to_their_plugin(reporting: Reporting, recent: Recent) -> None:
     reporting.event_begins("CreateContainer", 1, REQUEST)
     for plugin_name in ("10-a", "20-b"):
         reporting.plugin_asked(plugin_name, "CreateContainer", 1, REQUEST)
@@ -271,7 +270,7 @@ def test_answers_count_for_their_plugin_in_whatever_order_they_come(reporting: R
         ("NewerThanThis", b"\x00", ("", "")),
     ],
 )
-def test_an_event_has_the_names_that_its_request_has(
+def test_an_event_has_the_names_of_its_request(
     reporting: Reporting, recent: Recent, event: str, request_bytes: bytes, names: tuple[str, str]
 ) -> None:
     reporting.event_begins(event, 1, request_bytes)

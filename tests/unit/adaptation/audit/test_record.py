@@ -1,4 +1,4 @@
-"""One event as provenance keeps it: the part that concerns each container."""
+"""One event in provenance: the part that concerns each container."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def record(*replies: tuple[str, bytes], **more: Any) -> Record:
     return Record(1.0, "CreateContainer", "own", b"request", replies, **more)
 
 
-def test_each_container_gets_its_own_updates_and_the_events_own_one_the_rest() -> None:
+def test_every_container_gets_its_updates_and_the_events_container_the_rest() -> None:
     complete = record(("10-a", reply("x", "y", "x", adjust=True)), ("20-b", reply("y", "nobody's")))
     parts = dict(parts_of(complete, ["x", "y"]))
     assert sorted(parts) == ["own", "x", "y"]
@@ -38,23 +38,23 @@ def test_each_container_gets_its_own_updates_and_the_events_own_one_the_rest() -
     assert (parts["own"].request, parts["x"].request) == (b"request", b"")
 
 
-def test_outcomes_go_to_the_container_that_they_are_about() -> None:
+def test_outcomes_belong_to_their_container() -> None:
     rows = [("x", "cpu", "applied", ""), ("own", "memory", "stale", "gone")]
     parts = dict(parts_of(record(("10-a", reply("x")), outcomes=rows), ["x"]))
     assert (list(parts["x"].outcomes), list(parts["own"].outcomes)) == ([rows[0]], [rows[1]])
 
 
-def test_a_reply_that_cannot_be_read_concerns_the_event_alone() -> None:
+def test_an_unreadable_reply_belongs_only_to_the_events_container() -> None:
     parts = dict(parts_of(record(("10-a", b"\xff\xff")), ["x"]))
     assert parts["own"].replies == [("10-a", b"\xff\xff")]
     assert parts["x"].replies == []
 
 
-def test_an_event_without_updates_in_its_reply_has_none() -> None:
+def test_updates_of_an_event_without_updates_are_empty() -> None:
     assert updates_of("RunPodSandbox", b"\xff") == []
 
 
-def test_a_packed_record_is_small_and_comes_out_as_it_was() -> None:
+def test_a_packed_record_is_small_and_unpacks_unchanged() -> None:
     rows = [("own", "memory", "stale", "gone")]
     complete = record(("10-a", reply("x") * 50), ("20-b", b""), outcomes=rows, numbers={"10-a": 7, "": 3})
     data = packed(complete)
@@ -64,5 +64,5 @@ def test_a_packed_record_is_small_and_comes_out_as_it_was() -> None:
     assert unpacked(packed(record()) or b"") == record()
 
 
-def test_a_record_whose_fields_have_numbers_of_their_own_is_not_packed() -> None:
+def test_a_record_with_sequence_numbers_of_fields_is_not_packed() -> None:
     assert packed(record(numbers={"10-a": SequenceNumbers(7, {"cpu": 8})})) is None

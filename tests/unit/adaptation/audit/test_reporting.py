@@ -1,4 +1,4 @@
-"""Steps of events told to those who watch: in order, with the bytes, and never in the way of the event."""
+"""Steps of events for reporters: in order, with their bytes, without delaying the event."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.made_plugins import plugin
 
 
 class Recorder:
-    """Keeps every step as (step, what it was told)."""
+    """Keeps every report as (step, *arguments)."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[Any, ...]] = []
@@ -37,8 +37,8 @@ class Recorder:
             if event in messages[:2]
         ]
 
-    def told(self, step: str, event: str = "CreateContainer") -> list[tuple[Any, ...]]:
-        """Everything that was told of one step of an event."""
+    def reports(self, step: str, event: str = "CreateContainer") -> list[tuple[Any, ...]]:
+        """The arguments of all reports of one step of an event."""
         return [tuple(messages) for entry, *messages in self.steps if entry == step and event in messages[:2]]
 
 
@@ -57,7 +57,7 @@ def env(name: str) -> Callable[..., nri.Adjustment]:
     return lambda *_: nri.Adjustment().add_env(name, "1")
 
 
-def test_the_steps_of_a_creation_come_in_their_order(runtime: FakeRuntime, recorder: Recorder) -> None:
+def test_the_steps_of_a_creation_are_reported_in_order(runtime: FakeRuntime, recorder: Recorder) -> None:
     runtime.add(plugin("a", create_container=env("A")), idx="10")
     runtime.add(plugin("b", create_container=lambda *_: None), idx="20")
     runtime.create_container()
@@ -72,78 +72,76 @@ def test_the_steps_of_a_creation_come_in_their_order(runtime: FakeRuntime, recor
     ]
 
 
-def test_the_bytes_are_those_of_request_answer_and_result(runtime: FakeRuntime, recorder: Recorder) -> None:
+def test_request_reply_and_result_are_reported_as_bytes(runtime: FakeRuntime, recorder: Recorder) -> None:
     runtime.add(plugin("a", create_container=env("A")))
     runtime.create_container(make_pod(name="web"), make_container(id="c"))
-    ((_, serial, request),) = recorder.told("event_begins")
+    ((_, serial, request),) = recorder.reports("event_begins")
     assert m.CreateContainerRequest.FromString(request).pod.name == "web"
-    ((_, _, asked_serial, requests),) = recorder.told("plugin_asked")
+    ((_, _, asked_serial, requests),) = recorder.reports("plugin_asked")
     assert (asked_serial, requests) == (serial, request)
-    (answer,) = recorder.told("plugin_answered")
+    (answer,) = recorder.reports("plugin_answered")
     assert [pair.key for pair in m.CreateContainerResponse.FromString(answer[3]).adjust.env] == ["A"]
     assert answer[4] >= 0
-    ((_, ended, result, error, seconds),) = recorder.told("event_ends")
+    ((_, ended, result, error, seconds),) = recorder.reports("event_ends")
     assert [pair.key for pair in m.CreateContainerResponse.FromString(result).adjust.env] == ["A"]
     assert (ended, error) == (serial, None)
     assert seconds >= 0
 
 
-def test_the_result_is_whole_with_none_one_and_more_plugins_that_answer(
+def test_the_result_is_complete_with_none_one_and_more_answering_plugins(
     runtime: FakeRuntime, recorder: Recorder
 ) -> None:
     for number in range(3):
         runtime.create_container(make_pod(), make_container(id=f"c{number}"))
-        result = m.CreateContainerResponse.FromString(recorder.told("event_ends")[-1][2])
+        result = m.CreateContainerResponse.FromString(recorder.reports("event_ends")[-1][2])
         assert [pair.key for pair in result.adjust.env] == ["A0", "A1"][:number]
         runtime.add(plugin(f"p{number}", create_container=env(f"A{number}")), f"{number}0")
 
 
-def test_a_result_with_updates_is_whole_too(runtime: FakeRuntime, recorder: Recorder) -> None:
+def test_a_result_with_updates_is_complete(runtime: FakeRuntime, recorder: Recorder) -> None:
     runtime.create_container(None, make_container(id="other"))
     recorder.steps.clear()
     runtime.add(plugin("a", create_container=lambda *_: nri.Update("other").set_cpu_shares(5)))
     runtime.create_container()
-    result = recorder.told("event_ends")[-1][2]
+    result = recorder.reports("event_ends")[-1][2]
     assert [update.container_id for update in m.CreateContainerResponse.FromString(result).update] == ["other"]
 
 
 def test_an_update_of_a_container_ends_with_its_reply(runtime: FakeRuntime, recorder: Recorder) -> None:
     runtime.add(plugin("a", update_container=lambda pod, container, _: nri.Update(container).set_cpu_shares(5)))
     runtime.update_container(make_pod(), make_container(id="c"))
-    result = m.UpdateContainerResponse.FromString(recorder.told("event_ends", "UpdateContainer")[-1][2])
+    result = m.UpdateContainerResponse.FromString(recorder.reports("event_ends", "UpdateContainer")[-1][2])
     assert result.update[-1].linux.resources.cpu.shares.value == 5
 
 
-def test_a_plugin_that_fails_is_told_with_its_error_and_the_event_ends_with_it(
-    runtime: FakeRuntime, recorder: Recorder
-) -> None:
+def test_a_failing_plugin_is_reported_with_its_error(runtime: FakeRuntime, recorder: Recorder) -> None:
     def refuse(*_: Any) -> None:
         raise nri.Reject("no")
 
     runtime.add(plugin("a", start_container=refuse))
     with pytest.raises(PluginError) as caught:
         runtime.start_container()
-    ((label, event, _, error, _),) = recorder.told("plugin_failed", "StartContainer")
+    ((label, event, _, error, _),) = recorder.reports("plugin_failed", "StartContainer")
     assert (label, event) == ("10-a", "StartContainer")
     assert "no" in str(error)
-    assert recorder.told("event_ends", "StartContainer")[-1][2:4] == (b"", caught.value)
+    assert recorder.reports("event_ends", "StartContainer")[-1][2:4] == (b"", caught.value)
 
 
-def test_an_answer_that_cannot_be_merged_is_told_with_the_reason(runtime: FakeRuntime, recorder: Recorder) -> None:
+def test_a_reply_that_cannot_be_merged_is_reported_with_the_reason(runtime: FakeRuntime, recorder: Recorder) -> None:
     for idx in ("10", "20"):
         runtime.add(plugin("a", create_container=env("A")), idx=idx)
     with pytest.raises(ConflictError) as caught:
         runtime.create_container()
-    merged = recorder.told("reply_merged")
+    merged = recorder.reports("reply_merged")
     assert [(message[0], message[3]) for message in merged] == [("10-a", None), ("20-a", caught.value)]
 
 
-def test_an_event_that_nobody_gets_begins_and_ends(runtime: FakeRuntime, recorder: Recorder) -> None:
+def test_an_event_without_receivers_reports_start_and_end(runtime: FakeRuntime, recorder: Recorder) -> None:
     runtime.run_pod_sandbox()
     assert recorder.of("RunPodSandbox") == [("event_begins",), ("event_ends",)]
 
 
-def test_an_event_that_is_sent_to_all_at_once_is_told_like_any_other(recorder: Recorder) -> None:
+def test_a_fan_out_event_is_reported_like_any_other(recorder: Recorder) -> None:
     with FakeRuntime(reporters=[recorder], fan_out=EventMask.of("PostStartContainer")) as runtime:
         for idx in ("10", "20"):
             runtime.add(plugin("a", post_start_container=lambda *_: None), idx=idx)
@@ -155,7 +153,7 @@ def test_an_event_that_is_sent_to_all_at_once_is_told_like_any_other(recorder: R
     )
 
 
-def test_a_validator_is_told_as_an_event_of_its_own(recorder: Recorder) -> None:
+def test_a_validation_is_reported_as_a_separate_event(recorder: Recorder) -> None:
     class Refuses:
         def validate_container_adjustment(self, request: Any) -> str:
             return "no"
@@ -164,11 +162,11 @@ def test_a_validator_is_told_as_an_event_of_its_own(recorder: Recorder) -> None:
         with pytest.raises(ValidationRejected):
             runtime.create_container()
     assert ("plugin_answered", "99-v") in recorder.of("ValidateContainerAdjustment")
-    assert isinstance(recorder.told("event_ends")[-1][3], ValidationRejected)
+    assert isinstance(recorder.reports("event_ends")[-1][3], ValidationRejected)
 
 
 class Broken(Observer):
-    """Raises at whatever it is told."""
+    """Raises at every report."""
 
     def __getattribute__(self, name: str) -> Any:
         if name.startswith(("record_", "update_", "event_", "plugin_", "reply_")):
@@ -181,7 +179,7 @@ class Broken(Observer):
 
 
 @pytest.mark.parametrize("options", [{"observer": Broken()}, {"reporters": [Broken()]}], ids=["observer", "reporter"])
-def test_what_a_watcher_raises_is_logged_once_and_fails_nothing(
+def test_an_exception_of_a_reporter_is_logged_once_and_fails_nothing(
     options: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(*_: Any) -> None:
@@ -198,21 +196,21 @@ def test_what_a_watcher_raises_is_logged_once_and_fails_nothing(
     assert log_lines == ["Broken failed to process a report; further failures are not logged"]
 
 
-def test_an_observer_that_is_broken_still_lets_reporters_hear(recorder: Recorder) -> None:
+def test_reporters_receive_steps_despite_a_failing_observer(recorder: Recorder) -> None:
     with FakeRuntime(observer=Broken(), reporters=[recorder]) as runtime:
         runtime.add(plugin("a", create_container=env("A")))
         runtime.create_container()
     assert ("reply_merged", "10-a") in recorder.of("CreateContainer")
 
 
-def test_where_nobody_watches_nothing_is_told() -> None:
+def test_without_observers_nothing_is_reported() -> None:
     silent = Reporting()
     assert (silent.watched, silent.recorded) == (False, False)
     assert Reporting(Observer()).watched and not Reporting(Observer()).recorded
     assert Reporting(None, [Recorder()]).recorded  # type: ignore[list-item]
 
 
-def test_a_shadow_that_would_do_nothing_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_empty_shadow_answer_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "nri.adaptation"):
         Reporting().shadow_answered(shadow.report("10-a", "RunPodSandbox", make_pod(), None))
         assert caplog.records == []
@@ -220,18 +218,18 @@ def test_a_shadow_that_would_do_nothing_is_not_logged(caplog: pytest.LogCaptureF
         assert [record.levelname for record in caplog.records] == ["INFO"]
 
 
-def test_plugins_that_make_up_names_do_not_fill_memory(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_number_of_remembered_names_is_limited(caplog: pytest.LogCaptureFixture) -> None:
     reporting = Reporting()
     for number in range(MAX_REMEMBERED + 10):
         reporting.left_out(f"10-{number}", "UpdateContainers", "gone")
     assert len(caplog.records) == MAX_REMEMBERED + 10
     reporting.left_out(f"10-{MAX_REMEMBERED + 9}", "UpdateContainers", "gone")
-    assert len(caplog.records) == MAX_REMEMBERED + 10, "the latest is remembered, and not told again at once"
+    assert len(caplog.records) == MAX_REMEMBERED + 10, "the latest name is remembered and not logged again at once"
     reporting.left_out("10-0", "UpdateContainers", "gone")
-    assert len(caplog.records) == MAX_REMEMBERED + 11, "the first one is not remembered any more"
+    assert len(caplog.records) == MAX_REMEMBERED + 11, "the first name is forgotten"
 
 
-def test_what_is_left_out_is_told_again_only_after_a_minute(
+def test_an_ignored_update_is_logged_again_after_a_minute(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
@@ -240,11 +238,12 @@ def test_what_is_left_out_is_told_again_only_after_a_minute(
     for moment in (0.0, 59.9, 60.0):
         clock[0] = moment
         created.left_out("10-a", "CreateContainer", "gone")
-    line = 'plugin 10-a requested in CreateContainer an update of container "gone", which does not exist: ignored'
+    request = 'an update or eviction of container "gone", which does not exist'
+    line = f"plugin 10-a requested in CreateContainer {request}; the request is ignored"
     assert [record.getMessage() for record in caplog.records] == [line, f"{line}, and 1 more in the last minute"]
 
 
-def test_only_an_answer_to_a_creation_has_an_adjustment() -> None:
+def test_only_a_reply_to_a_creation_has_an_adjustment() -> None:
     assert adjustment_of(m.UpdateContainerResponse()) is None
     assert adjustment_of(m.CreateContainerResponse()) is None
     assert adjustment_of(m.CreateContainerResponse(adjust=m.ContainerAdjustment())) is not None

@@ -1,4 +1,4 @@
-"""What a shadow plugin would have done."""
+"""Reports of the changes that a shadow plugin would have made."""
 
 import json
 
@@ -21,13 +21,13 @@ def create(adjust=None, update=(), evict=()):
     return m.CreateContainerResponse(adjust=adjust, update=update, evict=evict)
 
 
-def test_the_line_says_who_when_where_and_what():
+def test_a_report_line_names_plugin_event_container_and_changes():
     created = report("10-new", "CreateContainer", POD, container(env=["A=0"]), create(env("A", "1")))
     expected = 'shadow plugin 10-new at CreateContainer of prod/web-1/web would have: Env A: "0" -> "1"'
     assert str(created) == expected
 
 
-def test_a_field_that_another_plugin_holds_is_a_conflict():
+def test_setting_another_plugins_field_is_a_conflict():
     state = CreateMerge(m.CreateContainerRequest(pod=POD, container=container()))
     state.apply("00-first", create(env("A", "0")))
     created = report("10-new", "CreateContainer", POD, state.container, create(env("A", "1")), ledger=state.ledger)
@@ -35,14 +35,14 @@ def test_a_field_that_another_plugin_holds_is_a_conflict():
     assert str(created).endswith('Env A: "0" -> "1" (in conflict with 00-first)')
 
 
-def test_taking_a_field_away_from_another_plugin_is_no_conflict():
+def test_removing_another_plugins_field_is_not_a_conflict():
     state = CreateMerge(m.CreateContainerRequest(pod=POD, container=container()))
     state.apply("00-first", create(env("A", "0")))
     created = report("10-new", "CreateContainer", POD, state.container, create(env("-A")), ledger=state.ledger)
     assert created.conflicts == []
 
 
-def test_updates_and_evictions_are_reported_too():
+def test_updates_and_evictions_are_reported():
     update = m.ContainerUpdate(container_id="c2")
     update.linux.resources.cpu.shares.value = 512
     resources = m.LinuxResources(cpu=m.LinuxCPU(shares=m.OptionalUInt64(value=1024)))
@@ -64,13 +64,13 @@ def test_an_event_of_a_pod_has_no_container():
     assert (created.empty, created.container) == (True, "")
 
 
-def test_a_shadow_plugin_that_failed_is_reported():
+def test_a_failed_shadow_plugin_is_reported():
     created = report("10-new", "RunPodSandbox", POD, None, failed="no answer within 2 s")
     assert str(created).endswith("would have: failed: no answer within 2 s")
     assert not created.empty
 
 
-def test_a_report_is_json():
+def test_a_report_is_valid_json():
     created = report("10-new", "CreateContainer", POD, container(env=["A=0"]), create(env("A", "1")))
     tree = json.loads(json.dumps(created.to_json()))
     assert tree["changes"] == [{"container": "c1", "field": "Env", "key": "A", "before": "0", "after": "1"}]

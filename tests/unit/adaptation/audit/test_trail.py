@@ -1,4 +1,4 @@
-"""Records that events keep, on a real runtime side with real plugins."""
+"""Records of events in an adaptation with real plugins."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_an_adjustment_is_in_the_history(node):
     assert chain(node, "first") == [("CreateContainer", "10-inject", "Env", None, "1")]
 
 
-def test_the_whole_life_of_a_container_is_one_chain(node):
+def test_the_whole_life_of_a_container_is_one_history(node):
     node.add(Balance())
     pod, first = create(node, "first")
     create(node, "second")
@@ -78,13 +78,13 @@ def test_the_whole_life_of_a_container_is_one_chain(node):
     ]
 
 
-def test_what_the_runtime_itself_changes_is_in_the_history_even_if_no_plugin_is_asked(node):
+def test_changes_by_the_runtime_are_in_the_history(node):
     pod, first = create(node, "first")
     node.update_container(pod, first, nri.Update("first").set_cpu_shares(150))
     assert chain(node, "first") == [("UpdateContainer", "(request)", "CPUShares", None, 150)]
 
 
-def test_a_creation_that_failed_is_told_with_the_reason(node):
+def test_a_failed_creation_is_in_the_history_with_its_reason(node):
     node.add(Inject()).add(Inject(), idx="20")
     with pytest.raises(ConflictError) as caught:
         create(node, "first")
@@ -117,7 +117,7 @@ def test_the_containers_of_a_removed_pod_have_no_history(node):
     assert node.adaptation.provenance.explain("first") is None
 
 
-def test_the_answers_of_shadow_plugins_are_not_in_the_history():
+def test_answers_of_shadow_plugins_are_not_in_the_history():
     with FakeRuntime(policy='["10-inject"]\nshadow = true') as node:
         node.add(Inject())
         create(node, "first")
@@ -125,7 +125,7 @@ def test_the_answers_of_shadow_plugins_are_not_in_the_history():
         assert node.health("10-inject").latency_s > 0, "it was not asked"
 
 
-def test_a_runtime_that_wants_no_history_keeps_none():
+def test_a_runtime_without_provenance_has_no_history():
     with FakeRuntime(provenance=False) as node:
         node.add(Inject())
         create(node, "first")
@@ -139,10 +139,10 @@ def shares(container: str, value: int) -> m.ContainerUpdate:
 
 
 class Runtime:
-    """A trail over a runtime with the container `c`, whose share is 1, and what its update callback got."""
+    """A trail over a runtime with the container `c`, whose share is 1; `updates` has what its callback applied."""
 
     def __init__(self, provenance: Provenance | None) -> None:
-        self.told: list[tuple[str, int]] = []
+        self.updates: list[tuple[str, int]] = []
         self.refuses = False
         self.trail = AuditTrail(self.update, provenance)
         pod, container = make_pod(id="p"), make_container(id="c", cpu_shares=1)
@@ -150,7 +150,7 @@ class Runtime:
         self.trail.inventory.seed(self.trail.inventory.begin(), [pod], [container])
 
     def update(self, updates: list[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
-        self.told += [(update.container_id, update.linux.resources.cpu.shares.value) for update in updates]
+        self.updates += [(update.container_id, update.linux.resources.cpu.shares.value) for update in updates]
         return updates[:1] if self.refuses else []
 
     def ask(self, request: m.UpdateContainersRequest, number: int = 1) -> list[m.ContainerUpdate]:
@@ -169,7 +169,7 @@ def runtime(request: pytest.FixtureRequest) -> Runtime:
     return Runtime(Provenance() if request.param else None)
 
 
-def test_an_update_that_a_plugin_asked_for_counts_unless_it_failed(runtime: Runtime) -> None:
+def test_a_plugins_update_counts_unless_it_failed(runtime: Runtime) -> None:
     request, runtime.refuses = m.UpdateContainersRequest(update=[shares("c", 5)]), True
     assert runtime.ask(request) == list(request.update)
     assert runtime.present == 1
@@ -178,29 +178,29 @@ def test_an_update_that_a_plugin_asked_for_counts_unless_it_failed(runtime: Runt
     assert runtime.present == 5
 
 
-def test_what_the_callback_fails_to_do_does_not_count(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime, "told", None)
+def test_an_update_whose_callback_raises_does_not_count(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "updates", None)
     with pytest.raises(TypeError):
         runtime.ask(m.UpdateContainersRequest(update=[shares("c", 5)]))
     assert runtime.present == 1
 
 
-def test_what_a_plugin_asked_for_is_kept_as_bytes_and_not_as_messages() -> None:
-    """A message holds many times its bytes: 500 requests that wait to be sorted held 300 MiB."""
+def test_unsolicited_requests_are_kept_as_bytes() -> None:
+    """Messages use far more memory than their bytes: 500 unsorted requests used 300 MiB."""
 
-    def held() -> int:
+    def count_resources() -> int:
         gc.collect()
         return sum(type(entry) is m.LinuxResources for entry in gc.get_objects())
 
-    runtime, before = Runtime(Provenance()), held()
+    runtime, before = Runtime(Provenance()), count_resources()
     for value in range(1, 10):
         request = m.UpdateContainersRequest(update=[shares("c", value)] * 10)
         runtime.ask(request, value)
     del request
-    assert held() == before
+    assert count_resources() == before
 
 
-def test_an_update_that_policy_refuses_changes_nothing_and_is_in_the_history(runtime: Runtime) -> None:
+def test_an_update_refused_by_policy_changes_nothing_and_is_in_the_history(runtime: Runtime) -> None:
     accepted, refused = (m.UpdateContainersRequest(update=[shares("c", value)]) for value in (5, 7))
     runtime.ask(accepted)
     runtime.trail.refused("UpdateContainers", "10-a", refused.SerializeToString(), refused.update, "not allowed")
@@ -214,8 +214,8 @@ def test_an_update_that_policy_refuses_changes_nothing_and_is_in_the_history(run
         ]
 
 
-def test_a_refused_update_makes_no_history_where_there_is_none(runtime: Runtime) -> None:
-    """Else a plugin could push the histories of real containers out with updates that are refused."""
+def test_a_refused_update_of_an_unknown_container_creates_no_history(runtime: Runtime) -> None:
+    """Otherwise refused updates of a plugin could evict the histories of real containers."""
     refused = m.UpdateContainersRequest(update=[shares("c", 5)])
     runtime.trail.refused("UpdateContainers", "10-a", refused.SerializeToString(), refused.update, "not allowed")
     assert runtime.present == 1
@@ -224,7 +224,7 @@ def test_a_refused_update_makes_no_history_where_there_is_none(runtime: Runtime)
 
 
 @pytest.mark.parametrize("how", ["container_removed", "not_created", "pod_removed"])
-def test_a_container_that_goes_is_forgotten_with_its_history(runtime: Runtime, how: str) -> None:
+def test_a_removed_container_is_forgotten_with_its_history(runtime: Runtime, how: str) -> None:
     runtime.ask(m.UpdateContainersRequest(update=[shares("c", 5)]))
     removed = {"container_removed": make_container(id="c"), "not_created": "c", "pod_removed": make_pod(id="p")}[how]
     getattr(runtime.trail, how)(removed)
@@ -233,7 +233,7 @@ def test_a_container_that_goes_is_forgotten_with_its_history(runtime: Runtime, h
         assert runtime.trail.provenance.explain("c") is None
 
 
-def test_what_is_updated_can_be_given_back_and_what_the_runtime_cannot_is_told(runtime: Runtime) -> None:
+def test_an_update_can_be_undone_and_failed_restorations_are_reported(runtime: Runtime) -> None:
     updates, by, runtime.refuses = (
         OrderedUpdates([shares("c", 5), shares("nobody", 5)], SequenceNumbers(1)),
         object(),
@@ -242,18 +242,18 @@ def test_what_is_updated_can_be_given_back_and_what_the_runtime_cannot_is_told(r
     runtime.trail.updated(updates, by)
     assert runtime.present == 5
     failed = runtime.trail.undo("CreateContainer", updates, by)
-    assert (runtime.present, runtime.told) == (1, [("c", 1)])
+    assert (runtime.present, runtime.updates) == (1, [("c", 1)])
     assert [update.container_id for update in failed] == ["c"]
 
 
-def test_a_runtime_may_give_back_by_itself(runtime: Runtime) -> None:
+def test_a_runtime_can_undo_updates_by_itself(runtime: Runtime) -> None:
     updates, by, arguments = OrderedUpdates([shares("c", 5)], SequenceNumbers(1)), object(), []
     runtime.trail.updated(updates, by)
     assert runtime.trail.undo("CreateContainer", updates, by, arguments.extend) == []
-    assert ([update.container_id for update in arguments], runtime.told, runtime.present) == (["c"], [], 1)
+    assert ([update.container_id for update in arguments], runtime.updates, runtime.present) == (["c"], [], 1)
 
 
-def test_outcomes_that_are_as_asked_for_are_no_record(runtime: Runtime) -> None:
+def test_applied_outcomes_are_not_recorded(runtime: Runtime) -> None:
     runtime.trail.committed("UpdateContainer", [], object(), [UpdateResult(shares("c", 5))])
     if runtime.trail.provenance is not None:
         assert runtime.trail.provenance.explain("c") is None
@@ -266,7 +266,7 @@ def test_outcomes_that_are_as_asked_for_are_no_record(runtime: Runtime) -> None:
 
 
 @pytest.mark.pure
-def test_an_eviction_of_a_container_that_has_been_created_in_the_meantime_is_for_the_runtime() -> None:
+def test_an_eviction_of_a_meanwhile_created_container_reaches_the_runtime() -> None:
     trail = AuditTrail(lambda _: None, None)
     updates = DeferredUpdates(trail, None)
     trail.inventory.created("there", make_pod(), b"")

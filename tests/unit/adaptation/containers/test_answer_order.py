@@ -1,4 +1,4 @@
-"""Which of two updates counts, field by field: drawn histories of it are in tests/property/test_answer_order.py."""
+"""Order of two updates, field by field. Random histories are in tests/property/test_answer_order.py."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ EARLIER = (
 
 
 def put(order: FieldOrder, update: m.ContainerUpdate, numbers: SequenceNumbers) -> UpdateResult:
-    """Apply an update, as a runtime does; returns what it says."""
+    """Apply an update as a runtime does, and return its result."""
     result = UpdateResult(update)
     order.newest(update.linux.resources, numbers, result)
     order.note(result, numbers)
     return result
 
 
-def test_what_a_later_answer_has_set_is_left_out_and_told_by_its_name() -> None:
+def test_fields_set_by_a_later_answer_are_left_out_and_reported() -> None:
     order = FieldOrder()
     later = nri.Update("c").set_cpu_shares(9).add_unified("k", "9").add_hugepage_limit("2MB", 9).message
     assert not put(order, later, SequenceNumbers(8)).failed
@@ -32,7 +32,7 @@ def test_what_a_later_answer_has_set_is_left_out_and_told_by_its_name() -> None:
     }  # fmt: skip
 
 
-def test_an_answer_that_is_the_newest_is_handed_on_as_it_is() -> None:
+def test_the_newest_answer_is_passed_on_without_a_copy() -> None:
     order = FieldOrder()
     put(order, EARLIER, SequenceNumbers(7))
     resources = EARLIER.linux.resources
@@ -40,18 +40,18 @@ def test_an_answer_that_is_the_newest_is_handed_on_as_it_is() -> None:
     assert not put(order, EARLIER, SequenceNumbers(8)).failed
 
 
-def test_what_could_not_be_done_does_not_stand_in_the_way_of_an_earlier_answer() -> None:
+def test_a_failed_field_does_not_block_an_earlier_answer() -> None:
     order, result = FieldOrder(), UpdateResult(EARLIER)
     order.note(result.mark_unsupported("cpu.shares", "why not"), SequenceNumbers(8))
     assert (order.last("cpu.shares"), order.last("memory.limit")) == (0, 8)
 
 
-def test_a_container_begins_with_the_answers_to_its_creation() -> None:
+def test_a_container_starts_with_the_answers_to_its_creation() -> None:
     order = FieldOrder(EARLIER.linux.resources, SequenceNumbers(5, {"cpu.shares": 8}))
     assert (order.last("cpu.shares"), order.last("unified[k]"), order.last("cpu.quota")) == (8, 5, 0)
 
 
-def test_what_is_taken_back_gives_way_to_what_was_before_it_and_to_nothing_that_is_newer() -> None:
+def test_an_undone_field_yields_to_newer_values_only() -> None:
     order = FieldOrder(EARLIER.linux.resources, SequenceNumbers(8, {"memory.limit": 9}))
     back = SequenceNumbers(0, {"cpu.shares": 3}, over={"cpu.shares": 8, "memory.limit": 8})
     restoring = nri.Update("c").set_cpu_shares(5).set_memory_limit(5).message
@@ -60,7 +60,7 @@ def test_what_is_taken_back_gives_way_to_what_was_before_it_and_to_nothing_that_
     assert (order.last("cpu.shares"), order.last("memory.limit")) == (3, 9)
 
 
-def test_updates_that_are_passed_on_one_by_one_keep_their_numbers() -> None:
+def test_updates_passed_on_separately_keep_their_numbers() -> None:
     other = m.ContainerUpdate(container_id="d")
     updates = OrderedUpdates([EARLIER, other], SequenceNumbers(3), {"c": SequenceNumbers(4)})
     assert [updates.only(update).numbers(update).number("any") for update in updates] == [4, 3]

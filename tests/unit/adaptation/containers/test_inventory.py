@@ -1,4 +1,4 @@
-"""Which containers there are."""
+"""The inventory of existing containers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def inventory_of(*ids: str) -> Inventory:
     return inventory
 
 
-def known(inventory: Inventory, *ids: str) -> list[bool]:
+def are_known(inventory: Inventory, *ids: str) -> list[bool]:
     return [id_ in inventory.known for id_ in ids]
 
 
@@ -28,16 +28,16 @@ def created(inventory: Inventory, pod: Any, container: Any, adjust: Any) -> None
     inventory.created(container.id, pod, resources)
 
 
-def test_takes_over_the_state_of_the_runtime() -> None:
+def test_the_inventory_starts_with_the_state_of_the_runtime() -> None:
     inventory = inventory_of("a")
-    assert known(inventory, "a", "b") == [True, False]
+    assert are_known(inventory, "a", "b") == [True, False]
     assert inventory.known.namespace_of("a") == "web"
     resources = inventory.resources_of("a")
     assert resources is not None
     assert resources.cpu.shares.value == 7
 
 
-def test_follows_creation_update_and_removal() -> None:
+def test_the_inventory_follows_creations_updates_and_removals() -> None:
     inventory = Inventory()
     adjust = m.ContainerAdjustment()
     adjust.linux.resources.memory.limit.value = 5
@@ -49,11 +49,11 @@ def test_follows_creation_update_and_removal() -> None:
     assert resources is not None
     assert (resources.cpu.shares.value, resources.memory.limit.value) == (2, 5)
     inventory.removed("a")
-    assert known(inventory, "a") == [False]
+    assert are_known(inventory, "a") == [False]
 
 
-def test_what_events_tell_while_a_state_is_on_its_way_is_newer() -> None:
-    """Also if two plugins join at the same time, and their states arrive in another order."""
+def test_events_during_a_synchronization_override_its_state() -> None:
+    """Also if two plugins join at the same time, and their states arrive in reverse order."""
     inventory = inventory_of("old", "going")
     first = inventory.begin()
     second = inventory.begin()
@@ -61,31 +61,31 @@ def test_what_events_tell_while_a_state_is_on_its_way_is_newer() -> None:
     inventory.removed("going")
     state = [make_container(id="old"), make_container(id="going")]
     inventory.seed(second, [], state)
-    assert known(inventory, "old", "going", "new") == [True, False, True]
+    assert are_known(inventory, "old", "going", "new") == [True, False, True]
     created(inventory, make_pod(), make_container(id="newer"), m.ContainerAdjustment())
     inventory.seed(first, [], state)
-    assert known(inventory, "old", "going", "new", "newer") == [True, False, True, True]
+    assert are_known(inventory, "old", "going", "new", "newer") == [True, False, True, True]
 
 
-def test_a_container_that_the_state_does_not_have_is_kept_once() -> None:
+def test_a_container_missing_in_a_state_is_kept_once() -> None:
     inventory = inventory_of("a")
     inventory.seed(inventory.begin(), [], [])
-    assert known(inventory, "a") == [True], "it may be just in the making"
+    assert are_known(inventory, "a") == [True], "its creation may be in progress"
     inventory.seed(inventory.begin(), [], [])
-    assert known(inventory, "a") == [False], "it must not stay for ever"
+    assert are_known(inventory, "a") == [False], "it must not stay for ever"
 
 
-def test_a_pod_goes_with_its_containers() -> None:
+def test_a_removed_pod_removes_its_containers() -> None:
     inventory = Inventory()
     pod = make_pod()
     for text in ("a", "b"):
         created(inventory, pod, make_container(id=text), m.ContainerAdjustment())
     created(inventory, make_pod(), make_container(id="c"), m.ContainerAdjustment())
     assert sorted(inventory.pod_removed(pod.id)) == ["a", "b"]
-    assert known(inventory, "a", "b", "c") == [False, False, True]
+    assert are_known(inventory, "a", "b", "c") == [False, False, True]
 
 
-def test_resources_of_a_container_do_not_grow_with_the_number_of_its_updates() -> None:
+def test_resources_do_not_grow_with_the_number_of_updates() -> None:
     inventory = inventory_of("a")
     for value in range(100):
         update = m.LinuxResources()
@@ -106,7 +106,7 @@ def test_resources_of_a_container_do_not_grow_with_the_number_of_its_updates() -
     assert resources.cpu.shares.value == 0, "an update to zero is an update"
 
 
-def test_what_waits_for_a_creation_is_bounded() -> None:
+def test_deferred_updates_and_evictions_are_limited() -> None:
     inventory = Inventory()
     inventory.creating("a", "web")
     for number in range(100):
@@ -126,7 +126,7 @@ def test_what_waits_for_a_creation_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("first", [1, 2])
-def test_of_what_waits_for_a_creation_a_plugins_later_answer_counts_whichever_comes_first(first: int) -> None:
+def test_of_deferred_updates_a_plugins_later_answer_wins(first: int) -> None:
     inventory = Inventory()
     inventory.creating("a", "web")
     for number in (first, 3 - first):
@@ -143,7 +143,7 @@ def eviction(container_id: str) -> m.ContainerEviction:
     return m.ContainerEviction(container_id=container_id, reason="why")
 
 
-def test_what_is_asked_of_a_container_is_kept_while_it_is_created_and_told_once_that_has_succeeded() -> None:
+def test_requests_for_a_container_in_creation_are_deferred_until_it_succeeds() -> None:
     inventory = inventory_of("old")
     inventory.creating("a", "web")
     requests = {text: m.ContainerUpdate(container_id=text) for text in ("a", "old", "gone")}
@@ -159,7 +159,7 @@ def test_what_is_asked_of_a_container_is_kept_while_it_is_created_and_told_once_
         assert inventory.defer_eviction("10-p", eviction(text)) is presence
 
 
-def test_a_container_for_which_something_waits_is_not_committed_before_that_is_handed_over() -> None:
+def test_a_container_is_committed_after_its_deferred_requests() -> None:
     inventory = Inventory()
     for name in ("plain", "wanted", "unwanted"):
         inventory.creating(name, "web")
@@ -177,7 +177,7 @@ def test_a_container_for_which_something_waits_is_not_committed_before_that_is_h
     assert inventory.committed("never-heard-of")
 
 
-def test_a_container_is_being_created_then_known_then_gone() -> None:
+def test_a_container_is_in_creation_then_known_then_removed() -> None:
     inventory = Inventory()
     names = inventory.known
     inventory.creating("c", "web")
@@ -188,7 +188,7 @@ def test_a_container_is_being_created_then_known_then_gone() -> None:
     assert (names.is_creating("c"), "c" in names, len(names), names.namespace_of("c")) == (False, False, 0, None)
 
 
-def test_a_container_whose_creation_was_refused_was_never_there() -> None:
+def test_a_container_with_a_refused_creation_is_unknown() -> None:
     inventory = Inventory()
     names = inventory.known
     inventory.creating("c", "web")
@@ -196,7 +196,7 @@ def test_a_container_whose_creation_was_refused_was_never_there() -> None:
     assert (names.is_creating("c"), "c" in names, names.namespace_of("c")) == (False, False, None)
 
 
-def test_a_state_that_was_read_anew_is_seen_through_the_same_view() -> None:
+def test_a_new_state_is_visible_through_the_same_view() -> None:
     inventory = Inventory()
     names = inventory.known
     inventory.seed(
@@ -218,7 +218,7 @@ def test_a_creation_whose_block_raises_is_forgotten() -> None:
     assert not inventory.known.is_creating("c")
 
 
-def test_a_creation_whose_block_ends_well_is_there_until_it_is_committed() -> None:
+def test_an_uncommitted_creation_is_pending_until_its_commit() -> None:
     inventory = Inventory()
     with inventory.creating("c", "default"):
         assert not inventory.created("c", make_pod(), b"", uncommitted=True)

@@ -1,4 +1,4 @@
-"""What a runtime says became of an update reaches the wire, the caller and the history."""
+"""The runtime's result of an update reaches the reply, the caller and the history."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def update(container_id: str = "c1", **attributes: bool) -> m.ContainerUpdate:
     return built.message
 
 
-def test_every_requested_field_has_a_row_and_counts_as_applied_until_something_else_is_said() -> None:
+def test_every_requested_field_counts_as_applied_by_default() -> None:
     result = UpdateResult(update())
     names = {"memory.limit", "cpu.shares", "hugepage_limits[2MB]", "rdt_class", "unified[memory.high]"}
     assert {row.field for row in result.fields} == names
@@ -28,7 +28,7 @@ def test_every_requested_field_has_a_row_and_counts_as_applied_until_something_e
     assert not result.failed
 
 
-def test_clamped_is_no_failure_and_says_the_value() -> None:
+def test_clamped_is_not_a_failure_and_has_the_value() -> None:
     result = UpdateResult(update()).mark_clamped("cpu.shares", 1024, "its parent's share")
     assert not result.failed
     assert "cpu.shares clamped to 1024: its parent's share" in repr(result)
@@ -43,7 +43,7 @@ def test_unsupported_and_stale_are_failures() -> None:
     assert {row.outcome for row in stale.fields} == {"stale"}
 
 
-def test_a_refusal_of_the_oci_runtime_is_of_all_fields_that_had_not_failed() -> None:
+def test_a_refusal_by_the_oci_runtime_covers_all_fields_that_had_not_failed() -> None:
     result = UpdateResult(update()).mark_unsupported("rdt_class", "no resctrl").mark_clamped("cpu.shares", 2, "why")
     outcomes = {row.field: row.outcome for row in result.mark_refused("runc: busy").fields}
     assert outcomes.pop("rdt_class") == "unsupported"
@@ -52,16 +52,16 @@ def test_a_refusal_of_the_oci_runtime_is_of_all_fields_that_had_not_failed() -> 
     assert [row.field for row in alone.fields if row.outcome == "refused"] == ["cpu.shares"]
 
 
-def test_an_exception_may_be_the_reason() -> None:
+def test_an_exception_can_be_the_reason() -> None:
     assert UpdateResult(update(shares=True)).mark_stale(OSError("gone")).fields[0].reason == "gone"
 
 
-def test_a_field_that_was_not_asked_for_is_a_mistake() -> None:
+def test_marking_a_field_that_was_not_requested_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"field cpu\.quota is not in the update of"):
         UpdateResult(update()).mark_unsupported("cpu.quota", "no")
 
 
-def test_results_become_the_failed_updates_of_the_wire() -> None:
+def test_failed_results_become_failed_updates_of_the_reply() -> None:
     good, bad, ignored = update("good"), update("bad"), update("ignored", ignore_failure=True)
     answers = [UpdateResult(bad).mark_unsupported("rdt_class", "x"), UpdateResult.all_stale(ignored, "gone")]
     failed, results = results_of([good, bad, ignored], answers)
@@ -69,7 +69,7 @@ def test_results_become_the_failed_updates_of_the_wire() -> None:
     assert [result.failed for result in results] == [False, True, True]
 
 
-def test_a_runtime_may_return_just_the_updates_that_failed() -> None:
+def test_a_runtime_may_return_only_the_failed_updates() -> None:
     failed, results = results_of([update("a"), update("b")], [update("b")])
     assert [entry.container_id for entry in failed] == ["b"]
     assert {row.outcome for row in results[1].fields} == {"refused"}
@@ -99,7 +99,7 @@ def test_the_outcome_of_a_side_update_is_in_the_history(nri_runtime: FakeRuntime
     assert "cpu.shares clamped: its parent's share" in str(explained.to_json())
 
 
-def test_a_failed_update_event_gives_side_updates_back(nri_runtime: FakeRuntime, other: m.Container) -> None:
+def test_a_failed_update_event_reverts_side_updates(nri_runtime: FakeRuntime, other: m.Container) -> None:
     class Takes(nri.Plugin):
         def update_container(self, pod, container, resources):
             return [nri.Update("other").set_cpu_shares(7)]
@@ -119,26 +119,26 @@ def test_a_failed_update_event_gives_side_updates_back(nri_runtime: FakeRuntime,
 @pytest.mark.parametrize(
     ("returned", "what"), [(5, "int"), (True, "bool"), (["c1"], "str in a list"), ("c1", "str in a list")]
 )
-def test_a_callback_that_returns_something_else_is_told_what_is_expected(returned, what: str) -> None:
+def test_a_wrong_return_value_of_the_update_callback_is_an_error_with_advice(returned, what: str) -> None:
     with pytest.raises(
         TypeError, match=rf"the runtime's update callback returned {what}: it must return None for all applied"
     ):
         results_of([update()], returned)
 
 
-def test_a_result_takes_a_builder_and_is_of_its_message() -> None:
+def test_a_result_accepts_a_builder() -> None:
     built = nri.Update("c1").set_cpu_shares(7)
     result: UpdateResult = UpdateResult(built)
     assert (result.update, [row.field for row in result.fields]) == (built.message, ["cpu.shares"])
 
 
 @pytest.mark.parametrize(("arguments", "what"), [("c1", "str"), (nri.Adjustment(), "Adjustment"), (None, "NoneType")])
-def test_a_result_of_something_else_is_told_what_is_expected(arguments, what: str) -> None:
+def test_a_result_of_a_wrong_type_is_an_error_with_advice(arguments, what: str) -> None:
     with pytest.raises(TypeError, match=rf"UpdateResult\(\) requires a ContainerUpdate or nri\.Update, not {what}"):
         UpdateResult(arguments)
 
 
-def test_a_commit_of_something_else_is_told_what_is_expected_and_can_still_be_taken_back(
+def test_a_commit_of_a_wrong_type_is_an_error_and_can_still_be_aborted(
     nri_runtime: FakeRuntime, other: m.Container
 ) -> None:
     nri_runtime.create_container(make_pod(), other)

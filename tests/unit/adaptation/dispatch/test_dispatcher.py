@@ -1,4 +1,4 @@
-"""The way of an event: order by index, hand over hand, overlap, deadlines of the caller."""
+"""Dispatch of an event: order by index, handover, overlap, deadlines of the caller."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_plugins_of_all_kinds_are_called_by_index(calls: list[str]) -> None:
     assert calls == ["external 05", "builtin 10", "external 30", "builtin 40", "external 50"]
 
 
-def test_equal_indices_are_called_by_time_of_registration(nri_runtime: FakeRuntime, calls: list[str]) -> None:
+def test_equal_indices_are_called_in_order_of_registration(nri_runtime: FakeRuntime, calls: list[str]) -> None:
     for name in ("zebra", "aardvark", "mule"):
         nri_runtime.add(Calls(lambda _, name=name: calls.append(name)), name=name)  # type: ignore[misc]
     nri_runtime.start_container()
@@ -83,10 +83,10 @@ def test_the_first_error_ends_the_event_and_later_plugins_are_not_called(
 
 
 @pytest.mark.pure
-def test_the_next_place_is_taken_before_the_present_one_is_left(
+def test_an_event_queues_at_the_next_plugin_before_it_leaves_the_current_one(
     nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So nobody can slip in between, not even past a plugin that is not subscribed."""
+    """So no event can overtake another, not even at a plugin without a subscription."""
     steps: list[str] = []
 
     class Telling(FifoLock):
@@ -113,7 +113,7 @@ def test_the_next_place_is_taken_before_the_present_one_is_left(
 
 
 def test_events_of_different_pods_overlap_in_different_plugins(nri_runtime: FakeRuntime) -> None:
-    """The second event is in the first plugin while the first event is in the second: else this would hang."""
+    """The second event is in the first plugin while the first is in the second; otherwise this would hang."""
     meeting = threading.Barrier(2, timeout=10)
     count = [0]
 
@@ -158,10 +158,10 @@ def busy(nri_runtime: FakeRuntime) -> Iterator[threading.Event]:
     caller.join()
 
 
-def test_an_event_that_waits_is_sent_by_the_one_before_it(
+def test_a_waiting_event_is_sent_by_the_thread_of_its_predecessor(
     nri_runtime: FakeRuntime, busy: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So the plugin is at work again before the thread of the waiting event is awake."""
+    """So the plugin works again before the thread of the waiting event wakes up."""
     lock = parts_of(nri_runtime.adaptation).chain.peers[0].lock
     senders: list[tuple[str, bool]] = []
     begin = Invoker.begin
@@ -183,10 +183,10 @@ def test_an_event_that_waits_is_sent_by_the_one_before_it(
 
 
 @pytest.mark.pure
-def test_an_interrupted_wait_lets_go_of_what_was_sent_for_it(
+def test_an_interrupted_wait_releases_its_sent_request(
     nri_runtime: FakeRuntime, busy: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """KeyboardInterrupt in the thread of a runtime: the plugin answers the next event as if nothing had happened."""
+    """KeyboardInterrupt in a runtime's thread: the plugin answers the next event as usual."""
     lock = parts_of(nri_runtime.adaptation).chain.peers[0].lock
     wait = FifoLock.wait
 
@@ -216,7 +216,7 @@ def test_the_callers_deadline_ends_its_wait_for_a_busy_plugin(nri_runtime: FakeR
     assert nri_runtime.health("10-busy").missed == 0, "the plugin has nothing to do with it"
 
 
-def test_the_callers_deadline_is_never_held_against_a_plugin(nri_runtime: FakeRuntime) -> None:
+def test_the_callers_deadline_is_not_a_miss_of_a_plugin(nri_runtime: FakeRuntime) -> None:
     go = threading.Event()
     nri_runtime.timeout(20)
     nri_runtime.add(Calls(lambda _: go.wait(20)), name="slow")
@@ -255,7 +255,7 @@ def calling(runtime: FakeRuntime, name: str, failures: list[BaseException], **po
     return thread
 
 
-def test_an_event_of_something_else_than_messages_takes_no_place_in_the_queue() -> None:
+def test_an_event_with_a_wrong_argument_leaves_the_queue() -> None:
     holding, failures = Holding(), list[BaseException]()
     with FakeRuntime() as runtime:
         runtime.timeout(20).add(Calls(holding), idx="10", name="holding")
@@ -270,8 +270,8 @@ def test_an_event_of_something_else_than_messages_takes_no_place_in_the_queue() 
         assert holding.seen == ["one", "three"]
 
 
-def test_an_event_that_waits_follows_the_policy_of_the_moment_when_its_turn_comes(nri_runtime: FakeRuntime) -> None:
-    """Here: the plugin is not to get the event any more, and then again."""
+def test_a_waiting_event_follows_the_policy_at_its_turn(nri_runtime: FakeRuntime) -> None:
+    """In this test the policy first excludes the plugin from the event and then includes it again."""
     holding, failures = Holding(), list[BaseException]()
     nri_runtime.timeout(20).add(Calls(holding), name="holding")
     (peer,) = parts_of(nri_runtime.adaptation).chain.peers
@@ -302,8 +302,8 @@ def test_an_event_that_waits_follows_the_policy_of_the_moment_when_its_turn_come
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
-def test_a_call_that_fails_on_this_side_is_no_answer_and_no_miss(error: type[BaseException]) -> None:
-    """Also if it was the one request that an open breaker had let through: the next one is that then."""
+def test_a_call_that_fails_locally_is_neither_an_answer_nor_a_miss(error: type[BaseException]) -> None:
+    """Even for the single request that an open breaker lets through: the next request takes its place."""
 
     class Failing(Interceptor):
         fails = False
@@ -331,8 +331,8 @@ def test_a_call_that_fails_on_this_side_is_no_answer_and_no_miss(error: type[Bas
         assert (calls[-1:], peer.state.value) == (["back"], "active")
 
 
-class CreationAnswers:
-    """A reporter that notes which events have passed the gate: those of which it is told that they begin."""
+class BegunEvents:
+    """A reporter that records the events that have passed the gate, which are those that begin."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -344,8 +344,8 @@ class CreationAnswers:
         return lambda *_: None
 
 
-def test_what_stops_or_removes_passes_a_plugin_that_waits_to_join() -> None:
-    pod, container, begun = make_pod(), make_container(), CreationAnswers()
+def test_stop_and_remove_events_pass_a_plugin_that_waits_to_join() -> None:
+    pod, container, begun = make_pod(), make_container(), BegunEvents()
     entered, go = threading.Event(), threading.Event()
 
     def hold(_: nri.Container) -> None:
@@ -361,7 +361,7 @@ def test_what_stops_or_removes_passes_a_plugin_that_waits_to_join() -> None:
         wait_for(lambda: time.monotonic() > gate.paused_until, "joiners do not rest for the busy one any more")
         runtime.add(Calls(lambda _: None), idx="20", name="joins", wait=False)
 
-        def told(event: str, *arguments: Any) -> threading.Thread:
+        def start_event(event: str, *arguments: Any) -> threading.Thread:
             thread = threading.Thread(target=getattr(runtime.adaptation, event), args=arguments)
             thread.start()
             return thread
@@ -369,9 +369,9 @@ def test_what_stops_or_removes_passes_a_plugin_that_waits_to_join() -> None:
         wait_for(
             lambda: parts_of(runtime.adaptation).chain.gate.waiting, "the plugin waits for the busy one's event to end"
         )
-        threads.append(told("post_start_container", pod, container))
-        threads += [told(event, pod) for event in ("stop_pod_sandbox", "remove_pod_sandbox")]
-        threads += [told(event, pod, container) for event in ("stop_container", "remove_container")]
+        threads.append(start_event("post_start_container", pod, container))
+        threads += [start_event(event, pod) for event in ("stop_pod_sandbox", "remove_pod_sandbox")]
+        threads += [start_event(event, pod, container) for event in ("stop_container", "remove_container")]
         urgent = {"StopPodSandbox", "RemovePodSandbox", "StopContainer", "RemoveContainer"}
         wait_for(lambda: urgent <= set(begun.events), "they are under way")
         assert "PostStartContainer" not in begun.events, "an ordinary event passes as well"
@@ -381,7 +381,7 @@ def test_what_stops_or_removes_passes_a_plugin_that_waits_to_join() -> None:
         assert runtime.adaptation.ready(["20-joins"], 20)
 
 
-def test_an_event_that_waits_is_not_sent_to_a_plugin_that_does_not_get_its_pod() -> None:
+def test_a_waiting_event_is_not_sent_to_a_plugin_that_filters_out_its_pod() -> None:
     holding, failures = Holding(), list[BaseException]()
     with FakeRuntime(policy='["10-holding"]\nfilters = { namespace = ["web"] }') as runtime:
         runtime.timeout(20).add(Calls(holding), name="holding")
@@ -396,7 +396,7 @@ def test_an_event_that_waits_is_not_sent_to_a_plugin_that_does_not_get_its_pod()
     assert (holding.seen, failures) == (["one"], [])
 
 
-def test_an_event_that_goes_on_beside_a_plugin_that_hangs_while_it_joins_says_why(
+def test_an_event_that_skips_a_hanging_joining_plugin_logs_the_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     inside, go = threading.Event(), threading.Event()
@@ -425,7 +425,7 @@ def test_an_event_that_goes_on_beside_a_plugin_that_hangs_while_it_joins_says_wh
 
 
 class Granting(nri.Plugin):
-    """Gives a container CPUs whenever it is asked, and notes by which events it hears that this came to nothing."""
+    """Answers with CPU shares, and records the events that report that its answer was withdrawn."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, int]] = []
@@ -444,7 +444,7 @@ class Granting(nri.Plugin):
 
 
 class Refusing(nri.Plugin):
-    """Refuses, also what has come of it already."""
+    """Refuses every event, including those that report a withdrawn answer."""
 
     def _refuse(self, *_: Any) -> None:
         raise nri.Reject("no")
@@ -452,19 +452,19 @@ class Refusing(nri.Plugin):
     create_container = update_container = remove_container = post_update_container = _refuse  # type: ignore[assignment]
 
 
-@pytest.mark.parametrize("messages", [True, False], ids=["told", "not told"])
-def test_whose_answer_came_to_nothing_is_said_and_told_if_that_is_wanted(
-    messages: bool, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("is_reported", [True, False], ids=["reported", "not reported"])
+def test_a_withdrawn_answer_is_logged_and_reported_on_request(
+    is_reported: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     granting, idle, observer = Granting(), Calls(lambda _: None), Withdrawn()
     pod, container = make_pod(id="p"), make_container(id="c", pod_sandbox_id="p", cpu_shares=3)
-    with FakeRuntime(tell_refused=messages, observer=observer) as runtime, caplog.at_level("INFO", "nri.adaptation"):
+    with FakeRuntime(tell_refused=is_reported, observer=observer) as runtime, caplog.at_level("INFO", "nri.adaptation"):
         runtime.add(granting).add(idle, idx="15").add(Refusing(), idx="20")
         for event, more in (("create_container", ()), ("update_container", (m.LinuxResources(),))):
             with pytest.raises(PluginError, match="no"):
                 getattr(runtime.adaptation, event)(pod, container, *more)
         explained = runtime.adaptation.provenance.explain("c")  # type: ignore[union-attr]
-    assert granting.heard == ([("removed", 3), ("updated", 3)] if messages else [])
+    assert granting.heard == ([("removed", 3), ("updated", 3)] if is_reported else [])
     assert observer.counted == [("10-granting", "CreateContainer"), ("10-granting", "UpdateContainer")]
     assert 'dropped the answer of plugin 10-granting to UpdateContainer of container "c"' in caplog.text
     assert explained is not None
@@ -472,7 +472,7 @@ def test_whose_answer_came_to_nothing_is_said_and_told_if_that_is_wanted(
 
 
 class Withdrawn(Observer):
-    """Notes whose answers came to nothing."""
+    """Records the plugin and the event of each withdrawn answer."""
 
     def __init__(self) -> None:
         self.counted: list[tuple[str, str]] = []

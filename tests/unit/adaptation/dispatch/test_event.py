@@ -1,4 +1,4 @@
-"""One event and the answers to it: what is told once, what is read, and what may not stand."""
+"""One event and its answers: single reports, decoding, and invalid answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def event() -> Event:
     return Event(EventRequest(BY_METHOD["start_container"], make_pod(name="web"), make_container()))
 
 
-def test_events_are_counted() -> None:
+def test_events_are_numbered() -> None:
     first, second = event(), event()
     assert second.serial > first.serial
 
@@ -40,7 +40,7 @@ def test_an_event_without_a_result_records_nothing() -> None:
 
 
 class Bytes:
-    """A message that is no message of any kind."""
+    """A message whose bytes cannot be decoded as any kind."""
 
     def SerializeToString(self) -> bytes:
         return b"\xff\xff"
@@ -60,14 +60,14 @@ def answering_creation(runtime: FakeRuntime, reply: Any) -> Iterator[RawPlugin]:
 
 
 @pytest.mark.parametrize("reply", [None, m.CreateContainerResponse(adjust={})], ids=["empty", "empty adjustment"])
-def test_a_shadows_answer_that_asks_for_nothing_is_not_reported(reply: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_empty_shadow_answer_is_not_reported(reply: Any, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "nri.adaptation"), FakeRuntime(policy='["10-raw"]\nshadow = true') as runtime:
         with answering_creation(runtime, reply):
             runtime.create_container()
     assert "shadow plugin" not in caplog.text
 
 
-def test_a_reply_that_cannot_be_read_fails_the_event_with_the_plugins_name(nri_runtime: FakeRuntime) -> None:
+def test_an_unreadable_reply_fails_the_event_with_the_plugins_name(nri_runtime: FakeRuntime) -> None:
     with (
         answering_creation(nri_runtime, Bytes()),
         pytest.raises(PluginError, match="plugin 10-raw: its reply is invalid"),
@@ -75,7 +75,7 @@ def test_a_reply_that_cannot_be_read_fails_the_event_with_the_plugins_name(nri_r
         nri_runtime.create_container()
 
 
-def test_a_shadows_reply_that_cannot_be_read_is_reported_as_its_failure(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_shadow_reply_is_reported_as_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "nri.adaptation"), FakeRuntime(policy='["10-raw"]\nshadow = true') as runtime:
         with answering_creation(runtime, Bytes()):
             runtime.create_container()
@@ -87,7 +87,7 @@ def env(value: str) -> Any:
     return lambda *_: nri.Adjustment().add_env("A", value)
 
 
-def test_an_answer_that_may_not_stand_is_held_against_its_plugin(nri_runtime: FakeRuntime) -> None:
+def test_a_conflicting_answer_is_an_error_of_its_plugin(nri_runtime: FakeRuntime) -> None:
     for idx in ("10", "20"):
         nri_runtime.add(plugin("a", create_container=env(idx)), idx=idx)
     with pytest.raises(ConflictError) as caught:
@@ -96,7 +96,7 @@ def test_an_answer_that_may_not_stand_is_held_against_its_plugin(nri_runtime: Fa
     assert nri_runtime.health("10-a").last_error == ""
 
 
-def test_a_shadow_is_told_the_conflict_that_it_would_have_had(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_shadow_report_shows_the_conflict(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "nri.adaptation"), FakeRuntime(policy='["20-a"]\nshadow = true') as runtime:
         for idx in ("10", "20"):
             runtime.add(plugin("a", create_container=env(idx)), idx=idx)
@@ -104,8 +104,8 @@ def test_a_shadow_is_told_the_conflict_that_it_would_have_had(caplog: pytest.Log
     assert 'Env A: "10" -> "20" (in conflict with 10-a)' in caplog.text
 
 
-def test_what_waits_for_a_container_that_goes_in_the_meantime_is_left_out() -> None:
-    """The answers want it updated and evicted while it is being created; its creation fails before the event ends."""
+def test_deferred_requests_for_a_failed_creation_are_dropped() -> None:
+    """The answers update and evict a container whose creation fails before the event ends."""
     with FakeRuntime() as runtime:
         inventory = parts_of(runtime.adaptation).trail.inventory
         inventory.creating("soon", "default")
@@ -125,7 +125,7 @@ def test_what_waits_for_a_container_that_goes_in_the_meantime_is_left_out() -> N
         ]
 
 
-def test_what_waits_for_a_container_that_is_created_in_the_meantime_is_in_the_reply() -> None:
+def test_deferred_requests_for_a_finished_creation_are_in_the_reply() -> None:
     with FakeRuntime() as runtime:
         inventory = parts_of(runtime.adaptation).trail.inventory
         inventory.creating("soon", "default")
@@ -150,9 +150,7 @@ def test_what_waits_for_a_container_that_is_created_in_the_meantime_is_in_the_re
         (nri.Adjustment().add_annotation("a", "1"), "its policy does not allow it to set Annotations"),
     ],
 )
-def test_updates_and_evictions_in_an_answer_are_held_to_what_is_allowed_as_adjustments_are(
-    answer: Any, text: str
-) -> None:
+def test_allowed_fields_also_limit_updates_and_evictions(answer: Any, text: str) -> None:
     with FakeRuntime(policy='["10-a"]\nallow.fields = ["Env"]') as runtime:
         runtime.create_container(None, make_container(id="other"))
         runtime.add(plugin("a", create_container=lambda *_: answer))
@@ -178,7 +176,7 @@ def stopped(runtime: FakeRuntime) -> Any:
     return runtime.adaptation.stop_container(make_pod(), make_container(id="own"))
 
 
-def test_updates_of_others_and_their_owners_are_told() -> None:
+def test_updates_of_other_containers_are_returned_with_their_owners() -> None:
     with FakeRuntime() as runtime:
         reply = stopped(runtime.add(Shrinks()))
         assert [(update.container_id, update.linux.resources.cpu.shares.value) for update in reply.updates] == [
@@ -187,7 +185,7 @@ def test_updates_of_others_and_their_owners_are_told() -> None:
         assert reply.owners.owners["other"].simple[m.Field.CPUShares] == "10-shrinks"
 
 
-def test_abort_gives_back_what_the_others_had() -> None:
+def test_abort_restores_the_other_containers() -> None:
     with FakeRuntime() as runtime:
         reply = stopped(runtime.add(Shrinks()))
         undone: list[Any] = []
@@ -198,7 +196,7 @@ def test_abort_gives_back_what_the_others_had() -> None:
         assert undone == [], "what was given back once is not given back again"
 
 
-def test_after_commit_there_is_nothing_to_abort() -> None:
+def test_abort_after_commit_does_nothing() -> None:
     with FakeRuntime() as runtime:
         reply = stopped(runtime.add(Shrinks()))
         reply.commit()

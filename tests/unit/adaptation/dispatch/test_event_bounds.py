@@ -1,4 +1,4 @@
-"""What one answer may cost an event: its size, the room that it leaves, the time after it. Its maker is who fails."""
+"""Limits of one answer: its size, the next request's size, and time. Its plugin is the one that fails."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def variables(prefix: str, count: int) -> Callable[[], m.CreateContainerResponse
 
 @both
 @pytest.mark.parametrize(("event", "count"), [("stop", 12_000), ("update", 12_000)])
-def test_event_replies_limited(mode: Mode, event: str, count: int) -> None:
+def test_the_number_of_entries_in_a_reply_is_limited(mode: Mode, event: str, count: int) -> None:
     hostile, next_one = Answers(**{event: lambda: big.updates(count)}), Answers()
     runtime = node(hostile, next_one, containers=count, compat=mode)
     rpc = {"stop": "StopContainer", "update": "UpdateContainer"}[event]
@@ -105,7 +105,7 @@ def test_event_replies_limited(mode: Mode, event: str, count: int) -> None:
     assert runtime.plugins[0].state == "active"
 
 
-def test_a_reply_of_more_than_two_mebibytes_is_refused() -> None:
+def test_a_reply_above_two_mebibytes_is_refused() -> None:
     reply = big.adjustment(ANNOTATIONS, ["k"])
     reply.adjust.annotations["k"] = "x" * (2 << 20)
     runtime = node(Answers(create=lambda: reply))
@@ -113,7 +113,7 @@ def test_a_reply_of_more_than_two_mebibytes_is_refused() -> None:
         runtime.create_container(make_pod(), make_container())
 
 
-def test_two_million_empty_entries_are_refused_before_they_are_read() -> None:
+def test_two_million_empty_entries_are_refused_before_decoding() -> None:
     answered = b"\x0a\x00" * 1_000_000
     with FakeRuntime() as runtime:
         raw = RawPlugin(runtime).join()
@@ -129,7 +129,7 @@ def reply(stream_id: int, payload: bytes) -> bytes:
     return mux.cut(naming.PLUGIN_SERVICE_CONN, frames.pack(stream_id, frames.RESPONSE, encode_response(payload)))
 
 
-def test_a_policy_may_rebalance_a_thousand_containers_in_one_reply() -> None:
+def test_one_reply_can_update_a_thousand_containers() -> None:
     replies = [everything(f"c{n}") for n in range(1000)]
     runtime = node(Answers(update=lambda: replies), containers=1000)
     reply = runtime.update_container(make_pod(), make_container(id="c0"), m.LinuxResources(), timeout_s=20)
@@ -137,7 +137,7 @@ def test_a_policy_may_rebalance_a_thousand_containers_in_one_reply() -> None:
     assert reply.resources.memory.limit.value == 1 << 30
 
 
-def test_an_event_whose_answers_say_nothing_takes_any() -> None:
+def test_an_event_without_a_result_accepts_any_reply() -> None:
     event = Event(EventRequest(BY_METHOD["start_container"], make_pod(), make_container()))
     reply = b"\x0a\x00" * limits.MAX_BYTES
     with FakeRuntime(builtin=[BuiltinPlugin("10", "p0", Answers())]) as runtime:
@@ -148,7 +148,7 @@ def test_an_event_whose_answers_say_nothing_takes_any() -> None:
         assert invoker.check_size(peer, policy, event, reply) is reply
 
 
-def test_a_shadow_plugin_that_asks_for_too_much_costs_nobody_anything(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_oversized_shadow_reply_is_harmless(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "nri.adaptation")
     with FakeRuntime(
         builtin=[BuiltinPlugin("10", "p0", Answers(create=variables("V", 9000)))], policy='["10-p0"]\nshadow = true\n'
@@ -157,7 +157,7 @@ def test_a_shadow_plugin_that_asks_for_too_much_costs_nobody_anything(caplog: py
     assert "failed: its reply to CreateContainer has more than 16000 entries" in caplog.text
 
 
-def test_a_refused_reply_is_told_by_provenance_and_not_kept() -> None:
+def test_a_refused_reply_is_in_the_history_without_its_content() -> None:
     runtime = node(Answers(create=variables("V", 9000)))
     with pytest.raises(PluginError):
         runtime.create_container(make_pod(), make_container(id="c1"))
@@ -169,7 +169,7 @@ def test_a_refused_reply_is_told_by_provenance_and_not_kept() -> None:
 # -- the deadline -----------------------------------------------------------------------------------------------------
 
 
-def test_two_replies_of_forty_thousand_variables_end_inside_the_deadline() -> None:
+def test_two_replies_of_forty_thousand_variables_end_before_the_deadline() -> None:
     first, second = Answers(create=variables("A", 40_000)), Answers(create=variables("B", 40_000))
     runtime = node(first, second, Answers(), compat="reference")
     reply = runtime.create_container(
@@ -178,7 +178,7 @@ def test_two_replies_of_forty_thousand_variables_end_inside_the_deadline() -> No
     assert len(reply.adjust.env) == 80_000
 
 
-def test_a_deadline_that_passes_while_answers_are_merged_is_seen_before_the_next_step(
+def test_a_deadline_that_passes_during_a_merge_is_noticed_before_the_next_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def slow() -> list[m.ContainerUpdate]:
@@ -195,7 +195,7 @@ def test_a_deadline_that_passes_while_answers_are_merged_is_seen_before_the_next
         last.stop_container(make_pod(), make_container(id="c0"), timeout_s=0.05)
 
 
-def test_a_creation_whose_deadline_has_passed_is_not_validated_any_more() -> None:
+def test_a_creation_after_its_deadline_is_not_validated() -> None:
     validated: list[Any] = []
 
     class Validator:
@@ -218,7 +218,7 @@ def test_a_creation_whose_deadline_has_passed_is_not_validated_any_more() -> Non
 
 
 class Adjusts(nri.Plugin):
-    """Adds an annotation of so many bytes."""
+    """Adds an annotation of this many bytes."""
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
@@ -230,7 +230,7 @@ class Adjusts(nri.Plugin):
 
 
 @both
-def test_an_adjustment_that_makes_the_next_request_too_long_is_its_makers_fault(mode: Mode) -> None:
+def test_an_adjustment_that_makes_the_next_request_too_long_is_an_error_of_its_plugin(mode: Mode) -> None:
     first, second, third = Adjusts(1_500_000), Adjusts(1_500_000), Adjusts(0)
     container = make_container(annotations={"own": "x" * 1_500_000})
     with FakeRuntime(compat=mode, request_timeout_s=30) as runtime:  # machines that build take long over megabytes
@@ -250,7 +250,7 @@ def test_an_adjustment_that_makes_the_next_request_too_long_is_its_makers_fault(
         assert runtime.health("30-p").last_error == ""
 
 
-def test_a_request_that_was_too_long_from_the_start_is_no_plugins_fault() -> None:
+def test_a_request_too_long_from_the_start_is_not_an_error_of_a_plugin() -> None:
     with FakeRuntime() as runtime:
         runtime.add(Adjusts(10), name="p")
         with pytest.raises(OversizedMessage):
@@ -259,7 +259,7 @@ def test_a_request_that_was_too_long_from_the_start_is_no_plugins_fault() -> Non
         assert runtime.create_container(None, make_container(annotations={"own": "x" * 4_100_000})).adjust.annotations
 
 
-def test_a_request_to_validators_that_is_too_long_is_the_fault_of_who_asked_for_most() -> None:
+def test_an_oversized_validation_request_is_an_error_of_the_plugin_that_added_most() -> None:
     class Validator(nri.Plugin):
         def validate_container_adjustment(self, request: Any) -> None: ...
 
@@ -276,18 +276,18 @@ def test_a_request_to_validators_that_is_too_long_is_the_fault_of_who_asked_for_
             runtime.create_container(None, container)
 
 
-def test_room_is_left_for_the_envelope_of_a_request() -> None:
+def test_the_request_limit_leaves_space_for_the_envelope() -> None:
     assert 4 << 20 > MAX_REQUEST_BYTES > (4 << 20) - 1024
 
 
-def test_only_who_adds_to_a_request_that_is_too_long_is_blamed() -> None:
+def test_only_a_plugin_that_adds_to_an_oversized_request_is_blamed() -> None:
     data = bytes(MAX_REQUEST_BYTES + 5)
     check_next_request("CreateContainer", "10-p", data, data)
     with pytest.raises(PluginError, match="10-p: its reply to CreateContainer makes the next request"):
         check_next_request("CreateContainer", "10-p", data, bytes(MAX_REQUEST_BYTES + 6))
 
 
-def test_of_many_updates_that_are_left_out_the_first_are_named_and_the_others_counted() -> None:
+def test_the_first_ignored_updates_are_named_and_the_others_counted() -> None:
     ignored = [Ignored("10-p", f"c{n}", "", UNKNOWN_CONTAINER) for n in range(23)]
     rows = left_out_outcomes("own", [*ignored, Ignored("10-p", "c", "memory", "clamped")])
     assert len(rows) == 21

@@ -1,4 +1,4 @@
-"""CreateContainer on its way: what plugins make of a container, what validators are shown, and how it ends."""
+"""CreateContainer events: adjustments by plugins, validation, and the end of the creation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.made_plugins import Mode, Quiet, both, plugin
 
 
 @both
-def test_validators_see_answerers(mode: Mode) -> None:
+def test_validators_see_the_names_of_answering_plugins(mode: Mode) -> None:
     calls: list[list[str]] = []
 
     class Validator:
@@ -68,7 +68,7 @@ def test_hooks_and_resources_of_one_plugin_both_apply(nri_runtime: FakeRuntime) 
     assert adjust.cpu_shares == 7
 
 
-def test_a_variable_is_added_another_replaced_a_third_removed(nri_runtime: FakeRuntime) -> None:
+def test_variables_are_added_replaced_and_removed(nri_runtime: FakeRuntime) -> None:
     change = nri.Adjustment().add_env("NEW", "1").add_env("OLD", "2").remove_env("GONE")
     nri_runtime.add(plugin("a", create_container=lambda *_: change))
     reply = nri_runtime.create_container(make_pod(), make_container(env={"OLD": "1", "GONE": "1", "KEPT": "1"}))
@@ -83,14 +83,14 @@ def test_soft_and_hard_limits_are_not_swapped(nri_runtime: FakeRuntime) -> None:
     assert (limit.hard, limit.soft) == (4096, 1024)
 
 
-def test_a_conflict_over_nothing_but_an_annotation_names_both_plugins_and_the_key(nri_runtime: FakeRuntime) -> None:
+def test_a_conflict_about_an_annotation_names_both_plugins_and_the_key(nri_runtime: FakeRuntime) -> None:
     for name in ("a", "b"):
         nri_runtime.add(plugin(name, create_container=lambda *_: nri.Adjustment().add_annotation("k", "v")), name=name)
     with pytest.raises(ConflictError, match='plugins "10-b" and "10-a" both tried to set Annotations k'):
         nri_runtime.create_container()
 
 
-def test_a_plugin_must_not_update_the_container_that_is_being_created(nri_runtime: FakeRuntime) -> None:
+def test_a_plugin_cannot_update_the_container_in_creation(nri_runtime: FakeRuntime) -> None:
     raw = RawPlugin(nri_runtime, events=8).join()
 
     from tests.support.adapting import response
@@ -107,7 +107,7 @@ def test_a_plugin_must_not_update_the_container_that_is_being_created(nri_runtim
     raw.close()
 
 
-def test_side_updates_are_taken_back_when_the_creation_fails_later(nri_runtime: FakeRuntime) -> None:
+def test_side_updates_are_reverted_if_the_creation_fails_later(nri_runtime: FakeRuntime) -> None:
     nri_runtime.create_container(make_pod(), make_container(id="other", cpu_shares=100, memory_limit=1000))
     nri_runtime.add(plugin("a", create_container=lambda *_: nri.Update("other").set_cpu_shares(5)))
     created = nri_runtime.create_container(make_pod(), make_container())
@@ -119,7 +119,7 @@ def test_side_updates_are_taken_back_when_the_creation_fails_later(nri_runtime: 
     assert len(nri_runtime.updates) == 1, "a second abort does nothing"
 
 
-def test_what_was_not_set_before_is_not_set_again_when_side_updates_are_taken_back(nri_runtime: FakeRuntime) -> None:
+def test_fields_without_an_earlier_value_are_unset_by_the_revert(nri_runtime: FakeRuntime) -> None:
     nri_runtime.create_container(make_pod(), make_container(id="other", cpu_shares=100))
     update = nri.Update("other").set_cpu_shares(5).set_memory_limit(1000).set_pids_limit(9).set_cpuset_cpus("0")
     nri_runtime.add(plugin("a", create_container=lambda *_: update))
@@ -135,7 +135,7 @@ def test_what_was_not_set_before_is_not_set_again_when_side_updates_are_taken_ba
     assert (undo.cpu_shares, undo.memory_limit, undo.pids_limit) == (100, -1, -1)
 
 
-def test_a_creation_that_is_committed_cannot_be_taken_back(nri_runtime: FakeRuntime) -> None:
+def test_a_committed_creation_cannot_be_aborted(nri_runtime: FakeRuntime) -> None:
     nri_runtime.create_container(make_pod(), make_container(id="other", cpu_shares=100))
     nri_runtime.add(plugin("a", create_container=lambda *_: nri.Update("other").set_cpu_shares(5)))
     created = nri_runtime.create_container(make_pod(), make_container())
@@ -161,13 +161,13 @@ def test_evictions_reach_the_runtime(nri_runtime: FakeRuntime) -> None:
     raw.close()
 
 
-def test_a_plugin_without_any_answer_leaves_an_adjustment_that_is_there_and_empty(nri_runtime: FakeRuntime) -> None:
+def test_without_answers_the_adjustment_is_present_and_empty(nri_runtime: FakeRuntime) -> None:
     reply = nri_runtime.create_container()
     assert isinstance(reply.reply.adjust, m.ContainerAdjustment)
     assert reply.env == {} and reply.annotations == {}
 
 
-def test_a_creation_that_fails_leaves_no_container_behind(nri_runtime: FakeRuntime) -> None:
+def test_a_failed_creation_leaves_no_container(nri_runtime: FakeRuntime) -> None:
     def refuse(*_: Any) -> None:
         raise nri.Reject("no")
 
@@ -178,7 +178,7 @@ def test_a_creation_that_fails_leaves_no_container_behind(nri_runtime: FakeRunti
     assert not names.is_creating("c") and "c" not in names
 
 
-def test_a_creation_that_is_aborted_is_forgotten(nri_runtime: FakeRuntime) -> None:
+def test_an_aborted_creation_is_forgotten(nri_runtime: FakeRuntime) -> None:
     reply = nri_runtime.adaptation.create_container(make_pod(), make_container(id="c"))
     assert "c" in parts_of(nri_runtime.adaptation).trail.inventory.known
     reply.abort()
@@ -187,7 +187,7 @@ def test_a_creation_that_is_aborted_is_forgotten(nri_runtime: FakeRuntime) -> No
     assert nri_runtime.adaptation.provenance.explain("c") is None
 
 
-def test_the_resources_of_a_created_container_are_those_with_the_adjustment(nri_runtime: FakeRuntime) -> None:
+def test_a_created_containers_resources_include_the_adjustment(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(plugin("a", create_container=lambda *_: nri.Adjustment().set_cpu_shares(7)))
     container = make_container(id="c", cpu_shares=3, memory_limit=9)
     nri_runtime.adaptation.create_container(make_pod(), container)
@@ -196,7 +196,7 @@ def test_the_resources_of_a_created_container_are_those_with_the_adjustment(nri_
     assert (resources.cpu.shares.value, resources.memory.limit.value) == (7, 9)
 
 
-def test_the_reply_shows_owners_and_the_container_as_a_further_plugin_would_see_it(nri_runtime: FakeRuntime) -> None:
+def test_the_reply_has_owners_and_the_adjusted_container(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(plugin("a", create_container=lambda *_: nri.Adjustment().add_env("A", "1")))
     reply = nri_runtime.adaptation.create_container(make_pod(), make_container(id="c"))
     assert list(reply.container.env) == ["A=1"]
@@ -204,7 +204,7 @@ def test_the_reply_shows_owners_and_the_container_as_a_further_plugin_would_see_
     assert (reply.updates, reply.evictions, reply.ignored) == ([], [], [])
 
 
-def test_each_plugin_sees_what_earlier_ones_did(nri_runtime: FakeRuntime) -> None:
+def test_every_plugin_sees_the_changes_of_earlier_ones(nri_runtime: FakeRuntime) -> None:
     calls: list[list[str]] = []
 
     def see(pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
@@ -218,7 +218,7 @@ def test_each_plugin_sees_what_earlier_ones_did(nri_runtime: FakeRuntime) -> Non
 
 
 @pytest.mark.parametrize("plugins", [1, 2])
-def test_a_container_begins_with_the_place_of_each_answer_so_that_an_older_one_changes_nothing(plugins: int) -> None:
+def test_a_created_container_records_answer_order_so_that_older_answers_change_nothing(plugins: int) -> None:
     answers = [nri.Adjustment().set_cpu_shares(5), nri.Adjustment().set_memory_limit(7)][:plugins]
     with FakeRuntime() as runtime:
         for number, answer in enumerate(answers):
@@ -248,7 +248,7 @@ class Encoded:
     [b"\x0a\x80\x80\x80\x80\x80\x00", bytes_field(1, b"\x0b" * 100 + b"\x0c" * 100)],
     ids=["a length with idle bytes", "groups as deep as the decoder takes"],
 )
-def test_an_odd_answer_that_was_taken_costs_the_container_no_later_event_and_no_history(odd: bytes) -> None:
+def test_an_unusual_accepted_answer_breaks_no_later_event_and_no_history(odd: bytes) -> None:
     with FakeRuntime() as runtime:
         runtime.add(plugin("p", create_container=lambda *_: nri.Adjustment().set_cpu_shares(5)), "20")
         raw = RawPlugin(runtime, events=1 << m.Event.Value("CREATE_CONTAINER") - 1).join()

@@ -1,4 +1,4 @@
-"""What a reply says beside its content: which of two replies is the later one."""
+"""Order of replies: sequence numbers decide which of two replies is the later one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def number(reply: EventReply, container_id: str, field: str) -> int:
     return reply.updates.numbers(update).number(field)
 
 
-def test_what_a_plugin_asked_for_later_has_the_greater_number(nri_runtime: FakeRuntime) -> None:
+def test_a_later_request_of_a_plugin_has_the_greater_number(nri_runtime: FakeRuntime) -> None:
     shares = itertools.count(10)
     nri_runtime.create_container(make_pod(), make_container(id="other"))
     nri_runtime.add(
@@ -36,8 +36,8 @@ def test_what_a_plugin_asked_for_later_has_the_greater_number(nri_runtime: FakeR
     assert 0 < first < changed.numbers.number("cpu.shares") < last
 
 
-def test_each_field_has_the_number_of_the_plugin_that_set_it(nri_runtime: FakeRuntime) -> None:
-    """Else a field by B in an answer of A and B counts as older than what B has said between the two."""
+def test_a_field_has_the_sequence_number_of_the_plugin_that_set_it(nri_runtime: FakeRuntime) -> None:
+    """Otherwise a field by B in an answer of A and B would count as older than B's requests between the two."""
     nri_runtime.create_container(make_pod(), make_container(id="other"))
     nri_runtime.add(plugin("a", stop_container=lambda *_: nri.Update("other").set_cpu_shares(5)), "10")
     nri_runtime.add(plugin("b", stop_container=lambda *_: nri.Update("other").set_cpu_quota(6000)), "20")
@@ -45,7 +45,7 @@ def test_each_field_has_the_number_of_the_plugin_that_set_it(nri_runtime: FakeRu
     assert 0 < number(reply, "other", "cpu.shares") < number(reply, "other", "cpu.quota")
 
 
-def test_what_the_runtime_itself_asked_for_is_no_later_than_the_first_answer(nri_runtime: FakeRuntime) -> None:
+def test_the_runtimes_request_is_not_later_than_the_first_answer(nri_runtime: FakeRuntime) -> None:
     for index in ("10", "20"):
         nri_runtime.add(plugin("a", update_container=lambda *_: None), index)
     resources = nri.Update("c").set_cpu_shares(5).set_cpu_quota(6000).resources
@@ -54,8 +54,8 @@ def test_what_the_runtime_itself_asked_for_is_no_later_than_the_first_answer(nri
     assert 0 < reply.numbers.number("cpu.shares") < reply.numbers.number("cpu.quota")
 
 
-def test_an_update_that_nobody_answers_has_one_place_in_its_reply_and_its_history(nri_runtime: FakeRuntime) -> None:
-    """Else `nri why` takes the later one of two for the earlier one, where that has waited for plugins in between."""
+def test_an_update_without_answers_has_one_number_in_reply_and_history(nri_runtime: FakeRuntime) -> None:
+    """Otherwise `nri why` would swap two updates if the later one waited for plugins."""
     resources = nri.Update("c").set_cpu_shares(5).resources
     before = nri_runtime.adaptation.update_container(make_pod(), make_container(id="other"), resources)
     reply = nri_runtime.adaptation.update_container(make_pod(), make_container(id="c"), resources)

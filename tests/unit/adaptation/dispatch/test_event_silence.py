@@ -1,4 +1,4 @@
-"""A plugin that goes on not answering: what its silence costs those that wait for it."""
+"""A plugin that stays silent: the cost for the events that wait for it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def waiting(runtime: FakeRuntime, ask: Callable[[], Any], timeout_s: float) -> I
 @both
 @pytest.mark.parametrize("fan_out", ["", "StartContainer"])
 def test_silence_counts_for_all(mode: Mode, fan_out: str) -> None:
-    """Of four that wait, one has the whole timeout and one a half of it; in the reference each has the whole."""
+    """Of four waiting events, one has the whole timeout and one half of it; in the reference each has the whole."""
     reporter = Asked()
     policy = "[defaults]\nkeep_connected = true\nbreaker = false\n"
     options = {"fan_out": EventMask.of(fan_out)} if fan_out else {}
@@ -74,7 +74,7 @@ def test_silence_counts_for_all(mode: Mode, fan_out: str) -> None:
             pass
         if mode == "default":
             assert reporter.asked == [("10-raw", "StartContainer")] * 2
-            assert peer.breaker.silence_s == pytest.approx(1.5 * TIMEOUT_S), "what they had, not what the clock says"
+            assert peer.breaker.silence_s == pytest.approx(1.5 * TIMEOUT_S), "the sum of both waits, not wall time"
             assert runtime.health("10-raw").missed == 1, "half a timeout is not another miss"
         else:
             assert reporter.asked == [("10-raw", "StartContainer")] * THREADS
@@ -82,7 +82,7 @@ def test_silence_counts_for_all(mode: Mode, fan_out: str) -> None:
         raw.close()
 
 
-def test_a_request_that_has_no_time_left_fails_if_the_policy_says_so() -> None:
+def test_a_request_without_remaining_time_fails_if_the_policy_requires_it() -> None:
     failures: list[NriError] = []
     policy = '["10-raw"]\nfail_request = true\nbreaker = false\n'
     with FakeRuntime(policy=policy) as runtime:
@@ -101,7 +101,7 @@ def test_a_request_that_has_no_time_left_fails_if_the_policy_says_so() -> None:
         raw.close()
 
 
-def test_a_plugin_that_is_held_up_for_a_moment_loses_one_request_of_all_that_wait() -> None:
+def test_a_plugin_that_pauses_briefly_loses_one_of_the_waiting_requests() -> None:
     calls: list[str] = []
     go = threading.Event()
 
@@ -122,8 +122,8 @@ def test_a_plugin_that_is_held_up_for_a_moment_loses_one_request_of_all_that_wai
         assert (runtime.health("10-held-up").state, runtime.health("10-held-up").missed) == ("active", 0)
 
 
-def test_a_plugin_that_answers_each_of_many_slowly_loses_none() -> None:
-    """Four times four fifths of a timeout: waiting behind others that were answered costs nothing."""
+def test_a_plugin_that_answers_many_requests_slowly_loses_none() -> None:
+    """Four times four fifths of a timeout: waiting behind answered requests costs nothing."""
     calls: list[str] = []
 
     class Slow(nri.Plugin):
@@ -140,7 +140,7 @@ def test_a_plugin_that_answers_each_of_many_slowly_loses_none() -> None:
 
 
 @both
-def test_the_silence_at_a_creation_counts_when_it_is_validated(mode: Mode) -> None:
+def test_the_silence_at_a_creation_counts_at_its_validation(mode: Mode) -> None:
     reporter = Asked()
     policy = "[defaults]\nkeep_connected = true\nbreaker = false\n"
     events = EventMask.of("CreateContainer", "ValidateContainerAdjustment")
@@ -158,8 +158,8 @@ def test_the_silence_at_a_creation_counts_when_it_is_validated(mode: Mode) -> No
         raw.close()
 
 
-def test_a_silence_goes_on_until_the_breaker_leaves_the_plugin_out_though_no_request_has_its_whole_timeout() -> None:
-    """Parts of misses add up."""
+def test_partial_misses_of_a_silent_plugin_open_the_breaker() -> None:
+    """Fractions of misses add up."""
     policy = '[defaults]\nbreaker = { misses = 3, retry = "1h" }\n'
     with FakeRuntime(policy=policy) as runtime:
         raw = RawPlugin(runtime).join()

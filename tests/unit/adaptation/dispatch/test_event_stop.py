@@ -1,4 +1,4 @@
-"""StopContainer on its way: updates of other containers."""
+"""StopContainer events: updates of other containers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.made_plugins import plugin
 
 
-def test_applying_a_plugins_update_does_not_call_that_plugin_again(nri_runtime: FakeRuntime) -> None:
+def test_applying_a_plugins_update_does_not_call_the_plugin_again(nri_runtime: FakeRuntime) -> None:
     calls: list[str] = []
 
     def stop(pod: nri.PodSandbox, container: nri.Container) -> nri.Update:
@@ -22,7 +22,7 @@ def test_applying_a_plugins_update_does_not_call_that_plugin_again(nri_runtime: 
     assert calls == ["stop"]
 
 
-def test_a_stop_that_no_plugin_hears_of_is_no_record(nri_runtime: FakeRuntime) -> None:
+def test_a_stop_without_receivers_is_not_recorded(nri_runtime: FakeRuntime) -> None:
     pod, container = make_pod(), make_container(id="unseen")
     nri_runtime.adaptation.stop_container(pod, container)
     assert nri_runtime.adaptation.provenance is not None
@@ -32,7 +32,7 @@ def test_a_stop_that_no_plugin_hears_of_is_no_record(nri_runtime: FakeRuntime) -
     assert nri_runtime.adaptation.provenance.explain("unseen") is not None
 
 
-def test_updates_of_a_stop_can_be_taken_back(nri_runtime: FakeRuntime) -> None:
+def test_updates_of_a_stop_can_be_aborted(nri_runtime: FakeRuntime) -> None:
     nri_runtime.create_container(make_pod(), make_container(id="other", cpu_shares=3))
     nri_runtime.add(plugin("a", stop_container=lambda *_: nri.Update("other").set_cpu_shares(5)))
     reply = nri_runtime.adaptation.stop_container(make_pod(), make_container(id="c"))

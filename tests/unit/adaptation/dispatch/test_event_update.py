@@ -1,4 +1,4 @@
-"""UpdateContainer on its way: what plugins make of requested resources."""
+"""UpdateContainer events: plugins change the requested resources."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.made_plugins import plugin
 
 
-def test_an_update_that_no_plugin_touches_stays_as_it_was_requested(nri_runtime: FakeRuntime) -> None:
+def test_an_update_without_changes_by_plugins_stays_as_requested(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(plugin("a", update_container=lambda *_: None))
     requested = m.LinuxResources()
     requested.cpu.shares.value = 12
@@ -20,7 +20,7 @@ def test_an_update_that_no_plugin_touches_stays_as_it_was_requested(nri_runtime:
     assert not reply.changed
 
 
-def test_a_plugin_may_change_the_update_of_the_container_that_is_updated(nri_runtime: FakeRuntime) -> None:
+def test_a_plugin_can_change_the_update_of_the_updated_container(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(plugin("a", update_container=lambda pod, container, _: nri.Update(container).set_memory_limit(5)))
     requested = m.LinuxResources()
     requested.cpu.shares.value = 12
@@ -28,7 +28,7 @@ def test_a_plugin_may_change_the_update_of_the_container_that_is_updated(nri_run
     assert (resources.cpu.shares.value, resources.memory.limit.value) == (12, 5)
 
 
-def test_a_later_plugin_sees_what_an_earlier_one_made_of_an_update(nri_runtime: FakeRuntime) -> None:
+def test_a_later_plugin_sees_the_update_as_changed_by_an_earlier_one(nri_runtime: FakeRuntime) -> None:
     calls: list[int] = []
     nri_runtime.add(plugin("a", update_container=lambda _, c, __: nri.Update(c).set_cpu_shares(5)), idx="10")
     nri_runtime.add(plugin("b", update_container=lambda _, __, r: calls.append(r.cpu.shares.value)), idx="20")
@@ -42,7 +42,7 @@ def shares(value: int) -> m.LinuxResources:
     return resources
 
 
-def test_the_runtimes_own_request_counts_for_later_events(nri_runtime: FakeRuntime) -> None:
+def test_the_runtimes_request_counts_for_later_events(nri_runtime: FakeRuntime) -> None:
     nri_runtime.create_container(make_pod(), make_container(id="c", cpu_shares=1))
     nri_runtime.adaptation.update_container(make_pod(), make_container(id="c"), shares(5))
     resources = parts_of(nri_runtime.adaptation).trail.inventory.resources_of("c")
@@ -50,7 +50,7 @@ def test_the_runtimes_own_request_counts_for_later_events(nri_runtime: FakeRunti
     assert resources.cpu.shares.value == 5
 
 
-def test_the_message_is_the_references_reply_with_the_requested_container_last(nri_runtime: FakeRuntime) -> None:
+def test_the_reply_message_has_the_requested_container_last_as_in_the_reference(nri_runtime: FakeRuntime) -> None:
     nri_runtime.create_container(make_pod(), make_container(id="other"))
     both = [nri.Update("c").set_cpu_shares(7), nri.Update("other").set_cpu_shares(9)]
     nri_runtime.add(plugin("a", update_container=lambda *_: [*both, nri.Eviction("other", "why")]))
@@ -61,7 +61,7 @@ def test_the_message_is_the_references_reply_with_the_requested_container_last(n
     assert (reply.changed, reply.resources.cpu.shares.value) == (True, 7)
 
 
-def test_an_update_of_what_was_created_in_the_meantime_stands_before_the_requested_one(
+def test_an_update_of_a_meanwhile_created_container_comes_before_the_requested_one(
     nri_runtime: FakeRuntime,
 ) -> None:
     inventory = parts_of(nri_runtime.adaptation).trail.inventory
@@ -78,7 +78,7 @@ def test_an_update_of_what_was_created_in_the_meantime_stands_before_the_request
     assert [update.container_id for update in reply.updates] == ["soon"]
 
 
-def test_an_update_that_no_plugin_hears_of_has_its_place_without_provenance_as_well() -> None:
+def test_an_update_without_receivers_has_a_number_even_without_provenance() -> None:
     with FakeRuntime(provenance=False) as runtime:
         runtime.create_container(make_pod(), make_container(id="c"))
         resources = m.LinuxResources(cpu=m.LinuxCPU(shares=m.OptionalUInt64(value=7)))

@@ -1,4 +1,4 @@
-"""Asking one plugin: what comes of an answer, an error, silence, and a connection that is lost."""
+"""A call of one plugin: answer, error, silence, and a lost connection."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def refuse() -> None:
     raise nri.Reject("no")
 
 
-def test_a_refusal_names_its_plugin_and_the_plugin_stays(nri_runtime: FakeRuntime) -> None:
+def test_a_refusal_names_its_plugin_and_keeps_the_plugin(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(Answers(refuse))
     with pytest.raises(PluginRejected, match=r"^plugin 10-answers refused: no$") as caught:
         nri_runtime.start_container()
@@ -80,7 +80,7 @@ def test_a_refusal_names_its_plugin_and_the_plugin_stays(nri_runtime: FakeRuntim
     assert nri_runtime.health("10-answers").state == "active"
 
 
-def test_an_error_is_an_answer_that_ends_a_row_of_misses(nri_runtime: FakeRuntime) -> None:
+def test_an_error_is_an_answer_that_resets_the_misses(nri_runtime: FakeRuntime) -> None:
     go = threading.Event()
     work: list[Any] = [refuse, lambda: go.wait(20)]
 
@@ -97,7 +97,7 @@ def test_an_error_is_an_answer_that_ends_a_row_of_misses(nri_runtime: FakeRuntim
     assert (row.state, row.missed) == ("active", 0)
 
 
-def test_a_late_plugin_says_for_how_long_it_was_waited(nri_runtime: FakeRuntime) -> None:
+def test_the_error_of_a_late_plugin_has_the_waiting_time(nri_runtime: FakeRuntime) -> None:
     go = threading.Event()
     nri_runtime.add(Answers(lambda: go.wait(20)))
     nri_runtime.timeout(0.02).start_container()
@@ -106,7 +106,7 @@ def test_a_late_plugin_says_for_how_long_it_was_waited(nri_runtime: FakeRuntime)
 
 
 @pytest.mark.parametrize(("declared", "fails"), [(True, True), (False, False)])
-def test_a_lost_connection_fails_the_request_if_the_policy_says_so(declared: bool, fails: bool) -> None:
+def test_a_lost_connection_fails_the_request_if_the_policy_requires_it(declared: bool, fails: bool) -> None:
     policy = f'["10-raw"]\nfail_request = {str(declared).lower()}'
     with FakeRuntime(policy=policy) as runtime:
         raw = RawPlugin(runtime, events=1 << BY_METHOD["start_container"].number - 1).join()
@@ -125,7 +125,7 @@ def test_a_lost_connection_fails_the_request_if_the_policy_says_so(declared: boo
 
 
 @pytest.mark.parametrize("required", [True, False])
-def test_a_plugin_that_is_left_out_is_not_called_and_fails_what_it_is_required_for(required: bool) -> None:
+def test_a_skipped_plugin_is_not_called_and_fails_requests_that_require_it(required: bool) -> None:
     calls: list[int] = []
     policy = f'["10-answers"]\nbreaker = {{ misses = 1, retry = "60s" }}\nrequired = {str(required).lower()}'
     go = threading.Event()
@@ -158,14 +158,14 @@ def test_a_shadows_error_is_reported_and_fails_nothing(caplog: pytest.LogCapture
     assert "failed: " in caplog.text
 
 
-def test_how_long_an_answer_took_is_kept(nri_runtime: FakeRuntime) -> None:
+def test_the_latency_of_an_answer_is_kept(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(Answers(lambda: time.sleep(0.02)))
     nri_runtime.start_container()
     assert nri_runtime.health("10-answers").latency_s >= 0.02
 
 
 @both
-def test_a_plugin_that_leaves_while_the_event_is_on_its_way_to_it_fails_nothing_by_what_it_declared(mode: Mode) -> None:
+def test_a_declared_failure_policy_is_ignored_when_the_plugin_leaves_before_its_turn(mode: Mode) -> None:
     with FakeRuntime(compat=mode, policy='["20-raw"]\nfail_request = true') as runtime:
         raw = RawPlugin(runtime, idx="20", events=1 << BY_METHOD["start_container"].number - 1).join()
 
@@ -233,7 +233,7 @@ def test_open_breaker_lets_go(mode: Mode) -> None:
         hangs.go.set()
 
 
-def test_the_request_on_which_a_plugin_is_tried_again_passes_as_if_it_were_left_out() -> None:
+def test_a_retried_plugin_that_misses_again_fails_no_request() -> None:
     with FakeRuntime(policy='[defaults]\nbreaker = { misses = 1, retry = "1ms" }\n') as runtime:
         hangs = Hangs()
         runtime.add(hangs).timeout(0.02)
@@ -245,7 +245,7 @@ def test_the_request_on_which_a_plugin_is_tried_again_passes_as_if_it_were_left_
         hangs.go.set()
 
 
-def test_what_the_operator_requires_is_refused_by_an_open_breaker_and_stop_and_remove_pass() -> None:
+def test_an_open_breaker_of_a_required_plugin_refuses_all_but_stop_and_remove() -> None:
     policy = '["10-hangs"]\nrequired = true\nbreaker = { misses = 1, retry = "1h" }\n'
     with FakeRuntime(policy=policy) as runtime:
         hangs = Hangs()
@@ -286,8 +286,8 @@ def events() -> int:
 
 @both
 @pytest.mark.parametrize("fault", FAULTS)
-def test_what_failed_is_freed_with_its_error(fault: str, mode: Mode) -> None:
-    """An error that is held by a frame of its own traceback keeps the reply: 140 of them held 550 MiB."""
+def test_a_failed_reply_is_freed_with_its_error(fault: str, mode: Mode) -> None:
+    """An error that a frame of its traceback refers to keeps the reply alive: 140 of them used 550 MiB."""
     policy = '["10-p"]\nallow.fields = ["annotations"]\n'
     with FakeRuntime(compat=mode, policy=policy) as runtime:
         runtime.timeout(20).add(plugin("p", create_container=FAULTS[fault]))
@@ -304,7 +304,7 @@ def test_what_failed_is_freed_with_its_error(fault: str, mode: Mode) -> None:
 
 @both
 @pytest.mark.parametrize("fan_out", ["", "StartContainer"])
-def test_what_was_not_answered_is_freed_with_its_error(fan_out: str, mode: Mode) -> None:
+def test_an_unanswered_request_is_freed_with_its_error(fan_out: str, mode: Mode) -> None:
     policy = "[defaults]\nfail_request = true\nkeep_connected = true\nbreaker = false\n"
     with FakeRuntime(compat=mode, policy=policy, fan_out=EventMask.of(fan_out) if fan_out else EventMask(0)) as runtime:
         raw = RawPlugin(runtime).join()
@@ -321,7 +321,7 @@ def test_what_was_not_answered_is_freed_with_its_error(fan_out: str, mode: Mode)
 
 
 @pytest.mark.parametrize("validators", [1, 2])
-def test_what_a_validator_refused_is_freed_with_its_error(validators: int) -> None:
+def test_a_refused_creation_is_freed_with_the_validators_error(validators: int) -> None:
     with FakeRuntime() as runtime:
         runtime.timeout(20)
         for number in range(validators):
@@ -333,8 +333,8 @@ def test_what_a_validator_refused_is_freed_with_its_error(validators: int) -> No
             assert events() == 0
 
 
-def test_updates_that_policy_refuses_are_freed_with_their_error() -> None:
-    def held() -> int:
+def test_updates_refused_by_policy_are_freed_with_their_error() -> None:
+    def count_requests() -> int:
         return sum(type(entry) is m.UpdateContainersRequest for entry in gc.get_objects())
 
     created = plugin("p", start_container=lambda *_: None)
@@ -342,15 +342,15 @@ def test_updates_that_policy_refuses_are_freed_with_their_error() -> None:
         runtime.add(created)
         runtime.create_container(make_pod(), make_container(id="c"))
         with without_collection():
-            before = held()
+            before = count_requests()
             for _ in range(3):
                 with pytest.raises(NriError, match="does not allow"):
                     created.runtime.update(nri.Update("c").set_memory_limit(1 << 20)).result(timeout=20)
-            wait_for(lambda: held() == before, "what was refused is freed")
+            wait_for(lambda: count_requests() == before, "the refused requests are freed")
 
 
 @pytest.mark.pure
-def test_an_error_carries_the_plugins_name_and_its_code() -> None:
+def test_an_error_has_the_plugins_name_and_its_code() -> None:
     refused = with_plugin_name("10-a", RpcError(Code.PERMISSION_DENIED, "no"))
     assert (type(refused), str(refused), refused.plugin) == (PluginRejected, "plugin 10-a refused: no", "10-a")
     failed = with_plugin_name("10-a", RpcError(2, "boom"))
@@ -363,5 +363,5 @@ def test_an_error_carries_the_plugins_name_and_its_code() -> None:
     ("text", "remainder"),
     [("plugin 10-a: boom", "boom"), ("plugin 10-a refused: no", "no"), ("plugin 20-b: boom", "plugin 20-b: boom")],
 )
-def test_a_name_that_the_plugin_gave_itself_is_not_said_twice(text: str, remainder: str) -> None:
+def test_the_plugins_name_is_not_repeated_in_the_error(text: str, remainder: str) -> None:
     assert without_plugin_name("10-a", RpcError(2, text)).message == remainder

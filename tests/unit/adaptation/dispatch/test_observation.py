@@ -1,4 +1,4 @@
-"""Reports of an event's steps: which invoker an event gets, and what is reported once."""
+"""Reports of an event's steps: the invoker of an event, and single reports."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def start_event() -> Event:
 
 
 @pytest.mark.pure
-def test_a_beginning_is_reported_once_and_before_the_first_request() -> None:
+def test_the_start_of_an_event_is_reported_once_before_the_first_request() -> None:
     event, reporter = start_event(), Requests()
     invoker = RecordedInvoker(Rules.DEFAULT, Reporting(reporters=[reporter]))
     peer: Any = Peer()
@@ -54,7 +54,7 @@ def test_a_beginning_is_reported_once_and_before_the_first_request() -> None:
 
 
 @pytest.mark.pure
-def test_reporters_get_the_request_that_plugins_get_encoded_once() -> None:
+def test_reporters_share_the_encoded_request_of_plugins() -> None:
     event, reporter = start_event(), Requests()
     peer: Any = Peer()
     RecordedInvoker(Rules.DEFAULT, Reporting(reporters=[reporter])).plugin_asked(peer, event)
@@ -74,7 +74,7 @@ def test_an_event_is_reported_only_while_a_reporter_is_attached() -> None:
 
 
 @pytest.mark.pure
-def test_an_observer_without_reporters_needs_no_bytes_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_observer_without_reporters_does_not_encode_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     reporting = Reporting(Observer())
     event, peer = start_event(), Peer()
     observed: Any = invokers(Rules.DEFAULT, reporting)[reporting.watched + reporting.recorded]

@@ -1,4 +1,4 @@
-"""The order in which plugins get events: one after the other, all at once, and how long an event waits for its turn."""
+"""The order in which plugins receive events: in turn, all at once, and the wait for a turn."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def refuse(_: nri.Container) -> None:
     raise nri.Reject("no")
 
 
-def test_all_plugins_are_at_work_on_it_at_the_same_time(node) -> None:
+def test_with_fan_out_all_plugins_work_at_the_same_time(node) -> None:
     meeting = threading.Barrier(3, timeout=10)
     runtime = node(*[Started(lambda _: meeting.wait()) for _ in range(3)])
     runtime.start_container()  # passes all of them: the last one's synchronization is over, which would be waited for
@@ -96,8 +96,8 @@ def test_all_plugins_are_at_work_on_it_at_the_same_time(node) -> None:
 
 
 @pytest.mark.parametrize("compat", ["default", "reference"])
-def test_a_process_with_several_places_gets_a_report_at_each_of_them_in_turn(compat: str, node) -> None:
-    """`reports_at_once`: the Go differ compares what it gets at its places by the order of arrival, in either mode."""
+def test_a_process_with_several_connections_receives_reports_in_turn(compat: str, node) -> None:
+    """`reports_at_once`: the Go differ compares the order of arrival at its connections, in either mode."""
     order: list[str] = []
 
     def slowly(_: nri.Container) -> None:
@@ -111,7 +111,7 @@ def test_a_process_with_several_places_gets_a_report_at_each_of_them_in_turn(com
     assert order == ["00", "20"]
 
 
-def test_other_events_go_from_plugin_to_plugin(node) -> None:
+def test_without_fan_out_events_pass_from_plugin_to_plugin(node) -> None:
     order: list[str] = []
 
     class Two(nri.Plugin):
@@ -126,7 +126,7 @@ def test_other_events_go_from_plugin_to_plugin(node) -> None:
     assert order == ["a", "b", "c"]
 
 
-def test_the_first_error_by_index_is_the_events_and_all_have_seen_it(node) -> None:
+def test_the_error_of_the_lowest_index_is_raised_after_all_plugins_were_called(node) -> None:
     plugins = [Started(), Started(refuse), Started(refuse), Started()]
     with pytest.raises(PluginError) as caught:
         node(*plugins).post_start_container()
@@ -135,8 +135,8 @@ def test_the_first_error_by_index_is_the_events_and_all_have_seen_it(node) -> No
 
 
 @pytest.mark.parametrize("compat", ["default", "reference"])
-def test_an_error_hides_a_report_from_those_behind_it_only_in_reference_mode(compat: str, node) -> None:
-    """`reports_at_once`; of what can still be prevented, in neither mode do those behind it hear."""
+def test_an_error_hides_a_report_from_later_plugins_only_in_reference_mode(compat: str, node) -> None:
+    """`reports_at_once`; events that can be prevented never reach later plugins."""
     plugins = [Reporter(), Reporter(refuse), Reporter()]
     runtime = node(*plugins, compat=compat)
     for report in (
@@ -152,14 +152,14 @@ def test_an_error_hides_a_report_from_those_behind_it_only_in_reference_mode(com
     assert [plugin.heard for plugin in plugins] == [[*reports, "start"], [*reports, "start"], behind]
 
 
-def test_plugins_that_are_not_subscribed_are_passed(node) -> None:
+def test_plugins_without_a_subscription_are_skipped(node) -> None:
     plugins = [OnlyStop(), Started(), OnlyStop(), Started(), OnlyStop()]
     node(*plugins).post_start_container(make_pod(), make_container(id="c"))
     assert [plugin.seen for plugin in plugins if isinstance(plugin, Started)] == [["c"], ["c"]]
 
 
 @pytest.mark.pure
-def test_a_plugin_that_is_late_does_not_make_the_others_late(node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_plugin_does_not_delay_the_others(node, monkeypatch: pytest.MonkeyPatch) -> None:
     go = threading.Event()
     plugins = [Started(lambda _: go.wait(20)), Started(), Started()]
     policy = '["00-p0"]\ntimeout = "600ms"\n["10-p1"]\ntimeout = "500ms"\n["20-p2"]\ntimeout = "500ms"\n'
@@ -188,7 +188,7 @@ def test_a_plugin_that_is_late_does_not_make_the_others_late(node, monkeypatch: 
         go.set()
 
 
-def test_the_callers_deadline_holds(node) -> None:
+def test_the_callers_deadline_ends_a_fan_out(node) -> None:
     go = threading.Event()
     runtime = node(Started(), Started(lambda _: go.wait(20)), Started())
     try:
@@ -200,7 +200,7 @@ def test_the_callers_deadline_holds(node) -> None:
     assert all(row.state == "active" for row in runtime.adaptation.plugins)
 
 
-def test_what_policy_says_of_no_answer_holds(node) -> None:
+def test_the_policy_for_missing_answers_applies_to_fan_out(node) -> None:
     go = threading.Event()
     last = Started()
     runtime = node(
@@ -214,7 +214,7 @@ def test_what_policy_says_of_no_answer_holds(node) -> None:
     assert last.seen, "the plugin behind it got the event"
 
 
-def test_a_plugin_that_goes_away_costs_the_others_nothing(node) -> None:
+def test_a_disconnected_plugin_does_not_affect_the_others(node) -> None:
     plugins = [Started(), Started(), Started()]
     runtime = node(*plugins)
     runtime.disconnect("10-p1")
@@ -222,8 +222,8 @@ def test_a_plugin_that_goes_away_costs_the_others_nothing(node) -> None:
     assert [len(plugin.seen) for plugin in plugins] == [1, 0, 1]
 
 
-def test_an_event_that_waits_for_a_busy_plugin_holds_no_other(node) -> None:
-    """A third event passes the first plugin while the second one waits for the last: nothing is held meanwhile."""
+def test_an_event_that_waits_for_a_busy_plugin_blocks_no_other_event(node) -> None:
+    """A third event passes the first plugin while the second waits for the last one: nothing is locked."""
     go, inside = threading.Event(), threading.Event()
 
     def slow(container: nri.Container) -> None:
@@ -250,7 +250,7 @@ def test_an_event_that_waits_for_a_busy_plugin_holds_no_other(node) -> None:
     assert sorted(last.seen) == ["second", "slow", "third"]
 
 
-def test_a_required_plugin_that_is_absent_is_said_before_anybody_is_asked(node) -> None:
+def test_a_missing_required_plugin_is_an_error_before_any_call(node) -> None:
     plugin = Started()
     runtime = node(plugin, policy='["50-gone"]\nrequired = true\n')
     with pytest.raises(PluginUnavailable, match="50-gone"):
@@ -259,7 +259,7 @@ def test_a_required_plugin_that_is_absent_is_said_before_anybody_is_asked(node) 
     assert plugin.seen, "events that report are never refused"
 
 
-def test_events_with_an_answer_cannot_go_to_all_at_once() -> None:
+def test_fan_out_with_an_event_that_has_an_answer_is_an_error() -> None:
     with pytest.raises(LocalProtocolError, match="fan_out must not contain CreateContainer"):
         Adaptation(
             "r", "1", synchronize=lambda: ((), ()), update=lambda _: None, fan_out=EventMask.of("CreateContainer")
@@ -267,8 +267,8 @@ def test_events_with_an_answer_cannot_go_to_all_at_once() -> None:
 
 
 @pytest.mark.pure
-def test_the_next_place_is_taken_before_one_is_left_that_does_not_get_the_event(node) -> None:
-    """Else an event behind could slip in between, and be first from there on."""
+def test_an_event_queues_at_the_next_plugin_before_it_leaves_a_skipped_one(node) -> None:
+    """Otherwise a later event could overtake it there."""
     steps: list[str] = []
 
     class Telling(FifoLock):
@@ -342,7 +342,7 @@ class Busy:
 
 @both
 def test_turns_bounded(mode: Mode) -> None:
-    """A plugin that is busy for longer than two of its timeouts loses the events that wait, and is not cut off."""
+    """A plugin that is busy for longer than two timeouts loses the waiting events, and stays connected."""
     busy = Busy(mode, 0.05 if mode == "default" else 20)
     thread = busy.begin("start_container", "p", "c")
     if mode == "default":
@@ -356,7 +356,7 @@ def test_turns_bounded(mode: Mode) -> None:
     assert busy.errors == []
 
 
-def test_an_event_that_a_busy_plugin_must_answer_fails_when_its_turn_does_not_come() -> None:
+def test_an_event_that_a_busy_plugin_must_answer_fails_without_a_turn() -> None:
     busy = Busy("default", 0.05, '["10-notes"]\nfail_request = true\n')
     busy.begin("start_container", "p", "c").join(20)
     busy.finish()
@@ -365,7 +365,7 @@ def test_an_event_that_a_busy_plugin_must_answer_fails_when_its_turn_does_not_co
     assert "busy with earlier events" in str(error)
 
 
-def test_a_report_that_a_busy_plugin_must_take_reaches_those_behind_it_all_the_same() -> None:
+def test_a_report_that_a_busy_plugin_misses_still_reaches_later_plugins() -> None:
     plugins = [Started(), Started(), Started()]
     with FakeRuntime(policy='["20-busy"]\nfail_request = true\ntimeout = "50ms"\n') as runtime:
         for number, (entry, name) in enumerate(zip(plugins, ("first", "busy", "last"), strict=True), 1):
@@ -382,8 +382,8 @@ def test_a_report_that_a_busy_plugin_must_take_reaches_those_behind_it_all_the_s
         assert [len(entry.seen) for entry in plugins] == [1, 0, 1]
 
 
-def test_a_plugin_whose_waiting_events_have_opened_its_breaker_is_left_out_also_after_it_has_answered() -> None:
-    """Else each wave of events would wait as long as the first one."""
+def test_a_breaker_opened_by_waiting_events_stays_open_after_a_late_answer() -> None:
+    """Otherwise each group of events would wait as long as the first one."""
     answered = threading.Event()
 
     class Slow(Notes):

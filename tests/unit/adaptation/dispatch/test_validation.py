@@ -1,4 +1,4 @@
-"""Validators: asked after everybody else, all at once, and no answer is a refusal."""
+"""Validators: called last and concurrently; no answer is a refusal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VALIDATION = BY_METHOD["validate_container_adjustment"].number
 
 
 class Check(nri.Plugin):
-    """Validates as it is told to."""
+    """Accepts, refuses with the text `refuse`, or is silent."""
 
     def __init__(self, refuse: str = "", *, silent: bool = False) -> None:
         self.refuse = refuse
@@ -51,7 +51,7 @@ class Env(nri.Plugin):
         return nri.Adjustment().add_env("A", "1")
 
 
-def test_sees_the_pristine_container_the_outcome_and_who_did_it(nri_runtime: FakeRuntime) -> None:
+def test_a_validator_sees_the_original_container_the_result_and_the_owners(nri_runtime: FakeRuntime) -> None:
     check = Check()
     nri_runtime.add(check, idx="00").add(Env())
     nri_runtime.create_container(make_pod(name="web"), make_container(id="c1", env={"OLD": "1"}))
@@ -63,7 +63,7 @@ def test_sees_the_pristine_container_the_outcome_and_who_did_it(nri_runtime: Fak
     assert [(pair.index, pair.name) for pair in request.plugins] == [("10", "env")]
 
 
-def test_a_refusal_fails_the_creation_with_plugin_and_reason(nri_runtime: FakeRuntime) -> None:
+def test_a_refusal_is_an_error_with_plugin_and_reason(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(Check(refuse="not here"))
     with pytest.raises(ValidationRejected) as caught:
         nri_runtime.create_container()
@@ -71,7 +71,7 @@ def test_a_refusal_fails_the_creation_with_plugin_and_reason(nri_runtime: FakeRu
     assert (caught.value.plugin, caught.value.reason) == ("10-check", "not here")
 
 
-def test_a_validator_that_does_not_answer_in_time_fails_the_creation_and_stays(nri_runtime: FakeRuntime) -> None:
+def test_a_validator_without_a_timely_answer_fails_the_creation_and_stays(nri_runtime: FakeRuntime) -> None:
     check = Check(silent=True)
     nri_runtime.add(check).timeout(0.05)
     with pytest.raises(PluginError, match="validator plugin 10-check failed: deadline exceeded"):
@@ -81,7 +81,7 @@ def test_a_validator_that_does_not_answer_in_time_fails_the_creation_and_stays(n
 
 
 @pytest.mark.parametrize("shadow", [False, True])
-def test_a_validator_that_is_busy_for_too_long_is_a_miss_of_its_own_and_decides_nothing_in_shadow(shadow: bool) -> None:
+def test_a_busy_validator_is_a_miss_and_decides_nothing_as_shadow(shadow: bool) -> None:
     policy = '["10-check"]\nshadow = true\n' if shadow else None
     with FakeRuntime(policy=policy) as runtime:
         check = Check(refuse="never")
@@ -102,7 +102,7 @@ def test_a_validator_that_is_busy_for_too_long_is_a_miss_of_its_own_and_decides_
         assert "busy with earlier events" in runtime.health("10-check").last_error
 
 
-def test_a_validator_that_is_gone_is_not_missed(nri_runtime: FakeRuntime) -> None:
+def test_a_disconnected_validator_is_not_required(nri_runtime: FakeRuntime) -> None:
     check = Check(refuse="never")
     nri_runtime.add(check)
     with pytest.raises(ValidationRejected):
@@ -113,10 +113,8 @@ def test_a_validator_that_is_gone_is_not_missed(nri_runtime: FakeRuntime) -> Non
 
 
 @pytest.mark.parametrize("several", [False, True])
-def test_a_validator_that_leaves_while_the_event_is_on_its_way_fails_the_creation(
-    nri_runtime: FakeRuntime, several: bool
-) -> None:
-    """It was there when the event began, and has not agreed to what came of it."""
+def test_a_validator_that_leaves_during_the_event_fails_the_creation(nri_runtime: FakeRuntime, several: bool) -> None:
+    """It was connected when the event began, and has not agreed to the result."""
     validator = RawPlugin(nri_runtime, "validator", "99", events=1 << VALIDATION - 1).join()
 
     class Kills(nri.Plugin):
@@ -132,8 +130,8 @@ def test_a_validator_that_leaves_while_the_event_is_on_its_way_fails_the_creatio
     nri_runtime.disconnect("10-kills").create_container()
 
 
-def test_a_validator_that_joins_in_the_middle_of_an_event_that_did_not_wait_for_it_is_asked() -> None:
-    """`synchronize` hangs, so events go on beside the joiner; what it is to forbid must not slip through."""
+def test_a_validator_that_joins_during_an_event_is_called() -> None:
+    """`synchronize` hangs, so events continue without the joining validator; its refusal must still count."""
     with FakeRuntime(request_timeout_s=2.0) as runtime:
         admission = parts_of(runtime.adaptation).handshake.admission
         original, go = admission.snapshot, threading.Event()
@@ -156,7 +154,7 @@ def test_a_validator_that_joins_in_the_middle_of_an_event_that_did_not_wait_for_
         joining.join()
 
 
-def test_a_required_validator_that_is_gone_is_missed_before_anybody_has_taken_note_of_it() -> None:
+def test_a_required_validator_that_just_left_fails_the_creation() -> None:
     with FakeRuntime(policy='["10-check"]\nrequired = true\n') as runtime:
         runtime.add(Check())
         adaptation = runtime.adaptation
@@ -167,7 +165,7 @@ def test_a_required_validator_that_is_gone_is_missed_before_anybody_has_taken_no
             runtime.create_container()
 
 
-def test_a_validator_that_is_left_out_by_its_breaker_fails_the_creation() -> None:
+def test_a_validator_with_an_open_breaker_fails_the_creation() -> None:
     policy = '["10-check"]\nbreaker = { misses = 1, retry = "60s" }\n'
     with FakeRuntime(policy=policy) as runtime:
         check = Check(silent=True)
@@ -178,7 +176,7 @@ def test_a_validator_that_is_left_out_by_its_breaker_fails_the_creation() -> Non
         check.go.set()
 
 
-def test_is_not_asked_when_a_plugin_before_it_failed(nri_runtime: FakeRuntime) -> None:
+def test_a_validator_is_not_called_after_a_failed_plugin(nri_runtime: FakeRuntime) -> None:
     class Fails(nri.Plugin):
         def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
             raise nri.Reject("no")
@@ -197,7 +195,7 @@ def test_a_shadow_validator_refuses_nothing() -> None:
         assert len(check.requests) == 1, "it was not asked"
 
 
-def test_filters_hold_for_validators() -> None:
+def test_filters_apply_to_validators() -> None:
     with FakeRuntime(policy='["10-check"]\nfilters = { namespace = ["web"] }\n') as runtime:
         runtime.add(Check(refuse="no"))
         runtime.create_container(make_pod(namespace="other"))
@@ -205,7 +203,7 @@ def test_filters_hold_for_validators() -> None:
             runtime.create_container(make_pod(namespace="web"), make_container())
 
 
-def test_the_first_refusal_counts_when_several_refuse() -> None:
+def test_the_first_of_several_refusals_counts() -> None:
     quick: list[threading.Thread] = []
 
     class Slow:
@@ -223,7 +221,7 @@ def test_the_first_refusal_counts_when_several_refuse() -> None:
         runtime.create_container()
 
 
-def test_a_validator_that_is_late_raises_the_error_for_late_plugins(nri_runtime: FakeRuntime) -> None:
+def test_a_late_validator_raises_a_plugin_timeout(nri_runtime: FakeRuntime) -> None:
     check = Check(silent=True)
     nri_runtime.add(check).timeout(0.05)
     with pytest.raises(PluginTimeout) as caught:
@@ -232,8 +230,8 @@ def test_a_validator_that_is_late_raises_the_error_for_late_plugins(nri_runtime:
     check.go.set()
 
 
-class Says:
-    """In place of the invoker: says what a validator answers."""
+class FakeInvoker:
+    """Stands in for the invoker: returns or raises the answer of a validator."""
 
     def __init__(self, answer: bytes | BaseException, *, missed: bool = True) -> None:
         self.answer, self.validators_missed = answer, missed
@@ -256,24 +254,24 @@ def validators(count: int = 1, policy: str = "") -> Iterator[tuple[Peer, ...]]:
 def ask(
     answer: bytes | BaseException, peers: tuple[Peer, ...], deadline: float | None = None, *, missed: bool = True
 ) -> None:
-    validate(Says(answer, missed=missed), peers, b"", make_pod(), deadline)  # type: ignore[arg-type]
+    validate(FakeInvoker(answer, missed=missed), peers, b"", make_pod(), deadline)  # type: ignore[arg-type]
 
 
 @pytest.mark.pure
-def test_a_verdict_that_cannot_be_read_is_a_refusal() -> None:
+def test_an_unreadable_verdict_is_a_refusal() -> None:
     with validators() as peers, pytest.raises(PluginError, match="plugin 00-check: its verdict is invalid"):
         ask(b"\xff\xff", peers)
 
 
 @pytest.mark.pure
-def test_a_shadows_verdict_that_cannot_be_read_refuses_nothing() -> None:
+def test_an_unreadable_shadow_verdict_refuses_nothing() -> None:
     with validators(policy='["00-check"]\nshadow = true') as peers:
         ask(b"\xff\xff", peers)
         assert [peer.label for peer in peers] == ["00-check"], "it is asked"
 
 
 @pytest.mark.pure
-def test_a_validator_that_leaves_before_it_is_asked_is_missed_by_default_alone() -> None:
+def test_a_validator_that_leaves_before_its_call_fails_the_creation_by_default() -> None:
     reject = m.ValidateContainerAdjustmentResponse(reject=True, reason="no").SerializeToString()
     with validators() as peers:
         with pytest.raises(ValidationRejected):
@@ -287,7 +285,7 @@ def test_a_validator_that_leaves_before_it_is_asked_is_missed_by_default_alone()
 
 @pytest.mark.pure
 @pytest.mark.parametrize("count", [1, 2])
-def test_the_callers_deadline_ends_the_wait_for_a_validator_that_is_busy(count: int) -> None:
+def test_the_callers_deadline_ends_the_wait_for_a_busy_validator(count: int) -> None:
     with validators(count) as peers:
         peers[0].lock.acquire(None)
         with pytest.raises(DeadlineExceeded):
@@ -297,12 +295,12 @@ def test_the_callers_deadline_ends_the_wait_for_a_validator_that_is_busy(count: 
 
 
 @pytest.mark.pure
-def test_an_interrupt_in_the_thread_of_one_validator_reaches_the_caller() -> None:
+def test_an_interrupt_in_a_validators_thread_reaches_the_caller() -> None:
     with validators(2) as peers, pytest.raises(KeyboardInterrupt):
         ask(KeyboardInterrupt(), peers)
 
 
-def test_validators_that_cannot_be_asked_because_no_thread_is_left_fail_the_creation_by_name(
+def test_without_a_free_thread_validators_fail_the_creation_by_name(
     nri_runtime: FakeRuntime,
 ) -> None:
     first, second = Check(), Check()
@@ -315,7 +313,7 @@ def test_validators_that_cannot_be_asked_because_no_thread_is_left_fail_the_crea
     assert [len(entry.requests) for entry in (first, second)] == [1, 1]
 
 
-def test_a_shadow_that_cannot_be_asked_because_no_thread_is_left_refuses_nothing() -> None:
+def test_without_a_free_thread_a_shadow_validator_refuses_nothing() -> None:
     with FakeRuntime(policy='["10-check"]\nshadow = true\n["20-check"]\nshadow = true\n') as runtime:
         runtime.add(Check(refuse="no"), idx="10").add(Check(refuse="no"), idx="20")
         with no_threads():
@@ -345,18 +343,12 @@ def test_indexed_names_exact(mode: Mode) -> None:
     class Creates(nri.Plugin):
         def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
 
-    class Imposter(Creates):
-        name = "10-guard"
-
-    class Guard(Creates):
-        name = "guard"
-
     required = ValidatorConfig(enable=True, required_plugins=("10-guard",))
     with FakeRuntime(compat=mode, default_validator=required) as runtime:
-        runtime.add(Imposter(), idx="99")
+        runtime.add(Creates(), idx="99", name="10-guard")
         if mode == "reference":
             runtime.create_container()
         else:
             with pytest.raises(NriError, match='required plugin "10-guard" not present'):
                 runtime.create_container()
-            runtime.add(Guard(), idx="10").create_container()
+            runtime.add(Creates(), idx="10", name="guard").create_container()

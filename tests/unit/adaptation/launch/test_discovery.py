@@ -1,4 +1,4 @@
-"""What counts as an installed plugin, and its configuration; one that others can change is not launched."""
+"""Discovery of installed plugins and their configuration; untrusted files are not launched."""
 
 from __future__ import annotations
 
@@ -51,23 +51,21 @@ def test_a_folder_of_another_user_is_refused(folder: Path) -> None:
     assert refused(folder) == ["its folder belongs to user 4711, who can change it; remedy: chown root"]
 
 
-def test_a_link_in_a_folder_that_others_may_write_is_refused_wherever_it_leads(folder: Path, tmp_path: Path) -> None:
+def test_a_link_in_a_folder_that_others_can_write_is_refused(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (folder / "10-a").symlink_to(plugin(tmp_path / "bin", "real"))
     folder.chmod(0o777)
     assert refused(folder) == ["its folder can be written by group or others (mode 0777); remedy: chmod go-w"]
 
 
-def test_a_link_to_a_file_in_a_folder_that_others_may_write_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_a_link_to_a_file_in_a_folder_that_others_can_write_is_refused(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (folder / "10-a").symlink_to(plugin(tmp_path / "bin", "real"))
     (tmp_path / "bin").chmod(0o777)
     assert refused(folder) == ["its folder can be written by group or others (mode 0777); remedy: chmod go-w"]
 
 
-def test_a_file_that_goes_away_while_the_folder_is_read_is_no_plugin(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_disappears_during_discovery_is_ignored(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     removed = plugin(folder, "10-gone")
     plugin(folder, "20-stays")
     scandir = os.scandir
@@ -83,29 +81,29 @@ def test_a_file_that_goes_away_while_the_folder_is_read_is_no_plugin(
     assert skipped == []
 
 
-def test_a_name_that_could_forge_a_line_of_a_log_is_reported(folder: Path) -> None:
+def test_a_name_with_unprintable_characters_is_reported(folder: Path) -> None:
     plugin(folder, "10-a\nWARNING all is well")
     assert refused(folder) == ["its name has unprintable characters"]
 
 
-def test_a_name_that_is_not_text_is_reported(folder: Path) -> None:
+def test_a_name_that_is_not_utf_8_is_reported(folder: Path) -> None:
     plugin(folder, os.fsdecode(b"10-\xff"))
     assert refused(folder) == ["its name is not UTF-8 text"]
 
 
-def test_plugins_come_in_the_order_of_their_names(tmp_path: Path) -> None:
+def test_plugins_are_sorted_by_name(tmp_path: Path) -> None:
     for name in ("20-b", "10-z", "10-a"):
         script(tmp_path, name, "")
     assert [match_.label for match_ in discover(str(tmp_path))[0]] == ["10-a", "10-z", "20-b"]
 
 
-def test_folders_and_files_that_are_not_executable_are_no_plugins(tmp_path: Path) -> None:
+def test_folders_and_files_that_are_not_executable_are_ignored(tmp_path: Path) -> None:
     script(tmp_path, "10-data", "", 0o644)
     (tmp_path / "20-folder").mkdir()
     assert discover(str(tmp_path)) == ([], [])
 
 
-def test_a_folder_that_is_missing_has_no_plugins(tmp_path: Path) -> None:
+def test_a_missing_folder_has_no_plugins(tmp_path: Path) -> None:
     assert discover(str(tmp_path / "nowhere")) == ([], [])
 
 
@@ -121,7 +119,7 @@ def test_a_folder_that_is_missing_has_no_plugins(tmp_path: Path) -> None:
     ],
     ids=["writable", "dangling link", "writable folder"],
 )
-def test_what_cannot_be_launched_is_reported_with_the_reason(tmp_path: Path, make: object, reason: str) -> None:
+def test_a_file_that_cannot_be_launched_is_reported_with_the_reason(tmp_path: Path, make: object, reason: str) -> None:
     folder = tmp_path / "plugins"
     folder.mkdir()
     assert callable(make)
@@ -131,7 +129,7 @@ def test_what_cannot_be_launched_is_reported_with_the_reason(tmp_path: Path, mak
     assert skipped[0].reason.startswith(reason)
 
 
-def test_webassembly_is_known_by_its_content_and_not_by_its_name(tmp_path: Path) -> None:
+def test_webassembly_is_recognized_by_its_content(tmp_path: Path) -> None:
     need_module("wasmtime")
     script(tmp_path, "10-a.wasm", "")
     wat.install(tmp_path, "20-b", wat.plugin())
@@ -141,7 +139,7 @@ def test_webassembly_is_known_by_its_content_and_not_by_its_name(tmp_path: Path)
     ]
 
 
-def test_webassembly_without_the_extra_is_skipped_with_what_to_install(tmp_path: Path, monkeypatch) -> None:
+def test_webassembly_without_the_extra_is_reported_with_the_command_to_install_it(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "wasmtime", None)  # as if it were not installed
     wat.install(tmp_path, "20-b", b"\0asm\1\0\0\0")
     matches, skipped = discover(str(tmp_path))
@@ -157,7 +155,7 @@ def test_a_link_to_a_plugin_is_a_plugin(tmp_path: Path) -> None:
     assert [match_.label for match_ in discover(str(tmp_path / "plugins"))[0]] == ["10-link"]
 
 
-def test_configuration_of_its_own_comes_before_the_common_one(tmp_path: Path) -> None:
+def test_configuration_with_an_index_overrides_the_common_one(tmp_path: Path) -> None:
     assert config_text(str(tmp_path), "10", "foo") == ("", None)
     (tmp_path / "foo.conf").write_text("common")
     assert config_text(str(tmp_path), "10", "foo")[0] == "common"
@@ -165,14 +163,14 @@ def test_configuration_of_its_own_comes_before_the_common_one(tmp_path: Path) ->
     assert config_text(str(tmp_path), "10", "foo") == ("own\n", str(tmp_path / "10-foo.conf"))
 
 
-def test_configuration_that_cannot_be_read_is_an_error_with_its_path(tmp_path: Path) -> None:
+def test_an_unreadable_configuration_is_an_error_with_its_path(tmp_path: Path) -> None:
     (tmp_path / "10-foo.conf").mkdir()
     with pytest.raises(ConfigError, match=r"10-foo.conf: the configuration of plugin 10-foo cannot be read"):
         config_text(str(tmp_path), "10", "foo")
 
 
-def test_configuration_is_a_regular_file_of_at_most_1_mib(tmp_path: Path) -> None:
-    """A pipe would keep the plugin's supervisor waiting for ever, and a log that landed here would fill memory."""
+def test_configuration_must_be_a_regular_file_of_at_most_1_mib(tmp_path: Path) -> None:
+    """A pipe would block the plugin's supervisor forever, and a misplaced log file would fill memory."""
     path = tmp_path / "10-foo.conf"
     os.mkfifo(path)
     with pytest.raises(ConfigError, match=r"10-foo.conf: the configuration .* cannot be read: not a regular file"):

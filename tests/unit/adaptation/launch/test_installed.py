@@ -1,4 +1,4 @@
-"""The plugins of this machine, all together: started with NRI, and started again."""
+"""All launched plugins of a runtime: started and restarted."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def test_launched_plugins_restart(mode: Mode, tmp_path: Path, monkeypatch: pytes
             assert len(runs.read_text().split()) == 1
 
 
-def test_a_launched_plugin_whose_configuration_changes_is_started_again(
+def test_a_launched_plugin_with_a_changed_configuration_is_restarted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nri.adaptation.launch.supervisor.LOOK_S", 0.02)
     folder, config = tmp_path / "plugins", tmp_path / "conf.d"
     folder.mkdir()
     config.mkdir()
-    messages = tmp_path / "told"
+    messages = tmp_path / "words"
     (folder / "10-told").write_text(
         f"#!{sys.executable}\nimport nri\nclass Told(nri.Plugin):\n"
         "    class Config:\n        word: str = 'none'\n"
@@ -63,7 +63,7 @@ def test_a_launched_plugin_whose_configuration_changes_is_started_again(
         assert runtime.health("10-told").restarts == 3
 
 
-def test_launched_plugins_are_synchronized_before_anything_else_happens(tmp_path: Path) -> None:
+def test_launched_plugins_are_synchronized_before_the_first_event(tmp_path: Path) -> None:
     import sys
 
     calls = tmp_path / "seen"
@@ -81,7 +81,7 @@ def test_launched_plugins_are_synchronized_before_anything_else_happens(tmp_path
         assert calls.read_text() == "old"
 
 
-def test_a_plugin_that_cannot_be_launched_is_told_with_the_reason_and_keeps_nobody_waiting(
+def test_a_plugin_that_cannot_be_launched_is_reported_and_blocks_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("nri.adaptation.launch.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.01))
@@ -97,7 +97,7 @@ def test_a_plugin_that_cannot_be_launched_is_told_with_the_reason_and_keeps_nobo
 
 
 @pytest.mark.parametrize(("owner", "method"), [(Starter, "start"), (Monitor, "add"), (Supervisor, "_check")])
-def test_an_error_of_the_runtime_ends_a_run_and_the_plugin_is_started_again(
+def test_an_internal_error_ends_a_run_and_the_plugin_is_restarted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, owner: type, method: str
 ) -> None:
     monkeypatch.setattr("nri.adaptation.launch.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.01))
@@ -121,11 +121,11 @@ def test_an_error_of_the_runtime_ends_a_run_and_the_plugin_is_started_again(
             "an error of the runtime: RuntimeError: can't start new thread: second"
         )
         *before, _ = pids.read_text().split()
-        assert not [pid for pid in before if Path("/proc", pid).exists()], "a run without a supervisor goes on"
+        assert not [pid for pid in before if Path("/proc", pid).exists()], "a run without a supervisor continues"
     assert "plugin 10-told: its run ended with an error of the runtime" in caplog.text
 
 
-def test_a_drop_in_that_its_group_may_write_is_reported_as_not_launched_until_it_is_put_right(
+def test_a_group_writable_configuration_blocks_the_launch_until_it_is_fixed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("nri.adaptation.launch.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.01))
@@ -154,7 +154,7 @@ Conf.main()
 """
 
 
-def test_a_plugin_whose_configuration_cannot_be_read_is_not_launched_without_it(tmp_path: Path) -> None:
+def test_a_plugin_with_an_unreadable_configuration_is_not_launched(tmp_path: Path) -> None:
     write_program(tmp_path / "plugins", "10-conf", "#!/bin/sh\necho never\n")
     config = tmp_path / "conf.d"
     (config / "10-conf.conf").mkdir(parents=True)
@@ -163,7 +163,7 @@ def test_a_plugin_whose_configuration_cannot_be_read_is_not_launched_without_it(
         assert error.endswith("10-conf.conf: the configuration of plugin 10-conf cannot be read: it is not a file")
 
 
-def test_a_file_that_is_no_plugin_is_logged_and_the_others_are_started(
+def test_an_invalid_plugin_file_is_logged_and_the_others_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "plugins"
@@ -174,7 +174,7 @@ def test_a_file_that_is_no_plugin_is_logged_and_the_others_are_started(
     assert f"not a plugin, skipped: {folder / 'nameless'}: " in caplog.text
 
 
-def test_a_file_whose_name_does_not_print_is_no_plugin_and_its_name_reaches_the_log_escaped(
+def test_an_unprintable_file_name_is_ignored_and_escaped_in_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("10-clears\x1b[2J", "20-forged\nERROR", "nameless\x1b[2J"):

@@ -1,4 +1,4 @@
-"""The contract by which an installed plugin is started, and what is kept of its end."""
+"""The launch of an installed plugin: environment, descriptors, and its exit."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def run(path: Path, index: str = "10", name: str = "foo") -> Process:
     return process
 
 
-def test_the_environment_has_three_variables_and_nothing_else(tmp_path: Path) -> None:
+def test_the_environment_has_exactly_three_variables(tmp_path: Path) -> None:
     out = tmp_path / "environment"
     run(script(tmp_path, "10-foo", f"cat /proc/$$/environ > {out}\n"))
     variables = sorted(filter(None, out.read_bytes().split(b"\0")))
     assert variables == [b"NRI_PLUGIN_IDX=10", b"NRI_PLUGIN_NAME=foo", b"NRI_PLUGIN_SOCKET=3"]
 
 
-def test_descriptors_are_those_of_the_contract_and_nothing_of_the_runtimes(tmp_path: Path) -> None:
+def test_the_process_has_only_the_documented_descriptors(tmp_path: Path) -> None:
     out, secret = tmp_path / "descriptors", tmp_path / "secret"
     secret.touch()
     with secret.open():
@@ -40,7 +40,7 @@ def test_descriptors_are_those_of_the_contract_and_nothing_of_the_runtimes(tmp_p
     assert str(secret) not in links.values()
 
 
-def test_it_gets_no_arguments_and_the_runtimes_folder(tmp_path: Path) -> None:
+def test_the_process_has_no_arguments_and_the_runtimes_working_directory(tmp_path: Path) -> None:
     out = tmp_path / "out"
     run(script(tmp_path, "10-foo", f'echo "$#" "$(pwd)" > {out}\n'))
     assert out.read_text().split() == ["0", os.getcwd()]
@@ -53,7 +53,7 @@ def test_an_ignored_sigpipe_is_not_inherited(tmp_path: Path) -> None:
     assert not ignored & 1 << 12
 
 
-def test_its_last_words_and_exit_code_are_kept(tmp_path: Path) -> None:
+def test_the_last_output_and_the_exit_code_are_kept(tmp_path: Path) -> None:
     process = run(
         script(tmp_path, "10-foo", "for n in $(seq 100); do echo line $n >&2; done\nprintf end >&2\nexit 7\n")
     )
@@ -70,7 +70,7 @@ def test_a_flood_on_stderr_does_not_fill_memory(tmp_path: Path) -> None:
     assert not process.failed
 
 
-def test_a_killed_one_is_told_by_its_signal(tmp_path: Path) -> None:
+def test_a_killed_process_is_reported_with_its_signal(tmp_path: Path) -> None:
     process = Process(PluginFile(str(script(tmp_path, "10-foo", "exec sleep 100\n")), "10", "foo"))
     process.kill()
     process.wait(lambda: 10.0)
@@ -79,7 +79,7 @@ def test_a_killed_one_is_told_by_its_signal(tmp_path: Path) -> None:
     process.kill()  # harmless
 
 
-def test_what_cannot_be_started_leaves_no_descriptor_behind(tmp_path: Path) -> None:
+def test_a_failed_start_leaves_no_open_descriptor(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     path = script(tmp_path, "10-foo", "")
     path.write_text("not a program")
@@ -89,12 +89,12 @@ def test_what_cannot_be_started_leaves_no_descriptor_behind(tmp_path: Path) -> N
     assert stat.S_ISREG(path.stat().st_mode)
 
 
-def test_what_it_writes_cannot_steer_a_terminal(tmp_path: Path) -> None:
+def test_control_characters_in_the_output_are_escaped(tmp_path: Path) -> None:
     process = run(script(tmp_path, "10-foo", "printf 'a\\033[2J\\rb\\nc\\342\\200\\256d\\n' >&2\n"))
     assert process.last_words == "a\\x1b[2J\\rb\nc\\u202ed"
 
 
-def test_a_long_line_says_that_it_was_cut(tmp_path: Path) -> None:
+def test_a_shortened_line_ends_with_dots(tmp_path: Path) -> None:
     process = run(script(tmp_path, "10-foo", "head -c 5000 /dev/zero | tr '\\0' x >&2; echo >&2\n"))
     assert process.last_words.startswith("xxx")
     assert process.last_words.endswith("...")

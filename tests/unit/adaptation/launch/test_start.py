@@ -1,4 +1,4 @@
-"""Which way a plugin is started: as a process, or in this one; by what its file holds when it is started."""
+"""Start of a plugin as a process or as WebAssembly, decided by the content of its file at that time."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def refusal(path: Path, **options: Any) -> str:
 
 
 @pytest.mark.parametrize("trusted", [True, False])
-def test_webassembly_is_never_executed_not_even_without_the_extra(
+def test_webassembly_is_never_executed_as_a_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted: bool
 ) -> None:
     monkeypatch.setitem(sys.modules, "wasmtime", None)
@@ -59,14 +59,14 @@ def test_webassembly_is_never_executed_not_even_without_the_extra(
 
 
 @pytest.mark.parametrize("trusted", [True, False])
-def test_a_pipe_in_the_place_of_a_plugin_is_refused_and_not_waited_for(tmp_path: Path, trusted: bool) -> None:
+def test_a_pipe_instead_of_a_plugin_is_refused_without_waiting(tmp_path: Path, trusted: bool) -> None:
     os.mkfifo(tmp_path / "10-a", 0o755)
     with pytest.raises(UntrustedError if trusted else PermissionError):
         starter(tmp_path / "10-a", trusted=trusted).start("")
 
 
 @pytest.mark.parametrize("trusted", [True, False])
-def test_any_other_file_is_a_process(tmp_path: Path, trusted: bool) -> None:
+def test_any_other_file_is_started_as_a_process(tmp_path: Path, trusted: bool) -> None:
     path = script(tmp_path, "10-a", "#!/bin/sh\nexit 3\n")
     begin = starter(path, trusted=trusted)
     run, peer = begin.start("key: value")
@@ -77,20 +77,20 @@ def test_any_other_file_is_a_process(tmp_path: Path, trusted: bool) -> None:
     peer.release(0.0)
 
 
-def test_a_file_that_is_too_large_is_refused_by_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_oversized_file_is_refused_with_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start, "CODE_BYTES", 1 << 20)
     path = wat.install(tmp_path, "10-a", WASM.ljust((1 << 20) + 1))
     assert "larger than 1 MiB" in refusal(path)
 
 
-def test_webassembly_that_others_may_write_is_not_loaded(tmp_path: Path) -> None:
+def test_webassembly_that_others_can_write_is_not_loaded(tmp_path: Path) -> None:
     path = wat.install(tmp_path, "10-a", wat.plugin())
     path.chmod(0o777)
     with pytest.raises(UntrustedError, match="can be written by group or others"):
         starter(path).start("")
 
 
-def test_it_is_compiled_again_only_when_the_file_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_webassembly_is_compiled_again_only_after_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = wat.install(tmp_path, "10-a", wat.plugin())
     from nri.adaptation.launch.wasm import program
 

@@ -1,4 +1,4 @@
-"""A launched process that does not behave, and a machine that has run out of descriptors."""
+"""Misbehaving launched processes, and a machine without free descriptors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def test_a_plugin_that_floods_its_stderr_is_still_looked_after(tmp_path: Path) -> None:
+def test_a_plugin_that_floods_stderr_is_still_supervised(tmp_path: Path) -> None:
     process = Process(plugin(tmp_path, "exec yes >&2"))
     looks: list[float] = []
 
@@ -46,7 +46,7 @@ def test_a_plugin_that_floods_its_stderr_is_still_looked_after(tmp_path: Path) -
     assert count >= 20, "nobody has looked after the plugin since it began to write"
 
 
-def test_the_last_lines_are_kept_and_no_more(tmp_path: Path) -> None:
+def test_only_the_last_lines_are_kept(tmp_path: Path) -> None:
     process = Process(plugin(tmp_path, "i=0; while [ $i -lt 100 ]; do i=$((i+1)); echo line $i >&2; done; exit 3"))
     process.wait(lambda: 1.0)
     process.socket.close()
@@ -54,7 +54,7 @@ def test_the_last_lines_are_kept_and_no_more(tmp_path: Path) -> None:
     assert process.last_words.splitlines() == [f"line {n}" for n in range(101 - MAX_LINES, 101)]
 
 
-def test_a_line_without_end_is_cut_and_the_next_ones_are_kept(tmp_path: Path) -> None:
+def test_an_endless_line_is_shortened_and_later_lines_are_kept(tmp_path: Path) -> None:
     process = Process(plugin(tmp_path, "head -c 200000 /dev/zero | tr '\\0' x >&2; echo >&2; echo next >&2"))
     process.wait(lambda: 1.0)
     process.socket.close()
@@ -63,7 +63,7 @@ def test_a_line_without_end_is_cut_and_the_next_ones_are_kept(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("missing", ["pidfd_open", "eventfd", "posix_spawn"])
-def test_a_launch_that_fails_half_way_leaves_nothing_behind(tmp_path: Path, monkeypatch, missing: str) -> None:
+def test_a_launch_that_fails_halfway_leaves_nothing(tmp_path: Path, monkeypatch, missing: str) -> None:
     def no_more(*_: object, **__: object) -> int:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 

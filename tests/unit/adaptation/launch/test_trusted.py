@@ -1,4 +1,4 @@
-"""Files that nobody but root and our own user decides about, and what becomes of them between a look and a start."""
+"""Trusted files, which only root and our user can change, also between a check and a start."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def why(path: Path) -> str:
     return ""
 
 
-def test_a_file_of_ours_below_folders_of_ours_is_trusted_and_read(tmp_path: Path) -> None:
+def test_an_own_file_below_own_folders_is_trusted_and_read(tmp_path: Path) -> None:
     path = file_at(tmp_path / "a" / "b" / "file", "told")
     (tmp_path / "link").symlink_to("a/../a/b")
     for entry in (path, tmp_path / "link" / "file"):
@@ -48,7 +48,7 @@ def test_a_file_of_ours_below_folders_of_ours_is_trusted_and_read(tmp_path: Path
 
 
 @pytest.mark.parametrize("where", ["a", "a/b", "."])
-def test_a_folder_anywhere_above_that_others_may_write_is_named(tmp_path: Path, where: str) -> None:
+def test_a_parent_folder_that_others_can_write_is_an_error_with_its_path(tmp_path: Path, where: str) -> None:
     path = file_at(tmp_path / "a" / "b" / "c" / "file")
     (tmp_path / where).chmod(0o775)
     folder = (tmp_path / where).resolve()
@@ -57,14 +57,14 @@ def test_a_folder_anywhere_above_that_others_may_write_is_named(tmp_path: Path, 
     assert why(path) == "", "in a sticky folder nobody replaces what is another's"
 
 
-def test_a_folder_above_of_another_user_is_named(tmp_path: Path) -> None:
+def test_a_parent_folder_of_another_user_is_an_error_with_its_path(tmp_path: Path) -> None:
     need_root()
     path = file_at(tmp_path / "a" / "b" / "file")
     os.chown(tmp_path / "a", 4711, -1)
     assert why(path) == f"folder {tmp_path}/a belongs to user 4711, who can change it; remedy: chown root"
 
 
-def test_every_link_on_the_way_counts_with_the_folders_that_it_leads_through(tmp_path: Path) -> None:
+def test_the_parent_folders_of_every_link_are_checked(tmp_path: Path) -> None:
     file_at(tmp_path / "open" / "inner" / "file")
     (tmp_path / "plugins").mkdir()
     (tmp_path / "second").symlink_to(tmp_path / "open" / "inner")
@@ -82,7 +82,7 @@ def test_a_link_of_another_user_is_refused(tmp_path: Path) -> None:
     assert "belongs to user 4711" in why(tmp_path / "link")
 
 
-def test_links_that_lead_to_each_other_end(tmp_path: Path) -> None:
+def test_a_loop_of_links_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     with pytest.raises(OSError, match="Too many levels") as caught:
@@ -95,7 +95,7 @@ def test_links_that_lead_to_each_other_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["folder", "fifo", "link to a folder"])
-def test_what_is_not_a_file_is_refused_without_waiting_for_it(tmp_path: Path, kind: str) -> None:
+def test_a_path_that_is_not_a_file_is_refused_without_waiting(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "it"
     if kind == "folder":
         path.mkdir()
@@ -106,7 +106,7 @@ def test_what_is_not_a_file_is_refused_without_waiting_for_it(tmp_path: Path, ki
     assert why(path) == "it is not a file"
 
 
-def test_nothing_stays_open(tmp_path: Path) -> None:
+def test_no_descriptor_stays_open(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for path in (file_at(tmp_path / "a" / "file"), tmp_path / "gone" / "file", file_at(tmp_path / "open", mode=0o666)):
         for _ in range(3):
@@ -127,7 +127,7 @@ def started(matches: PluginFile, file: TrustedFile | None) -> Process:
     return process
 
 
-def test_a_program_is_the_one_that_was_looked_at_even_if_its_folder_changes_hands_before_the_start(
+def test_the_checked_program_is_started_even_if_its_path_changes(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "plugins"
@@ -138,7 +138,7 @@ def test_a_program_is_the_one_that_was_looked_at_even_if_its_folder_changes_hand
         assert started(PluginFile(str(folder / "10-a"), "10", "a"), file).status == "exit code 0"
 
 
-def test_a_program_bears_its_own_name_and_a_script_gets_its_own_path(tmp_path: Path) -> None:
+def test_a_program_has_its_name_and_a_script_its_path(tmp_path: Path) -> None:
     shutil.copy(shutil.which("cat") or "/bin/cat", file_at(tmp_path / "10-program"))
     script = file_at(tmp_path / "20-script", "#!/bin/sh\necho $0 >&2\n")
     with TrustedFile(str(script)) as file:
@@ -211,13 +211,13 @@ def unsafe(script: Path) -> str:
         ("#!/" + "x" * 300, "/" + "x" * 253),
     ],
 )
-def test_the_interpreter_is_what_the_kernel_reads_in_the_first_line(tmp_path: Path, text: str, named: str) -> None:
+def test_the_interpreter_is_read_like_the_kernel_does(tmp_path: Path, text: str, named: str) -> None:
     with TrustedFile(str(file_at(tmp_path / "script", text))) as file:
         assert file.interpreter == named
 
 
 @pytest.mark.parametrize("what", ["it", "its folder", "a folder above", "what a link leads to"])
-def test_an_interpreter_that_others_may_change_is_named(tmp_path: Path, what: str) -> None:
+def test_an_interpreter_that_others_can_change_is_an_error(tmp_path: Path, what: str) -> None:
     program = tmp_path / "above" / "bin" / "python"
     shutil.copy("/bin/true", file_at(program))
     (tmp_path / "link").symlink_to(program)
@@ -230,7 +230,7 @@ def test_an_interpreter_that_others_may_change_is_named(tmp_path: Path, what: st
     assert "can be written by group or others (mode 0777); remedy: chmod go-w" in unsafe(script)
 
 
-def test_an_interpreter_of_another_user_is_named(tmp_path: Path) -> None:
+def test_an_interpreter_of_another_user_is_an_error(tmp_path: Path) -> None:
     need_root()
     shutil.copy("/bin/true", file_at(tmp_path / "python"))
     os.chown(tmp_path / "python", 4711, -1)
@@ -239,7 +239,7 @@ def test_an_interpreter_of_another_user_is_named(tmp_path: Path) -> None:
     assert unsafe(script) == f"its interpreter {tmp_path}/python: {belongs}"
 
 
-def test_the_interpreter_of_an_interpreter_counts_and_a_circle_ends(tmp_path: Path) -> None:
+def test_the_interpreter_of_an_interpreter_is_checked_and_a_loop_ends(tmp_path: Path) -> None:
     shutil.copy("/bin/true", file_at(tmp_path / "last"))
     inner = file_at(tmp_path / "inner", f"#!{tmp_path}/last\n")
     script = file_at(tmp_path / "script", f"#!{inner}\n")
@@ -250,12 +250,12 @@ def test_the_interpreter_of_an_interpreter_counts_and_a_circle_ends(tmp_path: Pa
     assert unsafe(script) == ""
 
 
-def test_an_interpreter_that_is_not_there_is_left_to_the_start(tmp_path: Path) -> None:
+def test_a_missing_interpreter_is_not_an_error_of_the_check(tmp_path: Path) -> None:
     assert unsafe(file_at(tmp_path / "script", "#!/gone/python\n")) == ""
 
 
 @both
-def test_a_plugin_whose_interpreter_others_may_change_is_not_started(tmp_path: Path, mode: Mode) -> None:
+def test_a_plugin_with_an_interpreter_that_others_can_change_is_not_started(tmp_path: Path, mode: Mode) -> None:
     marker = tmp_path / "ran"
     shutil.copy("/bin/sh", file_at(tmp_path / "bin" / "sh"))
     plugin = file_at(tmp_path / "plugins" / "10-a", f"#!{tmp_path}/bin/sh\necho > {marker}\nsleep 100\n")
@@ -282,7 +282,7 @@ A.main()
 
 
 @pytest.mark.parametrize("what", ["a folder above", "the interpreter"])
-def test_a_plugin_that_others_may_change_since_is_not_started_again(tmp_path: Path, what: str) -> None:
+def test_a_plugin_that_became_untrusted_is_not_restarted(tmp_path: Path, what: str) -> None:
     src = Path(__file__).resolve().parents[4] / "src"
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").symlink_to(sys.executable)
@@ -299,10 +299,10 @@ def test_a_plugin_that_others_may_change_since_is_not_started_again(tmp_path: Pa
         )
         assert runtime.health("10-a").state == "not launched"
         opened.chmod(opened.stat().st_mode & ~0o022)
-        wait_for(lambda: runtime.health("10-a").state == "active", "mended, it is started")
+        wait_for(lambda: runtime.health("10-a").state == "active", "it is started once it is fixed")
 
 
-def test_a_drop_in_that_others_may_write_is_refused_and_one_that_is_not_there_is_not(tmp_path: Path) -> None:
+def test_a_configuration_that_others_can_write_is_refused_and_a_missing_one_accepted(tmp_path: Path) -> None:
     folder = tmp_path / "conf.d"
     folder.mkdir()
     folder.chmod(0o777)
@@ -313,14 +313,14 @@ def test_a_drop_in_that_others_may_write_is_refused_and_one_that_is_not_there_is
     assert config_text(str(folder), "10", "a")[0] == "{}"
 
 
-def test_a_path_that_leads_through_a_file_or_to_nothing_but_the_root_is_refused(tmp_path: Path) -> None:
+def test_a_path_through_a_file_and_the_root_folder_are_refused(tmp_path: Path) -> None:
     file_at(tmp_path / "file")
     with pytest.raises(NotADirectoryError):
         TrustedFile(str(tmp_path / "file" / "inner"))
     assert why(Path("/")) == "it is not a file"
 
 
-def test_a_root_folder_that_others_may_write_is_named_and_nothing_stays_open(
+def test_a_root_folder_that_others_can_write_is_an_error_and_leaves_nothing_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = file_at(tmp_path / "file")
@@ -339,7 +339,7 @@ def test_a_root_folder_that_others_may_write_is_named_and_nothing_stays_open(
     assert len(os.listdir("/proc/self/fd")) <= before
 
 
-def test_outside_of_our_user_namespace_every_user_has_one_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_the_user_namespace_every_user_has_the_overflow_id(monkeypatch: pytest.MonkeyPatch) -> None:
     files = {"/proc/self/uid_map": "0 1000 1\n", "/proc/sys/kernel/overflowuid": "65534\n"}
     monkeypatch.setattr(trusted, "open", lambda path, **_: io.StringIO(files[path]), raising=False)
     assert trusted.outsider() == 65534

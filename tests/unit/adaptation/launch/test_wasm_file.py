@@ -1,4 +1,4 @@
-"""Which files are WebAssembly: by their first bytes, never by their name."""
+"""WebAssembly files are recognized by their first bytes, never by their name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nri.adaptation.launch.trusted import TrustedFile
         (b"", False),
     ],
 )
-def test_a_file_is_webassembly_by_its_first_bytes(tmp_path: Path, content: bytes, expected: bool) -> None:
+def test_webassembly_is_recognized_by_its_first_bytes(tmp_path: Path, content: bytes, expected: bool) -> None:
     path = tmp_path / "10-plugin"
     path.write_bytes(content)
     path.chmod(0o755)
@@ -28,7 +28,7 @@ def test_a_file_is_webassembly_by_its_first_bytes(tmp_path: Path, content: bytes
         assert wasm_file.is_wasm(file) is expected
 
 
-def test_wasmtime_is_missing_where_it_cannot_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_wasmtime_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wasm_file, "find_spec", lambda name: None)
     assert wasm_file.missing()
     assert "pip install '.[wasm]'" in wasm_file.INSTALL

@@ -1,4 +1,4 @@
-"""Claiming what a reply asks for: what is plain, what changes hands, and what is refused."""
+"""Claims of the fields in a reply: plain ones, changed owners, and conflicts."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ class Claims:
 ENV: dict[str, Any] = {"env": [{"key": "A", "value": "1"}]}
 
 
-def test_a_field_that_nobody_touched_is_plain_and_gets_its_owner() -> None:
+def test_a_free_field_is_plain_and_gets_its_owner() -> None:
     claims = Claims()
     assert claims.claim("10-a", **ENV)
     assert claims.owner(m.Field.Env, "A") == "10-a"
 
 
-def test_the_first_field_that_another_plugin_holds_is_a_conflict() -> None:
+def test_claiming_a_field_of_another_plugin_is_a_conflict() -> None:
     claims = Claims()
     claims.claim("10-a", **ENV)
     with pytest.raises(ConflictError, match='plugins "20-b" and "10-a" both tried to set Env A'):
         claims.claim("20-b", **ENV)
 
 
-def test_a_field_that_its_own_plugin_sets_again_is_not_plain() -> None:
+def test_a_field_set_again_by_its_owner_is_not_plain() -> None:
     claims = Claims()
     claims.claim("10-a", **ENV)
     assert not claims.claim("10-a", **ENV)
@@ -61,48 +61,48 @@ def test_a_removed_key_is_cleared_and_free_for_the_next_plugin() -> None:
     assert claims.owner(m.Field.Env, "A") == "20-b"
 
 
-def test_in_the_reference_a_removal_of_a_namespace_claims_it() -> None:
+def test_in_the_reference_removing_a_namespace_claims_it() -> None:
     claims = Claims(Rules.REFERENCE)
     assert claims.claim("10-a", linux={"namespaces": [{"type": "-pid"}]})
     with pytest.raises(ConflictError):
         claims.claim("20-b", linux={"namespaces": [{"type": "pid"}]})
 
 
-def test_a_mark_where_no_removal_is_known_is_refused_with_field_and_plugin() -> None:
+def test_a_removal_mark_on_an_unremovable_field_is_an_error_with_field_and_plugin() -> None:
     claims = Claims()
     with pytest.raises(PluginError, match="plugin 10-a: cannot remove NOFILE: rlimits does not support removal"):
         claims.claim("10-a", rlimits=[{"type": "-NOFILE"}])
 
 
-def test_arguments_with_the_mark_are_taken_from_their_owner() -> None:
+def test_arguments_with_a_removal_mark_change_their_owner() -> None:
     claims = Claims()
     assert claims.claim("10-a", args=["a"])
     assert not claims.claim("20-b", args=["", "b"])
     assert claims.owner(m.Field.Args) == "20-b"
 
 
-def test_the_mark_alone_gives_arguments_back_to_nobody() -> None:
+def test_a_removal_mark_alone_leaves_arguments_without_an_owner() -> None:
     claims = Claims()
     claims.claim("10-a", args=["a"])
     claims.claim("20-b", args=[""])
     assert claims.owner(m.Field.Args) == "-20-b"
 
 
-def test_an_rdt_reset_takes_every_rdt_field_from_its_owner() -> None:
+def test_an_rdt_reset_clears_the_owners_of_all_rdt_fields() -> None:
     claims = Claims()
     claims.claim("10-a", linux={"rdt": {"clos_id": {"value": "gold"}}})
     assert not claims.claim("20-b", linux={"rdt": {"remove": True}})
     assert claims.owner(m.Field.RdtClosID) == "-20-b"
 
 
-def test_hooks_have_everybody_who_adds_one_as_owner_and_stay_plain() -> None:
+def test_hooks_have_all_their_plugins_as_owners_and_stay_plain() -> None:
     claims = Claims()
     hooks = {"prestart": [{"path": "/h"}]}
     assert claims.claim("10-a", hooks=hooks) and claims.claim("20-b", hooks=hooks)
     assert claims.owner(m.Field.OciHooks) == "10-a,20-b"
 
 
-def test_device_rules_are_claimed_by_nobody() -> None:
+def test_device_rules_have_no_owner() -> None:
     claims = Claims()
     rules = {"linux": {"resources": {"devices": [{"type": "c"}]}}}
     assert claims.claim("10-a", **rules) and claims.claim("20-b", **rules)

@@ -1,4 +1,4 @@
-"""What later plugins are shown: the container with earlier adjustments in it, and the runtime's own untouched."""
+"""The container that later plugins see: with earlier adjustments, while the runtime's message is unchanged."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class View:
         ({}, {"hooks": {"prestart": [{"path": "/h"}]}}, True),
     ],
 )  # fmt: skip
-def test_what_only_adds_is_bytes_to_append_and_all_else_is_encoded_anew(
+def test_additions_are_appended_bytes_and_other_changes_are_encoded_again(
     before: dict[str, Any], adjust: dict[str, Any], appended: bool, fresh: bool
 ) -> None:
     view = View(**before).add(fresh=fresh, **adjust)
@@ -77,37 +77,37 @@ def test_what_only_adds_is_bytes_to_append_and_all_else_is_encoded_anew(
     assert view.replayed() == view.container, "plugins that get bytes see something else"
 
 
-def test_the_runtimes_own_message_is_never_touched() -> None:
+def test_the_runtimes_message_is_not_changed() -> None:
     view = View(env=["A=0"])
     before = view.origin.SerializeToString(deterministic=True)
     _ = view.add(env=[{"key": "-A"}]).add(env=[{"key": "B"}]).container
     assert view.origin.SerializeToString(deterministic=True) == before
 
 
-def test_an_adjustment_after_a_replacement_is_appended_to_the_new_base() -> None:
+def test_an_addition_after_a_replacement_is_appended_to_the_new_base() -> None:
     view = View(env=["A=0"]).add(env=[{"key": "A", "value": "1"}]).add(env=[{"key": "B", "value": "2"}])
     assert [step is not None for step in view.view.steps()] == [False, True]
     assert list(view.container.env) == ["A=1", "B=2"]
     assert view.replayed() == view.container
 
 
-def test_a_variable_that_an_earlier_plugin_added_can_be_removed() -> None:
+def test_a_variable_of_an_earlier_plugin_can_be_removed() -> None:
     view = View().add(env=[{"key": "A", "value": "1"}]).add(env=[{"key": "-A"}])
     assert list(view.container.env) == []
 
 
-def test_what_is_looked_at_in_between_grows_on() -> None:
+def test_reading_the_container_between_adjustments_is_harmless() -> None:
     view = View().add(env=[{"key": "A", "value": "1"}])
     assert list(view.container.env) == ["A=1"]
     assert list(view.add(env=[{"key": "B", "value": "2"}]).container.env) == ["A=1", "B=2"]
 
 
-def test_a_variable_whose_name_has_an_equals_sign_is_read_back_up_to_it() -> None:
+def test_a_variable_name_ends_at_its_first_equals_sign() -> None:
     view = View().add(fresh=True, env=[{"key": "A=B", "value": "1"}]).add(fresh=True, env=[{"key": "A", "value": "2"}])
     assert list(view.container.env) == ["A=2"]
 
 
-def test_arguments_that_are_given_back_are_the_containers_own() -> None:
+def test_removed_arguments_are_restored_to_the_containers_arguments() -> None:
     view = View(args=["own"]).add(args=["", "x"]).add(args=[""])
     assert list(view.container.args) == ["own"]
     view = View(Rules.REFERENCE, args=["own"]).add(args=["", "x"]).add(args=[""])
@@ -115,16 +115,16 @@ def test_arguments_that_are_given_back_are_the_containers_own() -> None:
 
 
 @pytest.mark.parametrize(("rules", "shown"), [(Rules.DEFAULT, "gold"), (Rules(later_plugins_see_all=False), "")])
-def test_rdt_is_shown_by_rule(rules: Rules, shown: str) -> None:
+def test_rdt_is_visible_according_to_the_rules(rules: Rules, shown: str) -> None:
     view = View(rules).add(linux={"rdt": {"clos_id": {"value": "gold"}}})
     assert view.container.linux.rdt.clos_id.value == shown
 
 
-def test_a_field_that_no_container_has_is_no_step() -> None:
+def test_a_field_outside_the_container_message_adds_no_step() -> None:
     assert View().add(linux={"memory_policy": {"nodes": "0"}}).view.steps() == []
 
 
-def test_of_namespaces_that_come_twice_in_a_container_the_last_one_is_kept_when_one_is_set() -> None:
+def test_setting_a_namespace_keeps_the_last_of_duplicate_namespaces() -> None:
     namespaces = [{"type": "pid", "path": "/1"}, {"type": "pid", "path": "/2"}]
     view = View(linux={"namespaces": namespaces}).add(linux={"namespaces": [{"type": "ipc", "path": "/3"}]})
     assert [(entry.type, entry.path) for entry in view.container.linux.namespaces] == [
@@ -133,7 +133,7 @@ def test_of_namespaces_that_come_twice_in_a_container_the_last_one_is_kept_when_
     ]
 
 
-def test_bytes_that_the_runtime_has_already_are_used() -> None:
+def test_encoded_bytes_of_the_runtime_are_reused() -> None:
     origin = m.Container(id="ctr")
     view = ContainerView(origin, Rules.DEFAULT, b"as given")
     assert view.encoded_base() == b"as given"

@@ -1,4 +1,4 @@
-"""Every rule by which the merge leaves the reference, tried in both modes with the same plugins."""
+"""Every rule of the merge that differs from the reference's, in both modes with the same plugins."""
 
 from collections.abc import Callable
 from dataclasses import fields
@@ -170,16 +170,16 @@ SCENARIOS: dict[Callable[[Rules], Any], tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("rule", SCENARIOS, ids=lambda rule: rule.__name__)
-def test_the_reference_is_reproduced(rule: Callable[[Rules], Any]) -> None:
+def test_the_reference_mode_equals_the_reference(rule: Callable[[Rules], Any]) -> None:
     assert rule(Rules.REFERENCE) == SCENARIOS[rule][0]
 
 
 @pytest.mark.parametrize("rule", SCENARIOS, ids=lambda rule: rule.__name__)
-def test_the_default_does_what_users_expect(rule: Callable[[Rules], Any]) -> None:
+def test_the_default_mode_does_what_users_expect(rule: Callable[[Rules], Any]) -> None:
     assert rule(Rules.DEFAULT) == SCENARIOS[rule][1]
 
 
-def test_a_rule_names_its_scenario() -> None:
+def test_every_scenario_belongs_to_a_rule() -> None:
     assert {rule.__name__ for rule in SCENARIOS} <= {field.name for field in fields(Rules)}
 
 
@@ -190,7 +190,7 @@ def test_device_rules_in_an_update_are_reported_and_not_applied() -> None:
     assert not state.reply().update[0].linux.resources.devices
 
 
-def test_what_was_ignored_of_a_failed_reply_is_forgotten() -> None:
+def test_ignored_fields_of_a_failed_reply_are_forgotten() -> None:
     state = create_state()
     refused = [update("x", devices=[{"type": "c"}]), update("ctr", **SHARES)]
     error = fold(state, resources(**SHARES), {"update": refused})

@@ -1,4 +1,4 @@
-"""What a reply asks for, row by row: in the table's order, removals apart from settings."""
+"""Entries of a reply: in the table's order, with removals separate from settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def entries(**adjust: Any) -> list[Entry]:
     return read(adjusts(**adjust).adjust, TREE)
 
 
-def test_fields_come_in_the_tables_order_and_not_by_number() -> None:
+def test_fields_are_in_the_tables_order_and_not_by_number() -> None:
     matches = entries(
         args=["x"], linux={"resources": {"cpu": {"shares": {"value": "1"}}}}, annotations={"a": "b"}, hooks={},
         env=[{"key": "A"}],
@@ -33,34 +33,34 @@ def test_a_message_that_sets_nothing_has_no_entries() -> None:
     assert entries(linux={"resources": {"memory": {}}}) == []
 
 
-def test_removals_and_settings_of_a_list_are_told_apart_and_the_last_one_counts() -> None:
+def test_removals_and_settings_of_a_list_are_separated_and_the_last_one_counts() -> None:
     (entry,) = entries(env=[{"key": "A", "value": "1"}, {"key": "-B"}, {"key": "A", "value": "2"}])
     assert {key: variable.value for key, variable in entry.sets.items()} == {"A": "2"}
     assert list(entry.removed) == ["B"]
     assert entry.marked and not entry.plain
 
 
-def test_keys_of_a_map_come_in_alphabetical_order() -> None:
+def test_keys_of_a_map_are_sorted() -> None:
     (entry,) = entries(annotations={"c": "3", "-a": "", "b": "2"})
     assert entry.keys == ["-a", "b", "c"]
     assert (entry.sets, list(entry.removed)) == ({"b": "2", "c": "3"}, ["a"])
 
 
-def test_a_removal_with_a_setting_of_the_same_key_is_paired() -> None:
+def test_a_removal_and_a_setting_of_the_same_key_are_paired() -> None:
     (entry,) = entries(annotations={"-a": "", "a": "1", "-b": ""})
     assert entry.unpaired == ["b"]
 
 
-def test_without_a_mark_nothing_is_removed() -> None:
+def test_without_a_removal_mark_nothing_is_removed() -> None:
     (entry,) = entries(env=[{"key": "A", "value": "1"}])
     assert (entry.removed, entry.unpaired, entry.plain) == ({}, [], True)
 
 
-def test_a_key_that_comes_twice_is_not_plain() -> None:
+def test_a_duplicate_key_is_not_plain() -> None:
     (entry,) = entries(env=[{"key": "A"}, {"key": "A"}])
     assert not entry.plain
 
 
-def test_a_dash_where_no_removal_is_known_is_a_part_of_the_name() -> None:
+def test_a_dash_in_an_unremovable_field_is_part_of_the_name() -> None:
     (entry,) = entries(rlimits=[{"type": "-NOFILE"}])
     assert (entry.marked, list(entry.sets)) == (False, ["-NOFILE"])

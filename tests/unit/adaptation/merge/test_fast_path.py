@@ -1,4 +1,4 @@
-"""The usual reply, read in one pass: which replies are such, and what they claim."""
+"""The fast path for typical replies: its conditions and its claims."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nri.api.fields import TREE
 from tests.unit.adaptation.merge.build import adjusts
 
 
-def test_the_claims_are_those_of_every_field_and_key() -> None:
+def test_the_claims_cover_every_field_and_key() -> None:
     fields = survey(
         adjusts(
             env=[{"key": "A"}], annotations={"k": "v"}, args=["x"], hooks={"prestart": [{"path": "/h"}]},
@@ -44,7 +44,7 @@ def test_the_claims_are_those_of_every_field_and_key() -> None:
     ],
     ids=["variable", "annotation", "mark that means nothing", "arguments taken over", "RDT reset"],
 )
-def test_a_reply_that_removes_or_may_mean_to_is_no_usual_one(adjust: dict[str, Any]) -> None:
+def test_a_reply_with_removals_does_not_take_the_fast_path(adjust: dict[str, Any]) -> None:
     assert survey(adjusts(**adjust).adjust, "ctr") is None
 
 
@@ -65,18 +65,18 @@ def test_empty_hooks_claim_nothing() -> None:
         ({"resources": {"memory": {}}}, False),
     ],
 )
-def test_a_reply_with_an_empty_message_in_it_is_no_usual_one(linux: dict[str, Any], usual: bool) -> None:
+def test_a_reply_with_an_empty_message_does_not_take_the_fast_path(linux: dict[str, Any], usual: bool) -> None:
     assert (survey(adjusts(linux=linux).adjust, "ctr") is not None) is usual
 
 
-def test_its_entries_are_those_that_reading_row_by_row_finds() -> None:
+def test_the_entries_equal_those_of_the_slow_path() -> None:
     adjust = adjusts(env=[{"key": "A"}], linux={"resources": {"memory": {"limit": {"value": "5"}}}}, args=["x"]).adjust
     fields = survey(adjust, "ctr")
     assert fields is not None
     assert {entry.row.path for entry in entries(fields[0])} == {entry.row.path for entry in read(adjust, TREE)}
 
 
-def test_resources_whose_merge_may_lose_something_are_told_one_by_one() -> None:
+def test_resources_that_a_merge_could_lose_are_separate_entries() -> None:
     adjust = adjusts(
         env=[{"key": "A"}],
         linux={
@@ -99,7 +99,7 @@ def test_resources_whose_merge_may_lose_something_are_told_one_by_one() -> None:
     }
 
 
-def test_without_resources_nothing_is_merged_over_others() -> None:
+def test_without_resources_nothing_is_merged() -> None:
     fields = survey(adjusts(args=["x"]).adjust, "ctr")
     assert fields is not None
     merging, remainder = split(fields[0])

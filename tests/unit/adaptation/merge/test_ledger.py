@@ -1,4 +1,4 @@
-"""Who owns what, and the texts of conflicts."""
+"""Owners of fields, and the texts of conflicts."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from nri.text import quote
 SHARES, ENV, HOOKS = m.Field.CPUShares, m.Field.Env, m.Field.OciHooks
 
 
-def test_a_conflict_carries_its_parties() -> None:
+def test_a_conflict_has_both_plugins_and_the_field() -> None:
     ledger = Ledger(Rules.DEFAULT)
     ledger.claim("ctr", SHARES, "", "00-foo")
     with pytest.raises(ConflictError) as caught:
@@ -19,12 +19,12 @@ def test_a_conflict_carries_its_parties() -> None:
     assert caught.value.conflict == Conflict("ctr", SHARES, "CPUShares", "", "00-foo", "10-bar")
 
 
-def test_a_conflict_of_a_simple_field_reads_as_in_the_reference_with_its_trailing_blank() -> None:
+def test_a_conflict_of_a_simple_field_has_the_references_text_with_its_trailing_blank() -> None:
     text = 'plugins "10-bar" and "00-foo" both tried to set CPUShares '
     assert str(ConflictError(Conflict("ctr", SHARES, "CPUShares", "", "00-foo", "10-bar"))) == text
 
 
-def test_a_conflict_of_an_entry_names_its_key() -> None:
+def test_a_conflict_of_an_entry_has_its_key() -> None:
     assert (
         str(Conflict("ctr", ENV, "Env", "A", "00-foo", "10-bar"))
         == 'plugins "10-bar" and "00-foo" both tried to set Env A'
@@ -45,23 +45,23 @@ def test_names_are_quoted_as_in_the_reference(name: str, quoted: str) -> None:
     assert quote(name) == quoted
 
 
-def test_containers_are_apart() -> None:
+def test_containers_have_separate_owners() -> None:
     ledger = Ledger(Rules.DEFAULT)
     assert ledger.claim("one", SHARES, "", "00-foo")
     assert ledger.claim("two", SHARES, "", "10-bar")
 
 
-def test_a_cleared_field_is_marked_with_who_cleared_it() -> None:
+def test_a_cleared_field_has_the_marked_name_of_the_clearing_plugin() -> None:
     ledger = Ledger(Rules.REFERENCE)
     ledger.claim("ctr", ENV, "A", "00-foo")
     ledger.clear("ctr", ENV, "A", "10-bar")
     assert ledger.owner("ctr", ENV, "A") == "-10-bar"
     with pytest.raises(ConflictError, match=r'"20-baz" and "10-bar"'):
         ledger.claim("ctr", ENV, "A", "20-baz")
-    assert not ledger.claim("ctr", ENV, "A", "10-bar"), "it is not new, so the claim says so"
+    assert not ledger.claim("ctr", ENV, "A", "10-bar"), "the claim is not new, so it returns False"
 
 
-def test_rolling_back_restores_every_owner_and_forgets_the_journal() -> None:
+def test_a_rollback_restores_every_owner_and_forgets_the_journal() -> None:
     ledger = Ledger(Rules.DEFAULT)
     ledger.claim("ctr", ENV, "A", "00-foo")
     before, mark = ledger.message(), ledger.mark()
@@ -74,7 +74,7 @@ def test_rolling_back_restores_every_owner_and_forgets_the_journal() -> None:
     assert len(ledger.claims()) == 1
 
 
-def test_the_journal_tells_who_owned_a_field_before_and_after() -> None:
+def test_the_journal_has_the_owners_before_and_after() -> None:
     ledger = Ledger(Rules.DEFAULT)
     ledger.claim("ctr", ENV, "A", "00-foo")
     mark = ledger.mark()
@@ -91,7 +91,7 @@ def test_the_journal_tells_who_owned_a_field_before_and_after() -> None:
     assert [claim.cleared for claim in ledger.claims(mark)] == [True, False, False, False]
 
 
-def test_owners_are_given_to_validators_by_container_field_and_key() -> None:
+def test_owners_for_validators_are_grouped_by_container_field_and_key() -> None:
     ledger = Ledger(Rules.DEFAULT)
     ledger.claim("ctr", SHARES, "", "00-foo")
     ledger.claim("other", ENV, "A", "10-bar")

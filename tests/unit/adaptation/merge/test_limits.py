@@ -1,4 +1,4 @@
-"""How much one reply may ask for: what counts as an entry, and where counting ends."""
+"""Limits of one reply: counting of entries, and the end of counting."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_keys_items_and_fields_of_items_count(path: str, entry: int) -> None:
     assert entries(big.adjustment(big.rows()[path], big.names("k", 50))) == 50 * entry
 
 
-def test_every_field_with_any_number_of_entries_is_counted() -> None:
+def test_every_field_with_repeated_entries_is_counted() -> None:
     for row in big.REPEATED:
         assert entries(big.adjustment(row, big.names("k", 100))) >= 100, row.path
         assert entries(big.adjustment(row, [""] * 100 if row.kind.name != "MAP" else big.names("", 100))) >= 100, (
@@ -34,7 +34,7 @@ def test_every_field_with_any_number_of_entries_is_counted() -> None:
         )
 
 
-def test_a_field_counts_once_and_not_the_messages_around_it() -> None:
+def test_a_field_counts_once_and_its_enclosing_messages_do_not() -> None:
     assert entries(m.StopContainerResponse(update=[big.update("c1")]), m.StopContainerResponse) == 3
     update = big.update("c1")
     update.linux.resources.memory.limit.value = 5
@@ -44,7 +44,7 @@ def test_a_field_counts_once_and_not_the_messages_around_it() -> None:
     assert entries(m.StopContainerResponse(update=[update]), m.StopContainerResponse) == 7
 
 
-def test_a_message_that_is_empty_counts() -> None:
+def test_an_empty_message_counts() -> None:
     reply = m.CreateContainerResponse()
     assert entries(reply) == 0
     reply.adjust.linux.resources.SetInParent()
@@ -71,19 +71,19 @@ def test_counting_ends_at_the_limit() -> None:
     assert count(m.StopContainerResponse, data, 100) == 101
 
 
-def test_what_is_too_much_is_told_in_words() -> None:
+def test_an_excess_is_reported_in_words() -> None:
     reply = big.adjustment(big.rows()["args"], big.names("k", 20)).SerializeToString()
     assert excess(m.CreateContainerResponse, reply, 20) == ""
     assert excess(m.CreateContainerResponse, reply, 19) == "has more than 19 entries"
     assert excess(m.CreateContainerResponse, reply, 20, 100) == f"has {len(reply)} bytes, at most 100 are accepted"
 
 
-def test_a_node_with_many_containers_has_more() -> None:
+def test_a_node_with_many_containers_has_a_higher_limit() -> None:
     assert max_entries_for(0) == max_entries_for(1000) == MAX_ENTRIES == 16_000
     assert max_entries_for(5000) == 80_000
 
 
-def test_a_policy_that_sets_fourteen_fields_of_a_thousand_containers_passes() -> None:
+def test_a_reply_with_fourteen_fields_of_a_thousand_containers_is_accepted() -> None:
     reply = m.UpdateContainerResponse(update=[everything(f"{n:064x}") for n in range(1000)]).SerializeToString()
     assert excess(m.UpdateContainerResponse, reply, MAX_ENTRIES, 2 << 20) == ""
 

@@ -1,4 +1,4 @@
-"""UpdateContainer and StopContainer: what the container is to have, and updates of others, all or nothing."""
+"""UpdateContainer and StopContainer merges: the container's resources and updates of others, all or nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.unit.adaptation.merge.build import as_json, fold, parse, stop_state, 
 SHARES = {"cpu": {"shares": {"value": "5"}}}
 
 
-def test_the_next_plugin_is_asked_with_what_earlier_ones_made_of_it() -> None:
+def test_the_next_plugins_request_has_the_changes_of_earlier_ones() -> None:
     state = update_state({"memory": {"limit": {"value": "9"}}})
     fold(state, {"update": [update("ctr", **SHARES)]})
     request = state.request
@@ -18,7 +18,7 @@ def test_the_next_plugin_is_asked_with_what_earlier_ones_made_of_it() -> None:
     assert state.revision == 1
 
 
-def test_the_runtimes_request_is_not_touched() -> None:
+def test_the_runtimes_request_is_not_changed() -> None:
     request = parse({"container": {"id": "ctr"}, "linux_resources": SHARES}, m.UpdateContainerRequest())
     from nri.adaptation.merge import UpdateMerge
 
@@ -27,7 +27,7 @@ def test_the_runtimes_request_is_not_touched() -> None:
     assert request.linux_resources.cpu.shares.value == 5
 
 
-def test_the_requested_containers_update_is_the_last_and_holds_all_its_resources() -> None:
+def test_the_requested_containers_update_is_last_and_has_all_its_resources() -> None:
     state = update_state({"memory": {"limit": {"value": "9"}}})
     fold(state, {"update": [update("ctr", **SHARES), update("other", **SHARES)]})
     reply = state.reply().update
@@ -35,11 +35,11 @@ def test_the_requested_containers_update_is_the_last_and_holds_all_its_resources
     assert reply[1].linux.resources.memory.limit.value == 9
 
 
-def test_an_update_that_no_plugin_touches_has_an_empty_last_update() -> None:
+def test_an_update_without_changes_by_plugins_has_an_empty_last_update() -> None:
     assert as_json(update_state(SHARES).reply()) == {"update": [{}]}
 
 
-def test_a_reply_with_a_conflict_leaves_nothing_behind() -> None:
+def test_a_reply_with_a_conflict_leaves_nothing() -> None:
     state = update_state()
     both = {"update": [update("new", **SHARES), update("held", **SHARES)], "evict": [{"container_id": "x"}]}
     error = fold(state, {"update": [update("held", **SHARES)]}, both)
@@ -49,7 +49,7 @@ def test_a_reply_with_a_conflict_leaves_nothing_behind() -> None:
     assert not fold(state, {"update": [update("new", **SHARES)]}), "a claim of the refused reply is left"
 
 
-def test_owners_are_told_by_container() -> None:
+def test_owners_are_grouped_by_container() -> None:
     state = update_state()
     fold(state, {"update": [update("ctr", **SHARES)]}, {"update": [update("other", **SHARES)]})
     owners = state.owners().owners
@@ -57,7 +57,7 @@ def test_owners_are_told_by_container() -> None:
     assert owners["other"].simple[m.Field.CPUShares] == "20-b"
 
 
-def test_a_stop_can_update_others_and_its_own_container() -> None:
+def test_a_stop_can_update_other_containers_and_its_own() -> None:
     state = stop_state()
     fold(state, {"update": [update("a", **SHARES), update("ctr", **SHARES)]})
     assert [entry.container_id for entry in state.reply().update] == ["a", "ctr"]
@@ -65,7 +65,7 @@ def test_a_stop_can_update_others_and_its_own_container() -> None:
     assert state.ignored == []
 
 
-def test_a_refused_reply_to_a_stop_is_forgotten_with_what_was_ignored_of_it() -> None:
+def test_a_refused_reply_to_a_stop_is_forgotten_with_its_ignored_fields() -> None:
     state = stop_state()
     ignored = update("a", devices=[{"type": "c"}])
     error = fold(state, {"update": [update("b", **SHARES)]}, {"update": [ignored, update("b", **SHARES)]})

@@ -1,4 +1,4 @@
-"""Plugins inside the runtime."""
+"""Plugins built into the runtime."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Handlers:
     ],
     ids=["nothing", "builder", "message", "update", "updates", "both", "whole reply"],
 )
-def test_answers_as_plugins_do(result: Any, env: dict[str, str], updated: list[str]) -> None:
+def test_a_builtin_plugin_adjusts_and_updates_containers(result: Any, env: dict[str, str], updated: list[str]) -> None:
     handlers = Handlers(create_container=lambda pod, container: result)
     pod = make_pod()
     with runtime_with(handlers, pods=[pod], containers=[make_container(id="c0", pod=pod)]) as runtime:
@@ -47,7 +47,7 @@ def test_answers_as_plugins_do(result: Any, env: dict[str, str], updated: list[s
     assert list(reply.updates) == updated
 
 
-def test_subscribes_to_what_it_has_methods_for() -> None:
+def test_a_builtin_plugin_subscribes_to_its_methods() -> None:
     calls: list[str] = []
     handlers = Handlers(
         start_container=lambda pod, container: calls.append("start"),
@@ -67,7 +67,7 @@ def test_subscribes_to_what_it_has_methods_for() -> None:
     assert calls == ["run", "update 7", "start", "resources"]
 
 
-def test_is_synchronized_configured_and_shut_down() -> None:
+def test_a_builtin_plugin_is_configured_synchronized_and_shut_down() -> None:
     calls: list[Any] = []
 
     def configure(config: str, runtime: str, version: str) -> None:
@@ -84,7 +84,7 @@ def test_is_synchronized_configured_and_shut_down() -> None:
     assert calls == [("fake", "v1.0.0"), (1, 1), "shutdown"]
 
 
-def test_sees_what_earlier_plugins_did_and_later_ones_see_what_it_did() -> None:
+def test_builtin_and_external_plugins_see_each_others_changes() -> None:
     calls: list[dict[str, str]] = []
 
     def create(pod: m.PodSandbox, container: m.Container) -> nri.Adjustment:
@@ -102,7 +102,7 @@ def test_sees_what_earlier_plugins_did_and_later_ones_see_what_it_did() -> None:
     assert set(reply.env) == {"V1", "V2", "V3", "V4"}
 
 
-def test_its_exception_fails_the_request_with_its_name() -> None:
+def test_an_exception_fails_the_request_with_the_plugins_name() -> None:
     def create(pod: m.PodSandbox, container: m.Container) -> None:
         raise ValueError("no such zone")
 
@@ -113,7 +113,7 @@ def test_its_exception_fails_the_request_with_its_name() -> None:
         runtime.create_container()
 
 
-def test_a_refusal_of_its_handler_is_a_rejection() -> None:
+def test_a_reject_of_a_handler_is_a_rejection() -> None:
     def create(pod: m.PodSandbox, container: m.Container) -> None:
         raise nri.Reject("no")
 
@@ -124,7 +124,7 @@ def test_a_refusal_of_its_handler_is_a_rejection() -> None:
         runtime.create_container()
 
 
-def test_a_start_that_fails_fails_the_start_of_nri() -> None:
+def test_an_exception_in_configure_fails_the_start_of_nri() -> None:
     def configure(config: str, runtime: str, version: str) -> None:
         raise nri.Reject("not on this machine")
 
@@ -133,7 +133,7 @@ def test_a_start_that_fails_fails_the_start_of_nri() -> None:
 
 
 @pytest.mark.parametrize(("index", "name"), [("", "x"), ("10", ""), ("1", "x"), ("10", "a b")])
-def test_needs_an_index_and_a_name(index: str, name: str) -> None:
+def test_a_builtin_plugin_requires_an_index_and_a_name(index: str, name: str) -> None:
     with pytest.raises(ValueError, match=r"index|name"):
         BuiltinPlugin(index, name, Handlers())
 
@@ -148,7 +148,7 @@ def test_a_validator_refuses_with_a_reason(verdict: Any) -> None:
         runtime.create_container()
 
 
-def test_a_validator_that_raises_refuses() -> None:
+def test_an_exception_of_a_validator_is_a_refusal() -> None:
     def validate(request: m.ValidateContainerAdjustmentRequest) -> None:
         raise RuntimeError("broken")
 
@@ -159,7 +159,7 @@ def test_a_validator_that_raises_refuses() -> None:
         runtime.create_container()
 
 
-def test_all_validators_are_asked_at_the_same_time() -> None:
+def test_all_validators_are_called_concurrently() -> None:
     import threading
 
     meeting = threading.Barrier(3, timeout=10)
@@ -169,7 +169,7 @@ def test_all_validators_are_asked_at_the_same_time() -> None:
     assert not meeting.broken
 
 
-def test_the_default_validator_takes_part_when_it_is_enabled() -> None:
+def test_the_default_validator_is_active_when_enabled() -> None:
     hooks = m.Hooks(prestart=[m.Hook(path="/bin/true")])
     adjusting = Handlers(create_container=lambda pod, container: nri.Adjustment().add_hooks(hooks))
     config = ValidatorConfig(enable=True, reject_oci_hook_adjustment=True)
@@ -182,8 +182,8 @@ def test_the_default_validator_takes_part_when_it_is_enabled() -> None:
         runtime.create_container()
 
 
-def test_what_a_handler_does_to_what_it_is_given_reaches_nobody() -> None:
-    """Also to read a label that is not there writes it into a message."""
+def test_a_handler_that_modifies_its_arguments_affects_no_other_plugin() -> None:
+    """Even reading a missing label adds the label to a message."""
     calls: list[m.PodSandbox] = []
 
     def meddle(pod: m.PodSandbox, container: m.Container, *more: m.LinuxResources) -> None:

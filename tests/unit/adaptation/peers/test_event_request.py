@@ -1,4 +1,4 @@
-"""Requests put together from parts: the bytes must be those of the message."""
+"""Requests encoded from parts: the bytes must equal those of the message."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def resources(shares: int) -> m.LinuxResources:
 
 
 @pytest.mark.parametrize("spec", [spec for spec in EVENTS if spec.relayed], ids=lambda spec: spec.rpc)
-def test_the_bytes_are_those_of_the_request_and_of_the_state_change(spec: Any) -> None:
+def test_the_bytes_equal_those_of_the_request_and_the_state_change(spec: Any) -> None:
     container = CONTAINER if spec.kind == "container" else None
     request = EventRequest(spec, POD, container)
     fields = {"pod": POD} if container is None else {"pod": POD, "container": container}
@@ -33,13 +33,13 @@ def test_the_bytes_are_those_of_the_request_and_of_the_state_change(spec: Any) -
     assert m.StateChangeEvent.FromString(request.state_change()) == expected
 
 
-def test_a_pods_update_carries_both_resources() -> None:
+def test_an_update_of_a_pod_has_both_resources() -> None:
     request = EventRequest(BY_METHOD["update_pod_sandbox"], POD, None, resources(1), resources(2))
     expected = m.UpdatePodSandboxRequest(pod=POD, overhead_linux_resources=resources(2), linux_resources=resources(1))
     assert request.message(m.UpdatePodSandboxRequest) == expected
 
 
-def test_an_update_shows_later_plugins_what_earlier_ones_made_of_it() -> None:
+def test_an_update_request_has_the_changes_of_earlier_plugins() -> None:
     request = m.UpdateContainerRequest(pod=POD, container=CONTAINER, linux_resources=resources(1))
     merge = UpdateMerge(request)
     requests = UpdateRequest(BY_METHOD["update_container"], POD, CONTAINER, merge)
@@ -72,7 +72,7 @@ REPLIES = {
     ],
     ids=" ".join,
 )
-def test_a_creation_shows_later_plugins_the_container_as_it_is_by_then(order: tuple[str, ...], looked_at: str) -> None:
+def test_a_creation_request_has_the_changes_of_earlier_plugins(order: tuple[str, ...], looked_at: str) -> None:
     merge = CreateMerge(m.CreateContainerRequest(pod=POD, container=CONTAINER))
     request = CreateRequest(BY_METHOD["create_container"], POD, CONTAINER, merge)
     assert request.message(m.CreateContainerRequest) == merge.request

@@ -1,4 +1,4 @@
-"""How plugins are, as values for people and for readiness probes."""
+"""The health of plugins, for people and readiness probes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.adapting import RawPlugin
 from tests.support.made_plugins import Quiet
 
 
-def test_a_plugin_that_takes_part_is_described(nri_runtime: FakeRuntime) -> None:
+def test_a_connected_plugin_is_described(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(Quiet())
     nri_runtime.start_container()
     row = nri_runtime.health("10-quiet")
@@ -27,7 +27,7 @@ def test_a_plugin_that_takes_part_is_described(nri_runtime: FakeRuntime) -> None
     assert row.last_error == ""
 
 
-def test_a_plugin_that_has_no_name_yet_is_described_too(nri_runtime: FakeRuntime) -> None:
+def test_a_plugin_without_a_name_is_described(nri_runtime: FakeRuntime) -> None:
     raw = RawPlugin(nri_runtime)
     (row,) = nri_runtime.plugins
     assert (row.plugin, row.state, row.stage, row.events) == ("??-plugin", "starting", "connected", "")
@@ -43,19 +43,19 @@ def test_a_builtin_plugin_has_no_user() -> None:
         assert (row.kind, row.uid, row.state) == ("builtin", None, "active")
 
 
-def test_what_went_wrong_last_is_kept(nri_runtime: FakeRuntime) -> None:
+def test_the_last_error_is_kept(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(Quiet())
     with pytest.raises(PluginError):
         nri_runtime.start_container(None, make_container(name="bad"))
     assert "ValueError: boom" in nri_runtime.health("10-quiet").last_error
 
 
-def test_a_plugin_that_is_gone_is_still_told(nri_runtime: FakeRuntime) -> None:
+def test_a_disconnected_plugin_is_still_listed(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(Quiet()).disconnect("10-quiet")
     assert nri_runtime.health("10-quiet").state == "gone"
 
 
-def test_all_steps_of_the_handshake_are_starting() -> None:
+def test_all_steps_of_the_handshake_are_shown_as_starting() -> None:
     words = {state: state_word(state) for state in State}
     assert {state for state, word in words.items() if word == "starting"} == {
         State.CONNECTED,
@@ -66,7 +66,7 @@ def test_all_steps_of_the_handshake_are_starting() -> None:
     assert words[State.CRASH_LOOP] == "crash loop"
 
 
-def test_it_is_json_with_every_attribute() -> None:
+def test_a_row_is_json_with_every_attribute() -> None:
     row = PluginHealth("10-a", "external", "late", "late", pid=5, events="StartContainer")
     tree = json.loads(json.dumps(row.to_json()))
     assert tree["plugin"] == "10-a" and tree["pid"] == 5 and tree["uid"] is None

@@ -1,4 +1,4 @@
-"""What all kinds of plugins share on the runtime's side."""
+"""Common behaviour of all kinds of plugins in the runtime."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from nri.adaptation.peers.state import Action, Signal, State
 
 
 @pytest.mark.pure
-def test_a_plugin_of_no_kind_cannot_be_made() -> None:
+def test_a_peer_without_a_kind_is_abstract() -> None:
     with pytest.raises(TypeError, match="abstract"):
         Peer(None, EXTERNAL)  # type: ignore[abstract,arg-type]
 
 
 @pytest.mark.pure
-def test_a_kind_that_begins_nothing_is_asked_when_the_answer_is_wanted() -> None:
+def test_a_peer_without_an_early_start_is_called_when_the_answer_is_collected() -> None:
     class Direct(Peer):
         def invoke(self, question: Any, deadline: float) -> bytes:
             return b"%s until %d" % (question, deadline)
@@ -38,8 +38,8 @@ def test_a_kind_that_begins_nothing_is_asked_when_the_answer_is_wanted() -> None
 
 
 @pytest.mark.pure
-def test_whoever_is_told_of_a_plugin_that_takes_part_finds_its_handshake_over() -> None:
-    """A supervisor that looked a moment too early waited another second."""
+def test_listeners_of_an_active_plugin_find_its_handshake_finished() -> None:
+    """A supervisor that looked too early waited another second."""
     matches: list[bool] = []
 
     class Owner:

@@ -1,4 +1,4 @@
-"""A plugin at the other end of a socket: by its own methods, or by StateChange if it knows nothing else."""
+"""A plugin behind a socket: called by its own methods, or by StateChange if it is old."""
 
 from __future__ import annotations
 
@@ -111,14 +111,14 @@ def ask(created: Sides, requests: EventRequest, begun: bool) -> bytes:
     return created.peer.collect(requests, exchange, soon())
 
 
-def test_an_event_is_asked_by_its_own_method(sides: Callable[..., Sides]) -> None:
+def test_an_event_calls_its_own_method(sides: Callable[..., Sides]) -> None:
     created = sides()
     reply = created.peer.invoke(event(), soon())
     assert m.StartContainerRequest.FromString(reply).container == CONTAINER
     assert (created.asked, created.peer.relay_only) == (["StartContainer"], False)
 
 
-def test_a_plugin_that_knows_nothing_else_is_asked_by_state_change_and_by_that_alone_from_then_on(
+def test_an_old_plugin_is_called_only_by_state_change_after_the_first_try(
     sides: Callable[..., Sides],
 ) -> None:
     created = sides(old)
@@ -128,7 +128,7 @@ def test_a_plugin_that_knows_nothing_else_is_asked_by_state_change_and_by_that_a
     assert created.peer.begin(event(), soon()) is None, "its own method would be asked first"
 
 
-def test_what_was_begun_is_asked_again_by_state_change(sides: Callable[..., Sides]) -> None:
+def test_a_started_request_is_repeated_by_state_change(sides: Callable[..., Sides]) -> None:
     created = sides(old)
     exchange = created.peer.begin(event(), soon())
     assert exchange is not None
@@ -136,7 +136,7 @@ def test_what_was_begun_is_asked_again_by_state_change(sides: Callable[..., Side
     assert created.asked == ["StartContainer", "StateChange"]
 
 
-def test_its_owner_is_told_once_for_each_event_that_the_plugin_is_old(sides: Callable[..., Sides]) -> None:
+def test_the_owner_is_notified_once_for_each_event_of_an_old_plugin(sides: Callable[..., Sides]) -> None:
     created = sides(old)
     for method in ("start_container", "start_container", "post_start_container"):
         created.peer.invoke(event(method), soon())
@@ -144,7 +144,7 @@ def test_its_owner_is_told_once_for_each_event_that_the_plugin_is_old(sides: Cal
 
 
 @pytest.mark.parametrize("begun", [True, False])
-def test_an_event_with_an_answer_has_no_other_method(sides: Callable[..., Sides], begun: bool) -> None:
+def test_an_event_with_an_answer_has_no_fallback_method(sides: Callable[..., Sides], begun: bool) -> None:
     created = sides(old)
     requests = event("stop_container")
     with pytest.raises(RpcError, match="method StopContainer"):
@@ -163,7 +163,7 @@ def test_another_error_of_the_plugin_is_its_answer(sides: Callable[..., Sides], 
     assert created.asked == ["StartContainer"]
 
 
-def test_a_reply_that_nobody_wants_any_more_costs_nothing(sides: Callable[..., Sides]) -> None:
+def test_an_abandoned_reply_is_ignored(sides: Callable[..., Sides]) -> None:
     created = sides()
     exchange = created.peer.begin(event(), soon())
     assert exchange is not None
@@ -171,7 +171,7 @@ def test_a_reply_that_nobody_wants_any_more_costs_nothing(sides: Callable[..., S
     assert created.peer.command("Configure", b"x", soon()) == b"x"
 
 
-def test_the_plugin_registers_and_asks_for_updates_through_the_owner(sides: Callable[..., Sides]) -> None:
+def test_registration_and_update_requests_reach_the_owner(sides: Callable[..., Sides]) -> None:
     created = sides()
     assert created.call("RegisterPlugin", b"me") == b""
     assert created.owner.registered == [b"me"]
@@ -182,7 +182,7 @@ def test_the_plugin_registers_and_asks_for_updates_through_the_owner(sides: Call
     ("service", "method", "text"),
     [("other.Service", "RegisterPlugin", "service other.Service"), (naming.RUNTIME_SERVICE, "Evict", "method Evict")],
 )
-def test_what_a_runtime_does_not_serve_is_unimplemented(
+def test_an_unknown_method_of_the_runtime_is_unimplemented(
     sides: Callable[..., Sides], service: str, method: str, text: str
 ) -> None:
     with pytest.raises(RpcError) as caught:
@@ -190,7 +190,7 @@ def test_what_a_runtime_does_not_serve_is_unimplemented(
     assert (caught.value.code, caught.value.message) == (Code.UNIMPLEMENTED, text)
 
 
-def test_the_end_of_the_connection_is_the_end_of_the_plugin(sides: Callable[..., Sides]) -> None:
+def test_a_closed_connection_disconnects_the_plugin(sides: Callable[..., Sides]) -> None:
     created = sides()
     created.plugin.close()
     with pytest.raises(ConnectionClosed):
@@ -200,7 +200,7 @@ def test_the_end_of_the_connection_is_the_end_of_the_plugin(sides: Callable[...,
     assert created.peer.last_error
 
 
-def test_the_state_of_the_runtime_is_handed_over(sides: Callable[..., Sides]) -> None:
+def test_the_state_of_the_runtime_is_sent_to_the_plugin(sides: Callable[..., Sides]) -> None:
     def answer(request: Request) -> bytes:
         state = m.SynchronizeRequest.FromString(request.payload)
         reply = m.SynchronizeResponse(update=[m.ContainerUpdate(container_id=c.id) for c in state.containers])

@@ -1,4 +1,4 @@
-"""The life of a plugin's connection as a table."""
+"""The states of a plugin's connection as a table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WITHOUT_CONNECTION = {State.CRASH_LOOP, State.NOT_LAUNCHED}
 CONNECTIONS = [state for state in State if state not in {State.GONE, *WITHOUT_CONNECTION}]
 
 
-def test_the_way_in() -> None:
+def test_the_handshake_leads_to_the_active_state() -> None:
     state = State.CONNECTED
     for signal, expected in WAY_IN:
         state, _ = step(state, signal)
@@ -26,7 +26,7 @@ def test_the_way_in() -> None:
 
 @pytest.mark.parametrize("state", CONNECTIONS)
 @pytest.mark.parametrize("signal", [Signal.LOST, Signal.FATAL, Signal.STOP])
-def test_every_connection_can_end_and_is_closed_then(state: State, signal: Signal) -> None:
+def test_every_connection_can_end_and_is_then_closed(state: State, signal: Signal) -> None:
     after, actions = step(state, signal)
     assert after is State.GONE
     assert Action.CLOSE in actions
@@ -34,27 +34,27 @@ def test_every_connection_can_end_and_is_closed_then(state: State, signal: Signa
 
 @pytest.mark.parametrize("state", sorted([*JOINED, State.SYNCHRONIZING], key=lambda state: state.value))
 @pytest.mark.parametrize("signal", [Signal.LOST, Signal.FATAL, Signal.STOP])
-def test_whoever_is_in_the_chain_leaves_it_at_the_end(state: State, signal: Signal) -> None:
+def test_a_plugin_in_the_chain_leaves_it_at_the_end(state: State, signal: Signal) -> None:
     assert Action.LEAVE in step(state, signal)[1]
 
 
 @pytest.mark.parametrize("signal", list(Signal))
-def test_what_is_gone_stays_gone_whatever_is_heard_later(signal: Signal) -> None:
+def test_a_disconnected_plugin_ignores_later_signals(signal: Signal) -> None:
     assert step(State.GONE, signal) == (State.GONE, ())
 
 
 @pytest.mark.parametrize("state", [state for state in CONNECTIONS if state is not State.CONNECTED])
-def test_a_name_is_given_once(state: State) -> None:
+def test_a_second_registration_is_refused(state: State) -> None:
     assert step(state, Signal.REGISTER) == (state, (Action.REFUSE_REPEAT,))
 
 
 @pytest.mark.parametrize("state", CONNECTIONS)
-def test_updates_are_taken_from_whoever_is_configured(state: State) -> None:
+def test_updates_are_accepted_after_configure(state: State) -> None:
     early = state in (State.CONNECTED, State.REGISTERED)
     assert step(state, Signal.UPDATE) == (state, (Action.REFUSE_UPDATE if early else Action.APPLY_UPDATE,))
 
 
-def test_late_open_and_back() -> None:
+def test_an_open_breaker_returns_to_active_after_an_answer() -> None:
     assert step(State.ACTIVE, Signal.MISSED)[0] is State.LATE
     assert step(State.LATE, Signal.TRIPPED)[0] is State.OPEN
     assert step(State.OPEN, Signal.MISSED)[0] is State.OPEN

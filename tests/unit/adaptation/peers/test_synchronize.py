@@ -1,4 +1,4 @@
-"""The state of the runtime in one message or in parts."""
+"""Synchronization of the runtime's state in one message or in parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def big(count: int, size: int) -> list[m.Container]:
     return [make_container(annotations={"padding": "x" * size}) for _ in range(count)]
 
 
-def test_what_fits_goes_out_in_one_message_for_the_sake_of_old_plugins() -> None:
+def test_a_state_that_fits_is_sent_in_one_message_for_old_plugins() -> None:
     pods, containers = [make_pod()], big(40, 100_000)
     ((request, more),) = decoded(pods, containers)
     assert not more
@@ -29,11 +29,11 @@ def test_what_fits_goes_out_in_one_message_for_the_sake_of_old_plugins() -> None
     assert [len(request.pods), len(request.containers)] == [1, 40]
 
 
-def test_nothing_is_one_empty_message() -> None:
+def test_an_empty_state_is_one_empty_message() -> None:
     assert list(parts([], [])) == [(b"", False)]
 
 
-def test_what_does_not_fit_goes_out_in_parts_that_are_complete_and_in_order() -> None:
+def test_a_larger_state_is_sent_in_complete_parts_in_order() -> None:
     pods, containers = [make_pod() for _ in range(30)], big(100, 60_000)
     requests = decoded(pods, containers)
     assert len(requests) > 2
@@ -44,7 +44,7 @@ def test_what_does_not_fit_goes_out_in_parts_that_are_complete_and_in_order() ->
     assert all(request.ByteSize() <= MAX_DATA - ENVELOPE_BYTES for request, _ in requests)
 
 
-def test_an_object_that_is_larger_than_a_part_is_a_part_of_its_own() -> None:
+def test_an_oversized_object_is_a_separate_part() -> None:
     containers = big(3, 2_000_000)
     requests = decoded([], containers)
     assert [len(request.containers) for request, _ in requests] == [1, 1, 1]
@@ -69,7 +69,7 @@ def test_the_updates_of_the_last_reply_are_returned() -> None:
     assert [update.container_id for update in updates] == ["c0", "c1"]
 
 
-def test_a_slow_plugin_has_ten_times_its_timeout_for_all_parts_and_no_more() -> None:
+def test_a_slow_plugin_has_at_most_ten_timeouts_for_all_parts() -> None:
     """Events for it wait meanwhile."""
     now = [0.0]
     deadlines: list[float] = []
@@ -89,18 +89,18 @@ def test_a_slow_plugin_has_ten_times_its_timeout_for_all_parts_and_no_more() -> 
     assert max(deadlines) == 10.0
 
 
-def test_a_plugin_that_does_not_know_parts_is_told_in_the_words_of_the_reference() -> None:
+def test_a_plugin_without_support_for_parts_is_an_error_with_the_references_text() -> None:
     call = answering(echo=False)
     with pytest.raises(RemoteProtocolError, match="plugin does not handle split sync requests"):
         hand_over(call, [], big(10, 600_000), 5.0)  # type: ignore[arg-type]
 
 
-def test_a_reply_that_cannot_be_read_is_the_plugins_fault() -> None:
+def test_an_unreadable_reply_is_an_error_of_the_plugin() -> None:
     with pytest.raises(RemoteProtocolError, match="the reply to Synchronize is invalid"):
         hand_over(lambda part, deadline, meanwhile: b"\xff\xff", [], [], 5.0)
 
 
-def test_the_next_part_is_encoded_while_the_plugin_takes_one_in() -> None:
+def test_the_next_part_is_encoded_while_the_plugin_reads_the_previous_one() -> None:
     encoded = 0
     steps: list[tuple[int, int]] = []
 
@@ -122,7 +122,7 @@ def test_the_next_part_is_encoded_while_the_plugin_takes_one_in() -> None:
 
 
 @pytest.mark.parametrize("times", [0, 1, 2], ids=["answered in its place", "called", "called again"])
-def test_all_parts_go_out_in_order_however_often_an_interceptor_has_the_plugin_called(times: int) -> None:
+def test_parts_stay_in_order_if_an_interceptor_repeats_a_call(times: int) -> None:
     ids: list[str] = []
 
     def call(part: bytes, deadline: float, meanwhile: Callable[[], None]) -> bytes:
@@ -147,7 +147,7 @@ def test_a_state_that_cannot_be_encoded_is_an_error_of_the_runtime() -> None:
         hand_over(answering(echo=True), [], containers, 5.0)  # type: ignore[arg-type]
 
 
-def test_a_reply_that_asks_for_too_much_is_refused_before_it_is_read() -> None:
+def test_an_oversized_reply_is_refused_before_decoding() -> None:
     encoded = m.SynchronizeResponse(update=[m.ContainerUpdate()] * 50).SerializeToString()
     assert len(hand_over(lambda part, deadline, meanwhile: encoded, [], [], 5.0, max_entries=50)) == 50
     assert len(hand_over(lambda part, deadline, meanwhile: encoded, [], [], 5.0)) == 50

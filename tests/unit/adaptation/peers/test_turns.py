@@ -1,4 +1,4 @@
-"""Turns at plugins: the lock that passes in the order of asking, and an event's place in the queues."""
+"""Turns at plugins: a first-in-first-out lock, and an event's place in the queues."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from nri.api.events import BY_METHOD
 from nri.errors import DeadlineExceeded
 
 
-def test_places_are_served_in_the_order_in_which_they_were_taken() -> None:
+def test_tickets_are_served_in_order() -> None:
     lock = FifoLock()
-    assert lock.place() is None, "a free lock is ours at once"
+    assert lock.place() is None, "a free lock is acquired at once"
     tickets = [lock.place() for _ in range(5)]
     served: list[int] = []
 
@@ -35,7 +35,7 @@ def test_places_are_served_in_the_order_in_which_they_were_taken() -> None:
     assert served == [0, 1, 2, 3, 4]
 
 
-def test_a_place_that_is_given_up_at_its_deadline_is_skipped() -> None:
+def test_a_ticket_that_reaches_its_deadline_is_skipped() -> None:
     lock = FifoLock()
     lock.acquire()
     with pytest.raises(DeadlineExceeded):
@@ -48,7 +48,7 @@ def test_a_place_that_is_given_up_at_its_deadline_is_skipped() -> None:
     assert lock.place() is None
 
 
-def test_a_turn_that_comes_together_with_the_deadline_is_not_lost() -> None:
+def test_a_turn_that_arrives_at_the_deadline_is_not_lost() -> None:
     lock = FifoLock()
     lock.acquire()
     ticket = lock.place()
@@ -59,7 +59,7 @@ def test_a_turn_that_comes_together_with_the_deadline_is_not_lost() -> None:
 
 
 @pytest.mark.pure
-def test_an_interrupted_wait_leaves_no_place_behind() -> None:
+def test_an_interrupted_wait_leaves_no_ticket() -> None:
     lock = FifoLock()
     lock.acquire()
 
@@ -74,7 +74,7 @@ def test_an_interrupted_wait_leaves_no_place_behind() -> None:
     assert lock.waiting == 0
 
 
-def test_a_place_may_be_left_before_its_turn_and_after_it() -> None:
+def test_a_ticket_can_be_left_before_and_after_its_turn() -> None:
     lock = FifoLock()
     first, second, third = lock.place(), lock.place(), lock.place()
     lock.leave(second)
@@ -90,7 +90,7 @@ def queued(lock: FifoLock) -> Ticket:
     return ticket
 
 
-def test_what_is_to_be_begun_is_begun_by_the_one_who_lets_go() -> None:
+def test_the_releasing_thread_starts_the_next_request() -> None:
     lock = FifoLock()
     lock.acquire()
     ticket = queued(lock)
@@ -101,7 +101,7 @@ def test_what_is_to_be_begun_is_begun_by_the_one_who_lets_go() -> None:
     assert ticket.begin_result is releasing
 
 
-def test_whatever_goes_wrong_at_the_beginning_the_turn_is_passed_on() -> None:
+def test_an_error_of_a_start_still_passes_the_turn_on() -> None:
     lock = FifoLock()
     lock.acquire()
     ticket = queued(lock)
@@ -118,7 +118,7 @@ def test_whatever_goes_wrong_at_the_beginning_the_turn_is_passed_on() -> None:
     assert lock.place() is None, "the lock must be free again"
 
 
-def test_a_place_that_is_given_up_begins_nothing() -> None:
+def test_an_abandoned_ticket_starts_nothing() -> None:
     lock = FifoLock()
     lock.acquire()
     ticket = queued(lock)
@@ -128,7 +128,7 @@ def test_a_place_that_is_given_up_begins_nothing() -> None:
     assert ticket.begin_result is None
 
 
-def test_a_wait_that_ends_while_its_turn_begins_sees_what_was_begun() -> None:
+def test_a_wait_that_ends_during_the_start_sees_its_result() -> None:
     lock = FifoLock()
     lock.acquire()
     ticket = queued(lock)
@@ -159,7 +159,7 @@ def test_a_wait_that_ends_while_its_turn_begins_sees_what_was_begun() -> None:
     ],
     ids=["all others", "not its own pod's", "not its own pod's in between", "none as urgent"],
 )
-def test_what_is_urgent_passes_those_that_wait(waiting: list[tuple[str, bool]], comes_at: int) -> None:
+def test_an_urgent_event_passes_waiting_ones(waiting: list[tuple[str, bool]], comes_at: int) -> None:
     lock = FifoLock()
     assert lock.place() is None
     tickets = [lock.place(m.PodSandbox(id=pod), urgent) for pod, urgent in waiting]
@@ -193,7 +193,7 @@ def send_nothing(peer: object, policy: object) -> None:
     raise AssertionError("no plugin takes bytes")
 
 
-def test_an_event_holds_one_plugin_at_a_time() -> None:
+def test_an_event_occupies_one_plugin_at_a_time() -> None:
     peers = [Queued(), Queued()]
     place = place_at(peers)
     assert [peer.lock.held for peer in peers] == [True, False]
@@ -204,7 +204,7 @@ def test_an_event_holds_one_plugin_at_a_time() -> None:
     assert [peer.lock.held for peer in peers] == [False, False]
 
 
-def test_an_event_whose_turn_does_not_come_in_time_has_missed_it_and_holds_nothing() -> None:
+def test_an_event_without_a_timely_turn_has_missed_it_and_locks_nothing() -> None:
     peers = [Queued(turn_s=0.01), Queued()]
     peers[0].lock.acquire()
     place = place_at(peers)
@@ -216,7 +216,7 @@ def test_an_event_whose_turn_does_not_come_in_time_has_missed_it_and_holds_nothi
     assert peers[0].lock.held and not peers[1].lock.held
 
 
-def test_a_turn_that_the_callers_deadline_ends_is_not_missed_but_raises() -> None:
+def test_the_callers_deadline_raises_and_is_not_a_missed_turn() -> None:
     peers = [Queued(turn_s=20.0)]
     peers[0].lock.acquire()
     place = place_at(peers, time.monotonic() + 0.01)
@@ -224,10 +224,10 @@ def test_a_turn_that_the_callers_deadline_ends_is_not_missed_but_raises() -> Non
         place.wait(send_nothing)
     assert not place.missed and peers[0].lock.waiting == 0
     place.leave()
-    assert peers[0].lock.held, "the other event holds it still"
+    assert peers[0].lock.held, "the other event still has the lock"
 
 
-def test_an_event_that_gives_up_leaves_the_queue_in_which_it_waits() -> None:
+def test_an_abandoned_event_leaves_its_queue() -> None:
     peers = [Queued()]
     peers[0].lock.acquire()
     place = place_at(peers)

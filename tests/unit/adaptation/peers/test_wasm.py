@@ -1,4 +1,4 @@
-"""A plugin in WebAssembly as the runtime side sees it: its subscription, its timeout, its end."""
+"""A WebAssembly plugin in the runtime: subscription, timeout and end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALL_NAMES = frozenset(("plugin_configure", "plugin_synchronize", *(f"plugin_{spe
 
 
 class Functions:
-    """Functions that answer what they are told to."""
+    """Functions with a configured answer."""
 
     def __init__(self, names: frozenset[str] = ALL_NAMES) -> None:
         self.names = names
@@ -62,12 +62,12 @@ def test_functions_are_named_after_methods() -> None:
     ]
 
 
-def test_it_is_called_as_the_reference_calls_it() -> None:
+def test_a_wasm_plugin_has_the_references_label() -> None:
     assert peer(Functions()).qualified == "pre-connected-wasm:10-a"
 
 
 @pytest.mark.pure  # its policy is not a real one
-def test_an_event_is_the_same_bytes_as_for_others() -> None:
+def test_an_event_has_the_same_bytes_as_for_other_plugins() -> None:
     functions = Functions()
     request = EventRequest(BY_RPC["StartContainer"], m.PodSandbox(id="p"), m.Container(id="c"))
     assert peer(functions).invoke(request, monotonic() + 2) == b""
@@ -76,7 +76,7 @@ def test_an_event_is_the_same_bytes_as_for_others() -> None:
 
 
 @pytest.mark.pure
-def test_a_caller_in_a_hurry_does_not_cost_the_plugin_its_life() -> None:
+def test_a_short_deadline_of_the_caller_does_not_kill_the_plugin() -> None:
     functions = Functions()
     request = EventRequest(BY_RPC["StartContainer"], m.PodSandbox(), m.Container())
     began = monotonic()
@@ -86,7 +86,7 @@ def test_a_caller_in_a_hurry_does_not_cost_the_plugin_its_life() -> None:
         peer(functions).invoke(request, began - 1)
 
 
-def test_all_events_are_those_that_it_has_functions_for() -> None:
+def test_all_events_means_the_events_with_functions() -> None:
     functions = Functions(frozenset(("plugin_configure", "plugin_create_container", "plugin_stop_container")))
     reply = m.ConfigureResponse.FromString(peer(functions).command("Configure", b"", 0.0))
     assert EventMask(reply.events) == EventMask.of("CreateContainer", "StopContainer")
@@ -94,21 +94,21 @@ def test_all_events_are_those_that_it_has_functions_for() -> None:
     assert encoded.events == 0
 
 
-def test_an_event_that_it_subscribes_to_without_a_function_is_named() -> None:
+def test_subscribing_to_an_event_without_a_function_is_an_error_with_its_name() -> None:
     functions = Functions(frozenset(("plugin_configure",)))
     functions.answer = m.ConfigureResponse(events=EventMask.of("UpdatePodSandbox")).SerializeToString()
     with pytest.raises(RemoteProtocolError, match="to UpdatePodSandbox, but does not export plugin_update_pod_sandbox"):
         peer(functions).command("Configure", b"", 0.0)
 
 
-def test_a_reply_to_configure_that_is_none_is_its_error() -> None:
+def test_an_invalid_reply_to_configure_is_an_error_of_the_plugin() -> None:
     functions = Functions()
     functions.answer = b"\xff"
     with pytest.raises(RemoteProtocolError, match="its reply is invalid"):
         peer(functions).command("Configure", b"", 0.0)
 
 
-def test_the_state_is_one_message_whatever_its_size() -> None:
+def test_the_state_is_sent_in_one_message_of_any_size() -> None:
     functions = Functions()
     functions.answer = m.SynchronizeResponse(update=[m.ContainerUpdate(container_id="c7")]).SerializeToString()
     containers = [m.Container(id=f"c{number}", args=["x" * 100_000]) for number in range(60)]
@@ -122,7 +122,7 @@ def test_the_state_is_one_message_whatever_its_size() -> None:
         peer(functions).synchronize([], [], 1.0, timeout_per_part=True, max_entries=10)
 
 
-def test_what_it_has_no_function_for_is_done() -> None:
+def test_a_missing_optional_function_is_not_called() -> None:
     functions = Functions(frozenset())
     assert peer(functions).command("Shutdown", b"", 0.0) == b""
     assert peer(functions).synchronize([], [], 1.0, timeout_per_part=True, max_entries=10) == []
@@ -134,7 +134,7 @@ def test_what_it_has_no_function_for_is_done() -> None:
     [(RpcError(2, "no"), True), (DeadlineExceeded("x"), False), (ConnectionClosed("trapped"), False)],
     ids=["error", "late", "trap"],
 )
-def test_an_error_is_an_answer_and_anything_else_its_end(failure: NriError, lives: bool) -> None:
+def test_a_returned_error_keeps_the_plugin_and_other_failures_end_it(failure: NriError, lives: bool) -> None:
     functions = Functions()
     functions.answer = failure
     created = peer(functions)

@@ -1,4 +1,4 @@
-"""Plugins that join together, and those that come back all the time."""
+"""Plugins that join concurrently or reconnect all the time."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def patient() -> Iterator[FakeRuntime]:
         yield runtime
 
 
-def test_one_snapshot_serves_all_that_wait_to_join(patient: FakeRuntime) -> None:
+def test_one_snapshot_serves_all_joining_plugins(patient: FakeRuntime) -> None:
     snapshots = Snapshots(patient)
     with patient.adaptation.block_sync():
         raws = [configured(patient, number) for number in range(12)]
@@ -81,7 +81,7 @@ def test_one_snapshot_serves_all_that_wait_to_join(patient: FakeRuntime) -> None
         raw.close()
 
 
-def test_who_comes_after_the_snapshot_gets_one_that_is_newer(patient: FakeRuntime) -> None:
+def test_a_plugin_that_comes_after_the_snapshot_gets_a_newer_one(patient: FakeRuntime) -> None:
     snapshots = Snapshots(patient)
     snapshots.go.clear()
     first = configured(patient, 1)
@@ -96,7 +96,7 @@ def test_who_comes_after_the_snapshot_gets_one_that_is_newer(patient: FakeRuntim
         raw.close()
 
 
-def test_those_who_wait_behind_a_leader_that_leaves_join_all_the_same(patient: FakeRuntime) -> None:
+def test_plugins_behind_a_leaving_leader_still_join(patient: FakeRuntime) -> None:
     with patient.adaptation.block_sync():
         leader = configured(patient, 1)
         wait_for(lambda: waiting(patient) == 1, "the leader waits")
@@ -108,7 +108,26 @@ def test_those_who_wait_behind_a_leader_that_leaves_join_all_the_same(patient: F
     follower.close()
 
 
-def test_plugins_that_leave_while_they_wait_leave_no_thread_behind(patient: FakeRuntime) -> None:
+def test_a_connection_whose_end_is_noticed_while_the_runtime_stops_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with FakeRuntime() as runtime:
+        registry = parts_of(runtime.adaptation).registry
+        remove, noticed = registry.monitor.remove, threading.Event()
+
+        def remove_slowly(endpoint: Any) -> None:
+            noticed.set()
+            time.sleep(0.3)
+            remove(endpoint)
+
+        monkeypatch.setattr(registry.monitor, "remove", remove_slowly)
+        raw = configured(runtime, 1)
+        raw.wait_for(b"Synchronize")
+        (peer,) = registry.peers()
+        raw.close()
+        assert noticed.wait(20)
+    assert peer.endpoint.fileno() == -1
+
+
+def test_plugins_that_leave_while_they_wait_leave_no_thread(patient: FakeRuntime) -> None:
     with patient.adaptation.block_sync():
         before = threading.active_count()
         for number in range(8):
@@ -117,7 +136,7 @@ def test_plugins_that_leave_while_they_wait_leave_no_thread_behind(patient: Fake
         wait_for(lambda: threading.active_count() <= before, "no thread waits for a plugin that has left")
 
 
-def test_a_snapshot_that_fails_is_told_to_all_that_waited_for_it_and_the_next_one_counts(patient: FakeRuntime) -> None:
+def test_a_failed_snapshot_is_an_error_for_all_waiting_plugins_and_the_next_one_succeeds(patient: FakeRuntime) -> None:
     admission = parts_of(patient.adaptation).handshake.admission
     original = admission.snapshot
 
@@ -169,7 +188,7 @@ class Watches(nri.Plugin):
     def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
 
 
-def test_connections_that_come_back_all_the_time_starve_neither_requests_nor_each_other(patient: FakeRuntime) -> None:
+def test_reconnecting_plugins_delay_neither_requests_nor_each_other(patient: FakeRuntime) -> None:
     patient.add(Watches(), idx="50")
     snapshots = Snapshots(patient, 0.02)
     adaptation = patient.adaptation
@@ -190,8 +209,8 @@ def test_connections_that_come_back_all_the_time_starve_neither_requests_nor_eac
     assert worst_s < 20, "half of the shortest deadline that anybody has here"
 
 
-def test_events_that_never_end_all_at_once_do_not_keep_plugins_out(patient: FakeRuntime) -> None:
-    """The other order: there is always an event under way, and yet plugins join, again and again."""
+def test_continuous_events_do_not_keep_plugins_from_joining(patient: FakeRuntime) -> None:
+    """There is always an active event, and yet plugins join again and again."""
 
     class Slow(nri.Plugin):
         def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
@@ -220,7 +239,7 @@ def test_events_that_never_end_all_at_once_do_not_keep_plugins_out(patient: Fake
                     lambda events_before=events_before: all(
                         a > b for a, b in zip(finished, events_before, strict=True)
                     ),
-                    "every thread's events go on",
+                    "every thread's events continue",
                 )
     finally:
         stop.set()
@@ -228,8 +247,8 @@ def test_events_that_never_end_all_at_once_do_not_keep_plugins_out(patient: Fake
             thread.join()
 
 
-def test_plugins_that_come_back_without_ever_taking_the_state_leave_events_half_of_the_time() -> None:
-    """Each may take the request timeout for it, and events for it wait meanwhile; but not one after the other."""
+def test_plugins_that_never_accept_the_state_leave_half_of_the_time_to_events() -> None:
+    """Each may take the request timeout, and events wait for it, but not for one plugin after the other."""
     with FakeRuntime(request_timeout_s=0.2) as runtime:
         runtime.timeout(20).add(Watches(), idx="50").timeout(0.2)
         adaptation = runtime.adaptation
@@ -264,7 +283,7 @@ def test_plugins_that_come_back_without_ever_taking_the_state_leave_events_half_
     assert quick > 40, "events pass while none of them is in the way"
 
 
-def test_a_follower_that_leaves_is_no_longer_waited_for_and_its_leader_joins(patient: FakeRuntime) -> None:
+def test_a_leaving_follower_does_not_block_its_leader(patient: FakeRuntime) -> None:
     with patient.adaptation.block_sync():
         leader = configured(patient, 1)
         wait_for(lambda: waiting(patient) == 1, "the leader waits")
@@ -291,13 +310,13 @@ class Waits:
 def admitting(
     snapshot: Any = lambda: ([], []), joined: Any = lambda peer: None, inventory: Inventory | None = None
 ) -> tuple[Admission, Any]:
-    """An admission with a chain of its own."""
+    """An admission with its own chain."""
     peers: list[Any] = []
     chain = SimpleNamespace(gate=SyncGate(), peers=peers, add=peers.append, refresh=lambda: None)
     return Admission(chain, inventory or Inventory(), snapshot, joined), chain  # type: ignore[arg-type]
 
 
-def test_a_snapshot_that_is_interrupted_ends_the_wait_of_all_and_reaches_the_caller() -> None:
+def test_an_interrupted_snapshot_ends_all_waits_and_reaches_the_caller() -> None:
     def interrupted() -> Any:
         raise KeyboardInterrupt
 
@@ -310,7 +329,7 @@ def test_a_snapshot_that_is_interrupted_ends_the_wait_of_all_and_reaches_the_cal
         admission.enter(peer)  # the gate is free again
 
 
-def test_a_plugin_that_cannot_be_put_into_the_chain_fails_alone_and_the_state_is_taken_over() -> None:
+def test_a_plugin_that_cannot_enter_the_chain_fails_alone_and_the_state_is_kept() -> None:
     def joined(peer: Any) -> None:
         raise ValueError("its policy cannot be worked out")
 
@@ -324,7 +343,7 @@ def test_a_plugin_that_cannot_be_put_into_the_chain_fails_alone_and_the_state_is
     assert "c" in inventory.known
 
 
-def test_where_all_have_left_no_state_is_read() -> None:
+def test_without_waiting_plugins_no_state_is_read() -> None:
     calls: list[int] = []
     admission, chain = admitting(lambda: (calls.append(1), ([], []))[1])
     peer: Any = Waits(State.GONE)
@@ -332,7 +351,7 @@ def test_where_all_have_left_no_state_is_read() -> None:
     assert (calls, chain.peers) == ([], [])
 
 
-def test_a_leader_that_gives_up_goes_on_for_one_that_has_come_meanwhile() -> None:
+def test_a_leader_that_leaves_continues_for_a_new_follower() -> None:
     admission, chain = admitting()
     leaves: Any = Waits()
     comes: Any = Waits()

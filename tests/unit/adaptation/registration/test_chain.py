@@ -1,4 +1,4 @@
-"""The plugins in the order in which they are called, who of them validates, and which required ones are missing."""
+"""The chain of plugins in calling order, its validators, and missing required plugins."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from nri.adaptation.peers.builtin import BuiltinPeer, BuiltinPlugin
 from nri.adaptation.peers.state import State
-from nri.adaptation.plugin_policy.policy import Policies
 from nri.adaptation.registration.chain import Chain
 from nri.api.events import BY_METHOD, EVENTS
+from nri.plugin_policy.policy import Policies
 
 
 class Owner:
@@ -41,21 +41,21 @@ def labels(peers: tuple[Any, ...]) -> list[str]:
     return [peer.label for peer in peers]
 
 
-def test_plugins_stand_by_index_and_then_by_time_of_registration(chain: Chain) -> None:
+def test_plugins_are_sorted_by_index_and_time_of_registration(chain: Chain) -> None:
     first, second = peer("20", "z"), peer("20", "a")
     for entry in (second, peer("30", "m"), first, peer("05", "x")):
         chain.add(entry)
     assert labels(chain.peers) == ["05-x", "20-z", "20-a", "30-m"]
 
 
-def test_the_list_is_replaced_and_never_changed(chain: Chain) -> None:
+def test_the_list_of_plugins_is_replaced_and_never_modified(chain: Chain) -> None:
     chain.add(peer("10", "a"))
     before = chain.peers
     chain.add(peer("05", "b"))
     assert labels(before) == ["10-a"]
 
 
-def test_a_plugin_that_is_gone_leaves_when_no_event_is_under_way(chain: Chain) -> None:
+def test_a_disconnected_plugin_leaves_the_chain_between_events(chain: Chain) -> None:
     removed, stays = peer("10", "a"), peer("20", "b")
     for entry in (removed, stays):
         chain.add(entry)
@@ -68,14 +68,14 @@ def test_a_plugin_that_is_gone_leaves_when_no_event_is_under_way(chain: Chain) -
 
 
 @pytest.mark.pure
-def test_validators_are_those_that_get_validation(chain: Chain) -> None:
+def test_plugins_that_receive_validation_are_validators(chain: Chain) -> None:
     chain.add(peer("10", "a"))
     chain.add(peer("20", "b", validates=True))
     assert labels(chain.validators) == ["20-b"]
 
 
 @pytest.mark.pure
-def test_a_policy_that_changes_may_make_or_unmake_a_validator(chain: Chain) -> None:
+def test_a_changed_policy_updates_the_validators(chain: Chain) -> None:
     created = peer("10", "a", validates=True)
     chain.add(created)
     created.event_policies = [None] * (len(EVENTS) + 1)
@@ -83,14 +83,14 @@ def test_a_policy_that_changes_may_make_or_unmake_a_validator(chain: Chain) -> N
     assert chain.validators == ()
 
 
-def test_a_plugin_that_has_no_policy_yet_validates_nothing(chain: Chain) -> None:
+def test_a_plugin_without_a_policy_is_not_a_validator(chain: Chain) -> None:
     created = peer("10", "a")
     created.event_policies = ()
     chain.add(created)
     assert chain.validators == ()
 
 
-def test_required_plugins_are_absent_until_they_are_in_and_again_when_they_are_gone(tmp_path: Path) -> None:
+def test_required_plugins_are_absent_until_they_join_and_after_they_leave(tmp_path: Path) -> None:
     path = tmp_path / "policy.toml"
     path.write_text('["10-a"]\nrequired = true\n["20-b"]\nrequired = true\n')
     chain = Chain(1.0, Policies(str(path)))
@@ -105,7 +105,7 @@ def test_required_plugins_are_absent_until_they_are_in_and_again_when_they_are_g
     assert [label for label, _ in chain.absent] == ["10-a", "20-b"]
 
 
-def test_active_are_those_that_take_part_late_ones_included(chain: Chain) -> None:
+def test_active_plugins_include_late_ones(chain: Chain) -> None:
     for index, state in enumerate((State.ACTIVE, State.LATE, State.OPEN, State.SYNCHRONIZING)):
         chain.add(peer(f"{index}0", "a", state))
     assert chain.active == 3

@@ -1,4 +1,4 @@
-"""Updates and evictions of containers that are not there, or not yet: they never fail the request at hand."""
+"""Updates and evictions of missing containers or containers in creation never fail the current request."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ class Counting(Observer):
 
 
 class Node:
-    """A runtime that notes what it is told, in order."""
+    """A runtime that records the updates and evictions that it applies, in order."""
 
     def __init__(self, compat: Any = "default") -> None:
         self.handlers = Handlers()
         self.observer = Counting()
-        self.told: list[tuple[str, int]] = []
+        self.updates: list[tuple[str, int]] = []
         self.evicted: list[str] = []
         self.failing: set[str] = set()
         self.applying = threading.Event()
@@ -86,7 +86,7 @@ class Node:
         self.update_gate.wait(20)
         if broken := self.failing.intersection(update.container_id for update in updates):
             raise OSError(f"no cgroup of {broken}")
-        self.told += [(update.container_id, update.linux.resources.cpu.shares.value) for update in updates]
+        self.updates += [(update.container_id, update.linux.resources.cpu.shares.value) for update in updates]
 
     def evict(self, evictions: list[m.ContainerEviction]) -> None:
         self.evicted += [eviction.container_id for eviction in evictions]
@@ -95,7 +95,7 @@ class Node:
         return self.adaptation.create_container(POD, make_container(id=container_id, pod=POD))
 
     def creating(self, container_id: str) -> tuple[threading.Thread, threading.Event, list[Any]]:
-        """Begin a creation that waits in its plugin: the thread, how to let it go, and what came of it."""
+        """Begin a creation that waits in its plugin; return the thread, the event that releases it, and its outcome."""
         inside, go, outcome = threading.Event(), threading.Event(), []
 
         def wait() -> None:
@@ -117,7 +117,7 @@ class Node:
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is handed over just because the machine was slow; tests of that say when."""
+    """Keep a slow machine from causing a handover; tests of that delay set it themselves."""
     monkeypatch.setattr(deferred_updates, "SETTLE_S", 60.0)
 
 
@@ -128,7 +128,7 @@ def node() -> Iterator[Node]:
     node.adaptation.stop()
 
 
-def test_an_update_without_an_id_is_left_out_and_the_request_goes_on(node: Node) -> None:
+def test_an_update_without_an_id_is_ignored(node: Node) -> None:
     node.create("a")
     node.handlers.update["a"] = lambda: shares("")
     reply = node.adaptation.update_container(POD, make_container(id="a", pod=POD), m.LinuxResources())
@@ -138,7 +138,7 @@ def test_an_update_without_an_id_is_left_out_and_the_request_goes_on(node: Node)
     ]
 
 
-def test_an_update_of_an_unknown_container_is_left_out_at_every_event(node: Node) -> None:
+def test_an_update_of_an_unknown_container_is_ignored_at_every_event(node: Node) -> None:
     node.create("a")
     node.handlers.create["b"] = node.handlers.stop["a"] = lambda: shares("nobody")
     stopped = node.adaptation.stop_container(POD, make_container(id="a", pod=POD))
@@ -147,7 +147,7 @@ def test_an_update_of_an_unknown_container_is_left_out_at_every_event(node: Node
         assert [row.reason for row in reply.ignored] == ["the runtime does not know the container"]
 
 
-def test_a_refused_creation_is_forgotten_so_that_later_updates_of_it_fail_nothing(node: Node) -> None:
+def test_an_update_of_a_container_with_a_refused_creation_is_ignored(node: Node) -> None:
     def refuse() -> None:
         raise RuntimeError("no room")
 
@@ -159,27 +159,27 @@ def test_a_refused_creation_is_forgotten_so_that_later_updates_of_it_fail_nothin
     assert [update.container_id for update in reply.ignored] == ["a"]
 
 
-def test_an_update_of_a_container_that_is_being_created_is_given_to_the_runtime_with_commit(node: Node) -> None:
+def test_a_deferred_update_reaches_the_runtime_with_commit(node: Node) -> None:
     thread, go, outcome = node.creating("a")
     _update_a(node)
-    assert node.told == []
+    assert node.updates == []
     go.set()
     thread.join(20)
     outcome[0].commit()
-    assert node.told == [("a", 7)]
+    assert node.updates == [("a", 7)]
 
 
-def test_without_commit_it_is_given_with_the_next_event_of_the_container(node: Node) -> None:
+def test_without_commit_a_deferred_update_is_sent_at_the_containers_next_event(node: Node) -> None:
     thread, go, _ = node.creating("a")
     _update_a(node)
     go.set()
     thread.join(20)
-    assert node.told == []
+    assert node.updates == []
     node.adaptation.post_create_container(POD, make_container(id="a", pod=POD))
-    wait_for(lambda: node.told == [("a", 7)], "the update was handed over")
+    wait_for(lambda: node.updates == [("a", 7)], "the update was handed over")
 
 
-def test_at_a_limit_of_threads_it_is_given_once_there_are_some_again(node: Node) -> None:
+def test_without_a_free_thread_a_deferred_update_is_sent_later(node: Node) -> None:
     thread, go, outcome = node.creating("a")
     _update_a(node)
     container = make_container(id="a", pod=POD)
@@ -189,20 +189,20 @@ def test_at_a_limit_of_threads_it_is_given_once_there_are_some_again(node: Node)
         node.adaptation.post_create_container(POD, container)
     assert isinstance(outcome[0], CreateReply)
     node.adaptation.start_container(POD, container)
-    wait_for(lambda: node.told == [("a", 7)], "the update was handed over")
+    wait_for(lambda: node.updates == [("a", 7)], "the update was handed over")
 
 
-def test_without_any_further_word_it_is_given_a_moment_later(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_further_event_a_deferred_update_is_sent_soon(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deferred_updates, "SETTLE_S", 0.05)
     thread, go, _ = node.creating("a")
     _update_a(node)
     go.set()
     thread.join(20)
-    wait_for(lambda: node.told == [("a", 7)], "the update was handed over")
+    wait_for(lambda: node.updates == [("a", 7)], "the update was handed over")
 
 
 def _update_a(node: Node) -> None:
-    """Another plugin's own request for an update of `a`, which is being created; events of the one at work wait."""
+    """Request an update of `a`, which is being created, outside any event."""
     update = shares("a", 7)
     failed = _unsolicited(node, update)
     assert failed == []
@@ -216,17 +216,17 @@ def _unsolicited(node: Node, *updates: m.ContainerUpdate, evict: str = "") -> li
     return parts_of(node.adaptation).registry.update_queue.updates.unsolicited(peer, request, next(ARRIVALS))
 
 
-def test_later_updates_of_one_plugin_count_over_its_earlier_ones(node: Node) -> None:
+def test_a_plugins_later_updates_override_its_earlier_ones(node: Node) -> None:
     thread, go, outcome = node.creating("a")
     _unsolicited(node, shares("a", 7))
     _unsolicited(node, shares("a", 8))
     go.set()
     thread.join(20)
     outcome[0].commit()
-    assert node.told == [("a", 8)]
+    assert node.updates == [("a", 8)]
 
 
-def test_what_is_kept_is_dropped_when_the_creation_is_refused(node: Node) -> None:
+def test_deferred_updates_are_dropped_when_the_creation_is_refused(node: Node) -> None:
     inside, go = threading.Event(), threading.Event()
 
     def refuse() -> None:
@@ -248,10 +248,10 @@ def test_what_is_kept_is_dropped_when_the_creation_is_refused(node: Node) -> Non
     thread.join(20)
     assert [update.container_id for update in _unsolicited(node, shares("a"))] == ["a"], "it is gone"
     node.create("b").commit()
-    assert node.told == []
+    assert node.updates == []
 
 
-def test_what_is_kept_is_dropped_when_the_creation_is_aborted(node: Node) -> None:
+def test_deferred_updates_are_dropped_when_the_creation_is_aborted(node: Node) -> None:
     thread, go, outcome = node.creating("a")
     _update_a(node)
     go.set()
@@ -259,10 +259,10 @@ def test_what_is_kept_is_dropped_when_the_creation_is_aborted(node: Node) -> Non
     outcome[0].abort()
     node.adaptation.post_create_container(POD, make_container(id="a", pod=POD))
     assert [update.container_id for update in _unsolicited(node, shares("a"))] == ["a"], "it is gone"
-    assert node.told == []
+    assert node.updates == []
 
 
-def test_updates_never_overtake_those_that_wait(node: Node) -> None:
+def test_updates_never_overtake_deferred_ones(node: Node) -> None:
     thread, go, outcome = node.creating("a")
     _unsolicited(node, shares("a", 7))
     go.set()
@@ -276,14 +276,14 @@ def test_updates_never_overtake_those_that_wait(node: Node) -> None:
     assert reply.updates == [], "it waits behind the earlier one, and for its own creation to succeed"
     node.update_gate.set()
     committing.join(20)
-    assert node.told == [("a", 7)]
+    assert node.updates == [("a", 7)]
     reply.commit()
-    assert node.told == [("a", 7), ("a", 9)]
+    assert node.updates == [("a", 7), ("a", 9)]
 
 
 @pytest.mark.pure
-def test_an_update_for_a_container_that_has_been_created_meanwhile_is_in_the_reply(node: Node) -> None:
-    """It was being created when the plugin's answer was merged, and is there when the event ends."""
+def test_an_update_of_a_meanwhile_created_container_is_in_the_reply(node: Node) -> None:
+    """It was in creation when the plugin's answer was merged, and exists when the event ends."""
     inventory = parts_of(node.adaptation).trail.inventory
     inventory.creating("a", "web")
     node.handlers.create["b"] = lambda: shares("a", 7)
@@ -297,14 +297,14 @@ def test_an_update_for_a_container_that_has_been_created_meanwhile_is_in_the_rep
     assert [update.container_id for update in node.create("b").updates] == ["a"]
 
 
-def test_an_unsolicited_update_of_a_container_that_is_not_there_comes_back_as_failed(node: Node) -> None:
+def test_an_unsolicited_update_of_a_missing_container_is_returned_as_failed(node: Node) -> None:
     node.create("a").commit()
     failed = _unsolicited(node, shares("a"), shares(""), shares("gone"))
     assert [update.container_id for update in failed] == ["", "gone"]
-    assert node.told == [("a", 5)]
+    assert node.updates == [("a", 5)]
 
 
-def test_an_eviction_of_a_container_that_is_not_there_is_left_out(node: Node) -> None:
+def test_an_eviction_of_a_missing_container_is_ignored(node: Node) -> None:
     node.handlers.create["b"] = lambda: m.ContainerEviction(container_id="gone", reason="r")
     reply = node.create("b")
     assert reply.evictions == []
@@ -313,7 +313,7 @@ def test_an_eviction_of_a_container_that_is_not_there_is_left_out(node: Node) ->
     assert node.evicted == []
 
 
-def test_an_eviction_of_a_container_that_is_being_created_waits_for_it(node: Node) -> None:
+def test_an_eviction_of_a_container_in_creation_is_deferred(node: Node) -> None:
     thread, go, outcome = node.creating("a")
     _unsolicited(node, evict="a")
     assert node.evicted == []
@@ -323,7 +323,7 @@ def test_an_eviction_of_a_container_that_is_being_created_waits_for_it(node: Nod
     assert node.evicted == ["a"]
 
 
-def test_what_is_left_out_is_counted_and_logged_once_a_minute_for_each_plugin(
+def test_ignored_updates_are_counted_and_logged_once_a_minute_for_each_plugin(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [1000.0]
@@ -335,14 +335,15 @@ def test_what_is_left_out_is_counted_and_logged_once_a_minute_for_each_plugin(
             clock[0] = moment
             node.adaptation.update_container(POD, make_container(id="a", pod=POD), m.LinuxResources())
     assert node.observer.left_out == [("10-p", "UpdateContainer")] * 4
-    line = "plugin 10-p requested in UpdateContainer an update of a container without an id: ignored"
+    request = "an update or eviction of a container without an id"
+    line = f"plugin 10-p requested in UpdateContainer {request}; the request is ignored"
     assert [record.getMessage() for record in caplog.records] == [
         line,
         f"{line}, and 2 more in the last minute",
     ]
 
 
-def test_what_is_left_out_stands_in_the_history_of_the_events_container(node: Node) -> None:
+def test_ignored_updates_are_in_the_history_of_the_events_container(node: Node) -> None:
     node.handlers.create["b"] = lambda: shares("gone")
     node.create("b")
     provenance = node.adaptation.provenance
@@ -355,20 +356,20 @@ def test_what_is_left_out_stands_in_the_history_of_the_events_container(node: No
     assert ids(provenance, "gone") == [], "a name that a plugin made up has no history"
 
 
-def test_in_reference_mode_updates_pass_as_they_are() -> None:
+def test_in_reference_mode_updates_are_passed_on_unchanged() -> None:
     node = Node("reference")
     try:
         node.create("a")
         node.handlers.create["b"] = lambda: [shares(""), shares("gone")]
         assert [update.container_id for update in node.create("b").updates] == ["", "gone"]
         assert _unsolicited(node, shares("gone")) == []
-        assert node.told == [("gone", 5)]
+        assert node.updates == [("gone", 5)]
     finally:
         node.adaptation.stop()
 
 
 @pytest.mark.parametrize("event", ["remove_container", "remove_pod_sandbox"])
-def test_a_removal_that_a_plugin_refuses_is_a_removal_all_the_same(node: Node, event: str) -> None:
+def test_a_removal_refused_by_a_plugin_still_removes_the_container(node: Node, event: str) -> None:
     def refuse(*_: Any) -> None:
         raise RuntimeError("not now")
 
@@ -388,7 +389,7 @@ def test_a_removal_that_a_plugin_refuses_is_a_removal_all_the_same(node: Node, e
     assert [update.container_id for update in node.create("b").ignored] == ["a"]
 
 
-def test_what_the_runtime_fails_at_costs_the_other_plugins_nothing(node: Node) -> None:
+def test_an_error_of_the_runtime_does_not_affect_other_plugins_updates(node: Node) -> None:
     parts = parts_of(node.adaptation)
     inventory, apply = parts.trail.inventory, parts.trail.update
 
@@ -404,13 +405,13 @@ def test_what_the_runtime_fails_at_costs_the_other_plugins_nothing(node: Node) -
     inventory.defer_eviction("20-q", m.ContainerEviction(container_id="a"))
     inventory.created("a", POD, b"")
     parts.deferred_updates.hand_over("a")
-    assert (node.told, node.evicted) == ([("a", 9)], ["a"])
+    assert (node.updates, node.evicted) == ([("a", 9)], ["a"])
 
 
-def test_a_commit_hands_over_all_that_waited_for_it_whatever_the_runtime_fails_at(
+def test_a_commit_sends_all_deferred_requests_despite_errors_of_the_runtime(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
-    node.create("first").commit()  # so its commits are waited for
+    node.create("first").commit()  # from now on the adaptation waits for commits
     other_entries = [node.create(name) for name in ("a", "c")]
     node.handlers.create["b"] = lambda: [shares("a"), shares("c"), m.ContainerEviction(container_id="c", reason="r")]
     reply = node.create("b")
@@ -419,22 +420,22 @@ def test_a_commit_hands_over_all_that_waited_for_it_whatever_the_runtime_fails_a
         other.commit()
     node.failing.add("a")
     reply.commit()
-    assert (node.told, node.evicted) == ([("c", 5), ("b", 5)], ["c"])
+    assert (node.updates, node.evicted) == ([("c", 5), ("b", 5)], ["c"])
     assert "the runtime failed to apply deferred updates of container b" in caplog.text
     assert "no cgroup of {'a'}" in caplog.text
 
 
-def test_later_over_earlier_goes_by_the_order_of_answers_and_not_of_the_ends_of_events(node: Node) -> None:
+def test_the_order_of_answers_decides_and_not_the_ends_of_events(node: Node) -> None:
     inventory = parts_of(node.adaptation).trail.inventory
     inventory.creating("a", "web")
     assert inventory.defer_update("10-p", shares("a", 8), "CreateContainer", 2) is Presence.CREATING
     assert inventory.defer_update("10-p", shares("a", 7), "CreateContainer", 1) is Presence.CREATING
     inventory.created("a", POD, b"")
     parts_of(node.adaptation).deferred_updates.hand_over("a")
-    assert node.told == [("a", 8)]
+    assert node.updates == [("a", 8)]
 
 
-def test_an_answer_to_an_event_counts_over_what_its_plugin_asked_for_by_itself_before(node: Node) -> None:
+def test_an_answer_to_an_event_overrides_the_plugins_earlier_unsolicited_update(node: Node) -> None:
     inventory = parts_of(node.adaptation).trail.inventory
     inventory.creating("a", "web")
     _unsolicited(node, shares("a", 9))
@@ -442,10 +443,10 @@ def test_an_answer_to_an_event_counts_over_what_its_plugin_asked_for_by_itself_b
     node.create("b")
     inventory.created("a", POD, b"")
     parts_of(node.adaptation).deferred_updates.hand_over("a")
-    assert node.told == [("a", 7)]
+    assert node.updates == [("a", 7)]
 
 
-def test_a_container_whose_updates_the_runtime_fails_to_apply_is_logged_and_the_next_one_is_served(
+def test_a_failed_deferred_update_is_logged_and_the_next_container_is_served(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deferred_updates, "SETTLE_S", 0.05)
@@ -463,17 +464,17 @@ def test_a_container_whose_updates_the_runtime_fails_to_apply_is_logged_and_the_
         _unsolicited(node, shares(name))
         inventory.created(name, POD, b"")
         remaining.add(name)
-        remaining.add(name)  # a second word changes nothing
-    wait_for(lambda: node.told == [("b", 5)], "the other one was served")
+        remaining.add(name)  # adding it again changes nothing
+    wait_for(lambda: node.updates == [("b", 5)], "the other one was served")
     assert "the runtime failed to apply deferred updates of container a" in caplog.text
 
 
-def test_nothing_is_handed_over_for_a_container_that_does_not_wait(node: Node) -> None:
+def test_hastening_an_unknown_container_does_nothing(node: Node) -> None:
     parts_of(node.adaptation).deferred_updates.hasten("unknown")
     assert parts_of(node.adaptation).deferred_updates.waiting == {}
 
 
-def test_what_waits_when_the_runtime_stops_is_dropped_and_nothing_is_taken_any_more(
+def test_stopping_the_runtime_drops_deferred_requests_and_accepts_no_more(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deferred_updates = parts_of(node.adaptation).deferred_updates
@@ -487,9 +488,7 @@ def test_what_waits_when_the_runtime_stops_is_dropped_and_nothing_is_taken_any_m
     assert deferred_updates.waiting == {}
 
 
-def test_the_thread_ends_when_there_is_nothing_to_do_for_a_while_and_another_one_comes(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_idle_thread_ends_and_a_new_one_starts_on_demand(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deferred_updates, "IDLE_S", 0.01)
     monkeypatch.setattr(deferred_updates, "SETTLE_S", 0.05)
     inventory, remaining = parts_of(node.adaptation).trail.inventory, parts_of(node.adaptation).deferred_updates
@@ -498,13 +497,13 @@ def test_the_thread_ends_when_there_is_nothing_to_do_for_a_while_and_another_one
         _unsolicited(node, shares(name))
         inventory.created(name, POD, b"")
         remaining.add(name)
-        wait_for(lambda name=name: (name, 5) in node.told, "it was handed over")  # type: ignore[misc]
+        wait_for(lambda name=name: (name, 5) in node.updates, "it was handed over")  # type: ignore[misc]
         wait_for(lambda: remaining.worker is None, "the thread has ended")
 
 
 @pytest.fixture
 def parts() -> Iterator[tuple[Inventory, list[str], DeferredUpdates]]:
-    """An inventory with one container that is not committed, what is handed over, and who does it."""
+    """An inventory with one uncommitted container, the ids of the updates handed over, and the object under test."""
     messages: list[str] = []
     trail = AuditTrail(lambda updates: messages.extend(update.container_id for update in updates), None)
     remaining = DeferredUpdates(trail, None)
@@ -514,7 +513,7 @@ def parts() -> Iterator[tuple[Inventory, list[str], DeferredUpdates]]:
     remaining.stop()
 
 
-def test_what_is_asked_after_a_creation_has_succeeded_is_handed_over_without_any_further_word(
+def test_a_request_after_a_successful_creation_is_sent_without_a_further_event(
     parts: tuple[Inventory, list[str], DeferredUpdates], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deferred_updates, "SETTLE_S", 0.01)
@@ -523,7 +522,7 @@ def test_what_is_asked_after_a_creation_has_succeeded_is_handed_over_without_any
     wait_for(lambda: messages == ["a"], "it is handed over")
 
 
-def test_asking_again_does_not_put_off_what_waits(parts: tuple[Inventory, list[str], DeferredUpdates]) -> None:
+def test_a_second_request_does_not_postpone_the_first(parts: tuple[Inventory, list[str], DeferredUpdates]) -> None:
     _, _, remaining = parts
     remaining.defer_update("10-p", shares("a"), "UpdateContainers", 0)
     first = remaining.waiting["a"]
@@ -531,7 +530,7 @@ def test_asking_again_does_not_put_off_what_waits(parts: tuple[Inventory, list[s
     assert remaining.waiting == {"a": first}
 
 
-def test_what_one_thread_hands_over_no_other_does(parts: tuple[Inventory, list[str], DeferredUpdates]) -> None:
+def test_only_one_thread_sends_the_requests_of_a_container(parts: tuple[Inventory, list[str], DeferredUpdates]) -> None:
     inventory, messages, remaining = parts
     remaining.defer_update("10-p", shares("a"), "UpdateContainers", 0)
     assert inventory.take_deferred("a") is not None, "this thread is at it"
@@ -540,7 +539,7 @@ def test_what_one_thread_hands_over_no_other_does(parts: tuple[Inventory, list[s
     assert messages == [], "it would overtake the first one"
 
 
-def test_a_runtime_that_commits_may_take_its_time(parts: tuple[Inventory, list[str], DeferredUpdates]) -> None:
+def test_a_runtime_that_commits_has_a_long_time_for_it(parts: tuple[Inventory, list[str], DeferredUpdates]) -> None:
     _, messages, remaining = parts
     remaining.runtime_commits = True
     remaining.defer_update("10-p", shares("a"), "UpdateContainers", 0)
@@ -549,7 +548,7 @@ def test_a_runtime_that_commits_may_take_its_time(parts: tuple[Inventory, list[s
     assert messages == ["a"] and remaining.waiting == {}
 
 
-def test_a_runtime_says_that_it_commits_before_it_ever_did(tmp_path: Path) -> None:
+def test_a_runtime_can_announce_its_commits(tmp_path: Path) -> None:
     options: dict[str, Any] = {"synchronize": lambda: ([], []), "update": lambda _: None, "disable_connections": True,
                                "plugin_path": str(tmp_path), "policy_path": None}  # fmt: skip
     for commits in (False, True):

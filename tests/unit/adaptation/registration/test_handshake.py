@@ -1,4 +1,4 @@
-"""Plugins that join: what goes wrong on the runtime's side."""
+"""Joining plugins and errors of the runtime."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Quiet(nri.Plugin):
     def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
 
 
-def test_a_runtime_that_cannot_tell_its_state_refuses_the_plugin_and_goes_on(
+def test_a_failing_snapshot_refuses_the_plugin_and_the_runtime_continues(
     nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail() -> Any:
@@ -61,7 +61,7 @@ def test_a_runtime_that_cannot_tell_its_state_refuses_the_plugin_and_goes_on(
         (({"p": make_pod()}, {}), "str for a PodSandbox"),
     ],
 )
-def test_a_callback_that_tells_something_else_is_told_what_is_expected(
+def test_a_wrong_return_value_of_the_synchronize_callback_is_an_error_with_advice(
     nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, state: Any, what: str
 ) -> None:
     with monkeypatch.context() as patch:
@@ -71,12 +71,12 @@ def test_a_callback_that_tells_something_else_is_told_what_is_expected(
     expected = f"the runtime's synchronize callback returned {what}: it must return (pods, containers)"
     assert expected in str(caught.value)
     (messages,) = [record for record in caplog.records if expected in record.getMessage()]
-    assert not messages.exc_info, "a traceback of our own code tells the runtime's author nothing"
+    assert not messages.exc_info, "a traceback of our own code does not help the runtime's author"
     nri_runtime.add(Quiet())
 
 
-def test_a_synchronize_that_hangs_does_not_hang_events() -> None:
-    """The runtime's callback waits for a lock that the caller of an event holds: its mistake, but no reason to stop."""
+def test_a_hanging_synchronize_does_not_block_events() -> None:
+    """The runtime's callback waits for a lock that the caller of an event holds: a bug, but no reason to stop."""
     import socket
     import threading
 
@@ -109,7 +109,7 @@ def test_a_synchronize_that_hangs_does_not_hang_events() -> None:
         thread.join()
 
 
-def test_a_policy_that_changes_while_a_plugin_is_on_its_way_in_holds_for_it() -> None:
+def test_a_policy_changed_during_the_handshake_applies_to_the_plugin() -> None:
     with FakeRuntime(policy="") as runtime:
         adaptation = runtime.adaptation
         generation = parts_of(adaptation).housekeeping.generation
@@ -124,7 +124,7 @@ def test_a_policy_that_changes_while_a_plugin_is_on_its_way_in_holds_for_it() ->
         assert not any(peer.event_policies), "it is still sent events that it is not allowed to see"
 
 
-def test_a_plugin_that_dies_on_its_way_in_does_not_go_on_waiting(nri_runtime: FakeRuntime) -> None:
+def test_a_plugin_that_dies_during_the_handshake_stops_waiting(nri_runtime: FakeRuntime) -> None:
     gate = parts_of(nri_runtime.adaptation).chain.gate
     with nri_runtime.adaptation.block_sync():
         raw = RawPlugin(nri_runtime)
@@ -137,8 +137,8 @@ def test_a_plugin_that_dies_on_its_way_in_does_not_go_on_waiting(nri_runtime: Fa
 
 
 @pytest.mark.parametrize("compat", ["default", "reference"])
-def test_where_a_state_has_one_timeout_plugins_that_join_together_do_not_share_it(compat: Any) -> None:
-    """Four that join at once, each for long: side by side they would all be late, one after the other none is."""
+def test_with_one_timeout_per_state_joining_plugins_do_not_share_it(compat: Any) -> None:
+    """Four slow plugins join: concurrently all would be late; one after the other, all are in time."""
     inside: list[int] = []
     limit: list[int] = []
     lock, met = threading.Lock(), threading.Event()
@@ -162,11 +162,11 @@ def test_where_a_state_has_one_timeout_plugins_that_join_together_do_not_share_i
             wait_for(lambda: len(waiting) == 4, "all four wait to join")
         labels = [f"{number:02}-thorough" for number in range(4)]
         assert runtime.adaptation.ready(labels, 20), "all four take part"
-    assert (max(limit) == 1) is (compat == "reference"), f"so many were synchronized side by side: {limit}"
+    assert (max(limit) == 1) is (compat == "reference"), f"number of plugins synchronized at the same time: {limit}"
 
 
-def test_what_a_plugin_asks_for_as_soon_as_it_has_the_state_is_done() -> None:
-    """It has not even answered Synchronize: the containers of the state are known by then."""
+def test_a_request_of_a_plugin_right_after_the_state_is_applied() -> None:
+    """It has not yet answered Synchronize, but the containers of the state are known."""
     with FakeRuntime(pods=[make_pod(id="p")], containers=[make_container(id="there", pod_sandbox_id="p")]) as runtime:
         raw = RawPlugin(runtime)
         raw.sock.sendall(register())
@@ -190,7 +190,7 @@ class Greedy(Quiet):
         return [nri.Update(container.id).set_cpu_shares(512) for container in containers]
 
 
-def test_a_plugin_that_takes_part_has_settled_once_what_it_answered_with_is_applied() -> None:
+def test_a_plugin_has_settled_after_its_synchronize_updates_are_applied() -> None:
     with FakeRuntime(pods=[make_pod(id="p")], containers=[make_container(id="there", pod_sandbox_id="p")]) as runtime:
         adaptation, at_it, go_on = runtime.adaptation, threading.Event(), threading.Event()
         apply = parts_of(adaptation).handshake.updates.apply_synchronize
@@ -211,8 +211,8 @@ def test_a_plugin_that_takes_part_has_settled_once_what_it_answered_with_is_appl
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["the newest", "overtaken"])
-def test_what_a_plugin_answers_to_synchronize_has_its_place_among_the_answers_of_all(later: bool) -> None:
-    """It wins over an answer before it, and not over one that came while it was on its way to the runtime."""
+def test_an_answer_to_synchronize_has_its_place_in_the_order_of_all_answers(later: bool) -> None:
+    """It overrides an earlier answer, but not one that came while it was being applied."""
     container = make_container(id="there", pod_sandbox_id="p")
     with FakeRuntime(pods=[make_pod(id="p")], containers=[container]) as runtime:
         runtime.add(Allocator(), "20")
@@ -238,7 +238,7 @@ class Allocator(Quiet):
         return [nri.Update(container.id).set_cpu_shares(700)]
 
 
-def test_who_adds_a_plugin_to_the_runtime_of_tests_finds_what_it_answered_with_applied() -> None:
+def test_adding_a_plugin_to_the_fake_runtime_waits_for_its_synchronize_updates() -> None:
     with FakeRuntime(pods=[make_pod(id="p")], containers=[make_container(id="there", pod_sandbox_id="p")]) as runtime:
         apply = parts_of(runtime.adaptation).handshake.updates.apply_synchronize
 

@@ -1,4 +1,4 @@
-"""Between events: closed connections are given back, and a changed policy is taken in."""
+"""Housekeeping between events: closed connections are freed, and a changed policy is applied."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def refused(runtime: FakeRuntime) -> bool:
     return False
 
 
-def test_a_policy_that_changes_holds_without_any_event_or_plugin(tmp_path: Path) -> None:
+def test_a_changed_policy_applies_without_any_event_or_plugin(tmp_path: Path) -> None:
     path = tmp_path / "policy.toml"
     path.write_text("")
     with FakeRuntime(policy_path=str(path)) as runtime:
@@ -41,7 +41,7 @@ def test_a_policy_that_changes_holds_without_any_event_or_plugin(tmp_path: Path)
         wait_for(lambda: refused(runtime), "the missing plugin is required")
 
 
-def test_a_policy_that_changes_makes_a_validator_of_a_shadow_and_is_told_to_listeners(tmp_path: Path) -> None:
+def test_a_changed_policy_can_make_a_plugin_a_validator_and_notifies_listeners(tmp_path: Path) -> None:
     path = tmp_path / "policy.toml"
     path.write_text('["10-a"]\nallow.events = ["StartContainer"]\n')
     with FakeRuntime(policy_path=str(path)) as runtime:
@@ -51,7 +51,7 @@ def test_a_policy_that_changes_makes_a_validator_of_a_shadow_and_is_told_to_list
         wait_for(lambda: parts_of(runtime.adaptation).chain.validators, "it validates")
 
 
-def test_a_request_timeout_that_changes_holds_at_once() -> None:
+def test_a_changed_request_timeout_applies_at_once() -> None:
     with FakeRuntime() as runtime:
         runtime.add(Quiet())
         runtime.adaptation.set_request_timeout(7.5)
@@ -59,7 +59,7 @@ def test_a_request_timeout_that_changes_holds_at_once() -> None:
         assert {policy.timeout_s for policy in peer.event_policies if policy is not None} == {7.5}
 
 
-def test_a_connection_that_was_busy_when_it_ended_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_was_busy_at_its_end_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     with FakeRuntime() as runtime:
         runtime.add(Quiet())
         (peer,) = parts_of(runtime.adaptation).chain.peers
@@ -70,22 +70,22 @@ def test_a_connection_that_was_busy_when_it_ended_is_given_back(monkeypatch: pyt
         assert len(os.listdir("/proc/self/fd")) < before
 
 
-def test_it_looks_on_for_as_long_as_a_thread_is_inside_a_closed_connection() -> None:
+def test_housekeeping_continues_while_a_thread_uses_a_closed_connection() -> None:
     with FakeRuntime() as runtime:
         registry = parts_of(runtime.adaptation).registry
         looks: list[int] = []
 
-        def left() -> int:
+        def reap() -> int:
             looks.append(1)
             return int(len(looks) < 40)
 
-        registry.reap = left  # type: ignore[method-assign]
-        registry.notify_listeners()  # some looks follow, of which the last one leads to more
-        wait_for(lambda: len(looks) >= 40, "it has looked until none was left")
+        registry.reap = reap  # type: ignore[method-assign]
+        registry.notify_listeners()  # some rounds follow, and the last one leads to more
+        wait_for(lambda: len(looks) >= 40, "it continues until no connection is left")
         del registry.reap
 
 
-def test_what_goes_wrong_is_logged_and_the_thread_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_is_logged_and_housekeeping_continues(caplog: pytest.LogCaptureFixture) -> None:
     with FakeRuntime() as runtime:
         registry = parts_of(runtime.adaptation).registry
         calls: list[int] = []
@@ -101,7 +101,7 @@ def test_what_goes_wrong_is_logged_and_the_thread_goes_on(caplog: pytest.LogCapt
     assert "failed to apply a change of the policy completely" in caplog.text
 
 
-def test_it_ends_with_the_runtime() -> None:
+def test_housekeeping_ends_with_the_runtime() -> None:
     def housekeepers() -> list[threading.Thread]:
         return [thread for thread in threading.enumerate() if thread.name == "nri-housekeeping"]
 

@@ -1,4 +1,4 @@
-"""The listening socket: what goes wrong on the runtime's side costs one connection at most."""
+"""The listening socket: an error in the runtime costs at most one connection."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def is_closed(sock: socket.socket) -> bool:
     return sock.recv(1) == b""
 
 
-def test_users_who_are_allowed_can_reach_the_socket_in_a_folder_that_is_made(tmp_path: Path) -> None:
+def test_a_new_socket_folder_is_accessible_to_allowed_users(tmp_path: Path) -> None:
     for users, mode in (((), 0o700), ((4711,), 0o711)):
         folder = tmp_path / f"{mode:o}"
         with FakeRuntime(socket_path=str(folder / "nri.sock"), allowed_uids=users):
             assert stat.S_IMODE(folder.stat().st_mode) == mode
 
 
-def test_a_start_that_fails_half_way_can_be_stopped_and_leaves_no_descriptor(
+def test_a_start_that_fails_halfway_can_be_stopped_and_leaves_no_descriptor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry: Any = None
@@ -52,7 +52,7 @@ def test_a_start_that_fails_half_way_can_be_stopped_and_leaves_no_descriptor(
     assert len(os.listdir("/proc/self/fd")) <= before
 
 
-def test_a_connection_that_cannot_be_watched_is_closed_and_the_next_one_is_taken(
+def test_a_connection_that_cannot_be_watched_is_closed_and_the_next_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = str(tmp_path / "nri.sock")
@@ -78,7 +78,7 @@ def test_a_connection_that_cannot_be_watched_is_closed_and_the_next_one_is_taken
     assert not failures
 
 
-def test_a_connection_after_the_end_is_closed() -> None:
+def test_a_connection_after_the_stop_is_closed() -> None:
     with FakeRuntime() as runtime:
         pass
     local, remote = socket.socketpair()
@@ -105,7 +105,7 @@ def crowd(monkeypatch: pytest.MonkeyPatch, places: int) -> None:
     monkeypatch.setattr("nri.adaptation.registration.listener.MAX_UNSETTLED", places)
 
 
-def test_of_too_many_connections_the_oldest_that_says_nothing_makes_room(
+def test_of_too_many_connections_the_oldest_silent_one_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crowd(monkeypatch, 2)
@@ -121,7 +121,7 @@ def test_of_too_many_connections_the_oldest_that_says_nothing_makes_room(
                 sock.recv(1)
 
 
-def test_a_connection_is_refused_where_all_others_are_just_joining(
+def test_a_connection_is_refused_if_all_others_are_joining(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     crowd(monkeypatch, 1)
@@ -137,7 +137,7 @@ def test_a_connection_is_refused_where_all_others_are_just_joining(
     assert "refused a plugin's connection: 1 other plugins are joining" in caplog.text
 
 
-def test_a_user_who_is_not_allowed_is_turned_away(
+def test_a_user_without_permission_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = str(tmp_path / "nri.sock")
@@ -151,7 +151,7 @@ def test_a_user_who_is_not_allowed_is_turned_away(
     assert "refused a plugin's connection: user 4711 (process 5) is not in allowed_uids" in caplog.text
 
 
-def test_a_runtime_that_has_no_descriptor_left_takes_the_connection_when_it_has(
+def test_without_free_descriptors_a_connection_is_accepted_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = str(tmp_path / "nri.sock")
@@ -172,7 +172,7 @@ def test_a_runtime_that_has_no_descriptor_left_takes_the_connection_when_it_has(
     assert "cannot accept a plugin's connection: Too many open files" in caplog.text
 
 
-def test_an_unexpected_error_of_one_connection_keeps_no_other_plugin_out(
+def test_an_unexpected_error_of_one_connection_does_not_block_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add, errors = Monitor.add, [LookupError("no such zone")]

@@ -1,4 +1,4 @@
-"""What plugins ask for beside the answers to events: held to policy, applied, recorded, or left out."""
+"""Unsolicited requests of plugins: checked by policy, applied, recorded, or ignored."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_updates_after_synchronization_are_applied(nri_runtime: FakeRuntime) -> 
     wait_for(lambda: nri_runtime.containers["c"].linux.resources.cpu.shares.value == 5, "the update is applied")
 
 
-def test_what_policy_refuses_is_in_the_history_of_its_container() -> None:
+def test_a_request_refused_by_policy_is_in_the_history_of_its_container() -> None:
     asking = Quiet()
     with FakeRuntime(policy='["10-quiet"]\nallow.fields = ["Env"]') as runtime:
         runtime.create_container(make_pod(), make_container(id="c"))
@@ -71,14 +71,14 @@ def test_other_updates_limited(mode: Mode) -> None:
             self.first = first
 
         def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> Any:
-            return many(self.first)
+            return share_updates(self.first)
 
         def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
 
     plugin = Asks(10)
     with FakeRuntime(compat=mode, containers=[make_container(id=f"c{n}") for n in range(900)]) as runtime:
         runtime.add(plugin)
-        expected = many(6000)
+        expected = share_updates(6000)
         if mode == "default":
             with pytest.raises(
                 RpcError, match="plugin 10-asks: its request UpdateContainers has more than 16000 entries"
@@ -88,7 +88,7 @@ def test_other_updates_limited(mode: Mode) -> None:
             assert "has more than 16000 entries" in runtime.health("10-asks").last_error
         else:
             plugin.runtime.update(*expected).result(timeout=20)
-            assert len(runtime.updates) == 910, "those of containers that are there"
+            assert len(runtime.updates) == 910, "those of existing containers"
         if mode == "default":
             with pytest.raises(NriError):
                 runtime.add(Asks(6000), name="much")
@@ -98,5 +98,5 @@ def test_other_updates_limited(mode: Mode) -> None:
             runtime.add(Asks(6000), name="much")
 
 
-def many(count: int) -> list[nri.Update]:
+def share_updates(count: int) -> list[nri.Update]:
     return [nri.Update(f"c{n}").set_cpu_shares(5) for n in range(count)]

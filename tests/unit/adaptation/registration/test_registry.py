@@ -1,4 +1,4 @@
-"""What a plugin says of itself is bounded, and one that cannot be looked after is not kept waiting."""
+"""Registration: limits for names and versions, duplicates, and plugins without a thread."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from tests.support.made_plugins import Mode, Quiet, both
 from tests.support.waiting import wait_for
 
 
-def test_a_name_that_no_file_could_have_is_refused(nri_runtime: FakeRuntime) -> None:
+def test_a_name_longer_than_a_file_name_is_refused(nri_runtime: FakeRuntime) -> None:
     raw = RawPlugin(nri_runtime)
     raw.sock.sendall(register("x" * 253))
     raw.wait_for(b"invalid plugin name: 253 characters, at most 252")
     raw.close()
 
 
-def test_of_a_version_the_beginning_is_kept(nri_runtime: FakeRuntime) -> None:
+def test_a_long_version_is_shortened(nri_runtime: FakeRuntime) -> None:
     raw = RawPlugin(nri_runtime)
     requests = m.RegisterPluginRequest(plugin_name="raw", plugin_idx="10", NRI_version="v" * (1 << 20))
     raw.sock.sendall(request("RegisterPlugin", requests))
@@ -45,7 +45,7 @@ def test_of_a_version_the_beginning_is_kept(nri_runtime: FakeRuntime) -> None:
     raw.close()
 
 
-def test_of_an_error_health_tells_the_beginning(nri_runtime: FakeRuntime) -> None:
+def test_a_long_error_is_shortened_in_health(nri_runtime: FakeRuntime) -> None:
     raw = RawPlugin(nri_runtime)
     raw.sock.sendall(register())
     raw.wait_for(b"Configure")
@@ -58,7 +58,7 @@ def test_of_an_error_health_tells_the_beginning(nri_runtime: FakeRuntime) -> Non
     raw.close()
 
 
-def test_a_plugin_that_there_is_no_thread_for_is_sent_away(
+def test_without_a_free_thread_a_plugin_is_disconnected(
     nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = threading.Thread.start
@@ -104,7 +104,7 @@ class Functions:
         self.ended = reason
 
 
-def test_a_loaded_plugin_whose_name_another_has_is_refused_and_ended(nri_runtime: FakeRuntime) -> None:
+def test_a_wasm_plugin_with_a_used_name_is_refused_and_ended(nri_runtime: FakeRuntime) -> None:
     registry, functions = parts_of(nri_runtime.adaptation).registry, Functions()
     holder = RawPlugin(nri_runtime).join()
     peer = WasmPeer(registry, "10", "raw", functions, "", 0)
@@ -116,7 +116,7 @@ def test_a_loaded_plugin_whose_name_another_has_is_refused_and_ended(nri_runtime
     holder.close()
 
 
-def test_of_two_that_want_the_name_of_one_that_is_gone_at_one_time_one_gets_it(
+def test_of_two_concurrent_successors_of_a_plugin_one_is_accepted(
     nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry = parts_of(nri_runtime.adaptation).registry
@@ -148,7 +148,7 @@ def test_registers_once(mode: Mode) -> None:
         raw.close()
 
 
-def test_a_launched_plugin_is_called_by_its_file_whatever_it_says(nri_runtime: FakeRuntime) -> None:
+def test_a_launched_plugin_is_named_by_its_file(nri_runtime: FakeRuntime) -> None:
     registry = parts_of(nri_runtime.adaptation).registry
     local, remote = socket.socketpair()
     with remote:
@@ -159,7 +159,7 @@ def test_a_launched_plugin_is_called_by_its_file_whatever_it_says(nri_runtime: F
         assert [row.plugin for row in nri_runtime.plugins] == ["10-file"]
 
 
-def test_of_plugins_that_are_gone_the_one_that_went_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plugin_disconnected_longest_ago_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nri.adaptation.registration.registry.MAX_REMEMBERED", 2)
     with FakeRuntime() as runtime:
         for name in ("a", "b", "a", "c"):
@@ -167,7 +167,7 @@ def test_of_plugins_that_are_gone_the_one_that_went_longest_ago_is_forgotten(mon
         assert [row.plugin for row in runtime.plugins] == ["10-a", "10-c"]
 
 
-def test_what_a_plugin_does_is_logged_in_words_of_its_own(
+def test_every_action_of_a_plugin_has_its_own_log_message(
     nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "nri.adaptation")
@@ -192,7 +192,7 @@ def test_what_a_plugin_does_is_logged_in_words_of_its_own(
     remote.close()
 
 
-def test_plugins_that_come_and_go_by_new_names_do_not_fill_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_remembered_plugins_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nri.adaptation.registration.registry.MAX_REMEMBERED", 3)
     with FakeRuntime() as runtime:
         for number in range(6):
@@ -201,7 +201,7 @@ def test_plugins_that_come_and_go_by_new_names_do_not_fill_memory(monkeypatch: p
         assert len(runtime.plugins) <= 4
 
 
-def test_a_plugin_whose_predecessor_has_hung_up_takes_its_place(nri_runtime: FakeRuntime) -> None:
+def test_a_plugin_replaces_its_disconnected_predecessor(nri_runtime: FakeRuntime) -> None:
     raw = RawPlugin(nri_runtime, "quiet").join()
     raw.close()
     nri_runtime.add(Quiet())
@@ -219,7 +219,7 @@ def test_a_plugin_whose_predecessor_has_hung_up_takes_its_place(nri_runtime: Fak
         ("a", "x1", "invalid plugin index: "),
     ],
 )
-def test_what_cannot_be_a_plugins_name_or_index_is_refused(name: str, index: str, text: str) -> None:
+def test_an_invalid_name_or_index_is_refused(name: str, index: str, text: str) -> None:
     with pytest.raises(RpcError) as caught:
         check_identity(m.RegisterPluginRequest(plugin_name=name, plugin_idx=index))
     assert caught.value.code == Code.UNKNOWN
@@ -238,7 +238,7 @@ def ended_process() -> int:
     return process.pid
 
 
-def test_a_plugin_whose_process_has_ended_is_not_alive_though_its_socket_is_open(nri_runtime: FakeRuntime) -> None:
+def test_a_plugin_with_an_ended_process_is_not_alive_despite_an_open_socket(nri_runtime: FakeRuntime) -> None:
     raw = RawPlugin(nri_runtime).join()
     peer: Any = parts_of(nri_runtime.adaptation).registry.find(raw.label)
     assert is_alive(peer)
@@ -247,7 +247,7 @@ def test_a_plugin_whose_process_has_ended_is_not_alive_though_its_socket_is_open
     raw.close()
 
 
-def test_a_plugin_of_another_user_is_alive_as_long_as_its_process_is(
+def test_a_plugin_of_another_user_is_alive_while_its_process_runs(
     nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raw = RawPlugin(nri_runtime).join()
@@ -260,7 +260,7 @@ def test_a_plugin_of_another_user_is_alive_as_long_as_its_process_is(
     raw.close()
 
 
-def test_a_plugin_that_has_hung_up_is_not_alive_before_anybody_has_read_it(nri_runtime: FakeRuntime) -> None:
+def test_a_plugin_that_has_hung_up_is_not_alive(nri_runtime: FakeRuntime) -> None:
     raw = RawPlugin(nri_runtime).join()
     peer: Any = parts_of(nri_runtime.adaptation).registry.find(raw.label)
     raw.close()
@@ -275,7 +275,7 @@ def test_a_builtin_plugin_is_alive() -> None:
         assert is_alive(parts_of(runtime.adaptation).registry.find("10-in"))  # type: ignore[arg-type]
 
 
-def test_a_plugin_whose_process_has_ended_is_replaced_and_its_connection_closed(nri_runtime: FakeRuntime) -> None:
+def test_a_plugin_with_an_ended_process_is_replaced_and_its_connection_closed(nri_runtime: FakeRuntime) -> None:
     first = RawPlugin(nri_runtime).join()
     holder: Any = parts_of(nri_runtime.adaptation).registry.find(first.label)
     holder.pid = ended_process()

@@ -1,4 +1,4 @@
-"""The gate between events and joining plugins."""
+"""The gate that synchronizes events and joining plugins."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def join(gate: SyncGate) -> None:
     assert gate.join(lambda: False)
 
 
-def test_events_pass_together() -> None:
+def test_several_events_pass_at_the_same_time() -> None:
     gate = SyncGate()
     assert enter(gate)
     assert enter(gate)
@@ -56,7 +56,7 @@ def test_a_joiner_waits_for_events_and_blocks_to_end() -> None:
     thread.join()
 
 
-def test_an_event_waits_for_a_joiner_that_is_inside() -> None:
+def test_an_event_waits_for_an_active_joiner() -> None:
     gate = SyncGate()
     join(gate)
     thread, finished = in_thread(lambda: enter(gate))
@@ -66,7 +66,7 @@ def test_an_event_waits_for_a_joiner_that_is_inside() -> None:
     thread.join()
 
 
-def test_an_event_goes_on_beside_a_joiner_that_does_not_end() -> None:
+def test_an_event_passes_a_hanging_joiner() -> None:
     gate = SyncGate()
     join(gate)
     assert enter(gate, patience_s=0.02) is False, "a synchronize() that hangs must not hang events"
@@ -74,7 +74,7 @@ def test_an_event_goes_on_beside_a_joiner_that_does_not_end() -> None:
         enter(gate, deadline=time.monotonic() + 0.02)
 
 
-def test_ordinary_blocks_and_events_queue_behind_a_waiting_joiner_and_urgent_ones_pass() -> None:
+def test_a_waiting_joiner_delays_ordinary_events_and_blocks_but_not_urgent_ones() -> None:
     gate = SyncGate(preference_s=30.0)
     enter(gate)
     joiner, joined = in_thread(lambda: join(gate))
@@ -92,7 +92,7 @@ def test_ordinary_blocks_and_events_queue_behind_a_waiting_joiner_and_urgent_one
         thread.join()
 
 
-def test_an_event_of_a_request_that_holds_a_block_never_waits_for_a_waiting_joiner() -> None:
+def test_an_event_inside_a_block_never_waits_for_a_waiting_joiner() -> None:
     gate = SyncGate(preference_s=30.0)
     with gate.block():
         joiner, joined = in_thread(lambda: join(gate))
@@ -104,7 +104,7 @@ def test_an_event_of_a_request_that_holds_a_block_never_waits_for_a_waiting_join
     joiner.join()
 
 
-def test_a_long_request_delays_the_joiner_and_not_all_others() -> None:
+def test_a_long_request_delays_the_joiner_but_not_other_requests() -> None:
     gate = SyncGate(preference_s=0.05)
     slow = gate.block(urgent=True)
     joiner, joined = in_thread(lambda: join(gate))
@@ -135,7 +135,7 @@ def test_a_joiner_gives_up_when_the_runtime_stops() -> None:
     assert gate.join(lambda: True) is False
 
 
-def test_what_is_to_be_done_when_no_event_is_under_way_waits_for_the_last_one() -> None:
+def test_an_idle_callback_waits_for_the_last_event() -> None:
     finished: list[int] = []
     gate = SyncGate()
     enter(gate)
@@ -147,7 +147,7 @@ def test_what_is_to_be_done_when_no_event_is_under_way_waits_for_the_last_one() 
     assert finished == [1]
 
 
-def test_what_is_to_be_done_when_no_event_is_under_way_is_done_at_once_if_none_is() -> None:
+def test_an_idle_callback_runs_at_once_without_active_events() -> None:
     finished: list[int] = []
     SyncGate().when_idle(lambda: finished.append(1))
     assert finished == [1]
@@ -183,7 +183,7 @@ class Joiners:
             thread.join()
 
 
-def test_joiners_that_come_back_all_the_time_starve_no_block_and_no_event() -> None:
+def test_continuous_joiners_starve_neither_blocks_nor_events() -> None:
     gate = SyncGate(preference_s=30.0)
     waited: list[int] = []
     with Joiners(gate, 16, 0.005) as joiners:
@@ -197,10 +197,10 @@ def test_joiners_that_come_back_all_the_time_starve_no_block_and_no_event() -> N
             waited.append(joiners.turns - before)
         assert sorted(waited)[20] < 16, f"and not behind all of them each time: {waited}"
         before = joiners.turns
-        wait_for(lambda: joiners.turns > before + 20, "joiners get theirs as well")
+        wait_for(lambda: joiners.turns > before + 20, "joiners get turns as well")
 
 
-def test_whoever_waited_is_let_in_before_the_next_joiner() -> None:
+def test_waiting_events_and_blocks_pass_before_the_next_joiner() -> None:
     gate = SyncGate(preference_s=30.0)
     join(gate)
     order: list[str] = []
@@ -230,7 +230,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return ahead
 
 
-def test_joiners_rest_for_as_long_as_they_have_held_up_others(later: list[float]) -> None:
+def test_joiners_pause_for_as_long_as_they_delayed_others(later: list[float]) -> None:
     gate = SyncGate(preference_s=30.0)
     join(gate)
     later[0] = 20.0
@@ -246,7 +246,7 @@ def test_joiners_rest_for_as_long_as_they_have_held_up_others(later: list[float]
     joiner.join()
 
 
-def test_a_rest_that_ends_while_a_joiner_looks_is_not_slept_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pause_that_ends_during_a_check_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float | None] = []
 
     class Noted(threading.Condition):
@@ -267,7 +267,7 @@ def test_a_rest_that_ends_while_a_joiner_looks_is_not_slept_over(monkeypatch: py
     assert [wait_ for wait_ in waits if wait_ is None or wait_ > 0.05] == [], "it waits for a notice that never comes"
 
 
-def test_a_joiner_that_gives_up_and_comes_back_gets_no_new_right_of_way(later: list[float]) -> None:
+def test_a_joiner_that_returns_has_no_new_priority(later: list[float]) -> None:
     gate = SyncGate(preference_s=30.0)
     stop = threading.Event()
     enter(gate)  # some long request
@@ -292,7 +292,7 @@ def test_a_joiner_that_gives_up_and_comes_back_gets_no_new_right_of_way(later: l
         thread.join()
 
 
-def test_a_block_that_is_not_granted_before_its_deadline_keeps_no_joiner_out() -> None:
+def test_a_block_that_reaches_its_deadline_keeps_no_joiner_out() -> None:
     gate = SyncGate()
     join(gate)
     with pytest.raises(DeadlineExceeded):
@@ -305,9 +305,7 @@ def test_a_block_that_is_not_granted_before_its_deadline_keeps_no_joiner_out() -
 @pytest.mark.pure
 @pytest.mark.parametrize("let_in", [False, True], ids=["still waiting", "let in at that moment"])
 @pytest.mark.parametrize("what", ["event", "block"])
-def test_an_interrupt_while_waiting_leaves_nothing_behind(
-    monkeypatch: pytest.MonkeyPatch, what: str, let_in: bool
-) -> None:
+def test_an_interrupted_wait_leaves_no_entry(monkeypatch: pytest.MonkeyPatch, what: str, let_in: bool) -> None:
     class Interrupted(threading.Condition):
         """The wait ends with Ctrl-C, perhaps just when the joiner has ended."""
 

@@ -1,4 +1,4 @@
-"""Updates that plugins ask for by themselves."""
+"""Unsolicited updates of plugins."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def shares(container: str, value: int) -> nri.Update:
     return nri.Update(container).set_cpu_shares(value)
 
 
-def test_what_the_runtime_could_not_apply_comes_back(nri_runtime: FakeRuntime, plugin: Asks) -> None:
+def test_failed_updates_are_returned_to_the_plugin(nri_runtime: FakeRuntime, plugin: Asks) -> None:
     nri_runtime.refuse_updates.add("c1")
     result = plugin.runtime.update(shares("c0", 5), shares("c1", 5)).result(timeout=10)
     assert [update.container_id for update in result] == ["c1"]
@@ -52,10 +52,10 @@ def test_requests_of_one_plugin_are_applied_in_order(nri_runtime: FakeRuntime, p
 
 
 @pytest.mark.parametrize("first", ["the answer", "the request"])
-def test_a_request_keeps_its_place_beside_the_plugins_answer_to_an_event(
+def test_a_request_keeps_its_order_relative_to_an_event_reply(
     nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch, first: str
 ) -> None:
-    """Both come at once, and the threads that take them further are as slow as they like."""
+    """Both arrive at once, and the threads that process them may be slow."""
     raw, accepted = RawPlugin(nri_runtime).join(), []
     (peer,) = parts_of(nri_runtime.adaptation).chain.peers
     updates = parts_of(nri_runtime.adaptation).registry.update_queue.updates
@@ -76,7 +76,7 @@ def test_evictions_reach_the_runtime(nri_runtime: FakeRuntime, plugin: Asks) -> 
     assert [(eviction.container_id, eviction.reason) for eviction in nri_runtime.evictions] == [("c0", "too loud")]
 
 
-def test_an_exception_of_the_runtimes_callback_is_told_to_the_plugin(
+def test_an_exception_of_the_runtimes_callback_is_returned_to_the_plugin(
     nri_runtime: FakeRuntime, plugin: Asks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: Any) -> Any:
@@ -90,7 +90,7 @@ def test_an_exception_of_the_runtimes_callback_is_told_to_the_plugin(
 
 
 def test_a_callback_that_waits_for_an_event_to_end_does_not_deadlock(nri_runtime: FakeRuntime) -> None:
-    """The callback wants a lock that the caller of the event holds; the plugin asks from inside of that event."""
+    """The callback waits for a lock of the event's caller; the plugin sends its request inside that event."""
     lock = threading.Lock()
     applied = threading.Event()
     updates = parts_of(nri_runtime.adaptation).registry.update_queue.updates
@@ -115,7 +115,7 @@ def test_a_callback_that_waits_for_an_event_to_end_does_not_deadlock(nri_runtime
     assert applied.wait(10)
 
 
-def test_a_plugin_that_asks_faster_than_the_runtime_applies_is_refused(
+def test_a_plugin_that_sends_faster_than_the_runtime_applies_is_refused(
     nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unsolicited, "MAX_QUEUED", 3)
@@ -130,7 +130,7 @@ def test_a_plugin_that_asks_faster_than_the_runtime_applies_is_refused(
     raw.close()
 
 
-def test_one_plugin_that_floods_does_not_delay_another(nri_runtime: FakeRuntime, plugin: Asks) -> None:
+def test_a_flooding_plugin_does_not_delay_another(nri_runtime: FakeRuntime, plugin: Asks) -> None:
     go = threading.Event()
     queue = parts_of(nri_runtime.adaptation).registry.update_queue
     original = queue.updates.unsolicited
@@ -160,10 +160,10 @@ TEXT = "x" * 4000
     ],
     ids=["updates", "too-many-updates", "registrations"],
 )
-def test_plugins_that_do_not_read_their_answers_delay_nobody_else(
+def test_plugins_that_do_not_read_replies_delay_no_other_plugin(
     nri_runtime: FakeRuntime, plugin: Asks, monkeypatch: pytest.MonkeyPatch, method: str, requests: Any, times: int
 ) -> None:
-    """More of them than there are workers, each with more answers than its socket holds, and none of them reads."""
+    """There are more of them than workers, each has more replies than its socket can buffer, and none reads."""
     monkeypatch.setattr(parts_of(nri_runtime.adaptation).registry.update_queue.updates, "max_entries", lambda: 200)
     silent = [RawPlugin(nri_runtime, f"silent{number}").join() for number in range(unsolicited.MAX_WORKERS + 2)]
     for raw in silent:
@@ -179,7 +179,7 @@ def test_plugins_that_do_not_read_their_answers_delay_nobody_else(
         raw.close()
 
 
-def test_what_still_waits_when_the_runtime_stops_is_not_applied() -> None:
+def test_waiting_requests_are_dropped_when_the_runtime_stops() -> None:
     applied: list[Any] = []
     busy, go = threading.Event(), threading.Event()
 
@@ -207,14 +207,14 @@ class Garbage:
         return b"\xff\xff"
 
 
-def test_a_request_that_cannot_be_read_is_answered_with_that(nri_runtime: FakeRuntime) -> None:
+def test_an_unreadable_request_is_answered_with_an_error(nri_runtime: FakeRuntime) -> None:
     raw = RawPlugin(nri_runtime).join()
     raw.sock.sendall(request("UpdateContainers", Garbage(), 3))
     raw.wait_for(b"error unmarshalling payload")
     raw.close()
 
 
-def test_a_status_that_the_runtimes_callback_raises_is_the_answer() -> None:
+def test_an_rpc_error_of_the_runtimes_callback_is_the_reply() -> None:
     def refuse(updates: list[m.ContainerUpdate]) -> None:
         raise RpcError(Code.NOT_FOUND, "no such cgroup")
 
@@ -229,7 +229,7 @@ def test_a_status_that_the_runtimes_callback_raises_is_the_answer() -> None:
         raw.close()
 
 
-def test_nothing_is_taken_from_a_runtime_that_stops() -> None:
+def test_a_stopping_runtime_refuses_requests() -> None:
     queue = UpdateQueue(None)  # type: ignore[arg-type]
     queue.stop()
     with pytest.raises(RpcError, match="the runtime is stopping") as caught:
@@ -237,7 +237,7 @@ def test_nothing_is_taken_from_a_runtime_that_stops() -> None:
     assert caught.value.code == Code.UNAVAILABLE
 
 
-def test_a_worker_that_has_nothing_to_do_ends_and_another_one_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_worker_ends_and_a_new_one_starts_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nri.adaptation.registration.update_queue.IDLE_S", 0.01)
     with FakeRuntime() as runtime:
         runtime.create_container(None, make_container(id="c"))

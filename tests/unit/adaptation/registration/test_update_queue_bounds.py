@@ -1,4 +1,4 @@
-"""The queue of updates that plugins ask for by themselves: bounded in bytes, and no answer of the runtime stops it."""
+"""The queue of unsolicited updates: limited in bytes, and robust against the runtime's return values."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def request(payload: bytes = PAYLOAD) -> Request:
     return Request("nri.pkg.api.v1alpha1.Runtime", "UpdateContainers", payload)
 
 
-def test_a_runtime_that_returns_nonsense_does_not_stop_the_queue() -> None:
+def test_an_invalid_return_value_of_the_runtime_does_not_stop_the_queue() -> None:
     returned: list[Any] = [["nonsense"], []]
     updates = UpdateQueue(PluginUpdates(lambda *_: returned.pop(0)))  # type: ignore[arg-type]
     peer: Any = Peer()
@@ -60,7 +60,7 @@ def test_a_runtime_that_returns_nonsense_does_not_stop_the_queue() -> None:
     assert peer.answers[1] == b"", peer.answers
 
 
-def test_what_waits_is_bounded_in_bytes() -> None:
+def test_waiting_requests_are_limited_in_bytes() -> None:
     go = threading.Event()
 
     def apply(*_: object) -> list[m.ContainerUpdate]:
@@ -85,8 +85,8 @@ def test_what_waits_is_bounded_in_bytes() -> None:
     updates.stop()
 
 
-def test_two_plugins_that_ask_at_once_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One idle worker is there: it takes one of the two requests, so the other needs another worker."""
+def test_two_concurrent_plugins_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is one idle worker: it takes one of the two requests, so the other needs another worker."""
     go, both = threading.Event(), threading.Barrier(3)
 
     def apply(*_: object) -> list[m.ContainerUpdate]:
@@ -112,7 +112,7 @@ def test_two_plugins_that_ask_at_once_do_not_wait_for_each_other(monkeypatch: py
     updates.stop()
 
 
-def test_a_request_is_refused_and_not_kept_when_there_is_no_thread_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_is_refused_without_a_free_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     applied: list[object] = []
     updates = UpdateQueue(PluginUpdates(lambda peer, *_: applied.append(peer) or []))  # type: ignore[arg-type]
     peer: Any = Peer()

@@ -23,7 +23,7 @@ def traffic(total: str | None, policy: str | None = None, **network_qos: Any) ->
     return spec
 
 
-def test_the_same_text_is_bits_for_tc_and_an_eighth_in_bytes_for_terway() -> None:
+def test_a_bandwidth_is_in_bits_for_tc_and_in_bytes_for_terway() -> None:
     spec = traffic("100M", ingressRequest="10M", egressLimit=50)
     assert tc.bandwidths_of(spec).l1_rx_bps_min == 10_000_000
     assert terway.rule_of(spec).l1_rx_bps_min == 1_250_000
@@ -31,7 +31,7 @@ def test_the_same_text_is_bits_for_tc_and_an_eighth_in_bytes_for_terway() -> Non
     assert terway.rule_of(spec).hw_tx_bps_max == 12_500_000
 
 
-def test_terway_counts_a_percentage_in_bytes_and_knows_what_is_more_than_the_node() -> None:
+def test_terway_computes_a_percentage_in_bytes_and_refuses_more_than_the_node() -> None:
     bandwidths = terway.rule_of(traffic("100M", ingressRequest=50, egressLimit=100))
     assert (bandwidths.l1_rx_bps_min, bandwidths.l1_tx_bps_max) == (6_250_000, bandwidths.hw_tx_bps_max)
     assert terway.rule_of(traffic("100M", egressLimit="100M")).l1_tx_bps_max == bandwidths.hw_tx_bps_max
@@ -39,25 +39,25 @@ def test_terway_counts_a_percentage_in_bytes_and_knows_what_is_more_than_the_nod
         terway.rule_of(traffic("100M", egressLimit="200M"))
 
 
-def test_the_original_s_shares_are_of_bits_bandwidth_shares_in_bytes() -> None:
+def test_in_the_original_shares_are_of_bits_bandwidth_shares_in_bytes() -> None:
     bandwidths = terway.rule_of(traffic("100M", ingressRequest=50, egressLimit="200M"), Quirks.REFERENCE)
     assert (bandwidths.l1_rx_bps_min, bandwidths.l1_tx_bps_max) == (50_000_000, 25_000_000)
     assert bandwidths.hw_tx_bps_max == 12_500_000
 
 
 @given(st.integers(0, 100), st.integers(0, 10**12))
-def test_a_percentage_is_of_the_whole(percent: int, total: int) -> None:
+def test_a_percentage_is_of_the_total(percent: int, total: int) -> None:
     assert tc.bits_per_s(percent, total) == total * percent // 100
     assert terway.bytes_per_s(percent, total) == total * percent // 100
 
 
 @pytest.mark.parametrize("value", [None, -1, 101, "x", "-5"])
-def test_tc_takes_what_makes_no_sense_for_none(value: int | str | None) -> None:
+def test_tc_treats_an_invalid_bandwidth_as_none(value: int | str | None) -> None:
     assert tc.bits_per_s(value, 1000) == 0
 
 
 @pytest.mark.parametrize("value", ["x", "", "808", "-8", -5])
-def test_terway_refuses_what_makes_no_sense(value: int | str) -> None:
+def test_terway_refuses_an_invalid_bandwidth(value: int | str) -> None:
     with pytest.raises(ValueError, match=r"."):
         terway.bytes_per_s(value, 100)
 
@@ -72,17 +72,17 @@ def test_policies_choose_between_tc_and_terway() -> None:
 
 
 @pytest.mark.parametrize("read", [terway.rule_of, tc.bandwidths_of])
-def test_a_node_s_bandwidth_that_makes_no_sense_is_named_by_its_key(read: Callable[..., Bandwidths]) -> None:
+def test_an_invalid_node_bandwidth_is_an_error_with_its_key(read: Callable[..., Bandwidths]) -> None:
     with pytest.raises(ValueError, match=r"^spec\.systemStrategy\.totalNetworkBandwidth: -1 is below 0$"):
         read(traffic("-1"))
 
 
-def test_a_share_that_makes_no_sense_is_named_by_its_key() -> None:
+def test_an_invalid_share_is_an_error_with_its_key() -> None:
     with pytest.raises(ValueError, match=r'^spec\.resourceQOSStrategy\.lsClass\.networkQOS\.egressLimit: "x" is not'):
         terway.rule_of(traffic("100M", egressLimit="x"))
 
 
-def test_terway_has_no_bandwidths_of_a_node_that_does_not_say_its_own() -> None:
+def test_terway_has_no_bandwidths_without_a_node_bandwidth() -> None:
     assert terway.rule_of(traffic(None, ingressRequest="10M")) == Bandwidths()
 
 
@@ -91,12 +91,12 @@ def _of_ten_million(value: int | str | None) -> int:
 
 
 @pytest.mark.parametrize("switch", [{}, {"enable": False}])
-def test_nothing_of_a_class_that_is_not_switched_on_counts(switch: dict[str, bool]) -> None:
+def test_a_disabled_class_has_no_shares(switch: dict[str, bool]) -> None:
     actual = network.class_shares({**switch, "ingressLimit": "8M", "egressRequest": 50}, _of_ten_million)
     assert actual == {"rx_bps_min": 0, "rx_bps_max": 0, "tx_bps_min": 0, "tx_bps_max": 0}
 
 
-def test_a_classs_four_parts_are_requests_and_limits_of_both_directions_in_bytes() -> None:
+def test_a_class_has_requests_and_limits_of_both_directions_in_bytes() -> None:
     qos = {"enable": True, "ingressRequest": "8M", "ingressLimit": "16M", "egressRequest": 30, "egressLimit": 40}
     actual = network.class_shares(qos, _of_ten_million)
     assert actual == {
@@ -107,6 +107,6 @@ def test_a_classs_four_parts_are_requests_and_limits_of_both_directions_in_bytes
     }
 
 
-def test_a_class_that_is_switched_off_leaves_the_nodes_bandwidth() -> None:
+def test_a_disabled_class_keeps_the_nodes_bandwidth() -> None:
     spec = traffic("100M", enable=False, ingressRequest="10M")
     assert tc.bandwidths_of(spec) == Bandwidths(hw_tx_bps_max=100_000_000, hw_rx_bps_max=100_000_000)

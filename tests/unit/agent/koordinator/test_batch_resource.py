@@ -1,4 +1,4 @@
-"""Batch resources of pods and containers, and pods that are none."""
+"""Batch resources of pods and containers, and pods without batch resources."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -47,7 +47,7 @@ def test_one_container_without_a_limit_makes_the_pod_unlimited(missing: Extended
     )
 
 
-def test_without_a_quota_there_is_none_and_memory_stays_limited() -> None:
+def test_without_a_quota_it_is_unlimited_and_memory_stays_limited() -> None:
     rule = BatchRule(has_quota=False, ratio=2.0)
     assert batch_resource.pod(pod(ask(500, 1024)), rule).changes.knobs.get("cpu.cfs_quota") == -1
     changes = batch_resource.container(Container(pod(), extended=ask(500, 1024)), rule).changes
@@ -55,7 +55,7 @@ def test_without_a_quota_there_is_none_and_memory_stays_limited() -> None:
 
 
 @given(AMOUNT, st.floats(min_value=1.01, max_value=10))
-def test_a_faster_node_scales_pod_and_container_alike(cpu: int, ratio: float) -> None:
+def test_a_faster_node_scales_the_quotas_of_pod_and_container_equally(cpu: int, ratio: float) -> None:
     rule = BatchRule(ratio=ratio)
     alone = batch_resource.container(Container(pod(), extended=ask(cpu, 1)), rule).changes
     assert alone.knobs.get("cpu.cfs_quota") == batch_resource.pod(pod(ask(cpu, 1)), rule).changes.knobs.get(
@@ -64,13 +64,13 @@ def test_a_faster_node_scales_pod_and_container_alike(cpu: int, ratio: float) ->
 
 
 @pytest.mark.parametrize("qos", ["", "LS", "SYSTEM", "be"])
-def test_pods_of_other_classes_are_left_alone(qos: str) -> None:
+def test_pods_of_other_classes_are_unchanged(qos: str) -> None:
     context = pod(ask(500, 1024), qos=qos)
     assert batch_resource.pod(context, BatchRule()).changes == NO_CHANGES
     assert batch_resource.container(Container(context, extended=ask(1, 1)), BatchRule()).changes == NO_CHANGES
 
 
-def test_what_asks_for_nothing_is_left_alone() -> None:
+def test_a_pod_without_requests_is_unchanged() -> None:
     bare = Pod(labels={names.LABEL_QOS: "BE"})
     assert batch_resource.pod(bare, BatchRule()).changes == NO_CHANGES
     assert batch_resource.container(Container(bare), BatchRule()).changes == NO_CHANGES
@@ -79,7 +79,7 @@ def test_what_asks_for_nothing_is_left_alone() -> None:
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"containers": {"app": {"limits": {"kubernetes.io/batch-cpu": "1e400x"}}}}']
 )
-def test_an_annotation_that_cannot_be_read_is_an_error_unless_the_spec_says_it_or_the_pod_is_no_batch_pod(
+def test_an_unreadable_annotation_is_an_error_unless_the_spec_or_the_class_overrides_it(
     text: str,
 ) -> None:
     """`bad_batch_spec_told`."""
@@ -96,7 +96,7 @@ def test_an_annotation_that_cannot_be_read_is_an_error_unless_the_spec_says_it_o
     assert batch_resource.pod(replace(bad, labels={}), BatchRule()).changes == NO_CHANGES
 
 
-def test_a_small_limit_on_a_faster_node_is_the_least_that_the_kernel_takes() -> None:
+def test_a_small_limit_on_a_faster_node_is_raised_to_the_kernels_minimum() -> None:
     assert batch_resource.pod(pod(ask(10, 1)), BatchRule(ratio=1.2)).changes.knobs.get("cpu.cfs_quota") == 1000
     assert (
         batch_resource.pod(pod(ask(10, 1)), BatchRule(ratio=1.2), Quirks.REFERENCE).changes.knobs.get("cpu.cfs_quota")
@@ -104,7 +104,7 @@ def test_a_small_limit_on_a_faster_node_is_the_least_that_the_kernel_takes() -> 
     )
 
 
-def test_an_annotation_that_names_no_containers_sets_no_memory_limit_of_0() -> None:
+def test_an_annotation_without_containers_sets_no_memory_limit_of_0() -> None:
     """`empty_batch_spec_ignored`."""
     assert batch_resource.pod(pod(), BatchRule()).changes == NO_CHANGES
     assert batch_resource.pod(pod(), BatchRule(), Quirks.REFERENCE).changes == Changes(
@@ -115,7 +115,7 @@ def test_an_annotation_that_names_no_containers_sets_no_memory_limit_of_0() -> N
 SPEC = '{"containers": {"c": {"requests": {"kubernetes.io/batch-cpu": "500"}}}}'
 
 
-def test_the_spec_goes_before_the_annotation_and_other_resources_do_not() -> None:
+def test_the_spec_overrides_the_annotation_but_other_resources_do_not() -> None:
     resources = ExtendedResources(requests={"kubernetes.io/batch-cpu": Fraction(1000)})
     other = ExtendedResources(requests={"nvidia.com/gpu": Fraction(1)})
     collected = []

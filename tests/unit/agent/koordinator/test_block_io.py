@@ -54,9 +54,7 @@ def lvm(folder: Path, number: int, name: str, *below: str) -> None:
     ("kind", "name"),
     [("volumegroup", "vg-x"), ("device", "/dev/dm-0"), ("device", "/dev/dm-2"), ("volumegroup", "thin")],
 )
-def test_a_volume_group_and_its_volumes_are_limited_on_the_disk_that_they_are_on(
-    kind: str, name: str, tmp_path: Path
-) -> None:
+def test_a_volume_group_and_its_volumes_are_limited_on_their_disk(kind: str, name: str, tmp_path: Path) -> None:
     world = LoopWorld(tmp_path)
     disks(tmp_path)
     lvm(tmp_path, 0, "vg--x-root", "sda1")
@@ -65,7 +63,7 @@ def test_a_volume_group_and_its_volumes_are_limited_on_the_disk_that_they_are_on
     assert disk_of(world.root, DiskLimits(name, kind)) == "8:0"
 
 
-def test_best_effort_pods_are_limited_together_and_let_go(tmp_path: Path) -> None:
+def test_best_effort_pods_are_limited_together_and_released(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, slo({"name": "/dev/sda", "ioCfg": {"readBPS": 1000, "writeIOPS": 5}}))
     disks(tmp_path)
     world.loop()
@@ -77,7 +75,7 @@ def test_best_effort_pods_are_limited_together_and_let_go(tmp_path: Path) -> Non
     assert world.text(BE, "blkio.throttle.read_bps_device") == "8:0 0"
 
 
-def test_limits_of_an_agent_that_was_killed_go_if_they_are_not_asked_for_any_more(tmp_path: Path) -> None:
+def test_obsolete_limits_of_a_killed_agent_are_removed(tmp_path: Path) -> None:
     two = ({"name": f"/dev/{disk}", "ioCfg": {"readBPS": 1000, "ioWeightPercent": 50}} for disk in ("sda", "sdb"))
     world = LoopWorld(tmp_path, slo(*two))
     disks(tmp_path)
@@ -98,7 +96,7 @@ def test_limits_of_an_agent_that_was_killed_go_if_they_are_not_asked_for_any_mor
     assert world.text(other, "blkio.throttle.write_bps_device") == "8:0 9"
 
 
-def test_a_pod_may_ask_for_limits_and_a_bad_disk_limits_nothing(tmp_path: Path) -> None:
+def test_a_pod_can_request_limits_and_an_invalid_disk_limits_nothing(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, {})
     disks(tmp_path)
     asks = (
@@ -112,7 +110,7 @@ def test_a_pod_may_ask_for_limits_and_a_bad_disk_limits_nothing(tmp_path: Path) 
     assert "disk '/dev/none' not found on this machine" in world.loops.health()[1]
 
 
-def test_an_annotation_that_cannot_be_read_any_more_leaves_its_limits_and_one_that_is_gone_takes_them(
+def test_an_unreadable_annotation_keeps_its_limits_and_a_removed_one_clears_them(
     tmp_path: Path,
 ) -> None:
     world = LoopWorld(tmp_path, {})
@@ -128,7 +126,7 @@ def test_an_annotation_that_cannot_be_read_any_more_leaves_its_limits_and_one_th
     assert world.text(folder, "blkio.throttle.write_bps_device") == "8:0 0"
 
 
-def test_an_annotation_that_cannot_be_read_is_an_error_of_the_pod_until_it_can(tmp_path: Path) -> None:
+def test_an_unreadable_annotation_is_an_error_of_the_pod_until_it_is_fixed(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, {})
     disks(tmp_path)
     bad = pod("a", n.LS, annotations={"koordinator.sh/blkioQOS": "{"})
@@ -150,10 +148,10 @@ def test_an_annotation_that_cannot_be_read_is_an_error_of_the_pod_until_it_can(t
         ("volumegroup", "wide", "'wide' is on 2 disks; limits require exactly one"),
         ("zpool", "tank", "unknown kind 'zpool'"),
         ("podvolume", "../../etc", "the kubelet has not mounted a volume '../../etc' for the pod"),
-        ("podvolume", "share", "'share' is not on a disk that is visible here"),
+        ("podvolume", "share", "'share' is not on a disk of this machine"),
     ],
 )
-def test_what_cannot_be_found_is_named(kind: str, name: str, error: str, tmp_path: Path) -> None:
+def test_an_unknown_disk_is_an_error_with_its_name(kind: str, name: str, error: str, tmp_path: Path) -> None:
     world = LoopWorld(tmp_path)
     disks(tmp_path)
     lvm(tmp_path, 0, "vg--x-root", "sda1")
@@ -211,7 +209,7 @@ def test_a_volume_of_a_pod_is_found_by_its_mount(
     assert limited(world, volumes) == "8:0 7"
 
 
-def test_claims_on_one_disk_are_on_that_one_whichever_is_meant(tmp_path: Path) -> None:
+def test_claims_on_one_disk_are_limited_on_that_disk(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, {})
     disks(tmp_path)
     lvm(tmp_path, 0, "vg-one", "sda1")
@@ -220,7 +218,7 @@ def test_claims_on_one_disk_are_on_that_one_whichever_is_meant(tmp_path: Path) -
     assert limited(world, [claim("data"), claim("more")]) == "8:0 7"
 
 
-def test_a_claim_that_is_two_volumes_of_a_pod_is_mounted_once(tmp_path: Path) -> None:
+def test_a_claim_used_by_two_volumes_of_a_pod_is_mounted_once(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, {})
     disks(tmp_path)
     mounted(tmp_path, ("csi", "pvc-1/mount", "8:1"))
@@ -246,7 +244,7 @@ def test_a_claim_that_is_two_volumes_of_a_pod_is_mounted_once(tmp_path: Path) ->
     ],
     ids=["none", "the other is a raw device", "several disks", "the other is on a network"],
 )
-def test_a_claim_that_cannot_be_told_from_others_is_an_error_and_its_persistent_volume_may_be_named(
+def test_an_ambiguous_claim_is_an_error_and_its_persistent_volume_can_be_named(
     rows: tuple[tuple[str, str, str], ...], message: str, tmp_path: Path
 ) -> None:
     world = LoopWorld(tmp_path, {})
@@ -259,20 +257,20 @@ def test_a_claim_that_cannot_be_told_from_others_is_an_error_and_its_persistent_
         assert limited(world, volumes, "pvc-1") == "8:0 7"
 
 
-def test_a_disk_of_the_whole_machine_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_disk_of_the_root_cgroup_is_reported(tmp_path: Path) -> None:
     root = {"blkioQOS": {"enable": True, "blocks": [{"name": "/dev/none", "ioCfg": {"readLatency": 5000}}]}}
     world = LoopWorld(tmp_path, {"resourceQOSStrategy": {"cgroupRoot": root}})
     world.loop()
     assert "cgroupRoot: disk '/dev/none' not found on this machine" in world.loops.health()[1]
 
 
-def test_best_effort_pods_together_have_no_volume_of_a_pod(tmp_path: Path) -> None:
+def test_best_effort_pods_cannot_use_a_pod_volume(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, slo({"name": "data", "type": "podvolume", "ioCfg": {"readBPS": 1000}}))
     world.loop()
     assert "beClass: volume 'data': podvolume is only valid in the annotation of a pod" in world.loops.health()[1]
 
 
-def test_the_mounts_of_the_machine_are_read_once_a_round_however_many_volumes_are_named(
+def test_mounts_are_read_once_a_round_for_any_number_of_volumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = LoopWorld(tmp_path, {})
@@ -297,7 +295,7 @@ def test_the_mounts_of_the_machine_are_read_once_a_round_however_many_volumes_ar
     assert read.count("/proc/1/mountinfo") == 2
 
 
-def test_latencies_of_the_whole_machine_are_set_and_switched_off(tmp_path: Path) -> None:
+def test_latencies_of_the_root_cgroup_are_set_and_disabled(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path)
     write_files(tmp_path, {"sys/class/block/sda/dev": "8:0\n"})
     block = {"name": "/dev/sda", "ioCfg": {"readLatency": 5000}}
@@ -318,7 +316,7 @@ def test_latencies_of_the_whole_machine_are_set_and_switched_off(tmp_path: Path)
     ]
 
 
-def test_a_weight_is_by_disk_and_goes_back_to_that_of_the_cgroup(tmp_path: Path) -> None:
+def test_a_weight_is_set_per_disk_and_reset_to_the_cgroups_weight(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, slo({"name": "/dev/sda", "ioCfg": {"readBPS": 4096, "ioWeightPercent": 30}}))
     disks(tmp_path)
     weights = tmp_path / TOP / "blkio" / BE / "blkio.bfq.weight_device"
@@ -331,7 +329,7 @@ def test_a_weight_is_by_disk_and_goes_back_to_that_of_the_cgroup(tmp_path: Path)
     assert weights.read_text().strip() == "8:0 default"
 
 
-def test_one_round_sets_a_limit_and_takes_another_of_the_same_file_away(tmp_path: Path) -> None:
+def test_one_round_sets_one_limit_and_removes_another_in_the_same_file(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, slo({"name": "/dev/sda", "ioCfg": {"readBPS": 4096}}))
     disks(tmp_path)
     world.overwrite(BE, "blkio.throttle.read_bps_device", "8:16 300")
@@ -342,7 +340,7 @@ def test_one_round_sets_a_limit_and_takes_another_of_the_same_file_away(tmp_path
     assert sorted(text for text in writes if ":" in text) == ["8:0 4096", "8:16 0"]
 
 
-def test_latencies_of_two_disks_are_set_in_one_round_and_those_of_a_killed_agent_go(tmp_path: Path) -> None:
+def test_latencies_of_two_disks_are_set_in_one_round_and_stale_ones_removed(tmp_path: Path) -> None:
     blocks = [{"name": name, "ioCfg": {"readLatency": 100}} for name in ("/dev/sda", "/dev/sdb")]
     root = {"resourceQOSStrategy": {"cgroupRoot": {"blkioQOS": {"enable": True, "blocks": blocks}}}}
     world = LoopWorld(tmp_path, root)
@@ -358,7 +356,7 @@ def test_latencies_of_two_disks_are_set_in_one_round_and_those_of_a_killed_agent
     assert sorted(text for text in writes if ":" in text) == [f"8:0 {on}", f"8:16 {on}", "8:32 enable=0"]
 
 
-def test_disks_have_a_value_of_each_knob() -> None:
+def test_every_disk_has_a_value_for_every_setting() -> None:
     given_ = {"enable": True, "blocks": [{"name": "/dev/sda", "type": "device", "ioCfg": {"readBPS": 1048576}}]}
     (disk,) = block_io.parse(given_)
     assert block_io.limits_by_knob([("8:0", disk)], ["8:0"]) == {
@@ -374,7 +372,7 @@ def test_disks_have_a_value_of_each_knob() -> None:
             block_io.parse({"enable": True, "blocks": [{"ioCfg": wrong}]})
 
 
-def test_what_is_in_force_and_not_asked_for_goes() -> None:
+def test_limits_that_are_not_requested_are_removed() -> None:
     actual = block_io.limits_by_knob([], ["8:16"])
     assert {knob: values["8:16"] for knob, values in actual.items()} == {
         **dict.fromkeys(("io.read_iops", "io.write_iops", "io.read_bps", "io.write_bps"), -1),
@@ -382,7 +380,7 @@ def test_what_is_in_force_and_not_asked_for_goes() -> None:
     }
 
 
-def test_a_model_of_the_users_own_counts_only_if_it_is_whole() -> None:
+def test_a_user_model_is_used_only_if_complete() -> None:
     numbers = dict.fromkeys(
         ("modelReadBPS", "modelReadSeqIOPS", "modelReadRandIOPS", "modelWriteBPS", "modelWriteSeqIOPS"), 5
     )

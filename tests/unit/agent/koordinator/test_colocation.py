@@ -1,4 +1,4 @@
-"""A node's strategy of batch and mid resources, and what of it the manager does not take."""
+"""A node's strategy of batch and mid resources, and the values that the manager ignores."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from nri.agent.koordinator import colocation
 from nri.agent.koordinator.unread_keys import unread_annotations
 
 
-def node(labels: dict[str, Any] | None = None, own: str | None = None) -> dict[str, Any]:
-    annotations = {} if own is None else {colocation.ANNOTATION_STRATEGY: own}
+def node(labels: dict[str, Any] | None = None, strategy: str | None = None) -> dict[str, Any]:
+    annotations = {} if strategy is None else {colocation.ANNOTATION_STRATEGY: strategy}
     return {"metadata": {"labels": labels or {}, "annotations": annotations}}
 
 
@@ -29,7 +29,7 @@ def node(labels: dict[str, Any] | None = None, own: str | None = None) -> dict[s
         (None, False),
     ],
 )
-def test_the_first_node_configuration_that_fits_is_over_the_cluster_s(selector: Any, fits: bool) -> None:
+def test_the_first_matching_node_configuration_overrides_the_clusters(selector: Any, fits: bool) -> None:
     config = {
         "degradeTimeMinutes": 15,
         "nodeConfigs": [
@@ -40,7 +40,7 @@ def test_the_first_node_configuration_that_fits_is_over_the_cluster_s(selector: 
     assert colocation.of_node(config, node({"pool": "a"})) == {"degradeTimeMinutes": 5 if fits else 7}
 
 
-def test_the_words_of_the_node_are_over_all_and_its_labels_over_its_annotation() -> None:
+def test_the_nodes_labels_override_its_annotation_and_all_other_configuration() -> None:
     source = node({"node.koordinator.sh/cpu-reclaim-ratio": "0.7"}, '{"cpuReclaimThresholdPercent": 1, "enable": true}')
     actual = colocation.of_node({"enable": False, "cpuReclaimThresholdPercent": 65}, source)
     assert actual == {"enable": True, "cpuReclaimThresholdPercent": 70}
@@ -56,13 +56,13 @@ def test_the_words_of_the_node_are_over_all_and_its_labels_over_its_annotation()
         ("metricMemoryCollectPolicy", "", "is empty"),
     ],
 )
-def test_numbers_that_the_manager_refuses_are_named_with_the_rule(key: str, value: Any, rule: str) -> None:
+def test_numbers_that_the_manager_refuses_are_reported_with_the_rule(key: str, value: Any, rule: str) -> None:
     shown = f"{key} {value}".strip()
     assert colocation.wrong({**colocation.DEFAULTS, key: value}) == ([f"{shown} {rule}"] if rule else [])
 
 
 @pytest.mark.parametrize("text", ["-1", "often", "nan", "inf"])
-def test_a_ratio_that_is_none_is_told(text: str) -> None:
+def test_an_invalid_ratio_is_reported(text: str) -> None:
     label = "node.koordinator.sh/memory-reclaim-ratio"
     (actual,) = unread_annotations(node({label: text}))
     assert str(actual) == f"label {label}: '{text}' is not a ratio such as 0.7, so Koordinator's manager ignores it"
@@ -70,7 +70,7 @@ def test_a_ratio_that_is_none_is_told(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("own_part", "why"),
+    ("strategy", "why"),
     [
         ("[]", "not a JSON object, so Koordinator's manager ignores it"),
         ("{", "not a JSON object, so Koordinator's manager ignores it"),
@@ -80,7 +80,7 @@ def test_a_ratio_that_is_none_is_told(text: str) -> None:
         ),
     ],
 )
-def test_a_strategy_of_the_node_that_the_manager_does_not_take_is_told(own_part: str, why: str) -> None:
-    assert [str(unread_annotation) for unread_annotation in unread_annotations(node(own=own_part))] == [
+def test_a_node_strategy_that_the_manager_ignores_is_reported(strategy: str, why: str) -> None:
+    assert [str(unread_annotation) for unread_annotation in unread_annotations(node(strategy=strategy))] == [
         f"annotation {colocation.ANNOTATION_STRATEGY}: {why}"
     ]

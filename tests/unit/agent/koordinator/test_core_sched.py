@@ -27,7 +27,7 @@ RULE = CoreSchedRule(
         ({names.LABEL_QOS: "LS"}, CoreSchedRule(), False, ""),
     ],
 )
-def test_a_pods_group_is_its_label_or_itself(
+def test_a_pods_group_is_named_by_its_label_or_its_uid(
     labels: dict[str, str], rule: CoreSchedRule, enabled: bool, group: str
 ) -> None:
     assert core_sched.membership(labels, "Guaranteed", "uid", rule, Quirks.REFERENCE) == (enabled, group)
@@ -43,7 +43,7 @@ def test_a_pods_group_is_its_label_or_itself(
         ({names.LABEL_QOS: "LS", core_sched.LABEL_CORE_POLICY: "exclusive"}, "uid-expeller"),
     ],
 )
-def test_no_label_names_the_group_of_an_exclusive_pod_or_of_an_expelling_class(
+def test_no_label_can_name_the_group_of_an_exclusive_pod_or_an_expelling_class(
     victim: dict[str, str], label: str
 ) -> None:
     """`groups_of_labels_apart`."""
@@ -54,7 +54,7 @@ def test_no_label_names_the_group_of_an_exclusive_pod_or_of_an_expelling_class(
     assert own_part.enabled and other_entries.enabled and own_part.group != other_entries.group
 
 
-def test_folders_are_idle_if_their_class_is_and_nothing_is_said_before_a_rule() -> None:
+def test_cgroups_are_idle_if_their_class_is_and_unchanged_without_a_rule() -> None:
     assert core_sched.kube_class(KubeQosFolder("BestEffort"), RULE).changes.knobs.get("cpu.idle") == 1
     assert core_sched.kube_class(KubeQosFolder("Burstable"), RULE).changes.knobs.get("cpu.idle") == 0
     assert not core_sched.kube_class(KubeQosFolder("BestEffort"), CoreSchedRule()).changes

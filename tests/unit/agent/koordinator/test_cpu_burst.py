@@ -1,4 +1,4 @@
-"""Containers that run ahead of their quota."""
+"""Containers that exceed their quota for a short time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def bursts(world: LoopWorld) -> tuple[int, int]:
     return int(world.text(LS, "cpu.cfs_burst_us")), int(world.text(C, "cpu.cfs_burst_us"))
 
 
-def test_a_quota_grows_while_throttled_up_to_three_times_and_is_put_back(tmp_path: Path) -> None:
+def test_a_throttled_quota_grows_up_to_three_times_and_is_reset(tmp_path: Path) -> None:
     world = world_of(tmp_path, policy="cfsQuotaBurstOnly")
     world.throttled.add(C)
     world.loop(2)
@@ -57,7 +57,7 @@ def test_a_quota_grows_while_throttled_up_to_three_times_and_is_put_back(tmp_pat
     assert bursts(world) == (0, 0)
 
 
-def test_an_overloaded_pool_takes_it_back_step_by_step(tmp_path: Path) -> None:
+def test_an_overloaded_pool_lowers_the_quota_step_by_step(tmp_path: Path) -> None:
     world = world_of(tmp_path, policy="auto")
     world.throttled.add(C)
     world.loop(4)
@@ -67,7 +67,7 @@ def test_an_overloaded_pool_takes_it_back_step_by_step(tmp_path: Path) -> None:
     assert quotas(world) == (100_000, 100_000)
 
 
-def test_a_token_bucket_ends_a_burst_that_lasts(tmp_path: Path) -> None:
+def test_a_token_bucket_ends_a_long_burst(tmp_path: Path) -> None:
     world = world_of(tmp_path, policy="auto", cfsQuotaBurstPeriodSeconds=10)
     world.throttled.add(C)
     world.loop(8)
@@ -77,7 +77,7 @@ def test_a_token_bucket_ends_a_burst_that_lasts(tmp_path: Path) -> None:
     assert saved > 120_000 and quotas(world)[1] == 100_000
 
 
-def test_a_burst_is_cut_to_the_quota_on_mainline_and_is_ten_times_it_on_anolis(tmp_path: Path) -> None:
+def test_a_burst_is_limited_to_the_quota_on_mainline_and_to_ten_times_on_anolis(tmp_path: Path) -> None:
     plain = world_of(tmp_path / "plain", policy="cpuBurstOnly")
     plain.loop()
     assert bursts(plain) == (100_000, 100_000)
@@ -86,7 +86,7 @@ def test_a_burst_is_cut_to_the_quota_on_mainline_and_is_ten_times_it_on_anolis(t
     assert bursts(anolis) == (1_000_000, 1_000_000)
 
 
-def test_a_quota_that_normalization_repairs_is_not_scaled(tmp_path: Path) -> None:
+def test_a_quota_managed_by_normalization_is_not_scaled(tmp_path: Path) -> None:
     world = world_of(tmp_path, Node(gates=frozenset({"CPUNormalization"})), policy="auto")
     world.store.put("Node", {"metadata": {"annotations": {cpu_normalization.ANNOTATION_RATIO: "1.5"}}}, "test")
     world.throttled.add(C)
@@ -94,14 +94,14 @@ def test_a_quota_that_normalization_repairs_is_not_scaled(tmp_path: Path) -> Non
     assert quotas(world) == (100_000, 100_000)
 
 
-def test_pods_of_other_classes_and_without_limit_are_left_alone(tmp_path: Path) -> None:
+def test_pods_of_other_classes_are_unchanged(tmp_path: Path) -> None:
     world = world_of(tmp_path, qos=n.LSR, policy="auto")
     world.throttled.add(C)
     world.loop(5)
     assert (quotas(world), bursts(world)) == ((100_000, 100_000), (0, 0))
 
 
-def test_a_pod_may_ask_for_it_by_itself(tmp_path: Path) -> None:
+def test_a_pod_can_request_a_burst(tmp_path: Path) -> None:
     world = world_of(tmp_path)
     (manifest,) = world.source.pods()
     annotations = {"koordinator.sh/cpuBurst": '{"policy":"auto"}'}
@@ -112,7 +112,7 @@ def test_a_pod_may_ask_for_it_by_itself(tmp_path: Path) -> None:
     assert quotas(world)[1] == 120_000
 
 
-def test_nothing_is_done_before_a_nodeslo_is_known_and_lsr_pods_are_no_part_of_the_pool(tmp_path: Path) -> None:
+def test_nothing_changes_before_a_nodeslo_and_lsr_pods_are_not_in_the_pool(tmp_path: Path) -> None:
     world = world_of(tmp_path, policy="auto")
     world.store.put("NodeSLO", None, "test")
     pods = list(world.source.pods())
@@ -125,7 +125,7 @@ def test_nothing_is_done_before_a_nodeslo_is_known_and_lsr_pods_are_no_part_of_t
     assert quotas(world) == (100_000, 100_000)
     world.slo({"cpuBurstStrategy": {"policy": "auto"}})
     world.loop(2)
-    assert quotas(world)[1] > 100_000  # two CPUs are shared, of which a tenth of one is used
+    assert quotas(world)[1] > 100_000  # a tenth of one of the two shared CPUs is used
 
 
 def test_a_kernel_without_bursts_still_scales_quotas(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_kernel_without_bursts_still_scales_quotas(tmp_path: Path) -> None:
     assert quotas(world) == (120_000, 120_000)
 
 
-def test_a_pod_that_asks_for_none_is_left_to_others_on_a_node_that_bursts(tmp_path: Path) -> None:
+def test_a_pod_that_opts_out_is_unchanged_on_a_bursting_node(tmp_path: Path) -> None:
     world = world_of(tmp_path, policy="auto")
     (manifest,) = world.source.pods()
     annotations = {"koordinator.sh/cpuBurst": '{"policy":"none"}'}
@@ -150,7 +150,7 @@ def test_a_pod_that_asks_for_none_is_left_to_others_on_a_node_that_bursts(tmp_pa
     assert (quotas(world), bursts(world)) == ((100_000, 100_000), (0, 5000))
 
 
-def test_a_container_that_is_busy_from_its_start_or_when_the_agent_starts_again_keeps_its_burst_for_a_while(
+def test_a_busy_container_keeps_its_burst_for_a_while_after_the_agents_start(
     tmp_path: Path,
 ) -> None:
     """A quarter of 30 s at 200 % above the limit: 7.5 s at three times the limit."""
@@ -171,7 +171,7 @@ def reasons(world: LoopWorld) -> list[str]:
     return [row["reason"] for row in world.loops.unchanged("ls") if row["strategy"] == "CPUBurst"]
 
 
-def test_why_a_quota_did_not_rise_is_explained_until_it_does(tmp_path: Path) -> None:
+def test_the_reason_for_an_unchanged_quota_is_explained(tmp_path: Path) -> None:
     world = world_of(tmp_path, policy="cpuBurstOnly")
     world.loop()
     assert reasons(world) == ["policy cpuBurstOnly does not raise quotas"]
@@ -193,7 +193,7 @@ def test_why_a_quota_did_not_rise_is_explained_until_it_does(tmp_path: Path) -> 
     ]
 
 
-def test_why_a_pod_that_shares_no_cpus_has_no_burst_is_explained(tmp_path: Path) -> None:
+def test_the_reason_for_no_burst_of_an_exclusive_pod_is_explained(tmp_path: Path) -> None:
     world = world_of(tmp_path, qos=n.LSR, policy="auto")
     world.loop()
     assert world.loops.unchanged("ls") == [
@@ -205,7 +205,7 @@ def test_why_a_pod_that_shares_no_cpus_has_no_burst_is_explained(tmp_path: Path)
     ]
 
 
-def test_cpus_that_a_pod_with_its_own_reserves_for_a_sidecar_are_not_idle(tmp_path: Path) -> None:
+def test_cpus_reserved_for_a_sidecar_of_an_exclusive_pod_are_not_idle(tmp_path: Path) -> None:
     world = world_of(tmp_path, policy="auto")
     manifest = pod("own", n.LSR, paths.GUARANTEED, containers=[{"name": "c", "resources": {"requests": {"cpu": "1"}}}])
     manifest["spec"]["initContainers"] = [
@@ -223,7 +223,7 @@ def test_cpus_that_a_pod_with_its_own_reserves_for_a_sidecar_are_not_idle(tmp_pa
     ("policy", "burst", "scales"),
     [("none", 0, False), ("cpuBurstOnly", 2_000_000, False), ("auto", 2_000_000, True), ("cfsQuotaBurstOnly", 0, True)],
 )
-def test_policies_switch_bursts_and_scaling(policy: str, burst: int, scales: bool) -> None:
+def test_policies_enable_bursts_and_scaling(policy: str, burst: int, scales: bool) -> None:
     config = BurstConfig(policy)
     assert cpu_burst.burst_us(2000, config) == burst
     assert cpu_burst.burst_us(0, config) == 0
@@ -242,7 +242,7 @@ def test_policies_switch_bursts_and_scaling(policy: str, burst: int, scales: boo
         (None, 1, Pool.UNKNOWN),
     ],
 )
-def test_the_pool_cools_from_nine_tenths_of_its_threshold(used: int | None, total: int, pool: Pool) -> None:
+def test_the_pool_cools_at_nine_tenths_of_its_threshold(used: int | None, total: int, pool: Pool) -> None:
     assert cpu_burst.pool_state(used, total) is pool
 
 
@@ -256,7 +256,7 @@ def test_an_overloaded_pool_scales_down_and_a_cooling_one_does_not_scale_up() ->
 
 
 @given(st.integers(1000, 10**7), st.integers(1000, 10**7), st.sampled_from(Step), st.integers(50, 500))
-def test_a_quota_stays_between_what_was_asked_for_and_its_ceiling(
+def test_a_quota_stays_between_the_requested_quota_and_its_maximum(
     base: int, current: int, step: Step, percent: int
 ) -> None:
     quota = cpu_burst.next_quota_us(current, base, step, percent)
@@ -265,7 +265,7 @@ def test_a_quota_stays_between_what_was_asked_for_and_its_ceiling(
 
 
 @given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 60)), max_size=20))
-def test_a_bucket_stays_in_its_bounds_and_is_filled_by_rest(steps: list[tuple[int, int]]) -> None:
+def test_a_bucket_stays_in_its_bounds_and_refills_while_idle(steps: list[tuple[int, int]]) -> None:
     bucket, now = Bucket(AUTO, 0.0), 0.0
     for usage, seconds in steps:
         now += seconds

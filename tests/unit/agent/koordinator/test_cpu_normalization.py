@@ -1,4 +1,4 @@
-"""CPU normalization: whose quota is scaled."""
+"""CPU normalization: which quotas are scaled."""
 
 from __future__ import annotations
 
@@ -57,36 +57,36 @@ def on_node(text: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("source", [None, [], 5])
-def test_no_source_is_an_error(source: Any) -> None:
+def test_a_missing_document_is_an_error(source: Any) -> None:
     for parse in (cpuset.rule_of, cpu_normalization.ratio_of):
         with pytest.raises(ValueError, match=r"no Node.* document"):
             parse(source)
 
 
 @pytest.mark.parametrize("text", ["", "[}", "0", "-1", "nan", "inf", " 1.1", "1_0", "1,1"])
-def test_a_ratio_that_is_no_positive_number_is_refused(text: str) -> None:
+def test_a_ratio_that_is_not_a_positive_number_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="cpu-normalization-ratio"):
         cpu_normalization.ratio_of(on_node(text))
 
 
-def test_a_ratio_is_read_and_absent_is_off() -> None:
+def test_a_ratio_is_read_and_its_absence_disables_scaling() -> None:
     assert cpu_normalization.ratio_of(on_node("1.10")) == 1.1
     assert cpu_normalization.ratio_of({"metadata": {"name": "n"}}) == -1
 
 
 @given(st.floats(0.1, 10), st.floats(-0.009, 0.009))
-def test_a_change_below_a_hundredth_is_none(ratio: float, change: float) -> None:
+def test_a_ratio_change_below_a_hundredth_is_ignored(ratio: float, change: float) -> None:
     assert cpu_normalization.same_ratio(ratio, ratio + change)
     assert not cpu_normalization.same_ratio(ratio, ratio + 0.02)
     assert not cpu_normalization.same_ratio(NO_RATIO, ratio)
 
 
-def test_a_ratio_in_other_digits_is_none() -> None:
+def test_a_ratio_in_non_ascii_digits_is_refused() -> None:
     with pytest.raises(ValueError, match="not a number above 0"):
         cpu_normalization.ratio_of(on_node("\N{ARABIC-INDIC DIGIT TWO}"))
 
 
-def test_a_ratio_that_appears_or_goes_away_is_a_change_and_none_after_none_is_not() -> None:
+def test_an_added_or_removed_ratio_is_a_change() -> None:
     assert cpu_normalization.same_ratio(None, None)
     assert not cpu_normalization.same_ratio(None, 1.0)
     assert not cpu_normalization.same_ratio(1.0, None)
@@ -96,7 +96,7 @@ RATIO = st.floats(min_value=0.01, max_value=100, allow_nan=False)
 
 
 @given(st.integers(min_value=1, max_value=10**9), RATIO)
-def test_a_scaled_quota_is_the_smallest_that_is_not_below_its_share(quota: int, ratio: float) -> None:
+def test_a_scaled_quota_is_the_smallest_one_not_below_its_share(quota: int, ratio: float) -> None:
     scaled = cpu_normalization.scaled(quota, ratio, Quirks.REFERENCE)
     if ratio <= 1:
         assert scaled == quota
@@ -106,12 +106,12 @@ def test_a_scaled_quota_is_the_smallest_that_is_not_below_its_share(quota: int, 
 
 
 @given(st.integers(min_value=1, max_value=10**9), RATIO)
-def test_a_quota_that_the_kernel_takes_is_scaled_to_one_that_it_takes(quota: int, ratio: float) -> None:
+def test_a_valid_quota_is_scaled_to_a_valid_quota(quota: int, ratio: float) -> None:
     """`scaled_quota_is_possible`."""
     scaled = cpu_normalization.scaled(quota, ratio)
     assert scaled == max(cpu_normalization.scaled(quota, ratio, Quirks.REFERENCE), min(quota, formulas.MIN_QUOTA_US))
 
 
 @pytest.mark.parametrize("quota", [-1, 0])
-def test_no_limit_is_not_scaled(quota: int) -> None:
+def test_an_unlimited_quota_is_not_scaled(quota: int) -> None:
     assert cpu_normalization.scaled(quota, 2.0) == quota

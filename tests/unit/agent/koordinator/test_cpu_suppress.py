@@ -1,4 +1,4 @@
-"""Best-effort pods get what the others leave."""
+"""Suppression: best-effort pods get the CPU that other pods leave."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def quota(world: LoopWorld) -> int:
     return int(world.text(BE, "cpu.cfs_quota_us"))
 
 
-def test_a_quota_follows_what_the_others_use_and_grows_by_a_tenth_of_the_node(tmp_path: Path) -> None:
+def test_the_quota_follows_the_usage_of_others_and_grows_by_a_tenth_of_the_node(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, on())
     world.overwrite(BE, "cpu.cfs_quota_us", "-1")
     busy(world, (pod("ls", n.LS), 2000), (pod("be", n.BE, paths.BEST_EFFORT), 3000))
@@ -61,7 +61,7 @@ def test_a_quota_follows_what_the_others_use_and_grows_by_a_tenth_of_the_node(tm
     assert row["reason"].startswith("5200 thousandths of a CPU are left: 65 % of 8000")
 
 
-def test_what_was_set_is_taken_back_when_nodeslo_switches_it_off(tmp_path: Path) -> None:
+def test_disabling_suppression_in_nodeslo_resets_the_values(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, on())
     world.overwrite(BE, "cpu.cfs_quota_us", "-1")
     busy(world, (pod("ls", n.LS), 2000))
@@ -79,7 +79,7 @@ def cpus(world: LoopWorld, path: str = BE) -> frozenset[int]:
     return cpuset.parse(world.text(path, "cpuset.cpus"))
 
 
-def test_cpus_are_taken_in_whole_cores_for_folder_pods_and_containers_but_not_lse_pods_cpus(tmp_path: Path) -> None:
+def test_whole_cores_are_assigned_to_best_effort_cgroups_without_cpus_of_lse_pods(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, on("cpuset"))
     lse = pod("lse", n.LSE, annotations={koord_cpuset.ANNOTATION_STATUS: json.dumps({"cpuset": "0-1"})})
     busy(world, (lse, 1000), (pod("be", n.BE, paths.BEST_EFFORT), 1000))
@@ -92,7 +92,7 @@ def test_cpus_are_taken_in_whole_cores_for_folder_pods_and_containers_but_not_ls
     assert cpus(world) == frozenset(range(2, 8))
 
 
-def test_under_the_kubelets_static_policy_only_containers_are_narrowed(tmp_path: Path) -> None:
+def test_under_the_kubelets_static_policy_only_containers_are_limited(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, on("cpuset"))
     annotations = {koord_cpuset.ANNOTATION_CPU_MANAGER: json.dumps({"policy": "static"})}
     world.store.put("NodeResourceTopology", {"metadata": {"annotations": annotations}}, "test")
@@ -102,14 +102,14 @@ def test_under_the_kubelets_static_policy_only_containers_are_narrowed(tmp_path:
     assert len(cpus(world, f"{BE}/podbe/bec")) == 2
 
 
-def test_pods_with_share_pools_of_their_own_are_not_suppressed(tmp_path: Path) -> None:
+def test_pods_with_separate_share_pools_are_not_suppressed(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, on(), node=Node(batch_pools=True))
     busy(world, (pod("ls", n.LS), 8000))
     world.loop(2)
     assert quota(world) == -1
 
 
-def test_a_host_program_counts_and_so_does_what_the_node_keeps_for_itself(tmp_path: Path) -> None:
+def test_a_host_program_and_the_nodes_reservation_are_counted(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, on() | {"hostApplications": [{"name": "db", "qos": "LS"}]})
     world.overwrite(BE, "cpu.cfs_quota_us", "-1")
     world.cgroup("host-latency-sensitive/db")
@@ -123,7 +123,7 @@ def test_a_host_program_counts_and_so_does_what_the_node_keeps_for_itself(tmp_pa
 
 
 @pytest.mark.parametrize("policy", ["cpuset", "cfsQuota"])
-def test_a_machine_without_the_folder_is_left_alone_and_bad_programs_are_passed_over(
+def test_a_machine_without_the_best_effort_cgroup_is_unchanged_despite_invalid_values(
     policy: str, tmp_path: Path
 ) -> None:
     world = LoopWorld(tmp_path, on(policy))
@@ -134,7 +134,7 @@ def test_a_machine_without_the_folder_is_left_alone_and_bad_programs_are_passed_
     assert scrape(world.observer).count('outcome="applied"') == 0
 
 
-def test_a_pod_whose_cpus_cannot_be_read_takes_none_away(tmp_path: Path) -> None:
+def test_a_pod_with_unreadable_cpus_takes_no_cpus_away(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, on("cpuset"))
     busy(world, (pod("lse", n.LSE, annotations={koord_cpuset.ANNOTATION_STATUS: "{"}), 0))
     world.loop(2)
@@ -149,7 +149,7 @@ WITHHELD = {
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_batch_pods_never_get_reserved_cpus_or_those_of_system_pods_alone(enabled: bool, tmp_path: Path) -> None:
+def test_batch_pods_never_get_reserved_cpus_or_exclusive_system_cpus(enabled: bool, tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, on("cpuset", enable=enabled))
     world.store.put("NodeResourceTopology", {"metadata": {"annotations": WITHHELD}}, "test")
     busy(world, (pod("be", n.BE, paths.BEST_EFFORT), 0))
@@ -158,7 +158,7 @@ def test_batch_pods_never_get_reserved_cpus_or_those_of_system_pods_alone(enable
         assert cpus(world, path) == frozenset({1, 4, 5, 6})
 
 
-def test_a_reservation_that_comes_while_it_is_switched_off_is_taken_up(tmp_path: Path) -> None:
+def test_a_new_reservation_is_applied_while_suppression_is_disabled(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, on("cpuset", enable=False))
     busy(world, (pod("be", n.BE, paths.BEST_EFFORT), 0))
     world.loop(2)
@@ -168,7 +168,7 @@ def test_a_reservation_that_comes_while_it_is_switched_off_is_taken_up(tmp_path:
     assert cpus(world) == frozenset({1, 4, 5, 6})
 
 
-def test_cpus_that_system_pods_share_are_given(tmp_path: Path) -> None:
+def test_shared_system_cpus_can_be_assigned(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, on("cpuset"))
     shared = {koord_cpuset.ANNOTATION_SYSTEM_QOS: json.dumps({"cpuset": "2-7", "cpusetExclusive": False})}
     world.store.put("NodeResourceTopology", {"metadata": {"annotations": shared}}, "test")
@@ -177,7 +177,7 @@ def test_cpus_that_system_pods_share_are_given(tmp_path: Path) -> None:
     assert len(cpus(world)) == 6
 
 
-def test_while_the_reserved_cpus_cannot_be_read_nothing_is_given(tmp_path: Path) -> None:
+def test_with_unreadable_reserved_cpus_nothing_is_assigned(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, on("cpuset"))
     bad = {"metadata": {"annotations": {koord_cpuset.ANNOTATION_RESERVATION: json.dumps({"reservedCPUs": "x"})}}}
     world.store.put("NodeResourceTopology", bad, "test")
@@ -188,7 +188,7 @@ def test_while_the_reserved_cpus_cannot_be_read_nothing_is_given(tmp_path: Path)
     assert "NodeResourceTopology cannot be read" in world.loops.health()[1]
 
 
-def test_the_cpus_of_an_lse_pod_stay_its_own_while_its_annotation_cannot_be_read(tmp_path: Path) -> None:
+def test_an_lse_pod_keeps_its_cpus_while_its_annotation_is_unreadable(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, on("cpuset"))
     lse = pod("lse", n.LSE, annotations={koord_cpuset.ANNOTATION_STATUS: json.dumps({"cpuset": "0-1"})})
     busy(world, (lse, 0), (pod("be", n.BE, paths.BEST_EFFORT), 0))
@@ -215,7 +215,7 @@ UNREADABLE = pod("bare", n.BE, paths.BEST_EFFORT, annotations={koord_cpuset.ANNO
         (UNREADABLE, True, ["1-7"], ["1-7"]),
     ],
 )
-def test_best_effort_cpus_left_to_one_writer_stay_what_they_are_over_rounds(
+def test_best_effort_cpus_left_to_one_writer_stay_stable_over_rounds(
     manifest: dict[str, Any], batch_pools: bool, observed: list[str], originally: list[str], tmp_path: Path
 ) -> None:
     annotations = {
@@ -239,8 +239,8 @@ def test_best_effort_cpus_left_to_one_writer_stay_what_they_are_over_rounds(
         assert sorted(collected) == expected
 
 
-def test_a_list_without_pods_changes_nothing(tmp_path: Path) -> None:
-    """As in Koordinator: more likely than a node without pods is a list that is not complete yet."""
+def test_an_empty_list_of_pods_changes_nothing(tmp_path: Path) -> None:
+    """As in Koordinator: an incomplete list is more likely than a node without pods."""
     world = LoopWorld(tmp_path, on())
     busy(world, (pod("ls", n.LS), 2000))
     world.loop(2)
@@ -256,7 +256,7 @@ def machine(nodes: int, cores: int) -> list[Cpu]:
     return [Cpu(n + thread * total, n, n // cores, 0) for thread in (0, 1) for n in range(total)]
 
 
-def test_the_budget_is_a_share_of_the_node_less_what_the_others_use() -> None:
+def test_the_budget_is_a_share_of_the_node_minus_the_usage_of_others() -> None:
     used = Used(node=40_000, pods=30_000, other_pods=20_000, programs=2_000, other_programs=1_000)
     assert cpu_suppress.budget_milli(100_000, used) == 65_000 - 20_000 - 1_000 - 8_000
     assert cpu_suppress.budget_milli(100_000, used._replace(reserved=10_000)) == 34_000
@@ -264,16 +264,16 @@ def test_the_budget_is_a_share_of_the_node_less_what_the_others_use() -> None:
 
 
 @given(MILLI, MILLI, MILLI, st.integers(1, 100))
-def test_more_used_by_others_never_leaves_more(node: int, pods: int, other_entries: int, percent: int) -> None:
+def test_more_usage_of_others_never_increases_the_budget(
+    node: int, pods: int, other_entries: int, percent: int
+) -> None:
     used = Used(node, pods, other_entries)
     more = used._replace(other_pods=other_entries + 1000)
     assert cpu_suppress.budget_milli(64_000, more, percent) < cpu_suppress.budget_milli(64_000, used, percent)
 
 
 @given(st.integers(-64_000, 128_000), st.integers(2000, 12_800_000), st.integers(1, 128))
-def test_a_quota_grows_in_steps_shrinks_at_once_and_small_changes_are_none(
-    budget: int, current: int, cpus: int
-) -> None:
+def test_a_quota_grows_in_steps_shrinks_at_once_and_ignores_small_changes(budget: int, current: int, cpus: int) -> None:
     quota = cpu_suppress.quota_us(budget, current, cpus)
     expected = max(budget * 100, 2000)
     if quota is None:
@@ -284,24 +284,24 @@ def test_a_quota_grows_in_steps_shrinks_at_once_and_small_changes_are_none(
         assert quota == expected or quota == current + cpus * 10_000
 
 
-def test_a_first_quota_is_the_whole_one() -> None:
+def test_a_first_quota_is_set_completely() -> None:
     assert cpu_suppress.quota_us(30_000, -1, 32) == 3_000_000
 
 
-def test_a_small_first_quota_is_no_small_change_from_none() -> None:
-    """-1 is no quota: on a large node two CPUs are within a hundredth of it, and a whole node away."""
+def test_a_small_first_quota_is_not_a_small_change_from_unlimited() -> None:
+    """-1 means unlimited: numerically close to two CPUs on a large node, but a whole node away."""
     assert cpu_suppress.quota_us(2_000, -1, 256) == 200_000
 
 
 @given(st.integers(-1000, 200_000), st.integers(0, 128), st.integers(1, 128))
-def test_cpus_are_two_at_least_and_a_tenth_more_at_most(budget: int, current: int, cpus: int) -> None:
+def test_the_number_of_cpus_is_at_least_two_and_grows_by_at_most_a_tenth(budget: int, current: int, cpus: int) -> None:
     count = cpu_suppress.cpu_count(budget, current, cpus)
     assert count <= current + -(-cpus // 10)
     assert count >= min(2, current + -(-cpus // 10))
 
 
 @given(st.integers(1, 4), st.integers(1, 8), st.data())
-def test_whole_cores_are_taken_and_spread_over_memory_nodes(nodes: int, cores: int, data: st.DataObject) -> None:
+def test_whole_cores_are_assigned_and_spread_over_memory_nodes(nodes: int, cores: int, data: st.DataObject) -> None:
     cpus = machine(nodes, cores)
     count = data.draw(st.integers(0, len(cpus)))
     chosen = cpu_suppress.chosen_cpus(count, cpus)
@@ -315,7 +315,7 @@ def test_whole_cores_are_taken_and_spread_over_memory_nodes(nodes: int, cores: i
     assert max(per_node) - min(per_node) <= 2
 
 
-def test_cpus_of_lsr_pods_are_lent_in_proportion_and_too_few_are_none() -> None:
+def test_cpus_of_lsr_pods_are_lent_in_proportion_and_too_few_cpus_give_none() -> None:
     cpus = machine(1, 4)
     lent, shared = cpus[:4], cpus[4:]
     chosen = cpu_suppress.chosen_cpus(4, shared, lent)
@@ -324,14 +324,14 @@ def test_cpus_of_lsr_pods_are_lent_in_proportion_and_too_few_are_none() -> None:
     assert cpu_suppress.chosen_cpus(2, []) == []
 
 
-def test_single_cpus_begin_with_the_first_node_where_whole_cores_ran_out() -> None:
+def test_single_cpus_are_taken_from_the_first_node_without_whole_cores() -> None:
     pair = [cpu_suppress.Cpu(0, 0, 0), cpu_suppress.Cpu(1, 0, 0)]
     cpus = [*pair, *(cpu_suppress.Cpu(n, n, node) for n, node in ((2, 0), (3, 0), (4, 1), (5, 1), (6, 1)))]
     assert sorted(cpu_suppress.chosen_cpus(5, cpus)) == [0, 1, 2, 3, 4]
     assert sorted(cpu_suppress.chosen_cpus(3, cpus)) == [0, 1, 4], "after a whole core the next node has its turn"
 
 
-def test_the_way_in_force_is_known_and_one_that_was_taken_back() -> None:
+def test_the_active_way_of_suppression_is_known_also_after_its_reset() -> None:
     folder = cpu_suppress.Folder("be", 0)
     cpus = machine(1, 4)
     now = cpu_suppress.Situation(True, True, 2000, 8, -1, frozenset({0}), cpus, [], [folder])

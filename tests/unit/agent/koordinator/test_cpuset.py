@@ -1,4 +1,4 @@
-"""CPU sets: the order of decisions, each step with what comes before it absent."""
+"""CPU sets: the order of decisions, each step without the earlier ones."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def zones(*source: tuple[int, str]) -> dict[str, object]:
         (container("LSE"), "1-3,5-7"),
     ],
 )
-def test_the_first_rule_that_fits_gives_the_cpus(context: Container, cpus: str) -> None:
+def test_the_first_matching_rule_gives_the_cpus(context: Container, cpus: str) -> None:
     assert cpuset.container_cpus(context, RULE).changes.knobs.get("cpuset.cpus") == cpus
 
 
@@ -58,31 +58,29 @@ def test_the_first_rule_that_fits_gives_the_cpus(context: Container, cpus: str) 
         (container("", zones((1, "kubernetes.io/batch-cpu")), BEST_EFFORT), "5-7"),
     ],
 )
-def test_best_effort_cpus_left_to_their_loop_are_those_of_all_pods_of_its_folder(
-    context: Container, original: str
-) -> None:
+def test_best_effort_cpus_left_to_their_loop_are_cleared_in_containers(context: Container, original: str) -> None:
     assert cpuset.container_cpus(context, RULE).changes.knobs.get("cpuset.cpus") == ""
     assert cpuset.container(context, RULE, Quirks.REFERENCE).changes.knobs.get("cpuset.cpus") == original
 
 
-def test_batch_pods_have_pools_of_their_own_if_the_gate_is_on() -> None:
+def test_batch_pods_have_separate_pools_if_the_gate_is_on() -> None:
     context = container("BE", zones((1, "kubernetes.io/batch-cpu")), BEST_EFFORT)
     assert cpuset.container_cpus(context, RULE, batch_pools=True).changes.knobs.get("cpuset.cpus") == "4-7"
 
 
-def test_the_kubelets_static_policy_is_left_alone_but_not_for_ls() -> None:
+def test_the_kubelets_static_policy_is_respected_except_for_ls() -> None:
     static = RULE._replace(kubelet_policy="static")
     assert cpuset.container_cpus(container(""), static).changes.knobs.get("cpuset.cpus") is None
     assert cpuset.container_cpus(container("LS"), static).changes.knobs.get("cpuset.cpus") == "1-3,5-7"
 
 
-def test_without_a_topology_only_the_scheduler_gives_cpus() -> None:
+def test_without_a_topology_only_the_scheduler_assigns_cpus() -> None:
     assert cpuset.container_cpus(container("LS"), None).changes.knobs.get("cpuset.cpus") is None
     assert cpuset.container_cpus(container("LS", {"cpuset": "1"}), None).changes.knobs.get("cpuset.cpus") == "1"
 
 
 @pytest.mark.parametrize("text", ["bad-format", '{"cpuset": 5}', '{"numaNodeResources": {}}'])
-def test_a_status_that_cannot_be_read_is_an_error_for_cpus_and_quota(text: str) -> None:
+def test_an_unreadable_status_is_an_error_for_cpus_and_quota(text: str) -> None:
     pod = Pod(annotations={cpuset.ANNOTATION_STATUS: text})
     for decide in (
         lambda: cpuset.container(Container(pod), RULE),
@@ -93,7 +91,7 @@ def test_a_status_that_cannot_be_read_is_an_error_for_cpus_and_quota(text: str) 
             decide()
 
 
-def test_quotas_go_with_cpus_of_its_own_unless_they_are_to_be_kept() -> None:
+def test_assigned_cpus_remove_the_quota_unless_it_must_be_kept() -> None:
     own_part = container("LSR", {"cpuset": "0-3"})
     assert cpuset.container(own_part, RULE).changes.knobs.get("cpu.cfs_quota") == -1
     assert cpuset.container(own_part, RULE, keep_quota=True).changes.knobs.get("cpu.cfs_quota") is None
@@ -102,14 +100,14 @@ def test_quotas_go_with_cpus_of_its_own_unless_they_are_to_be_kept() -> None:
     assert cpuset.container(container("LS", zones((0, "cpu"))), RULE).changes.knobs.get("cpu.cfs_quota") is None
 
 
-def test_programs_of_the_host_have_cpus_if_they_are_ls() -> None:
+def test_host_programs_have_cpus_if_their_class_is_ls() -> None:
     assert cpuset.host_application(HostApplication("a", "LS"), RULE).changes.knobs.get("cpuset.cpus") == "1-3,5-7"
     assert cpuset.host_application(HostApplication("a", "BE"), None).changes.knobs.get("cpuset.cpus") is None
     with pytest.raises(HookError, match=r"host application a: only class LS"):
         cpuset.host_application(HostApplication("a", "BE"), RULE)
 
 
-def test_the_class_is_that_of_the_pods_folder_while_the_containers_is_not_known() -> None:
+def test_without_a_container_class_the_class_of_the_pods_cgroup_is_used() -> None:
     pod = Pod(folder="kubepods/besteffort/podu")
     assert cpuset.container(Container(pod), RULE).changes.knobs.get("cpuset.cpus") == ""
 
@@ -120,7 +118,7 @@ def topology(**annotations: str) -> dict[str, Any]:
     return {"metadata": {"annotations": {keys[key]: text for key, text in annotations.items()}}}
 
 
-def test_a_topology_gives_pools_policy_and_system_cpus() -> None:
+def test_a_topology_has_pools_policy_and_system_cpus() -> None:
     rule = cpuset.rule_of(
         topology(
             shared='[{"socket":0,"node":0,"cpuset":"0-7"},{"socket":1,"node":1,"cpuset":"8-15"}]',
@@ -132,7 +130,7 @@ def test_a_topology_gives_pools_policy_and_system_cpus() -> None:
     assert cpuset.rule_of({"metadata": {}}) == CpusetRule()
 
 
-def test_a_share_pool_without_readable_cpus_is_taken_by_the_original() -> None:
+def test_the_original_accepts_a_share_pool_with_unreadable_cpus() -> None:
     """`bad_share_pool_refused`."""
     bad = topology(shared='[{"cpuset":"a"}]')
     assert cpuset.rule_of(bad, Quirks.REFERENCE).shared() == "a"
@@ -151,7 +149,5 @@ def test_a_share_pool_without_readable_cpus_is_taken_by_the_original() -> None:
     ],
     ids=["CPUs before resources", "resources", "no CPU", "nothing", "no CPUs", "no JSON", "no annotation"],
 )
-def test_a_node_keeps_the_cpus_of_its_annotation_and_none_by_one_that_cannot_be_read(
-    text: str | None, milli: int
-) -> None:
+def test_a_node_reserves_the_cpus_of_its_annotation_and_none_if_unreadable(text: str | None, milli: int) -> None:
     assert cpuset.reserved_milli({} if text is None else {cpuset.ANNOTATION_RESERVATION: text}) == milli

@@ -1,4 +1,4 @@
-"""NodeSLO's defaults; recorded outcomes are run elsewhere."""
+"""Defaults and errors of NodeSLO; recorded results of the original are compared elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nri.agent.koordinator.quirks import Quirks
 from nri.agent.koordinator.thresholds import THRESHOLD
 
 
-def test_a_spec_has_what_is_written_over_the_defaults_and_neither_is_changed() -> None:
+def test_a_spec_overrides_the_defaults_and_neither_is_modified() -> None:
     source = {"resourceUsedThresholdWithBE": {"enable": True, "cpuSuppressPolicy": ""}}
     actual = merged(source)
     assert actual["resourceUsedThresholdWithBE"] == {**DEFAULTS["resourceUsedThresholdWithBE"], "enable": True}
@@ -25,7 +25,7 @@ def test_a_spec_has_what_is_written_over_the_defaults_and_neither_is_changed() -
     assert source["resourceUsedThresholdWithBE"]["enable"] and merged(None) == merged({})
 
 
-def test_a_class_that_is_off_has_nothing_and_the_system_class_what_is_written() -> None:
+def test_a_disabled_class_has_no_values_and_the_system_class_keeps_its_own() -> None:
     parts = {"memoryQOS": {"lowLimitPercent": 7}}
     actual = merged({"resourceQOSStrategy": {"lsClass": parts, "systemClass": parts}})["resourceQOSStrategy"]
     assert actual["lsClass"]["memoryQOS"] == OFF["memoryQOS"]
@@ -33,7 +33,7 @@ def test_a_class_that_is_off_has_nothing_and_the_system_class_what_is_written() 
 
 
 @pytest.mark.parametrize("bad", [[], 5, {"lsClass": 5}, {"lsClass": {"memoryQOS": []}}])
-def test_what_has_another_form_stays_to_be_refused_by_who_reads_it(bad: Any) -> None:
+def test_merging_keeps_values_of_a_wrong_form_for_later_checks(bad: Any) -> None:
     assert merged({"resourceQOSStrategy": bad})["resourceQOSStrategy"] is not None
 
 
@@ -65,7 +65,7 @@ def test_what_has_another_form_stays_to_be_refused_by_who_reads_it(bad: Any) -> 
     ],
     ids=["most", "least", "no numbers", "nothing", "pair", "lower alone", "upper alone", "classes"],
 )
-def test_numbers_out_of_range_and_pairs_in_the_wrong_order_are_named(
+def test_out_of_range_numbers_and_inverted_pairs_are_reported(
     part: str, source: dict[str, Any] | None, named: list[tuple[str, str]]
 ) -> None:
     assert violations(part, source) == named
@@ -77,7 +77,7 @@ def loaded_spec(**spec: Any) -> NodeSlo:
     return node_slo
 
 
-def test_everything_is_off_without_a_word_of_nodeslo() -> None:
+def test_everything_is_disabled_without_nodeslo_values() -> None:
     for strategies in (
         NodeSlo(PARTS),
         loaded_spec(),
@@ -88,7 +88,7 @@ def test_everything_is_off_without_a_word_of_nodeslo() -> None:
         assert strategies[DISKS] == ()
 
 
-def test_nodeslo_that_only_switches_on_has_the_defaults() -> None:
+def test_a_nodeslo_that_only_enables_a_strategy_has_the_defaults() -> None:
     created = loaded_spec(resourceUsedThresholdWithBE={"enable": True}, cpuBurstStrategy={"policy": "auto"})
     assert created[THRESHOLD].keys == {**DEFAULTS["resourceUsedThresholdWithBE"], "enable": True}
     assert created[BURST] == BurstConfig("auto")
@@ -96,7 +96,7 @@ def test_nodeslo_that_only_switches_on_has_the_defaults() -> None:
     assert (on["enable"], on["wmarkRatio"], on["wmarkMinAdj"]) == (True, 95, 50)
 
 
-def test_a_part_that_cannot_be_read_keeps_its_last_good_form_and_the_others_change() -> None:
+def test_an_unreadable_part_keeps_its_last_good_value_and_others_change() -> None:
     created = loaded_spec(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressThresholdPercent": 50})
     created.take({"spec": {"resourceUsedThresholdWithBE": {"enable": 5}, "cpuBurstStrategy": {"policy": "auto"}}})
     assert (created[THRESHOLD].suppress_percent, created[BURST].policy) == (50, "auto")
@@ -142,7 +142,7 @@ def of(annotations: dict[str, str], **spec: Any) -> tuple[PodValues, list[str]]:
     return PodValues(*values), errors
 
 
-def test_a_pods_word_goes_before_the_nodes_where_it_says_something() -> None:
+def test_a_pods_annotation_overrides_the_nodes_values() -> None:
     node = {"resourceQOSStrategy": {"lsClass": {"memoryQOS": {"enable": True, "minLimitPercent": 10}}}}
     actual, errors = of({ANNOTATION_BURST: '{"policy": "auto"}', ANNOTATION_MEMORY: '{"lowLimitPercent": 30}'}, **node)
     assert (actual.burst, errors) == (BurstConfig("auto"), [])
@@ -161,7 +161,7 @@ def test_a_pods_word_goes_before_the_nodes_where_it_says_something() -> None:
 @pytest.mark.parametrize(
     "bad", ["{", "[]", '{"policy": 5}', "5", '{"policy": "what"}', "x" * 10_000, '{"a":' * 100_000]
 )
-def test_a_bad_annotation_is_told_and_the_nodes_word_stays(bad: str) -> None:
+def test_an_invalid_annotation_is_reported_and_the_nodes_values_apply(bad: str) -> None:
     source = {ANNOTATION_BURST: bad, ANNOTATION_MEMORY: bad, ANNOTATION_BLOCK_IO: bad}
     actual, errors = of(source, cpuBurstStrategy={"policy": "cpuBurstOnly"})
     assert (actual.burst.policy, actual.memory, actual.disks) == ("cpuBurstOnly", OFF["memoryQOS"], ())
@@ -170,7 +170,7 @@ def test_a_bad_annotation_is_told_and_the_nodes_word_stays(bad: str) -> None:
     assert all(len(error) < 400 for error in errors)
 
 
-def test_each_annotation_names_the_strategy_that_reads_it() -> None:
+def test_every_annotation_names_an_existing_strategy() -> None:
     assert {annotation.strategy for annotation in POD_ANNOTATIONS} <= {row.name for row in PROFILE.strategies}
 
 
@@ -195,20 +195,20 @@ def test_group_identity_is_the_default_policy(policy: str | None) -> None:
     assert rule.kube_pods == {"Guaranteed": 2, "Burstable": 2, "BestEffort": -1}
 
 
-def test_another_policy_or_classes_that_are_off_are_zeros() -> None:
+def test_another_policy_or_disabled_classes_give_zeros() -> None:
     for spec in (slo("coreSched", lsr=ON, ls=ON, be=BATCH), slo(lsr=HOOKS_OFF, ls=HOOKS_OFF, be=HOOKS_OFF), {}, None):
         rule = group_identity.rule_of(spec)
         assert not rule.enabled
         assert not any({**rule.pods, **rule.kube_pods, **rule.folders}.values())
 
 
-def test_guaranteed_pods_follow_lsr_and_else_ls() -> None:
+def test_guaranteed_pods_follow_lsr_and_otherwise_ls() -> None:
     low = {"enable": True, "groupIdentity": 1}
     assert group_identity.rule_of(slo(lsr=low, ls=ON)).kube_pods["Guaranteed"] == 1
     assert group_identity.rule_of(slo(lsr=HOOKS_OFF, ls=ON)).kube_pods["Guaranteed"] == 2
 
 
-def test_a_class_that_is_not_mentioned_is_off_and_one_without_a_value_has_the_default() -> None:
+def test_a_missing_class_is_disabled_and_a_class_without_a_value_has_the_default() -> None:
     """`absent_classes_are_off`."""
     spec = slo(ls={"enable": True}, be={"enable": True})
     assert group_identity.rule_of(spec).pods == {"LSE": 0, "LSR": 0, "LS": 2, "BE": -1}
@@ -218,7 +218,7 @@ def test_a_class_that_is_not_mentioned_is_off_and_one_without_a_value_has_the_de
             parse(spec, Quirks.REFERENCE)
 
 
-def test_core_scheduling_needs_its_policy() -> None:
+def test_core_scheduling_requires_its_policy() -> None:
     classes = {
         "lsr": {**ON, "coreExpeller": True},
         "ls": {"enable": True},
@@ -240,12 +240,12 @@ def test_core_scheduling_needs_its_policy() -> None:
         ({"enable": True, "cpuSuppressPolicy": "cpuset"}, True),
     ],
 )
-def test_batch_pods_have_no_quota_while_their_folder_has_one(threshold: dict[str, Any], has: bool) -> None:
+def test_batch_pods_have_no_quota_while_their_cgroup_has_one(threshold: dict[str, Any], has: bool) -> None:
     assert batch_resource.has_cfs_quota({"resourceUsedThresholdWithBE": threshold}) is has
 
 
 @pytest.mark.parametrize("spec", [[], "x", {"resourceQOSStrategy": []}, slo(ls={"enable": "yes"}), slo(policy=5)])  # type: ignore[arg-type]
-def test_a_spec_that_cannot_be_read_is_refused(spec: Any) -> None:
+def test_an_unreadable_spec_is_refused(spec: Any) -> None:
     for parse in (group_identity.rule_of, core_sched.rule_of, batch_resource.has_cfs_quota):
         with pytest.raises(ValueError, match=r"^spec"):
             parse(spec)

@@ -1,4 +1,4 @@
-"""Who is evicted, when, and how often."""
+"""Evictions: which pods, when, and how often."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def memory_world(folder: Path, *sizes: tuple[dict[str, Any], int], **more: Any) 
     return world
 
 
-def test_the_lowest_priority_and_biggest_goes_first_and_only_as_many_as_the_need_takes(tmp_path: Path) -> None:
+def test_the_lowest_priority_and_biggest_pods_are_evicted_until_enough_is_freed(tmp_path: Path) -> None:
     pods = [(batch("small"), 2 * GIB), (batch("big"), 8 * GIB), (batch("dear", priority=5005), 50 * GIB)]
     world = memory_world(tmp_path, *pods, (pod("ls", n.LS), 50 * GIB))
     world.memory(100 * GIB, 27 * GIB)
@@ -58,7 +58,7 @@ def test_the_lowest_priority_and_biggest_goes_first_and_only_as_many_as_the_need
     assert account is not None and account["values"][0]["reason"] == "the node uses 73 % of its memory"
 
 
-def test_after_an_eviction_there_is_a_pause_and_nobody_is_asked_twice(tmp_path: Path) -> None:
+def test_after_an_eviction_there_is_a_pause_and_no_pod_is_evicted_twice(tmp_path: Path) -> None:
     world = memory_world(tmp_path, (batch("a"), 30 * GIB), (batch("b"), 20 * GIB))
     world.memory(100 * GIB, 10 * GIB)
     world.loop(4)
@@ -70,7 +70,7 @@ def test_after_an_eviction_there_is_a_pause_and_nobody_is_asked_twice(tmp_path: 
     assert world.asked.pods == ["a", "b"]
 
 
-def test_below_the_threshold_or_switched_off_nobody_goes(tmp_path: Path) -> None:
+def test_below_the_threshold_or_disabled_no_pod_is_evicted(tmp_path: Path) -> None:
     world = memory_world(tmp_path, (batch("a"), 30 * GIB))
     world.memory(100 * GIB, 31 * GIB)
     world.loop(5)
@@ -92,7 +92,7 @@ def test_below_the_threshold_or_switched_off_nobody_goes(tmp_path: Path) -> None
     ],
     ids=["static", "mirror", "critical", "critical by name", "unknown", "its own word"],
 )
-def test_a_batch_pod_that_may_not_be_evicted_stays_and_log_metric_and_explain_say_why(
+def test_a_protected_batch_pod_is_kept_and_log_metric_and_explain_give_the_reason(
     who: dict[str, Any], why: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = memory_world(tmp_path, (batch("spared", **who), 90 * GIB), (batch("goes"), 20 * GIB))
@@ -108,7 +108,7 @@ def test_a_batch_pod_that_may_not_be_evicted_stays_and_log_metric_and_explain_sa
     assert 'event="pod not allowed to be evicted",transport="loops"} 1.0\n' in scrape(world.observer)
 
 
-def test_a_pod_of_kube_system_is_no_victim(tmp_path: Path) -> None:
+def test_a_pod_of_kube_system_is_not_evicted(tmp_path: Path) -> None:
     spared = batch("spared")
     spared["metadata"]["namespace"] = "kube-system"
     world = memory_world(tmp_path, (spared, 90 * GIB))
@@ -118,7 +118,7 @@ def test_a_pod_of_kube_system_is_no_victim(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gate", ["BEMemoryEvict", "BECPUEvict"])
-def test_best_effort_pods_of_kubernetes_are_no_batch_pods_and_no_victims(gate: str, tmp_path: Path) -> None:
+def test_kubernetes_best_effort_pods_are_not_batch_pods_and_not_evicted(gate: str, tmp_path: Path) -> None:
     kube_proxy = pod("kube-proxy", "", paths.BEST_EFFORT, priority=0)
     world = cpu_world(tmp_path, 2000) if gate == "BECPUEvict" else memory_world(tmp_path)
     batch_pods = [batch("a", priority=None)] if gate == "BECPUEvict" else []
@@ -129,8 +129,8 @@ def test_best_effort_pods_of_kubernetes_are_no_batch_pods_and_no_victims(gate: s
     assert world.asked.pods == []
 
 
-def test_a_label_of_its_priority_class_makes_a_pod_without_priority_known(tmp_path: Path) -> None:
-    """The CRI knows no priority, but labels."""
+def test_the_label_of_a_priority_class_replaces_a_missing_priority(tmp_path: Path) -> None:
+    """The CRI has no priorities, but it has labels."""
     manifest = batch("known", priority=None)
     manifest["metadata"]["labels"]["koordinator.sh/priority-class"] = "koord-batch"
     world = memory_world(tmp_path, (manifest, 20 * GIB), (batch("unknown", priority=None), 90 * GIB))
@@ -139,7 +139,7 @@ def test_a_label_of_its_priority_class_makes_a_pod_without_priority_known(tmp_pa
     assert world.asked.pods == ["known"]
 
 
-def test_a_refused_eviction_is_told(tmp_path: Path) -> None:
+def test_a_refused_eviction_is_reported(tmp_path: Path) -> None:
     world = memory_world(tmp_path, (batch("a"), 30 * GIB))
     world.asked.refuses = "a disruption budget forbids it"
     world.memory(100 * GIB, 10 * GIB)
@@ -201,15 +201,13 @@ def full_world(folder: Path, feature: str, count: int) -> LoopWorld:
     has = {n.BATCH_CPU: str(count * 4000 - 3500), n.BATCH_MEMORY: f"{count * 20 - 15}Gi"}
     world.store.put("Node", {"status": {"allocatable": has}}, "test")
     world.source.replace(pods)
-    world.loop(25)  # none is evicted for CPU for the time of a cooldown after the start
+    world.loop(25)  # no pod is evicted for CPU during the cooldown after the start
     world.asked.pods.clear()
     return world
 
 
 @pytest.mark.parametrize("feature", FEATURE_KEYS)
-def test_a_refused_eviction_frees_nothing_and_is_requested_again_in_the_next_round(
-    tmp_path: Path, feature: str
-) -> None:
+def test_a_refused_eviction_frees_nothing_and_is_retried_in_the_next_round(tmp_path: Path, feature: str) -> None:
     world = full_world(tmp_path, feature, 2)
     world.asked.refuses = "503: the API server is unavailable"
     world.kill()
@@ -224,9 +222,7 @@ def test_a_refused_eviction_frees_nothing_and_is_requested_again_in_the_next_rou
 
 
 @pytest.mark.parametrize("feature", FEATURE_KEYS)
-def test_where_one_pod_refuses_for_good_the_next_one_goes_each_time_the_node_is_full(
-    tmp_path: Path, feature: str
-) -> None:
+def test_after_a_permanent_refusal_another_pod_is_evicted_each_time(tmp_path: Path, feature: str) -> None:
     world = full_world(tmp_path, feature, 2)
     world.asked.refusing = {"p00": "a disruption budget forbids it"}
     world.kill()
@@ -243,7 +239,7 @@ def test_where_one_pod_refuses_for_good_the_next_one_goes_each_time_the_node_is_
     assert "p02" in world.asked.pods
 
 
-def test_one_round_requests_a_bounded_number_of_evictions_and_the_next_round_asks_the_other_pods(
+def test_a_round_requests_a_limited_number_of_evictions_and_the_next_continues(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     sizes = [(batch(f"p{number:02}", priority=5000 + number), GIB) for number in range(20)]
@@ -260,7 +256,7 @@ def test_one_round_requests_a_bounded_number_of_evictions_and_the_next_round_ask
     assert [record.levelname for record in lines].count("WARNING") == 1
 
 
-def test_slow_refusals_end_the_round_and_the_next_round_asks_the_other_pods(
+def test_slow_refusals_end_the_round_and_the_next_round_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = memory_world(tmp_path, *[(batch(f"p{number}", priority=5000 + number), 5 * GIB) for number in range(8)])
@@ -274,7 +270,7 @@ def test_slow_refusals_end_the_round_and_the_next_round_asks_the_other_pods(
         assert world.asked.pods == [f"p{number}" for number in range(number)]
 
 
-def test_a_refusal_whose_reason_varies_is_in_the_log_a_bounded_number_of_times(
+def test_a_refusal_with_varying_reasons_is_logged_a_limited_number_of_times(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = memory_world(tmp_path, (batch("a"), 30 * GIB))
@@ -286,7 +282,7 @@ def test_a_refusal_whose_reason_varies_is_in_the_log_a_bounded_number_of_times(
     assert 1 <= lines.count("WARNING") <= 10
 
 
-def test_thresholds_that_contradict_each_other_evict_nobody(tmp_path: Path) -> None:
+def test_contradictory_thresholds_evict_no_pod(tmp_path: Path) -> None:
     world = memory_world(tmp_path, (batch("a"), 30 * GIB), memoryEvictLowerPercent=80)
     world.memory(100 * GIB, 0)
     world.loop(3)
@@ -304,13 +300,13 @@ def cpu_world(folder: Path, used: int, **more: Any) -> LoopWorld:
         world.uses[world.pod(batch(uid))] = used // 2
     world.uses[BE] = world.node_milli = used
     world.overwrite(BE, "cpu.cfs_quota_us", "200000")
-    world.source.replace([batch("b"), batch("a")])  # of two that are alike the one that is listed first goes first
+    world.source.replace([batch("b"), batch("a")])  # of two equal pods, the first in the list is evicted first
     return world
 
 
-def test_batch_pods_that_starve_for_long_enough_are_evicted_for_cpu(tmp_path: Path) -> None:
+def test_batch_pods_that_lack_cpu_for_long_are_evicted(tmp_path: Path) -> None:
     world = cpu_world(tmp_path, 2000)
-    world.loop(20)  # there is none for the time of a cooldown after the start
+    world.loop(20)  # no pod is evicted during the cooldown after the start
     assert world.asked.pods == []
     world.loop(5)
     assert world.asked.pods == ["b"]  # they get 2 of 8 CPUs; up to 60 % are 2.8 to be freed
@@ -318,7 +314,7 @@ def test_batch_pods_that_starve_for_long_enough_are_evicted_for_cpu(tmp_path: Pa
     assert world.asked.pods == ["b"]
 
 
-def test_where_no_window_is_asked_for_batch_pods_must_starve_for_a_minute_on_average(tmp_path: Path) -> None:
+def test_without_a_window_batch_pods_must_lack_cpu_for_a_minute_on_average(tmp_path: Path) -> None:
     world = cpu_world(tmp_path, 0, cpuEvictTimeWindowSeconds=None)
     world.loop(60)
     world.uses[BE] = 2000
@@ -328,15 +324,15 @@ def test_where_no_window_is_asked_for_batch_pods_must_starve_for_a_minute_on_ave
     assert len(world.asked.pods) == 1
 
 
-def test_batch_pods_that_do_not_use_what_they_get_stay(tmp_path: Path) -> None:
+def test_batch_pods_that_do_not_use_their_cpu_are_kept(tmp_path: Path) -> None:
     world = cpu_world(tmp_path, 1000)
     world.loop(60)
     assert world.asked.pods == []
 
 
 @pytest.mark.parametrize("claim", ["8000000", "9" * 4300 + "E"], ids=["big", "huge"])
-def test_an_annotation_that_claims_batch_cpu_evicts_nobody_and_keeps_nobody(tmp_path: Path, claim: str) -> None:
-    """The scheduler counts the spec alone, and so does Koordinator; an annotation is for anybody to write."""
+def test_an_annotation_that_claims_batch_cpu_has_no_effect_on_evictions(tmp_path: Path, claim: str) -> None:
+    """The scheduler and Koordinator count only the spec; anyone can write an annotation."""
     world = cpu_world(tmp_path, 2000)
     liar = pod(
         "z", n.BE, paths.BEST_EFFORT, priority=5000, annotations={batch_resource.ANNOTATION_EXTENDED: claims(claim)}
@@ -348,7 +344,7 @@ def test_an_annotation_that_claims_batch_cpu_evicts_nobody_and_keeps_nobody(tmp_
     assert "errors" not in world.loops.health()[1]
 
 
-def test_where_only_the_annotation_can_say_it_a_pod_asks_for_no_more_than_the_machine_has(tmp_path: Path) -> None:
+def test_a_request_known_only_by_annotation_is_limited_to_the_machine(tmp_path: Path) -> None:
     world = cpu_world(tmp_path, 2000)
     liar = pod(
         "z",
@@ -372,7 +368,7 @@ ASKED = {
 
 
 def labelled_world(folder: Path, gate: str, allocatable: Any = None, **keys: Any) -> LoopWorld:
-    """Three batch pods, of which two may be evicted by their label, and a pod of production that may by its label."""
+    """Three batch pods and a production pod; the labels of two batch pods and of the production pod allow eviction."""
     world = LoopWorld(folder, {"resourceUsedThresholdWithBE": {"enable": True, **keys}}, gates={gate: True})
     pods = [batch("kept"), batch("small"), batch("big", "5000"), pod("prod", n.LS, priority=9500)]
     for entry in pods[1:]:
@@ -397,7 +393,7 @@ def labelled_world(folder: Path, gate: str, allocatable: Any = None, **keys: Any
     ],
     ids=["used", "used below the threshold", "asked for", "asked for below the threshold", "none to be had"],
 )
-def test_pods_whose_label_allows_it_go_for_cpu_up_to_the_priority_that_counts(
+def test_labelled_pods_are_evicted_for_cpu_up_to_the_priority_threshold(
     tmp_path: Path, gate: str, allocatable: Any, keys: dict[str, Any], requested: list[str], reason: str
 ) -> None:
     world = labelled_world(tmp_path, gate, allocatable, **keys)
@@ -433,7 +429,7 @@ def test_pods_whose_label_allows_it_go_for_cpu_up_to_the_priority_that_counts(
     ],
     ids=["no priority", "no lower end", "production", "no Node", "no number"],
 )
-def test_where_the_need_cannot_be_known_nobody_goes_and_health_says_why(
+def test_with_an_unknown_need_no_pod_is_evicted_and_health_gives_the_reason(
     tmp_path: Path, gate: str, allocatable: Any, keys: dict[str, Any], message: str
 ) -> None:
     world = labelled_world(tmp_path, gate, allocatable, **keys)
@@ -442,7 +438,7 @@ def test_where_the_need_cannot_be_known_nobody_goes_and_health_says_why(
     assert message in str(world.loops.health())
 
 
-def test_cpu_that_is_used_for_a_moment_evicts_nobody_where_a_window_is_asked_for(tmp_path: Path) -> None:
+def test_a_short_cpu_peak_evicts_no_pod_if_a_window_is_configured(tmp_path: Path) -> None:
     world = labelled_world(tmp_path, "CPUEvict", cpuEvictTimeWindowSeconds=60, **CPU_USED)
     world.node_milli = 1000
     world.loop(30)
@@ -458,7 +454,7 @@ def test_cpu_that_is_used_for_a_moment_evicts_nobody_where_a_window_is_asked_for
     [({n.BATCH_CPU: "2000"}, ["b"]), ({n.BATCH_CPU: "8000"}, []), ({n.BATCH_CPU: "many"}, []), ({}, []), (None, [])],
     ids=["little", "enough", "no number", "nothing said", "no allocatable"],
 )
-def test_batch_pods_may_be_held_to_starve_by_what_the_node_has_for_them(
+def test_satisfaction_of_batch_pods_can_use_the_nodes_allocatable(
     tmp_path: Path, allocatable: Any, requested: list[str]
 ) -> None:
     world = cpu_world(tmp_path, 2000, cpuEvictPolicy="evictByAllocatable")
@@ -471,7 +467,7 @@ def claims(milli: str) -> str:
     return json.dumps({"containers": {"c": {"requests": {n.BATCH_CPU: milli}}}})
 
 
-def test_batch_cpu_that_a_sidecar_requests_counts_for_the_satisfaction_of_batch_pods(tmp_path: Path) -> None:
+def test_batch_cpu_of_a_sidecar_counts_for_satisfaction(tmp_path: Path) -> None:
     one = batch("a", "1000")
     one["spec"]["initContainers"] = [
         {"name": "s", "restartPolicy": "Always", "resources": {"requests": {n.BATCH_CPU: "9000"}}}
@@ -504,7 +500,7 @@ def decided_pod(name: str, qos: str = "BE", milli: str = "1000", **spec: Any) ->
         (BatchCpu(1, 1000, 100), BatchCpu(1, 1000, 100), 60, 700),
     ],
 )
-def test_batch_pods_that_get_too_little_free_what_they_lack_by_average_and_now(
+def test_unsatisfied_batch_pods_free_the_missing_cpu_by_average_and_now(
     average: BatchCpu, now: BatchCpu, lower: int, need: int
 ) -> None:
     thresholds = {**SATISFACTION, "cpuEvictBESatisfactionLowerPercent": lower}
@@ -512,7 +508,7 @@ def test_batch_pods_that_get_too_little_free_what_they_lack_by_average_and_now(
 
 
 @given(st.integers(0, 10**12), st.integers(1, 10**12), st.integers(0, 100))
-def test_usage_frees_down_to_below_the_threshold_and_nothing_below_it(used: int, capacity: int, percent: int) -> None:
+def test_usage_above_the_threshold_is_freed_and_usage_below_it_is_not(used: int, capacity: int, percent: int) -> None:
     need = evict.usage_release(MEMORY, used, capacity, {MEMORY.threshold: percent})
     assert need >= 0
     if int(used * 100 / capacity) < percent:
@@ -521,7 +517,7 @@ def test_usage_frees_down_to_below_the_threshold_and_nothing_below_it(used: int,
         assert need > 0 or capacity < 100
 
 
-def test_only_what_batch_and_mid_pods_ask_for_above_the_threshold_is_freed() -> None:
+def test_only_requests_of_batch_and_mid_pods_above_the_threshold_are_freed() -> None:
     thresholds = {ALLOCATABLE.threshold: 80, ALLOCATABLE.lower: 70}
     assert evict.allocatable_release(ALLOCATABLE, {"a": 81, "b": 80, "c": 5}, {"a": 100, "b": 100}, thresholds) == {
         "a": 11,
@@ -546,7 +542,9 @@ def test_only_what_batch_and_mid_pods_ask_for_above_the_threshold_is_freed() -> 
         ("MemoryEvict", {"memoryEvictThresholdPercent": 70, "evictEnabledPriorityThreshold": 0}, True),
     ],
 )
-def test_a_feature_without_all_it_needs_does_nothing(name: str, thresholds: dict[str, int], valid: bool) -> None:
+def test_an_incomplete_configuration_of_a_feature_is_invalid(
+    name: str, thresholds: dict[str, int], valid: bool
+) -> None:
     assert evict.valid(FEATURES[name], thresholds) is valid
 
 
@@ -558,7 +556,9 @@ def test_a_feature_without_all_it_needs_does_nothing(name: str, thresholds: dict
     ],
     ids=["cpu: by use over request", "memory: by use, of those that use none by name"],
 )
-def test_batch_pods_go_by_priority_then_by_use(feature: evict.Feature, used: dict[str, int], order: list[str]) -> None:
+def test_batch_pods_are_ranked_by_priority_then_by_usage(
+    feature: evict.Feature, used: dict[str, int], order: list[str]
+) -> None:
     pods = [
         decided_pod("a", priority=5),
         decided_pod("b"),
@@ -571,14 +571,14 @@ def test_batch_pods_go_by_priority_then_by_use(feature: evict.Feature, used: dic
     assert [entry.pod["metadata"]["name"] for entry in actual] == order
 
 
-def test_who_is_evicted_frees_what_it_used_for_the_next_feature_too() -> None:
+def test_an_evicted_pod_also_frees_its_usage_for_the_next_feature() -> None:
     victims = [Victim(decided_pod(name), 1000, 700) for name in "ab"]
     evictor = Asked()
     tasks = [Task(CPU, {"kubernetes.io/batch-cpu": 500}, victims), Task(USED, {"cpu": 700}, victims[::-1])]
     assert (evict.evict_round(tasks, set(), evictor), evictor.names) == (1, ["a"])
 
 
-def test_a_mid_pod_frees_no_cpu_of_batch_pods() -> None:
+def test_a_mid_pod_frees_no_batch_cpu() -> None:
     labels = {"koordinator.sh/priority-class": "koord-mid"}
     mid = {"metadata": {"name": "mid", "uid": "mid", "labels": labels}, "spec": {}, "status": {}}
     evictor, release = Asked(), {"kubernetes.io/batch-cpu": 1, "kubernetes.io/mid-cpu": 1}
@@ -589,7 +589,7 @@ def test_a_mid_pod_frees_no_cpu_of_batch_pods() -> None:
     assert (evict.evict_round(tasks, set(), evictor), evictor.names) == (2, ["mid", "b"])
 
 
-def test_pods_that_allow_it_go_up_to_a_priority() -> None:
+def test_pods_that_allow_eviction_are_evicted_up_to_a_priority() -> None:
     pods = [
         decided_pod("a", "LS", priority=100),
         decided_pod("b", "LS", priority=200),
@@ -609,7 +609,7 @@ class Asked:
         return name not in self.fails
 
 
-def test_what_is_gone_counts_a_failure_goes_on_and_one_task_counts_for_the_next() -> None:
+def test_evicted_pods_count_for_later_tasks_and_failures_continue_with_the_next_pod() -> None:
     victims = [Victim(decided_pod(name), 1000, 1) for name in "abcd"]
     evictor = Asked("b")
     release = {"kubernetes.io/batch-cpu": 2000}

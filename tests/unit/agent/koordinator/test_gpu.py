@@ -1,4 +1,4 @@
-"""Which GPUs a container sees, and what limits a share of one."""
+"""The GPUs that a container sees, and the limits of a shared one."""
 
 import json
 
@@ -19,7 +19,7 @@ def share(**parts: str) -> dict[str, object]:
     return {"gpu": [{"minor": 1, "resources": resources}, {"minor": 3}]}
 
 
-def test_a_container_sees_the_gpus_that_it_was_given() -> None:
+def test_a_container_sees_its_assigned_gpus() -> None:
     assert gpu.container(container(share())).changes.env == {"NVIDIA_VISIBLE_DEVICES": "1,3"}
     assert not gpu.container(container({"rdma": []})).changes
     assert not gpu.container(Container()).changes
@@ -51,7 +51,7 @@ def test_a_whole_gpu_has_no_limits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("allocated", "says"),
+    ("allocated", "message"),
     [
         ("not-json", "device-allocated"),
         (share(), "memory-ratio"),
@@ -59,6 +59,6 @@ def test_a_whole_gpu_has_no_limits() -> None:
         ({"gpu": [{"minor": "1"}]}, "whole number"),
     ],
 )
-def test_a_gpu_annotation_that_lacks_something_is_an_error(allocated: object, says: str) -> None:
-    with pytest.raises(HookError, match=says):
+def test_an_incomplete_gpu_annotation_is_an_error(allocated: object, message: str) -> None:
+    with pytest.raises(HookError, match=message):
         gpu.container(container(allocated, hami=True))

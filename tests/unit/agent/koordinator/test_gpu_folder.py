@@ -42,7 +42,7 @@ def root(tmp_path: Path) -> Root:
     return Root(tmp_path)
 
 
-def test_it_is_there_and_anybody_may_write_before_the_container_is_created(root: Root, tmp_path: Path) -> None:
+def test_the_folder_exists_and_is_writable_before_the_creation(root: Root, tmp_path: Path) -> None:
     parts = agents.parts(root, node=replace(GPU.base(), gpu_monitor=True))
     pod, container = GPU.pod.messages()
     with FakeRuntime() as runtime:
@@ -52,7 +52,7 @@ def test_it_is_there_and_anybody_may_write_before_the_container_is_created(root:
     assert {mount.source for mount in reply.message.mounts} >= {f"/{CONTAINERS}/{UID}_{MAIN}"}
 
 
-def test_what_an_earlier_container_has_left_is_gone_and_links_are_not_followed(root: Root, tmp_path: Path) -> None:
+def test_leftovers_of_an_earlier_container_are_removed_without_following_links(root: Root, tmp_path: Path) -> None:
     old = tmp_path / CONTAINERS / "uid_main/deep/er"
     old.mkdir(parents=True)
     (tmp_path / "precious").write_text("mine")
@@ -68,14 +68,14 @@ def test_what_an_earlier_container_has_left_is_gone_and_links_are_not_followed(r
 @pytest.mark.parametrize(
     "source", ["/etc", f"/{CONTAINERS}/..", f"/{CONTAINERS}/../../x", f"/{CONTAINERS}/a/b", f"/{CONTAINERS}/"]
 )
-def test_no_id_leads_elsewhere(root: Root, tmp_path: Path, source: str) -> None:
+def test_an_id_with_a_path_is_refused(root: Root, tmp_path: Path, source: str) -> None:
     before = sorted(tmp_path.rglob("*"))
     (result,) = make_folder(root, wanting(source), NODE)
     assert result.outcome is Outcome.REFUSED
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_the_folder_of_locks_is_made_if_it_is_missing(root: Root, tmp_path: Path) -> None:
+def test_a_missing_lock_folder_is_created(root: Root, tmp_path: Path) -> None:
     changes = Changes(mounts=(Mount("/tmp/vgpulock", "bind", "/tmp/vgpulock"),))
     (removed,) = make_folder(root, changes, NODE)
     assert removed.outcome is Outcome.GONE
@@ -86,16 +86,16 @@ def test_the_folder_of_locks_is_made_if_it_is_missing(root: Root, tmp_path: Path
     assert make_folder(root, changes, NODE) == []
 
 
-def test_without_a_monitor_there_is_none(root: Root) -> None:
+def test_without_a_monitor_there_is_no_folder(root: Root) -> None:
     assert make_folder(root, Changes(mounts=(Mount(LIBRARY, "bind", LIBRARY),)), NODE) == []
 
 
-def test_a_machine_without_hami_says_so(tmp_path: Path) -> None:
+def test_a_machine_without_hami_is_reported(tmp_path: Path) -> None:
     (result,) = make_folder(Root(tmp_path), wanting(f"/{CONTAINERS}/uid_main"), NODE)
     assert result.outcome is Outcome.GONE
 
 
-def test_what_a_container_has_nested_deeper_than_there_are_descriptors_goes_as_well(root: Root, tmp_path: Path) -> None:
+def test_a_folder_nested_deeper_than_the_descriptor_limit_is_removed(root: Root, tmp_path: Path) -> None:
     top = tmp_path / CONTAINERS
     (top / "uid_main").mkdir(parents=True)
     inner = os.open(top / "uid_main", os.O_RDONLY)
@@ -111,4 +111,4 @@ def test_what_a_container_has_nested_deeper_than_there_are_descriptors_goes_as_w
         settled()
         assert [path.name for path in top.iterdir()] == ["uid_main"]
     finally:
-        subprocess.run(["rm", "-rf", str(top)], check=True)  # what is left if it fails is too deep for pytest
+        subprocess.run(["rm", "-rf", str(top)], check=True)  # the folders of a failed test are too deep for pytest

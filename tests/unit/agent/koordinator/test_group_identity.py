@@ -1,4 +1,4 @@
-"""Group identities: whose word counts, and when there is nothing to do."""
+"""Group identities: which setting applies, and when the kernel is left alone."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ def pod(qos: str, cpu_qos: str | None = None, folder: str = "kubepods/podx") -> 
         (pod("BE", '{"enable":true,"groupIdentity":2}'), -1),
     ],
 )
-def test_a_pods_identity_is_its_classes_and_only_ls_may_say_otherwise(context: Pod, bvt: int) -> None:
+def test_a_pods_identity_comes_from_its_class_and_only_ls_can_override_it(context: Pod, bvt: int) -> None:
     assert group_identity.pod(context, RULE).changes.knobs.get("cpu.bvt") == bvt
 
 
 @pytest.mark.parametrize("text", ["not-json", '{"groupIdentity":3}', '{"enable":"yes"}'])
 @pytest.mark.parametrize("qos", ["LS", "BE"])
-def test_an_annotation_that_cannot_be_read_is_an_error_for_every_class(qos: str, text: str) -> None:
+def test_an_unreadable_annotation_is_an_error_for_every_class(qos: str, text: str) -> None:
     with pytest.raises(HookError, match=r"koordinator\.sh/cpuQOS"):
         group_identity.pod(pod(qos, text), RULE)
 
 
-def test_folders_and_programs_have_their_own_values() -> None:
+def test_cgroups_and_programs_have_separate_values() -> None:
     assert group_identity.kube_class(KubeQosFolder("Guaranteed"), RULE).changes.knobs.get("cpu.bvt") == 0
     assert group_identity.host_application(HostApplication("a", "BE"), RULE).changes.knobs.get("cpu.bvt") == -1
     assert group_identity.host_application(HostApplication("a"), RULE).changes.knobs.get("cpu.bvt") == 0
@@ -67,14 +67,14 @@ def test_folders_and_programs_have_their_own_values() -> None:
         (True, False, None, False),
     ],
 )
-def test_there_is_work_if_the_kernel_can_and_rule_or_switch_are_on(
+def test_identities_are_written_if_supported_and_enabled_by_rule_or_sysctl(
     enabled: bool, supported: bool, sysctl: bool | None, works: bool
 ) -> None:
     rule = GroupIdentityRule(enabled)
     assert (group_identity.in_effect(rule, supported, sysctl) is rule) is works
 
 
-def test_without_a_rule_there_is_no_work() -> None:
+def test_without_a_rule_no_identity_is_written() -> None:
     assert group_identity.in_effect(None, True, None) is None
 
 
@@ -93,7 +93,7 @@ def fleet_pod(
     return listed_pod(manifest, f"kubepods/fleet_pod{name}", f"containerd://{name}-pause")
 
 
-def test_identities_reach_folders_pods_their_containers_and_what_nobody_lists() -> None:
+def test_identities_reach_cgroups_pods_containers_and_unlisted_cgroups() -> None:
     rule = GroupIdentityRule(True, {"LS": 2}, {"BestEffort": -1, "Burstable": 2}, {"Guaranteed": 1})
     root = "kubepods.slice"
     existing = [

@@ -1,4 +1,4 @@
-"""Answers to the calls of Koordinator's hook protocol."""
+"""Replies to the calls of Koordinator's hook protocol."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def root(tmp_path: Path) -> Root:
     return v1(tmp_path, POD, APP)
 
 
-def test_stages_are_those_at_which_a_hook_decides_and_the_ends_of_what_is_kept() -> None:
+def test_stages_are_those_with_an_enabled_hook_and_the_ends_of_kept_objects() -> None:
     kept_part = ["PostStartContainer", "PostStopContainer", "PostStopPodSandbox"]
     assert stages_of(Node()) == ["PreRunPodSandbox", "PreCreateContainer", "PreUpdateContainerResources", *kept_part]
     assert stages_of(Node(gates=frozenset({"GPUEnvInject"}))) == ["PreCreateContainer", *kept_part]
@@ -61,7 +61,7 @@ def test_stages_are_those_at_which_a_hook_decides_and_the_ends_of_what_is_kept()
     assert stages_of(Node(gates=frozenset({"TerwayQoS"}))) == []
 
 
-def test_an_answer_repeats_what_was_asked_for_with_the_changes_in_it(root: Root) -> None:
+def test_a_reply_repeats_the_request_with_the_changes(root: Root) -> None:
     calls = HookCalls(parts(root, rules={"NodeResourceTopology": TOPOLOGY}))
     request = container(
         pod_labels={n.LABEL_QOS: n.LS},
@@ -84,7 +84,7 @@ def test_an_answer_repeats_what_was_asked_for_with_the_changes_in_it(root: Root)
         calls.answer("PreRemovePod", {})["labels"]
 
 
-def test_a_ratio_is_not_applied_to_a_quota_that_was_ours(root: Root) -> None:
+def test_a_ratio_is_not_applied_twice_to_a_scaled_quota(root: Root) -> None:
     calls = HookCalls(parts(root, node=Node(gates=frozenset({"CPUNormalization"})), rules=RATIO))
     labels = {n.LABEL_QOS: n.LS}
 
@@ -95,12 +95,12 @@ def test_a_ratio_is_not_applied_to_a_quota_that_was_ours(root: Root) -> None:
 
     assert quota("PreCreateContainer", "", 100_000) == 50_000
     calls.answer("PostStartContainer", container(NUMBER, pod_labels=labels, container_resources={"cpu_quota": 50_000}))
-    assert quota("PreUpdateContainerResources", NUMBER, 50_000) == 50_000, "the proxy tells what is in force"
+    assert quota("PreUpdateContainerResources", NUMBER, 50_000) == 50_000, "the proxy sends the value in force"
     assert quota("PreUpdateContainerResources", NUMBER, 50_000) == 50_000
     assert quota("PreUpdateContainerResources", NUMBER, 80_000) == 40_000, "the kubelet wants another one"
 
 
-def test_a_changed_rule_is_written_to_what_runs_and_to_nothing_that_has_stopped(root: Root) -> None:
+def test_a_changed_rule_is_written_to_running_containers_only(root: Root) -> None:
     shared = parts(root, node=Node(gates=frozenset({"CPUNormalization"})), rules=RATIO)
     calls = HookCalls(shared)
     labels = {n.LABEL_QOS: n.LS}
@@ -117,7 +117,7 @@ def test_a_changed_rule_is_written_to_what_runs_and_to_nothing_that_has_stopped(
     assert calls.apply_again() == 0
 
 
-def test_a_rule_that_changes_between_a_creation_and_the_start_holds_for_the_container(root: Root) -> None:
+def test_a_rule_changed_between_creation_and_start_applies_to_the_container(root: Root) -> None:
     shared = parts(root, node=Node(gates=frozenset({"CPUNormalization"})), rules=RATIO)
     calls = HookCalls(shared)
     labels = {n.LABEL_QOS: n.LS}
@@ -129,9 +129,7 @@ def test_a_rule_that_changes_between_a_creation_and_the_start_holds_for_the_cont
     assert text(root, "cpu,cpuacct", APP, "cpu.cfs_quota_us") == "25000"
 
 
-def test_a_rule_that_changes_while_a_pod_is_decided_by_the_old_one_holds_for_it(
-    root: Root, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rule_changed_during_the_decision_applies_to_the_pod(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
     write_files(Path(root.path), {f"{TOP}/cpu,cpuacct/{POD}/{BVT}": "0\n"})
     shared = parts(root, rules={"NodeSLO": identity(1)})
     calls = HookCalls(shared)
@@ -149,7 +147,7 @@ def test_a_rule_that_changes_while_a_pod_is_decided_by_the_old_one_holds_for_it(
     assert text(root, "cpu,cpuacct", POD, BVT) == "2"
 
 
-def test_a_pods_values_wait_for_its_cgroup_until_its_first_container_has_started(tmp_path: Path) -> None:
+def test_a_pods_values_wait_for_its_cgroup_until_its_first_container_starts(tmp_path: Path) -> None:
     root = v1(tmp_path, "kubepods")
     calls = HookCalls(parts(root))
     batch = {n.LABEL_QOS: n.BE}, {batch_resource.ANNOTATION_EXTENDED: BATCH}
@@ -162,8 +160,8 @@ def test_a_pods_values_wait_for_its_cgroup_until_its_first_container_has_started
     assert text(root, "cpu,cpuacct", POD, "cpu.shares") == "512"
 
 
-def test_cpus_are_cleared_on_an_update_which_the_cri_cannot_say(tmp_path: Path) -> None:
-    """On cgroup v1 a clear is all that the cgroup above has."""
+def test_an_update_clears_cpus_although_the_cri_cannot_express_it(tmp_path: Path) -> None:
+    """On cgroup v1, clearing means the value of the parent cgroup."""
     folder = POD.replace("burstable", "besteffort")
     root = v1(tmp_path, folder, app := APP.replace("burstable", "besteffort"))
     calls = HookCalls(parts(root, rules={"NodeResourceTopology": TOPOLOGY}))
@@ -180,7 +178,7 @@ def test_cpus_are_cleared_on_an_update_which_the_cri_cannot_say(tmp_path: Path) 
     assert text(root, "cpuset", app, "cpuset.cpus") == "1-2"
 
 
-def test_what_the_protocol_cannot_say_is_told_as_unsupported(root: Root) -> None:
+def test_values_outside_the_protocol_are_reported_as_unsupported(root: Root) -> None:
     share = dict.fromkeys(("koordinator.sh/gpu-core", "koordinator.sh/gpu-memory", GPU_RATIO), "50")
     devices = {"gpu": [{"minor": 0, "resources": share}]}
     shared = parts(root, node=Node(gates=frozenset({"GPUEnvInject"})))
@@ -195,7 +193,7 @@ def test_what_the_protocol_cannot_say_is_told_as_unsupported(root: Root) -> None
     assert all("hook protocol cannot express" in row["reason"] for row in account["writes"])
 
 
-def test_a_bad_annotation_fails_its_own_request_only_under_the_policy_fail(root: Root) -> None:
+def test_an_invalid_annotation_fails_its_request_only_under_the_policy_fail(root: Root) -> None:
     bad = pod(labels={n.LABEL_QOS: n.BE}, annotations={cpuset.ANNOTATION_STATUS: "{"})
     shared = parts(root)
     assert HookCalls(shared).answer("PreRunPodSandbox", bad) == {
@@ -212,7 +210,7 @@ def test_a_bad_annotation_fails_its_own_request_only_under_the_policy_fail(root:
     assert strict.answer("PreRunPodSandbox", pod())["cgroup_parent"] == f"/{POD}"
 
 
-def test_what_is_remembered_is_bounded_and_goes_with_its_pod(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remembered_pods_are_limited_and_forgotten_at_their_end(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hook_calls, "MAX_ENTRIES", 3)
     calls = HookCalls(parts(root))
     for number in range(5):
@@ -224,7 +222,7 @@ def test_what_is_remembered_is_bounded_and_goes_with_its_pod(root: Root, monkeyp
     assert calls.apply_again() == 4
 
 
-def test_a_folder_that_systemd_keeps_is_found_from_its_short_name(tmp_path: Path) -> None:
+def test_a_systemd_cgroup_is_found_by_its_short_name(tmp_path: Path) -> None:
     slice_ = f"kubepods-besteffort-pod{UID.replace('-', '_')}.slice"
     folder = f"kubepods.slice/kubepods-besteffort.slice/{slice_}"
     own_part = f"{folder}/cri-containerd-{NUMBER}.scope"
@@ -239,7 +237,7 @@ def test_a_folder_that_systemd_keeps_is_found_from_its_short_name(tmp_path: Path
     assert text(root, "cpu,cpuacct", own_part, "cpu.shares") == "512"
 
 
-def test_many_pods_leave_nothing_behind(root: Root) -> None:
+def test_many_pods_leave_nothing(root: Root) -> None:
     shared = parts(root)
     calls = HookCalls(shared)
     for number in range(100):
@@ -259,7 +257,7 @@ def test_many_pods_leave_nothing_behind(root: Root) -> None:
     assert len(shared.history) <= 1024
 
 
-def test_the_end_of_a_container_does_not_forget_the_one_that_came_after_it(root: Root) -> None:
+def test_the_end_of_a_container_does_not_forget_its_successor(root: Root) -> None:
     calls = HookCalls(parts(root))
     calls.answer("PostStartContainer", container("a" * 64))
     calls.answer("PostStartContainer", container(NUMBER))
@@ -269,7 +267,7 @@ def test_the_end_of_a_container_does_not_forget_the_one_that_came_after_it(root:
     assert calls.apply_again() == 0
 
 
-def test_what_has_ended_by_itself_leaves_no_write_that_waits(root: Root) -> None:
+def test_a_container_that_exited_leaves_no_waiting_write(root: Root) -> None:
     shared = parts(root)
     calls = HookCalls(shared)
     batch = {n.LABEL_QOS: n.BE}, {batch_resource.ANNOTATION_EXTENDED: BATCH}

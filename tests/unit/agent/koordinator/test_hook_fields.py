@@ -39,7 +39,7 @@ def test_a_hook_request_becomes_a_context() -> None:
     assert (pod.uid, pod.labels, pod.folder) == ("u", {"l": "1"}, "p")
 
 
-def test_a_hook_response_clears_cpus_and_keeps_what_nobody_set() -> None:
+def test_a_hook_response_clears_cpus_and_keeps_other_values() -> None:
     before = {"container_resources": {"cpuset_cpus": "5-6", "cpu_shares": 77}, "container_envs": {"B": "2"}}
     after = proxy.container_response(Changes({"cpuset.cpus": ""}, env={"A": "1"}), before)
     assert after == {

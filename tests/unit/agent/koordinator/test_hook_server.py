@@ -1,4 +1,4 @@
-"""The agent as a hook server of Koordinator's proxy: its socket, its registration, its errors."""
+"""The agent as a hook server of Koordinator's proxy: socket, registration and errors."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def started() -> Iterator[list[HooksTransport]]:
         transport.stop()
 
 
-def test_it_serves_and_is_registered_as_a_proxy_reads_it(place: Path, started: list[HooksTransport]) -> None:
+def test_the_server_answers_and_is_registered_in_the_proxys_format(place: Path, started: list[HooksTransport]) -> None:
     transport = make_transport(place)
     started.append(transport)
     assert transport.health() == (False, "not started")
@@ -70,10 +70,10 @@ def test_it_serves_and_is_registered_as_a_proxy_reads_it(place: Path, started: l
 
 
 @pytest.mark.parametrize(("runtime", "prefix"), [("containerd", "cri-containerd-"), ("cri-o", "crio-")])
-def test_later_writes_hit_the_cgroups_of_the_runtime_that_the_settings_name(
+def test_later_writes_use_the_cgroup_names_of_the_configured_runtime(
     place: Path, started: list[HooksTransport], runtime: str, prefix: str
 ) -> None:
-    """Under systemd's driver the runtime is a part of the folder's name."""
+    """Under systemd's driver the name of the runtime is part of the cgroup's name."""
     slices = f"kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{UID.replace('-', '_')}.slice"
     scope = f"{slices}/{prefix}{'c' * 64}.scope"
     root = v1(place / "root", slices, scope)
@@ -92,7 +92,7 @@ def test_later_writes_hit_the_cgroups_of_the_runtime_that_the_settings_name(
     assert text(root, "cpuset", scope, "cpuset.cpus") == "1-2"
 
 
-def test_under_the_policy_fail_the_registration_outlives_the_agent(place: Path, started: list[HooksTransport]) -> None:
+def test_under_the_policy_fail_the_registration_survives_the_agent(place: Path, started: list[HooksTransport]) -> None:
     transport = make_transport(place, failure_policy="Fail", endpoint="unix:///host/hooks.sock")
     started.append(transport)
     transport.start()
@@ -102,7 +102,7 @@ def test_under_the_policy_fail_the_registration_outlives_the_agent(place: Path, 
     assert document["remote-endpoint"] == "/host/hooks.sock"
 
 
-def test_a_registration_that_another_agent_has_written_stays(place: Path, started: list[HooksTransport]) -> None:
+def test_a_registration_of_another_agent_is_kept(place: Path, started: list[HooksTransport]) -> None:
     transport = make_transport(place)
     started.append(transport)
     transport.start()
@@ -113,10 +113,10 @@ def test_a_registration_that_another_agent_has_written_stays(place: Path, starte
     assert file.read_text() == other
 
 
-def test_a_registration_that_was_taken_away_is_written_again(
+def test_a_removed_registration_is_written_again(
     place: Path, started: list[HooksTransport], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hook_server, "LOOK_S", 0.01)
+    monkeypatch.setattr(hook_server, "CHECK_INTERVAL_S", 0.01)
     transport = make_transport(place)
     started.append(transport)
     transport.start()
@@ -130,7 +130,7 @@ def test_a_registration_that_was_taken_away_is_written_again(
         assert "PreRunPodSandbox" in file.read_text()
 
 
-def test_an_agent_whose_hooks_are_all_off_is_not_registered(place: Path, started: list[HooksTransport]) -> None:
+def test_an_agent_without_hooks_is_not_registered(place: Path, started: list[HooksTransport]) -> None:
     (place / "hookserver.d").mkdir()
     (place / "hookserver.d" / hook_server.FILE_NAME).write_text("of another life")
     transport = make_transport(place, Node(gates=frozenset()))
@@ -139,7 +139,7 @@ def test_an_agent_whose_hooks_are_all_off_is_not_registered(place: Path, started
     assert [*(place / "hookserver.d").iterdir()] == []
 
 
-def test_a_folder_that_cannot_be_written_is_told_and_costs_nothing_else(
+def test_an_unwritable_registration_folder_is_reported_and_the_server_works(
     place: Path, started: list[HooksTransport], caplog: pytest.LogCaptureFixture
 ) -> None:
     (place / "hookserver.d").write_text("a file is not a folder")
@@ -153,7 +153,7 @@ def test_a_folder_that_cannot_be_written_is_told_and_costs_nothing_else(
     assert ask(place / "run/hooks.sock", "PreRunPodSandbox", pod_meta=META) == {}
 
 
-def test_a_socket_that_somebody_serves_is_not_taken(place: Path, started: list[HooksTransport]) -> None:
+def test_an_occupied_socket_is_not_replaced(place: Path, started: list[HooksTransport]) -> None:
     first, second = make_transport(place), make_transport(place)
     started += [first, second]
     first.start()
@@ -163,7 +163,7 @@ def test_a_socket_that_somebody_serves_is_not_taken(place: Path, started: list[H
     assert ask(place / "run/hooks.sock", "PreRunPodSandbox", pod_meta=META) == {}
 
 
-def test_a_failed_hook_refuses_the_request_and_the_agents_own_fault_is_one_of_its_own(
+def test_a_failed_hook_refuses_the_request_with_another_status_than_an_internal_error(
     place: Path, started: list[HooksTransport], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     transport = make_transport(place, Node(fail=True))
@@ -186,7 +186,7 @@ def test_a_failed_hook_refuses_the_request_and_the_agents_own_fault_is_one_of_it
     assert "a fault" in caplog.text
 
 
-def test_a_pod_that_cannot_be_decided_again_stops_neither_the_others_nor_the_next_rule(
+def test_a_pod_with_an_error_blocks_neither_other_pods_nor_the_next_rule(
     place: Path, started: list[HooksTransport], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared = parts(v1(place / "root", POD))
@@ -217,7 +217,7 @@ def test_a_pod_that_cannot_be_decided_again_stops_neither_the_others_nor_the_nex
     assert decided[:4] == ["1", "2", "1", "2"]
 
 
-def test_a_changed_rule_is_applied_to_what_runs(place: Path, started: list[HooksTransport]) -> None:
+def test_a_changed_rule_is_applied_to_running_containers(place: Path, started: list[HooksTransport]) -> None:
     root = v1(place / "root", POD)
     shared = parts(root)
     options = HooksSettings(socket=str(place / "run/hooks.sock"), registration_folder=place / "hookserver.d")
@@ -238,7 +238,7 @@ def test_a_changed_rule_is_applied_to_what_runs(place: Path, started: list[Hooks
     assert text(root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "25000"
 
 
-def test_an_error_in_applying_rules_ends_neither_the_next_nor_the_registration(
+def test_an_error_while_applying_rules_stops_neither_the_next_one_nor_the_registration(
     place: Path, started: list[HooksTransport], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     transport = make_transport(place)

@@ -1,4 +1,4 @@
-"""The table of hooks, run: which stage makes what, in which order, and what a failing hook costs."""
+"""The table of hooks: results of each stage, order, and failing hooks."""
 
 import json
 from dataclasses import replace
@@ -165,7 +165,7 @@ BATCH = {"c": ExtendedResources({names.BATCH_CPU: 500}, {names.BATCH_CPU: 500, n
         ),
     ],
 )
-def test_each_hook_decides_at_its_stages(stage: str, context: object, hook: str, changes: Changes) -> None:
+def test_every_hook_decides_at_its_stages(stage: str, context: object, hook: str, changes: Changes) -> None:
     alone = decide(HOOKS, stage, context, replace(NODE, gates=frozenset({hook})))
     assert (alone.changes, alone.errors) == (changes, [])
     assert [because.hook for because in alone.because] == [hook]
@@ -173,13 +173,13 @@ def test_each_hook_decides_at_its_stages(stage: str, context: object, hook: str,
 
 
 @pytest.mark.parametrize("hook", ["GPUEnvInject", "RDMADeviceInject", "Resctrl", "OOMScoreAdj"])
-def test_what_only_a_creation_can_say_is_not_said_at_an_update(hook: str) -> None:
+def test_a_creation_only_hook_changes_nothing_at_an_update(hook: str) -> None:
     context = Container(pod(devices={"gpu": [{"minor": 3}], "rdma": [{"id": "x"}]}, resctrl={}, oom="1"))
     assert not decide(HOOKS, "PreUpdateContainerResources", context, replace(NODE, gates=frozenset({hook}))).changes
 
 
 @pytest.mark.parametrize("hook", ["GPUEnvInject", "RDMADeviceInject", "Resctrl"])
-def test_what_only_a_creation_can_say_is_not_said_of_a_container_that_runs(hook: str) -> None:
+def test_a_creation_only_hook_changes_nothing_of_a_running_container(hook: str) -> None:
     context = Container(pod(devices={"gpu": [{"minor": 3}], "rdma": [{"id": "x"}]}, resctrl={}))
     assert not decide(HOOKS, "ReconcileContainer", context, replace(NODE, gates=frozenset({hook}))).changes
 
@@ -193,19 +193,19 @@ def test_what_only_a_creation_can_say_is_not_said_of_a_container_that_runs(hook:
         ("ReconcileContainer", "ReconcileContainer", Container(pod("LS"))),
     ],
 )
-def test_a_stage_that_is_off_is_not_made_up_for_later(off: str, stage: str, context: object) -> None:
+def test_a_disabled_stage_is_not_repeated_later(off: str, stage: str, context: object) -> None:
     assert decide(HOOKS, stage, context, NODE).changes
     assert not decide(HOOKS, stage, context, replace(NODE, disabled_stages=frozenset({off}))).changes
     assert decide(HOOKS, stage, context, replace(NODE, disabled_stages=frozenset({"PreCreateContainer"}))).changes
 
 
-def test_a_pod_with_cpus_of_its_own_has_no_quota_whatever_normalization_says() -> None:
+def test_a_pod_with_assigned_cpus_has_no_quota_despite_normalization() -> None:
     context = Container(pod("LS", status={"cpuset": "1"}), resources=Resources(cfs_quota=100_000))
     outcome = decide(HOOKS, "PreCreateContainer", context, NODE)
     assert (outcome.changes.knobs.get("cpuset.cpus"), outcome.changes.knobs.get("cpu.cfs_quota")) == ("1", -1)
 
 
-def test_without_gates_koordinators_defaults_hold() -> None:
+def test_without_gates_koordinators_defaults_apply() -> None:
     on = {row.name for row in HOOKS if row.default}
     assert on == {"GroupIdentity", "CPUSetAllocator", "BatchResource"}
     outcome = decide(HOOKS, "PreCreateContainer", Container(pod("LS", oom="1")), replace(NODE, gates=None))
@@ -215,7 +215,7 @@ def test_without_gates_koordinators_defaults_hold() -> None:
 BAD = Container(pod("LS", status="bad", devices="bad", resctrl="bad", oom="bad", cpu_qos="bad"))
 
 
-def test_one_bad_annotation_stops_no_other_hook() -> None:
+def test_an_invalid_annotation_stops_no_other_hook() -> None:
     context = Container(pod("LS", devices="bad"))
     outcome = decide(HOOKS, "PreCreateContainer", context, NODE)
     assert outcome.changes.knobs.get("cpuset.cpus") == "0-3,4-7"
@@ -223,7 +223,7 @@ def test_one_bad_annotation_stops_no_other_hook() -> None:
     assert outcome.failed is None
 
 
-def test_with_the_policy_fail_the_first_error_stops_the_rest() -> None:
+def test_under_the_policy_fail_the_first_error_stops_the_other_hooks() -> None:
     outcome = decide(HOOKS, "PreCreateContainer", BAD, replace(NODE, fail=True))
     assert outcome.failed is outcome.errors[0]
     assert len(outcome.errors) == 1
@@ -231,14 +231,14 @@ def test_with_the_policy_fail_the_first_error_stops_the_rest() -> None:
 
 
 @pytest.mark.parametrize("stage", ["PreRunPodSandbox", "PreCreateContainer", "PreUpdateContainerResources"])
-def test_bad_annotations_change_nothing_and_crash_nothing(stage: str) -> None:
+def test_invalid_annotations_change_nothing_and_are_errors(stage: str) -> None:
     context = BAD.pod if stage == "PreRunPodSandbox" else BAD
     outcome = decide(HOOKS, stage, context, NODE)
     assert not outcome.changes
     assert outcome.errors
 
 
-def test_what_a_failed_hook_had_decided_is_applied_by_the_original_alone() -> None:
+def test_only_the_original_applies_the_partial_changes_of_a_failed_hook() -> None:
     """`failed_hook_changes_nothing`."""
     share = {"gpu": [{"minor": 1, "resources": {"koordinator.sh/gpu-memory-ratio": "50"}}]}
     manifest = pod(devices=share)
@@ -250,7 +250,7 @@ def test_what_a_failed_hook_had_decided_is_applied_by_the_original_alone() -> No
     assert original.errors
 
 
-def test_disabled_stages_are_so_by_default_and_not_in_the_original() -> None:
+def test_disabled_stages_are_skipped_by_default_but_not_in_the_original() -> None:
     """`disabled_stages_honoured`."""
     node = replace(NODE, disabled_stages=frozenset({"PreRunPodSandbox"}))
     assert not decide(HOOKS, "PreRunPodSandbox", pod("LS"), node).changes
@@ -263,11 +263,11 @@ def test_the_original_sets_no_oom_score_at_creation() -> None:
     assert not decide(HOOKS, "PreCreateContainer", Container(pod(oom="-500")), node).changes
 
 
-def test_a_stage_that_is_none_is_an_error() -> None:
+def test_an_unknown_stage_is_an_error() -> None:
     with pytest.raises(KeyError):
         decide(HOOKS, "PreStop", pod(), NODE)
 
 
-def test_hooks_decide_in_the_order_of_their_names() -> None:
+def test_hooks_run_in_the_order_of_their_names() -> None:
     names_of = [row.name.casefold() for row in HOOKS]
     assert names_of == sorted(names_of)

@@ -1,4 +1,4 @@
-"""Which hook works behind Koordinator's own proxy: its column of the shared table, row by row, over real gRPC."""
+"""Hooks behind Koordinator's proxy: its column of the shared table, row by row, over real gRPC."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def machine(folder: Path, case: Case) -> Root:
 
 
 def requests(case: Case) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What Koordinator's proxy says of the pod and of its container."""
+    """The requests of Koordinator's proxy for the pod and for its container."""
     meta = {"name": "pod", "uid": UID, "namespace": "tests"}
     labels, annotations, parent = case.pod.all_labels, dict(case.pod.annotations), f"/{case.pod.folder}"
     pod = {"pod_meta": meta, "labels": labels, "annotations": annotations, "cgroup_parent": parent}
@@ -144,11 +144,11 @@ def life(tmp_path: Path, case: Case, updated: bool) -> dict[tuple[str, str], str
 
 
 @pytest.mark.parametrize("case", CASES, ids=case_id)
-def test_a_row_of_the_table(tmp_path: Path, case: Case) -> None:
+def test_a_creation_has_the_result_of_the_table(tmp_path: Path, case: Case) -> None:
     assert outcome(case, life(tmp_path, case, updated=False)) == wanted(case, works)
 
 
 @pytest.mark.parametrize("case", UPDATED, ids=case_id)
-def test_an_update_brings_it_about_as_well(tmp_path: Path, case: Case) -> None:
+def test_an_update_has_the_result_of_the_table(tmp_path: Path, case: Case) -> None:
     actual = life(tmp_path, case, updated=True)
     assert outcome(case, actual, updated=True) == wanted(case, works, updated=True)

@@ -1,4 +1,4 @@
-"""Programs of the host."""
+"""Host applications."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from nri.agent.koordinator import host_application
         (None, ""),
     ],
 )
-def test_a_host_application_is_where_it_says_or_where_its_class_is(application: dict[str, object], path: str) -> None:
+def test_a_host_application_has_its_own_path_or_that_of_its_class(application: dict[str, object], path: str) -> None:
     assert host_application.host_application_path(application) == path
 
 
-def test_host_applications_are_by_name_and_the_last_one_counts() -> None:
+def test_of_host_applications_with_one_name_the_last_one_counts() -> None:
     actual = host_application.by_name([{"name": "a", "qos": "LS"}, {"name": "a", "qos": "BE"}])
     assert actual == {"a": {"name": "a", "qos": "BE"}}
     assert host_application.by_name(None) == {}

@@ -1,4 +1,4 @@
-"""The gates that a NodeSLO asks for, and the keys of rules by which each hook and strategy decides."""
+"""The gates that a NodeSLO requests, and the rule keys of each hook and strategy."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ ON = {"enable": True}
         ({"cpuBurstStrategy": {"policy": "auto"}}, {"CPUBurst": "cpuBurstStrategy.policy"}),
     ],
 )
-def test_what_is_switched_on_asks_for_its_gate_by_its_key(spec: dict[str, Any], gates: dict[str, str]) -> None:
+def test_an_enabled_strategy_requests_its_gate(spec: dict[str, Any], gates: dict[str, str]) -> None:
     assert requested_gates({"spec": spec}) == gates
 
 
 @pytest.mark.parametrize(
     "document", [None, {}, {"spec": None}, {"spec": 5}, {"spec": DEFAULTS}, {"spec": {STRATEGY: []}}]
 )
-def test_defaults_and_nothing_ask_for_none(document: Any) -> None:
+def test_defaults_and_empty_documents_request_no_gate(document: Any) -> None:
     assert requested_gates(document) == {}
 
 
@@ -60,7 +60,7 @@ _PODS_ALONE = {hook.name for hook in PROFILE.hooks if not set(hook.sources) - {"
 
 
 @pytest.mark.parametrize("name", [row.name for row in (*PROFILE.hooks, *PROFILE.strategies)])
-def test_every_hook_and_strategy_has_keys_that_are_read(name: str) -> None:
+def test_every_hook_and_strategy_has_known_keys(name: str) -> None:
     actual = PROFILE.origins(name, "BE")
     assert bool(actual) is (name not in _PODS_ALONE)
     for kind, key in actual:
@@ -73,7 +73,7 @@ def test_every_hook_and_strategy_has_keys_that_are_read(name: str) -> None:
         assert unread(spec) == []
 
 
-def test_a_key_of_a_class_is_that_of_the_pods_class_or_of_its_kubernetes_class() -> None:
+def test_a_class_key_follows_the_pods_class_or_its_kubernetes_class() -> None:
     keys = [
         PROFILE.origins("GroupIdentity", of)[0][1].split(".")[1] for of in ("BE", "LSE", "BestEffort", "Burstable", "")
     ]

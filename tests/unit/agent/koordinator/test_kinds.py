@@ -1,4 +1,4 @@
-"""What documents mean."""
+"""Reading of rule documents."""
 
 from typing import Any
 
@@ -36,13 +36,13 @@ def test_any_json_is_a_rule_or_a_value_error(document: Any, kind: str) -> None:
         KINDS[kind].into(Node(), rule)
 
 
-def test_what_is_no_error_of_the_document_becomes_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_exception_becomes_an_error_of_the_document(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(KINDS, NODE, KINDS[NODE]._replace(parse=lambda document: 1 // 0))
     with pytest.raises(ValueError, match="ZeroDivisionError"):
         KINDS[NODE].read({})
 
 
-def test_rules_of_one_kind_leave_those_of_the_others() -> None:
+def test_rules_of_one_kind_keep_those_of_the_others() -> None:
     rules = Node(batch=BatchRule(False, 2.0), ratio=2.0)
     with_slo = KINDS[SLO].into(rules, KINDS[SLO].read({"spec": {}}))
     assert (with_slo.batch, with_slo.ratio) == (BatchRule(True, 2.0), 2.0)
@@ -51,7 +51,7 @@ def test_rules_of_one_kind_leave_those_of_the_others() -> None:
     assert KINDS[TOPOLOGY].into(slower, None) is slower
 
 
-def test_batch_pods_have_no_quota_while_their_folder_is_held_by_one() -> None:
+def test_batch_pods_have_no_quota_while_their_cgroup_is_limited_by_one() -> None:
     threshold = {"enable": True, "cpuSuppressPolicy": "cfsQuota"}
     rule = KINDS[SLO].read({"spec": {"resourceUsedThresholdWithBE": threshold}})
     assert KINDS[SLO].into(Node(), rule).batch.has_quota is False

@@ -1,4 +1,4 @@
-"""What hooks are told of the machine: caches, and RDMA devices by PCI address."""
+"""Machine data for hooks: caches, and RDMA devices by PCI address."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FILES = {
 }
 
 
-def test_the_cache_is_that_of_the_machine(tmp_path: Path) -> None:
+def test_the_cache_is_read_from_the_machine(tmp_path: Path) -> None:
     assert cache_of(write_files(tmp_path, FILES)) == Cache((0, 1), 0xFFF, "GenuineIntel")
 
 
@@ -38,11 +38,11 @@ def test_the_cache_is_that_of_the_machine(tmp_path: Path) -> None:
         {f"{TOP}/schemata": "L3:0=f\n", f"{TOP}/info/L3/cbm_mask": "no\n"},
     ],
 )
-def test_a_cache_that_cannot_be_shared_or_read_is_none(files: dict[str, str], tmp_path: Path) -> None:
+def test_an_unsupported_or_unreadable_cache_is_none(files: dict[str, str], tmp_path: Path) -> None:
     assert cache_of(write_files(tmp_path, files)) is None
 
 
-def test_an_unknown_vendor_is_no_vendor(tmp_path: Path) -> None:
+def test_an_unknown_vendor_is_empty(tmp_path: Path) -> None:
     actual = cache_of(write_files(tmp_path, FILES | {"proc/cpuinfo": "processor : 0\n"}))
     assert actual is not None
     assert actual.vendor == ""
@@ -56,7 +56,7 @@ def test_verbs_are_found_by_pci_address(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("address", ["", "../../../etc", "0000:81:00.1/../x", "0000:81:00.1\n", "x" * 9999])
-def test_what_is_no_pci_address_never_is_a_path(address: str, tmp_path: Path) -> None:
+def test_an_invalid_pci_address_is_never_used_as_a_path(address: str, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="not a PCI address"):
         RdmaDevices(write_files(tmp_path, {})).verbs(address)
 
@@ -67,14 +67,14 @@ def test_a_device_node_has_its_numbers() -> None:
         RdmaDevices(Root()).numbers("/dev/nothing/there")
 
 
-def test_a_node_is_set_up_with_its_machine(tmp_path: Path) -> None:
+def test_a_node_is_created_with_its_machine_data(tmp_path: Path) -> None:
     node = node_of(AgentSettings(failure_policy="Fail"), write_files(tmp_path, FILES), HOOKS)
     assert node.fail
     assert node.cache is not None
     assert node.devices is not None
 
 
-def test_every_setting_of_the_policy_reaches_it(tmp_path: Path) -> None:
+def test_every_policy_setting_reaches_the_node(tmp_path: Path) -> None:
     settings = AgentSettings(
         failure_policy="Fail",
         disabled_stages=("PreCreateContainer",),

@@ -1,4 +1,4 @@
-"""Long texts are read once, within a bound."""
+"""Long texts are parsed once, within a limit."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ def counted(read: list[str]) -> Callable[[str], int]:
     return reader
 
 
-def test_a_long_text_is_read_once_by_each_reader_and_a_short_one_each_time() -> None:
+def test_a_long_text_is_parsed_once_per_reader_and_a_short_one_each_time() -> None:
     memo, read = Memo(), list[str]()
     long = "x" * LONG
     assert [memo.get("a", long, counted(read)) for _ in range(3)] == [LONG] * 3
@@ -29,7 +29,7 @@ def test_a_long_text_is_read_once_by_each_reader_and_a_short_one_each_time() -> 
     assert len(read) == 4
 
 
-def test_an_error_is_remembered_as_well() -> None:
+def test_an_error_is_remembered() -> None:
     memo, read = Memo(), list[str]()
     for _ in range(2):
         with pytest.raises(ValueError, match="it is bad"):
@@ -37,7 +37,7 @@ def test_an_error_is_remembered_as_well() -> None:
     assert len(read) == 1
 
 
-def test_no_more_text_is_remembered_than_the_bound_and_the_oldest_goes_first() -> None:
+def test_remembered_text_is_limited_and_the_oldest_is_dropped_first() -> None:
     memo, read = Memo(3 * LONG), list[str]()
     texts = [str(number) * LONG for number in range(4)]
     for text in texts:

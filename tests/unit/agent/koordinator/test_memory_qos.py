@@ -1,4 +1,4 @@
-"""Memory QoS of containers, pods and the folders above."""
+"""Memory QoS of containers, pods and parent cgroups."""
 
 from __future__ import annotations
 
@@ -40,9 +40,7 @@ def value(world: LoopWorld, path: str, file: str) -> int:
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_protection_adds_up_on_the_way_to_the_root_and_goes_when_it_is_switched_off(
-    tmp_path: Path, killed: bool
-) -> None:
+def test_protection_is_summed_up_to_the_root_and_reset_when_disabled(tmp_path: Path, killed: bool) -> None:
     world = LoopWorld(tmp_path, slo(minLimitPercent=50, lowLimitPercent=80, throttlingPercent=50))
     pods = [ls("a", "100Mi", "200Mi"), ls("b", "40Mi")]
     for manifest in pods:
@@ -65,7 +63,7 @@ def test_protection_adds_up_on_the_way_to_the_root_and_goes_when_it_is_switched_
     assert value(world, f"{top}/podb/bc", "memory.high") == -1
 
 
-def test_an_agent_that_finds_nothing_of_it_and_nobody_who_asks_changes_nothing(tmp_path: Path) -> None:
+def test_an_agent_without_requests_or_earlier_values_changes_nothing(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, {})
     folder = tmp_path / TOP / "memory" / world.pod(ls("a", "100Mi"))
     write_files(folder, {"ac/memory.oom.group": "1"})
@@ -75,7 +73,7 @@ def test_an_agent_that_finds_nothing_of_it_and_nobody_who_asks_changes_nothing(t
     assert world.history.account("a") is None
 
 
-def test_the_group_that_an_agent_which_was_killed_has_made_of_pods_alone_goes(tmp_path: Path) -> None:
+def test_the_oom_group_of_a_killed_agent_is_reset_when_disabled(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, slo(oomKillGroup=1, wmarkRatio=0, wmarkScalePermill=50, wmarkMinAdj=0))
     folder = tmp_path / TOP / "memory" / world.pod(ls("a", "100Mi"))
     files = [entry / "memory.oom.group" for entry in (folder, folder / "ac")]
@@ -90,7 +88,7 @@ def test_the_group_that_an_agent_which_was_killed_has_made_of_pods_alone_goes(tm
     assert [file.read_text() for file in files] == ["0", "0"]
 
 
-def test_an_annotation_that_cannot_be_read_any_more_leaves_what_it_gave(tmp_path: Path) -> None:
+def test_an_unreadable_annotation_keeps_its_earlier_values(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, slo(minLimitPercent=50))
     world.pod(ls("a", "100Mi"))
     for text in ('{"minLimitPercent": 10}', "{"):
@@ -101,7 +99,7 @@ def test_an_annotation_that_cannot_be_read_any_more_leaves_what_it_gave(tmp_path
         assert value(world, "kubepods/burstable/poda", "memory.min") == 10 * MIB
 
 
-def test_a_pod_that_wants_none_has_none(tmp_path: Path) -> None:
+def test_a_pod_with_policy_none_has_no_protection(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, slo(minLimitPercent=50))
     one = ls("a", "100Mi")
     one["metadata"]["annotations"] = {"koordinator.sh/memoryQOS": '{"policy": "none"}'}
@@ -111,7 +109,7 @@ def test_a_pod_that_wants_none_has_none(tmp_path: Path) -> None:
     assert value(world, "kubepods/burstable/poda", "memory.min") == 0
 
 
-def test_a_page_cache_is_limited_where_the_kernel_can_and_let_go(tmp_path: Path) -> None:
+def test_a_page_cache_is_limited_if_supported_and_released(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, slo(pageCacheEnable=True, pageCacheLimitPercent=25, pageCacheReclaimSync=True))
     one = ls("a", "100Mi", "200Mi")
     folder = tmp_path / TOP / "memory" / world.pod(one)
@@ -146,7 +144,7 @@ SIDECAR = {"name": "s", "restartPolicy": "Always", "resources": {"requests": {"m
         ({"resources": {"requests": {"memory": "300Mi"}}}, 300),
     ],
 )
-def test_what_a_pod_requests_with_sidecars_init_containers_and_overhead_is_protected(
+def test_protection_includes_sidecars_init_containers_and_overhead(
     tmp_path: Path, more: dict[str, Any], mebibytes: int
 ) -> None:
     world = LoopWorld(tmp_path, slo(minLimitPercent=100))
@@ -163,7 +161,7 @@ def test_what_a_pod_requests_with_sidecars_init_containers_and_overhead_is_prote
     ("label", "resource", "mebibytes"),
     [(n.BE, n.BATCH_MEMORY, 160), (n.BE, "memory", 0), (n.LS, n.BATCH_MEMORY, 0), ("", n.BATCH_MEMORY, 0)],
 )
-def test_the_label_alone_decides_which_memory_counts_and_batch_memory_is_summed_over_sidecars(
+def test_the_label_selects_the_memory_resource_and_batch_memory_includes_sidecars(
     tmp_path: Path, label: str, resource: str, mebibytes: int
 ) -> None:
     classes = {key: {"memoryQOS": {"enable": True, "minLimitPercent": 100}} for key in ("lsClass", "beClass")}
@@ -178,7 +176,7 @@ def test_the_label_alone_decides_which_memory_counts_and_batch_memory_is_summed_
 
 
 @given(PERCENT, PERCENT, PERCENT, st.integers(0, 1 << 40), st.integers(0, 1 << 40))
-def test_protection_is_below_the_request_and_slowing_above_it_in_whole_pages(
+def test_protection_is_below_the_request_and_throttling_above_it_in_whole_pages(
     least: int, low: int, slow: int, request: int, limit: int
 ) -> None:
     config = {"minLimitPercent": least, "lowLimitPercent": low, "throttlingPercent": slow}
@@ -198,12 +196,12 @@ def test_protection_is_below_the_request_and_slowing_above_it_in_whole_pages(
     assert actual["top", "memory.min"] == actual["top/burstable", "memory.min"] == own_part["memory.min"]
 
 
-def test_where_the_node_is_not_known_nothing_without_a_limit_is_slowed_down() -> None:
+def test_without_the_nodes_memory_unlimited_containers_are_not_throttled() -> None:
     pod = QosPod("p", BURSTABLE, {"throttlingPercent": 50}, 0, [QosContainer("p/c", 0, 0)])
     assert "memory.high" not in {target.knob for target in targets([pod], {}, None, FOLDERS)}
 
 
-def test_an_annotation_takes_a_policy_and_single_fields() -> None:
+def test_an_annotation_sets_a_policy_and_single_fields() -> None:
     node = parse({"enable": True, "minLimitPercent": 10})
     assert of_pod('{"policy": "none", "minLimitPercent": 5}', node, "lsClass") == OFF["memoryQOS"]
     auto = of_pod('{"policy": "auto", "priority": 3}', node, "beClass")
@@ -213,7 +211,7 @@ def test_an_annotation_takes_a_policy_and_single_fields() -> None:
         of_pod('{"lowLimitPercent": "7"}', node, "lsClass")
 
 
-def test_a_pod_without_an_annotation_has_the_nodes_word() -> None:
+def test_a_pod_without_an_annotation_has_the_nodes_values() -> None:
     assert of_pod(None, {"minLimitPercent": 10}, "lsClass") == {"minLimitPercent": 10}
     assert of_pod("", None, "") == {}
 

@@ -1,4 +1,4 @@
-"""The network of standalone mode: classes of traffic or terway's files, as NodeSLO chooses."""
+"""The network in standalone mode: traffic classes or terway's files, as NodeSLO selects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.standalone_world import World
 
 
 @pytest.mark.parametrize(("policy", "classes"), [("tc", True), ("terway-qos", False)])
-def test_one_of_both_is_set_up_as_nodeslo_chooses(tmp_path: Path, policy: str, classes: bool) -> None:
+def test_nodeslo_selects_tc_or_terway(tmp_path: Path, policy: str, classes: bool) -> None:
     world = World(tmp_path, Node(gates=frozenset({"TCNetworkQoS", "TerwayQoS"})))
     strategy = {"policies": {"netQOSPolicy": policy}, "lsClass": {"networkQOS": {"enable": True}}}
     spec = {"resourceQOSStrategy": strategy, "systemStrategy": {"totalNetworkBandwidth": "1G"}}

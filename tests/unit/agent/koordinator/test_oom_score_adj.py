@@ -1,4 +1,4 @@
-"""Whose oom score a container has."""
+"""The OOM score of a container."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def container(score: str = "", scores: str = "", **more: bool) -> Container:
         (container("5", sandbox=True), None),
     ],
 )
-def test_a_containers_score_goes_before_its_pods(context: Container, value: int | None) -> None:
+def test_a_containers_score_overrides_its_pods(context: Container, value: int | None) -> None:
     assert oom_score_adj.container(context).changes.knobs.get("oom_score_adj") == value
 
 
@@ -40,6 +40,6 @@ def test_a_containers_score_goes_before_its_pods(context: Container, value: int 
         container("9" * 30),
     ],
 )
-def test_a_score_that_is_none_is_an_error(context: Container) -> None:
+def test_an_invalid_score_is_an_error(context: Container) -> None:
     with pytest.raises(HookError):
         oom_score_adj.container(context)

@@ -24,7 +24,7 @@ def pod(qos: str = "", kube: str = "BestEffort", labels: dict[str, str] | None =
         ("LS", "Guaranteed", (False, False, False)),
     ],
 )
-def test_labelled_be_kubernetes_best_effort_and_offline_are_three_things(
+def test_be_label_kubernetes_best_effort_and_offline_are_different(
     qos: str, kube: str, actual: tuple[bool, bool, bool]
 ) -> None:
     one = pod(qos, kube)
@@ -47,13 +47,13 @@ def test_labelled_be_kubernetes_best_effort_and_offline_are_three_things(
         (True, "BE", "koord-batch", 5500),
     ],
 )
-def test_a_priority_tells_the_class_and_the_class_the_priority(priority: Any, qos: str, name: str, number: int) -> None:
+def test_priority_and_class_are_derived_from_each_other(priority: Any, qos: str, name: str, number: int) -> None:
     one = pod(qos, priority=priority)
     assert (pod_class.priority_class(one), pod_class.priority(one)) == (name, number)
 
 
 @pytest.mark.parametrize("kind", ["cpu", "memory"])
-def test_a_class_asks_for_resources_of_its_own(kind: str) -> None:
+def test_every_class_has_its_own_resources(kind: str) -> None:
     asks = {"resources": {"requests": {"cpu": "1500m", "kubernetes.io/batch-cpu": "2k", "memory": "1Ki"}}}
     prod, batch = pod("LS", containers=[asks, asks], priority=9000), pod("BE", containers=[asks, asks], priority=5000)
     actual = {
@@ -65,12 +65,12 @@ def test_a_class_asks_for_resources_of_its_own(kind: str) -> None:
     assert actual == expected.get(kind, {"memory": 2048, "kubernetes.io/batch-memory": 0})
 
 
-def test_what_initializes_a_batch_pod_asks_for_none_of_its_cpu_and_a_sidecar_does() -> None:
+def test_init_containers_of_a_batch_pod_request_no_batch_cpu_but_sidecars_do() -> None:
     def asks(milli: str) -> dict[str, Any]:
         return {"resources": {"requests": {"kubernetes.io/batch-cpu": milli}}}
 
-    before, beside = asks("9000"), {**asks("300"), "restartPolicy": "Always"}
-    more = {"initContainers": [before, beside], "overhead": {"kubernetes.io/batch-cpu": "50"}}
+    init, sidecar = asks("9000"), {**asks("300"), "restartPolicy": "Always"}
+    more = {"initContainers": [init, sidecar], "overhead": {"kubernetes.io/batch-cpu": "50"}}
     one = pod("BE", containers=[asks("1000"), asks("-500"), {}], **more)
     assert pod_class.request(one, "kubernetes.io/batch-cpu") == 1300
 
@@ -79,7 +79,7 @@ def test_what_initializes_a_batch_pod_asks_for_none_of_its_cpu_and_a_sidecar_doe
     ("text", "allowed"),
     [(None, True), ('["A", "B"]', True), ('["B"]', False), ("[]", False), ("bad", False), ("[" * 100_000, False)],
 )
-def test_an_eviction_policy_names_what_may_evict(text: str | None, allowed: bool) -> None:
+def test_an_eviction_policy_names_the_allowed_features(text: str | None, allowed: bool) -> None:
     one = pod("BE")
     if text is not None:
         one["metadata"]["annotations"] = {pod_class.ANNOTATION_EVICTION_POLICY: text}
@@ -90,20 +90,20 @@ def test_an_eviction_policy_names_what_may_evict(text: str | None, allowed: bool
     ("text", "number"),
     [(None, 9500), ("7", 7), ("-3", -3), ("", 9500), ("1.5", 9500), ("9223372036854775808", 9500)],
 )
-def test_the_label_tells_the_priority_within_the_class_where_it_holds_a_number(text: str | None, number: int) -> None:
+def test_a_numeric_label_is_the_priority_within_the_class(text: str | None, number: int) -> None:
     one = pod("LS", labels={} if text is None else {pod_class.LABEL_PRIORITY: text})
     assert pod_class.label_priority(one) == number
 
 
 @pytest.mark.parametrize(("text", "number"), [(None, 0), ("-100", -100), ("x", 0), ("2147483648", 0)])
-def test_the_annotation_tells_the_order_of_evictions_where_it_holds_a_number(text: str | None, number: int) -> None:
+def test_a_numeric_annotation_is_the_eviction_priority(text: str | None, number: int) -> None:
     one = pod("BE")
     if text is not None:
         one["metadata"]["annotations"] = {pod_class.ANNOTATION_EVICTION_PRIORITY: text}
     assert pod_class.eviction_priority(one) == number
 
 
-def test_a_label_alone_tells_the_priority_class_if_it_names_one() -> None:
+def test_a_label_with_a_known_name_sets_the_priority_class() -> None:
     named = [
         pod_class.priority_class(pod("LS", labels={pod_class.LABEL_PRIORITY_CLASS: name}, priority=5500))
         for name in ("koord-mid", "none")
@@ -112,5 +112,5 @@ def test_a_label_alone_tells_the_priority_class_if_it_names_one() -> None:
 
 
 @pytest.mark.parametrize(("text", "allowed"), [(None, False), ("true", True), ("True", False)])
-def test_a_pod_allows_its_eviction_by_one_word(text: str | None, allowed: bool) -> None:
+def test_a_pod_allows_its_eviction_by_one_label_value(text: str | None, allowed: bool) -> None:
     assert pod_class.evictable_label(pod(labels={} if text is None else {pod_class.LABEL_EVICTABLE: text})) is allowed

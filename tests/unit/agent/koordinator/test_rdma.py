@@ -1,4 +1,4 @@
-"""Which RDMA devices a container has."""
+"""The RDMA devices of a container."""
 
 import json
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ MACHINE = Machine(
 )
 
 
-def test_virtual_functions_go_before_the_physical_one() -> None:
+def test_virtual_functions_come_before_the_physical_one() -> None:
     allocated = {"rdma": [{"id": "pf", "extension": {"vfs": [{"busID": "vf2"}, {"busID": "vf1"}]}}, {"id": "pf"}]}
     paths = [device.path for device in rdma.container(container(allocated), MACHINE).changes.devices]
     assert paths == [f"/dev/infiniband/{name}" for name in ("rdma_cm", "uverbs3", "uverbs2", "uverbs0")]
@@ -45,10 +45,10 @@ def test_virtual_functions_go_before_the_physical_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "says"), [("absent", "absent"), ("empty", "empty has no verbs"), ("lost", "uverbs9")]
+    ("address", "message"), [("absent", "absent"), ("empty", "empty has no verbs"), ("lost", "uverbs9")]
 )
-def test_a_missing_rdma_device_is_an_error_that_names_it(address: str, says: str) -> None:
+def test_a_missing_rdma_device_is_an_error_with_its_name(address: str, message: str) -> None:
     """The original panics for a function without verbs."""
-    with pytest.raises(HookError, match=says) as caught:
+    with pytest.raises(HookError, match=message) as caught:
         rdma.container(container({"rdma": [{"id": address}]}), MACHINE)
     assert [device.path for device in caught.value.partial.devices] == ["/dev/infiniband/rdma_cm"]

@@ -1,4 +1,4 @@
-"""Resctrl groups whose pods are gone."""
+"""Resctrl groups of removed pods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def groups(world: World) -> list[str]:
     return world.root.folders("/sys/fs/resctrl")
 
 
-def test_the_group_of_the_last_pod_goes_too_and_groups_of_others_stay(tmp_path: Path) -> None:
+def test_the_group_of_the_last_pod_is_removed_and_foreign_groups_are_kept(tmp_path: Path) -> None:
     world = World(tmp_path, NODE)
     world.root.make_folder("/sys/fs/resctrl/somebody-elses")
     one, two = pod("a", annotations=dict(ASKS)), pod("b", annotations=dict(ASKS))
@@ -36,14 +36,14 @@ def test_the_group_of_the_last_pod_goes_too_and_groups_of_others_stay(tmp_path: 
     assert groups(world) == ["somebody-elses"]
 
 
-def test_nothing_is_removed_before_all_pods_are_known(tmp_path: Path) -> None:
+def test_no_group_is_removed_before_all_pods_are_known(tmp_path: Path) -> None:
     world = World(tmp_path, NODE)
     world.root.make_folder("/sys/fs/resctrl/koordlet-a")
     world.round()
     assert groups(world) == ["koordlet-a"]
 
 
-def test_new_threads_of_a_pod_are_put_into_its_group(tmp_path: Path) -> None:
+def test_new_threads_of_a_pod_are_added_to_its_group(tmp_path: Path) -> None:
     world = World(tmp_path, NODE)
     asking = pod("a", annotations=dict(ASKS))
     folder = world.pod(asking)
@@ -54,7 +54,7 @@ def test_new_threads_of_a_pod_are_put_into_its_group(tmp_path: Path) -> None:
     assert (world.root.read("/sys/fs/resctrl/koordlet-a/tasks")).split() == ["100", "555"]
 
 
-def test_a_machine_or_an_agent_without_resctrl_has_no_groups_to_look_for(tmp_path: Path) -> None:
+def test_without_resctrl_no_groups_are_searched(tmp_path: Path) -> None:
     for number, node in enumerate((Node(gates=frozenset({"Resctrl"})), Node(cache=NODE.cache))):
         world = World(tmp_path / str(number), node)
         world.root.make_folder("/sys/fs/resctrl/koordlet-a")
@@ -63,7 +63,7 @@ def test_a_machine_or_an_agent_without_resctrl_has_no_groups_to_look_for(tmp_pat
         assert groups(world) == ["koordlet-a"]
 
 
-def test_without_any_group_there_is_nothing_to_remove(tmp_path: Path) -> None:
+def test_without_groups_nothing_is_removed(tmp_path: Path) -> None:
     world = World(tmp_path, NODE)
     world.source.replace([])
     world.round()

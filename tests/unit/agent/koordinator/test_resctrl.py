@@ -36,7 +36,7 @@ def pod(text: str) -> Pod:
 
 
 @given(st.integers(0, 100), st.integers(0, 100), st.integers(1, 31))
-def test_masks_are_whole_and_inside_the_cache(start: int, end: int, ways: int) -> None:
+def test_masks_are_contiguous_and_inside_the_cache(start: int, end: int, ways: int) -> None:
     cache = Cache((0,), (1 << ways) - 1, resctrl.INTEL)
     text = json.dumps({"llc": {"schemata": {"range": [start, end]}}})
     group = resctrl.pod(pod(text), cache).changes.resctrl
@@ -57,7 +57,7 @@ def test_intel_bandwidths_are_rounded_up_to_tens_and_amds_are_of_160(percent: in
     assert resctrl.bandwidth(percent, "other") == 0
 
 
-def test_a_container_has_the_class_of_a_group_that_there_is() -> None:
+def test_a_container_has_the_class_of_an_existing_group() -> None:
     """`resctrl_class_needs_group`."""
     assert resctrl.container(Container(pod("{}"))).changes.resctrl == Resctrl("koordlet-u")
     bad = Container(pod("not-json"))
@@ -68,7 +68,7 @@ def test_a_container_has_the_class_of_a_group_that_there_is() -> None:
         resctrl.pod(bad.pod, CACHE)
 
 
-def test_groups_of_gone_pods_are_stale_and_others_are_not_ours() -> None:
+def test_groups_of_removed_pods_are_stale_and_foreign_groups_are_not() -> None:
     groups = ["koordlet-u", "koordlet-gone", "BE", "mon_groups"]
     assert resctrl.stale(groups, [pod("{}")]) == ["koordlet-gone"]
     assert resctrl.stale(groups, [Pod(uid="u")]) == ["koordlet-gone", "koordlet-u"]
@@ -80,53 +80,53 @@ def schemata(expected: Mapping[str, object], vendor: str = resctrl.INTEL) -> str
     return group.schemata
 
 
-def test_a_pod_without_annotation_has_no_group_to_make_or_to_remove() -> None:
+def test_a_pod_without_an_annotation_has_no_group() -> None:
     plain = Pod(uid="u")
     assert resctrl.pod(plain, CACHE).changes.resctrl is None
     assert resctrl.container(Container(plain)).changes.resctrl is None
     assert resctrl.removal(plain).changes.resctrl is None
 
 
-def test_the_group_of_a_removed_pod_goes_even_if_its_annotation_cannot_be_read() -> None:
+def test_the_group_of_a_removed_pod_is_removed_despite_an_unreadable_annotation() -> None:
     for text in ("{}", "not-json"):
         assert resctrl.removal(pod(text)).changes.resctrl == Resctrl("koordlet-u", remove=True)
 
 
 @pytest.mark.parametrize(("vendor", "line"), [(resctrl.INTEL, "MB:0=20;1=40;\n"), (resctrl.AMD, "MB:0=24;1=2048;\n")])
-def test_a_bandwidth_of_one_cache_counts_before_that_of_all(vendor: str, line: str) -> None:
+def test_a_bandwidth_of_one_cache_overrides_the_common_one(vendor: str, line: str) -> None:
     one = 31 if vendor == resctrl.INTEL else 100
     expected = {"mb": {"schemata": {"percent": 15}, "schemataPerCache": [{"cacheID": 1, "percent": one}]}}
     assert schemata(expected, vendor) == line
 
 
-def test_a_range_of_one_cache_counts_before_that_of_all() -> None:
+def test_a_range_of_one_cache_overrides_the_common_one() -> None:
     expected = {"llc": {"schemata": {"range": [0, 50]}, "schemataPerCache": [{"cacheID": 1, "range": [50, 100]}]}}
     assert schemata(expected) == "L3:0=3f;1=fc0;\n"
 
 
-def test_a_range_of_one_cache_that_has_not_two_ends_is_passed_over() -> None:
+def test_a_range_of_one_cache_without_two_ends_is_ignored() -> None:
     expected = {"llc": {"schemata": {"range": [0, 50]}, "schemataPerCache": [{"range": [50]}, {"cacheID": 1}]}}
     assert schemata(expected) == "L3:0=3f;1=3f;\n"
 
 
-def test_a_range_that_is_none_leaves_the_rest_of_the_schemata() -> None:
+def test_an_invalid_range_keeps_the_rest_of_the_schemata() -> None:
     assert (
         schemata({"llc": {"schemata": {"range": [50, 20]}}, "mb": {"schemata": {"percent": 20}}}) == "MB:0=20;1=20;\n"
     )
 
 
-def test_a_cache_that_has_no_range_of_its_own_nor_one_of_all_leaves_the_line_out() -> None:
+def test_a_cache_without_any_range_omits_the_line() -> None:
     assert schemata({"llc": {"schemataPerCache": [{"cacheID": 0, "range": [0, 50]}]}}) == ""
 
 
-def test_a_line_has_each_domain_in_order_and_none_without_domains() -> None:
+def test_a_line_has_every_domain_in_order() -> None:
     written = Schemata((1, 0))
     written.l3, written.mb = {1: 0xFF, 0: 0xF}, {1: 50, 0: 100}
     assert (written.l3_line(), written.mb_line()) == ("L3:0=f;1=ff;\n", "MB:0=100;1=50;\n")
     assert (Schemata().l3_line(), Schemata().mb_line()) == ("", "")
 
 
-def test_schemata_are_valid_if_all_domains_of_the_machine_are_set_and_no_others() -> None:
+def test_schemata_are_valid_if_exactly_the_machines_domains_are_set() -> None:
     schemata = Schemata((0, 1))
     assert not schemata.l3_valid()
     assert not schemata.mb_valid()
@@ -138,7 +138,7 @@ def test_schemata_are_valid_if_all_domains_of_the_machine_are_set_and_no_others(
 
 
 @pytest.mark.parametrize(("ways", "start", "end"), [(0b101, 0, 50), (0xFF, 50, 50), (0xFF, -1, 50), (0xFF, 0, 101)])
-def test_a_range_that_is_none_is_refused(ways: int, start: int, end: int) -> None:
+def test_an_invalid_range_is_refused(ways: int, start: int, end: int) -> None:
     with pytest.raises(ValueError, match=r"gap|range"):
         cache_mask(ways, start, end)
 
@@ -147,17 +147,17 @@ def test_a_range_that_is_none_is_refused(ways: int, start: int, end: int) -> Non
     ("percent", "vendor", "actual"),
     [(33, "GenuineIntel", "40"), (33, "AuthenticAMD", "52"), (100, "AuthenticAMD", "2048"), (0, "GenuineIntel", "")],
 )
-def test_a_share_of_bandwidth_is_in_the_processors_words(percent: int, vendor: str, actual: str) -> None:
+def test_a_bandwidth_share_has_the_processors_unit(percent: int, vendor: str, actual: str) -> None:
     assert class_bandwidth(percent, vendor) == actual
 
 
-def test_what_makes_no_sense_has_no_line() -> None:
+def test_invalid_values_have_no_line() -> None:
     config = {"catRangeStartPercent": 50, "catRangeEndPercent": 30, "mbaPercent": 50}
     assert class_schemata(config, 0xFF, "GenuineIntel", [0]) == ("MB:0=50;\n",)
     assert class_schemata({**config, "catRangeEndPercent": 100}, None, "GenuineIntel", []) == ()
 
 
-def test_lse_pods_are_with_those_of_lsr_and_system_pods_in_none() -> None:
+def test_lse_pods_are_in_the_lsr_group_and_system_pods_in_none() -> None:
     assert [group_of(entry) for entry in ("LSE", "LSR", "LS", "BE", "SYSTEM", "")] == ["LSR", "LSR", "LS", "BE", "", ""]
 
 
@@ -169,7 +169,7 @@ def moment_of(world: LoopWorld, spec: dict[str, object] | None) -> Round:
     return Round(world.parts, strategies, pods, Sample(0.0, 8, None, None, None, {}), read_topology(world.root))
 
 
-def test_a_class_has_its_part_and_its_threads_and_gives_it_back_when_it_is_switched_off(tmp_path: Path) -> None:
+def test_a_class_has_its_schemata_and_threads_and_is_reset_when_disabled(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, node=Node(cache=Cache((0, 1), 0xF, "GenuineIntel")))
     loop, moment = ClassResctrl(AgentSettings(), ["RdtResctrl"]), moment_of(world, BE_THIRD)
     loop.round(moment)
@@ -181,7 +181,7 @@ def test_a_class_has_its_part_and_its_threads_and_gives_it_back_when_it_is_switc
     assert not loop.wants(off.rules)
 
 
-def test_the_group_of_an_agent_that_was_killed_is_given_back_if_no_class_asks_for_it_any_more(tmp_path: Path) -> None:
+def test_an_obsolete_group_of_a_killed_agent_is_reset(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, node=Node(cache=Cache((0, 1), 0xF, "GenuineIntel")))
     off, nothing_set = moment_of(world, {}), moment_of(world, {})
     ClassResctrl(AgentSettings(), ["RdtResctrl"]).round(nothing_set)
@@ -194,7 +194,7 @@ def test_the_group_of_an_agent_that_was_killed_is_given_back_if_no_class_asks_fo
     assert not second_round.groups
 
 
-def test_a_machine_that_cannot_share_out_its_caches_is_told(tmp_path: Path) -> None:
+def test_a_machine_without_cache_partitioning_is_reported(tmp_path: Path) -> None:
     loop, moment = ClassResctrl(AgentSettings(), ["RdtResctrl"]), moment_of(LoopWorld(tmp_path), BE_THIRD)
     loop.round(moment)
     assert not moment.groups and "cannot partition its caches" in next(iter(moment.unsupported))

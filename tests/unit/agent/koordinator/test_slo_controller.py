@@ -1,4 +1,4 @@
-"""NodeSLO from `slo-controller-config`: the specs are those of Koordinator's manager (a7a1b76b), without defaults."""
+"""NodeSLO from `slo-controller-config`: the specs equal those of Koordinator's manager (a7a1b76b)."""
 
 from __future__ import annotations
 
@@ -70,14 +70,18 @@ def test_classes_are_merged_key_by_key_and_lists_are_replaced() -> None:
         ({"key": "pool", "operator": "Near", "values": ["web"]}, {"pool": "batch"}, False),
         ({"key": "pool", "operator": "NotIn", "values": []}, {"pool": "batch"}, False),
         ({"key": "pool", "operator": "Exists", "values": ["x"]}, {"pool": "batch"}, False),
+        ({"key": "two words", "operator": "DoesNotExist"}, {}, False),
+        ({"key": "pool", "operator": "NotIn", "values": ["two words"]}, {}, False),
+        ({"key": "example.org/pool", "operator": "NotIn", "values": [""]}, {}, True),
+        ({"key": "Example_org/pool", "operator": "DoesNotExist"}, {}, False),
     ],
 )
-def test_selectors_are_those_of_kubernetes(expression: dict[str, Any], labels: dict[str, str], matches: bool) -> None:
+def test_selectors_behave_as_in_kubernetes(expression: dict[str, Any], labels: dict[str, str], matches: bool) -> None:
     config = {"nodeStrategies": [{"nodeSelector": {"matchExpressions": [expression]}, "cpuBurstPercent": 200}]}
     assert ("cpuBurstStrategy" in spec({BURST: config}, labels)) == matches
 
 
-def test_a_node_strategy_without_a_bandwidth_resets_the_clusters_and_the_nodes_annotation_counts_most() -> None:
+def test_a_node_strategy_without_a_bandwidth_resets_it_and_the_annotation_overrides_all() -> None:
     config = {
         "clusterStrategy": {"totalNetworkBandwidth": "1000M", "minFreeKbytesFactor": 100},
         "nodeStrategies": [{"nodeSelector": BATCH, "watermarkScaleFactor": 150}],
@@ -91,7 +95,21 @@ def test_a_node_strategy_without_a_bandwidth_resets_the_clusters_and_the_nodes_a
     assert spec({SYSTEM: config}, **annotated)["systemStrategy"]["totalNetworkBandwidth"] == "5G"
 
 
-def test_programs_of_a_node_replace_those_of_the_cluster() -> None:
+@pytest.mark.parametrize("text", ["fast", ""])
+def test_an_unreadable_bandwidth_of_the_node_removes_the_system_strategy(text: str) -> None:
+    config = {"clusterStrategy": {"totalNetworkBandwidth": "1000M", "minFreeKbytesFactor": 100}}
+    assert spec({SYSTEM: config}, **{"node.koordinator.sh/network-bandwidth": text}) == {}
+
+
+def test_a_null_bandwidth_of_a_node_strategy_resets_the_clusters() -> None:
+    config = {
+        "clusterStrategy": {"totalNetworkBandwidth": "2G"},
+        "nodeStrategies": [{"nodeSelector": {}, "totalNetworkBandwidth": None}],
+    }
+    assert spec({SYSTEM: config})["systemStrategy"] == {"totalNetworkBandwidth": "0"}
+
+
+def test_host_applications_of_a_node_replace_those_of_the_cluster() -> None:
     config = {
         "applications": [{"name": "x"}],
         "nodeConfigs": [{"nodeSelector": BATCH, "applications": [{"name": "y"}]}],
@@ -103,20 +121,20 @@ def test_programs_of_a_node_replace_those_of_the_cluster() -> None:
 @pytest.mark.parametrize(
     ("data", "error"),
     [
-        ({THRESHOLDS: "{"}, "data.resource-threshold-config: not JSON"),
-        ({THRESHOLDS: "[]"}, "data.resource-threshold-config: not an object"),
-        ({QOS: '{"clusterStrategy": 5}'}, "data.resource-qos-config.clusterStrategy: not an object"),
-        ({QOS: '{"nodeStrategies": {}}'}, "data.resource-qos-config.nodeStrategies: not a list"),
-        ({QOS: '{"nodeStrategies": [5]}'}, "data.resource-qos-config.nodeStrategies: not a list of objects"),
+        ({THRESHOLDS: "{"}, 'data.resource-threshold-config: "{" is not JSON'),
+        ({THRESHOLDS: "[]"}, r"data.resource-threshold-config: \[\] is not an object"),
+        ({QOS: '{"clusterStrategy": 5}'}, "data.resource-qos-config: clusterStrategy: 5 is not an object"),
+        ({QOS: '{"nodeStrategies": {}}'}, "data.resource-qos-config: nodeStrategies: {} is not a list"),
+        ({QOS: '{"nodeStrategies": [5]}'}, r"data.resource-qos-config: nodeStrategies\[0\]: 5 is not an object"),
         ({SYSTEM: 5}, "data.system-config: not a string of JSON"),
     ],
 )
-def test_what_the_manager_cannot_read_is_named_with_its_key(data: dict[str, Any], error: str) -> None:
+def test_an_unreadable_configuration_is_an_error_with_its_key(data: dict[str, Any], error: str) -> None:
     with pytest.raises(ValueError, match=error):
         node_slo({"data": data}, None)
 
 
-def test_keys_that_have_no_effect_on_a_node_are_named() -> None:
+def test_keys_without_an_effect_on_a_node_are_reported() -> None:
     keys = [str(key) for key in unread({"data": {"colocation-config": "{}", "cpu-burst-confg": "{}", BURST: "{}"}})]
     assert keys == [
         "data.colocation-config: only Koordinator's manager reads it",

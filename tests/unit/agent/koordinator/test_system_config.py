@@ -1,4 +1,4 @@
-"""Sysctls of the machine's memory."""
+"""Memory sysctls of the machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def number(world: LoopWorld, file: str) -> int:
     return int((world.folder / file).read_text())
 
 
-def test_sysctls_are_set_and_get_back_what_they_had(tmp_path: Path) -> None:
+def test_sysctls_are_set_and_restored(tmp_path: Path) -> None:
     world = world_of(tmp_path, minFreeKbytesFactor=100, watermarkScaleFactor=150)
     world.loop(2)
     assert (number(world, FREE), number(world, SCALE)) == ((16 << 20) // 100, 150)
@@ -37,21 +37,21 @@ def test_sysctls_are_set_and_get_back_what_they_had(tmp_path: Path) -> None:
     assert (number(world, FREE), number(world, SCALE)) == (67584, 10)
 
 
-def test_the_node_says_how_much_memory_it_has(tmp_path: Path) -> None:
+def test_the_memory_size_is_read_from_the_node_object(tmp_path: Path) -> None:
     world = world_of(tmp_path, minFreeKbytesFactor=100)
     world.store.put("Node", {"status": {"capacity": {"memory": "8Gi"}}}, "test")
     world.loop()
     assert number(world, FREE) == (8 << 20) // 100
 
 
-def test_a_factor_that_keeps_too_much_is_told_and_leaves_the_machine_alone(tmp_path: Path) -> None:
+def test_a_factor_that_reserves_too_much_is_reported_and_not_applied(tmp_path: Path) -> None:
     world = world_of(tmp_path, minFreeKbytesFactor=1000)
     world.loop()
     assert number(world, FREE) == 67584
     assert "minFreeKbytesFactor 1000 means 1677721 kB" in world.loops.health()[1]
 
 
-def test_what_only_other_kernels_have_is_unsupported_here(tmp_path: Path) -> None:
+def test_a_sysctl_of_other_kernels_is_unsupported(tmp_path: Path) -> None:
     world = world_of(tmp_path, memcgReapBackGround=1)
     world.loop()
     assert "mm.memcg_reaper stays unchanged: unsupported here" in world.loops.health()[1]
@@ -64,16 +64,16 @@ def test_what_only_other_kernels_have_is_unsupported_here(tmp_path: Path) -> Non
         ({"minFreeKbytesFactor": 0}, "systemStrategy.minFreeKbytesFactor: 0 is not above 0"),
     ],
 )
-def test_numbers_out_of_range_are_refused_by_name(source: dict[str, Any], error: str) -> None:
+def test_out_of_range_numbers_are_errors_with_their_name(source: dict[str, Any], error: str) -> None:
     with pytest.raises(ValueError, match=f"^{error}$"):
         parse(source)
 
 
-def test_nothing_is_asked_for_by_nothing() -> None:
+def test_an_empty_document_requests_nothing() -> None:
     assert parse(None) == System()
 
 
-def test_a_share_of_the_memory_stays_free_within_bounds() -> None:
+def test_a_share_of_the_memory_stays_free_within_limits() -> None:
     assert switch_values(parse({"minFreeKbytesFactor": 100}), 8 << 30) == ({"vm.min_free_kbytes": (8 << 20) // 100}, "")
     assert switch_values(parse({"minFreeKbytesFactor": 1, "memcgReapBackGround": 0}), 8 << 30)[0] == {
         "mm.memcg_reaper": 0

@@ -1,4 +1,4 @@
-"""The plan of traffic control."""
+"""The plan for traffic control."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ PODS = (
 NODE = Node(gates=frozenset({"TCNetworkQoS"}))
 
 
-def test_traffic_is_shared_forty_thirty_thirty_unless_nodeslo_says_otherwise() -> None:
+def test_traffic_is_shared_40_30_30_by_default() -> None:
     rule = TcRule(True, Bandwidths(hw_tx_bps_max=1000, l2_tx_bps_min=50, l2_tx_bps_max=200))
     assert tc.classes(rule) == [(2, 400, 1000, 1), (3, 300, 1000, 2), (4, 50, 200, 3)]
     assert tc.classes(TcRule(False, rule.bandwidths)) == []
     assert tc.classes(TcRule(True)) == []
 
 
-def test_each_class_of_service_has_a_class_of_traffic() -> None:
+def test_every_qos_class_has_a_traffic_class() -> None:
     assert tc.class_name(1, 2) == "1:2"
     assert [tc.minor_of(qos) for qos in ("SYSTEM", "LSE", "LSR", "LS", "BE", "")] == [2, 3, 3, 3, 4, 0]
 
 
-def test_a_pods_own_limits_are_bits_and_one_of_them_may_be_missing() -> None:
+def test_limits_of_a_pod_are_in_bits_and_one_can_be_missing() -> None:
     source = {bandwidths.ANNOTATION_NETWORK_QOS: '{"egressLimit": "10M"}'}
     assert tc.own_limits(source) == (0, 10_000_000)
     assert tc.own_limits({}) == tc.own_limits({bandwidths.ANNOTATION_NETWORK_QOS: ""}) == (0, 0)
@@ -52,7 +52,7 @@ def plan(with_sets: bool) -> Plan:
     return Plan("eth0", 1000, CLASSES, PODS, with_sets)
 
 
-def test_classes_come_from_the_root_down_and_a_pod_with_a_limit_has_its_own() -> None:
+def test_classes_are_ordered_from_the_root_and_a_limited_pod_has_its_own() -> None:
     lines = {minor: " ".join(words) for minor, words in plan(True).class_lines()}
     assert list(lines) == [1, 2, 3, 4, 0x10]
     assert lines[1] == "class replace dev eth0 parent 1: classid 1:1 htb rate 1000bit ceil 1000bit prio 0"
@@ -60,12 +60,12 @@ def test_classes_come_from_the_root_down_and_a_pod_with_a_limit_has_its_own() ->
     assert lines[0x10] == "class replace dev eth0 parent 1:1 classid 1:10 htb rate 80bit ceil 80bit prio 3"
 
 
-def test_a_limit_above_the_nodes_is_the_nodes_and_none_is_nothing() -> None:
+def test_a_limit_above_the_nodes_bandwidth_is_reduced_to_it() -> None:
     big = plan(True)._replace(pods=(Traffic("a", 3, 2, limit=5000, own_minor=0x11),))
     assert ("rate 1000bit ceil 1000bit") in " ".join(dict(big.class_lines())[0x11])
 
 
-def test_addresses_are_in_sets_or_each_is_a_rule() -> None:
+def test_addresses_are_in_sets_or_in_separate_rules() -> None:
     assert "add nri_netqos_ls_new 10.0.0.1 -exist\nswap nri_netqos_ls nri_netqos_ls_new" in plan(True).sets()
     assert "10.0.0.2" not in plan(True).sets()
     with_sets, without = plan(True).chain().splitlines(), plan(False).chain().splitlines()
@@ -76,12 +76,12 @@ def test_addresses_are_in_sets_or_each_is_a_rule() -> None:
     assert without[:2] == ["*mangle", ":NRI-NETQOS - [0:0]"] and without[-1] == "COMMIT"
 
 
-def test_classes_are_read_back_exactly() -> None:
+def test_classes_are_parsed_from_the_output_of_tc() -> None:
     text = "class htb 1:3 parent 1:1 prio 2 rate 35Mbit\nclass htb 1:30 root\nclass fq 5:3 root\n\nclass htb\n"
     assert minors(text) == {0x3, 0x30}
 
 
-def test_pods_have_classes_of_their_own_that_a_restart_gives_again() -> None:
+def test_pods_have_separate_classes_that_survive_a_restart() -> None:
     uids = [f"uid-{number}" for number in range(3000)]
     source = own_minors(uids)
     assert len(set(source.values())) == 3000
@@ -111,7 +111,7 @@ def chain(world: World) -> str:
     return [text for argv, text in world.programs.calls if argv[0] == "iptables-restore"][-1]
 
 
-def test_a_pods_limit_is_in_bits_and_has_a_class_of_its_own(tmp_path: Path) -> None:
+def test_a_pods_limit_is_in_bits_and_has_a_separate_class(tmp_path: Path) -> None:
     world = World(tmp_path, NODE)
     one = at(limited("a", json.dumps({"egressLimit": "10M", "ingressLimit": "5M"})), "10.1.0.1", "fd00::1")
     folder = world.pod(one)
@@ -136,7 +136,7 @@ def test_a_pods_limit_is_in_bits_and_has_a_class_of_its_own(tmp_path: Path) -> N
     assert int(world.text(folder, "net_cls.classid")) == 0x10003
 
 
-def test_the_nodes_own_address_is_no_pods(tmp_path: Path) -> None:
+def test_the_nodes_address_is_not_used_for_a_pod(tmp_path: Path) -> None:
     world = World(tmp_path, NODE)
     one = at(pod("a", n.BE, paths.BEST_EFFORT), "192.0.2.1", host=True)
     folder = world.pod(one)
@@ -148,7 +148,7 @@ def test_the_nodes_own_address_is_no_pods(tmp_path: Path) -> None:
     assert int(world.text(folder, "net_cls.classid")) == 0x10004
 
 
-def test_a_bad_annotation_limits_nothing_and_the_other_pods_keep_their_classes(tmp_path: Path) -> None:
+def test_an_invalid_annotation_limits_nothing_and_other_pods_keep_their_classes(tmp_path: Path) -> None:
     world = World(tmp_path, NODE)
     bad, good = limited("bad", '{"egressLimit": "$(reboot)"}'), pod("good", n.LS)
     folders = [world.pod(entry) for entry in (bad, good)]
@@ -166,7 +166,7 @@ def test_a_bad_annotation_limits_nothing_and_the_other_pods_keep_their_classes(t
     assert "reboot" not in str(world.programs.calls)
 
 
-def test_a_pod_without_a_class_is_left_alone_and_told_if_it_asks_for_a_limit(tmp_path: Path) -> None:
+def test_a_pod_without_a_class_is_unchanged_and_reported_if_it_requests_a_limit(tmp_path: Path) -> None:
     world = World(tmp_path, NODE)
     asks = {bandwidths.ANNOTATION_NETWORK_QOS: '{"egressLimit": "10M"}'}
     proxy = at(pod("proxy", "", paths.BEST_EFFORT), "10.1.0.1")
@@ -186,7 +186,7 @@ def test_a_pod_without_a_class_is_left_alone_and_told_if_it_asks_for_a_limit(tmp
     assert (world.history.account("asking") or {})["errors"] == []
 
 
-def test_without_the_nodes_bandwidth_nothing_is_made(tmp_path: Path) -> None:
+def test_without_the_nodes_bandwidth_nothing_is_created(tmp_path: Path) -> None:
     world = World(tmp_path, NODE)
     world.source.replace([])
     world.store.put("NodeSLO", slo(bandwidth=""), "test")
@@ -194,7 +194,7 @@ def test_without_the_nodes_bandwidth_nothing_is_made(tmp_path: Path) -> None:
     assert not [argv for argv, _ in world.programs.calls if "replace" in argv or argv[0] == "iptables-restore"]
 
 
-def test_another_policy_takes_all_of_it_away_once(tmp_path: Path) -> None:
+def test_another_policy_removes_everything_once(tmp_path: Path) -> None:
     world = World(tmp_path, NODE)
     world.source.replace([at(pod("a", n.LS), "10.1.0.1")])
     world.store.put("NodeSLO", slo(), "test")
@@ -207,7 +207,7 @@ def test_another_policy_takes_all_of_it_away_once(tmp_path: Path) -> None:
     assert world.programs.calls == []
 
 
-def test_a_pod_of_which_the_resources_cannot_be_read_is_shaped_as_the_others(tmp_path: Path) -> None:
+def test_a_pod_with_unreadable_resources_is_shaped_like_others(tmp_path: Path) -> None:
     world = World(tmp_path, NODE)
     bad = pod("bad", n.LS, containers=[{"name": "c", "resources": {"limits": {"cpu": "many"}}}])
     folder = world.pod(bad)
@@ -217,7 +217,7 @@ def test_a_pod_of_which_the_resources_cannot_be_read_is_shaped_as_the_others(tmp
     assert int(world.text(folder, "net_cls.classid")) == 0x10003
 
 
-def test_a_machine_without_a_default_route_is_told(tmp_path: Path) -> None:
+def test_a_machine_without_a_default_route_is_reported(tmp_path: Path) -> None:
     world = World(tmp_path, NODE)
     (tmp_path / "proc/net/route").write_text("Iface\n")
     world.source.replace([])
@@ -227,7 +227,7 @@ def test_a_machine_without_a_default_route_is_told(tmp_path: Path) -> None:
     assert account is not None and account["writes"][0]["reason"] == "the machine has no default route"
 
 
-def test_a_pod_of_no_form_is_told_and_the_other_pods_keep_their_classes(tmp_path: Path) -> None:
+def test_an_invalid_pod_is_reported_and_other_pods_keep_their_classes(tmp_path: Path) -> None:
     world = World(tmp_path, NODE)
     bad, good = pod("bad", n.LS), pod("good", n.LS)
     bad["status"]["podIPs"] = ["10.1.0.1"]
@@ -239,7 +239,7 @@ def test_a_pod_of_no_form_is_told_and_the_other_pods_keep_their_classes(tmp_path
     assert world.standalone.last_network.errors == 1
 
 
-def test_a_limit_of_thousands_of_digits_costs_no_other_pod_its_class(tmp_path: Path) -> None:
+def test_a_limit_of_thousands_of_digits_does_not_affect_other_pods(tmp_path: Path) -> None:
     world = World(tmp_path, NODE)
     huge = at(limited("a", json.dumps({"ingressLimit": "9" * 4300 + "E", "egressLimit": "9" * 4300 + "E"})), "10.1.0.1")
     good = at(limited("b", json.dumps({"egressLimit": "10M"})), "10.1.0.2")

@@ -1,4 +1,4 @@
-"""Plans made real: by programs that only listen here, and by those of this machine in a network of its own."""
+"""Plans applied by fake programs, and by this machine's programs in a separate network namespace."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import pytest
 from nri.agent.koordinator import tc_programs as shaper
 from nri.agent.koordinator.tc_programs import Shaper, default_interface
 from nri.host import Outcome, Root, Unsupported
+from tests.support.clock import Clock
 from tests.support.host_trees import write_files
 from tests.support.needs import need_machine, need_root, need_tool
-from tests.support.standalone_world import Clock, Programs
+from tests.support.standalone_world import Programs
 from tests.unit.agent.koordinator.test_tc import plan
 
 
@@ -26,7 +27,7 @@ def words(programs: Programs, *first: str) -> list[list[str]]:
     return [argv for argv, _ in programs.calls if argv[: len(first)] == list(first)]
 
 
-def test_what_was_made_is_only_looked_at_until_the_plan_or_the_minute_changes() -> None:
+def test_an_applied_plan_is_only_checked_until_the_plan_or_the_minute_changes() -> None:
     programs, clock = Programs(), Clock()
     shaper = make_shaper(programs, clock)
     assert {entry.outcome for entry in shaper.apply(plan(True))} == {Outcome.APPLIED}
@@ -44,7 +45,7 @@ def test_what_was_made_is_only_looked_at_until_the_plan_or_the_minute_changes() 
     assert words(programs, "tc", "class", "replace")
 
 
-def test_a_class_that_somebody_removed_is_made_again() -> None:
+def test_a_removed_class_is_created_again() -> None:
     programs = Programs()
     shaper = make_shaper(programs)
     shaper.apply(plan(True))
@@ -53,7 +54,7 @@ def test_a_class_that_somebody_removed_is_made_again() -> None:
     assert len(words(programs, "tc", "class", "replace")) == 5
 
 
-def test_a_discipline_of_somebody_else_is_left_alone_and_told() -> None:
+def test_a_foreign_queueing_discipline_is_kept_and_reported() -> None:
     programs = Programs()
     programs.discipline = '[{"kind":"cake","handle":"8001:","root":true}]'
     (result,) = make_shaper(programs).apply(plan(True))
@@ -64,7 +65,7 @@ def test_a_discipline_of_somebody_else_is_left_alone_and_told() -> None:
     assert len(programs.calls) == 1
 
 
-def test_programs_that_are_not_there_are_unsupported_by_name() -> None:
+def test_missing_programs_are_unsupported_with_their_names() -> None:
     shaper = Shaper(Programs(), lambda *names: Unsupported(f"{names[0]}: not installed"))
     (result,) = shaper.apply(plan(True))
     assert (result.outcome, result.reason) == (Outcome.UNSUPPORTED, "tc: not installed")
@@ -113,7 +114,7 @@ print(json.dumps(found))
 """
 
 
-def test_in_a_network_of_its_own_real_programs_make_classes_and_take_them_away() -> None:
+def test_real_programs_create_and_remove_classes_in_a_network_namespace() -> None:
     need_root()
     for program in ("tc", "iptables", "ip", "unshare"):
         need_tool(program)
@@ -143,12 +144,12 @@ def test_in_a_network_of_its_own_real_programs_make_classes_and_take_them_away()
         subprocess.run(["ip", "link", "show", "v0"], capture_output=True, check=True)
 
 
-def test_a_program_is_run_by_its_words_with_its_input_and_never_by_a_shell() -> None:
+def test_a_program_is_run_with_its_arguments_and_input_without_a_shell() -> None:
     assert shaper.run(["cat"], "a $HOME\n") == shaper.Ran(0, "a $HOME\n", "")
     assert shaper.run(["echo", "; false `id`"]).out == "; false `id`\n"
 
 
-def test_one_that_cannot_be_run_or_does_not_end_has_ended_badly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_cannot_run_or_does_not_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shaper.run(["no-such-program"]).error.startswith("no-such-program: No such file")
     failed = shaper.run(["sh", "-c", "printf 'bad\\033' >&2; exit 3"])
     assert (failed.code, failed.error) == (3, "bad\\x1b")
@@ -156,7 +157,7 @@ def test_one_that_cannot_be_run_or_does_not_end_has_ended_badly(monkeypatch: pyt
     assert shaper.run(["sleep", "60"]) == shaper.Ran(-1, "", "sleep did not end within 0.1 s")
 
 
-def test_what_is_not_installed_is_named() -> None:
+def test_missing_programs_are_named() -> None:
     assert shaper.missing("sh") is None
     assert shaper.missing("sh", "no-such-program", "nor-this") == Unsupported(
         "no-such-program and nor-this: not installed"

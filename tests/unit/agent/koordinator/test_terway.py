@@ -35,7 +35,7 @@ def files(world: World) -> list[str]:
     return sorted(entry.name for entry in (world.folder / "var/lib/terway/qos").iterdir())
 
 
-def test_files_are_written_kept_and_removed_as_nodeslo_says(tmp_path: Path) -> None:
+def test_files_are_written_kept_and_removed_as_nodeslo_requires(tmp_path: Path) -> None:
     world = World(tmp_path, NODE)
     limited = pod(
         "a",
@@ -71,7 +71,7 @@ def test_files_are_written_kept_and_removed_as_nodeslo_says(tmp_path: Path) -> N
     assert files(world) == []
 
 
-def test_before_a_nodeslo_is_read_and_while_the_hook_is_off_files_are_left_alone(tmp_path: Path) -> None:
+def test_files_are_unchanged_before_a_nodeslo_and_while_the_hook_is_disabled(tmp_path: Path) -> None:
     world = World(tmp_path, NODE)
     (world.folder / "var/lib/terway/qos/pod.json").write_text("{}")
     world.source.replace([])
@@ -85,7 +85,7 @@ def test_before_a_nodeslo_is_read_and_while_the_hook_is_off_files_are_left_alone
     assert files(off) == ["pod.json"]
 
 
-def test_one_bad_pod_is_left_out_of_terways_file_and_the_others_stay() -> None:
+def test_an_invalid_pod_is_left_out_of_terways_file_and_others_are_kept() -> None:
     limits = {bandwidths.ANNOTATION_NETWORK_QOS: '{"ingressLimit":"80M","egressLimit":"8"}'}
     good = Pod("ns", "good", "1", {names.LABEL_QOS: "LS"}, limits, "/kubepods/pod1")
     bad = Pod("ns", "bad", "2", {}, {bandwidths.ANNOTATION_NETWORK_QOS: "not-json"})
@@ -106,7 +106,7 @@ def test_one_bad_pod_is_left_out_of_terways_file_and_the_others_stay() -> None:
     assert str(errors["2"]).startswith('TerwayQoS: annotation koordinator.sh/networkQOS: "not-json" is not JSON')
 
 
-def test_a_pod_may_limit_one_way_alone() -> None:
+def test_a_pod_can_limit_one_direction_only() -> None:
     """`absent_bandwidth_is_none`."""
     source = {bandwidths.ANNOTATION_NETWORK_QOS: '{"egressLimit":"80M"}'}
     assert terway.pod_limits(source) == terway.PodLimits(0, 10_000_000)
@@ -129,7 +129,7 @@ def test_the_nodes_file_has_ten_lines() -> None:
     assert len(lines) == 10
 
 
-def test_a_file_is_replaced_in_one_step_and_not_touched_while_it_is_right(tmp_path: Path) -> None:
+def test_a_file_is_replaced_atomically_and_only_if_it_differs(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     root = Root(tmp_path)
     assert terway.replace_file(root, "/d", "f", "one").outcome is Outcome.APPLIED
@@ -143,14 +143,14 @@ def test_a_file_is_replaced_in_one_step_and_not_touched_while_it_is_right(tmp_pa
     assert [entry.name for entry in (tmp_path / "d").iterdir()] == ["f"]
 
 
-def test_a_folder_that_is_not_there_is_told_and_not_made(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported_and_not_created(tmp_path: Path) -> None:
     result = terway.replace_file(Root(tmp_path), "/d", "f", "one")
     assert result.outcome is Outcome.GONE
     assert terway.remove_file(Root(tmp_path), "/d", "f").outcome is Outcome.UNCHANGED
     assert not list(tmp_path.iterdir())
 
 
-def test_links_lead_nowhere_else(tmp_path: Path) -> None:
+def test_links_are_not_followed(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("mine")
     root = tmp_path / "root"
@@ -163,20 +163,20 @@ def test_links_lead_nowhere_else(tmp_path: Path) -> None:
     assert not (root / "d" / "f").is_symlink()
 
 
-def test_a_file_is_removed_once(tmp_path: Path) -> None:
+def test_removing_a_file_twice_is_unchanged_the_second_time(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("x")
     outcomes = [terway.remove_file(Root(tmp_path), "/", "f").outcome for _ in range(2)]
     assert outcomes == [Outcome.APPLIED, Outcome.UNCHANGED]
 
 
-def test_what_cannot_be_written_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> None:
+def test_a_failed_write_keeps_the_old_file_and_leaves_no_other(tmp_path: Path) -> None:
     (tmp_path / "f").mkdir()
     result = terway.replace_file(Root(tmp_path), "/", "f", "one")
     assert result.outcome is Outcome.REFUSED
     assert [entry.name for entry in tmp_path.iterdir()] == ["f"]
 
 
-def test_a_disk_that_takes_no_more_leaves_the_old_file_whole(tmp_path: Path) -> None:
+def test_a_full_disk_keeps_the_old_file(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("old")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))

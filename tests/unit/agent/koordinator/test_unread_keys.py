@@ -1,4 +1,4 @@
-"""Keys of rules without effect."""
+"""Rule keys without an effect."""
 
 from __future__ import annotations
 
@@ -109,16 +109,16 @@ REFUSE = "Koordinator's manager would refuse it"
         ),
     ],
 )
-def test_a_key_that_nothing_reads_is_named_with_the_nearest_that_is(spec: dict[str, Any], line: str) -> None:
+def test_an_unknown_key_is_reported_with_the_nearest_known_one(spec: dict[str, Any], line: str) -> None:
     assert [str(entry) for entry in unread({"spec": spec})] == [line]
 
 
-def test_ranges_of_a_part_that_is_off_or_half_written_are_not_looked_at() -> None:
+def test_ranges_of_a_disabled_or_incomplete_part_are_not_checked() -> None:
     half = {"resctrlQOS": {"catRangeStartPercent": 50}, "memoryQOS": {"enable": False, "wmarkScalePermill": 0}}
     assert unread({"spec": {"resourceQOSStrategy": {"lsClass": half}}}) == []
 
 
-def test_words_and_shares_that_mean_something_are_not_named() -> None:
+def test_meaningful_words_and_shares_are_not_reported() -> None:
     network = {"networkQOS": {"enable": True, "egressRequest": 50, "egressLimit": "100M", "ingressLimit": None}}
     strategy = {"policies": {"cpuPolicy": "coreSched", "netQOSPolicy": ""}, "lsClass": network}
     assert [entry.key for entry in unread({"spec": {"resourceQOSStrategy": strategy}})] == [
@@ -128,26 +128,26 @@ def test_words_and_shares_that_mean_something_are_not_named() -> None:
     assert unread({"spec": {"resourceQOSStrategy": terway}}) == []
 
 
-def test_a_part_of_the_spec_that_lies_beside_it_is_named_with_its_place() -> None:
+def test_a_part_of_the_spec_outside_it_is_reported_with_its_place() -> None:
     (line,) = unread({"kind": "NodeSLO", "cpuBurstStrategy": {"policy": "auto"}})
     assert str(line) == "cpuBurstStrategy: nothing reads it; did you mean spec.cpuBurstStrategy?"
 
 
-def test_a_key_that_is_not_one_of_a_nodeslo_at_all_is_named() -> None:
+def test_an_unknown_top_level_key_is_reported() -> None:
     assert [str(entry) for entry in unread({"kind": "NodeSLO", "spce": {"a": 1}})] == [
         "spce: nothing reads it; did you mean spec?"
     ]
 
 
 @pytest.mark.parametrize("place", ["resourceQOSStrategy", "resourceQOSStrategy.lsClass", "cpuBurstStrategy.policy"])
-def test_null_takes_away_what_it_stands_for(place: str) -> None:
+def test_a_null_value_is_reported_because_the_default_applies(place: str) -> None:
     value: Any = None
     for key in reversed(place.split(".")):
         value = {key: value}
     assert [str(entry) for entry in unread({"spec": value})] == [f"{place}: the value is null, so the default applies"]
 
 
-def test_what_is_read_is_not_named_in_any_case_of_letters_nor_what_asks_for_nothing() -> None:
+def test_known_keys_in_any_letter_case_and_empty_values_are_not_reported() -> None:
     assert unread({"spec": {"CPUBurstStrategy": {"POLICY": "auto"}, "hostApplications": [{"name": "a"}]}}) == []
     assert unread({"spec": DEFAULTS}) == [], "the manager writes all of them"
     (actual,) = unread({"spec": {"resourceQOSStrategy": {"lsClass": {"blkioQOS": {"enable": True}}}}})
@@ -155,15 +155,15 @@ def test_what_is_read_is_not_named_in_any_case_of_letters_nor_what_asks_for_noth
 
 
 @pytest.mark.parametrize("spec", [None, [], {THRESHOLD: None}, {THRESHOLD: {"cpuEvictThresholdPercent": 5}}])
-def test_thresholds_that_are_switched_off_or_have_another_form_are_not_asked_why_they_do_nothing(spec: Any) -> None:
+def test_thresholds_that_are_disabled_or_invalid_are_not_reported(spec: Any) -> None:
     assert not [entry for entry in unread({"spec": spec}) if "evict" in entry.why]
 
 
-def test_a_threshold_of_two_features_has_an_effect_if_one_of_them_does() -> None:
+def test_a_threshold_of_two_features_is_effective_if_one_of_them_is() -> None:
     assert unread({"spec": {THRESHOLD: {"enable": True, "memoryEvictThresholdPercent": 70}}}) == []
 
 
-def test_slips_in_annotations_of_a_topology_are_named_keys_and_what_is_in_them() -> None:
+def test_mistakes_in_topology_annotations_are_reported_in_keys_and_values() -> None:
     source = {
         "node.koordinator.sh/cpu-shared-pool": "[]",
         "kubelet.koordinator.sh/cpu-manager-policy": '{"policy": "static", "reservedCPU": "0"}',
@@ -181,6 +181,6 @@ def test_slips_in_annotations_of_a_topology_are_named_keys_and_what_is_in_them()
 
 
 @pytest.mark.parametrize("odd", [None, 5, [], {1: 2}, {"x" * 100_000: 1}, {str(n): 1 for n in range(10_000)}])
-def test_odd_documents_cost_little(odd: Any) -> None:
+def test_unusual_documents_cost_little(odd: Any) -> None:
     actual = [*unread({"spec": odd}), *unread_annotations({"metadata": {"annotations": odd}})]
     assert len(actual) <= 200 and all(len(str(entry)) < 500 for entry in actual)

@@ -1,4 +1,4 @@
-"""Slips of a pod's author: what was meant is told, and what is another's is left alone."""
+"""Mistakes of a pod's author are reported with a suggestion; keys of other projects are ignored."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ pod_unread = PROFILE.unread
         ("node.koordinator.sh/extended-resources-spec", "node.koordinator.sh/extended-resource-spec"),
     ],
 )
-def test_a_key_that_is_nearly_one_is_told_with_the_one_that_was_meant(key: str, suggestion: str) -> None:
+def test_a_misspelt_key_is_reported_with_a_suggestion(key: str, suggestion: str) -> None:
     assert pod_unread({}, {key: "x"}) == [f"{key}: nothing reads it; did you mean {suggestion}?"]
     assert pod_unread({suggestion: "BE"}, {key: "x"}) == []
 
 
-def test_a_class_that_is_none_and_a_class_in_the_wrong_place_are_told() -> None:
+def test_an_invalid_class_and_a_class_in_the_wrong_place_are_reported() -> None:
     (line,) = pod_unread({"koordinator.sh/qosClass": "be"}, {})
     assert line.startswith('koordinator.sh/qosClass: "be" is not a class')
     (line,) = pod_unread({}, {"koordinator.sh/qosClass": "BE"})
@@ -40,7 +40,7 @@ def test_a_class_that_is_none_and_a_class_in_the_wrong_place_are_told() -> None:
 @pytest.mark.parametrize(
     "key", ["scheduling.koordinator.sh/device-allocate-hint", "scheduling.koordinator.sh/resource-spec", "app/qosclass"]
 )
-def test_keys_of_others_are_left_alone(key: str) -> None:
+def test_keys_of_other_projects_are_ignored(key: str) -> None:
     assert pod_unread({"koordinator.sh/qosClass": "BE", key: "x"}, {key: "x"}) == []
 
 
@@ -62,7 +62,7 @@ def test_keys_of_others_are_left_alone(key: str) -> None:
         ("koordinator.sh/blkioQOS", {"blocks": [{"nam": "x"}]}, "blocks[0].nam: nothing reads it; did you mean name?"),
     ],
 )
-def test_what_nothing_reads_inside_an_annotation_is_told(key: str, value: object, message: str) -> None:
+def test_unknown_keys_inside_an_annotation_are_reported(key: str, value: object, message: str) -> None:
     (line,) = pod_unread({}, {key: json.dumps(value)})
     assert line.startswith(f"annotation {key}: {message}")
 
@@ -95,12 +95,12 @@ STATUS = "scheduling.koordinator.sh/resource-status"
         (STATUS, '{"cpuset": "0-"}', "cpuset: '0-' is not a number or a range"),
     ],
 )
-def test_a_value_that_counts_as_none_is_told(key: str, value: str, message: str) -> None:
+def test_a_value_without_effect_is_reported(key: str, value: str, message: str) -> None:
     (line,) = pod_unread({key: value}, {key: value})
     assert line.removeprefix("annotation ").startswith(f"{key}: {message}")
 
 
-def test_values_that_mean_something_are_not_told() -> None:
+def test_values_with_an_effect_are_not_reported() -> None:
     labels = {
         "koordinator.sh/core-sched-policy": "", "koordinator.sh/priority-class": "koord-prod",
         "koordinator.sh/eviction-enabled": "false", "koordinator.sh/priority": "-5",
@@ -110,12 +110,12 @@ def test_values_that_mean_something_are_not_told() -> None:
         STATUS: '{"cpuset": "0-1"}',
     }  # fmt: skip
     assert pod_unread(labels, annotations) == []
-    assert pod_unread({}, {STATUS: "{"}) == [], "its hook tells that"
+    assert pod_unread({}, {STATUS: "{"}) == [], "its hook reports that"
     odd: dict[str, Any] = dict.fromkeys((*labels, *annotations), 5)
-    assert pod_unread(odd, odd) == [], "not even a text: its source tells that"
+    assert pod_unread(odd, odd) == [], "not even a text: its source reports that"
 
 
-def test_a_resource_of_a_spec_that_is_nearly_one_of_batch_pods_is_told_and_others_are_not() -> None:
+def test_a_misspelt_batch_resource_of_a_container_is_reported() -> None:
     requested = {"kubernetes.io/batch-memroy": 1, "nvidia.com/gpu": 1, "kubernetes.io/mid-cpu": 1}
     (line,) = pod_unread({}, {}, {"app": ExtendedResources(requested, {})})  # type: ignore[arg-type]
     assert line == (
@@ -123,7 +123,7 @@ def test_a_resource_of_a_spec_that_is_nearly_one_of_batch_pods_is_told_and_other
     )
 
 
-def test_containers_that_only_the_annotation_has_are_told() -> None:
+def test_containers_that_exist_only_in_the_annotation_are_reported() -> None:
     source = {EXTENDED: json.dumps({"containers": {"wrk": {}, "init": {}}})}
     (line,) = absent_containers(source, ["init", "work"])
     assert line == f"annotation {EXTENDED}: the pod has no container wrk; it has init, work"
@@ -136,6 +136,6 @@ def test_containers_that_only_the_annotation_has_are_told() -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[" * 100_000, "5", json.dumps({f"k{n}": n for n in range(50_000)})])
-def test_hostile_annotations_cost_a_bounded_number_of_short_lines(text: str) -> None:
+def test_hostile_annotations_cause_a_bounded_number_of_short_lines(text: str) -> None:
     lines = pod_unread({"koordinator.sh/qosClass": "x" * 100_000}, {EXTENDED: text, "koordinator.sh/qosclass": text})
     assert len(lines) <= 16 and all(len(line) < 600 for line in lines)

@@ -1,4 +1,4 @@
-"""Evictors: by the apiserver, by the runtime, by nobody."""
+"""Evictors: the apiserver, the runtime or none."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tests.support.cri_server import CriServer
 from tests.unit.agent.transports.standalone.test_pods import pod
 
 
-def test_the_sources_decide_who_evicts() -> None:
+def test_sources_in_the_settings_choose_the_evictor() -> None:
     assert isinstance(evictor_of(AgentSettings(pods=PodSettings(source="apiserver"))), ApiserverEvictor)
     assert isinstance(evictor_of(AgentSettings(rules=RuleSettings(source="apiserver"))), ApiserverEvictor)
     assert isinstance(evictor_of(AgentSettings(pods=PodSettings(source="cri"))), CriEvictor)
     assert isinstance(evictor_of(AgentSettings(pods=PodSettings(source="files"))), NoEvictor)
 
 
-def test_nobody_evicts_nobody_and_says_so() -> None:
+def test_without_an_evictor_the_reason_is_returned() -> None:
     assert NoEvictor().evict(pod("a"), "memory").startswith("ns/a is not evicted: this agent is connected to neither")
 
 
-def test_the_apiserver_is_asked_for_the_pod_by_its_uid(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_apiserver_evicts_the_pod_by_its_uid(monkeypatch: pytest.MonkeyPatch) -> None:
     collected: list[tuple[str, ...]] = []
 
     class Api:
@@ -65,7 +65,7 @@ class Stopping(CriServer):
         return pb.StopContainerResponse()
 
 
-def test_the_runtime_stops_all_containers_at_once_and_tells_of_one_that_stays(tmp_path: Path) -> None:
+def test_the_runtime_stops_all_containers_in_parallel_and_reports_a_running_one(tmp_path: Path) -> None:
     runtime = Stopping()
     leaving, staying = pod("a"), pod("b")
     statuses = [{"name": name, "containerID": f"containerd://{name}"} for name in ("stubborn", "easy")]
@@ -78,7 +78,7 @@ def test_the_runtime_stops_all_containers_at_once_and_tells_of_one_that_stays(tm
 
 
 class Pods(NriPods):
-    """Pods of a runtime that answers evictions as it was told to."""
+    """Pods of a runtime with a configured answer to evictions."""
 
     def __init__(self, answer: Exception | None = None) -> None:
         super().__init__(AgentSettings())
@@ -91,7 +91,7 @@ class Pods(NriPods):
 
 
 class Other:
-    """Evicts, and says so."""
+    """Another evictor, whose answer has its name."""
 
     def evict(self, pod: Any, reason: str) -> str:
         return f"other: {reason}"
@@ -107,7 +107,7 @@ class Other:
     ],
     ids=["done", "ignored", "refused", "not connected"],
 )
-def test_pods_of_nri_are_evicted_by_it_and_else_where_the_runtime_does_nothing(
+def test_the_runtime_evicts_pods_from_nri_or_a_fallback_if_evictions_are_ignored(
     answer: Exception | None, message: str
 ) -> None:
     pods = Pods(answer)
@@ -116,7 +116,7 @@ def test_pods_of_nri_are_evicted_by_it_and_else_where_the_runtime_does_nothing(
 
 
 @pytest.mark.parametrize("cluster", [True, False])
-def test_where_a_runtime_ignores_evictions_the_apiserver_is_asked_if_it_is_known(
+def test_ignored_evictions_go_to_the_apiserver_if_known_and_otherwise_to_the_cri(
     monkeypatch: pytest.MonkeyPatch, cluster: bool
 ) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)

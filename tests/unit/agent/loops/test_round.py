@@ -19,7 +19,7 @@ def make_pod(world: LoopWorld, manifest: dict[str, object]) -> Pod:
     return listed_pod
 
 
-def test_containers_without_a_folder_or_in_a_virtual_machine_are_none(tmp_path: Path) -> None:
+def test_containers_without_a_folder_or_in_a_virtual_machine_are_left_out(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path)
     assert [container.name for container in make_pod(world, pod("a")).containers] == ["c"]
     early = pod("b")
@@ -28,7 +28,7 @@ def test_containers_without_a_folder_or_in_a_virtual_machine_are_none(tmp_path: 
     assert make_pod(world, pod("c", runtimeClassName="kata")).containers == ()
 
 
-def test_amounts_are_those_of_the_first_resource_that_is_asked_for(tmp_path: Path) -> None:
+def test_the_amount_comes_from_the_first_requested_resource(tmp_path: Path) -> None:
     asks = {"limits": {"memory": "1Gi", n.BATCH_MEMORY: "2Gi"}}
     manifest = make_pod(LoopWorld(tmp_path), pod("a", containers=[{"name": "c", "resources": asks}]))
     assert manifest.amount("c", "limits", n.BATCH_MEMORY, "memory") == 2 << 30
@@ -45,13 +45,13 @@ def test_amounts_are_those_of_the_first_resource_that_is_asked_for(tmp_path: Pat
         *((odd, None) for odd in ("2001-09-09T01:46:40", "", "soon", None, 7, ["x"])),
     ],
 )
-def test_a_pod_has_started_when_its_status_says_so(tmp_path: Path, message: object, started: float | None) -> None:
+def test_the_start_of_a_pod_comes_from_its_status(tmp_path: Path, message: object, started: float | None) -> None:
     manifest = pod("a")
     assert make_pod(LoopWorld(tmp_path), manifest).started is None
     manifest["status"]["startTime"] = message
     assert make_pod(LoopWorld(tmp_path), manifest).started == started
 
 
-def test_a_pod_has_a_bounded_number_of_containers_for_strategies(tmp_path: Path) -> None:
+def test_strategies_see_a_bounded_number_of_containers_per_pod(tmp_path: Path) -> None:
     manifest = pod("a", containers=[{"name": f"c{number}"} for number in range(257)])
     assert len(make_pod(LoopWorld(tmp_path), manifest).specs) == 256

@@ -1,4 +1,4 @@
-"""Samples: differences of counters, and nothing remembered of what is gone."""
+"""Samples: differences of counters, and removed cgroups are forgotten."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nri.agent.loops.samples import Sampler, Used
 from tests.support.loop_world import LoopWorld
 
 
-def test_usage_is_the_difference_of_two_looks(tmp_path: Path) -> None:
+def test_usage_is_the_difference_of_two_samples(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path)
     world.cgroup("a")
     sampler = Sampler(world.root, world.parts.executor.hierarchies, world.clock)
@@ -23,7 +23,7 @@ def test_usage_is_the_difference_of_two_looks(tmp_path: Path) -> None:
     assert (second.memory_total, second.memory_used) == (100 << 30, 50 << 30)
 
 
-def test_a_cgroup_that_was_made_anew_begins_again_and_one_that_is_gone_is_forgotten(tmp_path: Path) -> None:
+def test_a_recreated_cgroup_starts_again_and_a_removed_one_is_forgotten(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path)
     world.cgroup("a")
     sampler = Sampler(world.root, world.parts.executor.hierarchies, world.clock)

@@ -1,4 +1,4 @@
-"""What a strategy declares is what it gets: rounds by its own interval, and samples of the cgroups that it looks at."""
+"""A strategy gets rounds by its own interval, and samples of its declared cgroups."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def loops_of(world: LoopWorld) -> tuple[Loops, EachTime, EachTime]:
     return loops, often, seldom
 
 
-def test_a_strategy_has_its_rounds_by_its_own_interval_and_at_once_when_a_rule_changes(tmp_path: Path) -> None:
+def test_a_strategy_has_rounds_by_its_interval_and_at_once_after_a_rule_change(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, {})
     loops, often, seldom = loops_of(world)
     for _ in range(11):
@@ -57,7 +57,7 @@ def test_a_strategy_has_its_rounds_by_its_own_interval_and_at_once_when_a_rule_c
     assert (len(often.seen), len(seldom.seen)) == (12, 4)
 
 
-def test_a_prompt_strategy_has_a_round_as_soon_as_pods_come_and_the_others_wait_for_the_timer(tmp_path: Path) -> None:
+def test_a_prompt_strategy_has_a_round_for_new_pods_and_others_wait_for_the_timer(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, {})
     loops, often, seldom = loops_of(world)
     loops.round()
@@ -68,7 +68,7 @@ def test_a_prompt_strategy_has_a_round_as_soon_as_pods_come_and_the_others_wait_
     assert (len(often.seen), len(seldom.seen)) == (2, 3)
 
 
-def test_a_strategy_is_given_what_the_cgroups_that_it_declares_have_used_since_its_round_before(tmp_path: Path) -> None:
+def test_a_strategy_gets_the_usage_of_its_cgroups_since_its_last_round(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, {})
     one = pod("a", n.LS)
     folder = world.pod(one)

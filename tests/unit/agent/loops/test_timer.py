@@ -1,4 +1,4 @@
-"""The timer over all strategies: off unless asked for, one bad one by itself, and nothing left behind."""
+"""The timer of all strategies: off by default, errors stay separate, and no memory leaks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ALL = {
 }  # fmt: skip
 
 
-def test_nothing_is_sampled_or_written_unless_nodeslo_asks_for_it(tmp_path: Path) -> None:
+def test_without_a_nodeslo_nothing_is_sampled_or_written(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path)
     world.pod(pod("a", n.LS))
     world.source.replace([pod("a", n.LS)])
@@ -52,7 +52,7 @@ def test_nothing_is_sampled_or_written_unless_nodeslo_asks_for_it(tmp_path: Path
     )  # fmt: skip
 
 
-def test_strategies_are_those_that_the_settings_switch_on(tmp_path: Path) -> None:
+def test_the_settings_enable_strategies(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, gates={})
     assert [loop.name for loop in world.loops.loops] == ["BECPUSuppress", "CPUBurst", "RdtResctrl"]
     world = LoopWorld(tmp_path / "none", gates={"BECPUSuppress": False, "CPUBurst": False, "RdtResctrl": False})
@@ -60,7 +60,7 @@ def test_strategies_are_those_that_the_settings_switch_on(tmp_path: Path) -> Non
     assert world.loops.health() == (True, "none")
 
 
-def test_a_strategy_that_breaks_off_costs_no_other_its_round(tmp_path: Path) -> None:
+def test_a_failed_strategy_does_not_affect_others(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, ALL)
     world.loops.loops[0].round = lambda moment: 1 / 0  # type: ignore[assignment, method-assign, return-value]
     ls = pod("a", n.LS, containers=[{"name": "c", "resources": {"requests": {"memory": "2Mi"}}}])
@@ -71,7 +71,7 @@ def test_a_strategy_that_breaks_off_costs_no_other_its_round(tmp_path: Path) -> 
     assert "BECPUSuppress: ZeroDivisionError" in world.loops.health()[1]
 
 
-def test_a_pod_that_makes_no_sense_costs_no_other_its_values(tmp_path: Path) -> None:
+def test_an_invalid_pod_does_not_affect_others(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, ALL)
     good = pod("a", n.LS, containers=[{"name": "c", "resources": {"requests": {"memory": "2Mi"}}}])
     bad = pod("b", n.LS, containers=[{"name": "c", "resources": {"requests": {"memory": "much"}}}])
@@ -95,7 +95,7 @@ class ByRuntime:
         return [Written(result, write.folder.endswith("/ac")) for write, result in actual]
 
 
-def test_the_record_of_a_value_says_whether_the_runtime_has_set_it(tmp_path: Path) -> None:
+def test_the_record_of_a_value_shows_whether_the_runtime_set_it(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, ALL)
     ls = pod("a", n.LS, containers=[{"name": "c", "resources": {"requests": {"memory": "2Mi"}}}])
     world.pod(ls)
@@ -108,7 +108,7 @@ def test_the_record_of_a_value_says_whether_the_runtime_has_set_it(tmp_path: Pat
     assert (rows["", "memory.min"], rows["c", "memory.min"]) == ("loops", "nri")
 
 
-def test_it_runs_by_its_thread_and_ends_with_it(tmp_path: Path) -> None:
+def test_the_timer_runs_in_a_thread_and_ends_with_it(tmp_path: Path) -> None:
     before = threading.active_count()
     world = LoopWorld(tmp_path, ALL)
     loops = Loops(AgentSettings(loops=LoopSettings(interval=0.01)), world.parts, evictor=Asked())
@@ -126,7 +126,7 @@ def test_it_runs_by_its_thread_and_ends_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stat", [None, "nonsense", "cpu a b c d e f g h i\n"])
-def test_without_the_times_of_cpus_what_needs_them_is_unsupported_once_and_the_other_strategies_go_on(
+def test_without_cpu_times_dependent_strategies_are_unsupported_once_and_others_run(
     tmp_path: Path, stat: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = LoopWorld(tmp_path, ALL)
@@ -160,7 +160,7 @@ def test_without_the_times_of_cpus_what_needs_them_is_unsupported_once_and_the_o
         ("MemTotal: 100 kB\n", "/proc/meminfo has no MemAvailable"),
     ],
 )
-def test_without_the_sizes_of_memory_what_needs_them_is_unsupported_once_and_the_other_strategies_go_on(
+def test_without_memory_sizes_dependent_strategies_are_unsupported_once_and_others_run(
     tmp_path: Path, text: str | None, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     slo = {**ALL, "resourceQOSStrategy": {"lsClass": {"memoryQOS": {"enable": True, "throttlingPercent": 50}}}}
@@ -185,7 +185,7 @@ def test_without_the_sizes_of_memory_what_needs_them_is_unsupported_once_and_the
     assert scrape(world.observer).count('outcome="applied"') > 0
 
 
-def test_on_a_machine_that_names_no_cpus_evictions_for_cpu_are_unsupported_too(
+def test_without_a_list_of_cpus_evictions_for_cpu_are_unsupported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = LoopWorld(tmp_path, ALL)
@@ -197,12 +197,12 @@ def test_on_a_machine_that_names_no_cpus_evictions_for_cpu_are_unsupported_too(
     assert "BECPUEvict: no pod is evicted: unsupported here: /sys/devices/system/cpu lists no CPU" in caplog.messages
 
 
-def test_nothing_is_left_after_rounds_in_which_pods_come_and_go(tmp_path: Path) -> None:
+def test_removed_pods_leave_no_memory_after_many_rounds(tmp_path: Path) -> None:
     assert held_after_rounds(tmp_path, 300) == [], "this is held without a bound"
 
 
 def held_after_rounds(folder: Path, rounds: int) -> list[str]:
-    """Have so many rounds, with another pod every twenty; returns what is over its bound then."""
+    """Run this many rounds with a new pod every twenty rounds; return the counts that exceed their bounds."""
     world = LoopWorld(folder, ALL)
     asks = {"limits": {"cpu": "1", "memory": "4Mi"}, "requests": {"memory": "2Mi"}}
     name = "first"
@@ -228,7 +228,7 @@ def held_after_rounds(folder: Path, rounds: int) -> list[str]:
     return over(stored)
 
 
-def test_what_of_nodeslo_cannot_be_read_is_one_entry_of_the_log_until_it_is_over(
+def test_an_unreadable_part_of_nodeslo_is_logged_once_until_it_is_fixed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     good, bad = ({"cpuBurstStrategy": {"policy": policy}} for policy in ("auto", "atuo"))
@@ -244,7 +244,7 @@ def test_what_of_nodeslo_cannot_be_read_is_one_entry_of_the_log_until_it_is_over
     assert messages[0].endswith("; the last valid value stays in force")
 
 
-def test_a_strategy_that_breaks_off_each_round_is_one_entry_of_the_log(
+def test_a_strategy_that_fails_in_every_round_is_logged_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = LoopWorld(tmp_path, {"cpuBurstStrategy": {"policy": "auto"}})
@@ -261,7 +261,7 @@ def test_a_strategy_that_breaks_off_each_round_is_one_entry_of_the_log(
 
 
 @pytest.mark.parametrize("env", [[["A", "b"]], 5, [{"name": {}}]])
-def test_a_pod_whose_containers_make_no_sense_costs_no_other_its_round(tmp_path: Path, env: object) -> None:
+def test_a_pod_with_invalid_containers_does_not_affect_others(tmp_path: Path, env: object) -> None:
     world = LoopWorld(tmp_path, ALL)
     odd, good = pod("odd", n.LS, containers=[{"name": "c", "env": env}]), pod("good", n.LS)
     world.pod(odd)
@@ -276,7 +276,7 @@ def test_a_pod_whose_containers_make_no_sense_costs_no_other_its_round(tmp_path:
     assert "ns/odd: " in world.loops.health()[1]
 
 
-def test_strategies_look_at_a_bounded_number_of_pods_and_health_names_the_excess(tmp_path: Path) -> None:
+def test_strategies_get_a_bounded_number_of_pods_and_health_reports_the_excess(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, ALL, gates={"BECPUSuppress": True, "CPUBurst": False, "RdtResctrl": False})
     counts: list[int] = []
     world.loops.loops[0].round = lambda round_: counts.append(len(round_.pods))  # type: ignore[method-assign]
@@ -286,7 +286,7 @@ def test_strategies_look_at_a_bounded_number_of_pods_and_health_names_the_excess
     assert "3 pods ignored: strategies handle at most 4096 pods" in world.loops.health()[1]
 
 
-def test_a_round_keeps_and_logs_a_bounded_number_of_errors(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_round_stores_and_logs_a_bounded_number_of_errors(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     world = LoopWorld(tmp_path, ALL)
     words = "abcdefghij"
     errors = [f"cannot {first}{second} {'x' * 10_000}" for first in words for second in words + words.upper()]

@@ -1,4 +1,4 @@
-"""Pods from an apiserver, by its answers. Real apiservers: tests/apiserver."""
+"""Pods from an apiserver, with scripted responses. Real apiservers: tests/apiserver."""
 
 import json
 import threading
@@ -30,7 +30,7 @@ def kubeconfig(server: HttpServer, folder: Path) -> str:
     return str(path)
 
 
-def test_pods_of_this_node_are_followed(tmp_path: Path) -> None:
+def test_pods_of_this_node_are_watched(tmp_path: Path) -> None:
     hold = threading.Event()
     with HttpServer().listening() as server:
         added = json.dumps({"type": "ADDED", "object": pod("b", "8")}).encode() + b"\n"
@@ -54,13 +54,13 @@ def test_pods_of_this_node_are_followed(tmp_path: Path) -> None:
         source.stop()
         hold.set()
     assert not any({"cgroupParent", "cgroups"} & pod.keys() for pod in source.pods()), (
-        "a word of ours, which the API does not have"
+        "our own key, which the API does not have"
     )
     assert [pod["metadata"]["name"] for pod in source.pods()] == ["a", "b"]
     assert (calls, source.synced, source.problem) == ([1, 2], True, "")
     assert server.asked[0]["query"]["fieldSelector"] == "spec.nodeName=n1,status.phase!=Succeeded,status.phase!=Failed"
 
 
-def test_a_kubeconfig_that_cannot_be_used_is_a_config_error(tmp_path: Path) -> None:
+def test_an_unusable_kubeconfig_is_a_config_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         ApiserverPods(AgentSettings(rules=RuleSettings(kubeconfig=str(tmp_path / "none"))))

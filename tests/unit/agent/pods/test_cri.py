@@ -1,4 +1,4 @@
-"""Pods from the CRI, by a server that tests script. Real runtimes: tests/agent and tests/kubernetes."""
+"""Pods from the CRI, with a scripted server. Real runtimes: tests/agent and tests/kubernetes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def source(tmp_path: Path) -> Iterator[CriPods]:
     cri_pods.stop()
 
 
-def test_a_pod_is_put_together_as_the_api_has_it(runtime: Runtime, source: CriPods) -> None:
+def test_a_pod_is_composed_in_the_format_of_the_api(runtime: Runtime, source: CriPods) -> None:
     labels = {"app": "web", "io.kubernetes.pod.uid": UID, "io.kubernetes.pod.name": "web"}
     runtime.pod("p1", labels=labels, annotations={"a": "b"}, runtime_handler="kata", created_at=1)
     runtime.add_container("c1", "p1", "main", attempt=2)
@@ -106,9 +106,7 @@ def test_a_pod_is_put_together_as_the_api_has_it(runtime: Runtime, source: CriPo
     }
 
 
-def test_in_mode_proxy_the_runtime_behind_the_proxy_is_asked_without_being_named_twice(
-    runtime: Runtime, tmp_path: Path
-) -> None:
+def test_in_proxy_mode_pods_come_from_the_runtime_behind_the_proxy(runtime: Runtime, tmp_path: Path) -> None:
     runtime.pod("p1")
     behind = ProxySettings(runtime_endpoint=f"unix://{tmp_path}/cri.sock")
     pods = CriPods(AgentSettings(modes=("proxy", "standalone"), proxy=behind))
@@ -117,7 +115,7 @@ def test_in_mode_proxy_the_runtime_behind_the_proxy_is_asked_without_being_named
     pods.stop()
 
 
-def test_the_policy_reads_it_as_it_reads_a_pod_of_the_api(runtime: Runtime, source: CriPods) -> None:
+def test_a_pod_from_the_cri_is_read_like_a_pod_of_the_api(runtime: Runtime, source: CriPods) -> None:
     runtime.pod("p1")
     runtime.add_container("c1", "p1", "main")
     runtime.container_info["c1"] = {"config": {"linux": {"resources": {"cpu_shares": 512, "cpu_quota": 50000}}}}
@@ -132,9 +130,7 @@ def test_the_policy_reads_it_as_it_reads_a_pod_of_the_api(runtime: Runtime, sour
     assert (context.resources.cpu_shares, context.resources.cfs_quota) == (512, 50000)
 
 
-def test_a_pod_whose_sandbox_is_not_ready_is_left_out_and_of_two_the_younger_counts(
-    runtime: Runtime, source: CriPods
-) -> None:
+def test_unready_sandboxes_are_left_out_and_the_newest_of_a_pod_counts(runtime: Runtime, source: CriPods) -> None:
     runtime.pod("gone", uid="1", state=pb.SANDBOX_NOTREADY, created_at=9)
     runtime.pod("old", uid="2", created_at=1)
     runtime.pod("young", uid="2", created_at=2)
@@ -148,7 +144,7 @@ def test_a_pod_whose_sandbox_is_not_ready_is_left_out_and_of_two_the_younger_cou
     ]
 
 
-def test_what_does_not_change_is_asked_for_once(runtime: Runtime, source: CriPods) -> None:
+def test_unchanged_pods_and_containers_are_queried_once(runtime: Runtime, source: CriPods) -> None:
     runtime.pod("p1")
     runtime.add_container("c1", "p1", "main")
     runtime.container_info["c1"] = {}
@@ -168,7 +164,7 @@ def test_what_does_not_change_is_asked_for_once(runtime: Runtime, source: CriPod
     assert runtime.asked["ContainerStatus"] == 2, "what has gone is forgotten"
 
 
-def test_without_verbose_answers_the_oom_score_tells_the_class(runtime: Runtime, source: CriPods) -> None:
+def test_without_verbose_responses_the_class_follows_from_the_oom_score(runtime: Runtime, source: CriPods) -> None:
     collected = []
     for score in (-997, 1000, 900):
         runtime.pods.clear()
@@ -183,7 +179,7 @@ def test_without_verbose_answers_the_oom_score_tells_the_class(runtime: Runtime,
     assert collected == ["Guaranteed", "BestEffort", "Burstable"]
 
 
-def test_a_runtime_that_is_not_there_is_a_problem_until_it_comes(tmp_path: Path, source: CriPods) -> None:
+def test_a_missing_runtime_is_a_problem_until_it_starts(tmp_path: Path, source: CriPods) -> None:
     source.start()
     deadline = time.monotonic() + 30
     while not source.problem and time.monotonic() < deadline:
@@ -196,7 +192,7 @@ def test_a_runtime_that_is_not_there_is_a_problem_until_it_comes(tmp_path: Path,
         while not source.pods() and time.monotonic() < deadline:
             time.sleep(0.01)
         assert (len(source.pods()), source.problem) == (1, "")
-    # What was asked while the runtime went is cancelled; the next attempt says which socket nothing listens on.
+    # Calls in progress when the runtime ends are cancelled; the error of the next attempt names the socket.
     while "cri.sock" not in source.problem and time.monotonic() < deadline:
         time.sleep(0.01)
     source.stop()
@@ -204,9 +200,7 @@ def test_a_runtime_that_is_not_there_is_a_problem_until_it_comes(tmp_path: Path,
     assert len(source.pods()) == 1
 
 
-def test_a_container_that_goes_while_it_is_asked_for_is_known_without_its_resources(
-    runtime: Runtime, source: CriPods
-) -> None:
+def test_a_container_that_ends_during_its_query_is_known_without_resources(runtime: Runtime, source: CriPods) -> None:
     runtime.pod("p1")
     runtime.add_container("c1", "p1", "main")
     runtime.containers[0].state = pb.CONTAINER_RUNNING

@@ -1,4 +1,4 @@
-"""Events of a runtime, by a server that tests script. Real runtimes: tests/agent and tests/kubernetes."""
+"""Events of a runtime, with a scripted server. Real runtimes: tests/agent and tests/kubernetes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.waiting import wait_for
 
 
 class Runtime(CriServer):
-    """A runtime that tells one event each time it is listened to, once it may."""
+    """A runtime that sends one event to each subscriber once `may` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Runtime(CriServer):
         return super().answer(method, request, context)
 
 
-def test_an_event_is_told_also_of_a_runtime_that_comes_later(tmp_path: Path) -> None:
+def test_an_event_is_reported_even_if_the_runtime_starts_later(tmp_path: Path) -> None:
     notified = threading.Semaphore(0)
     events = CriEvents(str(tmp_path / "cri.sock"), notified.release)
     events.start()
@@ -54,7 +54,7 @@ def test_an_event_is_told_also_of_a_runtime_that_comes_later(tmp_path: Path) -> 
     events.stop()
 
 
-def test_a_stop_does_not_wait_for_the_next_event(tmp_path: Path) -> None:
+def test_stop_does_not_wait_for_the_next_event(tmp_path: Path) -> None:
     runtime = Runtime()
     with runtime.listening(tmp_path / "cri.sock"):
         events = CriEvents(str(tmp_path / "cri.sock"), lambda: None)
@@ -65,7 +65,7 @@ def test_a_stop_does_not_wait_for_the_next_event(tmp_path: Path) -> None:
         assert time.monotonic() - begun < 5
 
 
-def test_a_runtime_without_events_is_left_alone_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runtime_without_events_is_not_called_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runtime, collected = Runtime(), []
 
     def answer(method: str, request: Any, context: grpc.ServicerContext) -> Any:
@@ -86,7 +86,7 @@ def test_a_runtime_without_events_is_left_alone_for_a_while(tmp_path: Path, monk
         events.stop()
 
 
-def test_pods_are_asked_for_at_an_event_and_not_only_after_a_pause(tmp_path: Path) -> None:
+def test_an_event_triggers_a_query_of_pods_before_the_interval_ends(tmp_path: Path) -> None:
     runtime = Runtime()
     with runtime.listening(tmp_path / "cri.sock"):
         source = CriPods(AgentSettings(pods=PodSettings(cri=str(tmp_path / "cri.sock"), interval=600.0)))
@@ -99,7 +99,7 @@ def test_pods_are_asked_for_at_an_event_and_not_only_after_a_pause(tmp_path: Pat
         source.stop()
 
 
-def test_an_unexpected_error_at_an_event_does_not_end_the_listening(tmp_path: Path) -> None:
+def test_an_unexpected_error_in_the_callback_does_not_end_the_listener(tmp_path: Path) -> None:
     notified = threading.Semaphore(0)
 
     def broken() -> None:

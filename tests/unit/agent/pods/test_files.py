@@ -22,7 +22,7 @@ def source(tmp_path: Path) -> FilePods:
     return FilePods(AgentSettings(rules=RuleSettings(node_name="n1"), pods=PodSettings(path=tmp_path)))
 
 
-def test_pods_of_this_node_are_known_and_others_are_not(tmp_path: Path, source: FilePods) -> None:
+def test_only_pods_of_this_node_are_known(tmp_path: Path, source: FilePods) -> None:
     parts = [POD.format(name="a", node="n1"), POD.format(name="b", node="n2"), POD.format(name="c", node='""')]
     odd = ["kind: Pod\nmetadata: 1\n", "kind: Node\nmetadata: {name: x}\n", "kind: Pod\nmetadata: {}\nspec: 1\n"]
     (tmp_path / "a.yaml").write_text("---\n".join([*parts, *odd]))
@@ -31,7 +31,7 @@ def test_pods_of_this_node_are_known_and_others_are_not(tmp_path: Path, source: 
     assert (names(source), source.synced, source.problem) == (["a", "c"], True, "")
 
 
-def test_a_pod_without_a_uid_is_told_once_with_its_file_and_what_to_do_and_left_out(
+def test_a_pod_without_a_uid_is_left_out_and_reported_once_with_file_and_fix(
     tmp_path: Path, source: FilePods, caplog: pytest.LogCaptureFixture
 ) -> None:
     complete, file = POD.format(name="a", node="n1"), tmp_path / "a.yaml"
@@ -50,7 +50,7 @@ def test_a_pod_without_a_uid_is_told_once_with_its_file_and_what_to_do_and_left_
     assert caplog.messages[-1] == "10 more pods without a uid are ignored"
 
 
-def test_changes_are_told_and_no_change_is_not(tmp_path: Path, source: FilePods) -> None:
+def test_subscribers_are_notified_only_of_changes(tmp_path: Path, source: FilePods) -> None:
     calls: list[list[str]] = []
     source.subscribe(lambda: calls.append(names(source)))
     source.look()
@@ -60,7 +60,7 @@ def test_changes_are_told_and_no_change_is_not(tmp_path: Path, source: FilePods)
     assert calls == [[], ["a"]]
 
 
-def test_a_bad_file_is_a_problem_and_its_pods_stay(tmp_path: Path, source: FilePods) -> None:
+def test_an_invalid_file_is_a_problem_and_its_pods_are_kept(tmp_path: Path, source: FilePods) -> None:
     (tmp_path / "a.yaml").write_text(POD.format(name="a", node="n1"))
     source.look()
     (tmp_path / "a.yaml").write_text("a: [")
@@ -72,7 +72,7 @@ def test_a_bad_file_is_a_problem_and_its_pods_stay(tmp_path: Path, source: FileP
     assert (names(source), source.problem) == (["b"], "")
 
 
-def test_files_are_watched_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_watched_while_the_source_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "LOOK_S", 0.01)
     source = FilePods(AgentSettings(rules=RuleSettings(node_name="n1"), pods=PodSettings(path=tmp_path)))
     source.start()

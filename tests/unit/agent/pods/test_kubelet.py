@@ -1,4 +1,4 @@
-"""Pods from the kubelet, by odd answers. Real kubelets: tests/kubernetes."""
+"""Pods from the kubelet, with unusual responses. Real kubelets: tests/kubernetes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import PodSettings
 from nri.errors import ConfigError
 from nri.kube.lists import MAX_OBJECT_BYTES
+from nri.user_agent import user_agent
 from tests.support.http_server import HttpServer, body, cut, make_certificate, page, status, stream
 
 PODS = {"kind": "PodList", "items": [{"metadata": {"name": "a", "uid": "1"}}]}
@@ -37,7 +38,7 @@ def source(server: HttpServer, **more: Any) -> KubeletPods:
     return KubeletPods(AgentSettings(pods=PodSettings(kubelet=f"https://127.0.0.1:{server.port}", **more)))
 
 
-def test_pods_are_asked_for_with_a_token_that_is_read_each_time(
+def test_pods_are_queried_with_a_token_that_is_read_every_time(
     server: HttpServer, certificate: Path, tmp_path: Path
 ) -> None:
     token = tmp_path / "token"
@@ -50,9 +51,10 @@ def test_pods_are_asked_for_with_a_token_that_is_read_each_time(
     assert (pods.pods(), pods.synced, pods.problem) == ([PODS["items"][0]], True, "")
     assert [requested["headers"]["Authorization"] for requested in server.asked] == ["Bearer first", "Bearer second"]
     assert server.asked[0]["path"] == "/pods"
+    assert server.asked[0]["headers"]["User-Agent"] == user_agent()
 
 
-def test_a_pod_that_is_too_large_is_a_problem_and_the_others_are_known(
+def test_an_oversized_pod_is_a_problem_and_other_pods_are_known(
     server: HttpServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     pods = source(server)
@@ -65,21 +67,21 @@ def test_a_pod_that_is_too_large_is_a_problem_and_the_others_are_known(
     assert pods.problem == ""
 
 
-def test_null_is_the_kubelets_word_for_no_pods(server: HttpServer) -> None:
+def test_null_from_the_kubelet_means_no_pods(server: HttpServer) -> None:
     pods = source(server)
     server.script(page({"items": None}))
     pods.ask()
     assert (pods.pods(), pods.synced, pods.problem) == ([], True, "")
 
 
-def test_a_kubelet_of_another_ca_is_refused(server: HttpServer, tmp_path: Path) -> None:
+def test_a_kubelet_with_another_ca_is_refused(server: HttpServer, tmp_path: Path) -> None:
     pods = source(server, kubelet_ca=str(make_certificate(tmp_path)))
     pods.ask()
     assert "certificate" in pods.problem.lower()
     assert server.asked == []
 
 
-def test_without_a_ca_any_kubelet_is_asked_and_the_token_that_it_gets_is_warned_of(
+def test_without_a_ca_any_kubelet_is_accepted_and_sending_a_token_is_a_warning(
     server: HttpServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.otherwise = page(PODS)
@@ -104,9 +106,7 @@ def test_without_a_ca_any_kubelet_is_asked_and_the_token_that_it_gets_is_warned_
         (cut, ""),
     ],
 )
-def test_an_answer_that_is_none_is_a_problem_and_what_is_known_stays(
-    server: HttpServer, answer: Any, words: str
-) -> None:
+def test_an_invalid_response_is_a_problem_and_keeps_the_known_pods(server: HttpServer, answer: Any, words: str) -> None:
     pods = source(server)
     server.script(page(PODS), answer, page({"items": []}))
     pods.ask()
@@ -118,7 +118,7 @@ def test_an_answer_that_is_none_is_a_problem_and_what_is_known_stays(
     assert (pods.problem, pods.pods()) == ("", [])
 
 
-def test_an_answer_has_a_bound_in_size_and_time(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_response_is_limited_in_size_and_time(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
     pods = source(server)
     monkeypatch.setattr(kubelet, "MAX_LIST_BYTES", 1000)
     server.script(body(b" " * 2000))
@@ -130,7 +130,7 @@ def test_an_answer_has_a_bound_in_size_and_time(server: HttpServer, monkeypatch:
     assert "too long" in pods.problem
 
 
-def test_a_kubelet_that_falls_silent_is_left(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_kubelet_times_out(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
     pods = source(server)
     monkeypatch.setattr(kubelet, "READ_S", 0.05)
     hold = threading.Event()
@@ -140,13 +140,13 @@ def test_a_kubelet_that_falls_silent_is_left(server: HttpServer, monkeypatch: py
     assert "timed out" in pods.problem
 
 
-def test_a_token_that_is_not_there_is_a_problem(server: HttpServer, tmp_path: Path) -> None:
+def test_a_missing_token_is_a_problem(server: HttpServer, tmp_path: Path) -> None:
     pods = source(server, kubelet_token=str(tmp_path / "none"))
     pods.ask()
     assert "No such file" in pods.problem
 
 
-def test_a_ca_that_cannot_be_read_is_a_config_error(server: HttpServer, tmp_path: Path) -> None:
+def test_an_unreadable_ca_is_a_config_error(server: HttpServer, tmp_path: Path) -> None:
     for text in (None, "no certificate"):
         path = tmp_path / "ca"
         if text is not None:
@@ -155,7 +155,7 @@ def test_a_ca_that_cannot_be_read_is_a_config_error(server: HttpServer, tmp_path
             source(server, kubelet_ca=str(path))
 
 
-def test_it_asks_in_a_thread_also_without_tls(tmp_path: Path) -> None:
+def test_the_kubelet_is_polled_in_a_thread_also_without_tls(tmp_path: Path) -> None:
     with HttpServer().listening() as plain:
         plain.otherwise = page(PODS)
         settings = AgentSettings(pods=PodSettings(kubelet=f"http://127.0.0.1:{plain.port}", interval=0.01))
@@ -170,7 +170,7 @@ def test_it_asks_in_a_thread_also_without_tls(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("token", ["SECRET1\nSECRET2", "SECRET\x00", "SECR\N{EURO SIGN}T"])
-def test_a_token_that_cannot_be_sent_is_in_no_log(
+def test_an_invalid_token_is_never_logged(
     server: HttpServer, certificate: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, token: str
 ) -> None:
     (tmp_path / "token").write_text(token)
@@ -180,9 +180,7 @@ def test_a_token_that_cannot_be_sent_is_in_no_log(
     assert "SECR" not in pods.problem + caplog.text
 
 
-def test_an_answer_whose_head_trickles_ends_with_its_deadline(
-    server: HttpServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_response_with_slow_headers_ends_at_its_deadline(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kubelet, "ANSWER_S", 0.4)
     over = threading.Event()
 
@@ -208,7 +206,7 @@ def test_an_answer_whose_head_trickles_ends_with_its_deadline(
     assert pods.problem
 
 
-def test_a_folder_that_the_answer_names_is_none() -> None:
-    """The API has no such word: values of a pod would go to the cgroup of another service."""
+def test_a_folder_in_the_response_is_ignored() -> None:
+    """The API has no such field, so a pod's values would go to the cgroup of another service."""
     data = json.dumps({"items": [{"metadata": {"uid": "u"}, "cgroupParent": "system.slice"}]}).encode()
     assert [*pods_of([data]).objects.values()] == [{"metadata": {"uid": "u"}}]

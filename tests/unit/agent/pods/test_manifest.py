@@ -1,4 +1,4 @@
-"""Contexts from pods as Kubernetes lists them."""
+"""Contexts of pods in the format of Kubernetes."""
 
 import json
 
@@ -18,7 +18,7 @@ def container(name: str, cpu: str = "", limit: str = "", **more: str) -> dict[st
     return {"name": name, "resources": {**requests, **limits}, **more}
 
 
-def test_a_pods_resources_are_the_sum_or_the_greatest_initializer_and_the_overhead() -> None:
+def test_a_pods_resources_are_the_sum_or_the_largest_init_container_plus_overhead() -> None:
     pod = {
         "spec": {
             "containers": [container("a", "1", "2"), container("b", "500m", "1")],
@@ -51,11 +51,11 @@ def test_a_container_without_limits_is_unlimited() -> None:
         ),
     ],
 )
-def test_a_pods_class_is_its_status_or_what_its_containers_make(pod: dict[str, object], kube: str) -> None:
+def test_a_pods_class_comes_from_its_status_or_its_containers(pod: dict[str, object], kube: str) -> None:
     assert manifest.kube_class(pod) == kube
 
 
-def test_a_sidecar_is_among_the_containers_whose_batch_resources_the_pod_gets() -> None:
+def test_batch_resources_of_a_pod_include_its_sidecars() -> None:
     own_part = {"resources": {"limits": {names.BATCH_CPU: "1k"}, "requests": {names.BATCH_CPU: "1k"}}}
     pod = {
         "metadata": {"labels": {names.LABEL_QOS: names.BE}},
@@ -68,7 +68,7 @@ def test_a_sidecar_is_among_the_containers_whose_batch_resources_the_pod_gets() 
     assert (decision.changes.knobs["cpu.shares"], decision.changes.knobs["cpu.cfs_quota"]) == (2048, 200_000)
 
 
-def test_what_kubernetes_does_not_know_is_taken_from_the_spec_alone() -> None:
+def test_extended_resources_come_only_from_the_spec() -> None:
     own_part = {"name": "c", "resources": {"limits": {names.BATCH_CPU: "1k", "cpu": "1"}}}
     pod = {
         "metadata": {"annotations": {batch_resource.ANNOTATION_EXTENDED: SPEC}},

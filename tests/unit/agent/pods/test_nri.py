@@ -1,4 +1,4 @@
-"""Pods from what a runtime tells the agent's plugin, in every form of a cgroup's path."""
+"""Pods from a runtime's NRI events, with every form of cgroup path."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def make_messages(parent: str, path: str, *, kinds: tuple[str, ...] = ()) -> tup
     ],
     ids=["cgroupfs", "cgroupfs of CRI-O", "systemd", "systemd of CRI-O", "static pod"],
 )  # fmt: skip
-def test_every_form_of_a_path_becomes_the_folder_that_there_is(
+def test_every_form_of_path_becomes_the_actual_folder(
     tmp_path: Path, parent: str, path: str, folder: str, own_part: str, kube: str
 ) -> None:
     plugin, pods = make_source(tmp_path)
@@ -80,7 +80,7 @@ def test_every_form_of_a_path_becomes_the_folder_that_there_is(
     assert listed_pod.kube_class == kube
 
 
-def test_requests_and_limits_are_decoded_from_what_the_kubelet_gave(tmp_path: Path) -> None:
+def test_requests_and_limits_are_decoded_from_the_cgroup_values(tmp_path: Path) -> None:
     plugin, pods = make_source(tmp_path)
     pod, container = make_messages("/kubepods/burstable/poda1-b2", "/kubepods/burstable/poda1-b2/c1")
     with FakeRuntime(pods=[pod], containers=[container]) as runtime:
@@ -93,7 +93,7 @@ def test_requests_and_limits_are_decoded_from_what_the_kubelet_gave(tmp_path: Pa
     assert abs(requested - 8 * GIB * 124 // 1000) <= 8 * GIB // 1000, "right to a thousandth of the node"
 
 
-def test_nothing_is_asked_for_where_nothing_was_given() -> None:
+def test_without_resources_a_container_has_no_requests() -> None:
     pod = Pod(uid="u", folder="kubepods/besteffort/podu")
     actual = api_pod(pod, [Container(pod, id="containerd://c", name="app")])
     assert actual["spec"]["containers"] == [{"name": "app", "resources": {"requests": {}, "limits": {}}}]
@@ -104,14 +104,16 @@ def test_nothing_is_asked_for_where_nothing_was_given() -> None:
 @pytest.mark.parametrize(
     ("kinds", "host"), [((), False), (("network", "ipc"), False), (("ipc", "uts"), True)], ids=["unsaid", "own", "host"]
 )
-def test_a_pod_without_a_network_of_its_own_has_the_nodes(tmp_path: Path, kinds: tuple[str, ...], host: bool) -> None:
+def test_a_pod_without_a_network_namespace_has_the_hosts_network(
+    tmp_path: Path, kinds: tuple[str, ...], host: bool
+) -> None:
     plugin, pods = make_source(tmp_path)
     with FakeRuntime(pods=[make_messages("/kubepods/podu", "", kinds=kinds)[0]]) as runtime:
         runtime.add(plugin)
         assert [pod["spec"]["hostNetwork"] for pod in pods.pods()] == [host]
 
 
-def test_pods_come_and_go_with_the_events_of_the_runtime(tmp_path: Path) -> None:
+def test_pods_are_added_and_removed_by_events_of_the_runtime(tmp_path: Path) -> None:
     plugin, pods = make_source(tmp_path)
     pod, container = make_messages("/kubepods/poda1-b2", "/kubepods/poda1-b2/c1")
     assert (pods.synced, pods.problem) == (False, "waiting for the runtime, mode nri")
@@ -139,7 +141,7 @@ def test_pods_come_and_go_with_the_events_of_the_runtime(tmp_path: Path) -> None
     assert "not connected" in pods.problem
 
 
-def test_a_pod_has_started_with_its_first_container_or_when_it_was_first_seen(tmp_path: Path) -> None:
+def test_a_pods_start_is_that_of_its_first_container_or_its_first_sight(tmp_path: Path) -> None:
     plugin, pods = make_source(tmp_path)
     pod, container = make_messages("/kubepods/poda1-b2", "/kubepods/poda1-b2/c1")
     side, unknown = (m.Container(id=number, pod_sandbox_id="s1", name=number, state=container.state) for number in "ab")
@@ -163,20 +165,20 @@ def test_a_pod_has_started_with_its_first_container_or_when_it_was_first_seen(tm
         assert started() == [observed]
 
 
-def test_what_changes_is_told_to_those_who_asked(tmp_path: Path) -> None:
+def test_subscribers_are_notified_of_changes(tmp_path: Path) -> None:
     pods, inventory, heard = NriPods(AgentSettings(root=tmp_path)), RuntimeInventory(), threading.Event()
     pods.follow(inventory, lambda *_: None)
     pods.subscribe(heard.set)
     pods.start()
     try:
         inventory.put_pod("s1", Pod(uid="u"))
-        assert heard.wait(30), "nobody was told of a new pod"
+        assert heard.wait(30), "the subscriber was not notified of a new pod"
     finally:
         pods.stop()
     assert [pod["metadata"]["uid"] for pod in pods.pods()] == ["u"]
 
 
-def test_a_resize_by_the_kubelet_is_a_new_limit(tmp_path: Path) -> None:
+def test_a_resize_by_the_kubelet_changes_the_limit(tmp_path: Path) -> None:
     plugin, pods = make_source(tmp_path)
     pod, container = make_messages("/kubepods/poda1-b2", "/kubepods/poda1-b2/c1")
     with FakeRuntime(pods=[pod], containers=[container]) as runtime:
@@ -188,9 +190,9 @@ def test_a_resize_by_the_kubelet_is_a_new_limit(tmp_path: Path) -> None:
     assert limits["cpu"] == "2000m", "the quota of now and the period of before"
 
 
-def test_two_runtimes_are_one_node(tmp_path: Path) -> None:
+def test_pods_of_two_runtimes_are_merged(tmp_path: Path) -> None:
     pods, helds = NriPods(AgentSettings(root=tmp_path)), (RuntimeInventory(), RuntimeInventory("proxy"))
-    assert not pods.synced, "nobody tells it anything"
+    assert not pods.synced, "it follows no inventory"
     for number, stored in enumerate(helds):
         pods.follow(stored, lambda *_: None)
         stored.put_pod(str(number), Pod(uid=str(number)))
@@ -208,7 +210,7 @@ def _container(pod_id: str) -> InventoryEntry:
     return InventoryEntry(pod_id, context, created=True)
 
 
-def test_an_eviction_is_asked_of_the_runtime_that_has_the_container() -> None:
+def test_an_eviction_goes_to_the_runtime_of_the_container() -> None:
     pods, collected = NriPods(AgentSettings()), list[tuple[str, str]]()
     inventory = RuntimeInventory()
     pods.follow(inventory, lambda number, reason: collected.append((number, reason)))

@@ -27,9 +27,7 @@ def pod(uid: str = "u1", phase: str = "Running", **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("driver", [paths.CGROUPFS, paths.SYSTEMD])
-def test_a_pod_has_the_folder_that_the_kubelets_driver_gives_it_and_its_pause_container(
-    driver: str, tmp_path: Path
-) -> None:
+def test_a_pod_has_the_folder_of_the_kubelets_driver_and_its_pause_container(driver: str, tmp_path: Path) -> None:
     world = World(tmp_path, Node(), driver=driver)
     folder = world.pod(pod(), sandbox="pause")
     (listed_pod,) = running([pod()], world.parts.executor.hierarchies, driver)
@@ -50,7 +48,7 @@ def test_the_pause_container_of_cri_o_without_systemd_has_its_prefix(tmp_path: P
     assert listed_pod.main_containers[0].folder == f"{folder}/crio-c1"
 
 
-def test_there_is_no_pause_container_before_all_containers_are_known(tmp_path: Path) -> None:
+def test_the_pause_container_is_unknown_until_all_containers_are_known(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     folder = world.pod(pod(), sandbox="pause")
     early = pod()
@@ -61,7 +59,7 @@ def test_there_is_no_pause_container_before_all_containers_are_known(tmp_path: P
     assert [entry.sandbox.id for entry in running([pod()], hierarchies, paths.CGROUPFS)] == [""]
 
 
-def test_pods_that_have_ended_or_make_no_sense_are_left_out(tmp_path: Path) -> None:
+def test_ended_and_invalid_pods_are_left_out(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     bad: list[dict[str, Any]] = [{}, {"metadata": {"uid": 5}, "status": {"phase": "Running"}}, {"metadata": "text"}]
     listed = [pod("done", "Succeeded"), pod("failed", "Failed"), pod("soon", "Pending"), *bad]
@@ -73,7 +71,7 @@ def mirror(uid: str, hashed: str) -> dict[str, Any]:
     return pod(uid, annotations={"kubernetes.io/config.mirror": hashed, "kubernetes.io/config.hash": hashed})
 
 
-def test_a_static_pod_has_the_folder_of_its_hash_unless_another_pod_has_or_claims_that(tmp_path: Path) -> None:
+def test_a_static_pod_has_the_folder_of_its_hash_unless_another_pod_uses_the_hash(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     one, two = "a" * 32, "b" * 32
 
@@ -86,7 +84,7 @@ def test_a_static_pod_has_the_folder_of_its_hash_unless_another_pod_has_or_claim
     assert folders(mirror("m", "../../escape")) == ["kubepods/burstable/podm"]
 
 
-def test_a_folder_that_the_source_knows_goes_before_one_that_is_computed(tmp_path: Path) -> None:
+def test_a_folder_from_the_source_replaces_the_computed_one(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     hierarchies = world.parts.executor.hierarchies
     slices = {**pod(), "cgroupParent": "kubepods-burstable-podu1.slice"}
@@ -102,7 +100,7 @@ def test_a_folder_that_the_source_knows_goes_before_one_that_is_computed(tmp_pat
     assert listed_pod.folder == "kubepods/burstable/podu1"
 
 
-def test_a_pod_that_makes_no_sense_is_told_and_costs_no_other(tmp_path: Path) -> None:
+def test_an_invalid_pod_is_reported_and_does_not_affect_others(tmp_path: Path) -> None:
     manifest = pod("many")
     del manifest["status"]["qosClass"]
     manifest["spec"]["containers"] = [{"name": "c", "resources": {"limits": {"cpu": "many"}}}]
@@ -120,7 +118,7 @@ def test_a_pod_that_makes_no_sense_is_told_and_costs_no_other(tmp_path: Path) ->
     assert (context.labels, context.annotations, context.uid) == ({}, {"c": "text"}, "odd")
 
 
-def test_a_folder_of_another_runtime_is_no_pause_container(tmp_path: Path) -> None:
+def test_a_folder_of_another_runtime_is_not_a_pause_container(tmp_path: Path) -> None:
     world = World(tmp_path, Node(), driver=paths.SYSTEMD)
     folder = world.pod(pod())
     world.cgroup(f"{folder}/crio-other.scope")
@@ -131,13 +129,13 @@ def test_a_folder_of_another_runtime_is_no_pause_container(tmp_path: Path) -> No
     assert [entry.sandbox.id for entry in running([foreign], hierarchies, paths.SYSTEMD)] == [""]
 
 
-def test_a_folder_that_leads_out_of_the_hierarchy_has_no_containers_to_look_for(tmp_path: Path) -> None:
+def test_a_folder_outside_of_the_hierarchy_has_no_containers(tmp_path: Path) -> None:
     hierarchies = World(tmp_path, Node()).parts.executor.hierarchies
     (listed_pod,) = running([{**pod(), "cgroupParent": "/../../etc"}], hierarchies, paths.CGROUPFS)
     assert listed_pod.sandbox.id == ""
 
 
-def test_a_pod_of_a_class_that_kubernetes_does_not_have_is_told_and_has_no_folder(tmp_path: Path) -> None:
+def test_a_pod_of_an_unknown_qos_class_is_reported_and_has_no_folder(tmp_path: Path) -> None:
     odd = pod()
     odd["status"]["qosClass"] = "Best"
     hierarchies = World(tmp_path, Node()).parts.executor.hierarchies
@@ -159,8 +157,8 @@ def test_a_pod_of_a_class_that_kubernetes_does_not_have_is_told_and_has_no_folde
     ],
 )
 @pytest.mark.parametrize("driver", [paths.CGROUPFS, paths.SYSTEMD])
-def test_a_pod_whose_names_are_none_is_left_out_and_told(meta: dict[str, str], driver: str, tmp_path: Path) -> None:
-    """Of such a uid the folder was that of another service, and a name that is no UTF-8 cost all pods their network."""
+def test_a_pod_with_invalid_names_is_left_out_and_reported(meta: dict[str, str], driver: str, tmp_path: Path) -> None:
+    """Such a uid led to the folder of another service; a name with invalid UTF-8 broke the network of all pods."""
     world, collected = World(tmp_path, Node(), driver=driver), list[str]()
     liar = {**pod("u2"), "metadata": {**pod("u2")["metadata"], **meta}}
     listed_pod = running(
@@ -172,14 +170,14 @@ def test_a_pod_whose_names_are_none_is_left_out_and_told(meta: dict[str, str], d
 
 @pytest.mark.parametrize("number", ["../../../../system.slice/ssh", "a/b", "..", "."])
 @pytest.mark.parametrize("driver", [paths.CGROUPFS, paths.SYSTEMD])
-def test_a_container_whose_id_leads_elsewhere_has_no_folder(number: str, driver: str, tmp_path: Path) -> None:
+def test_a_container_with_an_id_outside_of_its_pod_has_no_folder(number: str, driver: str, tmp_path: Path) -> None:
     world, liar = World(tmp_path, Node(), driver=driver), pod()
     liar["status"]["containerStatuses"][0]["containerID"] = f"containerd://{number}"
     (listed_pod,) = running([liar], world.parts.executor.hierarchies, driver)
     assert listed_pod.main_containers[0].folder == ""
 
 
-def test_its_containers_are_below_its_folder_and_refer_to_it() -> None:
+def test_containers_are_below_their_pods_folder_and_refer_to_the_pod() -> None:
     manifest = pod("u")
     manifest["spec"]["initContainers"] = [{"name": "i"}]
     manifest["status"]["initContainerStatuses"] = [{"name": "i", "containerID": "containerd://2"}]
@@ -192,7 +190,7 @@ def test_its_containers_are_below_its_folder_and_refer_to_it() -> None:
     assert (listed.sandbox.sandbox, listed.sandbox.folder) == (True, "kubepods/podu/p")
 
 
-def test_names_of_a_pod_whose_resources_cannot_be_read_remain_usable() -> None:
+def test_a_pod_with_unreadable_resources_keeps_its_names() -> None:
     manifest = pod("u", labels={"a": "b"})
     manifest["spec"]["containers"] = [{"name": "c", "resources": {"limits": {"cpu": "many"}}}]
     listed = listed_pod(manifest, "kubepods/podu")

@@ -1,11 +1,11 @@
-"""What sources of pods share."""
+"""Common parts of the sources of pods."""
 
 import pytest
 
 from nri.agent.pods.source import Known, KnownPods
 
 
-def test_changed_pods_are_told_and_equal_ones_are_not() -> None:
+def test_subscribers_are_notified_of_changed_pods_only() -> None:
     known_entry, calls = Known(), []
     known_entry.subscribe(lambda: calls.append(known_entry.pods()))
     known_entry.replace([])
@@ -15,7 +15,7 @@ def test_changed_pods_are_told_and_equal_ones_are_not() -> None:
     assert known_entry.synced
 
 
-def test_an_error_keeps_what_is_known_and_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_keeps_the_known_pods_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     known_entry = Known()
     known_entry.replace([{"metadata": {}}])
     known_entry.failed("gone")
@@ -26,7 +26,7 @@ def test_an_error_keeps_what_is_known_and_is_told_once(caplog: pytest.LogCapture
     assert (known_entry.problem, len(caplog.records)) == ("", 1)
 
 
-def test_a_source_answers_by_what_it_knows() -> None:
+def test_a_source_returns_the_known_pods_and_state() -> None:
     known_entry, calls = Known(), []
     source = KnownPods(known_entry)
     source.subscribe(lambda: calls.append(1))
@@ -36,14 +36,14 @@ def test_a_source_answers_by_what_it_knows() -> None:
     assert (source.pods(), source.synced, source.problem, calls) == ([{"metadata": {}}], True, "old", [1])
 
 
-def test_the_list_is_the_callers_own() -> None:
+def test_the_returned_list_is_a_copy() -> None:
     known_entry = Known()
     known_entry.replace([{"metadata": {}}])
     known_entry.pods().clear()
     assert len(known_entry.pods()) == 1
 
 
-def test_a_listener_that_fails_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_listener_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
     known_entry, calls = Known(), []
     known_entry.subscribe(lambda: 1 / 0)
     known_entry.subscribe(lambda: calls.append(1))

@@ -1,4 +1,4 @@
-"""Verbose answers of runtimes."""
+"""Verbose responses of runtimes."""
 
 import json
 from typing import Any
@@ -61,11 +61,11 @@ def container_answer(info: Any) -> Any:
         (None, "", ""),
     ],
 )
-def test_the_folder_and_the_class_of_a_pod(info: Any, parent: str, qos: str) -> None:
+def test_a_pods_folder_and_class_are_read(info: Any, parent: str, qos: str) -> None:
     assert pod_info(pod_answer(info)) == PodInfo(parent, qos)
 
 
-def test_the_nodes_network_is_told() -> None:
+def test_the_hosts_network_is_detected() -> None:
     options = pb.NamespaceOption(network=pb.NODE)
     linux = pb.LinuxPodSandboxStatus(namespaces=pb.Namespace(options=options))
     assert pod_info(pod_answer(status=pb.PodSandboxStatus(linux=linux))).host_network
@@ -85,7 +85,7 @@ def test_the_nodes_network_is_told() -> None:
         {"cpuShares": "512", "cpuQuota": "50000", "memoryLimitInBytes": "1073741824", "oomScoreAdj": "9"},
     ],
 )
-def test_resources_are_the_quantities_that_the_kubelet_made_them_of(resources: dict[str, Any]) -> None:
+def test_resources_are_converted_back_to_quantities(resources: dict[str, Any]) -> None:
     actual = container_info(container_answer({"config": {"linux": {"resources": resources}}}))
     assert actual.oom_score == 9
     assert actual.spec == {
@@ -94,7 +94,7 @@ def test_resources_are_the_quantities_that_the_kubelet_made_them_of(resources: d
 
 
 @given(st.integers(2, 512_000))
-def test_a_request_makes_the_same_shares_again(milli: int) -> None:
+def test_a_decoded_request_gives_the_same_shares(milli: int) -> None:
     shares = quantity.cpu_shares(quantity.parse(f"{milli}m"))
     info = {"config": {"linux": {"resources": {"cpu_shares": shares}}}}
     requests = container_info(container_answer(info)).spec["resources"]["requests"]
@@ -111,14 +111,14 @@ def test_a_request_makes_the_same_shares_again(milli: int) -> None:
         ("9" * 30 + " 50000", "500m"),
     ],
 )
-def test_a_quota_that_the_agents_own_proxy_has_scaled_is_the_one_that_was_asked_for(note: str, quota: str) -> None:
+def test_a_quota_scaled_by_the_agents_proxy_becomes_the_requested_one(note: str, quota: str) -> None:
     config = {"linux": {"resources": {"cpu_quota": 50_000}}, "annotations": {ASKED_QUOTA: note}}
     assert container_info(container_answer({"config": config})).spec["resources"]["limits"] == {"cpu": quota}
     odd = {**config, "annotations": [note]}
     assert container_info(container_answer({"config": odd})).spec["resources"]["limits"] == {"cpu": "500m"}
 
 
-def test_what_the_kubelet_did_not_ask_for_is_not_made_up() -> None:
+def test_resources_without_a_request_are_left_out() -> None:
     resources = {"cpu_shares": 2, "cpu_quota": -1, "memory_limit_in_bytes": 0, "cpu_period": True}
     actual = container_info(container_answer({"config": {"linux": {"resources": resources}}}))
     assert actual == ContainerInfo({"resources": {"requests": {}, "limits": {}}})
@@ -127,7 +127,7 @@ def test_what_the_kubelet_did_not_ask_for_is_not_made_up() -> None:
 
 
 @given(JSON)
-def test_any_json_is_read_or_not_known(tree: Any) -> None:
+def test_any_json_is_read_or_ignored(tree: Any) -> None:
     assert isinstance(pod_info(pod_answer(tree if isinstance(tree, dict) else {"config": tree})), PodInfo)
     actual = container_info(container_answer({"config": tree}))
     assert actual.spec.keys() <= {"resources"}, "nothing but resources is made of a container's configuration"

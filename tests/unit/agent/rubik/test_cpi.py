@@ -1,4 +1,4 @@
-"""cpi: series, outliers and scores of pods, and limits that are set and restored."""
+"""cpi: series, outliers and scores of pods; limits that are set and restored."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def quotas(world: RubikWorld) -> list[int]:
     return [world.quota(entry) for entry in (world.folder_of(batch()), world.app(batch()))]
 
 
-def test_who_slows_an_online_pod_down_is_limited_for_five_minutes(
+def test_a_pod_that_slows_an_online_pod_down_is_limited_for_five_minutes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world, counted = usual(tmp_path, monkeypatch)
@@ -77,7 +77,7 @@ def test_who_slows_an_online_pod_down_is_limited_for_five_minutes(
 
 
 @pytest.mark.parametrize("how", ["configuration", "end", "gone"])
-def test_quotas_go_back_with_the_service_and_with_the_agent(
+def test_quotas_are_restored_at_the_end_of_the_service_or_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     world, counted = usual(tmp_path, monkeypatch)
@@ -99,7 +99,7 @@ def test_quotas_go_back_with_the_service_and_with_the_agent(
 
 
 @pytest.mark.parametrize("why", ["quotaTurbo", "files"])
-def test_a_pod_whose_quotas_somebody_else_moves_or_cannot_be_read_is_left_alone(
+def test_a_pod_with_foreign_or_unreadable_quotas_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     more = {"quota_turbo": "true"} if why == "quotaTurbo" else {}
@@ -113,14 +113,14 @@ def test_a_pod_whose_quotas_somebody_else_moves_or_cannot_be_read_is_left_alone(
     assert len(service) == 0  # type: ignore[arg-type]
 
 
-def test_samples_without_instructions_count_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_without_instructions_are_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world, counted = usual(tmp_path, monkeypatch)
     counted.events = {Event.CYCLES: 5000, Event.INSTRUCTIONS: 0}
     minutes(world, 12)
     assert quotas(world) == [200_000, 200_000]
 
 
-def test_a_machine_that_counts_nothing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_counters_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counting(monkeypatch, Counted({}, Unsupported("the hypervisor does not count cycles")))
     world = RubikWorld(tmp_path, WEB, batch(), cpi=None)
     minutes(world, 2)
@@ -129,7 +129,7 @@ def test_a_machine_that_counts_nothing_is_told(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("on", [True, False])
-def test_a_pod_that_a_killed_agent_has_left_limited_gets_its_quotas_back(
+def test_a_pod_limited_by_a_killed_agent_gets_its_quotas_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: bool, restarted: bool
 ) -> None:
     world, counted = usual(tmp_path, monkeypatch)
@@ -150,7 +150,7 @@ def test_a_pod_that_a_killed_agent_has_left_limited_gets_its_quotas_back(
 
 @pytest.mark.parametrize("running", [True, False])
 @pytest.mark.parametrize(("first", "quota"), [("2", 400_000), ("", -1)])
-def test_a_pod_that_was_left_limited_gets_the_quota_of_all_its_containers_also_of_those_that_do_not_run(
+def test_a_restored_pod_quota_includes_containers_that_do_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, running: bool, first: str, quota: int
 ) -> None:
     counting(monkeypatch, Counted(events(1.0)))
@@ -179,7 +179,7 @@ def test_a_pod_that_was_left_limited_gets_the_quota_of_all_its_containers_also_o
         (whole_pod("100m"), True),  # the limit of all of it together
     ],
 )
-def test_a_low_quota_that_is_none_of_cpi_s_stays(
+def test_a_low_quota_not_set_by_cpi_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: dict[str, object], complete: bool
 ) -> None:
     counting(monkeypatch, Counted(events(1.0)))
@@ -193,9 +193,7 @@ def test_a_low_quota_that_is_none_of_cpi_s_stays(
     assert quotas(world) == before
 
 
-def test_a_limit_that_was_changed_while_a_pod_was_limited_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_limit_changed_during_the_limitation_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world, counted = usual(tmp_path, monkeypatch)
     counted.events = events(5.0)
     minutes(world, 9)
@@ -213,7 +211,7 @@ TIMES = [NOW - age * S for age in (310, 250, 190, 130, 70, 10)]
 
 
 @given(st.lists(values, min_size=1, max_size=30), st.lists(values, max_size=30))
-def test_folding_is_the_mean_and_deviation_of_all(first: list[float], later: list[float]) -> None:
+def test_folding_gives_the_mean_and_deviation_of_all_samples(first: list[float], later: list[float]) -> None:
     baseline = Baseline().fold(first).fold(later)
     assert baseline.count == len(first + later)
     assert baseline.mean == pytest.approx(statistics.fmean(first + later))
@@ -221,7 +219,7 @@ def test_folding_is_the_mean_and_deviation_of_all(first: list[float], later: lis
 
 
 @given(st.lists(st.integers(0, 50), unique=True).map(sorted), st.integers(0, 60), st.integers(0, 60))
-def test_a_range_ends_with_the_first_sample_at_its_end_or_after(times: list[int], start: int, end: int) -> None:
+def test_a_range_ends_with_the_first_sample_at_or_after_its_end(times: list[int], start: int, end: int) -> None:
     series = [(at, 1.0) for at in times]
     after = [at for at in times if at >= end]
     last = after[0] if after else 1000
@@ -230,7 +228,7 @@ def test_a_range_ends_with_the_first_sample_at_its_end_or_after(times: list[int]
 
 
 @given(st.lists(values, min_size=6, max_size=6), st.lists(st.floats(0, 4), min_size=6, max_size=6))
-def test_the_score_goes_with_the_slowed_pods_cpi(slowed: list[float], used: list[float]) -> None:
+def test_the_score_follows_the_cpi_of_the_slowed_pod(slowed: list[float], used: list[float]) -> None:
     pod = Online(Baseline(100, 1.0, 0.1), list(zip(TIMES, slowed, strict=True)), [])
     total, expected = sum(used), 0.0
     for value, use in zip(slowed, used, strict=True):
@@ -252,7 +250,7 @@ def test_the_score_goes_with_the_slowed_pods_cpi(slowed: list[float], used: list
         (61, [1.2] * 6, [1] * 6, False),
     ],
 )
-def test_an_outlier_is_slow_three_times_while_it_works(
+def test_an_outlier_is_slow_three_times_while_busy(
     count: int, levels: list[float], busy: list[float], expected: bool
 ) -> None:
     pod = Online(Baseline(count, 1.0, 0.1), list(zip(TIMES, levels, strict=True)), list(zip(TIMES, busy)))  # noqa: B905
@@ -260,7 +258,7 @@ def test_an_outlier_is_slow_three_times_while_it_works(
 
 
 @pytest.mark.parametrize(("more_ns", "counts"), [(0, True), (1, False)])
-def test_an_online_pod_is_looked_at_for_five_minutes_and_a_suspect_for_ten(more_ns: int, counts: bool) -> None:
+def test_an_online_pod_is_judged_by_five_minutes_and_a_suspect_by_ten(more_ns: int, counts: bool) -> None:
     times = [NOW - 300 * S - more_ns, NOW - 150 * S, NOW - 10 * S]
     pod = Online(Baseline(61, 1.0, 0.1), [(at, 2.0) for at in times], [(at, 1.0) for at in times])
     assert cpi.outlier(pod, NOW) is counts
@@ -269,7 +267,7 @@ def test_an_online_pod_is_looked_at_for_five_minutes_and_a_suspect_for_ten(more_
     assert score == pytest.approx(0.75 * 0.5 if counts else 0.0)
 
 
-def test_a_pod_without_data_is_neither_slowed_nor_guilty_and_ends_no_round() -> None:
+def test_a_pod_without_data_is_neither_slowed_nor_an_antagonist() -> None:
     slowed = Online(Baseline(61, 1.0, 0.1), [(at, 2.0) for at in TIMES], [(at, 1.0) for at in TIMES])
     empty = Online(Baseline(61, 1.0, 0.1), [], [])
     assert cpi.antagonists([slowed, empty], {"none": [], "idle": [(at, 0.0) for at in TIMES]}, NOW) == set()
@@ -281,7 +279,7 @@ def test_a_pod_without_data_is_neither_slowed_nor_guilty_and_ends_no_round() -> 
     assert cpi.antagonists([slowed], innocent, NOW) == {"big"}
 
 
-def test_the_greatest_user_is_limited_only_if_no_slowed_pod_has_an_antagonist() -> None:
+def test_the_largest_user_is_limited_only_if_no_slowed_pod_has_an_antagonist() -> None:
     busy = [(at, 1.0) for at in TIMES]
     slowed = Online(Baseline(61, 1.0, 0.1), [(at, 2.0) for at in TIMES], busy)
     late = Online(Baseline(61, 1.0, 0.1), [(at, 2.0) for at in TIMES[3:]], busy[3:])
@@ -291,12 +289,12 @@ def test_the_greatest_user_is_limited_only_if_no_slowed_pod_has_an_antagonist() 
     assert cpi.antagonists([slowed], {}, NOW) == set()
 
 
-def test_a_pod_of_which_nothing_is_usual_yet_is_slowed_by_all_that_ran() -> None:
+def test_a_pod_without_a_baseline_is_slowed_by_all_running_pods() -> None:
     fresh = Online(Baseline(), [(TIMES[1], 2.0), (TIMES[2], 0.0)], [])
     assert cpi.score(fresh, [(at, 1.0) for at in TIMES[1:3]], NOW) == 0.5
 
 
-def test_old_samples_of_a_pod_at_work_are_folded_and_those_without_cpu_are_not() -> None:
+def test_old_samples_of_a_busy_pod_are_folded_and_those_without_cpu_are_not() -> None:
     pod = Online(
         Baseline(60, 1.0, 0.1), [(1, 1.1), (2, 9.0), (3, 1.1), (4, 1.1)], [(1, 0.25), (2, 1.0), (3, 0.24), (9, 1.0)]
     )
@@ -307,11 +305,11 @@ def test_old_samples_of_a_pod_at_work_are_folded_and_those_without_cpu_are_not()
     assert cpi.expire(actual, 5).baseline == actual.baseline
 
 
-def test_what_is_older_than_a_time_goes_and_a_sample_of_that_time_stays() -> None:
+def test_split_removes_samples_older_than_the_given_time() -> None:
     assert cpi.split([(4, 1.0), (5, -1.0), (6, 1.0)], 5) == ([(4, 1.0)], [(5, -1.0), (6, 1.0)])
 
 
-def test_odd_readings_are_refused() -> None:
+def test_invalid_readings_are_refused() -> None:
     assert (cpi.cpi_of(6, 3), cpi.cpi_of(5, 1)) == (2.0, 5.0)
     with pytest.raises(ValueError, match="no instruction"):
         cpi.cpi_of(5, 0)
@@ -320,12 +318,12 @@ def test_odd_readings_are_refused() -> None:
             cpi.add(series, at, 1.0)
 
 
-def test_a_sample_may_have_the_time_of_the_last_one() -> None:
+def test_a_sample_can_have_the_time_of_the_last_one() -> None:
     series = [(5, 1.0)]
     cpi.add(series, 5, 2.0)
     assert series == [(5, 1.0), (5, 2.0)]
 
 
-def test_a_limited_pod_is_limited_from_its_containers_up() -> None:
+def test_limits_of_a_pod_are_written_from_the_containers_up() -> None:
     pod = Pod(uid="u", folder="p", containers=(Container(id="1", folder="p/1"),))
     assert [(limit.folder, limit.value) for limit in cpi.limits(pod)] == [("p/1", "10000"), ("p", "10000")]

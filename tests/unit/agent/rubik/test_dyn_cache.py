@@ -1,4 +1,4 @@
-"""dynCache: shares of groups, who is in which group, and the group that follows misses."""
+"""dynCache: shares of groups, members of groups, and the dynamic group that follows cache misses."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def lines(world: RubikWorld, group: str) -> list[str]:
     return (world.folder / TOP / f"rubik_{group}/schemata").read_text().split()
 
 
-def test_each_level_is_a_group_with_its_share_in_every_cache(tmp_path: Path) -> None:
+def test_every_level_is_a_group_with_its_share_in_every_cache(tmp_path: Path) -> None:
     world = make_world(tmp_path, pod("a", offline=True, cache_limit="low"), pod("b", offline=True), pod("web"))
     world.loop(2)
     shares = {group: lines(world, group) for group in ("low", "middle", "high", "max", "dynamic")}
@@ -51,7 +51,7 @@ def test_each_level_is_a_group_with_its_share_in_every_cache(tmp_path: Path) -> 
     ]  # fmt: skip
 
 
-def test_a_bad_level_costs_its_pod_alone_and_keeps_its_last_good_group(tmp_path: Path) -> None:
+def test_an_invalid_level_affects_only_its_pod_and_keeps_its_last_valid_group(tmp_path: Path) -> None:
     world = make_world(tmp_path, pod("a", offline=True, cache_limit="low"), pod("b", offline=True, cache_limit="huge"))
     world.loop()
     world.run(pod("a", offline=True, cache_limit="tiny"), pod("b", offline=True, cache_limit="huge"))
@@ -61,7 +61,7 @@ def test_a_bad_level_costs_its_pod_alone_and_keeps_its_last_good_group(tmp_path:
     assert sum("is not one of low, middle" in error for error in world.loops.errors) == 2
 
 
-def test_an_agent_that_sees_no_process_of_any_offline_pod_tells_it(tmp_path: Path) -> None:
+def test_an_agent_without_visible_processes_of_offline_pods_reports_an_error(tmp_path: Path) -> None:
     world = make_world(tmp_path, pod("web"))
     world.loop()
     assert world.loops.errors == []
@@ -73,7 +73,7 @@ def test_an_agent_that_sees_no_process_of_any_offline_pod_tells_it(tmp_path: Pat
     assert world.loops.errors == ["dynCache: no process of an offline pod is visible; an agent in a pod needs hostPID"]
 
 
-def test_groups_go_when_the_service_is_switched_off(tmp_path: Path) -> None:
+def test_groups_are_removed_when_the_service_is_disabled(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     world.loop()
     world.configure()
@@ -81,7 +81,7 @@ def test_groups_go_when_the_service_is_switched_off(tmp_path: Path) -> None:
     assert not list((tmp_path / TOP).glob("rubik_*"))
 
 
-def test_a_preview_makes_no_group_and_says_which_it_would_have(tmp_path: Path) -> None:
+def test_a_preview_creates_no_group_and_shows_the_planned_ones(tmp_path: Path) -> None:
     world = make_world(tmp_path, preview=("dynCache",))
     world.loop()
     assert not list((tmp_path / TOP).glob("rubik_*"))
@@ -93,14 +93,14 @@ def test_a_preview_makes_no_group_and_says_which_it_would_have(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("missing", ["schemata", "info/L3/cbm_mask"])
-def test_a_processor_without_shares_of_its_cache_is_told(tmp_path: Path, missing: str) -> None:
+def test_a_processor_without_cache_allocation_is_reported(tmp_path: Path, missing: str) -> None:
     world = make_world(tmp_path, pod("a", offline=True))
     (tmp_path / TOP / missing).unlink()
     world.loop()
     assert "dynCache: offline pods can use the whole cache: unsupported here" in world.loops.health()[1]
 
 
-def test_misses_of_online_pods_take_from_the_dynamic_group_and_quiet_ones_give(
+def test_misses_of_online_pods_shrink_the_dynamic_group_and_their_absence_grows_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted = Counted({Event.REFERENCES: 999, Event.MISSES: 0, Event.LAST_LEVEL_READS: 0, Event.LAST_LEVEL_MISSES: 0})
@@ -117,7 +117,7 @@ def test_misses_of_online_pods_take_from_the_dynamic_group_and_quiet_ones_give(
     assert counted.open == 0, "without an offline pod nothing is counted"
 
 
-def test_where_nothing_counts_the_dynamic_group_stays_as_it_starts(
+def test_without_counters_the_dynamic_group_keeps_its_initial_share(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counting(monkeypatch, Counted({}, missing_keys=Unsupported("a virtual machine")))
@@ -136,12 +136,12 @@ def _pod(name: str, level: str) -> Pod:
 
 
 @given(st.integers(1, 31), st.integers(1, 100))
-def test_a_mask_is_as_many_ones_as_the_share_has_ways(width: int, percent: int) -> None:
+def test_a_mask_has_as_many_ones_as_the_share_has_ways(width: int, percent: int) -> None:
     ones = width * percent // 100 or 1
     assert bin(dyn_cache.mask(width, percent)) == "0b" + "1" * ones
 
 
-def test_a_twenty_way_cache_is_shared_like_any_other() -> None:
+def test_a_twenty_way_cache_is_divided_like_any_other() -> None:
     shares = dyn_cache.group_shares(Block())["rubik_max"]
     assert dyn_cache.schemata(20, shares, {"L3": [0, 8], "MB": [0, 8]}) == {
         "L3": {0: 0xFFFFF, 8: 0xFFFFF},
@@ -149,7 +149,7 @@ def test_a_twenty_way_cache_is_shared_like_any_other() -> None:
     }
 
 
-def test_tasks_are_moved_container_by_container_and_a_bad_level_costs_one_pod() -> None:
+def test_tasks_are_moved_by_container_and_an_invalid_level_affects_one_pod() -> None:
     pods = [
         _pod("a", "low"),
         _pod("b", "LOW"),
@@ -167,7 +167,7 @@ percents = st.sampled_from([0, 9, 10, 11, 19, 20, 21, 100])
 
 
 @given(st.lists(st.lists(st.tuples(percents, percents), max_size=3), max_size=20))
-def test_the_dynamic_group_falls_at_once_rises_slowly_and_stays_within_its_bounds(
+def test_the_dynamic_group_falls_at_once_and_rises_slowly_within_its_bounds(
     rounds: list[list[tuple[int, int]]],
 ) -> None:
     config, now, l3, mb = Block(), Shares(20, 10), 20, 10
@@ -192,7 +192,7 @@ def test_the_dynamic_group_falls_at_once_rises_slowly_and_stays_within_its_bound
         (20, 10, [Misses(0, 20), Misses()], Shares(20, 10)),
     ],
 )
-def test_the_marks_of_misses_are_where_it_falls_and_below_which_it_rises(
+def test_thresholds_of_misses_decide_whether_the_dynamic_group_falls_or_rises(
     maximum: int, least: int, measured: list[Misses], expected: Shares
 ) -> None:
     assert dyn_cache.step(Shares(40, 40), measured, Block(), maximum, least) == expected

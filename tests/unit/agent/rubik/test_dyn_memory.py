@@ -30,13 +30,13 @@ def high(world: RubikWorld, name: str) -> int:
     return int(world.text(world.folder_of(pod(name)), "memory.high"))
 
 
-def test_offline_pods_have_four_fifths_of_the_node_and_online_ones_no_limit(tmp_path: Path) -> None:
+def test_offline_pods_get_four_fifths_of_memory_and_online_pods_no_limit(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     world.loop(1, 5)
     assert (high(world, "batch"), high(world, "web")) == (100 * GIB * 8 // 10, int(NONE))
 
 
-def test_the_limit_falls_by_a_tenth_each_round_in_which_memory_is_short(tmp_path: Path) -> None:
+def test_the_limit_falls_by_a_tenth_per_round_with_little_free_memory(tmp_path: Path) -> None:
     world = make_world(tmp_path, free=5)
     world.loop(2, 5)
     assert high(world, "batch") == 100 * GIB * 8 // 10 - 2 * (100 * GIB // 10)
@@ -45,7 +45,7 @@ def test_the_limit_falls_by_a_tenth_each_round_in_which_memory_is_short(tmp_path
     assert account["values"][0]["reason"] == "5120 MiB are free on the node"
 
 
-def test_a_round_that_a_new_pod_asks_for_is_no_further_reading(tmp_path: Path) -> None:
+def test_a_round_triggered_by_a_new_pod_is_not_a_further_reading(tmp_path: Path) -> None:
     world = make_world(tmp_path, free=5)
     world.loop(1, 5)
     world.run(pod("batch", offline=True), pod("more", offline=True))
@@ -54,7 +54,7 @@ def test_a_round_that_a_new_pod_asks_for_is_no_further_reading(tmp_path: Path) -
     assert high(world, "more") == high(world, "batch") == 100 * GIB * 8 // 10 - 100 * GIB // 10
 
 
-def test_a_pod_that_becomes_online_and_a_service_that_is_switched_off_give_it_back(tmp_path: Path) -> None:
+def test_an_online_pod_or_a_disabled_service_removes_the_limit(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     world.loop(1, 5)
     world.run(pod("batch"), pod("web"))
@@ -70,7 +70,7 @@ def test_a_pod_that_becomes_online_and_a_service_that_is_switched_off_give_it_ba
     assert len(service) == 0  # type: ignore[arg-type]
 
 
-def test_limits_of_an_agent_that_was_killed_go_if_the_service_is_off_and_those_of_others_stay(tmp_path: Path) -> None:
+def test_a_disabled_service_removes_limits_of_a_killed_agent_and_keeps_foreign_ones(tmp_path: Path) -> None:
     world = make_world(tmp_path, free=5)
     world.run(pod("batch", offline=True), pod("web"), pod("own", offline=True))
     world.loop(3, 5)
@@ -82,7 +82,7 @@ def test_limits_of_an_agent_that_was_killed_go_if_the_service_is_off_and_those_o
     assert [high(world, name) for name in ("batch", "web", "own")] == [-1, 50 * GIB, GIB]
 
 
-def test_limits_of_an_agent_that_was_killed_go_on_with_the_next_one(tmp_path: Path) -> None:
+def test_limits_of_a_killed_agent_are_continued_by_the_next_agent(tmp_path: Path) -> None:
     world = make_world(tmp_path, free=5)
     world.loop(3, 5)
     world.kill()
@@ -90,7 +90,7 @@ def test_limits_of_an_agent_that_was_killed_go_on_with_the_next_one(tmp_path: Pa
     assert high(world, "batch") == 100 * GIB * 7 // 10, "it begins anew"
 
 
-def test_without_the_nodes_memory_nothing_is_limited_and_that_is_told(tmp_path: Path) -> None:
+def test_without_meminfo_pods_are_not_limited_and_the_reason_is_reported(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     (tmp_path / "proc/meminfo").unlink()
     world.clock.now += 5
@@ -99,7 +99,7 @@ def test_without_the_nodes_memory_nothing_is_limited_and_that_is_told(tmp_path: 
     assert "dynMemory: offline pods have no limit: unsupported here: /proc/meminfo" in world.loops.health()[1]
 
 
-def test_a_kernel_without_the_knob_is_told_once(tmp_path: Path) -> None:
+def test_a_kernel_without_memory_high_is_reported(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     for file in (tmp_path / TOP / "memory").rglob("memory.high"):
         file.unlink()
@@ -115,7 +115,7 @@ runs = st.lists(st.tuples(st.sampled_from([0, 9, 10, 11, 19, 20, 21, 60]), st.sa
 
 
 @given(st.integers(1000, 1 << 40), runs)
-def test_the_walk_is_that_of_the_text(total: int, runs: list[tuple[int, int]]) -> None:
+def test_the_limit_follows_the_documented_algorithm(total: int, runs: list[tuple[int, int]]) -> None:
     assert dyn_memory.INTERVAL_S == 5
     walk, high, quiet = MemoryHigh(total), total * 8 // 10, 0
     for percent in (percent for percent, times in runs for _ in range(times)):
@@ -134,12 +134,12 @@ def test_the_walk_is_that_of_the_text(total: int, runs: list[tuple[int, int]]) -
 
 
 @pytest.mark.parametrize("total", [None, 0, -5])
-def test_memory_that_is_not_known_is_an_error_of_the_configuration(total: int | None) -> None:
+def test_an_unknown_memory_size_is_an_error(total: int | None) -> None:
     with pytest.raises(ValueError, match="MemTotal"):
         MemoryHigh(total)
 
 
-def test_a_pod_that_becomes_online_is_free_again() -> None:
+def test_a_pod_that_becomes_online_has_no_limit() -> None:
     assert [write.value for write in dyn_memory.writes(OFF, OFF, 5)] == ["80", "5"]
     assert [(write.knob, write.value) for write in dyn_memory.writes(OFF, Pod(uid="u", folder="p"), 5)] == [
         ("memory.high", "-1")
@@ -147,7 +147,7 @@ def test_a_pod_that_becomes_online_is_free_again() -> None:
     assert dyn_memory.writes(Pod(uid="u"), Pod(uid="u"), 5) == []
 
 
-def test_an_offline_pod_has_the_limit_of_all_before_its_first_process(tmp_path: Path) -> None:
+def test_an_offline_pod_has_the_current_limit_before_its_first_process(tmp_path: Path) -> None:
     world = RubikWorld(tmp_path, pod("first", offline=True), dynMemory={"policy": "fssr"})
     world.memory(100 << 30, 0, 50 << 30)
     unlimited = world.value(run_pod(world, "early", offline=True), "memory.high")

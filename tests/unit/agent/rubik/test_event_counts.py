@@ -1,4 +1,4 @@
-"""Counting: what cannot be counted is told, and costs no other pod anything."""
+"""Event counters: failures are reported and do not affect other pods."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def make_world(
     return RubikWorld(folder, *(pod(f"p{entry}", cpi="online") for entry in range(pods)), cpus=cpus, cpi=None)
 
 
-def test_a_pod_that_cannot_be_counted_is_told_and_a_counter_that_is_gone_is_none(
+def test_a_pod_that_cannot_be_counted_is_reported_and_a_missing_counter_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted = Counted({Event.CYCLES: 2, Event.INSTRUCTIONS: 1})
@@ -37,9 +37,7 @@ def test_a_pod_that_cannot_be_counted_is_told_and_a_counter_that_is_gone_is_none
     assert counted.open == 0
 
 
-def test_a_hierarchy_that_is_not_mounted_is_told_as_the_machines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unmounted_hierarchy_is_reported_for_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = Counted({})
     world = make_world(tmp_path, counted, monkeypatch)
     counted.error = Unsupported("the cgroup hierarchy perf_event is not mounted")
@@ -49,7 +47,7 @@ def test_a_hierarchy_that_is_not_mounted_is_told_as_the_machines(
     ]
 
 
-def test_there_is_a_bound_of_counters_and_what_is_beyond_is_told(
+def test_the_number_of_counters_is_limited_and_the_excess_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (1 << 20, 1 << 20))
@@ -59,9 +57,7 @@ def test_there_is_a_bound_of_counters_and_what_is_beyond_is_told(
     assert counted.open == 2 and "only 2 pods are measured" in world.loops.errors[0]
 
 
-def test_counters_leave_most_of_the_files_that_may_be_open_to_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_counters_use_a_small_part_of_the_limit_of_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (1024, 1024))
     counted = Counted({Event.CYCLES: 2, Event.INSTRUCTIONS: 1})
     world = make_world(tmp_path, counted, monkeypatch, pods=3, cpus=32)
@@ -70,17 +66,17 @@ def test_counters_leave_most_of_the_files_that_may_be_open_to_others(
     assert "the limit is 128 counters; raise LimitNOFILE to measure more" in world.loops.errors[0]
 
 
-def test_nothing_stays_open_where_one_pod_shows_that_the_machine_cannot_count(
+def test_no_counter_stays_open_if_the_machine_turns_out_to_be_unable_to_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted = Counted({Event.CYCLES: 2, Event.INSTRUCTIONS: 1})
     world = make_world(tmp_path, counted, monkeypatch)
     count = counted.count
 
-    def once(*args: object) -> object:
+    def fail_second(*args: object) -> object:
         return Unsupported("cycles cannot be counted: too many open files") if counted.open else count(*args)
 
-    counted.count = once  # type: ignore[method-assign]
+    counted.count = fail_second  # type: ignore[method-assign]
     counting(monkeypatch, counted)
     world.loop()
     assert counted.folders and counted.open == 0

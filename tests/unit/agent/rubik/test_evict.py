@@ -24,7 +24,7 @@ PSI = {"psi": {"interval": 10, "resource": ["cpu", "memory", "io"]}}
 
 
 def busy(folder: Path, **blocks: object) -> RubikWorld:
-    """A node of which two offline pods and an online one use 90 %, the bigger offline one more."""
+    """A node whose two offline pods and one online pod use 90 %; the offline pod `big` uses more than `small`."""
     pods = [pod("small", offline=True), pod("big", offline=True), pod("web")]
     world = RubikWorld(folder, *pods, **blocks)  # type: ignore[arg-type]
     uses = {"small": 1000, "big": 2000, "web": 4200}
@@ -36,7 +36,7 @@ def busy(folder: Path, **blocks: object) -> RubikWorld:
     return world
 
 
-def test_a_busy_node_evicts_the_offline_pod_that_uses_most_cpu_and_then_cools_down(tmp_path: Path) -> None:
+def test_a_busy_node_evicts_the_largest_cpu_user_and_then_cools_down(tmp_path: Path) -> None:
     world = busy(tmp_path, **CPU)
     world.loop(2)
     assert world.asked.pods == ["uid-big"]
@@ -53,7 +53,7 @@ def test_a_busy_node_evicts_the_offline_pod_that_uses_most_cpu_and_then_cools_do
     assert account["values"][0]["reason"] == "the node uses 90 % of its CPUs; eviction starts at 60 %"
 
 
-def test_a_full_node_evicts_the_offline_pod_that_has_most_memory(tmp_path: Path) -> None:
+def test_a_full_node_evicts_the_offline_pod_with_the_most_memory(tmp_path: Path) -> None:
     world = busy(tmp_path, **MEMORY)
     world.loop()
     assert world.asked.pods == ["uid-small"]
@@ -64,7 +64,7 @@ def test_a_full_node_evicts_the_offline_pod_that_has_most_memory(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("resource", "removed"), [("cpu", "uid-big"), ("memory", "uid-small"), ("io", "uid-big")])
-def test_an_online_pod_that_waits_evicts_an_offline_one_by_what_it_waits_for(
+def test_pressure_on_an_online_pod_evicts_an_offline_pod_by_that_resource(
     tmp_path: Path, resource: str, removed: str
 ) -> None:
     world = busy(tmp_path, **PSI)
@@ -80,7 +80,7 @@ def test_an_online_pod_that_waits_evicts_an_offline_one_by_what_it_waits_for(
     assert account["values"][0]["reason"] == f"an online pod waits 6.5 % of the time for {resource}, more than 5"
 
 
-def test_of_equal_pods_the_newer_goes_whatever_its_name_is(tmp_path: Path) -> None:
+def test_of_equal_pods_the_newer_is_evicted(tmp_path: Path) -> None:
     pods = [pod(name, offline=True) for name in ("a", "b", "c")]
     for entry, minute in zip(pods, (1, 2, 0), strict=True):
         entry["status"]["startTime"] = f"2026-01-01T00:0{minute}:00Z"
@@ -93,14 +93,14 @@ def test_of_equal_pods_the_newer_goes_whatever_its_name_is(tmp_path: Path) -> No
     assert world.asked.pods == ["uid-b", "uid-a", "uid-c"], "one whose start is not known counts as old"
 
 
-def test_without_pressure_files_nobody_goes_and_that_is_told(tmp_path: Path) -> None:
+def test_without_pressure_files_no_pod_is_evicted_and_the_reason_is_reported(tmp_path: Path) -> None:
     world = busy(tmp_path, **PSI)
     world.loop(2, 10)
     assert world.asked.pods == []
     assert "psi: no pod is evicted for cpu: unsupported here: cpu.pressure of" in world.loops.health()[1]
 
 
-def test_a_cool_down_of_psi_is_one_of_seconds(tmp_path: Path) -> None:
+def test_the_cooldown_of_psi_is_in_seconds(tmp_path: Path) -> None:
     world = busy(tmp_path, psi={"interval": 10, "resource": ["cpu"], "cooldown": 30})
     web = f"sys/fs/cgroup/cpu,cpuacct/{world.folder_of(pod('web'))}"
     write_files(tmp_path, {f"{web}/cpu.pressure": "some avg10=9.00 avg60=0.00 avg300=0.00 total=1\n"})
@@ -110,7 +110,7 @@ def test_a_cool_down_of_psi_is_one_of_seconds(tmp_path: Path) -> None:
     assert len(world.asked.pods) == 2
 
 
-def test_nobody_goes_before_so_many_rounds_in_a_row_were_above_the_threshold(tmp_path: Path) -> None:
+def test_a_pod_is_evicted_only_after_the_configured_number_of_rounds(tmp_path: Path) -> None:
     world = busy(tmp_path, after=3, **MEMORY)
     world.loop(2)
     world.memory(100 * GIB, 0, 90 * GIB)
@@ -122,7 +122,7 @@ def test_nobody_goes_before_so_many_rounds_in_a_row_were_above_the_threshold(tmp
     assert len(world.asked.pods) == 1
 
 
-def test_pods_of_kube_system_static_pods_and_mirrors_never_go(tmp_path: Path) -> None:
+def test_pods_of_kube_system_static_pods_and_mirrors_are_never_evicted(tmp_path: Path) -> None:
     pods = [pod("dns", offline=True, namespace="kube-system"), pod("static", offline=True), pod("mirror", offline=True)]
     pods[1]["metadata"]["annotations"]["kubernetes.io/config.source"] = "file"
     pods[2]["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "x"
@@ -133,7 +133,7 @@ def test_pods_of_kube_system_static_pods_and_mirrors_never_go(tmp_path: Path) ->
     assert "the usage of all offline pods is unknown" in world.loops.health()[1]
 
 
-def test_a_source_annotation_of_a_user_does_not_protect_a_pod_that_an_apiserver_lists(tmp_path: Path) -> None:
+def test_a_users_source_annotation_does_not_protect_a_pod_from_an_apiserver(tmp_path: Path) -> None:
     pods = [pod("batch", offline=True), pod("mirror", offline=True)]
     for one in pods:
         one["metadata"]["annotations"]["kubernetes.io/config.source"] = "file"
@@ -145,9 +145,7 @@ def test_a_source_annotation_of_a_user_does_not_protect_a_pod_that_an_apiserver_
 
 
 @pytest.mark.parametrize("blocks", [CPU, MEMORY], ids=["cpuevict", "memoryevict"])
-def test_an_annotation_that_says_false_spares_a_pod_whose_label_says_true(
-    tmp_path: Path, blocks: dict[str, object]
-) -> None:
+def test_an_annotation_with_false_overrides_a_label_with_true(tmp_path: Path, blocks: dict[str, object]) -> None:
     spared = pod("spared", preemptable="false")
     spared["metadata"]["labels"] = {PREEMPTIBLE: "true"}
     world = RubikWorld(tmp_path, spared, **blocks)  # type: ignore[arg-type]
@@ -157,9 +155,7 @@ def test_an_annotation_that_says_false_spares_a_pod_whose_label_says_true(
     assert world.asked.pods == []
 
 
-def test_the_log_has_once_what_could_not_be_done_however_its_numbers_change(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failure_is_logged_once_even_if_its_numbers_change(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     def logged_messages() -> list[str]:
         return [record.message for record in caplog.records if "offline pods" in record.message]
 
@@ -176,7 +172,7 @@ def test_the_log_has_once_what_could_not_be_done_however_its_numbers_change(
     assert len(logged_messages()) == 2, "it was over in between"
 
 
-def test_one_that_may_not_go_leaves_it_to_the_next_and_no_cool_down_follows(tmp_path: Path) -> None:
+def test_a_refused_eviction_passes_to_the_next_pod_without_a_cooldown(tmp_path: Path) -> None:
     world = busy(tmp_path, **MEMORY)
     world.asked.refuses = "a disruption budget forbids it"
     world.loop(2)
@@ -184,7 +180,7 @@ def test_one_that_may_not_go_leaves_it_to_the_next_and_no_cool_down_follows(tmp_
     assert "a disruption budget forbids it" in world.loops.health()[1]
 
 
-def test_a_round_asks_for_at_most_three_evictions_if_all_are_refused(tmp_path: Path) -> None:
+def test_a_round_requests_at_most_three_evictions_if_all_are_refused(tmp_path: Path) -> None:
     pods = [pod(name, offline=True) for name in ("a", "b", "c", "d", "e")]
     world = RubikWorld(tmp_path, *pods, **MEMORY)
     world.memory(100 * GIB, 0, 10 * GIB)
@@ -196,7 +192,7 @@ def test_a_round_asks_for_at_most_three_evictions_if_all_are_refused(tmp_path: P
     assert world.asked.pods == ["uid-a", "uid-b", "uid-c"]
 
 
-def test_below_the_threshold_nobody_goes_and_a_label_makes_a_pod_offline(tmp_path: Path) -> None:
+def test_no_pod_is_evicted_below_the_threshold_and_a_label_makes_a_pod_offline(tmp_path: Path) -> None:
     labelled = pod("label")
     labelled["metadata"]["labels"] = {PREEMPTIBLE: "true"}
     world = RubikWorld(tmp_path, labelled, **MEMORY)
@@ -209,7 +205,7 @@ def test_below_the_threshold_nobody_goes_and_a_label_makes_a_pod_offline(tmp_pat
 
 
 @pytest.mark.parametrize(("blocks", "file", "words"), [(CPU, "stat", "cpuevict"), (MEMORY, "meminfo", "memoryevict")])
-def test_what_the_node_does_not_tell_evicts_nobody_and_is_told(
+def test_missing_node_statistics_evict_no_pod_and_are_reported(
     tmp_path: Path, blocks: dict[str, object], file: str, words: str
 ) -> None:
     world = busy(tmp_path, **blocks)
@@ -221,7 +217,7 @@ def test_what_the_node_does_not_tell_evicts_nobody_and_is_told(
     assert f"{words}: no pod is evicted: unsupported here: /proc/{file}" in world.loops.health()[1]
 
 
-def test_in_preview_nobody_goes_and_it_is_said_who_would(tmp_path: Path) -> None:
+def test_a_preview_evicts_no_pod_and_names_the_candidate(tmp_path: Path) -> None:
     world = busy(tmp_path, preview=("memoryevict",), **MEMORY)
     world.loop(3)
     assert world.asked.pods == []
@@ -232,7 +228,7 @@ def test_in_preview_nobody_goes_and_it_is_said_who_would(tmp_path: Path) -> None
     ]
 
 
-def test_a_service_that_is_switched_off_remembers_nothing(tmp_path: Path) -> None:
+def test_a_disabled_service_has_no_state(tmp_path: Path) -> None:
     world = busy(tmp_path, **MEMORY)
     world.loop()
     (service,) = world.loops.loops
@@ -251,7 +247,7 @@ def _off(name: str, namespace: str = "default", started: float | None = None) ->
     return Pod(namespace, name, name, labels={PREEMPTIBLE: "true"}, started=started)
 
 
-def test_the_biggest_goes_of_those_that_may() -> None:
+def test_the_largest_permitted_pod_is_evicted() -> None:
     pods = [_off("big", "kube-system"), _off("small"), _off("middle"), Pod("", "online", "online")]
     use = {"big": 90.0, "small": 1.0, "middle": 5.0, "online": 99.0}
     chosen = evict.victim(evict.candidates(pods, from_apiserver=False), use)
@@ -259,7 +255,7 @@ def test_the_biggest_goes_of_those_that_may() -> None:
     assert chosen.name == "middle"
 
 
-def test_of_equal_pods_the_newer_goes_then_the_first_by_name() -> None:
+def test_of_equal_pods_the_newer_is_chosen_and_then_the_first_by_name() -> None:
     use = {"a": 0.0, "b": 0.0, "c": 0.0}
     assert evict.victim([_off("a", started=1.0), _off("b", started=2.0)], use) == _off("b", started=2.0)
     assert evict.victim([_off("c"), _off("a"), _off("b")], use) == _off("a")
@@ -269,25 +265,25 @@ def test_of_equal_pods_the_newer_goes_then_the_first_by_name() -> None:
     "samples",
     [[], [Sample(0, 0, 1)], [Sample(0, 5 * S, 1), Sample(S, 0, 1)], [Sample(S, 0, 1), Sample(S, S, 1)]],
 )
-def test_a_counter_that_goes_back_or_tells_of_no_time_is_not_known(samples: list[Sample]) -> None:
+def test_a_counter_that_decreases_or_has_no_time_is_unknown(samples: list[Sample]) -> None:
     assert evict.cpu_percent(samples, 4) is None
     assert evict.victim([_off("a")], {"a": None}) is None
 
 
-def test_use_is_of_the_last_two_samples() -> None:
+def test_usage_comes_from_the_last_two_samples() -> None:
     samples = [Sample(0, 0, 0), Sample(10 * S, 20 * S, 0), Sample(20 * S, 30 * S, 5_000_000)]
     assert evict.cpu_percent(samples, 4) == 25
     assert evict.memory_mb(samples) == 5
     assert evict.memory_mb([]) is None
 
 
-def test_one_resource_a_round_the_first_of_the_configuration() -> None:
+def test_the_first_pressed_resource_of_the_configuration_is_chosen() -> None:
     avg10 = {"io": [9.0], "memory": [4.0, 6.0], "cpu": [5.0]}
     assert pressed(["cpu", "memory", "io"], avg10, 5.0) == "memory"
     assert pressed(["cpu"], avg10, 5.0) == ""
 
 
-def test_a_window_averages_what_it_keeps_and_one_reading_decides_nothing() -> None:
+def test_a_window_averages_its_readings_and_needs_two_of_them() -> None:
     window = Window(2)
     assert window.add(0, Ticks(0, 100)) is None
     assert window.add(1 * S, Ticks(10, 200)) == 10
@@ -296,14 +292,14 @@ def test_a_window_averages_what_it_keeps_and_one_reading_decides_nothing() -> No
     assert len(window) == 3
 
 
-def test_a_cool_down_follows_an_eviction_alone() -> None:
+def test_a_cooldown_follows_only_an_eviction() -> None:
     pause = Cooldown(3)
     assert [pause.over(at) for at in (0, 2, 4)] == [True] * 3
     pause.begin(4)
     assert [pause.over(at) for at in (4, 6, 7)] == [False, False, True]
 
 
-def test_pages_that_can_be_dropped_are_not_memory_in_use() -> None:
+def test_reclaimable_pages_are_not_memory_in_use() -> None:
     assert memory_percent({"MemTotal": 1000, "MemFree": 100, "Cached": 90, "Buffers": 5, "SReclaimable": 5}) == 80
     assert memory_percent({"MemTotal": 100, "MemFree": 60, "Cached": 60}) == 0, "counted twice"
     with pytest.raises(ValueError, match="MemTotal"):

@@ -44,7 +44,7 @@ def text(world: RubikWorld, path: str, controller: str = "blkio") -> str:
     return (world.folder / TOP / controller / path).read_text().strip()
 
 
-def test_disks_have_models_and_pods_weights_and_their_memory_is_bound(tmp_path: Path) -> None:
+def test_disks_get_models_and_pods_get_weights_and_writeback_groups(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     world.loop()
     assert (text(world, "blkio.cost.model"), text(world, "blkio.cost.qos")) == (f"8:0 {WORDS}", f"8:0 {ON}")
@@ -54,7 +54,7 @@ def test_disks_have_models_and_pods_weights_and_their_memory_is_bound(tmp_path: 
     assert text(world, f"{web}/memory.wb_blkio_ino", "memory") == str(inode)
 
 
-def test_each_of_several_disks_has_its_model(tmp_path: Path) -> None:
+def test_each_of_several_disks_gets_its_model(tmp_path: Path) -> None:
     disks = [{"dev": name, "model": "linear", "param": PARAM} for name in ("sda", "sdb")]
     world = make_world(tmp_path, {"nodeName": "global", "config": disks})
     os.mknod(tmp_path / "dev/sdb", 0o060600, os.makedev(8, 16))
@@ -67,7 +67,7 @@ def test_each_of_several_disks_has_its_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["sda", "/dev/sda", "disk/by-id/one"])
-def test_a_disk_is_named_below_dev_as_rubik_names_it_or_by_its_path(tmp_path: Path, name: str) -> None:
+def test_a_disk_is_named_below_dev_or_by_its_path(tmp_path: Path, name: str) -> None:
     world = make_world(tmp_path, config(name))
     (tmp_path / "dev/disk/by-id").mkdir(parents=True)
     os.mknod(tmp_path / "dev/disk/by-id/one", 0o060600, os.makedev(8, 0))
@@ -75,7 +75,7 @@ def test_a_disk_is_named_below_dev_as_rubik_names_it_or_by_its_path(tmp_path: Pa
     assert text(world, "blkio.cost.model") == f"8:0 {WORDS}"
 
 
-def test_what_was_set_goes_back(tmp_path: Path) -> None:
+def test_a_disabled_service_restores_models_and_weights(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     world.loop()
     world.configure()
@@ -86,16 +86,16 @@ def test_what_was_set_goes_back(tmp_path: Path) -> None:
     assert len(service) == 0  # type: ignore[arg-type]
 
 
-def test_a_disk_that_is_not_there_switches_all_off_and_is_told(tmp_path: Path) -> None:
+def test_a_missing_disk_disables_all_models_and_is_reported(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     world.loop()
     world.configure(ioCost=[config("/dev/gone")])
     world.loop()
     assert "enable=0" in text(world, "blkio.cost.qos")
-    assert "'/dev/gone' is not a block device; no disk is controlled" in world.loops.health()[1]
+    assert "'/dev/gone' is not a block device; io.cost is not set for any disk" in world.loops.health()[1]
 
 
-def test_a_model_that_is_not_whole_is_refused_with_the_file_and_the_last_good_one_stays(tmp_path: Path) -> None:
+def test_an_incomplete_model_is_refused_and_the_last_valid_one_is_kept(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     world.loop()
     world.configure(ioCost=[config(model="cubic")])
@@ -109,7 +109,7 @@ def test_a_model_that_is_not_whole_is_refused_with_the_file_and_the_last_good_on
     ("cmdline", "unlinked", "words"),
     [("no_cgroup1_writeback", "", "was not booted with cgroup1_writeback"), ("", "blkio.cost.qos", "blkio.cost.qos")],
 )
-def test_a_kernel_that_cannot_is_told(tmp_path: Path, cmdline: str, unlinked: str, words: str) -> None:
+def test_an_unsupported_kernel_is_reported(tmp_path: Path, cmdline: str, unlinked: str, words: str) -> None:
     world = make_world(tmp_path, cmdline=cmdline)
     if unlinked:
         (tmp_path / TOP / "blkio" / unlinked).unlink()
@@ -123,14 +123,14 @@ GOOD = Device("nvme0n1", "linear", Parameters(1, 2, 3, 4, 5, 6))
 MODEL_WORDS = "rbps=1 rseqiops=2 rrandiops=3 wbps=4 wseqiops=5 wrandiops=6"
 
 
-def test_the_first_entry_of_the_node_counts_else_the_last_of_all() -> None:
+def test_the_first_entry_of_the_node_wins_and_otherwise_the_last_global_one() -> None:
     nodes = [NodeDevices("global", [GOOD]), NodeDevices("n", []), NodeDevices("n", [GOOD]), NodeDevices("global", [])]
     assert list(io_cost.devices_of(nodes, "n")) == []
     assert list(io_cost.devices_of(nodes[:2], "other")) == [GOOD]
     assert list(io_cost.devices_of([], "n")) == []
 
 
-def test_a_minor_number_above_255_is_one() -> None:
+def test_a_minor_number_above_255_is_valid() -> None:
     actual = [(write.knob, write.value) for write in io_cost.writes([GOOD], lambda name: "259:300")]
     assert actual == [
         ("io.cost_model", f"259:300 {MODEL_WORDS}"),
@@ -147,24 +147,24 @@ def test_a_minor_number_above_255_is_one() -> None:
         (Device("nvme0n1", "linear", Parameters(1)), "config\\[0\\].param.rseqiops: 0"),
     ],
 )
-def test_a_disk_that_cannot_be_is_named(device: Device, words: str) -> None:
+def test_an_invalid_disk_is_an_error_with_its_name(device: Device, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         list(io_cost.writes([device], lambda name: "259:0" if name == "nvme0n1" else ""))
 
 
-def test_written_pages_count_only_where_the_kernel_was_told_so() -> None:
-    assert io_cost.supported("quiet cgroup1_writeback\n")
-    assert not io_cost.supported("no_cgroup1_writeback=1")
+def test_writeback_is_supported_only_with_its_kernel_parameter() -> None:
+    assert io_cost.has_cgroup1_writeback("quiet cgroup1_writeback\n")
+    assert not io_cost.has_cgroup1_writeback("no_cgroup1_writeback=1")
 
 
-def test_weights_of_pods() -> None:
+def test_offline_and_online_pods_have_different_weights() -> None:
     off = Pod(uid="u", folder="p", labels={PREEMPTIBLE: "true"})
     assert [pod_write.value for pod_write in io_cost.pod_writes(off, "77")] == ["10", "77"]
     assert [pod_write.value for pod_write in io_cost.pod_writes(Pod(uid="u", folder="p"), "")] == ["1000"]
 
 
 @pytest.mark.parametrize(("cmdline", "weights"), [("cgroup1_writeback", [10, 1000]), ("", [100, 100])])
-def test_a_pod_has_its_weight_before_a_service_has_a_round(tmp_path: Path, cmdline: str, weights: list[int]) -> None:
+def test_a_pod_gets_its_weight_before_the_first_round(tmp_path: Path, cmdline: str, weights: list[int]) -> None:
     world = RubikWorld(tmp_path, ioCost=[])
     names = (*(f"blkio.cost.{name}" for name in ("model", "qos")), "kubepods/blkio.cost.weight")
     write_files(tmp_path, {f"{TOP}/blkio/{name}": "100\n" for name in names} | {"proc/cmdline": f"{cmdline}\n"})

@@ -37,7 +37,7 @@ def make_world(folder: Path, *pods: dict[str, Any]) -> RubikWorld:
         ("device_read_iops", "read_iops"), ("device_write_iops", "write_iops"),
     ],
 )  # fmt: skip
-def test_a_container_has_the_limits_that_its_pod_asks_for(tmp_path: Path, key: str, file: str) -> None:
+def test_a_container_has_the_limits_of_its_pods_annotation(tmp_path: Path, key: str, file: str) -> None:
     world = make_world(tmp_path, a := asking("a", ("8:0", "1048576"), key=key), b := pod("b"))
     name = f"blkio.throttle.{file}_device"
     assert (world.text(world.app(a), name), world.text(world.app(b), name)) == ("8:0 1048576", "")
@@ -45,7 +45,7 @@ def test_a_container_has_the_limits_that_its_pod_asks_for(tmp_path: Path, key: s
 
 
 @pytest.mark.parametrize("how", ["annotation", "configuration", "nought"])
-def test_a_limit_that_is_no_longer_asked_for_goes(tmp_path: Path, how: str) -> None:
+def test_a_limit_without_a_request_is_removed(tmp_path: Path, how: str) -> None:
     world = make_world(tmp_path, a := asking("a", ("8:0", "1048576")))
     if how == "configuration":
         world.configure()
@@ -55,7 +55,7 @@ def test_a_limit_that_is_no_longer_asked_for_goes(tmp_path: Path, how: str) -> N
     assert world.text(world.app(a), READ) == "8:0 0"
 
 
-def test_a_container_that_was_being_made_when_the_service_was_switched_off_loses_what_its_hook_gave_it(
+def test_a_disabled_service_removes_the_limits_of_a_container_created_meanwhile(
     tmp_path: Path,
 ) -> None:
     world = make_world(tmp_path)
@@ -67,7 +67,7 @@ def test_a_container_that_was_being_made_when_the_service_was_switched_off_loses
     assert world.text(world.app(a), READ) == "8:0 0", "and nothing is written for the other disk"
 
 
-def test_limits_of_an_agent_that_was_killed_go_if_the_service_is_off_and_those_of_others_stay(tmp_path: Path) -> None:
+def test_a_disabled_service_removes_limits_of_a_killed_agent_and_keeps_foreign_ones(tmp_path: Path) -> None:
     world = make_world(tmp_path, a := asking("a", ("8:0", "1048576")), b := asking("b", ("8:0", "many")), c := pod("c"))
     world.overwrite(world.app(a), READ, "8:0 1048576\n8:16 7")
     world.kill()
@@ -82,7 +82,7 @@ def test_limits_of_an_agent_that_was_killed_go_if_the_service_is_off_and_those_o
     assert world.loops.errors == [], "nobody has asked for the service"
 
 
-def test_a_disk_is_found_by_its_path_and_what_is_none_is_told(tmp_path: Path) -> None:
+def test_a_disk_is_found_by_its_path_and_an_invalid_one_is_reported(tmp_path: Path) -> None:
     need_root()
     world = RubikWorld(tmp_path, ioLimit=None)
     (tmp_path / "dev").mkdir()
@@ -99,7 +99,7 @@ def test_a_disk_is_found_by_its_path_and_what_is_none_is_told(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("value", ["-1", "many", "", "9" * 30])
-def test_a_bad_row_costs_no_other_row_and_its_disk_keeps_its_last_good_limit(tmp_path: Path, value: str) -> None:
+def test_an_invalid_row_affects_no_other_row_and_keeps_the_disks_last_valid_limit(tmp_path: Path, value: str) -> None:
     world = make_world(tmp_path, a := asking("a", ("8:0", "5")), b := asking("b", ("8:0", "6")))
     world.run(asking("a", ("8:0", value), ("8:16", "7")), b)
     for _ in range(2):
@@ -121,14 +121,14 @@ def limits_of(*rows: tuple[str, str], key: str = "device_read_bps") -> io_limit.
 
 
 @pytest.mark.parametrize("device", ["-8:0", f"{10**20}:0", "8:-1", " 8:0", "8", "sda", "/dev/null", ""])
-def test_a_row_without_a_block_device_is_named(device: str) -> None:
+def test_a_row_without_a_block_device_is_an_error_with_the_device(device: str) -> None:
     actual = limits_of((device, "5"), ("8:16", "6"))
     assert (actual.limits, actual.unclear) == ({"io.read_bps": {"8:16": 6}}, {})
     assert actual.problems == [f"device_read_bps: {device!r} is not a block device; write /dev/NAME or MAJOR:MINOR"]
 
 
 @pytest.mark.parametrize("value", ["", "x", "-1", "+1", "1.5", "0x10", "1_000", "18446744073709551616", "9" * 30])
-def test_a_row_without_a_number_is_named_and_what_its_disk_has_stays(value: str) -> None:
+def test_a_row_without_a_number_is_reported_and_the_disk_keeps_its_limit(value: str) -> None:
     actual = limits_of(("8:0", value), ("/dev/nvme0n1", "6"), key="device_write_iops")
     assert (actual.limits, actual.unclear) == ({"io.write_iops": {"259:300": 6}}, {"io.write_iops": {"8:0"}})
     assert actual.problems == [f"device_write_iops: {value!r} of '8:0' is not a number of 64 bits"]
@@ -136,7 +136,7 @@ def test_a_row_without_a_number_is_named_and_what_its_disk_has_stays(value: str)
         io_limit.check({ANNOTATION: json.dumps({"device_write_iops": [{"device": "8:0", "value": value}]})})
 
 
-def test_a_device_is_named_by_its_path_or_its_numbers_and_nought_is_no_limit() -> None:
+def test_a_device_is_given_by_path_or_numbers_and_zero_means_no_limit() -> None:
     actual = limits_of(("/dev/sda", "18446744073709551615"), ("259:300", "0"), ("/dev/sda", "7"))
     assert actual == ({"io.read_bps": {"8:0": 7, "259:300": -1}}, {}, [])
 
@@ -144,7 +144,7 @@ def test_a_device_is_named_by_its_path_or_its_numbers_and_nought_is_no_limit() -
 @pytest.mark.parametrize(
     "text", ["{bad", "{} more", "[]", '{"device_read_bps": {}}', '{"device_read_bps": [{"value": 5}]}']
 )
-def test_what_is_not_json_of_that_shape_is_an_error(text: str) -> None:
+def test_invalid_json_in_the_annotation_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"JSON|expected|must be|is not|a list|a text"):
         io_limit.parse({ANNOTATION: text})
 
@@ -154,7 +154,7 @@ def test_without_the_annotation_there_are_no_limits() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["8:0", "8:16", "sda", ""]), st.sampled_from(["", "0", "10", "x"]))))
-def test_each_row_has_an_effect_or_a_line(rows: list[tuple[str, str]]) -> None:
+def test_every_row_has_an_effect_or_an_error(rows: list[tuple[str, str]]) -> None:
     actual = limits_of(*rows)
     good = {device: int(value) or -1 for device, value in rows if ":" in device and value.isdecimal()}
     assert actual.limits.get("io.read_bps", {}) == good
@@ -165,7 +165,7 @@ LIMIT = '{"device_read_bps": [{"device": "8:0", "value": "7"}], "device_write_io
 
 
 @pytest.mark.parametrize(("text", "expected"), [(LIMIT, {"8:0": 7}), ("{", {})], ids=["as asked", "unreadable"])
-def test_a_container_has_its_limits_of_block_io_before_its_first_instruction(
+def test_a_container_has_its_block_io_limits_before_it_starts(
     tmp_path: Path, text: str, expected: dict[str, int]
 ) -> None:
     world = RubikWorld(tmp_path, ioLimit=None)

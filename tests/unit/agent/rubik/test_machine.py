@@ -1,4 +1,4 @@
-"""The machine under rubik's services: the cgroup files that its kernel has."""
+"""The kernel's cgroup files for rubik's services."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nri.host import Root
 from tests.support.host_trees import v2
 
 
-def test_a_knob_that_comes_with_the_first_pod_is_found_a_moment_later(tmp_path: Path) -> None:
+def test_a_knob_that_appears_with_the_first_pod_is_found_after_a_moment(tmp_path: Path) -> None:
     now = [0.0]
     kernel = Kernel(Root(tmp_path), lambda: now[0])
     assert kernel.lacks("cpu.idle")

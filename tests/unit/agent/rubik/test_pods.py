@@ -1,4 +1,4 @@
-"""Pods as rubik's services see them: who is offline, and who is protected."""
+"""Pods as rubik's services see them: offline and protected pods."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nri.agent.rubik.pods import PREEMPTIBLE, class_of, offline, protected
 from tests.support.rubik_world import RubikWorld, pod
 
 
-def test_a_pod_has_its_folders_its_limits_and_its_network(tmp_path: Path) -> None:
+def test_a_pod_has_its_folders_limits_and_network(tmp_path: Path) -> None:
     manifest = pod("a", cpu="1500m", quota_turbo="true")
     manifest["spec"]["hostNetwork"] = True
     world = RubikWorld(tmp_path)
@@ -53,7 +53,7 @@ MIRROR = {"kubernetes.io/config.mirror": "x", "kubernetes.io/config.source": "fi
         (Pod(uid="u", namespace="default", annotations={"kubernetes.io/config.source": "api"}), False, False),
     ],
 )
-def test_only_the_kubelet_s_own_source_annotation_protects_a_pod(
+def test_only_the_kubelets_own_source_annotation_protects_a_pod(
     pod: Pod, from_kubelet: bool, from_apiserver: bool
 ) -> None:
     assert protected(pod, from_apiserver=False) is from_kubelet

@@ -1,4 +1,4 @@
-"""preemption: levels and their substitutes at a creation, networks under control, memory that is reclaimed last."""
+"""preemption: levels or their substitutes at a creation, controlled networks, and protected memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def low(world: RubikWorld, path: str) -> int:
     return int(world.text(path, "memory.low")) // MIB
 
 
-def test_memory_that_a_sidecar_asks_for_is_among_what_is_reclaimed_last_of_its_pod(tmp_path: Path) -> None:
+def test_protected_memory_of_a_pod_includes_its_sidecars(tmp_path: Path) -> None:
     web = asking("web", 64)
     web["spec"]["initContainers"] = [
         {"name": "s", "restartPolicy": "Always", "resources": {"requests": {"memory": "32Mi"}}}
@@ -43,7 +43,7 @@ def test_memory_that_a_sidecar_asks_for_is_among_what_is_reclaimed_last_of_its_p
     assert [low(world, entry) for entry in ("kubepods", world.folder_of(web), world.app(web))] == [96, 96, 64]
 
 
-def test_memory_that_online_pods_ask_for_is_reclaimed_last_up_to_the_top_and_no_longer_than_that(
+def test_requested_memory_of_online_pods_is_protected_up_to_the_top_until_they_end(
     tmp_path: Path,
 ) -> None:
     web, db = asking("web", 64), asking("db", 32, "limits", kube="Guaranteed")
@@ -62,7 +62,7 @@ def test_memory_that_online_pods_ask_for_is_reclaimed_last_up_to_the_top_and_no_
     assert len(service) == 0  # type: ignore[arg-type]
 
 
-def test_a_kernel_without_any_of_it_is_told(tmp_path: Path) -> None:
+def test_a_kernel_without_memory_protection_is_reported(tmp_path: Path) -> None:
     world = RubikWorld(tmp_path, asking("web", 64), **MEMORY)
     for file in (tmp_path / TOP / "memory").rglob("memory.low"):
         file.unlink()
@@ -79,7 +79,7 @@ def net(world: RubikWorld, name: str) -> str:
     return (world.folder / f"proc/qos/net_qos_{name}").read_text()
 
 
-def test_the_network_of_pods_is_under_control_once_and_no_longer_when_it_is_off(tmp_path: Path) -> None:
+def test_pod_networks_are_enabled_once_and_disabled_with_the_service(tmp_path: Path) -> None:
     world = RubikWorld(tmp_path, **NET)
     module(world)
     world.loop()
@@ -98,7 +98,7 @@ def test_the_network_of_pods_is_under_control_once_and_no_longer_when_it_is_off(
     assert world.loops.errors == []
 
 
-def test_the_network_of_an_online_pod_whose_level_is_wrong_stays_under_control(tmp_path: Path) -> None:
+def test_the_network_of_an_online_pod_with_a_wrong_level_stays_enabled(tmp_path: Path) -> None:
     world = RubikWorld(tmp_path, web := pod("web"), **NET)
     module(world)
     world.overwrite(world.folder_of(web), "net_cls.classid", "7")
@@ -107,7 +107,7 @@ def test_the_network_of_an_online_pod_whose_level_is_wrong_stays_under_control(t
     assert (net(world, "enable"), net(world, "disable")) == ("100", ""), "it is not switched off in the same round"
 
 
-def test_the_network_of_a_restarted_container_is_let_go_by_a_process_that_it_has_now(tmp_path: Path) -> None:
+def test_the_network_of_a_restarted_container_is_disabled_by_a_current_process(tmp_path: Path) -> None:
     world = RubikWorld(tmp_path, batch := pod("batch", offline=True), **NET)
     module(world)
     world.loop()
@@ -119,7 +119,7 @@ def test_the_network_of_a_restarted_container_is_let_go_by_a_process_that_it_has
     assert net(world, "disable") == "200"
 
 
-def test_a_bandwidth_that_is_refused_switches_the_network_off_again(tmp_path: Path) -> None:
+def test_a_refused_bandwidth_disables_the_network_control(tmp_path: Path) -> None:
     world = RubikWorld(tmp_path, **NET)
     module(world)
     (tmp_path / "proc/qos/net_qos_waterline").unlink()
@@ -129,7 +129,7 @@ def test_a_bandwidth_that_is_refused_switches_the_network_off_again(tmp_path: Pa
 
 
 @pytest.mark.parametrize("block", [MEMORY, NET], ids=["memory", "net"])
-def test_a_pod_that_became_online_and_a_missing_module_are_told(tmp_path: Path, block: Any) -> None:
+def test_a_pod_that_became_online_and_a_missing_module_are_reported(tmp_path: Path, block: Any) -> None:
     world = RubikWorld(tmp_path, pod("batch", offline=True), **block)
     world.loop()
     world.run(pod("batch"))
@@ -138,7 +138,7 @@ def test_a_pod_that_became_online_and_a_missing_module_are_told(tmp_path: Path, 
     assert (block is NET) == any("/proc/qos/net_qos_enable not found" in error for error in world.loops.errors)
 
 
-def test_an_online_pod_below_its_level_is_told(tmp_path: Path) -> None:
+def test_an_online_pod_with_a_low_level_is_reported(tmp_path: Path) -> None:
     world = RubikWorld(tmp_path, web := pod("web"), **MEMORY)
     for path in ("kubepods", world.folder_of(web), world.app(web)):
         write_files(tmp_path, {f"{TOP}/memory/{path}/memory.qos_level": "-1\n"})
@@ -151,29 +151,29 @@ OFF = Pod(uid="u", folder="p", annotations={PREEMPTIBLE: "true"}, containers=ON.
 ALL = ("cpu", "memory", "net")
 
 
-def test_the_network_of_a_pod_without_a_process_cannot_be_controlled() -> None:
+def test_the_network_of_a_pod_without_a_process_is_a_problem() -> None:
     actual = preemption.decide(None, OFF, ALL, 0, lambda folder, knob: "0")
     assert (actual.enable, len(actual.problems)) == (0, 1)
 
 
-def test_an_online_pod_that_is_below_is_reported() -> None:
+def test_an_online_pod_with_a_wrong_level_is_a_problem() -> None:
     assert preemption.decide(None, ON, ALL, 7, lambda folder, knob: "0\n") == (7, [])
     assert len(preemption.decide(None, ON, ["cpu"], 7, lambda folder, knob: "-1\n").problems) == 2
     assert len(preemption.decide(None, ON, ["cpu"], 7, lambda folder, knob: None).problems) == 2
 
 
-def test_a_pod_that_becomes_online_is_reported_and_one_that_becomes_offline_is_as_a_new_one() -> None:
+def test_becoming_online_is_a_problem_and_becoming_offline_is_handled_as_a_new_pod() -> None:
     assert preemption.decide(OFF, ON, ["cpu"], 7, lambda folder, knob: "-1").problems
     assert preemption.decide(ON, OFF, ALL, 7, lambda folder, knob: "0") == (7, [])
     assert preemption.decide(OFF, OFF, ALL, 7, lambda folder, knob: "0") == (0, [])
 
 
-def test_the_host_network_is_not_controlled_for_one_pod() -> None:
+def test_the_host_network_is_not_controlled_for_a_pod() -> None:
     pod = Pod(uid="u", folder="p", annotations=OFF.annotations, host_network=True)
     assert preemption.decide(None, pod, ["net"], 7, lambda folder, knob: "0").enable == 0
 
 
-def test_the_networks_texts() -> None:
+def test_settings_of_the_network_have_the_kernels_format() -> None:
     assert preemption.bandwidth(Net(100, 5, 10)) == {"net_qos_waterline": "100mb", "net_qos_bandwidth": "5mb,10mb"}
 
 
@@ -192,7 +192,7 @@ def read(world: RubikWorld, path: str, *knobs: str) -> list[Any]:
     return [world.value(path, knob) for knob in knobs]
 
 
-def test_an_offline_pod_is_idle_and_its_containers_have_the_least_shares_and_go_first(tmp_path: Path) -> None:
+def test_an_offline_pod_is_idle_with_minimal_shares_and_the_first_oom_victim(tmp_path: Path) -> None:
     world = RubikWorld(tmp_path, batch := pod("batch", offline=True), web := pod("web"), **ALL_RESOURCES)
     world.standalone.round(frozenset({"timer"}))
     folder, app = world.folder_of(batch), world.app(batch)
@@ -202,7 +202,7 @@ def test_an_offline_pod_is_idle_and_its_containers_have_the_least_shares_and_go_
     assert (tmp_path / "proc/100/oom_score_adj").read_text() == "1000"
 
 
-def test_without_idle_cgroups_a_pod_has_the_least_shares(tmp_path: Path) -> None:
+def test_without_idle_cgroups_a_pod_has_minimal_shares(tmp_path: Path) -> None:
     world = RubikWorld(tmp_path, batch := pod("batch", offline=True), **ALL_RESOURCES)
     for file in (tmp_path / TOP).rglob("cpu.idle"):
         file.unlink()
@@ -210,7 +210,7 @@ def test_without_idle_cgroups_a_pod_has_the_least_shares(tmp_path: Path) -> None
     assert read(world, world.folder_of(batch), "cpu.shares") == [2]
 
 
-def test_where_the_kernel_has_levels_they_are_set_and_nothing_instead(tmp_path: Path) -> None:
+def test_with_kernel_levels_only_the_levels_are_set(tmp_path: Path) -> None:
     world = RubikWorld(tmp_path, batch := pod("batch", offline=True), web := pod("web"), **ALL_RESOURCES)
     for entry in (batch, web):
         for path in ("kubepods", world.folder_of(entry), world.app(entry)):
@@ -221,7 +221,7 @@ def test_where_the_kernel_has_levels_they_are_set_and_nothing_instead(tmp_path: 
     assert read(world, world.app(web), "cpu.qos_level", "memory.qos_level") == [0, 0]
 
 
-def test_only_what_the_file_names_is_held_back(tmp_path: Path) -> None:
+def test_only_resources_in_the_file_are_restricted(tmp_path: Path) -> None:
     world = RubikWorld(
         tmp_path, batch := pod("batch", offline=True), preemption={"resource": ["net"], "net": NET_BLOCK}
     )
@@ -230,7 +230,7 @@ def test_only_what_the_file_names_is_held_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("label", [True, False], ids=["label", "annotation"])
-def test_a_runtime_is_told_at_the_creation_and_a_later_update_keeps_it(tmp_path: Path, label: bool) -> None:
+def test_a_creation_sets_the_values_and_a_later_update_keeps_them(tmp_path: Path, label: bool) -> None:
     world = RubikWorld(tmp_path, **ALL_RESOURCES)
     word = {"volcano.sh/preemptable": "true"}
     manifest = make_pod(name="batch", uid="u", **({"labels": word} if label else {"annotations": word}))

@@ -1,4 +1,4 @@
-"""rubik's profile: what it names is there, and who sets which knob makes sense."""
+"""rubik's profile: its names exist, and the owners of knobs do not conflict."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ FEATURES = {
 
 
 @pytest.mark.parametrize("row", PROFILE.strategies, ids=lambda row: row.name)
-def test_each_service_is_one_of_rubiks_and_off_unless_its_file_switches_it_on(row: StrategyRow) -> None:
+def test_every_service_is_known_to_rubik_and_off_by_default(row: StrategyRow) -> None:
     service = load(row.strategy_class)
     assert row.name in FEATURES and not row.default
     assert service(AgentSettings(), [row.name]).name == row.name
 
 
-def test_each_of_rubiks_services_is_carried_out() -> None:
+def test_every_service_of_rubik_is_implemented() -> None:
     assert PROFILE.gates.keys() == FEATURES == {row.name for row in SERVICES}
 
 
-def test_no_two_services_set_one_knob_of_one_pod() -> None:
+def test_no_two_services_set_the_same_knob_of_a_pod() -> None:
     check(PROFILE.owners())
 
 
-def test_the_page_says_which_of_koordinators_hooks_and_strategies_exclude_each_service() -> None:
+def test_the_documentation_lists_the_conflicts_of_each_service() -> None:
     page = (Path(__file__).parents[4] / "docs/howto/rubik.md").read_text(encoding="utf-8")
     table = page.partition("| service | switch off in")[2].partition("\n\n")[0].splitlines()[2:]
     message = {
@@ -62,12 +62,12 @@ def test_the_page_says_which_of_koordinators_hooks_and_strategies_exclude_each_s
     assert message == collected
 
 
-def test_what_is_switched_on_and_how_it_fails_comes_from_the_settings(tmp_path: Path) -> None:
+def test_the_settings_choose_hooks_and_the_failure_policy(tmp_path: Path) -> None:
     node = PROFILE.node(AgentSettings(profile="rubik", failure_policy="Fail"), Root(tmp_path))
     assert (node.fail, node.gates, node.stages_off) == (True, frozenset(), frozenset())
 
 
-def test_a_decision_comes_from_the_block_of_its_service() -> None:
+def test_a_decision_has_the_block_of_its_service_as_its_origin() -> None:
     assert list(PROFILE.origins("psi", "online")) == [(KIND, "psi")]
     assert profile_of("rubik") is PROFILE
 
@@ -79,14 +79,14 @@ def test_every_service_can_be_previewed() -> None:
         AgentSettings(profile="rubik", preview=("cpuBurst",))  # type: ignore[arg-type]  # of the other profile
 
 
-def test_an_annotation_that_cannot_be_read_is_told_of_services_that_are_on() -> None:
+def test_an_unreadable_annotation_is_reported_for_enabled_services() -> None:
     context = Pod(annotations={"volcano.sh/quota-burst-time": "soon", "volcano.sh/cache-limit": "huge"})
     assert unreadable(context, Node(), {"dynCache", "ioLimit"}) == {
         "dynCache": "volcano.sh/cache-limit 'huge' is not one of low, middle, high, max, dynamic"
     }
 
 
-def test_what_is_nearly_an_annotation_and_a_switch_that_is_neither_on_nor_off_are_told() -> None:
+def test_a_misspelt_annotation_and_an_invalid_switch_are_reported() -> None:
     assert unread(
         {"volcano.sh/preemptible": "true", "app": "x"}, {PREEMPTIBLE: "yes", "volcano.sh/else": ""}, None
     ) == [

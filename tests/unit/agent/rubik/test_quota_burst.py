@@ -1,4 +1,4 @@
-"""quotaBurst: who gets a burst, at a creation and later, the pod's sum, and what is reset."""
+"""quotaBurst: bursts at a creation and later, the pod's sum, and resets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bursts(world: RubikWorld, source: dict[str, Any]) -> tuple[str, str]:
     return tuple(world.text(path, "cpu.cfs_burst_us") for path in (world.app(source), world.folder_of(source)))  # type: ignore[return-value]
 
 
-def test_a_container_has_the_burst_that_its_pod_asks_for_and_the_pod_the_sum(tmp_path: Path) -> None:
+def test_a_container_gets_its_pods_burst_and_the_pod_the_sum(tmp_path: Path) -> None:
     world = make_world(tmp_path, a := pod("a", cpu="1", quota_burst_time="20000"), b := pod("b", cpu="1"))
     assert (bursts(world, a), bursts(world, b)) == (("20000", "20000"), ("0", "0"))
 
@@ -32,7 +32,7 @@ def test_a_container_has_the_burst_that_its_pod_asks_for_and_the_pod_the_sum(tmp
 @pytest.mark.parametrize(
     ("cpu", "burst", "words"), [("1", "100001", "less than the burst"), ("8", "1", "already covers all 8 CPUs")]
 )
-def test_a_burst_that_the_kernel_or_the_node_has_no_room_for_is_told(
+def test_a_burst_without_room_in_the_kernel_or_the_node_is_reported(
     tmp_path: Path, cpu: str, burst: str, words: str
 ) -> None:
     world = make_world(tmp_path, a := pod("a", cpu=cpu, quota_burst_time=burst))
@@ -42,7 +42,7 @@ def test_a_burst_that_the_kernel_or_the_node_has_no_room_for_is_told(
 
 
 @pytest.mark.parametrize("how", ["annotation", "configuration"])
-def test_a_burst_that_is_no_longer_asked_for_goes(tmp_path: Path, how: str) -> None:
+def test_a_burst_without_a_request_is_removed(tmp_path: Path, how: str) -> None:
     world = make_world(tmp_path, a := pod("a", cpu="1", quota_burst_time="20000"))
     if how == "annotation":
         world.run(pod("a", cpu="1"))
@@ -54,7 +54,7 @@ def test_a_burst_that_is_no_longer_asked_for_goes(tmp_path: Path, how: str) -> N
     assert len(service) == 0  # type: ignore[arg-type]
 
 
-def test_a_container_that_was_being_made_when_the_service_was_switched_off_loses_what_its_hook_gave_it_once(
+def test_a_disabled_service_removes_the_burst_of_a_container_created_meanwhile_once(
     tmp_path: Path,
 ) -> None:
     world = make_world(tmp_path)
@@ -71,7 +71,7 @@ def test_a_container_that_was_being_made_when_the_service_was_switched_off_loses
     assert bursts(world, a) == ("5000", "0"), "it is somebody else's by now"
 
 
-def test_bursts_of_an_agent_that_was_killed_go_if_the_service_is_off_and_those_of_others_stay(tmp_path: Path) -> None:
+def test_a_disabled_service_removes_bursts_of_a_killed_agent_and_keeps_foreign_ones(tmp_path: Path) -> None:
     a, b, c = (pod(name, cpu="1", quota_burst_time=text) for name, text in (("a", "20000"), ("b", "9"), ("c", "soon")))
     world = make_world(tmp_path, a, b, c)
     world.kill()
@@ -83,7 +83,7 @@ def test_bursts_of_an_agent_that_was_killed_go_if_the_service_is_off_and_those_o
     assert world.loops.errors == [], "nobody has asked for the service"
 
 
-def test_of_a_pod_the_containers_with_another_burst_than_a_killed_agent_gave_keep_it(tmp_path: Path) -> None:
+def test_containers_with_a_foreign_burst_keep_it_after_a_killed_agent(tmp_path: Path) -> None:
     a = pod("a", cpu="1", quota_burst_time="20000")
     a["spec"]["containers"].append({"name": "side", "resources": {}})
     side = {"name": "side", "containerID": "containerd://side", "state": {"running": {}}}
@@ -98,7 +98,7 @@ def test_of_a_pod_the_containers_with_another_burst_than_a_killed_agent_gave_kee
     assert (*bursts(world, a), world.text(other, "cpu.cfs_burst_us")) == ("0", "0", "5000")
 
 
-def test_an_annotation_that_cannot_be_read_costs_its_pod_alone_and_the_last_good_one_counts(
+def test_an_unreadable_annotation_affects_only_its_pod_and_the_last_valid_one_counts(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     a, b = pod("a", cpu="1", quota_burst_time="20000"), pod("b", cpu="1", quota_burst_time="soon")
@@ -116,7 +116,7 @@ def test_an_annotation_that_cannot_be_read_costs_its_pod_alone_and_the_last_good
     assert sum("'-1' is not a number" in record.message for record in caplog.records) == 1
 
 
-def test_with_quota_turbo_a_burst_is_measured_by_the_limit_so_that_a_raised_quota_can_go_back(tmp_path: Path) -> None:
+def test_with_quota_turbo_a_burst_is_limited_by_the_limit_and_not_the_raised_quota(tmp_path: Path) -> None:
     a = pod("a", cpu="1", quota_turbo="true")
     world = RubikWorld(tmp_path, a, quotaBurst=None, quotaTurbo={"syncInterval": 1000})
     world.throttled = {world.app(a)}
@@ -145,13 +145,13 @@ def _written(pod: Pod, **quotas: Quota) -> dict[str, str]:
     return {write.folder: write.value for write in quota_burst.writes(pod, burst, actual.__getitem__, 4)}
 
 
-def test_a_burst_above_the_quota_is_refused_and_the_pod_has_the_sum_of_the_others() -> None:
+def test_a_burst_above_the_quota_is_refused_and_left_out_of_the_pods_sum() -> None:
     assert _written(_asking("60000")) == {"p/2": "60000", "p": "60000"}
     assert _written(_asking("50000")) == {"p/1": "50000", "p/2": "50000", "p": "100000"}
     assert _written(_asking("50000"), p_1=Quota(None, 100_000, 0), p=Quota(400_000, 100_000, 0)) == {"p/2": "50000"}
 
 
-def test_an_unlimited_quota_takes_any_burst() -> None:
+def test_an_unlimited_quota_accepts_any_burst() -> None:
     unlimited = Quota(-1, 100_000, 0)
     assert _written(_asking("60000"), p=unlimited, p_1=unlimited) == {
         "p/1": "60000",
@@ -160,12 +160,12 @@ def test_an_unlimited_quota_takes_any_burst() -> None:
     }
 
 
-def test_zeros_before_a_burst_are_nothing() -> None:
+def test_leading_zeros_of_a_burst_are_ignored() -> None:
     assert quota_burst.parse({ANNOTATION: "0" * 24 + "7"}) == 7
 
 
 @pytest.mark.parametrize("text", ["-5", "abc", "0x10", " 7", "1_000", "9999999999999999999"])
-def test_what_is_no_number_of_microseconds_is_an_error(text: str) -> None:
+def test_an_invalid_number_of_microseconds_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="not a number of microseconds"):
         _written(_asking(text))
 
@@ -181,7 +181,7 @@ def test_what_is_no_number_of_microseconds_is_an_error(text: str) -> None:
     ],
     ids=["as asked", "above the quota", "without a quota", "no number", "not asked"],
 )
-def test_a_container_has_its_burst_before_its_first_instruction(
+def test_a_container_has_its_burst_before_it_starts(
     tmp_path: Path, quota: int, words: dict[str, str], expected: int
 ) -> None:
     world = RubikWorld(tmp_path, quotaBurst=None)
@@ -189,7 +189,7 @@ def test_a_container_has_its_burst_before_its_first_instruction(
     assert world.value("kubepods/burstable/podu/c", "cpu.cfs_burst") == expected
 
 
-def test_a_service_in_preview_says_what_a_creation_would_get_and_sets_nothing(tmp_path: Path) -> None:
+def test_a_preview_reports_the_burst_of_a_creation_and_does_not_set_it(tmp_path: Path) -> None:
     world = RubikWorld(tmp_path, preview=("quotaBurst",), quotaBurst=None)
     create_container(world, 50_000, quota_burst_time="20000")
     assert world.value("kubepods/burstable/podu/c", "cpu.cfs_burst") == 0

@@ -1,4 +1,4 @@
-"""quotaTurbo: the steps of a tick, and quotas of a machine that rise, fall and return to the limits."""
+"""quotaTurbo: the steps of a tick, and quotas that rise, fall and return to the limits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def throttled(folder: Path, *names: str, **more: object) -> tuple[RubikWorld, li
     return world, pods  # type: ignore[return-value]
 
 
-def test_a_throttled_container_rises_with_its_pod_by_one_percent_of_the_node_a_tick(tmp_path: Path) -> None:
+def test_a_throttled_container_and_its_pod_rise_by_one_percent_of_the_node_per_tick(tmp_path: Path) -> None:
     world, (a,) = throttled(tmp_path, "a")
     world.loop()
     assert (world.quota(world.app(a)), world.quota(world.folder_of(a))) == (100_000 + STEP, 100_000 + STEP)
@@ -41,13 +41,13 @@ def test_a_throttled_container_rises_with_its_pod_by_one_percent_of_the_node_a_t
     assert 100_000 < world.quota(world.app(a)) <= 200_000, "never more than twice the limit"
 
 
-def test_several_of_one_pod_and_of_others_share_the_step(tmp_path: Path) -> None:
+def test_several_throttled_containers_share_the_step(tmp_path: Path) -> None:
     world, (a, b) = throttled(tmp_path, "a", "b")
     world.loop()
     assert [world.quota(world.app(entry)) for entry in (a, b)] == [100_000 + STEP // 2] * 2
 
 
-def test_above_the_alarm_mark_quotas_fall_at_the_first_tick_and_never_below_the_limit(tmp_path: Path) -> None:
+def test_above_the_alarm_mark_quotas_fall_at_once_and_never_below_the_limit(tmp_path: Path) -> None:
     world, (a,) = throttled(tmp_path, "a")
     world.loop(2)
     high = world.quota(world.app(a))
@@ -63,7 +63,7 @@ def test_above_the_alarm_mark_quotas_fall_at_the_first_tick_and_never_below_the_
     ("cpu", "words"), [("1", {}), ("", {"quota_turbo": "true"}), ("8", {"quota_turbo": "true"})],
     ids=["not asked for", "no limit", "all CPUs"],
 )  # fmt: skip
-def test_a_container_that_does_not_ask_or_leaves_nothing_to_raise_is_left_alone(
+def test_a_container_without_a_request_or_room_to_rise_is_unchanged(
     tmp_path: Path, cpu: str, words: dict[str, str]
 ) -> None:
     world = RubikWorld(tmp_path, a := pod("a", cpu=cpu, **words), quotaTurbo=TICK)
@@ -73,7 +73,7 @@ def test_a_container_that_does_not_ask_or_leaves_nothing_to_raise_is_left_alone(
     assert world.quota(world.app(a)) == before
 
 
-def test_a_limit_below_the_kernel_s_least_quota_has_that_quota(tmp_path: Path) -> None:
+def test_a_limit_below_the_kernels_minimum_quota_gets_the_minimum(tmp_path: Path) -> None:
     small = pod("a", cpu="0.005", quota_turbo="true")
     world = RubikWorld(tmp_path, small, quotaTurbo=TICK)
     for folder in (world.folder_of(small), world.app(small)):
@@ -88,7 +88,7 @@ def test_a_limit_below_the_kernel_s_least_quota_has_that_quota(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("how", ["annotation", "configuration", "end"])
-def test_what_was_raised_goes_back_when_it_is_no_longer_asked_for(tmp_path: Path, how: str) -> None:
+def test_a_raised_quota_is_restored_when_the_request_ends(tmp_path: Path, how: str) -> None:
     world, (a,) = throttled(tmp_path, "a")
     world.loop(2)
     assert world.quota(world.app(a)) > 100_000
@@ -104,7 +104,7 @@ def test_what_was_raised_goes_back_when_it_is_no_longer_asked_for(tmp_path: Path
     assert (world.quota(world.app(a)), world.quota(world.folder_of(a))) == (100_000, 100_000)
 
 
-def test_at_the_end_a_service_that_breaks_off_keeps_no_quota_of_another(tmp_path: Path) -> None:
+def test_a_failed_service_does_not_prevent_another_from_restoring_quotas_at_the_end(tmp_path: Path) -> None:
     a = pod("a", cpu="1", quota_turbo="true")
     world = RubikWorld(tmp_path, a, quotaTurbo={"syncInterval": 10_000}, cpi={})
     world.throttled = {world.app(a)}
@@ -119,9 +119,7 @@ def test_at_the_end_a_service_that_breaks_off_keeps_no_quota_of_another(tmp_path
 
 
 @pytest.mark.parametrize("how", ["annotation", "configuration"])
-def test_a_container_that_somebody_else_has_freed_stays_free_and_those_above_it_as_they_are(
-    tmp_path: Path, how: str
-) -> None:
+def test_a_quota_set_to_unlimited_by_others_is_kept_with_its_parents(tmp_path: Path, how: str) -> None:
     world, (a,) = throttled(tmp_path, "a")
     world.loop(2)
     above = world.quota(world.folder_of(a))
@@ -135,7 +133,7 @@ def test_a_container_that_somebody_else_has_freed_stays_free_and_those_above_it_
     assert (world.quota(world.app(a)), world.quota(world.folder_of(a))) == (-1, above)
 
 
-def test_a_pod_that_is_gone_is_forgotten_and_costs_no_other(tmp_path: Path) -> None:
+def test_a_removed_pod_is_forgotten_and_does_not_affect_others(tmp_path: Path) -> None:
     world, (a, b) = throttled(tmp_path, "a", "b")
     world.loop()
     world.no_cgroup(world.folder_of(a))
@@ -147,7 +145,7 @@ def test_a_pod_that_is_gone_is_forgotten_and_costs_no_other(tmp_path: Path) -> N
     assert world.quota(world.app(b)) > 100_000
 
 
-def test_a_limit_that_changes_is_the_new_one_to_rise_from(tmp_path: Path) -> None:
+def test_a_changed_limit_is_the_new_base(tmp_path: Path) -> None:
     world, (a,) = throttled(tmp_path, "a")
     world.loop(3)
     bigger = json.loads(json.dumps(a))
@@ -163,7 +161,7 @@ def test_a_limit_that_changes_is_the_new_one_to_rise_from(tmp_path: Path) -> Non
     assert world.quota(world.app(a)) == 200_000
 
 
-def test_a_container_and_those_above_it_hold_together_or_not_at_all(tmp_path: Path) -> None:
+def test_a_container_and_its_parents_change_together_or_not_at_all(tmp_path: Path) -> None:
     world, (a,) = throttled(tmp_path, "a")
     file = tmp_path / TOP / "cpu,cpuacct" / world.folder_of(a) / "cpu.cfs_quota_us"
     text = file.read_text()
@@ -178,7 +176,7 @@ def test_a_container_and_those_above_it_hold_together_or_not_at_all(tmp_path: Pa
     assert world.quota(world.app(a)) > 100_000
 
 
-def test_without_the_nodes_times_quotas_stay_and_that_is_told(tmp_path: Path) -> None:
+def test_without_cpu_times_quotas_are_unchanged_and_the_reason_is_reported(tmp_path: Path) -> None:
     world, (a,) = throttled(tmp_path, "a")
     world.loop()
     before = world.quota(world.app(a))
@@ -189,7 +187,7 @@ def test_without_the_nodes_times_quotas_stay_and_that_is_told(tmp_path: Path) ->
     assert "quotaTurbo: quotas stay unchanged: unsupported here: /proc/stat" in world.loops.health()[1]
 
 
-def test_in_preview_it_says_what_it_would_do_and_does_nothing(tmp_path: Path) -> None:
+def test_a_preview_reports_the_change_and_writes_no_quota(tmp_path: Path) -> None:
     world, (a,) = throttled(tmp_path, "a", preview=("quotaTurbo",))
     world.loop()
     assert world.quota(world.app(a)) == 100_000
@@ -201,7 +199,7 @@ def test_in_preview_it_says_what_it_would_do_and_does_nothing(tmp_path: Path) ->
     assert account["writes"] == []
 
 
-def test_a_tick_is_as_long_as_the_file_says_from_the_moment_it_says_so(tmp_path: Path) -> None:
+def test_a_changed_interval_in_the_file_takes_effect_at_once(tmp_path: Path) -> None:
     world = RubikWorld(tmp_path, quotaTurbo={})
     (service,) = world.loops.loops
     world.loop()
@@ -211,7 +209,7 @@ def test_a_tick_is_as_long_as_the_file_says_from_the_moment_it_says_so(tmp_path:
     assert service.interval_s == 0.25
 
 
-def test_files_are_held_open_for_containers_that_are_managed_and_no_longer(tmp_path: Path) -> None:
+def test_files_are_held_open_only_for_managed_containers(tmp_path: Path) -> None:
     def count_open_files() -> int:
         links = (os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink())
         return sum(link.startswith(str(tmp_path)) for link in links)
@@ -226,7 +224,7 @@ def test_files_are_held_open_for_containers_that_are_managed_and_no_longer(tmp_p
     assert count_open_files() == 0
 
 
-def test_with_few_descriptors_a_container_is_read_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_containers_are_read_even_with_few_file_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (8, 8))
     world, (a, b) = throttled(tmp_path, "a", "b")
     world.loop()
@@ -237,7 +235,7 @@ def reasons(world: RubikWorld, name: str = "a") -> list[str]:
     return [row["reason"] for row in world.loops.unchanged(f"uid-{name}") if row["strategy"] == "quotaTurbo"]
 
 
-def test_why_a_quota_did_not_rise_is_explained_until_it_does(tmp_path: Path) -> None:
+def test_the_reason_for_an_unchanged_quota_is_shown_until_it_rises(tmp_path: Path) -> None:
     world, _ = throttled(tmp_path, "a")
     assert reasons(world) == ["the node's usage is not known yet"]
     world.loop()
@@ -261,7 +259,7 @@ def test_why_a_quota_did_not_rise_is_explained_until_it_does(tmp_path: Path) -> 
     ],
     ids=["not requested", "all CPUs"],
 )
-def test_why_a_pod_has_no_turbo_at_all_is_explained(
+def test_the_reason_for_a_pod_without_turbo_is_shown(
     tmp_path: Path, cpu: str, annotations: dict[str, str], reason: str
 ) -> None:
     world = RubikWorld(tmp_path, pod("a", cpu=cpu, **annotations), quotaTurbo=TICK)
@@ -284,7 +282,7 @@ containers = st.lists(
     ),
     min_size=1,
     max_size=5,
-).map(lambda found: [_named(each, f"c{place}") for place, each in enumerate(found)])
+).map(lambda entries: [_named(entry, f"c{place}") for place, entry in enumerate(entries)])
 
 
 def _named(entry: Managed, name: str) -> Managed:
@@ -293,7 +291,7 @@ def _named(entry: Managed, name: str) -> Managed:
 
 
 @given(containers, st.floats(0, 100))
-def test_the_slow_fallback_takes_its_part_of_what_is_above_the_limit(actual: list[Managed], use: float) -> None:
+def test_the_slow_fallback_takes_its_part_of_the_excess_over_the_limit(actual: list[Managed], use: float) -> None:
     created = turbo.slow_fallback(actual, use, KNOBS)
     for entry in actual:
         above = entry.quota - entry.limit * entry.period
@@ -302,7 +300,7 @@ def test_the_slow_fallback_takes_its_part_of_what_is_above_the_limit(actual: lis
 
 
 @given(containers, st.floats(0, 100))
-def test_the_fast_fallback_takes_all_that_is_above_the_alarm_mark_from_quotas_above_their_limits(
+def test_the_fast_fallback_takes_the_excess_over_the_alarm_mark_from_raised_quotas(
     actual: list[Managed], use: float
 ) -> None:
     created = turbo.fast_fallback(actual, use, 4, KNOBS)
@@ -317,7 +315,7 @@ def test_the_fast_fallback_takes_all_that_is_above_the_alarm_mark_from_quotas_ab
 
 
 @given(containers, st.lists(st.floats(0, 100), min_size=1, max_size=4))
-def test_throttled_containers_rise_by_what_they_lacked_up_to_one_percent_of_the_node(
+def test_throttled_containers_rise_by_their_need_up_to_one_percent_of_the_node(
     actual: list[Managed], uses: list[float]
 ) -> None:
     created = turbo.elevate(actual, uses, 4, KNOBS)
@@ -336,7 +334,7 @@ def test_throttled_containers_rise_by_what_they_lacked_up_to_one_percent_of_the_
 
 
 @given(st.integers(1, 16), st.lists(st.integers(0, 2 * S), min_size=0, max_size=20))
-def test_a_container_gets_what_it_has_left_of_its_limit(quarters: int, used: list[int]) -> None:
+def test_a_container_gets_the_remainder_of_its_limit(quarters: int, used: list[int]) -> None:
     limit, period, at, begin, before = Fraction(quarters, 4), 100_000, 0, 7 * S, 5 * S
     usages = [(begin, before)]
     for entry in used:
@@ -353,18 +351,18 @@ def test_a_container_gets_what_it_has_left_of_its_limit(quarters: int, used: lis
     assert turbo.max_next(float(limit), period, usages) == pytest.approx(float(expected))
 
 
-def test_readings_that_tell_of_no_time_and_a_limit_of_nothing_allow_what_is_allowed_at_most() -> None:
+def test_readings_without_elapsed_time_allow_the_maximum() -> None:
     assert turbo.max_next(1.0, 100_000, [(S, 1), (S, 9)]) == 200_000
     assert turbo.max_next(0.0, 100_000, [(S, 1), (2 * S, 9)]) == 0
 
 
 @pytest.mark.parametrize(("use", "rises"), [(79.0, True), (79.1, False)])
-def test_quotas_rise_as_long_as_a_whole_step_is_left_below_the_alarm_mark(use: float, rises: bool) -> None:
+def test_quotas_rise_while_a_whole_step_is_left_below_the_alarm_mark(use: float, rises: bool) -> None:
     managed = Managed("a", 1, 100_000, 100_000, throttled=1, throttled_ns=S)
     assert bool(turbo.elevate([managed], [use], 4, KNOBS)) is rises
 
 
-def test_the_node_is_looked_at_for_a_minute_and_a_container_for_fifty_nine_ticks() -> None:
+def test_node_usage_is_stored_for_a_minute_and_container_usage_for_59_ticks() -> None:
     turbo, reading = Turbo(4), Reading(100_000, 100_000, 0, 0, 0)
     turbo.add("a", 1.0, reading, 0)
     for second in range(61):
@@ -379,9 +377,7 @@ def test_the_node_is_looked_at_for_a_minute_and_a_container_for_fifty_nine_ticks
 
 
 @given(containers, st.lists(st.floats(0, 100), max_size=3))
-def test_the_next_quota_is_never_below_the_limit_nor_above_two_of_them(
-    actual: list[Managed], uses: list[float]
-) -> None:
+def test_the_next_quota_is_between_the_limit_and_twice_the_limit(actual: list[Managed], uses: list[float]) -> None:
     total = turbo.deltas(actual, uses, 4, KNOBS)
     for entry in actual:
         assert (
@@ -389,7 +385,7 @@ def test_the_next_quota_is_never_below_the_limit_nor_above_two_of_them(
         )
 
 
-def test_a_quota_below_its_limit_does_not_rise_in_an_overload_and_an_unlimited_one_saves_nobody() -> None:
+def test_in_an_overload_a_quota_below_its_limit_and_an_unlimited_one_do_not_change() -> None:
     above, below, free = (
         Managed(name, 1, quota, 100_000) for name, quota in (("a", 200_000), ("b", 60_000), ("c", -1))
     )
@@ -398,13 +394,13 @@ def test_a_quota_below_its_limit_does_not_rise_in_an_overload_and_an_unlimited_o
     }  # fmt: skip
 
 
-def test_a_container_without_a_period_takes_no_part() -> None:
+def test_a_container_without_a_period_is_ignored() -> None:
     odd = Managed("odd", 1, 5, 0, throttled=1, throttled_ns=1)
     assert turbo.deltas([odd], [95.0], 4, KNOBS)["odd"] <= 0
     assert turbo.elevate([odd], [10.0], 4, KNOBS) == {}
 
 
-def test_the_chain_grows_from_the_top_and_shrinks_from_the_container_and_leaves_the_top_slice() -> None:
+def test_a_chain_grows_from_the_top_shrinks_from_the_container_and_skips_the_top_slice() -> None:
     folder = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podx.slice/cri-containerd-c.scope"
     quotas = {folder.rpartition("/")[0]: 200_000, "kubepods.slice/kubepods-burstable.slice": -1, folder: 100}
     grown = [(entry.folder.count("/"), entry.value) for entry in turbo.chain(folder, 100, 120, quotas.get)]
@@ -420,7 +416,7 @@ def test_the_chain_grows_from_the_top_and_shrinks_from_the_container_and_leaves_
     assert turbo.chain(folder, 7, 7, {}.get) == []
 
 
-def test_every_cgroup_above_a_container_with_a_quota_changes_by_as_much() -> None:
+def test_all_parents_with_a_quota_change_by_the_same_amount() -> None:
     quotas = {"kubepods": 1, "kubepods/burstable": 500, "kubepods/burstable/p": 300, "kubepods/burstable/p/c": 100,
               "a": 100, "a/c": 100}  # fmt: skip
     assert [(entry.folder, entry.value) for entry in turbo.chain("kubepods/burstable/p/c", 100, 120, quotas.get)] == [
@@ -429,7 +425,7 @@ def test_every_cgroup_above_a_container_with_a_quota_changes_by_as_much() -> Non
     assert [entry.folder for entry in turbo.chain("/a/c", 100, 120, quotas.get)] == ["a", "a/c"]
 
 
-def test_scopes_of_systemd_rise_and_a_first_reading_is_no_sample() -> None:
+def test_scopes_of_systemd_rise_and_the_first_reading_is_not_a_sample() -> None:
     folder, turbo = "kubepods.slice/kubepods-podx.slice/cri-containerd-c.scope", Turbo(4)
     turbo.add(folder, 1.0, Reading(100_000, 100_000, 0, 0, 0), 0)
     turbo.add("free", 1.0, Reading(-1, 100_000, 0, 0, 0), 0)
@@ -446,7 +442,7 @@ def test_scopes_of_systemd_rise_and_a_first_reading_is_no_sample() -> None:
 
 
 @pytest.mark.parametrize("limit", [None, 0, -1.0, 4.0, 5.0])
-def test_a_limit_that_leaves_nothing_to_raise_is_refused(limit: float | None) -> None:
+def test_a_limit_without_room_to_rise_is_refused(limit: float | None) -> None:
     with pytest.raises(ValueError, match="cannot be raised"):
         Turbo(4).add("c", limit, Reading(1, 1, 0, 0, 0), 0)
 
@@ -456,14 +452,14 @@ def test_a_limit_that_leaves_nothing_to_raise_is_refused(limit: float | None) ->
     [{"highWaterMark": 80}, {"highWaterMark": -1}, {"alarmWaterMark": 101}, {"elevateLimit": -0.1},
      {"cpuFloatingLimit": 100.5}],
 )  # fmt: skip
-def test_knobs_have_ranges(wrong: dict[str, int]) -> None:
+def test_settings_out_of_range_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(WrongValue):
         Knobs(**wrong)
     for maximum in (0, 100):
         assert Knobs(0, 100, elevateLimit=maximum, cpuFloatingLimit=maximum).alarmWaterMark == 100
 
 
-def test_quotas_of_limits_are_given_back_and_unknown_limits_left_alone() -> None:
+def test_quotas_are_restored_to_the_limits_and_unknown_limits_are_unchanged() -> None:
     pod = Pod(
         uid="u",
         folder="p",
@@ -481,7 +477,7 @@ def test_quotas_of_limits_are_given_back_and_unknown_limits_left_alone() -> None
     assert [entry.value for entry in turbo.restored(tiny, lambda folder: 100)] == ["0", "0"]
 
 
-def test_a_cgroup_above_that_would_fall_below_the_kernel_s_least_quota_stays_as_it_is() -> None:
+def test_a_parent_that_would_fall_below_the_kernels_minimum_is_unchanged() -> None:
     quotas = {"kubepods/p": 5000, "kubepods/p/c": 100_000}
     assert [(write.folder, write.value) for write in turbo.chain("kubepods/p/c", 100_000, 90_000, quotas.get)] == [
         ("kubepods/p/c", "90000")

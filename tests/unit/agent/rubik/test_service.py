@@ -1,4 +1,4 @@
-"""The parts that services share: they are on if the file says so, and apply another block once."""
+"""Common parts of services: enabled by the file, and a changed block is applied once."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Told(Service):
     name = "psi"
     heard = 0
 
-    def changed(self) -> None:
+    def block_changed(self) -> None:
         self.heard += 1
 
     def round(self, created: Round[Services]) -> None:
         """Nothing is looked at."""
 
 
-def test_a_service_without_a_round_cannot_be_made() -> None:
+def test_a_service_without_a_round_method_cannot_be_created() -> None:
     class Idle(Service):
         name = "idle"
 
@@ -34,7 +34,7 @@ def test_a_service_without_a_round_cannot_be_made() -> None:
         Idle(AgentSettings(), [])  # type: ignore[abstract]
 
 
-def test_a_service_is_on_if_the_file_switches_it_on_and_hears_of_another_block_once() -> None:
+def test_the_file_enables_a_service_and_a_changed_block_is_applied_once() -> None:
     service, rules = Told(AgentSettings(), []), PROFILE.strategy_rules()
     assert not service.wants(rules)
     for interval in (10, 10, 20):
@@ -45,13 +45,13 @@ def test_a_service_is_on_if_the_file_switches_it_on_and_hears_of_another_block_o
     assert not service.wants(rules) and service.block is None
 
 
-def test_time_is_in_nanoseconds_and_waiting_for_io_is_in_use() -> None:
+def test_time_is_in_nanoseconds_and_io_wait_counts_as_in_use() -> None:
     sample = Sample(1.5, 2, None, None, None, {}, times=CpuTimes(busy=10, idle=90, io_wait=30))
     assert (nanoseconds(sample), ticks(sample)) == (1_500_000_000, Ticks(40, 100))
     assert ticks(sample._replace(times=None)) is None
 
 
-def test_each_service_says_when_it_decides_again_and_by_what(tmp_path: Path) -> None:
+def test_every_service_reports_its_next_decision_and_its_state(tmp_path: Path) -> None:
     blocks = {
         "quotaTurbo": {"syncInterval": 1000},
         "dynMemory": {"policy": "fssr"},
@@ -85,7 +85,7 @@ def test_each_service_says_when_it_decides_again_and_by_what(tmp_path: Path) -> 
     assert message["ioLimit"]["state"] == ""
 
 
-def test_a_reading_that_goes_back_is_no_time_in_use() -> None:
+def test_a_decreasing_reading_is_zero_time_in_use() -> None:
     assert share(Ticks(10, 20), Ticks(5, 30)) == 0
     assert share(Ticks(10, 20), Ticks(15, 20)) == 100
     assert share(Ticks(0, 0), Ticks(1, 4)) == 25

@@ -1,4 +1,4 @@
-"""rubik's file: its values, what it refuses, and what it sets as settings of the agent and as a document."""
+"""rubik's file: its values and errors, and its use as settings of the agent and as a document."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nri.agent.settings.values import RuleSettings
 from nri.config import Source
 from nri.config.complaint import WrongValue, single_errors
 from nri.config.layers import parse_layer
-from nri.config.settings import Loaded
+from nri.config.settings import LoadedSettings
 from nri.errors import ConfigError
 
 
@@ -34,7 +34,7 @@ def _read(**blocks: object) -> dict[str, object]:
     return READER.services(load(Source("/var/lib/rubik/config.json", text, "json")))
 
 
-def test_a_block_says_what_differs_from_the_defaults() -> None:
+def test_a_block_has_the_values_of_the_file_and_the_defaults() -> None:
     actual = _read(quotaTurbo={"HIGHWATERMARK": 50, "alarmWaterMark": None}, cpuevict={"interval": 5}, ioLimit=None)
     assert actual == {
         "quotaTurbo": quota_turbo.Block(highWaterMark=50),
@@ -92,11 +92,11 @@ def test_an_error_names_file_line_key_value_and_range(block: dict[str, object], 
     assert str(caught.value).startswith("/var/lib/rubik/config.json")
 
 
-def test_a_network_that_is_not_held_back_may_be_anything() -> None:
+def test_an_unused_network_block_is_not_checked() -> None:
     assert _read(preemption={"resource": ["cpu"], "net": {"waterline": 1, "bandwidthLow": -9}})
 
 
-def test_every_error_of_every_block_is_told_at_once_and_a_service_that_is_off_has_none() -> None:
+def test_all_errors_of_enabled_services_are_reported_together() -> None:
     with pytest.raises(ConfigError) as caught:
         _read(quotaTurbo={"highWaterMark": -1}, psi={"resource": []})
     assert len(caught.value.others) == 1
@@ -104,7 +104,7 @@ def test_every_error_of_every_block_is_told_at_once_and_a_service_that_is_off_ha
     assert READER.services(load(Source("f", text, "json"))) == {"cpi": None}
 
 
-def test_keys_that_nothing_reads_are_known() -> None:
+def test_unknown_keys_are_listed() -> None:
     text = (
         '{"agent": {"enabledFeatures": ["dynMemory"], "logLevl": 1}, "dynMemory": {"policy": "fssr", "x": 1}, "Psi": 1}'
     )
@@ -127,12 +127,12 @@ def test_keys_that_nothing_reads_are_known() -> None:
         f'{{"agent": {{"logSize": {2**63}}}}}',
     ],
 )
-def test_what_is_no_file_of_its_kind_is_refused(text: str) -> None:
+def test_a_file_of_another_format_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         load(Source("f", text, "json"))
 
 
-def test_values_of_the_agent_are_asked_for_apart() -> None:
+def test_settings_of_the_agent_are_checked_separately() -> None:
     with pytest.raises(WrongValue, match="logSize 9 MB is not between 10 and 1048576"):
         load(Source("f", '{"agent": {"logSize": 9}}', "json")).agent.complain()
     with pytest.raises(WrongValue, match="must be an absolute path"):
@@ -147,13 +147,13 @@ def test_values_of_the_agent_are_asked_for_apart() -> None:
         ("{", "rubik.json"),
     ],
 )
-def test_a_file_with_a_mistake_outside_of_the_services_is_refused_with_its_key(text: str, words: str) -> None:
+def test_a_mistake_outside_of_the_services_is_an_error_with_its_key(text: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         READER.services(load(Source("rubik.json", text, "json")))
     assert words in str(caught.value)
 
 
-def test_an_empty_file_has_the_defaults_and_a_key_that_nothing_reads_is_kept_apart() -> None:
+def test_an_empty_file_has_the_defaults_and_unknown_keys_are_listed() -> None:
     assert load(Source("rubik.json", "{}", "json")).agent == Agent()
     assert load(Source("rubik.json", '{"agent": {"logLvl": "info"}}', "json")).unread[0].key == "agent.logLvl"
 
@@ -166,7 +166,7 @@ def test_an_empty_file_has_the_defaults_and_a_key_that_nothing_reads_is_kept_apa
         (Agent(logDriver="file", logDir="here"), '"here" must be an absolute path'),
     ],
 )
-def test_a_value_of_the_agent_that_cannot_be_is_complained_of(agent: Agent, words: str) -> None:
+def test_an_invalid_setting_of_the_agent_is_an_error(agent: Agent, words: str) -> None:
     with pytest.raises(WrongValue, match=words):
         agent.complain()
 
@@ -178,14 +178,14 @@ def text(agent: dict[str, Any] | None = None, **blocks: Any) -> str:
     return json.dumps({"agent": {"enabledFeatures": list(blocks), **(agent or {})}, **blocks}, indent=1)
 
 
-def loaded(folder: Path, content: str, name: str = "config.json") -> Loaded[AgentSettings]:
+def loaded(folder: Path, content: str, name: str = "config.json") -> LoadedSettings[AgentSettings]:
     file = folder / name
     file.write_text(content)
     return AGENT_SETTINGS.load(file, environment={})
 
 
 @pytest.mark.parametrize("name", ["config.json", "config"])
-def test_a_file_of_rubiks_is_the_settings_of_an_agent_over_nri(tmp_path: Path, name: str) -> None:
+def test_rubiks_file_becomes_the_settings_of_an_agent_over_nri(tmp_path: Path, name: str) -> None:
     agent = {"informerType": "nri", "cgroupDriver": "systemd", "logLevel": "stack", "cgroupRoot": "/host/sys/fs/cgroup"}
     settings = loaded(tmp_path, text(agent, **TURBO, **PSI), name).settings
     assert (settings.profile, settings.modes, settings.pods.source) == ("rubik", ("nri", "standalone"), "nri")
@@ -194,7 +194,7 @@ def test_a_file_of_rubiks_is_the_settings_of_an_agent_over_nri(tmp_path: Path, n
     assert settings.gates == {"quotaTurbo": True, "psi": True}
 
 
-def test_by_default_pods_come_from_the_apiserver_of_the_node_that_the_environment_names(
+def test_by_default_pods_come_from_the_apiserver_and_the_node_name_from_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RUBIK_NODE_NAME", "n1")
@@ -202,7 +202,7 @@ def test_by_default_pods_come_from_the_apiserver_of_the_node_that_the_environmen
     assert (settings.modes, settings.pods.source, settings.rules.node_name) == (("standalone",), "apiserver", "n1")
 
 
-def test_flags_and_later_files_override_it(tmp_path: Path) -> None:
+def test_flags_and_later_files_override_rubiks_file(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(text(**PSI))
     (tmp_path / "more.toml").write_text('modes = ["nri"]\npreview = ["psi"]\n')
     settings = AGENT_SETTINGS.load(tmp_path / "config.json", tmp_path / "more.toml", environment={}).settings
@@ -210,7 +210,7 @@ def test_flags_and_later_files_override_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["{", '{"modes": ["nri"]}', "[]"])
-def test_what_is_no_file_of_rubiks_is_read_as_the_agents(tmp_path: Path, content: str) -> None:
+def test_other_files_are_read_as_settings_of_the_agent(tmp_path: Path, content: str) -> None:
     if content.endswith("}"):
         assert loaded(tmp_path, content).settings == AgentSettings(modes=("nri",))
     else:
@@ -218,7 +218,7 @@ def test_what_is_no_file_of_rubiks_is_read_as_the_agents(tmp_path: Path, content
             loaded(tmp_path, content)
 
 
-def test_every_mistake_is_named_at_once_with_file_key_value_and_range(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_with_file_key_value_and_range(tmp_path: Path) -> None:
     content = text(
         {"logSize": 3}, quotaTurbo={"highWaterMark": 90}, psi={"interval": 100, "avg10threshold": 500}, nump={}
     )
@@ -233,7 +233,7 @@ def test_every_mistake_is_named_at_once_with_file_key_value_and_range(tmp_path: 
         assert sum(words in entry and str(tmp_path / "config.json") in entry for entry in actual) == 1, words
 
 
-def test_what_rubik_does_with_its_log_and_its_root_is_a_note(tmp_path: Path) -> None:
+def test_settings_of_rubiks_log_and_root_are_notes(tmp_path: Path) -> None:
     notes = loaded(tmp_path, text({"logDriver": "file", "cgroupRoot": "/cgroup"})).notes
     assert [note.partition(": ")[2].partition(":")[0] for note in notes] == ["agent.logDriver", "agent.cgroupRoot"]
 
@@ -252,7 +252,7 @@ def store_of(folder: Path, content: str) -> tuple[RuleStore, FileRules]:
     return store, source
 
 
-def test_a_file_that_changes_changes_the_rules_and_a_mistake_in_it_changes_nothing(tmp_path: Path) -> None:
+def test_a_changed_file_changes_the_rules_and_a_mistake_changes_none(tmp_path: Path) -> None:
     store, source = store_of(tmp_path, text(**TURBO))
     assert store.node.services["quotaTurbo"].highWaterMark == 50
     (tmp_path / "config.json").write_text(text(quotaTurbo={"highWaterMark": 40}) + " ")
@@ -266,7 +266,7 @@ def test_a_file_that_changes_changes_the_rules_and_a_mistake_in_it_changes_nothi
     assert problem.source == f"{tmp_path / 'config.json'}:8"
 
 
-def test_what_the_settings_do_not_switch_on_stays_off(tmp_path: Path) -> None:
+def test_a_document_requests_services_without_enabling_gates(tmp_path: Path) -> None:
     store, _ = store_of(tmp_path, text(**TURBO, **PSI))
     assert store.node.gates == frozenset()  # quotaTurbo is a strategy, no hook
     assert PROFILE.requested_gates(store.document(KIND)) == {
@@ -275,14 +275,14 @@ def test_what_the_settings_do_not_switch_on_stays_off(tmp_path: Path) -> None:
     assert PROFILE.requested_gates(None) == PROFILE.requested_gates({"agent": []}) == {}
 
 
-def test_keys_that_nothing_reads_are_told(tmp_path: Path) -> None:
+def test_unknown_keys_are_reported(tmp_path: Path) -> None:
     store, _ = store_of(tmp_path, text({"logLevl": "info"}, dynCache={}, **TURBO))
     assert [str(entry) for entry in store.unread()[KIND]] == [
         "agent.logLevl: nothing reads it; did you mean logLevel?",
     ]
 
 
-def test_a_node_keeps_nothing_of_a_hook_that_failed_and_switches_on_what_both_switch_on() -> None:
+def test_a_node_enables_a_hook_only_if_settings_and_document_enable_it() -> None:
     node = Node({"a": None, "b": None}, switched_on=frozenset({"b", "c"}))
     assert (node.gates, node.keeps_partial) == (frozenset({"b"}), False)
     kind = PROFILE.kinds[KIND]
@@ -290,7 +290,7 @@ def test_a_node_keeps_nothing_of_a_hook_that_failed_and_switches_on_what_both_sw
     assert kind.into(node, {}).gates == frozenset()
 
 
-def test_strategies_have_the_blocks_of_the_document_and_none_without_one() -> None:
+def test_strategies_have_the_blocks_of_the_document_and_none_without_a_document() -> None:
     services = PROFILE.strategy_rules()
     services.take(None)
     assert (services.has_document, services.blocks) == (False, {})
@@ -306,6 +306,6 @@ def test_strategies_have_the_blocks_of_the_document_and_none_without_one() -> No
     assert services.blocks == {}
 
 
-def test_both_services_of_quotas_may_be_on(tmp_path: Path) -> None:
+def test_both_quota_services_can_be_enabled_together(tmp_path: Path) -> None:
     settings = loaded(tmp_path, text(quotaBurst=None, **TURBO)).settings
     assert settings.gates == {"quotaBurst": True, "quotaTurbo": True}

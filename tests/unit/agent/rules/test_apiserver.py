@@ -1,4 +1,4 @@
-"""Rules from an apiserver, by its answers. Real apiservers: tests/apiserver."""
+"""Rules from an apiserver, with scripted responses. Real apiservers: tests/apiserver."""
 
 import json
 import threading
@@ -20,7 +20,7 @@ from tests.support.waiting import wait_for
 
 
 class Cluster:
-    """What the server says, by the kind's name in URLs."""
+    """A server's lists of objects, by the kind's name in URLs."""
 
     def __init__(self, server: HttpServer) -> None:
         self.server = server
@@ -31,7 +31,7 @@ class Cluster:
         server.otherwise = self.answer
 
     def cut(self, absent: set[str]) -> None:
-        """End all watches; these kinds are not there from now on."""
+        """End all watches; from then on these kinds do not exist."""
         self.absent = absent
         self.hold, hold = threading.Event(), self.hold
         hold.set()
@@ -95,7 +95,7 @@ def test_all_kinds_of_this_node_reach_the_store(cluster: Cluster, store: RuleSto
     assert store.sources()["NodeSLO"] == f"NodeSLO n1 of http://127.0.0.1:{cluster.server.port}"
 
 
-def test_the_managers_config_map_of_its_namespace_gives_the_node_its_rules(
+def test_the_managers_config_map_provides_the_nodes_rules(
     cluster: Cluster, store: RuleStore, rules: ApiserverRules
 ) -> None:
     config = {"nodeStrategies": [{"nodeSelector": {"matchLabels": {"pool": "a"}}, "cpuSuppressPolicy": "cfsQuota"}]}
@@ -114,7 +114,7 @@ def test_the_managers_config_map_of_its_namespace_gives_the_node_its_rules(
     assert paths == {"/api/v1/namespaces/koordinator-system/configmaps"}
 
 
-def test_a_config_map_that_may_not_be_read_delays_nothing(
+def test_a_forbidden_config_map_does_not_delay_readiness(
     cluster: Cluster, store: RuleStore, rules: ApiserverRules
 ) -> None:
     cluster.absent = {"configmaps"}
@@ -122,7 +122,7 @@ def test_a_config_map_that_may_not_be_read_delays_nothing(
     wait_for(lambda: rules.health()[0])
 
 
-def test_a_kind_that_the_cluster_does_not_have_is_its_own_problem_and_stops_no_other(
+def test_a_kind_missing_in_the_cluster_is_a_problem_and_does_not_affect_others(
     cluster: Cluster, store: RuleStore, rules: ApiserverRules
 ) -> None:
     cluster.absent = {"noderesourcetopologies"}
@@ -137,7 +137,7 @@ def test_a_kind_that_the_cluster_does_not_have_is_its_own_problem_and_stops_no_o
     wait_for(lambda: not store.problems())
 
 
-def test_a_bad_rule_stays_a_problem_while_the_apiserver_comes_and_goes(
+def test_an_invalid_rule_is_a_problem_across_reconnections(
     cluster: Cluster, store: RuleStore, rules: ApiserverRules
 ) -> None:
     cluster.items["nodeslos"] = [thing("n1", spec=[])]
@@ -151,6 +151,6 @@ def test_a_bad_rule_stays_a_problem_while_the_apiserver_comes_and_goes(
     wait_for(lambda: store.problems() == [bad])
 
 
-def test_a_kubeconfig_that_cannot_be_used_is_a_config_error(tmp_path: Path, store: RuleStore) -> None:
+def test_an_unusable_kubeconfig_is_a_config_error(tmp_path: Path, store: RuleStore) -> None:
     with pytest.raises(ConfigError):
         ApiserverRules(AgentSettings(rules=RuleSettings(kubeconfig=str(tmp_path / "none"))), store)

@@ -63,7 +63,7 @@ def problems(store: RuleStore, folder: Path) -> list[tuple[str, str]]:
     return [(problem.kind, os.path.relpath(problem.source, folder)) for problem in store.problems()]
 
 
-def test_documents_of_all_kinds_are_taken_from_one_file_or_several(
+def test_documents_of_all_kinds_are_read_from_one_or_several_files(
     tmp_path: Path, store: RuleStore, rules: FileRules
 ) -> None:
     pools = '[{"socket":0,"node":0,"cpuset":"0-3"}]'
@@ -76,14 +76,14 @@ def test_documents_of_all_kinds_are_taken_from_one_file_or_several(
     assert rules.health() == (True, f"3 kinds of rules from {tmp_path}")
 
 
-def test_other_nodes_and_other_kinds_are_passed_over(tmp_path: Path, store: RuleStore, rules: FileRules) -> None:
+def test_other_nodes_and_other_kinds_are_ignored(tmp_path: Path, store: RuleStore, rules: FileRules) -> None:
     (tmp_path / "a.yaml").write_text(slo(name="n2") + "---\nkind: Pod\nmetadata: 1\n---\n" + slo(2))
     rules.look()
     assert identity(store) == 2
     assert store.problems() == store.remarks() == []
 
 
-def test_a_kind_that_only_other_nodes_have_and_one_that_is_nearly_one_are_told_once(
+def test_a_kind_with_foreign_nodes_only_and_a_misspelt_kind_are_reported_once(
     tmp_path: Path, store: RuleStore, rules: FileRules, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "a.yaml").write_text(slo(name="n2") + "---\nkind: NodeSLOO\n---\nspec: {}\n---\nkind: NodeMetric\n")
@@ -100,11 +100,11 @@ def test_a_kind_that_only_other_nodes_have_and_one_that_is_nearly_one_are_told_o
 
 
 @pytest.mark.parametrize("text", ["", "null\n", "kind: ConfigMap\ndata: {resource-qos-config: '{}'}\n"])
-def test_a_file_without_rules_is_told(
+def test_files_without_rules_are_reported(
     text: str, tmp_path: Path, store: RuleStore, rules: FileRules, caplog: pytest.LogCaptureFixture
 ) -> None:
     rules.look()
-    assert store.remarks() == [], "an empty folder is no mistake"
+    assert store.remarks() == [], "an empty folder is not a mistake"
     (tmp_path / "a.yaml").write_text(text)
     rules.look()
     kinds = "NodeSLO, ConfigMap slo-controller-config, NodeResourceTopology, Node"
@@ -115,7 +115,7 @@ def test_a_file_without_rules_is_told(
     assert store.remarks() == []
 
 
-def test_a_changed_file_is_a_changed_rule_and_a_missing_one_is_none(
+def test_a_changed_file_changes_the_rule_and_a_removed_file_removes_it(
     tmp_path: Path, store: RuleStore, rules: FileRules
 ) -> None:
     (tmp_path / "a.yaml").write_text(slo())
@@ -129,7 +129,7 @@ def test_a_changed_file_is_a_changed_rule_and_a_missing_one_is_none(
     assert store.document("NodeSLO") is None
 
 
-def test_a_bad_value_is_told_with_file_and_line_and_the_last_good_rule_stays(
+def test_an_invalid_value_is_reported_with_file_and_line_and_keeps_the_last_rule(
     tmp_path: Path, store: RuleStore, rules: FileRules
 ) -> None:
     (tmp_path / "a.yaml").write_text(slo())
@@ -144,19 +144,21 @@ def test_a_bad_value_is_told_with_file_and_line_and_the_last_good_rule_stays(
     assert (identity(store), store.problems()) == (2, [])
 
 
-def test_a_bad_annotation_is_told_with_its_line(tmp_path: Path, store: RuleStore, rules: FileRules) -> None:
+def test_an_invalid_annotation_is_reported_with_its_line(tmp_path: Path, store: RuleStore, rules: FileRules) -> None:
     (tmp_path / "a.yaml").write_text(TOPOLOGY.format(pools="[1]"))
     rules.look()
     assert problems(store, tmp_path) == [("NodeResourceTopology", "a.yaml:4")]
 
 
-def test_a_bad_host_application_is_told_with_its_line(tmp_path: Path, store: RuleStore, rules: FileRules) -> None:
+def test_an_invalid_host_application_is_reported_with_its_line(
+    tmp_path: Path, store: RuleStore, rules: FileRules
+) -> None:
     (tmp_path / "a.yaml").write_text("kind: NodeSLO\nspec:\n  hostApplications:\n  - name: a\n  - name: [b]\n")
     rules.look()
     assert problems(store, tmp_path) == [("NodeSLO", "a.yaml:5")]
 
 
-def test_text_that_is_no_yaml_is_told_with_file_and_line_and_what_it_said_stays(
+def test_invalid_yaml_is_reported_with_file_and_line_and_keeps_the_last_rule(
     tmp_path: Path, store: RuleStore, rules: FileRules
 ) -> None:
     (tmp_path / "a.yaml").write_text(slo())
@@ -170,7 +172,7 @@ def test_text_that_is_no_yaml_is_told_with_file_and_line_and_what_it_said_stays(
     assert store.problems() == []
 
 
-def test_of_two_files_with_one_kind_the_first_counts_until_it_goes(
+def test_of_two_files_with_one_kind_the_first_counts_until_its_removal(
     tmp_path: Path, store: RuleStore, rules: FileRules
 ) -> None:
     (tmp_path / "a.yaml").write_text(slo(1))
@@ -182,7 +184,7 @@ def test_of_two_files_with_one_kind_the_first_counts_until_it_goes(
     assert (identity(store), problems(store, tmp_path)) == (2, [])
 
 
-def test_a_second_file_that_goes_takes_its_problem_along(tmp_path: Path, store: RuleStore, rules: FileRules) -> None:
+def test_removing_the_second_file_removes_its_problem(tmp_path: Path, store: RuleStore, rules: FileRules) -> None:
     (tmp_path / "a.yaml").write_text(slo(1))
     (tmp_path / "b.yaml").write_text(slo(2))
     rules.look()
@@ -191,7 +193,7 @@ def test_a_second_file_that_goes_takes_its_problem_along(tmp_path: Path, store: 
     assert (identity(store), store.problems()) == (1, [])
 
 
-def test_files_are_watched_while_it_runs(
+def test_files_are_watched_while_the_source_runs(
     tmp_path: Path, store: RuleStore, rules: FileRules, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "LOOK_S", 0.01)

@@ -1,4 +1,4 @@
-"""The places of the rules that gave a pod its values."""
+"""The files and lines of the rules behind a pod's values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> RuleStore:
     return store
 
 
-def test_a_rule_has_file_line_and_key_and_who_decides_by_it(tmp_path: Path, store: RuleStore) -> None:
+def test_a_rule_has_file_line_key_and_its_hooks(tmp_path: Path, store: RuleStore) -> None:
     hooks = ("GroupIdentity", "BatchResource", "CPUNormalization", "GroupIdentity", "CPUSetAllocator")
     actual = with_places({"of": "BE", "values": [{"hook": hook} for hook in hooks]}, store, PROFILE)
     assert [(row["place"].removeprefix(f"{tmp_path}/"), row["key"], row["hooks"]) for row in actual["rule_keys"]] == [
@@ -48,7 +48,7 @@ def test_a_rule_has_file_line_and_key_and_who_decides_by_it(tmp_path: Path, stor
     assert actual["rules"]["NodeSLO"] == f"{tmp_path}/a.yaml"
 
 
-def test_a_source_without_lines_is_the_place(store: RuleStore) -> None:
+def test_without_line_numbers_the_place_is_the_source(store: RuleStore) -> None:
     store.put("NodeSLO", {"spec": {"cpuBurstStrategy": {"policy": "auto"}}}, "an apiserver")
     (row,) = with_places({"values": [{"hook": "CPUBurst"}]}, store, PROFILE)["rule_keys"]
     assert row["place"] == "an apiserver"

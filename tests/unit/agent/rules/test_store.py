@@ -1,4 +1,4 @@
-"""The store of rules: what is taken, what is refused, what stays."""
+"""The store of rules: documents that are accepted, refused and kept."""
 
 import json
 from typing import Any
@@ -40,13 +40,15 @@ def heard(store: RuleStore) -> list[set[str]]:
     return calls
 
 
-def test_before_any_document_the_base_holds(store: RuleStore) -> None:
+def test_without_documents_the_base_rules_apply(store: RuleStore) -> None:
     assert store.node == Node(fail=True)
     assert (store.document("NodeSLO"), store.sources()["NodeSLO"], store.problems()) == (None, "", [])
     assert store.sources() == {"NodeSLO": "", "ConfigMap": "", "NodeResourceTopology": "", "Node": ""}
 
 
-def test_each_kind_becomes_its_part_of_the_rules_and_is_told(store: RuleStore, heard: list[set[str]]) -> None:
+def test_every_kind_changes_its_part_of_the_rules_and_notifies_subscribers(
+    store: RuleStore, heard: list[set[str]]
+) -> None:
     store.put("NodeSLO", slo(BE_ON), "api")
     store.put("NodeResourceTopology", topology("0-3"), "api")
     store.put("Node", node("1.5"), "api")
@@ -80,7 +82,7 @@ def test_a_snapshot_does_not_change(store: RuleStore) -> None:
         ("Node", node("1.5"), [], ""),
     ],
 )
-def test_a_bad_document_keeps_the_last_good_one_and_is_a_problem_until_a_good_one_comes(
+def test_an_invalid_document_keeps_the_last_valid_one_and_is_a_problem_until_fixed(
     store: RuleStore, heard: list[set[str]], kind: str, good: Any, bad: Any, key: str
 ) -> None:
     store.put(kind, good, "api")
@@ -97,7 +99,7 @@ def test_a_bad_document_keeps_the_last_good_one_and_is_a_problem_until_a_good_on
     assert store.problems() == []
 
 
-def test_one_bad_value_refuses_the_whole_document(store: RuleStore) -> None:
+def test_one_invalid_value_refuses_the_whole_document(store: RuleStore) -> None:
     strategy = {"policies": {"netQOSPolicy": "terway-qos"}, "lsClass": {"networkQOS": {}}}
     strategy["lsClass"]["networkQOS"] = {"enable": True, "egressLimit": "2G"}
     spec = {"systemStrategy": {"totalNetworkBandwidth": "1G"}, "resourceQOSStrategy": strategy | {"beClass": {}}}
@@ -107,7 +109,7 @@ def test_one_bad_value_refuses_the_whole_document(store: RuleStore) -> None:
     assert "more than the node's" in store.problems()[0].error
 
 
-def test_a_document_that_means_the_same_is_taken_and_not_told(store: RuleStore, heard: list[set[str]]) -> None:
+def test_an_equivalent_document_is_stored_without_a_notification(store: RuleStore, heard: list[set[str]]) -> None:
     store.put("Node", node("1.5"), "api")
     store.put("Node", node("1.501") | {"status": {}}, "api")
     assert heard == [{"Node"}]
@@ -115,13 +117,13 @@ def test_a_document_that_means_the_same_is_taken_and_not_told(store: RuleStore, 
     assert store.document("Node") == node("1.501") | {"status": {}}
 
 
-def test_a_spec_that_only_loops_read_is_a_change_of_the_rule(store: RuleStore, heard: list[set[str]]) -> None:
+def test_a_change_only_for_strategies_is_a_change_of_the_rule(store: RuleStore, heard: list[set[str]]) -> None:
     store.put("NodeSLO", slo({"cpuBurstStrategy": {"policy": "none"}}), "api")
     store.put("NodeSLO", slo({"cpuBurstStrategy": {"policy": "auto"}}), "api")
     assert heard == [{"NodeSLO"}, {"NodeSLO"}]
 
 
-def test_what_a_deleted_slo_had_switched_on_is_switched_off(store: RuleStore, heard: list[set[str]]) -> None:
+def test_a_deleted_nodeslo_disables_its_settings(store: RuleStore, heard: list[set[str]]) -> None:
     store.put("NodeSLO", slo(BE_ON), "api")
     store.put("NodeSLO", None, "api")
     identity = store.node.identity
@@ -130,7 +132,7 @@ def test_what_a_deleted_slo_had_switched_on_is_switched_off(store: RuleStore, he
     assert heard == [{"NodeSLO"}] * 2
 
 
-def test_of_a_deleted_topology_and_node_nothing_is_left(store: RuleStore) -> None:
+def test_a_deleted_topology_or_node_leaves_no_rules(store: RuleStore) -> None:
     store.put("NodeResourceTopology", topology("0-3"), "api")
     store.put("Node", node("1.5"), "api")
     store.put("NodeResourceTopology", None, "api")
@@ -138,7 +140,7 @@ def test_of_a_deleted_topology_and_node_nothing_is_left(store: RuleStore) -> Non
     assert (store.node.cpus, store.node.ratio) == (None, -1)
 
 
-def test_a_document_goes_away_only_by_its_own_source(store: RuleStore, heard: list[set[str]]) -> None:
+def test_only_the_source_of_a_document_can_delete_it(store: RuleStore, heard: list[set[str]]) -> None:
     store.put("NodeSLO", slo({}), "file")
     store.put("NodeSLO", slo(BE_ON), "api")
     heard.clear()
@@ -147,18 +149,18 @@ def test_a_document_goes_away_only_by_its_own_source(store: RuleStore, heard: li
     assert heard == []
 
 
-def test_a_bad_document_that_is_deleted_is_no_problem_any_more(store: RuleStore) -> None:
+def test_deleting_an_invalid_document_removes_its_problem(store: RuleStore) -> None:
     store.put("Node", node("fast"), "api")
     store.put("Node", None, "api")
     assert store.problems() == []
 
 
-def test_a_source_can_say_where_an_error_is(store: RuleStore) -> None:
+def test_a_source_can_provide_the_line_of_an_error(store: RuleStore) -> None:
     store.put("Node", node("fast"), "a.yaml", lambda error: "a.yaml:3")
     assert store.problems()[0].source == "a.yaml:3"
 
 
-def test_what_cannot_be_read_at_all_is_a_problem_until_it_can(store: RuleStore) -> None:
+def test_an_unreadable_file_is_a_problem_until_it_is_accepted(store: RuleStore) -> None:
     store.refuse("", "a.yaml", "not valid YAML\n")
     assert [(problem.source, problem.error) for problem in store.problems()] == [("a.yaml", "not valid YAML\\n")]
     store.accept("", "a.yaml")
@@ -172,7 +174,7 @@ def test_problems_are_bounded_in_length_and_number(store: RuleStore) -> None:
     assert max(len(problem.error) for problem in store.problems()) < 600
 
 
-def test_a_listener_that_fails_stops_neither_the_others_nor_the_source(
+def test_a_failed_listener_affects_neither_other_listeners_nor_the_source(
     store: RuleStore, heard: list[set[str]], caplog: pytest.LogCaptureFixture
 ) -> None:
     store.subscribe(lambda kinds: 1 / 0)
@@ -182,19 +184,19 @@ def test_a_listener_that_fails_stops_neither_the_others_nor_the_source(
     assert "could not be applied" in caplog.text
 
 
-def test_a_listener_may_read_the_store(store: RuleStore) -> None:
+def test_a_listener_can_read_the_store(store: RuleStore) -> None:
     collected: list[float] = []
     store.subscribe(lambda kinds: collected.append(store.node.ratio if store.document("Node") else 0))
     store.put("Node", node("2"), "api")
     assert collected == [2.0]
 
 
-def test_a_kind_that_is_none_is_a_key_error(store: RuleStore) -> None:
+def test_an_unknown_kind_is_a_key_error(store: RuleStore) -> None:
     with pytest.raises(KeyError):
         store.put("Pod", {}, "api")
 
 
-def test_the_log_follows_a_rule_from_its_first_document_to_its_last(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_has_every_change_of_a_rule(caplog: pytest.LogCaptureFixture) -> None:
     def take(store: RuleStore) -> None:
         for source in (slo(BE_ON), slo(BE_ON), slo([1]), slo(BE_ON), None):
             store.put("NodeSLO", source, "a.yaml")
@@ -206,10 +208,10 @@ def test_the_log_follows_a_rule_from_its_first_document_to_its_last(caplog: pyte
         take(RuleStore(Node(), KINDS))
         assert [message.partition(": ")[0] for message in caplog.messages] == [
             "NodeSLO of a.yaml is in force",
-            "NodeSLO of a.yaml is not used; the last good version stays",
+            "NodeSLO of a.yaml has an error; the last good version stays",
             "NodeSLO of a.yaml is fixed, and in force",
             "NodeSLO of a.yaml was removed",
-            "a document of a.yaml is not used; the last good version stays",
+            "a document of a.yaml has an error; the last good version stays",
             "the problem of a document of a.yaml is fixed",
         ]
         caplog.clear()
@@ -217,7 +219,7 @@ def test_the_log_follows_a_rule_from_its_first_document_to_its_last(caplog: pyte
         assert caplog.messages == []
 
 
-def test_keys_that_nothing_reads_are_told_once_and_forgotten_with_the_document(
+def test_unknown_keys_are_logged_once_and_forgotten_with_the_document(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = RuleStore(Node(), KINDS)
@@ -230,12 +232,12 @@ def test_keys_that_nothing_reads_are_told_once_and_forgotten_with_the_document(
     assert store.unread() == {}
 
 
-def _config_map(enable: object) -> dict[str, object]:
+def _config_map(enable: object) -> dict[str, Any]:
     text = json.dumps({"clusterStrategy": {"enable": enable}})
     return {"metadata": {"name": "slo-controller-config"}, "data": {"resource-threshold-config": text}}
 
 
-def test_a_derived_document_counts_while_no_source_has_one(store: RuleStore, heard: list[set[str]]) -> None:
+def test_a_derived_document_counts_while_no_source_provides_one(store: RuleStore, heard: list[set[str]]) -> None:
     store.put("ConfigMap", _config_map(enable=True), "c.yaml")
     derived = store.document("NodeSLO")
     assert derived is not None and derived["spec"] == {"resourceUsedThresholdWithBE": {"enable": True}}
@@ -244,16 +246,37 @@ def test_a_derived_document_counts_while_no_source_has_one(store: RuleStore, hea
     store.put("ConfigMap", _config_map(enable=False), "c.yaml")
     assert store.document("NodeSLO") == {"spec": {}}
     store.put("NodeSLO", None, "n.yaml")
-    again = store.document("NodeSLO")
-    assert again is not None and again["spec"] == {"resourceUsedThresholdWithBE": {"enable": False}}
+    document = store.document("NodeSLO")
+    assert document is not None and document["spec"] == {"resourceUsedThresholdWithBE": {"enable": False}}
     store.put("ConfigMap", None, "c.yaml")
     assert store.document("NodeSLO") is None
 
 
-def test_a_document_from_which_nothing_can_be_derived_is_a_problem_and_changes_nothing(store: RuleStore) -> None:
+def test_a_document_that_cannot_be_converted_is_a_problem_and_keeps_the_rules(store: RuleStore) -> None:
     store.put("ConfigMap", _config_map(enable=True), "c.yaml")
     store.put("ConfigMap", {"data": {"resource-threshold-config": "{"}}, "c.yaml")
     derived = store.document("NodeSLO")
     assert derived is not None and derived["spec"] == {"resourceUsedThresholdWithBE": {"enable": True}}
     (problem,) = store.problems()
-    assert problem.kind == "ConfigMap" and problem.error.startswith("data.resource-threshold-config: not JSON")
+    assert problem.kind == "ConfigMap" and problem.error.startswith('data.resource-threshold-config: "{" is not JSON')
+
+
+def test_a_key_with_an_error_keeps_its_last_version_while_other_keys_change(store: RuleStore) -> None:
+    def sections() -> dict[str, Any]:
+        derived = store.document("NodeSLO")
+        assert derived is not None
+        spec: dict[str, Any] = derived["spec"]
+        return spec
+
+    burst = {"cpu-burst-config": json.dumps({"clusterStrategy": {"policy": "auto"}})}
+    wrong = _config_map(enable="yes")["data"]
+    store.put("ConfigMap", {"data": {**wrong, **burst}}, "c.yaml")
+    assert sections() == {"cpuBurstStrategy": {"policy": "auto"}}
+    store.put("ConfigMap", _config_map(enable=True), "c.yaml")
+    assert store.problems() == []
+    store.put("ConfigMap", {"data": {**wrong, **burst}}, "c.yaml")
+    assert sections() == {
+        "resourceUsedThresholdWithBE": {"enable": True}, "cpuBurstStrategy": {"policy": "auto"},
+    }  # fmt: skip
+    (problem,) = store.problems()
+    assert problem.error == 'data.resource-threshold-config: clusterStrategy.enable: "yes" is not true or false'

@@ -1,4 +1,4 @@
-"""Addresses of a kubelet: what is understood, and what is refused, because it is none or gives a token away."""
+"""Addresses of a kubelet: valid ones, invalid ones, and those that would expose a token."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nri.errors import ConfigError
         ("http://localhost:10255", (False, "localhost", 10255, True)),
     ],
 )
-def test_an_address_is_taken_apart(text: str, parts: tuple[object, ...]) -> None:
+def test_an_address_is_parsed(text: str, parts: tuple[object, ...]) -> None:
     assert kubelet_address(text) == parts
 
 
@@ -48,7 +48,7 @@ def test_a_token_is_never_sent_in_clear_over_a_network(host: str) -> None:
         ("ftp://10.0.0.5:10250", "is not an address"),
     ],
 )
-def test_what_cannot_be_used_is_told_with_file_line_key_value_and_what_to_write(
+def test_an_invalid_address_is_an_error_with_file_line_key_value_and_fix(
     value: str, reason: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "agent.toml"

@@ -1,4 +1,4 @@
-"""Settings come from files, environment and flags; each says where it came from, and all mistakes are told at once."""
+"""Settings from files, environment and flags: every value has its origin, all mistakes are reported together."""
 
 import socket
 from pathlib import Path
@@ -10,7 +10,7 @@ from nri.config.complaint import single_errors
 from nri.errors import ConfigError
 
 
-def test_a_later_source_wins_and_origins_name_file_and_line_variable_and_flag(tmp_path: Path) -> None:
+def test_a_later_source_wins_and_origins_name_file_line_variable_or_flag(tmp_path: Path) -> None:
     one, two = tmp_path / "one.toml", tmp_path / "two.toml"
     one.write_text('socket = "/one"\n[nri]\nindex = "10"\nname = "one"\n[gates]\nResctrl = true\n')
     two.write_text('[nri]\nname = "two"\n')
@@ -31,7 +31,7 @@ def test_a_later_source_wins_and_origins_name_file_and_line_variable_and_flag(tm
     assert loaded.files == (str(one), str(two))
 
 
-def test_all_mistakes_of_all_sources_are_told_with_place_key_value_and_what_was_meant(tmp_path: Path) -> None:
+def test_all_mistakes_of_all_sources_are_reported_with_place_key_value_and_suggestion(tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     path.write_text(
         'modes = ["nri", "standlone"]\ndisabled_stages = ["PreRunPodSandox"]\nfailure_policy = "ignore"\n'
@@ -61,7 +61,7 @@ def test_all_mistakes_of_all_sources_are_told_with_place_key_value_and_what_was_
 RUBIK = '{"agent": {"informerType": "nri", "enabledFeatures": ["psi"]}, "psi": {"resource": ["cpu"]}}'
 
 
-def test_each_of_two_profiles_has_its_files_and_a_name_and_socket_of_its_own(tmp_path: Path) -> None:
+def test_each_of_two_profiles_has_its_own_files_name_and_socket(tmp_path: Path) -> None:
     both, own_file, foreign_file = (str(tmp_path / name) for name in ("both.toml", "mine.toml", "config.json"))
     Path(both).write_text(f'socket = "{tmp_path}/agent.sock"\nlog_level = "debug"\n[http]\naddress = "127.0.0.1:9"\n')
     Path(own_file).write_text('profile = "koordinator"\n[gates]\nResctrl = true\n')

@@ -1,4 +1,4 @@
-"""Tables of settings that contradict themselves are refused, with the value."""
+"""Contradictory tables of settings are refused with the value."""
 
 from typing import Any, get_args, get_type_hints
 
@@ -37,15 +37,15 @@ from nri.service.settings import HttpSettings
         (HttpSettings, {"address": "127.0.0.1:70000"}, "not HOST:PORT"),
     ],
 )
-def test_what_cannot_work_is_refused_with_its_value(table: Any, values: dict[str, Any], complaint: str) -> None:
+def test_an_invalid_combination_is_refused_with_its_value(table: Any, values: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         table(**values)
 
 
-def test_a_label_of_pods_that_pass_untouched_may_be_none_or_have_no_value() -> None:
+def test_the_skip_label_can_be_empty_or_have_an_empty_value() -> None:
     for label in ("", "mine="):
         assert ProxySettings(skip_label=label).skip_label == label
 
 
-def test_mode_hooks_can_be_told_every_runtime_whose_cgroups_are_known() -> None:
+def test_mode_hooks_accepts_every_runtime_with_known_cgroups() -> None:
     assert set(get_args(get_type_hints(HooksSettings)["runtime"])) == set(SCOPES) - {"podman"}

@@ -1,4 +1,4 @@
-"""Settings as a whole: what contradicts itself is refused, every key has its meaning, and nothing changes later."""
+"""Settings as a whole: contradictions are refused, every key has a description, values are immutable."""
 
 from pathlib import Path
 from typing import Any
@@ -19,18 +19,18 @@ from nri.config import Source, read
         ({"socket": "/" + "a" * 107}, "longer than the 107 bytes"),
     ],
 )
-def test_what_cannot_work_is_refused_with_its_value(values: dict[str, Any], complaint: str) -> None:
+def test_an_invalid_combination_is_refused_with_its_value(values: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         AgentSettings(**values)
 
 
-def test_paths_of_sockets_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_of_sockets_can_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     settings = AgentSettings(socket=Path("agent.sock"), nri=NriSettings(socket="run/nri.sock"))
     assert (settings.socket, settings.nri.socket) == (tmp_path / "agent.sock", f"{tmp_path}/run/nri.sock")
 
 
-def test_every_key_has_a_meaning_and_can_be_written_with_its_default() -> None:
+def test_every_key_has_a_description_and_accepts_its_default() -> None:
     listed = AGENT_SETTINGS.known_keys()
     assert [key.key for key in listed if not key.meaning or not key.kind] == []
     for key in listed:
@@ -48,7 +48,7 @@ def test_every_key_has_a_meaning_and_can_be_written_with_its_default() -> None:
         ({"modes": ("proxy",), "proxy": ProxySettings(runtime_endpoint="")}, ""),
     ],
 )
-def test_in_mode_proxy_pods_come_from_the_runtime_behind_the_proxy_unless_a_socket_is_given(
+def test_in_proxy_mode_the_cri_socket_defaults_to_the_runtime_behind_the_proxy(
     values: dict[str, Any], socket: str
 ) -> None:
     assert (
@@ -56,7 +56,7 @@ def test_in_mode_proxy_pods_come_from_the_runtime_behind_the_proxy_unless_a_sock
     )
 
 
-def test_settings_are_frozen_and_can_be_compared() -> None:
+def test_settings_are_immutable_and_comparable() -> None:
     assert AgentSettings() == AgentSettings()
     with pytest.raises(AttributeError):
         AgentSettings().modes = ()  # type: ignore[misc]

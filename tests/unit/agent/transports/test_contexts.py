@@ -1,4 +1,4 @@
-"""Contexts with the folders that cgroups really have, under both drivers."""
+"""Contexts with the actual cgroup folders, under both drivers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BELOW = f"kubepods.slice/kubepods-burstable.slice/{SLICE}"
         ("", ""),
     ],
 )
-def test_the_folder_of_a_pod(parent: str, folder: str) -> None:
+def test_the_folder_of_a_pod_is_derived_from_its_cgroup_parent(parent: str, folder: str) -> None:
     pod = m.PodSandbox(uid="1-2")
     pod.linux.cgroup_parent = parent
     assert contexts.pod_context(pod).folder == folder
@@ -37,7 +37,7 @@ def test_the_folder_of_a_pod(parent: str, folder: str) -> None:
         (SLICE, "", f"{BELOW}/cri-containerd-ID.scope"),
     ],
 )
-def test_the_folder_of_a_container_is_what_the_runtime_says_or_else_computed(
+def test_the_folder_of_a_container_comes_from_the_runtime_or_is_computed(
     parent: str, message: str, folder: str
 ) -> None:
     pod, container = m.PodSandbox(uid="1"), m.Container(id="ID", name="main")
@@ -48,7 +48,7 @@ def test_the_folder_of_a_container_is_what_the_runtime_says_or_else_computed(
     assert context.pod == contexts.pod_context(pod)
 
 
-def test_an_update_is_decided_by_what_is_asked_for_now() -> None:
+def test_an_update_is_decided_by_the_requested_resources() -> None:
     pod, container = m.PodSandbox(uid="1"), m.Container(id="ID", name="main", env=["A=b"])
     container.linux.resources.cpu.quota.value = 5
     wish = m.LinuxResources()
@@ -59,7 +59,7 @@ def test_an_update_is_decided_by_what_is_asked_for_now() -> None:
     assert contexts.requested(pod, container, m.LinuxResources(), "containerd").resources == Resources()
 
 
-def test_a_container_is_where_it_is_made_and_until_then_where_it_was_thought_to_be() -> None:
+def test_a_containers_actual_folder_replaces_the_expected_one() -> None:
     pod = m.PodSandbox(linux=m.LinuxPodSandbox(cgroup_parent="/kubepods/podu"))
     before = contexts.container_context(pod, m.Container(id="x"), "nri-proxy")
     assert before.folder == ""

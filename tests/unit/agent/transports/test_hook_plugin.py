@@ -1,4 +1,4 @@
-"""The agent's plugin over the wire: what each event makes of a pod, and what no mistake of a pod can do."""
+"""The agent's plugin over the wire: the effect of each event on a pod, and of a pod's mistakes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_the_failure_policy_fail_refuses_the_request_with_the_name_of_the_hook(t
             requests[event]()
 
 
-def test_the_failure_policy_fail_also_holds_for_an_answer_that_is_late(tmp_path: Path) -> None:
+def test_the_failure_policy_fail_also_applies_to_a_late_response(tmp_path: Path) -> None:
     plugin, _ = make_parts(tmp_path, SHARED, fail=True)
     with FakeRuntime(version="v1.0.0") as runtime:
         runtime.add(plugin)
@@ -91,7 +91,7 @@ def test_the_failure_policy_fail_also_holds_for_an_answer_that_is_late(tmp_path:
         assert (plugin.failure_policy.fail_request, plugin.failure_policy.keep_connected) == (True, True)
 
 
-def test_a_pod_is_removed_even_where_its_hooks_fail(tmp_path: Path) -> None:
+def test_a_pod_is_removed_even_if_its_hooks_fail(tmp_path: Path) -> None:
     plugin, _ = make_parts(tmp_path, SHARED, fail=True, pod=BAD)
     with FakeRuntime() as runtime:
         runtime.add(plugin).remove_pod_sandbox(BAD.messages()[0])
@@ -102,7 +102,7 @@ def test_a_pod_is_removed_even_where_its_hooks_fail(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fail", [False, True])
-def test_a_conversion_that_fails_never_fails_the_container(
+def test_a_failed_conversion_never_fails_the_container(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fail: bool
 ) -> None:
     def broken(*_: object) -> None:
@@ -123,7 +123,7 @@ def test_a_conversion_that_fails_never_fails_the_container(
 @pytest.mark.parametrize(
     "cpus", ["abc", "3-1", "0-70000", "0," * 40_000, ","], ids=["word", "back", "far", "long", "none"]
 )
-def test_cpus_that_no_runtime_could_take_are_left_out(tmp_path: Path, cpus: str) -> None:
+def test_invalid_cpus_are_left_out(tmp_path: Path, cpus: str) -> None:
     pod = Pod(n.LSR, paths.GUARANTEED, annotations={cpuset.ANNOTATION_STATUS: json.dumps({"cpuset": cpus})})
     plugin, parts = make_parts(tmp_path, SHARED, pod=pod)
     with FakeRuntime() as runtime:
@@ -136,7 +136,7 @@ def test_cpus_that_no_runtime_could_take_are_left_out(tmp_path: Path, cpus: str)
 # -- pods -------------------------------------------------------------------------------------------------------------
 
 
-def test_values_of_a_pod_whose_cgroup_comes_later_are_written_at_its_first_container(tmp_path: Path) -> None:
+def test_values_of_a_pod_without_a_cgroup_are_written_at_its_first_container(tmp_path: Path) -> None:
     root = v1(tmp_path)
     parts = agents.parts(root, node=BATCH.base())
     plugin = HookPlugin(parts)
@@ -150,7 +150,7 @@ def test_values_of_a_pod_whose_cgroup_comes_later_are_written_at_its_first_conta
     assert writes(parts)["cpu.shares"]["outcome"] == "applied"
 
 
-def test_a_pod_of_systemd_is_found_by_the_name_of_its_slice(tmp_path: Path) -> None:
+def test_a_pod_of_systemd_is_found_by_its_slice_name(tmp_path: Path) -> None:
     uid = UID.replace("-", "_")
     folder = f"kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{uid}.slice"
     root = v1(tmp_path, folder)
@@ -162,7 +162,7 @@ def test_a_pod_of_systemd_is_found_by_the_name_of_its_slice(tmp_path: Path) -> N
     assert agents.text(root, "cpu,cpuacct", folder, "cpu.shares") == "512"
 
 
-def test_a_pod_that_was_resized_gets_its_values_again(tmp_path: Path) -> None:
+def test_a_resized_pod_gets_its_values_again(tmp_path: Path) -> None:
     plugin, parts = make_parts(tmp_path, BATCH)
     pod, _ = BATCH.pod.messages()
     shares = tmp_path / "sys/fs/cgroup/cpu,cpuacct" / BATCH.pod.folder / "cpu.shares"
@@ -174,7 +174,7 @@ def test_a_pod_that_was_resized_gets_its_values_again(tmp_path: Path) -> None:
     assert parts.history.account(UID)
 
 
-def test_a_pod_that_leads_out_of_the_cgroups_is_refused_and_the_agent_goes_on(tmp_path: Path) -> None:
+def test_a_pod_with_a_folder_outside_of_the_cgroups_is_refused(tmp_path: Path) -> None:
     plugin, parts = make_parts(tmp_path, BATCH)
     pod, container = BATCH.pod.messages()
     pod.linux.cgroup_parent = "/kubepods/../../../etc"
@@ -187,7 +187,7 @@ def test_a_pod_that_leads_out_of_the_cgroups_is_refused_and_the_agent_goes_on(tm
 # -- clears -----------------------------------------------------------------------------------------------------------
 
 
-def test_cpus_are_cleared_when_the_container_is_about_to_start_and_not_before(tmp_path: Path) -> None:
+def test_cpus_are_cleared_right_before_the_container_starts(tmp_path: Path) -> None:
     plugin, parts = make_parts(tmp_path, CLEAR)
     pod, container = CLEAR.pod.messages()
     file = tmp_path / "sys/fs/cgroup/cpuset" / CLEAR.pod.folder / CONTAINER_ID / "cpuset.cpus"
@@ -196,11 +196,11 @@ def test_cpus_are_cleared_when_the_container_is_about_to_start_and_not_before(tm
         created = runtime.add(plugin).create_container(pod, container)
         assert file.read_text().strip() == "2"
         runtime.start_container(pod, created.container)
-        assert file.read_text().strip() == "0-3", "what the pod has: on cgroup v1 there is no empty set"
+        assert file.read_text().strip() == "0-3", "the CPUs of the pod: cgroup v1 has no empty set"
     assert writes(parts)["cpuset.cpus"]["reason"] == ""
 
 
-def test_on_cgroup_v2_cleared_is_what_is_in_force_above(tmp_path: Path) -> None:
+def test_on_cgroup_v2_a_cleared_container_gets_the_effective_cpus_of_its_parent(tmp_path: Path) -> None:
     folder = f"{CLEAR.pod.folder}/{CONTAINER_ID}"
     root = v2(tmp_path, CLEAR.pod.folder, folder)
     parts = agents.parts(root, node=CLEAR.base(), rules=CLEAR.documents)
@@ -216,7 +216,7 @@ def test_on_cgroup_v2_cleared_is_what_is_in_force_above(tmp_path: Path) -> None:
 # -- updates ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_update_bears_the_containers_own_id_and_scales_what_is_asked_for_now(tmp_path: Path) -> None:
+def test_an_update_has_the_containers_id_and_scales_the_requested_quota(tmp_path: Path) -> None:
     plugin, _ = make_parts(tmp_path, FAST)
     pod, container = FAST.pod.messages()
     with FakeRuntime() as runtime:
@@ -229,7 +229,7 @@ def test_an_update_bears_the_containers_own_id_and_scales_what_is_asked_for_now(
     assert not reply.updates and not reply.reply.ignored, "it is the container's own update, by its id"
 
 
-def test_an_update_that_asks_for_no_quota_leaves_it(tmp_path: Path) -> None:
+def test_an_update_request_without_a_quota_keeps_the_quota(tmp_path: Path) -> None:
     plugin, _ = make_parts(tmp_path, FAST)
     pod, container = FAST.pod.messages()
     wish = m.LinuxResources()
@@ -241,7 +241,7 @@ def test_an_update_that_asks_for_no_quota_leaves_it(tmp_path: Path) -> None:
     assert reply.resources.cpu.shares.value == 2048
 
 
-def test_an_update_about_which_nothing_is_decided_is_not_touched(tmp_path: Path) -> None:
+def test_an_update_without_decisions_is_unchanged(tmp_path: Path) -> None:
     plugin, _ = make_parts(tmp_path, FAST, pod=Pod())
     pod, container = Pod().messages()
     wish = m.LinuxResources()
@@ -254,7 +254,7 @@ def test_an_update_about_which_nothing_is_decided_is_not_touched(tmp_path: Path)
 # -- what the runtime configures --------------------------------------------------------------------------------------
 
 
-def test_the_events_that_the_runtime_names_replace_the_mask(tmp_path: Path) -> None:
+def test_events_in_the_configuration_replace_the_default_events(tmp_path: Path) -> None:
     plugin, _ = make_parts(tmp_path, BATCH)
     pod, container = BATCH.pod.messages()
     with FakeRuntime() as runtime:
@@ -265,7 +265,7 @@ def test_the_events_that_the_runtime_names_replace_the_mask(tmp_path: Path) -> N
     assert plugin.configure() == EventMask.of("RunPodSandbox", "UpdateContainer")
 
 
-def test_without_configuration_all_events_of_use_are_subscribed_to(tmp_path: Path) -> None:
+def test_without_configuration_all_useful_events_are_subscribed(tmp_path: Path) -> None:
     plugin, _ = make_parts(tmp_path, BATCH)
     with FakeRuntime() as runtime:
         runtime.add(plugin)
@@ -282,13 +282,13 @@ def test_without_configuration_all_events_of_use_are_subscribed_to(tmp_path: Pat
         ("events: [", r"configuration"),
     ],
 )
-def test_a_bad_configuration_is_an_error_that_says_so(tmp_path: Path, text: str, words: str) -> None:
+def test_an_invalid_configuration_is_an_error(tmp_path: Path, text: str, words: str) -> None:
     plugin, _ = make_parts(tmp_path, BATCH)
     with FakeRuntime() as runtime, pytest.raises(ConfigError, match=words):
         runtime.add(plugin, config=text)
 
 
-def test_disabled_stages_are_disabled_in_this_mode(tmp_path: Path) -> None:
+def test_disabled_stages_are_disabled_in_nri_mode(tmp_path: Path) -> None:
     root = machine(tmp_path, BATCH.pod)
     node = Node(disabled_stages=frozenset({"PreCreateContainer", "PreRunPodSandbox"}))
     plugin = HookPlugin(agents.parts(root, node=node))
@@ -303,7 +303,7 @@ def test_disabled_stages_are_disabled_in_this_mode(tmp_path: Path) -> None:
 # -- what has happened without us -------------------------------------------------------------------------------------
 
 
-def test_a_container_that_starts_undecided_gets_its_values_by_writes(tmp_path: Path) -> None:
+def test_a_container_without_decisions_gets_its_values_by_writes_at_its_start(tmp_path: Path) -> None:
     plugin, _ = make_parts(tmp_path, BATCH)
     pod, container = BATCH.pod.messages()
     with FakeRuntime() as runtime:
@@ -313,7 +313,7 @@ def test_a_container_that_starts_undecided_gets_its_values_by_writes(tmp_path: P
     assert agents.text(Root(tmp_path), "cpu,cpuacct", folder, "cpu.cfs_quota_us") == "50000"
 
 
-def test_an_answer_that_comes_too_late_is_made_good_before_the_first_instruction(
+def test_values_of_a_late_response_are_applied_before_the_container_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin, parts = make_parts(tmp_path, BATCH)
@@ -345,7 +345,7 @@ def test_an_answer_that_comes_too_late_is_made_good_before_the_first_instruction
         assert update.message.linux.resources.cpu.quota.value == 50_000, "the runtime knows of it as well"
 
 
-def test_what_the_runtime_confirms_is_not_written(tmp_path: Path) -> None:
+def test_values_confirmed_by_the_runtime_are_not_written(tmp_path: Path) -> None:
     plugin, _ = make_parts(tmp_path, BATCH)
     pod, container = BATCH.pod.messages()
     with FakeRuntime() as runtime:
@@ -355,7 +355,7 @@ def test_what_the_runtime_confirms_is_not_written(tmp_path: Path) -> None:
     assert agents.text(Root(tmp_path), "cpu,cpuacct", folder, "cpu.cfs_quota_us") == "-1"
 
 
-def test_what_a_later_plugin_makes_of_a_value_is_recorded(tmp_path: Path) -> None:
+def test_a_value_changed_by_a_later_plugin_is_recorded(tmp_path: Path) -> None:
     plugin, parts = make_parts(tmp_path, BATCH)
     pod, container = BATCH.pod.messages()
     with FakeRuntime() as runtime:
@@ -367,7 +367,7 @@ def test_what_a_later_plugin_makes_of_a_value_is_recorded(tmp_path: Path) -> Non
     assert writes(parts)["cpu.cfs_quota"]["outcome"] == "applied"
 
 
-def test_nothing_is_held_of_what_has_ended(tmp_path: Path) -> None:
+def test_ended_pods_and_containers_are_forgotten(tmp_path: Path) -> None:
     plugin, parts = make_parts(tmp_path, BATCH)
     with FakeRuntime() as runtime:
         runtime.add(plugin)
@@ -384,7 +384,7 @@ def test_nothing_is_held_of_what_has_ended(tmp_path: Path) -> None:
     assert parts.executor.counts()["waiting writes"] == 0
 
 
-def test_the_container_of_a_name_that_is_not_in_the_annotation_is_left_alone(tmp_path: Path) -> None:
+def test_a_container_whose_name_is_not_in_the_annotation_is_unchanged(tmp_path: Path) -> None:
     plugin, _ = make_parts(tmp_path, BATCH)
     pod, container = BATCH.pod.messages()
     container.name = f"{MAIN}-2"
@@ -393,7 +393,7 @@ def test_the_container_of_a_name_that_is_not_in_the_annotation_is_left_alone(tmp
     assert container.pod_sandbox_id == SANDBOX_ID
 
 
-def test_an_old_runtime_is_not_asked_for_events_that_it_does_not_know(tmp_path: Path) -> None:
+def test_an_old_runtime_gets_no_subscription_to_unknown_events(tmp_path: Path) -> None:
     plugin, _ = make_parts(tmp_path, BATCH)
     with FakeRuntime() as runtime:
         runtime.add(plugin)
@@ -401,8 +401,8 @@ def test_an_old_runtime_is_not_asked_for_events_that_it_does_not_know(tmp_path: 
         assert EVENTS - plugin.configure() == EventMask.of("PostUpdatePodSandbox")
 
 
-def test_pods_that_come_and_go_leave_nothing(tmp_path: Path) -> None:
-    """NRI_CYCLES=10000 for the long run: a machine of files, and a clock that a cycle moves by a second."""
+def test_removed_pods_leave_no_memory_behind(tmp_path: Path) -> None:
+    """NRI_CYCLES=10000 for the long run, with files instead of a machine and one second per cycle."""
     clock = agents.Clock()
     parts = agents.parts(v1(tmp_path), node=BATCH.base(), clock=clock)
     plugin = HookPlugin(parts)
@@ -437,7 +437,7 @@ def test_pods_that_come_and_go_leave_nothing(tmp_path: Path) -> None:
     assert sizes[-1][1]["waiting writes"] == 0
 
 
-def test_an_update_of_a_container_that_is_not_known_is_decided_and_the_container_known_from_then_on(
+def test_an_update_of_an_unknown_container_is_decided_and_the_container_recorded(
     tmp_path: Path,
 ) -> None:
     plugin, _ = make_parts(tmp_path, BATCH)
@@ -448,7 +448,7 @@ def test_an_update_of_a_container_that_is_not_known_is_decided_and_the_container
     assert plugin.held.counts()["nri containers"] == 1
 
 
-def test_a_defect_of_ours_costs_a_container_nothing_but_its_values(
+def test_an_internal_error_costs_a_container_only_its_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     plugin, parts = make_parts(tmp_path, CLEAR, fail=True)

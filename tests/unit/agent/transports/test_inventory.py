@@ -1,4 +1,4 @@
-"""What runs, as it is kept."""
+"""The inventory of running pods and containers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def filled() -> RuntimeInventory:
     return inventory
 
 
-def test_a_pod_that_goes_takes_its_containers_along() -> None:
+def test_dropping_a_pod_drops_its_containers() -> None:
     stored = filled()
     assert [entry.context.id for entry in stored.drop_pod("p1")] == ["c1"]
     assert [number for number, _ in stored.containers()] == ["c2"]
@@ -24,7 +24,7 @@ def test_a_pod_that_goes_takes_its_containers_along() -> None:
     assert stored.drop_pod("p1") == []
 
 
-def test_what_a_runtime_no_longer_has_is_forgotten_and_its_pods_told() -> None:
+def test_pods_and_containers_missing_at_the_runtime_are_forgotten_and_returned() -> None:
     stored = filled()
     assert [pod.uid for pod in stored.keep_only({"p2"}, {"c1", "c2"})] == ["uid1"]
     assert [number for number, _ in stored.pods()] == ["p2"]
@@ -32,12 +32,12 @@ def test_what_a_runtime_no_longer_has_is_forgotten_and_its_pods_told() -> None:
     assert stored.counts() == {"nri pods": 1, "nri containers": 0}
 
 
-def test_two_transports_of_one_agent_are_counted_beside_each_other() -> None:
+def test_two_transports_of_one_agent_have_separate_counts() -> None:
     assert RuntimeInventory("proxy").counts() == {"proxy pods": 0, "proxy containers": 0}
     assert not RuntimeInventory("proxy").counts().keys() & RuntimeInventory("nri").counts().keys()
 
 
-def test_what_the_kubelet_does_not_mention_stays_as_it_asked_before() -> None:
+def test_resources_missing_in_a_request_keep_their_earlier_values() -> None:
     stored = filled()
     known_entry = stored.container("c1")
     assert known_entry is not None
@@ -47,7 +47,7 @@ def test_what_the_kubelet_does_not_mention_stays_as_it_asked_before() -> None:
     assert (known_entry.context.pod.uid, known_entry.context.env) == ("new", {})
 
 
-def test_each_change_is_told_and_what_is_wrong_is_over_when_the_runtime_has_told_all() -> None:
+def test_subscribers_are_notified_of_every_change_and_problem() -> None:
     stored, calls = filled(), list[str]()
     stored.subscribe(lambda: calls.append(stored.problem))
     assert not stored.synced
@@ -64,7 +64,7 @@ def test_each_change_is_told_and_what_is_wrong_is_over_when_the_runtime_has_told
     assert len(calls) == 6
 
 
-def test_the_environment_is_not_kept() -> None:
+def test_the_environment_is_not_stored() -> None:
     known_entry = filled().container("c1")
     assert known_entry is not None
     assert known_entry.context.env == {}

@@ -1,4 +1,4 @@
-"""Contexts from NRI's messages, and changes in its words."""
+"""Contexts from NRI's messages, and changes as NRI's messages."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -56,13 +56,13 @@ def test_an_nri_container_becomes_a_context() -> None:
     assert context.pod.resources is None
 
 
-def test_zero_is_not_set_and_no_linux_part_is_no_resources() -> None:
+def test_zero_is_unset_and_a_missing_linux_part_means_no_resources() -> None:
     assert messages.container_context(nri_pod(), nri_container()).resources == Resources()
     assert messages.container_context(nri_pod(), m.Container(id="c")).resources is None
     assert messages.container_context(m.PodSandbox(), m.Container(id="c")).folder == "cri-containerd-c.scope"
 
 
-def test_drivers_and_runtimes_have_their_folders() -> None:
+def test_folders_follow_the_driver_and_the_runtime() -> None:
     crio = messages.container_context(nri_pod(), m.Container(id="c"), "cri-o")
     assert crio.folder == "/kubepods/podu/crio-c.scope"
     plain = messages.container_context(nri_pod(), m.Container(id="c"), driver="cgroupfs")
@@ -70,13 +70,13 @@ def test_drivers_and_runtimes_have_their_folders() -> None:
     assert messages.container_id("c", {"io.kubernetes.docker.type": "container"}) == "docker://c"
 
 
-def test_a_batch_annotation_that_cannot_be_read_is_as_good_as_none() -> None:
+def test_an_unreadable_batch_annotation_is_ignored() -> None:
     pod = nri_pod()
     pod.annotations[batch_resource.ANNOTATION_EXTENDED] = "not-json"
     assert messages.container_context(pod, nri_container()).extended is None
 
 
-def test_an_adjustment_has_all_that_nri_can_say() -> None:
+def test_an_adjustment_has_all_fields_of_nri() -> None:
     message = messages.adjustment(FULL)
     cpu = message.linux.resources.cpu
     assert (cpu.shares.value, cpu.quota.value, cpu.cpus) == (2, -1, "0-3")
@@ -99,7 +99,7 @@ def test_an_update_names_its_container_and_has_no_rdt_class() -> None:
     assert requested is not None and requested.linux.resources.rdt_class.value == "koordlet-u"
 
 
-def test_nri_has_no_word_for_a_clear() -> None:
+def test_nri_has_no_field_for_clearing_cpus() -> None:
     assert messages.adjustment(Changes({"cpuset.cpus": ""})) == m.ContainerAdjustment()
 
 
@@ -110,7 +110,7 @@ def values(names: Iterable[str]) -> dict[str, Setting]:
 
 
 def paths_of(kind: Descriptor, above: str = "") -> Iterator[str]:
-    """The fields of a message, and of those in it that are no wrapper of one value."""
+    """The fields of a message and of its inner messages, except those that only wrap one value."""
     for field in kind.fields:
         inner = field.message_type
         if inner is None or field.is_repeated or [field.name for field in inner.fields] == ["value"]:
@@ -119,24 +119,24 @@ def paths_of(kind: Descriptor, above: str = "") -> Iterator[str]:
             yield from paths_of(inner, f"{above}{field.name}.")
 
 
-def test_changes_can_say_every_field_of_nris_resources() -> None:
+def test_changes_can_set_every_field_of_nris_resources() -> None:
     rule = DeviceRule(True, "c", 1, 3)
     changes = Changes({**values(FIELDS), "hugetlb.2MB.limit": 1, "unified.a": "b"}, device_rules=(rule,))
     resources = messages.adjustment(changes, lambda _: True).linux.resources
-    message = {path for path in paths_of(m.LinuxResources.DESCRIPTOR) if _said(resources, path)}
+    message = {path for path in paths_of(m.LinuxResources.DESCRIPTOR) if _is_set(resources, path)}
     assert set(paths_of(m.LinuxResources.DESCRIPTOR)) - message == set()
     assert messages.reported(resources) == changes.knobs
     assert (resources.devices[0].major.value, resources.devices[0].access) == (1, "rwm")
 
 
-def _said(resources: m.LinuxResources, path: str) -> bool:
+def _is_set(resources: m.LinuxResources, path: str) -> bool:
     actual: Any = resources
     for name in path.split("."):
         actual = getattr(actual, name)
     return bool(getattr(actual, "value", actual))
 
 
-def test_a_knob_without_a_field_is_a_file_of_cgroup_v2_where_the_machine_has_it() -> None:
+def test_a_knob_without_a_field_becomes_a_cgroup_v2_file_if_available() -> None:
     changes = Changes({"memory.high": -1, "cpu.cfs_burst": 5000, "cpu.idle": 1})
     message = messages.update(changes, "cid", lambda _: True)
     assert message is not None
@@ -146,15 +146,15 @@ def test_a_knob_without_a_field_is_a_file_of_cgroup_v2_where_the_machine_has_it(
 
 
 @pytest.mark.parametrize("knob", ["io.read_bps", "io.weight", "io.cost_model", "no.knob", "hugetlb.2MB.limit"])
-def test_a_knob_of_several_files_or_of_lines_by_device_has_no_file_in_unified(knob: str) -> None:
+def test_a_knob_with_several_files_or_lines_per_device_has_no_unified_file(knob: str) -> None:
     assert unified_place(knob) is None
 
 
-def test_a_file_whose_text_is_no_value_of_its_knob_is_told_as_it_is() -> None:
+def test_a_file_with_an_invalid_value_of_its_knob_is_reported_unchanged() -> None:
     resources = m.LinuxResources(unified={"memory.high": "a lot", "memory.reclaim": "1M"})
     assert messages.reported(resources) == {"unified.memory.high": "a lot", "unified.memory.reclaim": "1M"}
     assert messages.reported(m.LinuxResources()) == {}
 
 
-def test_an_update_says_nothing_that_is_for_a_creation_alone() -> None:
+def test_an_update_has_no_fields_that_only_a_creation_has() -> None:
     assert messages.update(Changes(values(AT_CREATION)), "cid", lambda _: True) is None

@@ -1,4 +1,4 @@
-"""Mode "nri" as a whole: its connection over a socket, the traps of reconnecting, and changed rules."""
+"""Mode "nri" as a whole: its connection over a socket, reconnecting, and changed rules."""
 
 from __future__ import annotations
 
@@ -70,7 +70,9 @@ def ready(transport: NriTransport) -> bool:
 # -- connecting -------------------------------------------------------------------------------------------------------
 
 
-def test_it_starts_without_a_runtime_and_says_what_it_waits_for(tmp_path: Path, transport: NriTransport) -> None:
+def test_the_transport_starts_without_a_runtime_and_reports_the_awaited_socket(
+    tmp_path: Path, transport: NriTransport
+) -> None:
     assert transport.health() == (False, "not started")
     begin = time.monotonic()
     transport.start()
@@ -80,7 +82,7 @@ def test_it_starts_without_a_runtime_and_says_what_it_waits_for(tmp_path: Path, 
     assert len([entry for entry in threading.enumerate() if entry.name == "nri-agent-plugin"]) == 1
 
 
-def test_a_folder_and_a_socket_that_appear_later_are_noticed(tmp_path: Path, transport: NriTransport) -> None:
+def test_a_folder_and_a_socket_created_later_are_noticed(tmp_path: Path, transport: NriTransport) -> None:
     transport.start()
     time.sleep(0.05)
     (tmp_path / "run").mkdir()
@@ -93,7 +95,9 @@ def test_a_folder_and_a_socket_that_appear_later_are_noticed(tmp_path: Path, tra
     assert transport.health() == (False, "not started")
 
 
-def test_it_connects_again_after_the_runtime_was_away(run_dir: Path, transport: NriTransport, parts: Parts) -> None:
+def test_the_transport_reconnects_after_a_restart_of_the_runtime(
+    run_dir: Path, transport: NriTransport, parts: Parts
+) -> None:
     path = str(run_dir / "nri.sock")
     transport.start()
     with FakeRuntime(socket_path=path):
@@ -107,7 +111,7 @@ def test_it_connects_again_after_the_runtime_was_away(run_dir: Path, transport: 
         transport.stop()
 
 
-def test_what_the_agent_is_asked_and_answers_is_recorded_and_another_agent_answers_the_same(
+def test_requests_and_responses_are_recorded_and_replayed_with_the_same_result(
     run_dir: Path, tmp_path: Path, parts: Parts
 ) -> None:
     pod, container = SHARED.pod.messages()
@@ -127,7 +131,7 @@ def test_what_the_agent_is_asked_and_answers_is_recorded_and_another_agent_answe
     other.stop()
 
 
-def test_stop_ends_all_threads_and_may_be_called_twice_and_before_start(
+def test_stop_ends_all_threads_and_can_be_called_twice_or_before_start(
     run_dir: Path, tmp_path: Path, parts: Parts
 ) -> None:
     transport = NriTransport(settings(tmp_path), parts)
@@ -140,7 +144,7 @@ def test_stop_ends_all_threads_and_may_be_called_twice_and_before_start(
         assert not [entry for entry in threading.enumerate() if entry.name.startswith("nri-agent-")]
 
 
-def test_it_can_be_started_again(run_dir: Path, transport: NriTransport) -> None:
+def test_the_transport_can_be_started_again(run_dir: Path, transport: NriTransport) -> None:
     with FakeRuntime(socket_path=str(run_dir / "nri.sock")):
         for _ in range(2):
             transport.start()
@@ -148,10 +152,10 @@ def test_it_can_be_started_again(run_dir: Path, transport: NriTransport) -> None
             transport.stop()
 
 
-def test_the_pauses_between_connections_double_and_are_slept(
+def test_pauses_between_connections_double(
     run_dir: Path, tmp_path: Path, parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The original never sleeps between two tries. A listener that hangs up is met again and again, ever later."""
+    """The original never sleeps between two attempts. The listener that closes connections is retried ever later."""
     monkeypatch.setattr(plugin_transport, "Backoff", partial(Backoff, uniform=lambda: 0.999))
     transport = NriTransport(settings(tmp_path, backoff=0.1, backoff_cap=0.4), parts)
     met: list[float] = []
@@ -182,7 +186,7 @@ class Other(Plugin):
         pass
 
 
-def test_a_second_agent_of_this_process_is_refused_by_name(run_dir: Path, tmp_path: Path, parts: Parts) -> None:
+def test_a_second_agent_in_the_same_process_is_refused_by_name(run_dir: Path, tmp_path: Path, parts: Parts) -> None:
     first, second = (NriTransport(settings(tmp_path), parts) for _ in range(2))
     with FakeRuntime(socket_path=str(run_dir / "nri.sock")) as runtime:
         try:
@@ -201,7 +205,7 @@ def test_a_second_agent_of_this_process_is_refused_by_name(run_dir: Path, tmp_pa
             first.stop()
 
 
-def test_an_agent_of_another_process_is_named_by_its_number_and_lets_go_when_it_dies(
+def test_an_agent_in_another_process_is_named_by_pid_and_releases_the_lock_at_its_end(
     run_dir: Path, tmp_path: Path, transport: NriTransport
 ) -> None:
     program = (
@@ -224,7 +228,7 @@ def test_an_agent_of_another_process_is_named_by_its_number_and_lets_go_when_it_
         other.stdout.close()
 
 
-def test_a_plugin_of_the_same_name_at_the_runtime_is_named_and_waited_for(
+def test_a_plugin_with_the_same_name_at_the_runtime_is_named_and_awaited(
     run_dir: Path, transport: NriTransport
 ) -> None:
     with FakeRuntime(socket_path=str(run_dir / "nri.sock")) as runtime:
@@ -239,7 +243,9 @@ def test_a_plugin_of_the_same_name_at_the_runtime_is_named_and_waited_for(
         transport.stop()
 
 
-def test_a_bad_configuration_is_its_health_until_it_is_mended(run_dir: Path, transport: NriTransport) -> None:
+def test_an_invalid_configuration_makes_the_transport_unhealthy_until_it_is_fixed(
+    run_dir: Path, transport: NriTransport
+) -> None:
     texts = iter(["events: [Nothing]", "events: [CreateContainer]"])
     with FakeRuntime() as runtime, socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(run_dir / "nri.sock"))
@@ -253,7 +259,7 @@ def test_a_bad_configuration_is_its_health_until_it_is_mended(run_dir: Path, tra
         transport.stop()
 
 
-def test_a_folder_that_cannot_be_written_has_no_lock_and_is_no_obstacle(
+def test_without_write_access_to_the_folder_the_agent_runs_without_a_lock(
     run_dir: Path, transport: NriTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = os.open
@@ -270,7 +276,7 @@ def test_a_folder_that_cannot_be_written_has_no_lock_and_is_no_obstacle(
         transport.stop()
 
 
-def test_a_defect_ends_neither_the_thread_nor_the_agent(
+def test_an_internal_error_ends_neither_the_thread_nor_the_agent(
     run_dir: Path, transport: NriTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_: object) -> None:
@@ -288,7 +294,7 @@ def test_a_defect_ends_neither_the_thread_nor_the_agent(
 # -- rules ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_changed_rule_changes_what_runs_and_the_source_does_not_wait(
+def test_a_changed_rule_changes_running_containers_without_blocking_the_source(
     run_dir: Path, transport: NriTransport, parts: Parts
 ) -> None:
     parts.store.subscribe(transport.rules_changed)
@@ -304,5 +310,5 @@ def test_a_changed_rule_changes_what_runs_and_the_source_does_not_wait(
         transport.stop()
 
 
-def test_what_is_held_is_a_gauge(transport: NriTransport, parts: Parts) -> None:
+def test_numbers_of_pods_and_containers_are_gauges(transport: NriTransport, parts: Parts) -> None:
     assert 'nri_agent_held{what="nri containers"} 0.0' in scrape(parts.observer)

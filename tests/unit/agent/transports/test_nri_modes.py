@@ -1,4 +1,4 @@
-"""The column of mode "nri" in the table of `tests/support/hook_modes.py`: every cell, over the wire of the real plugin.
+"""The column of mode "nri" in `tests/support/hook_modes.py`: every cell, with the real plugin.
 
 The model for the other columns: a machine made of files, one pod of the table through its life, and what came of it as
 a dict `{(place, name): value}`, in which an effect is if and only if the mode works.
@@ -69,7 +69,7 @@ def changed_files(root: Root, case: Case) -> dict[tuple[str, str], str]:
 
 
 def in_messages(reply: CreateReply | UpdateReply) -> dict[tuple[str, str], str]:
-    """What the plugin's answer says of the container."""
+    """The values of the container in the plugin's answer."""
     resources = reply.resources
     cpu, memory = resources.cpu, resources.memory
     values = {
@@ -103,7 +103,7 @@ def group(root: Root, parts: Parts) -> dict[tuple[str, str], str]:
 
 
 def works(effect: Effect) -> bool:
-    """As the table says."""
+    """Whether the table lists mode nri for the effect."""
     return NRI in effect.modes
 
 
@@ -139,7 +139,7 @@ def live(folder: Path, case: Case, *, update: bool) -> dict[tuple[str, str], str
 
 
 def _without_request(actual: dict[tuple[str, str], str], case: Case, update: bool) -> dict[tuple[str, str], str]:
-    """An answer to an update holds what was asked for as well; that is no effect."""
+    """Leave out the requested values, which an answer to an update repeats: they are not effects."""
     requested = {"cpu.cfs_quota": str(case.pod.cfs_quota), "cpu.shares": str(case.pod.cpu_shares)}
     return {key: value for key, value in actual.items() if not update or requested.get(key[1]) != value}
 
@@ -157,11 +157,11 @@ def cleared(root: Root, case: Case) -> dict[tuple[str, str], str]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=case_id)
-def test_a_hook_works_as_the_table_says(tmp_path: Path, case: Case) -> None:
+def test_every_hook_works_as_in_the_table(tmp_path: Path, case: Case) -> None:
     assert outcome(case, live(tmp_path, case, update=False)) == wanted(case, works)
 
 
 @pytest.mark.parametrize("case", UPDATED, ids=case_id)
-def test_an_update_by_the_kubelet_keeps_it(tmp_path: Path, case: Case) -> None:
+def test_an_update_by_the_kubelet_keeps_the_effects_of_a_hook(tmp_path: Path, case: Case) -> None:
     actual = live(tmp_path, case, update=True)
     assert outcome(case, actual, updated=True) == wanted(case, works, updated=True)

@@ -1,4 +1,4 @@
-"""What transports share in which the agent is a plugin, as mode nri shows it beside an agent that was there first."""
+"""Behaviour of all transports with the agent as a plugin, shown by mode nri next to an earlier agent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def refusals(world: World) -> float:
     return float(remaining.split()[0]) if actual else 0.0
 
 
-def test_the_same_refusal_again_and_again_is_told_once_and_counted_each_time(
+def test_a_repeated_refusal_is_logged_once_and_counted_every_time(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = AgentSettings(nri=NriSettings(socket=str(tmp_path / "nri.sock"), backoff=0.01, backoff_cap=0.02))

@@ -1,4 +1,4 @@
-"""The agent's proxy over its lives: who is let in when, what it says of itself, and what failures leave behind."""
+"""The agent's proxy: its clients, its health, and the effects of failures."""
 
 from __future__ import annotations
 
@@ -61,14 +61,12 @@ def quota(world: Proxied, container: str) -> int:
     return int(world.spec(container)["linux"]["resources"]["cpu"]["quota"])
 
 
-def test_the_first_container_that_the_kubelet_can_ask_for_is_under_policy(
-    world: Proxied, transport: ProxyTransport
-) -> None:
+def test_the_kubelets_first_container_is_under_policy(world: Proxied, transport: ProxyTransport) -> None:
     container = world.create(world.run_pod(world.pod_config(labels=LABELS)))
     assert cpus(world, container) == "0-3"
 
 
-def test_what_runs_already_is_brought_under_policy_when_the_agent_comes(world: Proxied) -> None:
+def test_running_containers_are_updated_when_the_agent_starts(world: Proxied) -> None:
     world.start_runtime()
     pod = world.run_pod(world.pod_config(labels=LABELS), world.direct)
     container = world.create(pod, cri=world.direct)
@@ -81,7 +79,7 @@ def test_what_runs_already_is_brought_under_policy_when_the_agent_comes(world: P
         transport.stop()
 
 
-def test_it_says_what_it_waits_for(world: Proxied) -> None:
+def test_health_names_what_the_proxy_waits_for(world: Proxied) -> None:
     transport = make_transport(world)
     assert transport.health() == (False, "not started")
     transport.start()
@@ -97,7 +95,7 @@ def test_it_says_what_it_waits_for(world: Proxied) -> None:
     assert transport.health() == (False, "not started")
 
 
-def test_the_rules_of_an_agent_that_is_stopped_stay_and_it_can_start_again(
+def test_after_a_stop_the_values_are_kept_and_the_agent_can_start_again(
     world: Proxied, transport: ProxyTransport
 ) -> None:
     container = world.run(world.run_pod(world.pod_config(labels=LABELS)))
@@ -110,15 +108,15 @@ def test_the_rules_of_an_agent_that_is_stopped_stay_and_it_can_start_again(
     assert cpus(world, container) == "0-3"
 
 
-def test_a_second_agent_is_refused_and_says_why(world: Proxied, transport: ProxyTransport) -> None:
+def test_a_second_agent_is_refused_with_a_reason(world: Proxied, transport: ProxyTransport) -> None:
     second = make_transport(world)
     with pytest.raises(NriError, match=r"mode proxy: .*another proxy uses this folder"):
         second.start()
     assert second.health() == (False, "not started")
-    assert world.cri.call("Version").version, "the first one goes on"
+    assert world.cri.call("Version").version, "the first one continues"
 
 
-def test_a_plugin_connection_that_ends_is_made_again(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plugin_connection_that_ends_is_restored(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
     sessions: list[Session] = []
 
     def noted(*args: Any, **more: Any) -> Session:
@@ -137,13 +135,13 @@ def test_a_plugin_connection_that_ends_is_made_again(world: Proxied, monkeypatch
         transport.stop()
 
 
-def test_one_bad_pod_costs_itself_its_values_and_no_other(world: Proxied, transport: ProxyTransport) -> None:
+def test_one_bad_pod_loses_its_own_values_only(world: Proxied, transport: ProxyTransport) -> None:
     bad = world.pod_config("bad", labels=LABELS, annotations={cpuset.ANNOTATION_STATUS: "{"})
     assert cpus(world, world.create(world.run_pod(bad))) is None
     assert cpus(world, world.create(world.run_pod(world.pod_config("good", labels=LABELS)))) == "0-3"
 
 
-def test_other_plugins_are_let_in_only_where_a_socket_is_named(world: Proxied) -> None:
+def test_other_plugins_may_connect_only_if_a_socket_is_configured(world: Proxied) -> None:
     settings = agent_settings(world)
     assert proxy_settings(settings).nri.disable_connections
     other = replace(settings, proxy=replace(settings.proxy, socket_path="/run/x.sock", skip_label="a=b"))
@@ -152,7 +150,7 @@ def test_other_plugins_are_let_in_only_where_a_socket_is_named(world: Proxied) -
     assert (made_of_it.skip_label_key, made_of_it.skip_label_value) == ("a", "b")
 
 
-def test_what_the_kubelet_asked_for_last_is_known_after_a_restart_and_not_scaled_twice(world: Proxied) -> None:
+def test_the_kubelets_last_request_is_known_after_a_restart_and_not_scaled_twice(world: Proxied) -> None:
     world.start_runtime()
     root = v1(world.folder / "machine", "kubepods/pod")
     settings = agent_settings(world)
@@ -173,12 +171,12 @@ def test_what_the_kubelet_asked_for_last_is_known_after_a_restart_and_not_scaled
     try:
         gated.store.put("Node", {"metadata": {"annotations": {cpu_normalization.ANNOTATION_RATIO: "3"}}}, "a test")
         second.rules_changed(frozenset({"Node"}))
-        wait_for(lambda: quota(world, container) == 100_000, "a third of what was asked last")
+        wait_for(lambda: quota(world, container) == 100_000, "a third of the last requested quota")
     finally:
         second.stop()
 
 
-def test_a_start_of_what_runs_does_nothing_and_a_mistake_leaves_nothing(world: Proxied) -> None:
+def test_a_second_start_has_no_effect_and_a_failed_start_can_be_repeated(world: Proxied) -> None:
     world.start_runtime()
     transport = make_transport(world)
     Path(world.settings.listen).parent.mkdir()
@@ -196,7 +194,7 @@ def test_a_start_of_what_runs_does_nothing_and_a_mistake_leaves_nothing(world: P
         transport.stop()
 
 
-def test_a_policy_that_cannot_be_read_is_an_error_of_the_start(world: Proxied) -> None:
+def test_an_unreadable_policy_is_an_error_at_the_start(world: Proxied) -> None:
     settings = agent_settings(world)
     policy = world.folder / "policy.toml"
     policy.write_text("=")
@@ -207,7 +205,7 @@ def test_a_policy_that_cannot_be_read_is_an_error_of_the_start(world: Proxied) -
     assert transport.health() == (False, "not started")
 
 
-def test_a_container_that_was_made_around_it_is_decided_for_when_it_starts(
+def test_a_container_created_around_the_proxy_is_decided_at_its_start(
     world: Proxied, transport: ProxyTransport
 ) -> None:
     pod = world.run_pod(world.pod_config(labels=LABELS), world.direct)
@@ -217,10 +215,10 @@ def test_a_container_that_was_made_around_it_is_decided_for_when_it_starts(
     assert stored[container].changes is not None and stored[container].changes.knobs.get("cpuset.cpus") == "0-3"
 
 
-def test_the_kubelet_is_let_in_also_where_the_agents_plugin_is_refused(
+def test_the_kubelet_may_connect_even_if_the_agents_plugin_is_refused(
     world: Proxied, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An operator's policy can keep the agent from events; the node's pods run all the same."""
+    """An operator's policy can hide events from the agent. The node's pods run nevertheless."""
     settings = agent_settings(world)
     policy = world.folder / "policy.toml"
     policy.write_text('["00-nri-agent"]\nshadow = true\n')
@@ -236,7 +234,7 @@ def test_the_kubelet_is_let_in_also_where_the_agents_plugin_is_refused(
         transport.stop()
 
 
-def test_a_systemd_pods_container_is_found_by_the_runtimes_name(world: Proxied, transport: ProxyTransport) -> None:
+def test_the_folder_of_a_systemd_container_has_the_runtimes_name(world: Proxied, transport: ProxyTransport) -> None:
     pod = m.PodSandbox(id="p")
     pod.linux.cgroup_parent = "kubepods-pod1.slice"
     transport.plugin.start_container(pod, m.Container(id="c"))
@@ -245,7 +243,7 @@ def test_a_systemd_pods_container_is_found_by_the_runtimes_name(world: Proxied, 
     assert known_entry.context.folder == "kubepods.slice/kubepods-pod1.slice/nri-c.scope"
 
 
-def test_a_proxy_that_cannot_start_leaves_nothing_behind(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_that_cannot_start_leaves_no_state(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: Proxy) -> None:
         raise NriError("no such policy")
 
@@ -256,7 +254,7 @@ def test_a_proxy_that_cannot_start_leaves_nothing_behind(world: Proxied, monkeyp
     assert transport.health() == (False, "not started")
 
 
-def test_an_agent_that_its_own_proxy_does_not_take_says_why(
+def test_an_agent_that_its_own_proxy_refuses_reports_the_reason(
     world: Proxied, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""The column of mode "proxy" in the table of `tests/support/hook_modes.py`: every cell, through the real proxy.
+"""The column of mode "proxy" in `tests/support/hook_modes.py`: every cell, with the real proxy.
 
 A runtime without NRI (the engine, dry) stands behind the proxy of the agent's transport; what came of it is read from
 the OCI spec that the runtime made, and from a machine made of files.
@@ -34,7 +34,7 @@ DEVICES = ("/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0")
 
 
 def works(effect: Effect) -> bool:
-    """As the table says; and where the CRI has no RDT class, the container's threads are put into the group."""
+    """Whether the table lists mode proxy; where the CRI has no RDT class, the threads are moved to the group."""
     return PROXY in effect.modes or effect.key == ("resctrl", "tasks")
 
 
@@ -98,7 +98,7 @@ def changed_files(root: Root, case: Case, container: str) -> dict[tuple[str, str
 
 
 def in_spec(spec: dict[str, Any], case: Case) -> dict[tuple[str, str], str]:
-    """What the runtime has made of the container beyond what was asked for."""
+    """The values of the container's spec that were not requested."""
     resources = spec["linux"]["resources"]
     cpu, memory = resources.get("cpu", {}), resources.get("memory", {})
     requested = {"cpu.shares": case.pod.cpu_shares, "cpu.cfs_quota": case.pod.cfs_quota, "memory.limit": 0}
@@ -175,18 +175,18 @@ def _life(
 
 @pytest.mark.usefixtures("nodes")
 @pytest.mark.parametrize("case", CASES, ids=case_id)
-def test_a_hook_works_as_the_table_says(tmp_path: Path, case: Case) -> None:
+def test_every_hook_works_as_in_the_table(tmp_path: Path, case: Case) -> None:
     assert outcome(case, live(tmp_path, case, update=False)) == wanted(case, works)
 
 
 @pytest.mark.usefixtures("nodes")
 @pytest.mark.parametrize("case", UPDATED, ids=case_id)
-def test_an_update_by_the_kubelet_keeps_it(tmp_path: Path, case: Case) -> None:
+def test_an_update_by_the_kubelet_keeps_the_effects_of_a_hook(tmp_path: Path, case: Case) -> None:
     actual = live(tmp_path, case, update=True)
     assert outcome(case, actual, updated=True) == wanted(case, works, updated=True)
 
 
-def test_the_rules_of_now_reach_what_runs(tmp_path: Path) -> None:
+def test_changed_rules_reach_running_containers(tmp_path: Path) -> None:
     case = next(case for case in CASES if case.title == "share pools")
     root = machine(tmp_path / "machine", case)
     parts = agents.parts(root, node=case.base())

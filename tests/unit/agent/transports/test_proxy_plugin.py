@@ -1,4 +1,4 @@
-"""The plugin behind the proxy: where a container's cgroup is, its name, and what the request cannot say."""
+"""The plugin behind the proxy: folders and names of containers, and values without a field in the request."""
 
 from __future__ import annotations
 
@@ -57,19 +57,19 @@ SLICE = "kubepods.slice/kubepods-pod1.slice"
         ("unheard-of", f"/{SLICE}", f"{SLICE}/cri-containerd-theirs.scope"),
     ],
 )
-def test_the_folder_of_a_container_follows_from_its_pods_and_the_runtimes_name_and_id(
+def test_the_folder_of_a_container_follows_from_its_pod_runtime_and_id(
     tmp_path: Path, runtime: str, parent: str, path: str
 ) -> None:
     assert folder_of(plugin(tmp_path, runtime), pod(parent=parent), container("theirs")) == path
 
 
-def test_a_folder_that_the_runtime_has_told_counts(tmp_path: Path) -> None:
+def test_a_folder_reported_by_the_runtime_is_used(tmp_path: Path) -> None:
     created = container("theirs")
     created.linux.cgroups_path = "/elsewhere"
     assert folder_of(plugin(tmp_path), pod(), created) == "elsewhere"
 
 
-def test_an_explicit_clear_is_said_by_an_annotation(tmp_path: Path) -> None:
+def test_an_explicit_clear_is_sent_as_an_annotation(tmp_path: Path) -> None:
     best_effort = pod(parent=f"/{POD.replace('burstable', 'besteffort')}")
     created, _ = plugin(tmp_path).create_container(best_effort, container())
     assert created is not None
@@ -80,7 +80,7 @@ def test_an_explicit_clear_is_said_by_an_annotation(tmp_path: Path) -> None:
     assert CLEAR_CPUS not in shared.message.annotations
 
 
-def test_a_container_has_its_folder_once_it_has_its_id(tmp_path: Path) -> None:
+def test_a_container_has_its_folder_as_soon_as_it_has_its_id(tmp_path: Path) -> None:
     created = plugin(tmp_path)
     created.create_container(pod(LS), container())
     created.post_create_container(pod(LS), container("theirs"))
@@ -92,7 +92,7 @@ def test_a_container_has_its_folder_once_it_has_its_id(tmp_path: Path) -> None:
     assert known_entry.created
 
 
-def test_a_container_that_was_made_around_the_proxy_is_decided_when_it_starts(tmp_path: Path) -> None:
+def test_a_container_created_around_the_proxy_is_decided_at_its_start(tmp_path: Path) -> None:
     created = plugin(tmp_path)
     created.start_container(pod(LS), container("theirs"))
     known_entry = created.held.container("ours")
@@ -101,7 +101,7 @@ def test_a_container_that_was_made_around_the_proxy_is_decided_when_it_starts(tm
     assert known_entry.changes.knobs.get("cpuset.cpus") == "0-3"
 
 
-def test_what_nobody_was_asked_about_is_left_alone(tmp_path: Path) -> None:
+def test_containers_without_a_request_are_ignored(tmp_path: Path) -> None:
     created = plugin(tmp_path)
     created.post_create_container(pod(LS), container("theirs"))
     assert created.held.container("ours") is None

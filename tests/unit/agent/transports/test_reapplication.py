@@ -1,4 +1,4 @@
-"""What runs is decided again: at Synchronize, and when a rule changes, by updates that nobody asked for."""
+"""Running containers are decided again, at Synchronize and after changes of rules, by unsolicited updates."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def writes(parts: Parts) -> dict[str, dict[str, Any]]:
 # -- Synchronize ------------------------------------------------------------------------------------------------------
 
 
-def test_what_runs_already_gets_its_values_at_synchronize(tmp_path: Path) -> None:
+def test_running_containers_get_their_values_at_synchronize(tmp_path: Path) -> None:
     plugin, parts = make_parts(tmp_path, BATCH)
     sandbox, container = running(BATCH.pod)
     with FakeRuntime(pods=[sandbox], containers=[container]) as runtime:
@@ -94,7 +94,7 @@ def test_what_runs_already_gets_its_values_at_synchronize(tmp_path: Path) -> Non
     assert agents.text(parts.root, "cpu,cpuacct", BATCH.pod.folder, "cpu.shares") == "512"
 
 
-def test_nothing_is_sent_for_what_is_right_already(tmp_path: Path) -> None:
+def test_no_update_is_sent_for_correct_values(tmp_path: Path) -> None:
     plugin, _ = make_parts(tmp_path, BATCH)
     with with_pod(plugin, BATCH.pod) as runtime:
         runtime.restart()
@@ -104,7 +104,7 @@ def test_nothing_is_sent_for_what_is_right_already(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("state", ["CONTAINER_STOPPED", "CONTAINER_UNKNOWN"])
-def test_what_has_stopped_is_left_alone(tmp_path: Path, state: str) -> None:
+def test_stopped_containers_are_ignored(tmp_path: Path, state: str) -> None:
     plugin, _ = make_parts(tmp_path, BATCH)
     sandbox, container = BATCH.pod.messages()
     container.state = m.ContainerState.Value(state)
@@ -113,7 +113,7 @@ def test_what_has_stopped_is_left_alone(tmp_path: Path, state: str) -> None:
         assert runtime.updates == []
 
 
-def test_one_bad_pod_does_not_keep_the_others_from_their_values(tmp_path: Path) -> None:
+def test_one_bad_pod_does_not_affect_the_values_of_others(tmp_path: Path) -> None:
     plugin, _ = make_parts(tmp_path, SHARED)
     good = running(SHARED.pod)
     bad_pod, bad = running(Pod(n.LS, annotations={cpuset.ANNOTATION_STATUS: "{"}))
@@ -123,7 +123,7 @@ def test_one_bad_pod_does_not_keep_the_others_from_their_values(tmp_path: Path) 
         assert [update.container_id for update in runtime.updates] == [CONTAINER_ID]
 
 
-def test_what_the_time_is_too_short_for_follows_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_updates_without_time_left_follow_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plugin, _ = make_parts(tmp_path, BATCH)
     collected: list[int] = []
     monkeypatch.setattr(plugin.refresher, "ask", lambda: collected.append(1))
@@ -137,7 +137,7 @@ def test_what_the_time_is_too_short_for_follows_later(tmp_path: Path, monkeypatc
         assert [update.container_id for update in runtime.updates] == [CONTAINER_ID]
 
 
-def test_oom_scores_and_clears_are_done_for_what_runs(tmp_path: Path) -> None:
+def test_oom_scores_and_clears_are_applied_to_running_containers(tmp_path: Path) -> None:
     plugin, parts = make_parts(tmp_path, CLEAR)
     sandbox, container = running(CLEAR.pod)
     file = tmp_path / "sys/fs/cgroup/cpuset" / CLEAR.pod.folder / CONTAINER_ID / "cpuset.cpus"
@@ -159,7 +159,7 @@ def test_oom_scores_and_clears_are_done_for_what_runs(tmp_path: Path) -> None:
     assert writes(parts)["oom_score_adj"]["outcome"] == "applied"
 
 
-def test_a_pod_that_went_while_there_was_no_connection_is_forgotten(tmp_path: Path) -> None:
+def test_a_pod_removed_during_a_disconnection_is_forgotten(tmp_path: Path) -> None:
     plugin, _ = make_parts(tmp_path, BATCH)
     with with_pod(plugin, BATCH.pod) as runtime:
         assert plugin.held.counts() == {"nri pods": 1, "nri containers": 1}
@@ -169,7 +169,7 @@ def test_a_pod_that_went_while_there_was_no_connection_is_forgotten(tmp_path: Pa
         assert plugin.held.counts() == {"nri pods": 0, "nri containers": 0}
 
 
-def test_a_pod_that_went_without_a_word_is_forgotten_the_second_time_that_it_is_missed(tmp_path: Path) -> None:
+def test_a_pod_removed_without_an_event_is_forgotten_at_the_second_sweep(tmp_path: Path) -> None:
     plugin, parts = make_parts(tmp_path, BATCH)
     sandbox, container = BATCH.pod.messages()
     with FakeRuntime() as runtime:
@@ -198,7 +198,7 @@ def test_a_pod_that_went_without_a_word_is_forgotten_the_second_time_that_it_is_
     assert (parts.history.account(UID) or {})["ended"]
 
 
-def test_a_defect_of_ours_keeps_no_agent_from_registering(
+def test_an_internal_error_does_not_stop_the_registration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     sandbox, container = running(BATCH.pod)
@@ -233,7 +233,7 @@ def test_a_changed_rule_reaches_running_containers_by_updates(tmp_path: Path) ->
     assert writes(parts)["cpuset.cpus"]["outcome"] == "applied"
 
 
-def test_a_rule_that_changes_nothing_for_a_container_sends_nothing(tmp_path: Path) -> None:
+def test_a_rule_without_effect_on_a_container_sends_no_update(tmp_path: Path) -> None:
     plugin, parts = make_parts(tmp_path, SHARED)
     with with_pod(plugin, SHARED.pod) as runtime:
         parts.store.put("Node", ratio("3"), "a test")
@@ -241,7 +241,7 @@ def test_a_rule_that_changes_nothing_for_a_container_sends_nothing(tmp_path: Pat
         assert runtime.updates == []
 
 
-def test_what_the_runtime_could_not_do_is_told_and_tried_again(tmp_path: Path) -> None:
+def test_an_update_refused_by_the_runtime_is_reported_and_retried(tmp_path: Path) -> None:
     plugin, parts = make_parts(tmp_path, SHARED)
     with with_pod(plugin, SHARED.pod) as runtime:
         parts.store.put("NodeResourceTopology", pools("3"), "a test")
@@ -254,7 +254,7 @@ def test_what_the_runtime_could_not_do_is_told_and_tried_again(tmp_path: Path) -
         assert [update.cpuset_cpus for update in runtime.updates] == ["3"]
 
 
-def test_a_connection_that_ends_meanwhile_is_told_and_left_to_the_next_one(
+def test_a_closed_connection_is_reported_and_the_update_left_to_the_next_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin, parts = make_parts(tmp_path, SHARED)
@@ -272,7 +272,7 @@ def test_a_connection_that_ends_meanwhile_is_told_and_left_to_the_next_one(
         assert [update.cpuset_cpus for update in runtime.updates] == ["3"]
 
 
-def test_without_a_connection_pods_are_written_all_the_same(tmp_path: Path) -> None:
+def test_without_a_connection_pods_are_written_directly(tmp_path: Path) -> None:
     plugin, parts = make_parts(tmp_path, BATCH)
     with with_pod(plugin, BATCH.pod):
         pass
@@ -281,7 +281,7 @@ def test_without_a_connection_pods_are_written_all_the_same(tmp_path: Path) -> N
     assert agents.text(parts.root, "cpu,cpuacct", BATCH.pod.folder, "cpu.cfs_quota_us") == "-1"
 
 
-def test_many_containers_are_updated_in_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_containers_are_updated_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plugin, parts = make_parts(tmp_path, SHARED)
     sandbox, container = running(SHARED.pod)
     containers = []
@@ -308,7 +308,7 @@ def test_many_containers_are_updated_in_portions(tmp_path: Path, monkeypatch: py
         assert sizes == [reapply.PORTION, reapply.PORTION, 5]
 
 
-def test_a_container_that_is_being_created_while_a_rule_changes_is_looked_at_afterwards(
+def test_a_container_created_during_a_rule_change_is_decided_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin, parts = make_parts(tmp_path, SHARED)
@@ -328,10 +328,10 @@ def test_a_container_that_is_being_created_while_a_rule_changes_is_looked_at_aft
 
 
 @pytest.mark.parametrize("event", ["synchronize", "run", "resize", "start"])
-def test_a_rule_that_changes_while_something_is_decided_by_the_old_one_holds_for_it(
+def test_a_rule_changed_during_a_decision_applies_to_the_container(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, event: str
 ) -> None:
-    """The thread that decides again for what runs may have looked before there was anything to be seen."""
+    """The refresher thread may have run before the container was known."""
     plugin, parts = make_parts(tmp_path, SHARED)
     collected: list[int] = []
     monkeypatch.setattr(plugin.refresher, "ask", lambda: collected.append(1))
@@ -360,10 +360,10 @@ def test_a_rule_that_changes_while_something_is_decided_by_the_old_one_holds_for
     assert collected
 
 
-def test_a_rule_that_changes_before_a_runtime_has_set_what_was_answered_by_the_old_one_holds_after_it(
+def test_a_rule_changed_before_the_runtime_applies_an_old_response_wins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The update by the new rule may be set first, and what the kubelet's request was answered with over it."""
+    """The runtime may apply the new rule's update first, and then the old response to the kubelet's request."""
     plugin, parts = make_parts(tmp_path, SHARED)
     collected: list[int] = []
     monkeypatch.setattr(plugin.refresher, "ask", lambda: collected.append(1))
@@ -386,8 +386,8 @@ def test_a_rule_that_changes_before_a_runtime_has_set_what_was_answered_by_the_o
         assert not collected, "nothing has changed since"
 
 
-def test_a_pod_that_shrinks_is_written_again_after_its_containers(tmp_path: Path) -> None:
-    """The kernel takes no quota of a pod below that of its container: first the one, then the other."""
+def test_a_shrinking_pod_is_written_again_after_its_containers(tmp_path: Path) -> None:
+    """The kernel refuses a pod quota below its container's quota, so the container must shrink first."""
     plugin, parts = make_parts(tmp_path, BATCH)
     refused: list[str] = []
     with with_pod(plugin, BATCH.pod) as runtime:
@@ -411,10 +411,10 @@ def test_a_pod_that_shrinks_is_written_again_after_its_containers(tmp_path: Path
     assert agents.text(parts.root, "cpu,cpuacct", BATCH.pod.folder, "cpu.cfs_quota_us") == "50000"
 
 
-# -- what was asked for -----------------------------------------------------------------------------------------------
+# -- requested values -------------------------------------------------------------------------------------------------
 
 
-def test_a_ratio_that_changes_scales_what_was_asked_for_and_not_what_was_made_of_it(tmp_path: Path) -> None:
+def test_a_changed_ratio_scales_the_requested_quota_and_not_the_scaled_one(tmp_path: Path) -> None:
     plugin, parts = make_parts(tmp_path, FAST)
     with with_pod(plugin, FAST.pod) as runtime:
         parts.store.put("Node", ratio("4"), "a test")
@@ -422,7 +422,7 @@ def test_a_ratio_that_changes_scales_what_was_asked_for_and_not_what_was_made_of
         assert [update.message.linux.resources.cpu.quota.value for update in runtime.updates] == [25_000]
 
 
-def test_a_ratio_that_goes_away_gives_the_quota_back(tmp_path: Path) -> None:
+def test_a_removed_ratio_restores_the_quota(tmp_path: Path) -> None:
     plugin, parts = make_parts(tmp_path, FAST)
     with with_pod(plugin, FAST.pod) as runtime:
         parts.store.put("Node", None, "a test")
@@ -430,7 +430,7 @@ def test_a_ratio_that_goes_away_gives_the_quota_back(tmp_path: Path) -> None:
         assert [update.message.linux.resources.cpu.quota.value for update in runtime.updates] == [100_000]
 
 
-def test_a_topology_that_goes_away_gives_the_cpus_back(tmp_path: Path) -> None:
+def test_a_removed_topology_restores_the_cpus(tmp_path: Path) -> None:
     plugin, parts = make_parts(tmp_path, SHARED)
     file = tmp_path / "sys/fs/cgroup/cpuset" / SHARED.pod.folder / CONTAINER_ID / "cpuset.cpus"
     with with_pod(plugin, SHARED.pod):
@@ -440,7 +440,7 @@ def test_a_topology_that_goes_away_gives_the_cpus_back(tmp_path: Path) -> None:
     assert file.read_text().strip() == "0-3"
 
 
-def test_an_agent_that_starts_anew_knows_from_the_container_what_was_asked_for(tmp_path: Path) -> None:
+def test_a_restarted_agent_reads_the_requested_quota_from_the_container(tmp_path: Path) -> None:
     plugin, _ = make_parts(tmp_path, FAST)
     with with_pod(plugin, FAST.pod) as runtime:
         runtime.disconnect()
@@ -456,7 +456,7 @@ def test_an_agent_that_starts_anew_knows_from_the_container_what_was_asked_for(t
 
 
 @pytest.mark.parametrize("forged", ["pod", "other quota", "no numbers"])
-def test_a_quota_of_which_it_is_not_known_what_was_asked_for_is_left_alone(tmp_path: Path, forged: str) -> None:
+def test_a_quota_with_an_unknown_request_is_unchanged(tmp_path: Path, forged: str) -> None:
     plugin, _ = make_parts(tmp_path, FAST)
     sandbox, container = running(FAST.pod)
     container.annotations[ASKED_QUOTA] = {"other quota": "9000000 7000", "no numbers": "x y"}.get(
@@ -469,7 +469,7 @@ def test_a_quota_of_which_it_is_not_known_what_was_asked_for_is_left_alone(tmp_p
         assert runtime.updates == []
 
 
-def test_what_the_api_says_was_asked_for_counts(tmp_path: Path) -> None:
+def test_requests_from_the_api_are_used(tmp_path: Path) -> None:
     plugin, parts = make_parts(tmp_path, FAST)
     pods = parts.pods
     assert isinstance(pods, agents.Pods)
@@ -480,7 +480,7 @@ def test_what_the_api_says_was_asked_for_counts(tmp_path: Path) -> None:
         assert [update.message.linux.resources.cpu.quota.value for update in runtime.updates] == [50_000]
 
 
-def test_what_the_kubelet_asks_for_while_an_update_is_under_way_is_decided_after_it(
+def test_a_kubelet_request_during_an_update_is_decided_after_the_update(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin, parts = make_parts(tmp_path, FAST)
@@ -515,8 +515,8 @@ MALFORMED = {
 
 @pytest.mark.parametrize("event", ["synchronize", "rules", "update", "resized"])
 @pytest.mark.parametrize("fail", [False, True], ids=["Ignore", "Fail"])
-def test_a_malformed_annotation_never_clears_what_was_applied(tmp_path: Path, event: str, fail: bool) -> None:
-    """A pod with CPUs and batch limits, whose annotations are then overwritten with rubbish."""
+def test_a_malformed_annotation_never_clears_applied_values(tmp_path: Path, event: str, fail: bool) -> None:
+    """A pod with CPUs and batch limits, whose annotations are then replaced by invalid text."""
     own_part = {**BATCH.pod.annotations, cpuset.ANNOTATION_STATUS: json.dumps({"cpuset": "1"})}
     pod = Pod(n.BE, paths.BEST_EFFORT, annotations=own_part)
     root = v1(tmp_path, pod.folder, f"{pod.folder}/{CONTAINER_ID}")
@@ -547,7 +547,7 @@ def test_a_malformed_annotation_never_clears_what_was_applied(tmp_path: Path, ev
     assert files(tmp_path) == on_disk
 
 
-def test_a_hook_that_can_no_longer_decide_gives_nothing_back(tmp_path: Path) -> None:
+def test_a_hook_that_fails_later_restores_no_values(tmp_path: Path) -> None:
     plugin, parts = make_parts(tmp_path, SHARED)
     with with_pod(plugin, SHARED.pod) as runtime:
         known_entry = plugin.held.container(CONTAINER_ID)

@@ -1,4 +1,4 @@
-"""The thread that decides again: requests that become one, tries, and its end."""
+"""The refresher thread: coalesced requests, retries and its end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.waiting import PATIENCE_S
 
 
 class Work:
-    """What the thread does: it waits until it may, and returns or raises what it is told."""
+    """The work of the thread: wait for `may`, then return or raise the next outcome."""
 
     def __init__(self, *outcomes: bool | Exception) -> None:
         self.outcomes, self.times = list(outcomes), 0
@@ -46,7 +46,7 @@ def start(work: Work, agent_refresher: list[Refresher]) -> Refresher:
     return refresher
 
 
-def test_nothing_is_done_unasked_and_requests_meanwhile_are_one(agent_refresher: list[Refresher]) -> None:
+def test_the_refresher_works_only_on_request_and_coalesces_requests(agent_refresher: list[Refresher]) -> None:
     work = Work()
     work.may = threading.Semaphore(0)
     refresher = start(work, agent_refresher)
@@ -61,7 +61,7 @@ def test_nothing_is_done_unasked_and_requests_meanwhile_are_one(agent_refresher:
     assert work.times == 2
 
 
-def test_what_is_left_is_tried_again_until_it_is_done(
+def test_unfinished_work_is_retried_until_it_is_done(
     agent_refresher: list[Refresher], caplog: pytest.LogCaptureFixture
 ) -> None:
     work = Work(False, RuntimeError("a defect"), True)
@@ -72,7 +72,7 @@ def test_what_is_left_is_tried_again_until_it_is_done(
     assert "a defect" in caplog.text
 
 
-def test_what_is_never_done_is_tried_a_few_times_for_each_request(
+def test_work_that_never_succeeds_is_retried_a_few_times_per_request(
     agent_refresher: list[Refresher], caplog: pytest.LogCaptureFixture
 ) -> None:
     work = Work(*[False] * 100)
@@ -85,7 +85,7 @@ def test_what_is_never_done_is_tried_a_few_times_for_each_request(
         assert caplog.text.count("next attempt follows a change of rules") == requested
 
 
-def test_it_ends_also_in_a_pause_and_can_begin_again(agent_refresher: list[Refresher]) -> None:
+def test_the_refresher_can_be_stopped_during_a_pause_and_restarted(agent_refresher: list[Refresher]) -> None:
     work = Work(False)
     refresher = Refresher(work, "a test's", Backoff(1000.0, 1000.0, uniform=lambda: 0.999))
     agent_refresher.append(refresher)

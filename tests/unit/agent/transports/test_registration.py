@@ -1,4 +1,4 @@
-"""The lock of one registration."""
+"""The lock of a registration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from nri.agent.transports.registration import Registration, TakenError
 
 
-def test_of_two_with_one_name_the_second_is_refused_and_of_others_none(tmp_path: Path) -> None:
+def test_a_second_registration_with_the_same_name_and_socket_is_refused(tmp_path: Path) -> None:
     path = str(tmp_path / "nri.sock")
     with Registration(path, "00-a"), Registration(path, "00-b"), Registration(str(tmp_path / "x/nri.sock"), "00-a"):
         with pytest.raises(TakenError, match=r"this process has already registered plugin 00-a at "):
@@ -30,7 +30,7 @@ def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     assert (tmp_path / "precious").read_text() == "mine"
 
 
-def test_nothing_stays_open(tmp_path: Path) -> None:
+def test_no_file_descriptor_stays_open(tmp_path: Path) -> None:
     before = set(os.listdir("/proc/self/fd"))
     path = str(tmp_path / "nri.sock")
     with Registration(path, "00-a"), pytest.raises(TakenError):
@@ -38,7 +38,7 @@ def test_nothing_stays_open(tmp_path: Path) -> None:
     assert set(os.listdir("/proc/self/fd")) <= before
 
 
-def test_a_file_system_without_locks_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_refuses_no_registration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "no locks available")
 

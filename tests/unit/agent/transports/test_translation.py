@@ -1,4 +1,4 @@
-"""Changes in NRI's words, and what a runtime says of them."""
+"""Conversion of changes to NRI messages, and comparison with a runtime's state."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ def adjusted() -> m.Container:
     return container
 
 
-def test_what_can_be_said_is_not_touched() -> None:
+def test_valid_changes_are_unchanged() -> None:
     assert translation.valid_changes(ALL, "folder") == (ALL, [])
     clear = Changes({"cpuset.cpus": ""})
     assert translation.valid_changes(clear, "folder") == (clear, [])
 
 
-def test_what_cannot_be_said_is_left_out_with_its_reason() -> None:
+def test_an_invalid_value_is_left_out_with_its_reason() -> None:
     changes, (result,) = translation.valid_changes(Changes({"cpuset.cpus": "x\n", "cpu.shares": 2}), "folder")
     assert changes == Changes({"cpu.shares": 2})
     assert (result.target, result.name, result.outcome) == ("folder", "cpuset.cpus", Outcome.REFUSED)
     assert "not a number or a range" in result.reason
 
 
-def test_an_update_says_resources_alone_and_nothing_of_nothing() -> None:
+def test_an_update_has_only_resources_and_is_none_without_any() -> None:
     update = translation.update(translation.updatable(ALL, never), "id", never)
     assert update is not None
     assert update.container_id == "id"
@@ -63,7 +63,7 @@ def test_an_update_says_resources_alone_and_nothing_of_nothing() -> None:
     assert translation.update(Changes({"cpuset.cpus": ""}), "id", never) is None
 
 
-def test_an_update_leaves_out_what_the_runtime_has() -> None:
+def test_an_update_leaves_out_values_that_the_runtime_already_has() -> None:
     container = adjusted()
     container.linux.resources.cpu.cpus = "0,1,2"
     assert translation.update(translation.updatable(ALL, never), "id", never, container) is None
@@ -78,7 +78,7 @@ def test_an_update_leaves_out_what_the_runtime_has() -> None:
     assert second_round.linux.resources.cpu.cpus == "0-1,2"
 
 
-def test_what_a_runtime_has_is_applied() -> None:
+def test_values_that_the_runtime_has_are_applied() -> None:
     results = translation.comparison_results(adjusted(), ALL, "folder")
     assert {result.name for result in results} == {
         *("cpu.shares", "cpu.cfs_quota", "cpuset.cpus", "memory.limit"),
@@ -87,7 +87,7 @@ def test_what_a_runtime_has_is_applied() -> None:
     assert {result.outcome for result in results} == {Outcome.APPLIED}
 
 
-def test_what_a_runtime_has_otherwise_or_not_is_told() -> None:
+def test_different_and_missing_values_of_the_runtime_are_reported() -> None:
     container = adjusted()
     container.linux.resources.cpu.shares.value = 3
     container.linux.oom_score_adj.value = 8
@@ -104,7 +104,7 @@ def test_what_a_runtime_has_otherwise_or_not_is_told() -> None:
     }
 
 
-def test_confirmed_is_what_a_write_could_bring_about() -> None:
+def test_confirmation_covers_only_values_that_a_write_can_set() -> None:
     container = adjusted()
     assert translation.confirmed(container, ALL, never)
     del container.env[:]
@@ -114,7 +114,7 @@ def test_confirmed_is_what_a_write_could_bring_about() -> None:
     assert not translation.confirmed(m.Container(), Changes({"cpu.shares": 2}), never)
 
 
-def test_a_knob_that_nri_has_no_word_for_is_never_confirmed_and_one_of_runtimes_alone_always() -> None:
+def test_a_knob_unknown_to_nri_is_never_confirmed_and_a_runtime_only_knob_always() -> None:
     assert not translation.confirmed(m.Container(), Changes({"cpu.bvt": 2}), never)
     assert translation.confirmed(m.Container(), Changes({"rdt_class": "gold"}), never)
 
@@ -125,7 +125,7 @@ def test_a_value_out_of_range_is_left_out_with_its_reason() -> None:
     assert (result.name, result.reason) == ("cpu.cfs_period", "5 is not between 1000 and 1000000")
 
 
-def test_what_is_a_file_of_cgroup_v2_is_said_there_and_written_elsewhere() -> None:
+def test_cgroup_v2_files_are_sent_in_unified_and_written_on_other_machines() -> None:
     changes = Changes({"memory.high": 1 << 20, "cpu.shares": 2, "io.read_bps": {"8:0": 1}})
     assert translation.updatable(changes, never).knobs == {"cpu.shares": 2}
     assert set(translation.written_changes(changes, never).knobs) == {"memory.high", "io.read_bps"}
@@ -133,7 +133,7 @@ def test_what_is_a_file_of_cgroup_v2_is_said_there_and_written_elsewhere() -> No
     assert set(translation.written_changes(changes, lambda _: True).knobs) == {"io.read_bps"}
 
 
-def test_of_what_a_runtime_does_not_say_nothing_is_told() -> None:
+def test_values_missing_in_the_runtimes_report_have_no_result() -> None:
     assert (
         translation.comparison_results(
             m.Container(), Changes({"cpu.shares": 2, "cpuset.cpus": "0", "oom_score_adj": 1}), "folder"
@@ -142,7 +142,7 @@ def test_of_what_a_runtime_does_not_say_nothing_is_told() -> None:
     )
 
 
-def test_a_quota_that_was_scaled_goes_with_what_was_asked_for() -> None:
+def test_a_scaled_quota_is_sent_with_the_requested_quota() -> None:
     resources = Resources(cfs_quota=100_000)
     assert translation.adjustment(Changes({"cpu.cfs_quota": 50_000}), resources, never).annotations == {
         "agent.nri/cfs-quota": "100000 50000"
@@ -152,7 +152,7 @@ def test_a_quota_that_was_scaled_goes_with_what_was_asked_for() -> None:
     assert not translation.adjustment(Changes({"cpu.cfs_quota": 50_000}), None, never).annotations
 
 
-def test_a_quota_that_is_none_needs_no_note() -> None:
+def test_an_unlimited_quota_needs_no_annotation() -> None:
     for resources in (None, Resources(), Resources(cfs_quota=-1), Resources(cpu_shares=2)):
         assert requested_resources(m.PodSandbox(), m.Container(), resources) == resources
 
@@ -161,13 +161,13 @@ def test_a_quota_that_is_none_needs_no_note() -> None:
     ("note", "quota"),
     [("200000 50000", 200_000), ("200000 60000", None), ("", None), ("x 50000", None), ("9" * 30 + " 50000", None)],
 )
-def test_the_note_counts_if_the_quota_is_the_one_that_was_made_then(note: str, quota: int | None) -> None:
+def test_the_annotation_counts_if_the_quota_is_the_scaled_one(note: str, quota: int | None) -> None:
     container = m.Container(annotations={ASKED_QUOTA: note})
     actual = requested_resources(m.PodSandbox(), container, Resources(cfs_quota=50_000, cpu_shares=3))
     assert actual == Resources(cfs_quota=quota, cpu_shares=3)
 
 
-def test_a_note_that_the_pod_has_as_well_is_a_users() -> None:
+def test_an_annotation_that_the_pod_also_has_is_ignored_as_a_users() -> None:
     annotations = {ASKED_QUOTA: "9000000 50000"}
     actual = requested_resources(
         m.PodSandbox(annotations=annotations), m.Container(annotations=annotations), Resources(cfs_quota=50_000)
@@ -175,7 +175,7 @@ def test_a_note_that_the_pod_has_as_well_is_a_users() -> None:
     assert actual == Resources()
 
 
-def test_pods_of_the_api_tell_and_one_that_cannot_be_read_is_passed_over() -> None:
+def test_requests_come_from_pods_of_the_api_and_unreadable_containers_are_skipped() -> None:
     pods = [
         {"metadata": {"uid": "u"}, "spec": {"containers": [{"name": "a", "resources": {"limits": {"cpu": "2"}}}]}},
         {"metadata": {"uid": "v"}, "spec": {"containers": [{"name": "a", "resources": 3}, {"name": "b"}]}},

@@ -1,4 +1,4 @@
-"""What strategies decide for a container goes to its runtime, and the record says what came of it."""
+"""Strategies' values for a container go to its runtime, and the outcome is recorded."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ QUOTA = "cpu.cfs_quota"
 
 
 class Runtime:
-    """A runtime that updates containers as it is told: it writes what it takes of an update to their cgroups."""
+    """A runtime that updates containers on request: it writes the values that it accepts to their cgroups."""
 
     name = "a runtime"
     connected = True
@@ -42,7 +42,7 @@ class Runtime:
         self._parts, self._folders = parts, folders
         self.updates: list[m.ContainerUpdate] = []
         self.refuses: set[str] = set()
-        #: Knobs that it takes, and does nothing about.
+        #: Knobs that it accepts and ignores.
         self.drops: set[str] = set()
         self.error: Exception | None = None
         self.before_update: Callable[[], object] = lambda: None
@@ -83,7 +83,7 @@ class World:
             self.parts, self.held, "nri", lambda: cast(RuntimeHandle, self.runtime), self.clock
         )
 
-    def known(self, name: str) -> InventoryEntry:
+    def entry(self, name: str) -> InventoryEntry:
         actual = self.held.container(name)
         assert actual is not None
         return actual
@@ -103,13 +103,13 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def test_a_value_of_a_container_is_set_by_its_runtime_and_one_of_a_pod_by_the_executor(world: World) -> None:
+def test_values_of_containers_are_set_by_the_runtime_and_values_of_pods_by_the_executor(world: World) -> None:
     assert world.set(("a", 20_000), (POD, 50_000)) == [("applied", "", True), ("applied", "", False)]
     assert world.runtime.quotas() == [("a", 20_000)]
     assert (world.quota("a"), world.quota(POD)) == ("20000", "50000")
 
 
-def test_what_the_runtime_has_is_not_told_again_and_what_somebody_else_overwrites_is_repaired(world: World) -> None:
+def test_known_values_are_not_sent_again_and_overwritten_values_are_repaired(world: World) -> None:
     world.set(("a", 20_000))
     assert world.set(("a", 20_000)) == [("unchanged", "", False)]
     world.parts.executor.write([Write(world.folders["a"], QUOTA, "70000")])
@@ -118,13 +118,13 @@ def test_what_the_runtime_has_is_not_told_again_and_what_somebody_else_overwrite
     assert world.quota("a") == "20000"
 
 
-def test_what_the_runtime_reports_already_is_not_told(world: World) -> None:
-    world.known("a").reported = {QUOTA: 20_000}
+def test_values_reported_by_the_runtime_are_not_sent(world: World) -> None:
+    world.entry("a").reported = {QUOTA: 20_000}
     world.set(("a", 20_000), ("b", 20_000))
     assert world.runtime.quotas() == [("b", 20_000)]
 
 
-def test_a_refusal_is_told_and_the_value_is_written_to_its_file(world: World) -> None:
+def test_a_refusal_is_reported_and_the_value_is_written_to_its_file(world: World) -> None:
     world.runtime.refuses = {"a"}
     (refused, outcome) = world.set(("a", 20_000), ("b", 30_000))
     assert refused[0] == "applied" and not refused[2]
@@ -133,7 +133,7 @@ def test_a_refusal_is_told_and_the_value_is_written_to_its_file(world: World) ->
     assert (world.quota("a"), world.quota("b")) == ("20000", "30000")
 
 
-def test_a_value_that_was_refused_is_told_again_after_a_pause_or_when_it_is_another_one(world: World) -> None:
+def test_a_refused_value_is_sent_again_after_a_pause_or_when_it_changes(world: World) -> None:
     world.runtime.refuses = {"a"}
     world.set(("a", 20_000))
     world.runtime.refuses = set()
@@ -149,7 +149,7 @@ def test_a_value_that_was_refused_is_told_again_after_a_pause_or_when_it_is_anot
     assert world.runtime.quotas()[3:] == [("a", 40_000)], "the runtime's view is made true, though nobody asks anew"
 
 
-def test_what_a_runtime_takes_and_does_not_set_is_written_and_told(world: World) -> None:
+def test_a_value_accepted_but_not_set_by_the_runtime_is_written_and_reported(world: World) -> None:
     world.runtime.drops = {QUOTA}
     (row,) = world.set(("a", 20_000))
     assert row == (
@@ -160,7 +160,7 @@ def test_what_a_runtime_takes_and_does_not_set_is_written_and_told(world: World)
 
 
 @pytest.mark.parametrize(("error", "waits"), [(DeadlineExceeded("an answer"), True), (ConnectionClosed("gone"), False)])
-def test_a_runtime_that_does_not_answer_is_left_alone_for_a_while(world: World, error: Exception, waits: bool) -> None:
+def test_a_runtime_that_does_not_respond_is_not_called_for_a_while(world: World, error: Exception, waits: bool) -> None:
     world.runtime.error = error
     ((outcome, reason, _),) = world.set(("a", 20_000))
     assert outcome == "applied" and str(error) in reason
@@ -171,16 +171,16 @@ def test_a_runtime_that_does_not_answer_is_left_alone_for_a_while(world: World, 
     world.clock.now += 61
     world.set()
     assert world.runtime.quotas()[-1][0] in ("a", "b")
-    assert world.known("b").reported[QUOTA] == 30_000
+    assert world.entry("b").reported[QUOTA] == 30_000
 
 
-def test_without_a_connection_the_executor_does_all(world: World) -> None:
+def test_without_a_connection_the_executor_writes_all_values(world: World) -> None:
     world.runtime.connected = False
     assert world.set(("a", 20_000)) == [("applied", "", False)]
     assert world.runtime.updates == []
 
 
-def test_a_round_has_a_bound_and_the_rest_follows(world: World) -> None:
+def test_a_round_has_a_time_limit_and_the_remaining_values_follow(world: World) -> None:
     for number in range(40):
         name = f"c{number}"
         world.folders[name] = f"{POD}/{name}"
@@ -211,13 +211,13 @@ def test_a_round_has_a_bound_and_the_rest_follows(world: World) -> None:
     ],
     ids=lambda write: f"{write.folder[-6:]} {write.knob} {write.value}",
 )
-def test_what_no_update_can_say_is_the_executors(world: World, write: Write) -> None:
+def test_values_without_an_update_field_are_written_by_the_executor(world: World, write: Write) -> None:
     (written,) = world.updates.write([write])
     assert not written.by_runtime
     assert world.runtime.updates == []
 
 
-def test_where_the_runtime_alone_tells_what_was_asked_for_that_is_not_overwritten_in_its_view(world: World) -> None:
+def test_without_another_source_of_requests_the_runtimes_view_is_not_overwritten(world: World) -> None:
     parts = replace(world.parts, pods=NriPods(AgentSettings(root=str(world.root.path))))
     world.updates = RuntimeUpdates(parts, world.held, "nri", lambda: cast(RuntimeHandle, world.runtime), world.clock)
     assert world.set(("a", 20_000)) == [("applied", "", False)]
@@ -226,9 +226,7 @@ def test_where_the_runtime_alone_tells_what_was_asked_for_that_is_not_overwritte
     assert len(world.runtime.updates) == 1
 
 
-def test_a_pod_that_shrinks_is_written_again_after_its_containers(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shrinking_pod_is_written_again_after_its_containers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     executor = world.parts.executor
     real = executor.write
 
@@ -256,10 +254,10 @@ def requested(**fields: int) -> m.LinuxResources:
     return linux_resources
 
 
-def test_what_the_kubelet_asks_for_as_before_keeps_a_strategys_value_and_what_it_asks_for_anew_counts(
+def test_an_unchanged_request_keeps_a_strategys_value_and_a_new_request_replaces_it(
     world: World,
 ) -> None:
-    known_entry = world.known("a")
+    known_entry = world.entry("a")
     known_entry.requested = {QUOTA: 10_000}
     world.set(("a", 20_000))
     assert world.updates.values_to_keep(known_entry, requested(shares=2, quota=0)) == Changes({QUOTA: 20_000})
@@ -268,13 +266,13 @@ def test_what_the_kubelet_asks_for_as_before_keeps_a_strategys_value_and_what_it
     assert known_entry.requested == {QUOTA: 15_000, "cpu.shares": 2}
 
 
-def test_a_value_that_a_hook_decides_is_no_strategys_any_more(world: World) -> None:
+def test_a_value_decided_by_a_hook_no_longer_belongs_to_a_strategy(world: World) -> None:
     world.set(("a", 20_000))
-    world.known("a").hand_over(Changes({QUOTA: 5000}))
-    assert world.known("a").decided == {}
+    world.entry("a").hand_over(Changes({QUOTA: 5000}))
+    assert world.entry("a").decided == {}
 
 
-def test_a_kubelets_request_is_answered_with_strategies_values_beside_those_of_hooks(tmp_path: Path) -> None:
+def test_a_kubelets_request_gets_the_values_of_strategies_and_hooks(tmp_path: Path) -> None:
     created, _ = plugin(tmp_path, "web")
     pod = made_pod()
     with FakeRuntime() as runtime:
@@ -287,7 +285,7 @@ def test_a_kubelets_request_is_answered_with_strategies_values_beside_those_of_h
         assert runtime.update_container(pod, container, requested(quota=90_000)).resources.cpu.quota.value == 90_000
 
 
-def test_what_strategies_decided_outlives_the_runtimes_restart(tmp_path: Path) -> None:
+def test_values_of_strategies_survive_a_restart_of_the_runtime(tmp_path: Path) -> None:
     created, _ = plugin(tmp_path, "web")
     pod = made_pod()
     with FakeRuntime() as runtime:
@@ -308,7 +306,7 @@ def inventory_entry(created: HookPlugin, name: str) -> InventoryEntry:
 
 
 def shrink(context: Container, _rules: object) -> Decision:
-    """Best-effort containers make room for one that says so."""
+    """Best-effort containers make room for one called `important`."""
     if context.new.name != "important" or context.name == "spared":
         return Decision()
     by_name = {"odd": {"cpuset.cpus": "no CPUs"}, "plain": {"cpu.bvt": -1}}
@@ -344,7 +342,7 @@ def run(runtime: FakeRuntime, pod: m.PodSandbox, name: str) -> Any:
     return reply
 
 
-def test_a_creation_is_answered_with_updates_of_those_that_make_room(tmp_path: Path) -> None:
+def test_a_creation_is_answered_with_updates_of_containers_that_make_room(tmp_path: Path) -> None:
     created, parts = plugin(tmp_path, "batch", "spared", "odd", "plain", "important")
     pod = made_pod()
     with FakeRuntime() as runtime:
@@ -365,7 +363,7 @@ def test_a_creation_is_answered_with_updates_of_those_that_make_room(tmp_path: P
     assert (why["hook"], why["reason"], why["stage"]) == ("Room", "room for important", "MakeRoom")
 
 
-def test_a_creation_that_comes_to_nothing_leaves_nothing_to_look_at(tmp_path: Path) -> None:
+def test_a_failed_creation_leaves_no_entry(tmp_path: Path) -> None:
     created, parts = plugin(tmp_path, "batch", "important")
     pod = made_pod()
     with FakeRuntime() as runtime:
@@ -378,11 +376,13 @@ def test_a_creation_that_comes_to_nothing_leaves_nothing_to_look_at(tmp_path: Pa
     assert QUOTA not in {row["name"] for row in (parts.history.account("1") or {})["writes"]}
 
 
-def test_hooks_have_a_part_of_the_runtimes_time_to_make_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hooks_that_make_room_have_a_part_of_the_runtimes_timeout(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     profile = replace(world.parts.profile, hooks=(ROOM,))
     updates = RuntimeUpdates(
         replace(world.parts, profile=profile), world.held, "nri", lambda: cast(RuntimeHandle, world.runtime)
     )
     new = Container(name="important")
     assert updates.room("c", new, -1.0) == []
-    assert world.known("a").decided == {}
+    assert world.entry("a").decided == {}

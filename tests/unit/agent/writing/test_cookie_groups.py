@@ -1,4 +1,4 @@
-"""Core-scheduling cookies: one for each group, by property on processes that come and go."""
+"""Core-scheduling cookies, one per group, tested with random processes that start and end."""
 
 from collections.abc import Sequence
 
@@ -35,7 +35,7 @@ class Processes:
         return [pid for pid in pids if pid not in self.cookies]
 
 
-def test_containers_of_a_group_share_a_cookie_and_groups_do_not() -> None:
+def test_containers_of_a_group_share_a_cookie_and_groups_have_different_ones() -> None:
     processes = Processes(1, 2, 3, 4)
     groups = CookieGroups(processes)
     assert groups.enable("a", "pod/1", [1, 2])
@@ -48,7 +48,7 @@ def test_containers_of_a_group_share_a_cookie_and_groups_do_not() -> None:
     assert processes.cookies[4] == 2
 
 
-def test_a_group_whose_processes_are_gone_has_a_new_cookie() -> None:
+def test_a_group_whose_processes_have_ended_gets_a_new_cookie() -> None:
     processes = Processes(1)
     groups = CookieGroups(processes)
     groups.enable("a", "pod/1", [1])
@@ -59,14 +59,14 @@ def test_a_group_whose_processes_are_gone_has_a_new_cookie() -> None:
     assert groups.entries["a"].pids == {2}
 
 
-def test_processes_that_are_gone_are_no_error() -> None:
+def test_ended_processes_are_not_an_error() -> None:
     groups = CookieGroups(Processes())
     assert not groups.enable("a", "pod/1", [7, 8])
     assert groups.enable("a", "pod/1", [])
     assert groups.entries == {}
 
 
-def test_what_is_not_seen_for_five_minutes_is_forgotten() -> None:
+def test_groups_unseen_for_five_minutes_are_forgotten() -> None:
     processes = Processes(1, 2)
     groups = CookieGroups(processes)
     groups.enable("a", "pod/1", [1], now=0)
@@ -76,7 +76,7 @@ def test_what_is_not_seen_for_five_minutes_is_forgotten() -> None:
     assert set(groups.members) == {"pod/2"}
 
 
-def test_after_a_restart_cookies_are_learnt() -> None:
+def test_after_a_restart_cookies_are_read_from_the_processes() -> None:
     processes = Processes(1, 2, 3)
     CookieGroups(processes).enable("a", "pod/1", [1, 2])
     groups = CookieGroups(processes)
@@ -87,7 +87,7 @@ def test_after_a_restart_cookies_are_learnt() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 6), st.booleans()), max_size=30))
-def test_whatever_happens_two_groups_never_share_a_cookie(steps: list[tuple[str, int, bool]]) -> None:
+def test_two_groups_never_share_a_cookie(steps: list[tuple[str, int, bool]]) -> None:
     processes = Processes(*range(1, 7))
     groups = CookieGroups(processes)
     for group, pid, on in steps:
@@ -103,8 +103,8 @@ def test_whatever_happens_two_groups_never_share_a_cookie(steps: list[tuple[str,
     assert all(len(cookies) == 1 for cookies in by_group.values())
 
 
-def test_a_process_that_moved_away_and_back_has_its_groups_cookie() -> None:
-    """`moved_processes_forgotten`."""
+def test_a_process_that_moves_away_and_back_gets_its_groups_cookie() -> None:
+    """The option `moved_processes_forgotten`."""
     collected = {}
     for forget in (True, False):
         processes = Processes(1, 2, 3)
@@ -115,14 +115,14 @@ def test_a_process_that_moved_away_and_back_has_its_groups_cookie() -> None:
     assert collected == {True: True, False: False}
 
 
-def test_after_a_restart_a_container_without_a_cookie_teaches_nothing() -> None:
+def test_after_a_restart_a_container_without_a_cookie_adds_no_group() -> None:
     groups = CookieGroups(Processes(1))
     assert groups.load("a", "pod/1", [1])
     assert groups.entries == {}
     assert groups.members == {}
 
 
-def test_after_a_restart_containers_with_the_same_cookie_are_known_together() -> None:
+def test_after_a_restart_containers_with_the_same_cookie_form_one_group() -> None:
     processes = Processes(1, 2)
     processes.cookies = {1: 5, 2: 5}
     groups = CookieGroups(processes)
@@ -132,7 +132,7 @@ def test_after_a_restart_containers_with_the_same_cookie_are_known_together() ->
     assert groups.members == {"pod/1": "a", "pod/2": "a"}
 
 
-def test_after_a_restart_the_first_of_two_cookies_of_a_group_counts_and_enabling_mends_the_other() -> None:
+def test_after_a_restart_the_first_cookie_of_a_group_counts_and_enabling_repairs_the_other() -> None:
     processes = Processes(1, 2)
     processes.cookies = {1: 5, 2: 6}
     groups = CookieGroups(processes)
@@ -144,13 +144,13 @@ def test_after_a_restart_the_first_of_two_cookies_of_a_group_counts_and_enabling
     assert processes.cookies == {1: 5, 2: 5}
 
 
-def test_the_current_cookie_is_the_first_and_only_those_that_have_it_count() -> None:
+def test_the_current_cookie_is_the_first_one_with_its_processes() -> None:
     processes = Processes(1, 2, 3, 4)
     processes.cookies = {1: 0, 2: 5, 3: 6, 4: 5}
     assert CookieGroups(processes).current([1, 2, 3, 4, 99]) == (5, [2, 4])
 
 
-def test_a_process_that_inherited_the_groups_cookie_is_known_without_being_given_it() -> None:
+def test_a_process_that_inherited_the_groups_cookie_is_recorded_without_a_new_cookie() -> None:
     processes = Processes(1)
     groups = CookieGroups(processes)
     groups.enable("a", "pod/1", [1])
@@ -160,7 +160,7 @@ def test_a_process_that_inherited_the_groups_cookie_is_known_without_being_given
     assert processes.made == 1
 
 
-def test_a_container_whose_processes_are_gone_does_not_join_its_group() -> None:
+def test_a_container_whose_processes_have_ended_does_not_join_its_group() -> None:
     groups = CookieGroups(Processes(1))
     groups.enable("a", "pod/1", [1])
     assert not groups.enable("a", "pod/2", [7])
@@ -168,7 +168,7 @@ def test_a_container_whose_processes_are_gone_does_not_join_its_group() -> None:
     assert groups.entries["a"].pids == {1}
 
 
-def test_a_container_does_not_join_while_no_sibling_can_share_its_cookie() -> None:
+def test_a_container_does_not_join_if_no_sibling_can_share_its_cookie() -> None:
     class Unshared(Processes):
         def assign(self, source: int, targets: Sequence[int]) -> list[int]:
             raise ProcessLookupError(source)
@@ -181,7 +181,7 @@ def test_a_container_does_not_join_while_no_sibling_can_share_its_cookie() -> No
     assert groups.members == {"pod/1": "a"}
 
 
-def test_a_kernel_that_gives_no_cookie_enables_nothing() -> None:
+def test_a_kernel_without_cookies_enables_no_group() -> None:
     class Unsupported(Processes):
         def create(self, pid: int) -> None:
             self.get(pid)
@@ -192,7 +192,7 @@ def test_a_kernel_that_gives_no_cookie_enables_nothing() -> None:
     assert groups.members == {}
 
 
-def test_nobody_needs_no_cookie() -> None:
+def test_an_empty_list_of_processes_needs_no_cookie() -> None:
     processes = Processes(1)
     assert CookieGroups(processes).add([]) == (0, [])
     assert processes.made == 0

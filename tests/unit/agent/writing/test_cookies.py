@@ -1,4 +1,4 @@
-"""Core scheduling of containers: one cookie for a group, on a kernel that is simulated."""
+"""Core scheduling of containers: one cookie per group, on a simulated kernel."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import errno
 from nri.agent.writing.cookie_groups import Membership
 from nri.agent.writing.cookies import CoreScheduling, KernelCookies
 from nri.host import CoreScheduler, Outcome
-from tests.support.agents import Clock
+from tests.support.clock import Clock
 from tests.unit.host.test_core_sched import Kernel
 
 IN, OUT = Membership(True, "g"), Membership(False, "")
@@ -36,13 +36,13 @@ def test_a_container_that_leaves_loses_its_cookie() -> None:
     assert (result.outcome, result.wanted, kernel.cookies[10]) == (Outcome.APPLIED, "none", 0)
 
 
-def test_a_cookie_that_somebody_else_gave_is_left_alone() -> None:
+def test_a_foreign_cookie_is_unchanged() -> None:
     kernel = Kernel({1: 0, 10: 7})
     (result,) = scheduling(kernel).apply(OUT, "pod/a", [10])
     assert (result.outcome, kernel.cookies[10]) == (Outcome.UNCHANGED, 7)
 
 
-def test_a_cookie_that_stays_is_told() -> None:
+def test_a_cookie_that_cannot_be_removed_is_reported() -> None:
     kernel = Kernel({1: 0, 10: 0})
     cookies = scheduling(kernel)
     cookies.apply(IN, "pod/a", [10])
@@ -51,12 +51,12 @@ def test_a_cookie_that_stays_is_told() -> None:
     assert result.outcome is Outcome.REFUSED
 
 
-def test_processes_that_have_ended_are_told() -> None:
+def test_ended_processes_are_reported() -> None:
     (result,) = scheduling(Kernel({1: 0})).apply(IN, "pod/a", [10])
     assert result.outcome is Outcome.REFUSED
 
 
-def test_a_kernel_without_it_is_unsupported_with_the_reason() -> None:
+def test_a_kernel_without_core_scheduling_is_unsupported_with_the_reason() -> None:
     kernel = Kernel({1: 0, 10: 0})
     kernel.errors = {0: errno.EINVAL}
     (result,) = scheduling(kernel).apply(IN, "pod/a", [10])
@@ -64,11 +64,11 @@ def test_a_kernel_without_it_is_unsupported_with_the_reason() -> None:
     assert "5.14" in result.reason
 
 
-def test_a_container_without_processes_is_no_work() -> None:
+def test_a_container_without_processes_has_no_result() -> None:
     assert scheduling(Kernel({1: 0})).apply(IN, "pod/a", []) == []
 
 
-def test_failures_are_told_by_process() -> None:
+def test_failures_are_returned_by_process() -> None:
     kernel = Kernel({1: 0, 10: 5, 11: 0})
     kernel.stubborn = {11}
     cookies = KernelCookies(CoreScheduler(kernel))

@@ -1,4 +1,4 @@
-"""Lists of CPUs, read once, and refused if no machine has as many."""
+"""Lists of CPUs are parsed once and refused if no machine has that many CPUs."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from nri.agent.writing.cpus import MAX_CPUS, cpus
 from nri.api import cpuset
 
 
-def test_a_list_is_its_cpus_and_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cpus("0-2,5") == ({0, 1, 2, 5}, "")
     assert cpus("") == (frozenset(), "")
     monkeypatch.setattr(cpuset, "parse", None)
@@ -23,7 +23,7 @@ def test_a_list_is_its_cpus_and_read_once(monkeypatch: pytest.MonkeyPatch) -> No
         ("0," * 40_000, "80000 characters"),
     ],
 )
-def test_what_no_kernel_takes_is_refused_in_one_line(text: str, words: str) -> None:
+def test_invalid_and_oversized_lists_are_refused_in_one_line(text: str, words: str) -> None:
     actual, reason = cpus(text)
     assert not actual and words in reason and reason.isprintable()
     assert cpus(f"0-{MAX_CPUS - 1}")[1] == ""

@@ -1,4 +1,4 @@
-"""What is in force is told to the runtime once, in the CRI's words; a runtime that is away costs nothing but that."""
+"""Values are sent to the runtime once, as CRI calls; a missing runtime has no other effect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nri.agent.settings.values import PodSettings, RuleSettings, StandaloneSetti
 from nri.agent.writing.cri_updates import CriUpdates
 from nri.cri.pb import api_pb2 as pb
 from nri.host import Outcome
-from tests.support.agents import Clock
+from tests.support.clock import Clock
 from tests.support.cri_server import CriServer
 from tests.support.host_trees import v1
 
@@ -28,17 +28,17 @@ FOLDER = f"{POD}/{NUMBER}"
 
 
 class Runtime(CriServer):
-    """A runtime that keeps what it is told, or refuses it."""
+    """A runtime that keeps the requests that it receives, and can refuse them."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: list[Any] = []
+        self.requests: list[Any] = []
         self.refuses = False
         self.path = ""
 
     def answer(self, method: str, request: Any, context: grpc.ServicerContext) -> Any:
         assert method == "UpdateContainerResources"
-        self.told.append(request)
+        self.requests.append(request)
         if self.refuses:
             context.abort(grpc.StatusCode.NOT_FOUND, "no such container")
         return pb.UpdateContainerResourcesResponse()
@@ -56,10 +56,10 @@ def write(knob: str, value: str, folder: str = FOLDER) -> Write:
 
 
 def sent_updates(runtime: Runtime) -> list[tuple[str, pb.LinuxContainerResources]]:
-    return [(entry.container_id, entry.linux) for entry in runtime.told]
+    return [(entry.container_id, entry.linux) for entry in runtime.requests]
 
 
-def test_values_of_a_container_are_one_call_and_told_once(runtime: Runtime) -> None:
+def test_values_of_a_container_are_sent_once_in_one_call(runtime: Runtime) -> None:
     updates = CriUpdates(runtime.path)
     rows = [
         write("cpu.cfs_quota", "-1"),
@@ -79,33 +79,33 @@ def test_values_of_a_container_are_one_call_and_told_once(runtime: Runtime) -> N
     assert len(updates) == 0
 
 
-def test_what_a_later_agent_reads_from_the_runtime_is_not_told(runtime: Runtime) -> None:
+def test_values_that_a_later_agent_reads_from_the_runtime_are_not_sent(runtime: Runtime) -> None:
     updates = CriUpdates(runtime.path, runtime_alone=True)
     updates.tell([write("cpu.cfs_quota", "5000"), write("memory.limit", "9"), write("cpu.shares", "2")])
-    assert not runtime.told
+    assert not runtime.requests
     updates.tell([write("cpuset.mems", "0")])
     assert sent_updates(runtime) == [(NUMBER, pb.LinuxContainerResources(cpuset_mems="0"))]
 
 
-def test_a_refusal_is_told_and_not_repeated(runtime: Runtime, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refusal_is_logged_and_the_call_not_repeated(runtime: Runtime, caplog: pytest.LogCaptureFixture) -> None:
     runtime.refuses = True
     updates = CriUpdates(runtime.path)
     with caplog.at_level(logging.WARNING):
         updates.tell([write("cpu.shares", "2")])
         updates.tell([write("cpu.shares", "2")])
-    assert len(runtime.told) == 1 and "no such container" in caplog.text
+    assert len(runtime.requests) == 1 and "no such container" in caplog.text
 
 
-def test_a_runtime_that_is_away_is_left_alone_for_a_minute(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_runtime_is_not_called_for_a_minute(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     updates = CriUpdates(str(tmp_path / "none.sock"), now=clock)
     for seconds in (0, 59, 1):
         clock.now += seconds
         updates.tell([write("cpu.shares", "2")])
-    assert caplog.text.count("not in the view of the runtime") == 2 and len(updates) == 0
+    assert caplog.text.count("the runtime could not be notified") == 2 and len(updates) == 0
 
 
-def test_the_executor_tells_what_is_in_force_and_lasts(runtime: Runtime, tmp_path: Path) -> None:
+def test_the_executor_sends_lasting_values_that_are_in_force(runtime: Runtime, tmp_path: Path) -> None:
     executor = Executor(v1(tmp_path, POD, FOLDER), runtime=CriUpdates(runtime.path))
     results = executor.write([write("cpu.shares", "77"), write("memory.limit", "nonsense")])
     assert [result.outcome for result in results] == [Outcome.APPLIED, Outcome.REFUSED]
@@ -113,14 +113,14 @@ def test_the_executor_tells_what_is_in_force_and_lasts(runtime: Runtime, tmp_pat
     assert sent_updates(runtime) == [(NUMBER, pb.LinuxContainerResources(cpu_shares=77))]
     executor.forget(FOLDER)
     executor.write([write("cpu.shares", "77")], force=True)
-    assert len(runtime.told) == 2
+    assert len(runtime.requests) == 2
 
 
-def test_a_value_that_somebody_else_has_changed_is_told_again(runtime: Runtime, tmp_path: Path) -> None:
+def test_a_value_changed_by_another_program_is_sent_again(runtime: Runtime, tmp_path: Path) -> None:
     executor = Executor(v1(tmp_path, POD, FOLDER), runtime=CriUpdates(runtime.path))
     executor.write([write("cpu.shares", "77")])
     executor.write([write("cpu.shares", "77")], force=True)
-    assert len(runtime.told) == 1
+    assert len(runtime.requests) == 1
     (file,) = tmp_path.rglob(f"{FOLDER}/cpu.shares")
     file.write_text("1024")
     executor.write([write("cpu.shares", "77")], force=True)
@@ -128,7 +128,9 @@ def test_a_value_that_somebody_else_has_changed_is_told_again(runtime: Runtime, 
 
 
 @pytest.mark.parametrize("apply", ["cgroups", "cri"])
-def test_the_settings_say_whether_a_runtime_is_told(runtime: Runtime, tmp_path: Path, apply: Any) -> None:
+def test_the_settings_decide_whether_values_are_sent_to_the_runtime(
+    runtime: Runtime, tmp_path: Path, apply: Any
+) -> None:
     root = v1(tmp_path / "root", POD, FOLDER)
     settings = AgentSettings(
         root=Path(root.path),
@@ -139,4 +141,4 @@ def test_the_settings_say_whether_a_runtime_is_told(runtime: Runtime, tmp_path: 
         pods=PodSettings(source="files", path=tmp_path, cri=runtime.path),
     )
     Agent(settings).parts.executor.write([write("cpu.shares", "77")])
-    assert len(runtime.told) == (apply == "cri")
+    assert len(runtime.requests) == (apply == "cri")

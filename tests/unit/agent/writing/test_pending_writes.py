@@ -1,17 +1,17 @@
-"""Writes that wait: for their cgroup and those below it, the newest word, and never for ever."""
+"""Waiting writes: for a cgroup and its children, the newest value, and not forever."""
 
 from __future__ import annotations
 
 from nri.agent.model import Write
 from nri.agent.writing.pending_writes import Pending
-from tests.support.agents import Clock
+from tests.support.clock import Clock
 
 
 def shares(folder: str, value: str = "2") -> Write:
     return Write(folder, "cpu.shares", value)
 
 
-def test_what_waits_for_a_pod_waits_for_its_containers_too() -> None:
+def test_waiting_writes_of_a_pod_include_its_containers() -> None:
     pending = Pending(Clock())
     for folder in ("/pods/a/", "pods/a/one", "pods/ab"):
         pending.keep(shares(folder))
@@ -20,14 +20,14 @@ def test_what_waits_for_a_pod_waits_for_its_containers_too() -> None:
     assert pending.take("pods/a") == []
 
 
-def test_the_newest_word_counts() -> None:
+def test_the_newest_value_counts() -> None:
     pending = Pending(Clock())
     pending.keep(shares("a", "2"))
     pending.keep(shares("a", "512"))
     assert pending.take("a") == [shares("a", "512")]
 
 
-def test_what_was_written_meanwhile_no_longer_waits() -> None:
+def test_a_later_write_removes_the_waiting_one() -> None:
     pending = Pending(Clock())
     pending.keep(shares("a"))
     pending.keep(Write("a", "cpu.idle", "1"))
@@ -38,14 +38,14 @@ def test_what_was_written_meanwhile_no_longer_waits() -> None:
     assert len(pending) == 0
 
 
-def test_the_oldest_goes_when_there_are_too_many() -> None:
+def test_the_oldest_write_is_dropped_above_the_limit() -> None:
     pending = Pending(Clock(), max_writes=2)
     assert [pending.keep(shares(name)) for name in ("a", "b", "c")] == [0, 0, 1]
     assert pending.take("a") == []
     assert pending.take("b") == [shares("b")]
 
 
-def test_a_pod_that_never_comes_is_given_up() -> None:
+def test_writes_of_a_pod_that_never_appears_are_dropped() -> None:
     clock = Clock()
     pending = Pending(clock, kept_s=300.0)
     pending.keep(shares("a"))
@@ -54,7 +54,7 @@ def test_a_pod_that_never_comes_is_given_up() -> None:
     assert pending.take("a") == []
 
 
-def test_a_removed_pod_leaves_nothing() -> None:
+def test_a_removed_pod_leaves_no_waiting_write() -> None:
     pending = Pending(Clock())
     pending.keep(shares("a/b"))
     pending.forget("a")
@@ -62,7 +62,7 @@ def test_a_removed_pod_leaves_nothing() -> None:
     assert len(pending) == 0
 
 
-def test_the_root_is_no_place_to_wait_below() -> None:
+def test_writes_do_not_wait_for_the_root() -> None:
     pending = Pending(Clock())
     pending.keep(shares("a"))
     assert pending.take("/") == []

@@ -1,4 +1,4 @@
-"""What a plugin author sees of `Adjustment`, `Update` and `Eviction`."""
+"""The interface of `Adjustment`, `Update` and `Eviction` for plugin authors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nri.api.builders.adjustment import Adjustment
 from tests.unit.api.builders.setters import ADJUSTMENT_CALLS, RESOURCE_CALLS
 
 
-def test_keywords_make_the_same_message_as_whole_messages() -> None:
+def test_keywords_and_whole_messages_have_the_same_result() -> None:
     by_keywords = (
         Adjustment()
         .add_mount("/a", source="/b", type="bind", options=["rbind"])
@@ -36,7 +36,7 @@ def test_keywords_make_the_same_message_as_whole_messages() -> None:
     assert by_keywords == by_messages
 
 
-def test_short_names_of_every_enum_are_known() -> None:
+def test_every_enum_accepts_short_names() -> None:
     adjustment = (
         Adjustment().set_scheduler("OTHER", flags=["RESET_ON_FORK"]).set_memory_policy("BIND", "0", ["STATIC_NODES"])
     )
@@ -47,7 +47,7 @@ def test_short_names_of_every_enum_are_known() -> None:
     assert list(linux.memory_policy.flags) == [m.MpolFlag.MPOL_F_STATIC_NODES]
 
 
-def test_setters_chain_and_readers_show_what_was_set() -> None:
+def test_setters_chain_and_readers_return_the_values() -> None:
     adjustment = Adjustment().add_env("A", "1").add_annotation("k", "v").set_memory_limit(64 << 20)
     assert adjustment.env == {"A": "1"}
     assert adjustment.annotations == {"k": "v"}
@@ -55,7 +55,7 @@ def test_setters_chain_and_readers_show_what_was_set() -> None:
     assert adjustment.memory_swap is None
 
 
-def test_a_new_adjustment_is_empty_and_reading_keeps_it_so() -> None:
+def test_a_new_adjustment_is_empty_and_reading_does_not_change_it() -> None:
     adjustment = Adjustment()
     values = (adjustment.env, adjustment.mounts, adjustment.cpu_shares, adjustment.cpuset_cpus, adjustment.unified)
     assert values == ({}, {}, None, None, {})
@@ -65,7 +65,7 @@ def test_a_new_adjustment_is_empty_and_reading_keeps_it_so() -> None:
     assert adjustment.message == m.ContainerAdjustment()
 
 
-def test_removals_are_marked_and_listed_apart() -> None:
+def test_removals_are_marked_and_listed_separately() -> None:
     adjustment = (
         Adjustment()
         .remove_annotation("a")
@@ -103,7 +103,7 @@ KEYED = [
 
 
 @pytest.mark.parametrize(("reader", "setter", "arguments", "remover"), KEYED, ids=[row[0] for row in KEYED])
-def test_what_is_removed_after_it_was_set_is_only_removed(
+def test_a_removal_after_a_set_is_only_a_removal(
     reader: str, setter: str, arguments: tuple[str, ...], remover: str
 ) -> None:
     key = arguments[0]
@@ -116,7 +116,9 @@ def test_what_is_removed_after_it_was_set_is_only_removed(
 
 
 @pytest.mark.parametrize(("reader", "setter", "arguments", "remover"), KEYED, ids=[row[0] for row in KEYED])
-def test_what_nobody_has_set_can_be_removed(reader: str, setter: str, arguments: tuple[str, ...], remover: str) -> None:
+def test_a_value_that_was_never_set_can_be_removed(
+    reader: str, setter: str, arguments: tuple[str, ...], remover: str
+) -> None:
     adjustment = getattr(Adjustment(), remover)(arguments[0])
     second = Adjustment.from_bytes(adjustment.to_bytes())
     assert (getattr(second, reader), second.removed()) == ({}, {reader: [arguments[0]]})
@@ -132,7 +134,7 @@ def test_what_nobody_has_set_can_be_removed(reader: str, setter: str, arguments:
     ],
     ids=["io_priority", "scheduler", "blockio_class", "rdt_class"],
 )
-def test_a_value_that_clears_is_set_and_travels(clear, read) -> None:
+def test_a_clearing_value_is_set_and_serialized(clear, read) -> None:
     second = Adjustment.from_bytes(clear(Adjustment()).to_bytes())
     assert read(Adjustment()) is None and read(second) is not None
     assert not second.is_empty()
@@ -161,7 +163,7 @@ READERS = {
 }
 
 
-def test_args_read_without_the_mark_of_taking_over() -> None:
+def test_args_are_read_without_the_replace_mark() -> None:
     adjustment = Adjustment().update_args(["a", "b"])
     assert list(adjustment.message.args) == ["", "a", "b"]
     assert adjustment.args == ("a", "b")

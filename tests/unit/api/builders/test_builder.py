@@ -1,4 +1,4 @@
-"""Comparison, copies, text and JSON are the same for all builders."""
+"""Comparison, copies, text and JSON of all builders."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_copy_is_independent() -> None:
     assert second.env == {"A": "1", "B": "2"}
 
 
-def test_a_builder_reads_as_what_was_set() -> None:
+def test_repr_of_a_builder_shows_its_values() -> None:
     update = Update("id2").set_memory_limit(0).set_cpuset_cpus("0-3").set_ignore_failure()
     assert repr(update) == (
         "Update(container_id='id2', linux.resources.memory.limit=0, linux.resources.cpu.cpus='0-3', "
@@ -42,7 +42,7 @@ def test_a_builder_reads_as_what_was_set() -> None:
     assert repr(Adjustment()) == "Adjustment()"
 
 
-def test_json_has_the_names_of_the_wire() -> None:
+def test_json_has_the_names_of_the_protobuf_fields() -> None:
     adjustment = Adjustment().add_cdi_device("v/c=d").set_oom_score_adj(5)
     assert json.loads(json.dumps(adjustment.to_json())) == {
         "CDIDevices": [{"name": "v/c=d"}],
@@ -79,7 +79,7 @@ def test_help_works_on_the_builders() -> None:
         (Update("a"), "private", "Update has no private: help(Update) lists its methods"),
     ],
 )
-def test_a_setter_that_is_not_there_is_an_error_with_the_nearest(created: Any, name: str, messages: str) -> None:
+def test_an_unknown_setter_is_an_error_with_the_nearest_name(created: Any, name: str, messages: str) -> None:
     with pytest.raises(AttributeError) as caught:
         getattr(created, name)
     assert str(caught.value) == messages

@@ -1,4 +1,4 @@
-"""What no runtime could apply is refused where it is written, by the name of the argument."""
+"""Values that no runtime can apply are refused by the setter, with the name of the argument."""
 
 from __future__ import annotations
 
@@ -7,10 +7,18 @@ from collections.abc import Callable
 import pytest
 
 from nri.api import messages as m
+from nri.api.builders import checks
 from nri.api.builders.adjustment import Adjustment
 
+
+@pytest.fixture(autouse=True)
+def forget_doubts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make each test the first user of the process, because a process logs each doubt once, and at most 100."""
+    monkeypatch.setattr(checks, "doubts", set())
+
+
 WRONG = [
-    (lambda a: a.set_cpu_shares(-1), ValueError, "shares must be between 2 and 262144, not -1"),
+    (lambda a: a.set_cpu_shares(-1), ValueError, "shares must be between 1 and 18446744073709551615, not -1"),
     (lambda a: a.set_cpu_shares("512"), TypeError, "shares must be an int, not '512'"),
     (lambda a: a.set_cpu_shares(None), TypeError, "shares must be an int, not None"),
     (lambda a: a.set_memory_limit(True), TypeError, "limit_bytes must be an int, not True"),
@@ -38,7 +46,7 @@ WRONG = [
     (lambda a: a.set_args("ls -l"), TypeError, "args must be a list of texts, not the text 'ls -l'"),
     (lambda a: a.set_args([]), ValueError, "args must not be empty"),
     (lambda a: a.set_args(["", "ls"]), ValueError, r"args must not begin with an empty text; .* update_args\(\)"),
-    (lambda a: a.update_args("ls -l"), TypeError, r"args must be a list of texts, .* 'ls -l': write \['ls -l'\]"),
+    (lambda a: a.update_args("ls -l"), TypeError, r"args must be a list of texts, .* 'ls -l': write \['ls', '-l'\]"),
     (lambda a: a.update_args(None), TypeError, "args must be a list of texts, not None"),
     (lambda a: a.update_args(["a", 1]), TypeError, r"args\[1\] must be a str, not 1"),
     (lambda a: a.set_args(["a", 1]), TypeError, r"args\[1\] must be a str, not 1"),
@@ -65,9 +73,8 @@ WRONG = [
     (lambda a: a.set_memory_swap(-2), ValueError, "swap_bytes must be between -1"),
     (lambda a: a.set_memory_kernel(-2), ValueError, "kernel_bytes must be between -1"),
     (lambda a: a.set_memory_kernel_tcp(-2), ValueError, "kernel_tcp_bytes must be between -1"),
-    (lambda a: a.set_memory_swappiness(101), ValueError, "swappiness must be between 0 and 100, not 101"),
-    (lambda a: a.set_cpu_shares(1), ValueError, "shares must be between 2 and 262144, not 1"),
-    (lambda a: a.set_cpu_shares(262145), ValueError, "shares must be between 2 and 262144, not 262145"),
+    (lambda a: a.set_memory_swappiness(201), ValueError, "swappiness must be between 0 and 200, not 201"),
+    (lambda a: a.set_cpu_shares(0), ValueError, "shares must be between 1"),
     (
         lambda a: a.set_cpuset_cpus("0-3,x"),
         ValueError,
@@ -106,7 +113,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("call", "error", "text"), WRONG, ids=[row[2][:50] for row in WRONG])
-def test_an_impossible_value_is_named_and_changes_nothing(call, error: type[Exception], text: str) -> None:
+def test_an_invalid_value_is_an_error_with_its_name_and_changes_no_field(
+    call, error: type[Exception], text: str
+) -> None:
     adjustment = Adjustment()
     with pytest.raises(error, match=text):
         call(adjustment)
@@ -114,7 +123,7 @@ def test_an_impossible_value_is_named_and_changes_nothing(call, error: type[Exce
 
 
 @pytest.mark.parametrize("spelling", ["IOPRIO_CLASS_BE", "BE", "be", 2])
-def test_an_enum_is_given_by_name_short_name_or_number(spelling: str | int) -> None:
+def test_an_enum_is_accepted_by_name_short_name_or_number(spelling: str | int) -> None:
     adjustment = Adjustment().set_io_priority(spelling, 3)
     assert getattr(adjustment.message.linux.io_priority, "class") == m.IOPrioClass.IOPRIO_CLASS_BE
 
@@ -122,19 +131,19 @@ def test_an_enum_is_given_by_name_short_name_or_number(spelling: str | int) -> N
 @pytest.mark.parametrize(
     "name", ["v/c=d", "vendor.com/net=eth0", "nvidia.com/gpu=all", "a-b.c/d_e=0", "v/c=GPU-1:2", "v/c.d=0"]
 )
-def test_names_of_cdi_devices_are_those_of_the_interface(name: str) -> None:
+def test_valid_names_of_cdi_devices_are_accepted(name: str) -> None:
     assert Adjustment().add_cdi_device(name).cdi_devices == (name,)
 
 
 @pytest.mark.parametrize(
     "name", ["v=d", "v/c", "/c=d", "v/=d", "v/c=", "1v/c=d", "v/1c=d", "v-/c=d", "v/c=d-", "v/c=-d", "v/c=d e", "v/ç=d"]
 )
-def test_what_is_no_name_of_a_cdi_device_is_refused(name: str) -> None:
+def test_an_invalid_name_of_a_cdi_device_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="device must be vendor/class=device"):
         Adjustment().add_cdi_device(name)
 
 
-def test_the_greatest_and_smallest_values_that_are_possible_are_taken() -> None:
+def test_the_largest_and_smallest_possible_values_are_accepted() -> None:
     adjustment = Adjustment().set_memory_limit(-1).set_memory_swap(-1).set_memory_swappiness(100).set_cpu_shares(262144)
     assert (adjustment.memory_limit, adjustment.memory_swappiness, adjustment.cpu_shares) == (-1, 100, 262144)
     assert adjustment.add_rlimit("RLIMIT_CORE", 0, 0).rlimits == {"RLIMIT_CORE": (0, 0)}
@@ -145,23 +154,18 @@ def test_the_greatest_and_smallest_values_that_are_possible_are_taken() -> None:
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda a: a.add_device("/dev/x", file_mode=666), r"not 666 \(0o1232\); write 0o666"),
-        (lambda a: a.add_device("/dev/x", file_mode=0o20666), "must have only permission bits"),
         (lambda a: a.add_hugepage_limit("2M", 1), "for example 2MB or 1GB, not '2M'"),
         (lambda a: a.add_hugepage_limit("2Mi", 1), "not '2Mi'"),
         (lambda a: a.add_mount("/d", "/srv"), "type must be given"),
         (lambda a: a.add_mount("/d", type="bind"), "options must contain bind or rbind"),
-        (lambda a: a.add_mount("/d", type="bind", options=["rbind"]), "source must be an absolute path"),
-        (lambda a: a.add_mount("/d", "srv", options=["bind"]), "source must be an absolute path .* not 'srv'"),
         (lambda a: a.add_mount("/d", "/srv", "bind", ["bind", "readonly"]), "write 'ro', not 'readonly'"),
         (lambda a: a.add_mount("/d", "/srv", "bind", ["bind,ro"]), r"write \['bind', 'ro'\], not 'bind,ro'"),
         (lambda a: a.add_mount(m.Mount(destination="/d", source="a\0b")), "mount.source must not contain NUL"),
-        (lambda a: a.set_sysctl("kernel/shmmax", "1"), "written with dots, kernel.shmmax"),
-        (lambda a: a.set_sysctl("net/ipv4/conf/eth0.5/x", "1"), "net.ipv4.conf.eth0/5.x"),
         (lambda a: a.set_rdt_class("a/b"), "must be a name without '/'"),
         (lambda a: a.set_rdt_clos_id(".."), "must be a name without '/'"),
-        (lambda a: a.add_unified("memory.hihg", "1"), "did you mean memory.high"),
         (lambda a: a.add_unified("memory.current", "1"), "only reports"),
+        (lambda a: a.add_unified("pids.peak", "1"), "only reports"),
+        (lambda a: a.add_unified("hugetlb.2MB.rsvd.current", "1"), "only reports"),
         (lambda a: a.set_cpu_period(5), "between 1000 and 1000000 microseconds, not 5"),
         (lambda a: a.set_cpu_quota(1), "1000 or more microseconds, not 1"),
         (lambda a: a.set_memory_limit(64 << 20).set_memory_swap(1 << 20), "must be at least the limit of memory"),
@@ -177,12 +181,9 @@ def test_the_greatest_and_smallest_values_that_are_possible_are_taken() -> None:
         (lambda a: a.add_net_device("eth0", "a-name-that-is-too-long"), "device must have at most 15 bytes"),
         (lambda a: a.add_hook("poststart", "/bin/"), "not the folder '/bin/'"),
         (lambda a: a.add_hook("poststart", "/bin/x", timeout_s=0), "timeout_s must be between 1"),
-        (lambda a: a.set_cgroups_path("/a/../b"), r"must not contain '\.\.'"),
     ],
 )
-def test_a_value_that_no_runtime_can_apply_is_refused_and_nothing_is_set(
-    call: Callable[[Adjustment], object], text: str
-) -> None:
+def test_a_value_that_no_runtime_can_apply_is_refused(call: Callable[[Adjustment], object], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         call(Adjustment())
 
@@ -191,12 +192,49 @@ def test_a_value_that_no_runtime_can_apply_is_refused_and_nothing_is_set(
     ("call", "text"),
     [
         (lambda a: a.set_memory_limit(65), "limit_bytes is 65: the kernel rounds it down"),
-        (lambda a: a.set_sysctl("vm.swappiness", "1"), "vm.swappiness belongs to no namespace of a container"),
-        (lambda a: a.set_sysctl("kernel.pid_max", "1"), "kernel.pid_max belongs to no namespace"),
+        (lambda a: a.set_sysctl("vm.swappiness", "1"), "refuse the kernel parameter vm.swappiness"),
+        (lambda a: a.set_sysctl("kernel.pid_max", "1"), "refuse the kernel parameter kernel.pid_max"),
         (lambda a: a.add_annotation("my key", "v"), "annotation 'my key' contains a blank"),
         (lambda a: a.add_env("A B", "v"), "environment variable 'A B' contains a blank"),
         (lambda a: a.add_unified("cpu.qos_level", "1"), "has no file 'cpu.qos_level'"),
         (lambda a: a.set_cgroups_path("relative"), "cgroup path 'relative' is relative"),
+        (lambda a: a.set_cgroups_path("/a/../b"), "cgroup path '/a/../b' contains '..'"),
+        (
+            lambda a: a.add_device("/dev/x", "c", 1, 3, file_mode=666),
+            "666 (0o1232) has more than the permission bits",
+        ),
+        (lambda a: a.add_device("/dev/y", "c", 1, 3, file_mode=646), "write 0o646"),
+        (lambda a: a.add_mount("/d", type="bind", options=["rbind"]), "the source '' of a bind mount"),
+        (lambda a: a.add_mount("/d", "srv", options=["bind"]), "the source 'srv' of a bind mount"),
+        (lambda a: a.set_sysctl("kernel/shmmax", "1"), "a conflict with kernel.shmmax,"),
+        (lambda a: a.set_sysctl("net/ipv4/conf/eth0.5/x", "1"), "a conflict with net.ipv4.conf.eth0/5.x,"),
+        (lambda a: a.set_sysctl("user.max_user_namespaces", "1"), "refuse the kernel parameter user.max_user"),
+        (lambda a: a.add_unified("memory.hihg", "1"), "did you mean memory.high"),
+        (lambda a: a.set_cpu_shares(1), "shares is 1: runc refuses it, others use 2"),
+        (lambda a: a.set_cpu_shares(1 << 20), "shares is 1048576: runc refuses it, others use 262144"),
+        (lambda a: a.set_memory_swappiness(150), "swappiness is 150: runc refuses values above 100"),
+        (lambda a: a.add_mount("/a/../b", "/s", "bind", ["bind"]), "'/a/../b' contains '..'"),
+        (lambda a: a.add_mount("/d", "/s", "bind", ["bind", "ro", "rw"]), "contradict each other: runtimes apply 'rw'"),
+        (lambda a: a.add_mount("/d", "t", "tmpfs", ["noexec", "exec"]), "contradict each other"),
+        (lambda a: a.add_mount("/d", "/s", "bind", ["rbind", "rslave", "private"]), "contradict each other"),
+        (
+            lambda a: a.add_mount("/d", "/s", "bind", ["rbind", "rslaves"]),
+            "'rslaves' of a bind mount; did you mean",
+        ),
+        (
+            lambda a: a.add_mount("/d", "/s", "bind", ["rbind", " nodev"]),
+            "mount; did you mean 'nodev'",
+        ),
+        (lambda a: a.add_mount("/d", "/s", "bind", ["rbind", "size=5m"]), "runtimes ignore the option 'size=5m'"),
+        (lambda a: a.add_device("/dev/a", "b"), "device /dev/a has the numbers 0:0, which no driver has"),
+        (lambda a: a.add_device("/dev/a", "c", 5000, 1), "device /dev/a has the numbers 5000:1: Linux has no majors"),
+        (lambda a: a.add_hook("poststart", "/bin/x", ["--all"]), "args of the hook /bin/x begin with '--all'"),
+        (lambda a: a.add_hook("poststart", "/bin/y", ["y"], ["FOO"]), "env of the hook /bin/y has 'FOO'"),
+        (lambda a: a.add_hook("poststart", "/bin/y", ["y"], ["=v"]), "env of the hook /bin/y has '=v'"),
+        (lambda a: a.add_unified("hugetlb.2M.max", "1"), "for example, hugetlb.2MB.max"),
+        (lambda a: a.set_args(["ls -la"]), "args begin with 'ls -la': a program whose name has a blank"),
+        (lambda a: a.set_rdt_schemata(["L3"]), "the schemata line 'L3' is not RESOURCE:DOMAIN=VALUE"),
+        (lambda a: a.set_io_priority("IDLE", 7), "priority 7 has no effect in the I/O class IDLE"),
     ],
 )
 def test_a_value_that_some_runtime_accepts_is_logged_once(
@@ -207,8 +245,67 @@ def test_a_value_that_some_runtime_accepts_is_logged_once(
     assert [text in message for message in caplog.messages] == [True]
 
 
-def test_values_that_runtimes_accept_are_not_doubted(caplog: pytest.LogCaptureFixture) -> None:
+UNIFIED = {
+    "cgroup.freeze": (["0", "1"], ["2", "yes"]),
+    "cpu.idle": (["1"], ["true"]),
+    "cpu.max": (["max", "max 100000", "50000 100000", " 5000 "], ["50%", "", "50000/100000", "1 2 3"]),
+    "cpu.max.burst": (["0", "1000"], ["max", "1ms"]),
+    "cpu.uclamp.max": (["max", "12.50", "100"], ["50%", "101", "1.x"]),
+    "cpu.weight": (["1", "10000"], ["0", "10001", "high", "100000000"]),
+    "cpuset.cpus": (["", "0-3,8"], ["a-b"]),
+    "io.max": (["8:0 rbps=1048576 wiops=max"], ["/dev/sda rbps=5", "8:0", "rbps=5"]),
+    "memory.high": (["max", "1G", "1048576", "0x1000", "0x10K", "5e"], ["1Gi", "50%", "-1", "", "0x", "G"]),
+    "memory.oom.group": (["1"], ["yes"]),
+    "pids.max": (["max", "5"], ["-1", "1.5"]),
+}
+
+
+@pytest.mark.parametrize("key", UNIFIED)
+def test_a_value_of_another_form_than_documented_for_a_file_of_cgroup_v2_is_logged(
+    key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    documented, others = UNIFIED[key]
+    for value in [*documented, *others]:
+        assert Adjustment().add_unified(key, value).unified == {key: value}
+    beginnings = [f"unified[{key!r}] is {value!r}: the kernel expects " for value in others]
+    assert len(caplog.messages) == len(beginnings)
+    assert all(text.startswith(begin) for text, begin in zip(caplog.messages, beginnings, strict=True))
+
+
+def test_a_doubt_about_a_long_value_is_short(caplog: pytest.LogCaptureFixture) -> None:
+    Adjustment().add_unified("memory.max", "x" * 100_000)
+    assert [len(text) < 300 for text in caplog.messages] == [True]
+
+
+@pytest.mark.parametrize("key", ["cgroup.kill", "cgroup.procs", "cgroup.threads", "irq.pressure", "hugetlb.1GB.max"])
+def test_a_file_that_accepts_a_value_is_not_logged(key: str, caplog: pytest.LogCaptureFixture) -> None:
+    Adjustment().add_unified(key, "1")
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("path", ["/", "//", "/.", "/..", "/./../"])
+def test_a_mount_at_the_root_of_a_container_is_refused(path: str) -> None:
+    for mount in (path, m.Mount(destination=path, source="/s", options=["bind"])):
+        with pytest.raises(ValueError, match="must be a path below the container's root"):
+            Adjustment().add_mount(mount, "/s", "bind", ["bind"])
+
+
+def test_an_environment_of_a_hook_as_a_dict_is_refused() -> None:
+    with pytest.raises(TypeError, match="env must be a list of texts NAME=value, not a dict"):
+        Adjustment().add_hook("poststart", "/bin/x", ["x"], {"A": "b"})  # type: ignore[arg-type]
+
+
+def test_a_wrong_type_of_an_option_is_reported_by_its_position() -> None:
+    with pytest.raises(TypeError, match=r"options\[1\] must be a str, not \[\]"):
+        Adjustment().add_mount("/d", "/s", "bind", ["bind", []])  # type: ignore[list-item]
+
+
+def test_valid_values_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     adjustment = Adjustment().set_cgroups_path("system.slice:cri-containerd:abc").set_sysctl("net.ipv4.conf.a/b.x", "1")
     adjustment.set_memory_limit(0).set_memory_swap(-1).set_cpu_quota(-1).set_cpu_period(0).add_unified("cpu.max", "max")
+    adjustment.add_mount("/once", "tmpfs", "tmpfs", ["ro,size=1m"])
     adjustment.add_mount("/scratch", "tmpfs", "tmpfs", ["size=1m,mode=1777"]).set_scheduler("RR", priority=1)
+    adjustment.add_mount("/rec", "/s", "bind", ["rbind", "rro", "nosymfollow", "idmap=uids=0-1-1", "rslave"])
+    adjustment.add_device("/dev/p", "p").add_hook("poststart", "/usr/bin/x", ["/bin/x", "run"], ["A=b", "C="])
+    adjustment.add_unified("hugetlb.1GB.max", "max").set_rdt_schemata(["L3:0=ff;1=ff", "MB:0=50"])
     assert not caplog.messages

@@ -1,4 +1,4 @@
-"""Every field that a plugin can set has a setter, and every optional resource a reader."""
+"""Every field that a plugin can set has a setter, and every optional resource has a reader."""
 
 import json
 from pathlib import Path

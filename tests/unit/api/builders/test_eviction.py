@@ -1,4 +1,4 @@
-"""An eviction names a container, and says why."""
+"""An eviction names a container and a reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_an_eviction_has_a_container_and_a_reason() -> None:
         Eviction("")
 
 
-def test_a_wrong_type_is_named_and_a_message_by_its_type_only() -> None:
+def test_a_wrong_type_is_an_error_and_a_message_is_shown_by_its_type_only() -> None:
     with pytest.raises(TypeError, match="must be a Container or its id, not 5"):
         Eviction(5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="must be a Container or its id, not a PodSandbox"):

@@ -1,4 +1,4 @@
-"""The failure policy that a plugin declares."""
+"""The failure policy of a plugin."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nri.api import messages as m
 from nri.api.builders.failure import FailurePolicy
 
 
-def test_a_failure_policy_is_a_value() -> None:
+def test_a_failure_policy_is_comparable_hashable_and_printable() -> None:
     policy = FailurePolicy(fail_request=True, keep_connected=True)
     assert policy == FailurePolicy(keep_connected=True, fail_request=True)
     assert policy != FailurePolicy()
@@ -20,13 +20,13 @@ def test_a_failure_policy_is_a_value() -> None:
     assert pickle.loads(pickle.dumps(policy)) == copy.deepcopy(policy) == policy
 
 
-def test_a_failure_policy_becomes_a_message_and_back() -> None:
+def test_a_failure_policy_converts_to_a_message_and_back() -> None:
     policy = FailurePolicy(fail_request=True)
     assert policy.message == m.FailurePolicy(fail_request=True)
     assert FailurePolicy.of(policy.message) == policy
 
 
-def test_a_failure_policy_cannot_change_or_hold_anything_but_bools() -> None:
+def test_a_failure_policy_is_immutable_and_accepts_only_bools() -> None:
     with pytest.raises(AttributeError, match="fail_request"):
         FailurePolicy().fail_request = True
     with pytest.raises(AttributeError):
@@ -35,7 +35,7 @@ def test_a_failure_policy_cannot_change_or_hold_anything_but_bools() -> None:
         FailurePolicy(keep_connected="yes")
 
 
-def test_a_policy_is_equal_to_one_that_says_the_same_and_to_nothing_else() -> None:
+def test_a_failure_policy_equals_only_a_policy_with_the_same_values() -> None:
     same = FailurePolicy(fail_request=True)
     assert same == FailurePolicy(fail_request=True) and hash(same) == hash(FailurePolicy(fail_request=True))
     assert same != FailurePolicy(fail_request=False)

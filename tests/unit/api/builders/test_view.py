@@ -1,4 +1,4 @@
-"""Readers of what is set in adjustments, updates and received messages."""
+"""Readers of adjustments, updates and received messages."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def adjustment() -> Adjustment:
     return created.add_net_device("eth0", "x").remove_net_device("eth1")
 
 
-def test_readers_show_what_is_set_and_not_what_is_removed() -> None:
+def test_readers_return_set_entries_and_no_removals() -> None:
     created = adjustment()
     assert (created.annotations, created.env, created.sysctl) == ({"a": "1"}, {"A": "1"}, {"net.a": "1"})
     assert (list(created.mounts), list(created.devices)) == (["/a"], ["/dev/null"])
     assert (created.namespaces, created.net_devices) == ({"pid": "/p"}, {"eth0": "x"})
 
 
-def test_removed_has_the_keys_of_what_is_removed_by_the_readers_names() -> None:
+def test_removed_has_the_removed_keys_by_reader_name() -> None:
     assert adjustment().removed() == {
         "annotations": ["b"],
         "env": ["B"],
@@ -61,7 +61,7 @@ def test_removed_has_the_keys_of_what_is_removed_by_the_readers_names() -> None:
     assert Adjustment().add_env("A", "1").removed() == {}
 
 
-def test_arguments_are_read_without_the_mark_that_takes_them_over() -> None:
+def test_args_are_read_without_the_mark_of_replacement() -> None:
     assert Adjustment().set_args(["a"]).args == ("a",)
     assert Adjustment().update_args(["b"]).args == ("b",)
 
@@ -71,20 +71,20 @@ def test_arguments_are_read_without_the_mark_that_takes_them_over() -> None:
     ["oom_score_adj", "cgroups_path", "io_priority", "scheduler", "seccomp_policy", "memory_policy", "rdt_clos_id",
      "rdt_schemata", "rdt_enable_monitoring"],
 )  # fmt: skip
-def test_a_single_value_that_is_not_set_is_none_and_reading_sets_nothing(reader: str) -> None:
+def test_an_unset_value_is_none_and_reading_does_not_set_it(reader: str) -> None:
     adjustment = Adjustment()
     assert getattr(adjustment, reader) is None
     assert adjustment.message.ByteSize() == 0
 
 
-def test_single_values_read_as_they_were_set() -> None:
+def test_single_values_are_read_back() -> None:
     created = Adjustment().set_oom_score_adj(-5).set_cgroups_path("/a").set_rdt_clos_id("gold")
     created.set_rdt_schemata(["L3:0=f"]).set_rdt_enable_monitoring(True)
     assert (created.oom_score_adj, created.cgroups_path, created.rdt_clos_id) == (-5, "/a", "gold")
     assert (created.rdt_schemata, created.rdt_enable_monitoring) == (("L3:0=f",), True)
 
 
-def test_all_resources_read_as_they_were_sent() -> None:
+def test_all_resources_of_received_messages_are_read() -> None:
     message = resources(limit=0, shares=512, cpus="0-3")
     message.unified["memory.high"] = "1"
     for sent in (message, m.Container(linux=m.LinuxContainer(resources=message))):
@@ -114,7 +114,7 @@ SEVERAL = {
 }
 
 
-def test_what_a_reader_of_several_values_gives_refuses_a_write_with_the_setters_name() -> None:
+def test_a_returned_collection_refuses_writes_and_names_the_setter() -> None:
     created = Adjustment().set_rdt_schemata(["L3:0=f"])
     readers = {name for name in dir(Adjustment) if isinstance(getattr(created, name), (dict, tuple, list, set))}
     assert {name for name in readers if not name.startswith("_")} == SEVERAL.keys()
@@ -128,7 +128,7 @@ def test_what_a_reader_of_several_values_gives_refuses_a_write_with_the_setters_
         assert getattr(Adjustment, setter)
 
 
-def test_what_a_reader_gives_is_a_value_like_any_other() -> None:
+def test_returned_collections_compare_copy_and_serialize_like_plain_ones() -> None:
     created = Adjustment().add_env("A", "1").set_args(["a"])
     assert (created.env, created.args, repr(created.env), repr(created.args)) == (
         {"A": "1"},
@@ -143,7 +143,7 @@ def test_what_a_reader_gives_is_a_value_like_any_other() -> None:
     )  # fmt: skip
 
 
-def test_a_reader_itself_refuses_to_be_set() -> None:
+def test_a_reader_cannot_be_assigned_and_names_the_setter() -> None:
     with pytest.raises(AttributeError, match=r"memory_limit is read-only: write with set_memory_limit\(\)"):
         Adjustment().memory_limit = 5
     for reader, setter in SEVERAL.items():
@@ -151,7 +151,7 @@ def test_a_reader_itself_refuses_to_be_set() -> None:
             setattr(Adjustment(), reader, {})
 
 
-def test_a_write_to_a_message_that_a_reader_gives_is_no_write_in_vain() -> None:
+def test_writes_to_a_returned_message_change_the_builder() -> None:
     adjustment = Adjustment()
     adjustment.resources.memory.limit.value = 5
     adjustment.hooks.prestart.add(path="/bin/true")

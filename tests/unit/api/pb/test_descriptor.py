@@ -1,4 +1,4 @@
-"""The generated code is the API of the table, all of it, and is what the .proto gives."""
+"""The generated code matches the table of the API and the .proto file."""
 
 import importlib.util
 import json
@@ -52,7 +52,7 @@ def all_enums() -> dict[str, EnumDescriptor]:
     return enums
 
 
-def test_the_package_and_syntax_are_those_of_the_table() -> None:
+def test_the_package_and_syntax_match_the_table() -> None:
     assert FILE.package == TABLE["package"]
     assert all(
         not field.has_presence or field.message_type for d in FILE.message_types_by_name.values() for field in d.fields
@@ -63,11 +63,11 @@ def test_the_pool_path_cannot_collide_with_another_api_proto() -> None:
     assert FILE.name == "nri/pkg/api/v1alpha1/api.proto"
 
 
-def test_the_messages_are_those_of_the_table() -> None:
+def test_the_messages_match_the_table() -> None:
     assert set(FILE.message_types_by_name) == {message["name"] for message in TABLE["messages"]}
 
 
-def test_each_message_has_the_fields_of_the_table() -> None:
+def test_every_message_has_the_fields_of_the_table() -> None:
     expected = {
         message["name"]: {(f["name"], f["number"], f["type"], f["label"], f["kind"]) for f in message["fields"]}
         for message in TABLE["messages"]
@@ -75,13 +75,13 @@ def test_each_message_has_the_fields_of_the_table() -> None:
     assert {name: message_rows(FILE.message_types_by_name[name]) for name in expected} == expected
 
 
-def test_the_enums_and_their_values_are_those_of_the_table() -> None:
+def test_the_enums_and_their_values_match_the_table() -> None:
     local = {name: [(value.name, value.number) for value in enum.values] for name, enum in all_enums().items()}
     table = {enum["name"]: [(value["name"], value["number"]) for value in enum["values"]] for enum in TABLE["enums"]}
     assert local == table
 
 
-def test_the_services_and_their_calls_are_those_of_the_table() -> None:
+def test_the_services_and_their_methods_match_the_table() -> None:
     local = {
         (service.full_name, method.name, method.input_type.name, method.output_type.name)
         for service in FILE.services_by_name.values()
@@ -95,14 +95,14 @@ def test_the_services_and_their_calls_are_those_of_the_table() -> None:
     assert local == table
 
 
-def test_the_json_names_are_protobufs_own() -> None:
+def test_the_json_names_are_those_of_protobuf() -> None:
     fields = {field.name: field.json_name for d in FILE.message_types_by_name.values() for field in d.fields}
     assert fields["NRI_version"] == "NRIVersion"
     assert fields["CDI_devices"] == "CDIDevices"
     assert fields["oom_score_adj"] == "oomScoreAdj"
 
 
-def test_the_checked_in_code_is_what_the_generator_makes() -> None:
+def test_the_checked_in_code_equals_the_generators_output() -> None:
     need(importlib.util.find_spec("grpc_tools"), "grpcio-tools")
     need(importlib.util.find_spec("mypy_protobuf"), "mypy-protobuf")
     command = [sys.executable, str(ROOT / "tools" / "generate_api.py"), "--check"]
@@ -110,7 +110,7 @@ def test_the_checked_in_code_is_what_the_generator_makes() -> None:
     assert process.returncode == 0, process.stderr
 
 
-def test_the_generated_code_demands_no_newer_protobuf_than_the_package() -> None:
+def test_the_generated_code_requires_no_newer_protobuf_than_the_package() -> None:
     import tomllib
 
     expected = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]

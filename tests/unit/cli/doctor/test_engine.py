@@ -1,4 +1,4 @@
-"""The doctor knows the engine of this project: by its file, or by its socket."""
+"""The doctor detects the engine of this project by its file or its socket."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_without_file_and_socket_there_is_no_engine(put) -> None:
     assert findings == []
 
 
-def test_its_settings_are_judged_as_any_runtimes(put) -> None:
+def test_engine_settings_are_checked_like_those_of_other_runtimes(put) -> None:
     findings: list[Finding] = []
     text = '[nri]\ndisable_connections = true\n[nri.default_validator]\nenable = true\nrequired_plugins = ["a"]\n'
     nri_settings = engine.read(put({PATH: text}), findings)
@@ -32,7 +32,7 @@ def test_its_settings_are_judged_as_any_runtimes(put) -> None:
     ]
 
 
-def test_mistakes_in_its_file_are_problems_with_line_and_suggestion(put) -> None:
+def test_mistakes_in_the_engines_file_are_problems_with_line_and_suggestion(put) -> None:
     findings: list[Finding] = []
     assert engine.read(put({PATH: 'sockt = "/s"\n[nri]\ndisabel = true\n'}), findings) is None
     assert [(one.level, one.what, one.where, one.next) for one in findings] == [
@@ -41,13 +41,13 @@ def test_mistakes_in_its_file_are_problems_with_line_and_suggestion(put) -> None
     ]
 
 
-def test_an_engine_without_a_file_is_known_by_its_socket_whatever_this_machine_has(
+def test_an_engine_without_a_file_is_detected_by_its_socket_below_the_root(
     put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    near_end = tmp_path / "ours.toml"
-    near_end.write_text("[nri]\ndisable = true\n")
+    local_file = tmp_path / "local.toml"
+    local_file.write_text("[nri]\ndisable = true\n")
     root = put({"/run/nri-engine/engine.sock": ""})
-    monkeypatch.setattr(config, "ENGINE_SETTINGS", replace(config.ENGINE_SETTINGS, default_path=str(near_end)))
+    monkeypatch.setattr(config, "ENGINE_SETTINGS", replace(config.ENGINE_SETTINGS, default_path=str(local_file)))
     nri_settings = engine.read(root, [])
     assert nri_settings is not None
     assert (nri_settings.name, nri_settings.socket_path) == ("nri-engine", "/var/run/nri/nri.sock")

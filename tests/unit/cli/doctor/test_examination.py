@@ -1,4 +1,4 @@
-"""All checks together, in their order."""
+"""All checks together, in order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_configuration_comes_before_sockets_plugins_and_python(put) -> None:
     ]  # fmt: skip
 
 
-def test_remarks_on_the_files_come_first(put) -> None:
+def test_remarks_about_files_come_first(put) -> None:
     root = put({CONFIG: "version = 3\nimports = 1\n", "/etc/crio/crio.conf": "[crio]\n"})
     findings = lines(examine(Settings(), root))
     effect = "containerd does not start with it"
@@ -37,18 +37,18 @@ def test_remarks_on_the_files_come_first(put) -> None:
     )
 
 
-def test_a_folder_that_two_runtimes_share_is_looked_at_once(put) -> None:
+def test_a_folder_shared_by_two_runtimes_is_checked_once(put) -> None:
     root = put({CONFIG: "version = 3\n", "/etc/crio/crio.conf": "[crio.nri]\nenable_nri = true\n"})
     findings = lines(examine(Settings(), root))
     assert [line for line in findings if "launches" in line] == ["ok: /opt/nri/plugins: containerd launches no plugins"]
 
 
-def test_a_runtime_whose_nri_is_off_has_no_socket_and_no_plugins_to_look_at(put) -> None:
+def test_with_nri_off_the_socket_and_plugins_of_a_runtime_are_not_checked(put) -> None:
     findings = lines(examine(Settings(), put({"/etc/isulad/daemon.json": "{}"})))
     assert not any("nri.sock" in line or "launches" in line for line in findings)
 
 
-def test_a_socket_that_was_given_is_the_one_that_is_looked_at(put) -> None:
+def test_a_given_socket_is_the_only_one_checked(put) -> None:
     settings = Settings()
     settings.socket_path, settings.socket_from = "/my.sock", "NRI_SOCKET"
     findings = lines(examine(settings, put({CONFIG: "version = 3\n"})))
@@ -64,7 +64,7 @@ def test_a_socket_that_was_given_is_the_one_that_is_looked_at(put) -> None:
         ("containerd github.com/containerd/containerd/v2 v2.1.9 x", "ok: {}: containerd 2.1.9"),
     ],
 )
-def test_the_containerd_of_this_machine_is_asked_for_its_version(
+def test_the_version_of_the_installed_containerd_is_queried(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, output: str, line: str
 ) -> None:
     program = tmp_path / "containerd"
@@ -75,9 +75,9 @@ def test_the_containerd_of_this_machine_is_asked_for_its_version(
     assert line.format(program) in lines(examine(Settings(), "/"))
 
 
-def test_the_versions_that_a_report_needs_are_told() -> None:
+def test_the_versions_for_a_bug_report_are_shown() -> None:
     findings = lines(examine(Settings(), "/"))
-    assert any(f"nri {versions()['nri']}, NRI API v" in line for line in findings)
+    assert any(f"nri {versions()['nri']}, NRI release v" in line for line in findings)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_the_versions_that_a_report_needs_are_told() -> None:
         ("upb", "ok: protobuf: protobuf runs on its upb back end"),
     ],
 )
-def test_the_back_end_of_protobuf_is_judged(monkeypatch: pytest.MonkeyPatch, back_end: str, line: str) -> None:
+def test_the_back_end_of_protobuf_is_checked(monkeypatch: pytest.MonkeyPatch, back_end: str, line: str) -> None:
     monkeypatch.setattr(examination, "versions", lambda: {**versions(), "protobuf_backend": back_end})
     assert line in lines(examine(Settings(), "/"))
 
@@ -99,7 +99,7 @@ def of_kubelet(root: str) -> list[str]:
     return [line for line in lines(examine(Settings(), root)) if "kubelet" in line]
 
 
-def test_a_manager_is_a_note_and_beside_a_plugin_that_pins_a_warning(put) -> None:
+def test_a_cpu_manager_is_a_note_and_beside_a_pinning_plugin_a_warning(put) -> None:
     root = put({KUBELET_STATE: '{"policyName": "static"}'})
     pins = "the kubelet's CPU manager pins containers (policy static)"
     assert of_kubelet(root) == [f"note: {KUBELET_STATE}: {pins}"]

@@ -1,4 +1,4 @@
-"""Plugins that a runtime has launched: those that run, that are gone, that lost their connection, that are to come."""
+"""Plugins launched by a runtime: running, ended, disconnected and not yet launched."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def root(tmp_path: Path) -> Path:
 
 
 def age(root: Path, seconds: float) -> None:
-    """Let the socket be so many seconds younger than the plugins; fewer than 0: older."""
+    """Make the socket this many seconds younger than the plugins, or older if negative."""
     since = (root / FOLDER[1:] / "20-b").lstat().st_ctime + seconds
     os.utime(root / SOCKET, (since, since))
 
 
 def runs(root: Path, pid: int, name: str, *descriptors: str) -> None:
-    """Let a process be there as a runtime launches it."""
+    """Add a process that looks like one launched by a runtime."""
     folder = root / f"proc/{pid}"
     (folder / "fd").mkdir(parents=True)
     index, _, remaining = name.partition("-")
@@ -54,14 +54,14 @@ def look(root: Path, name: str = "containerd", *, listens: bool = True, text: st
     return lines([one for one in findings if one.where != text])
 
 
-def test_plugins_that_run_and_have_a_connection_are_no_finding(root: Path) -> None:
+def test_connected_plugins_are_not_reported(root: Path) -> None:
     runs(root, 100, "10-a", "/dev/null", "socket:[77]")
     runs(root, 101, "20-b", "socket:[78]")
     runs(root, 102, "20-b")  # a child of it
     assert look(root) == []
 
 
-def test_a_plugin_that_is_gone_is_a_problem_and_so_is_one_without_a_connection(root: Path) -> None:
+def test_ended_and_disconnected_plugins_are_problems(root: Path) -> None:
     runs(root, 100, "10-a", "/dev/null")
     assert look(root) == [
         f"problem: {FOLDER}/10-a: plugin 10-a (process 100) lost its connection and cannot connect again",
@@ -85,13 +85,13 @@ def test_a_plugin_that_is_gone_is_a_problem_and_so_is_one_without_a_connection(r
         ),
     ],
 )
-def test_the_next_step_is_that_of_the_runtime(root: Path, name: str, step: str) -> None:
+def test_the_next_step_depends_on_the_runtime(root: Path, name: str, step: str) -> None:
     findings: list[Finding] = []
     launched.check(str(root), RuntimeNri(name), {"20-b": f"{FOLDER}/20-b"}, findings, listens=True)
     assert [one.next for one in findings] == [step]
 
 
-def test_a_plugin_that_is_younger_than_the_runtime_is_still_to_come(root: Path) -> None:
+def test_a_plugin_newer_than_the_runtime_is_not_launched_yet(root: Path) -> None:
     runs(root, 100, "10-a", "socket:[77]")
     age(root, -60)
     assert look(root) == [
@@ -99,23 +99,23 @@ def test_a_plugin_that_is_younger_than_the_runtime_is_still_to_come(root: Path) 
     ]
 
 
-def test_a_plugin_that_cannot_start_is_told_once(root: Path) -> None:
+def test_a_plugin_that_cannot_start_is_reported_once(root: Path) -> None:
     runs(root, 100, "10-a", "socket:[77]")
     assert look(root, text=f"{FOLDER}/20-b") == []
 
 
-def test_a_runtime_that_does_not_listen_has_launched_nothing(root: Path) -> None:
+def test_a_runtime_that_does_not_listen_has_launched_no_plugins(root: Path) -> None:
     assert look(root, listens=False) == []
 
 
-def test_without_a_socket_nobody_knows_whether_the_runtime_runs(root: Path) -> None:
+def test_without_a_socket_the_state_of_the_runtime_is_unknown(root: Path) -> None:
     runs(root, 100, "10-a", "socket:[77]")
     assert look(root, listens=False, connections=False) == [
         f"warning: {FOLDER}/20-b: plugin 20-b does not run, although containerd may be running"
     ]
 
 
-def test_who_may_not_see_processes_is_told_so(root: Path) -> None:
+def test_missing_permission_to_see_processes_is_a_note(root: Path) -> None:
     (root / "proc/100").mkdir()
     (root / "proc/100/cmdline").write_text("")
     assert len(look(root)) == 2, "a thread of the kernel has no environment"
@@ -123,14 +123,14 @@ def test_who_may_not_see_processes_is_told_so(root: Path) -> None:
     assert look(root) == [f"note: {FOLDER}: cannot see whether these plugins run"]
 
 
-def test_a_copy_without_processes_and_files_that_went_meanwhile_are_no_findings(root: Path, tmp_path: Path) -> None:
+def test_a_copy_without_processes_has_no_findings(root: Path, tmp_path: Path) -> None:
     (root / FOLDER[1:] / "20-b").unlink()
     (root / SOCKET).unlink()
     assert len(look(root)) == 2
     assert look(tmp_path / "copy") == []
 
 
-def test_the_doctor_looks_for_them_where_a_runtime_listens(root: Path) -> None:
+def test_the_doctor_checks_processes_only_if_the_runtime_listens(root: Path) -> None:
     (root / "etc/containerd").mkdir(parents=True)
     (root / "etc/containerd/config.toml").write_text("version = 3\n")
     (root / SOCKET).unlink()

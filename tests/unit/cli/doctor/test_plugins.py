@@ -1,4 +1,4 @@
-"""The plugin folder and the drop-ins, judged."""
+"""Checks of the plugin folder and its drop-ins."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def look(root: Path, **settings: object) -> list[str]:
     return lines(findings)
 
 
-def test_webassembly_is_told_with_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_webassembly_is_reported_with_its_requirements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plugin(tmp_path, "10-a", "\0asm\1\0\0\0 #!/gone")
     assert (
         "note: /opt/nri/plugins/10-a: WebAssembly: containerd loads it only if built with WebAssembly support"
@@ -49,7 +49,7 @@ def test_webassembly_is_told_with_what_it_needs(tmp_path: Path, monkeypatch: pyt
     )
 
 
-def test_good_plugins_are_listed(tmp_path: Path) -> None:
+def test_valid_plugins_are_listed(tmp_path: Path) -> None:
     plugin(tmp_path, "20-b")
     plugin(tmp_path, "10-a")
     assert look(tmp_path) == ["ok: /opt/nri/plugins: containerd launches 2 plugins: 10-a, 20-b"]
@@ -72,19 +72,17 @@ def test_good_plugins_are_listed(tmp_path: Path) -> None:
         ("10-a", 0o755, "#!/gone/python\n", 'its interpreter "/gone/python" does not exist'),
     ],
 )
-def test_plugins_that_would_fail_or_are_unsafe_are_found(
-    tmp_path: Path, name: str, mode: int, text: str, problem: str
-) -> None:
+def test_broken_and_unsafe_plugins_are_reported(tmp_path: Path, name: str, mode: int, text: str, problem: str) -> None:
     plugin(tmp_path, name, text, mode)
     assert any(problem in line for line in look(tmp_path)), look(tmp_path)
 
 
-def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+def test_a_dangling_link_is_reported(tmp_path: Path) -> None:
     plugin(tmp_path, "10-a").with_name("20-b").symlink_to("/gone")
     assert "problem: /opt/nri/plugins/20-b: the target of the link does not exist" in look(tmp_path)
 
 
-def test_a_pipe_or_a_folder_in_the_place_of_a_plugin_is_found_and_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_or_a_folder_in_place_of_a_plugin_is_reported_without_blocking(tmp_path: Path) -> None:
     pipe = plugin(tmp_path, "10-a").with_name("20-b")
     os.mkfifo(pipe, 0o755)
     pipe.with_name("30-c").symlink_to("/bin")
@@ -93,7 +91,7 @@ def test_a_pipe_or_a_folder_in_the_place_of_a_plugin_is_found_and_not_waited_for
         assert f"problem: /opt/nri/plugins/{name}: not a regular file, so it cannot be launched" in findings
 
 
-def test_a_folder_that_others_may_write_to_is_found(tmp_path: Path) -> None:
+def test_a_folder_writable_by_others_is_reported(tmp_path: Path) -> None:
     plugin(tmp_path, "10-a").parent.chmod(0o777)
     assert (
         "problem: /opt/nri/plugins: users other than its owner may add programs to this folder, which run as root"
@@ -101,13 +99,13 @@ def test_a_folder_that_others_may_write_to_is_found(tmp_path: Path) -> None:
     )
 
 
-def test_equal_indices_are_worth_a_note(tmp_path: Path) -> None:
+def test_equal_indices_are_a_note(tmp_path: Path) -> None:
     plugin(tmp_path, "10-a")
     plugin(tmp_path, "10-b")
     assert "note: /opt/nri/plugins: a, b share index 10: their order is not defined" in look(tmp_path)
 
 
-def test_drop_ins_that_nobody_reads_are_found(tmp_path: Path, put) -> None:
+def test_unused_drop_ins_are_reported(tmp_path: Path, put) -> None:
     plugin(tmp_path, "10-a")
     put(
         {
@@ -126,7 +124,7 @@ def test_drop_ins_that_nobody_reads_are_found(tmp_path: Path, put) -> None:
     assert "note: /etc/nri/conf.d/c.yaml: the name does not end with .conf, so no plugin reads the file" in findings
 
 
-def test_a_required_plugin_that_is_not_installed_is_worth_a_warning(tmp_path: Path) -> None:
+def test_a_required_plugin_that_is_not_installed_is_a_warning(tmp_path: Path) -> None:
     plugin(tmp_path, "10-a")
     findings = look(tmp_path, required=("a", "10-a", "b"))
     assert [line for line in findings if "required" in line] == [
@@ -141,7 +139,7 @@ def note(error: str, ago_s: float = 0.0) -> str:
     return json.dumps({"error": error, "time": time.time() - ago_s, "pid": 7})
 
 
-def test_a_plugin_that_failed_is_a_problem_with_its_own_words(put) -> None:
+def test_a_failed_plugin_is_a_problem_with_its_error(put) -> None:
     findings: list[Finding] = []
     root = put({NOTE: note("configure failed: KeyError: 'zone'", 130)})
     plugins.check_failed(root, ["/var/run/nri/nri.sock", "/var/run/nri/nri.sock"], findings)
@@ -151,7 +149,7 @@ def test_a_plugin_that_failed_is_a_problem_with_its_own_words(put) -> None:
     assert f"rm {NOTE}" in finding.next
 
 
-def test_the_doctor_looks_beside_each_socket_and_at_the_default_place(put) -> None:
+def test_failed_plugins_are_found_beside_each_socket_and_at_the_default_path(put) -> None:
     config = 'version = 3\n[plugins."io.containerd.nri.v1.nri"]\nsocket_path = "/run/k3s/nri.sock"\n'
     files = {"/etc/containerd/config.toml": config, NOTE: note("one"), "/run/k3s/failed-plugins/20-far": note("two")}
     findings = lines(examine(Settings(), put(files)))

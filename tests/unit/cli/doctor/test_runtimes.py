@@ -1,4 +1,4 @@
-"""The runtimes' settings, judged one by one and against each other."""
+"""Checks of the runtimes' settings, alone and together."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def judge(*nri_settings: RuntimeNri) -> list[str]:
     return lines(findings)
 
 
-def test_two_runtimes_on_one_socket_are_a_contradiction() -> None:
+def test_two_runtimes_on_one_socket_are_a_problem() -> None:
     assert any(
         "containerd and cri-o both use /var/run/nri/nri.sock" in line
         for line in judge(RuntimeNri("containerd", enabled=True), RuntimeNri("cri-o", enabled=True))
     )
 
 
-def test_a_runtime_whose_nri_is_off_takes_no_socket() -> None:
+def test_a_runtime_with_nri_off_uses_no_socket() -> None:
     findings = judge(RuntimeNri("containerd", enabled=True), RuntimeNri("isulad", enabled=False))
     assert not any("both listen" in line for line in findings)
     assert "problem: /etc/isulad/daemon.json: nri-support: NRI is off in isulad by default" in findings
@@ -42,11 +42,11 @@ def test_a_runtime_whose_nri_is_off_takes_no_socket() -> None:
         ({"request_timeout_s": -1.0}, "the timeout is negative"),
     ],
 )
-def test_settings_that_cannot_work_well_are_found(settings: dict[str, object], problem: str) -> None:
+def test_problematic_settings_are_reported(settings: dict[str, object], problem: str) -> None:
     assert any(problem in line for line in judge(RuntimeNri("containerd", enabled=True, **settings)))  # type: ignore[arg-type]
 
 
-def test_no_runtime_at_all_is_a_problem() -> None:
+def test_a_node_without_a_runtime_is_a_problem() -> None:
     assert judge() == ["problem: /etc: no configuration of a runtime with NRI found"]
 
 
@@ -142,12 +142,14 @@ def first(findings: list[Finding]) -> tuple[str, str, str, str]:
         ),
     ],
 )
-def test_what_containerd_would_ignore_or_refuse_is_a_problem(put, text: str, what: str, where: str, step: str) -> None:
+def test_settings_that_containerd_ignores_or_refuses_are_problems(
+    put, text: str, what: str, where: str, step: str
+) -> None:
     reading = containerd.read(put({CONFIG: f"{text}\n"}))
     assert first(findings_of(reading)) == ("problem", what, where, step)
 
 
-def test_a_drop_in_that_nothing_imports_is_a_problem(put) -> None:
+def test_a_drop_in_without_an_import_is_a_problem(put) -> None:
     stray = "/etc/containerd/conf.d/nri.toml"
     reading = containerd.read(put({CONFIG: "version = 3\n", stray: f"version = 3\n{NRI_TABLE}disable = false\n"}))
     step = 'add imports = ["/etc/containerd/conf.d/*.toml"] to /etc/containerd/config.toml'
@@ -172,7 +174,7 @@ def test_a_file_without_a_version_line_is_a_problem_in_1_7(put) -> None:
     assert first(findings_of(reading)) == ("problem", what, f'{CONFIG}:1: plugins."io.containerd.nri.v1.nri"', VERSION)
 
 
-def test_a_file_that_leaves_it_to_the_release_is_worth_a_warning_or_a_note(put) -> None:
+def test_a_file_that_depends_on_the_release_is_a_warning_or_a_note(put) -> None:
     root = put({CONFIG: "version = 2\n", CRIO: "[crio]\n"})
     assert first(findings_of(containerd.read(root))) == (
         "warning",
@@ -206,7 +208,7 @@ def test_a_file_that_leaves_it_to_the_release_is_worth_a_warning_or_a_note(put) 
         ("[crio.nri]\nenable_nri = 'yes'", "must be true or false, not 'yes'", ""),
     ],
 )
-def test_what_crio_would_ignore_or_refuse_is_a_problem(put, text: str, what: str, step: str) -> None:
+def test_settings_that_cri_o_ignores_or_refuses_are_problems(put, text: str, what: str, step: str) -> None:
     level, *words, _, found_step = first(findings_of(crio.read(put({CRIO: f"{text}\n"}))))
     assert (level, words, found_step) == ("problem", [what], step)
 
@@ -273,12 +275,14 @@ def test_what_crio_would_ignore_or_refuse_is_a_problem(put, text: str, what: str
         ),
     ],
 )
-def test_what_isulad_would_stumble_over_is_named(put, text: str, level: str, what: str, where: str, step: str) -> None:
+def test_settings_that_isulad_cannot_read_are_reported(
+    put, text: str, level: str, what: str, where: str, step: str
+) -> None:
     assert first(findings_of(isulad.read(put({DAEMON: text})))) == (level, what, where, step)
 
 
 @pytest.mark.parametrize(("runtime", "step"), [("containerd", "run the doctor as root"), ("isulad", "")])
-def test_a_file_that_we_may_not_read_is_named_with_the_reason(runtime: str, step: str) -> None:
+def test_an_unreadable_file_is_a_problem_with_the_reason(runtime: str, step: str) -> None:
     reason = "cannot read it: Permission denied"
     result = finding(runtime, Remark(Kind.DENIED, CONFIG, {"reason": reason}))
     assert result == Finding("problem", reason, CONFIG, step)

@@ -1,4 +1,4 @@
-"""The socket itself, judged."""
+"""Checks of the socket itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def this_process() -> str:
     return f"{Path('/proc/self/comm').read_text().strip()} (process {os.getpid()})"
 
 
-def test_the_process_that_listens_is_named_and_not_connected_to(folder: Path) -> None:
+def test_the_listening_process_is_named_without_a_connection(folder: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "nri.sock"))
         listener.listen()
@@ -34,7 +34,7 @@ def test_the_process_that_listens_is_named_and_not_connected_to(folder: Path) ->
             listener.accept()
 
 
-def test_a_socket_that_everybody_may_open_is_a_problem(folder: Path) -> None:
+def test_a_socket_open_to_all_users_is_a_problem(folder: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "nri.sock"))
         listener.listen()
@@ -42,14 +42,14 @@ def test_a_socket_that_everybody_may_open_is_a_problem(folder: Path) -> None:
         assert any("any user may connect (mode 0666)" in line for line in probe(folder))
 
 
-def test_a_socket_that_was_left_behind_is_found(folder: Path) -> None:
+def test_a_stale_socket_is_a_problem(folder: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "nri.sock"))
     (folder / "nri.sock").chmod(0o600)
     assert probe(folder) == ["problem: /nri.sock: no process listens: connection refused"]
 
 
-def test_a_missing_socket_and_a_file_in_its_place_are_found(folder: Path) -> None:
+def test_a_missing_socket_and_a_regular_file_in_its_place_are_problems(folder: Path) -> None:
     assert probe(folder) == ["problem: /nri.sock: the socket does not exist"]
     (folder / "nri.sock").touch()
     assert probe(folder) == ["problem: /nri.sock: not a socket"]
@@ -58,8 +58,8 @@ def test_a_missing_socket_and_a_file_in_its_place_are_found(folder: Path) -> Non
     assert findings[0].next.startswith("name the runtime's socket with --socket-path"), "the path may be a mistake"
 
 
-def test_a_socket_that_we_may_not_open_is_found(folder: Path) -> None:
-    """As somebody else than root: in a child process, since only a process can change its user."""
+def test_a_socket_without_access_is_reported_to_other_users(folder: Path) -> None:
+    """In a child process, because only a process can change its user."""
     need_root()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "nri.sock"))
@@ -81,7 +81,7 @@ def listening(folder: Path) -> socket.socket:
     return listener
 
 
-def test_a_socket_of_another_network_namespace_is_asked_by_connecting(
+def test_a_socket_of_another_network_namespace_is_checked_by_connecting(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with listening(folder) as listener:
@@ -91,7 +91,7 @@ def test_a_socket_of_another_network_namespace_is_asked_by_connecting(
         listener.accept()[0].close()
 
 
-def test_without_the_kernels_list_nothing_is_listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_kernels_list_of_sockets_no_inode_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def closed(*_: object, **__: object) -> None:
         raise PermissionError
 
@@ -101,13 +101,13 @@ def test_without_the_kernels_list_nothing_is_listed(folder: Path, monkeypatch: p
         assert not sockets.listening_inode(str(folder / "nri.sock"))
 
 
-def test_a_process_that_cannot_be_seen_is_not_called_a_runtime(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hidden_process_is_not_called_a_runtime(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sockets.process, "has_socket", lambda *_: False)
     with listening(folder):
         assert probe(folder) == ["ok: /nri.sock: a process outside this namespace listens"]
 
 
-def test_where_several_have_listened_by_one_name_the_one_that_a_connection_reaches_is_named(folder: Path) -> None:
+def test_of_several_listeners_with_one_path_the_reachable_one_is_named(folder: Path) -> None:
     with listening(folder) as first:
         os.unlink(folder / "nri.sock")
         with listening(folder) as second:
@@ -120,7 +120,7 @@ def test_where_several_have_listened_by_one_name_the_one_that_a_connection_reach
                 first.accept()
 
 
-def test_a_group_that_may_connect_is_a_warning(folder: Path) -> None:
+def test_a_group_that_can_connect_is_a_warning(folder: Path) -> None:
     need_root()
     with listening(folder):
         os.chown(folder / "nri.sock", 0, 4711)
@@ -129,15 +129,13 @@ def test_a_group_that_may_connect_is_a_warning(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-def test_a_socket_that_we_may_not_open_is_a_problem(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool
-) -> None:
+def test_a_socket_without_access_is_a_problem(folder: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool) -> None:
     with listening(folder):
         monkeypatch.setattr(os, "access", lambda path, mode: allowed)
         assert any("this user may not connect" in line for line in probe(folder)) is not allowed
 
 
-def test_a_folder_that_is_closed_to_us_is_a_problem(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_without_access_is_a_problem(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def closed(path: str) -> os.stat_result:
         raise PermissionError
 

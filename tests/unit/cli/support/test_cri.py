@@ -1,4 +1,4 @@
-"""Finding the container that a person means, and cells of tables."""
+"""The search for a container or pod, and cells of tables."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def find(server: CriServer, word: str) -> str:
     ("word", "results"),
     [("bb", "bbb1"), ("side", "ddd1"), ("web/app", "aaa1"), ("db/app", "ccc1"), ("web", "aaa1"), ("lone", "eee1")],
 )
-def test_an_id_a_name_a_pods_name_or_both(server: CriServer, word: str, results: str) -> None:
+def test_a_container_is_found_by_id_name_or_pod(server: CriServer, word: str, results: str) -> None:
     assert find(server, word) == results
 
 
-def test_several_that_could_be_meant_are_all_named(server: CriServer) -> None:
+def test_an_ambiguous_word_lists_all_matches(server: CriServer) -> None:
     with pytest.raises(
         Failure, match=r'"app" matches several containers: aaa1 \(default/web/app\), ccc1 \(default/db/app\)'
     ):
@@ -44,7 +44,7 @@ def test_several_that_could_be_meant_are_all_named(server: CriServer) -> None:
         find(server, "nope")
 
 
-def test_of_several_the_only_one_that_runs_is_meant(server: CriServer) -> None:
+def test_of_several_containers_the_only_running_one_is_found(server: CriServer) -> None:
     server.containers[2].state = pb.CONTAINER_EXITED
     assert find(server, "app") == "aaa1"
 
@@ -60,7 +60,7 @@ def test_states_are_words(server: CriServer) -> None:
     assert state_name(pb.PodSandbox(state=pb.SANDBOX_NOTREADY)) == "notready"
 
 
-def test_a_pod_is_an_id_its_name_or_namespace_and_name(server: CriServer) -> None:
+def test_a_pod_is_found_by_id_name_or_namespace_and_name(server: CriServer) -> None:
     server.add_pod("p3", "web", namespace="shop")
     server.add_pod("q4", "over", state=pb.SANDBOX_NOTREADY)
     server.add_pod("q5", "over")
@@ -73,6 +73,6 @@ def test_a_pod_is_an_id_its_name_or_namespace_and_name(server: CriServer) -> Non
     assert find(server, "default/web/app") == "aaa1"
 
 
-def test_a_pods_name_comes_before_the_beginning_of_an_id(server: CriServer) -> None:
+def test_a_pods_name_has_precedence_over_a_prefix_of_an_id(server: CriServer) -> None:
     server.add_pod("db7", "other")
     assert find_pod("db", server.pods).id == "p2"

@@ -1,4 +1,4 @@
-"""The log of a daemon: which level it has."""
+"""The log level of a daemon."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def quiet_root() -> logging.Logger:
 @pytest.mark.parametrize(
     ("verbose", "quiet", "level"), [(0, False, "ERROR"), (1, False, "DEBUG"), (0, True, "WARNING")]
 )
-def test_flags_win_over_the_level_of_the_settings(quiet_root, verbose: int, quiet: bool, level: str) -> None:
+def test_flags_override_the_level_of_the_settings(quiet_root, verbose: int, quiet: bool, level: str) -> None:
     settings = Settings()
     settings.verbose, settings.quiet = verbose, quiet
     log_to(settings, "error")

@@ -1,4 +1,4 @@
-"""`--record`: the recorder that the options ask for, and the sentence where there can be none."""
+"""`--record`: the recorder of the options, and errors."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def opened(folder: Path) -> dict[str, str]:
     return note.about
 
 
-def test_without_the_option_nothing_is_recorded_and_the_verb_keeps_its_own_options() -> None:
+def test_without_the_option_no_recorder_is_created() -> None:
     assert run("--own", "x") == [{"own": "x"}, 0]
 
 
 @pytest.mark.parametrize(("words", "redact"), [([], "values"), (["--redact", "none"], "none")])
-def test_a_folder_gets_a_trace_that_says_what_made_it(tmp_path: Path, words: list[str], redact: str) -> None:
+def test_the_trace_describes_its_command(tmp_path: Path, words: list[str], redact: str) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text("# mine")
     assert run("--record", str(tmp_path / "t"), *words, policy_path=str(policy)) == [{"own": None}, 1]
@@ -50,7 +50,7 @@ def test_a_folder_gets_a_trace_that_says_what_made_it(tmp_path: Path, words: lis
 
 
 @pytest.mark.parametrize("content", [b"\xff\xff", b"x" * ((1 << 20) + 1), None])
-def test_a_policy_that_cannot_be_read_is_no_reason_not_to_record(tmp_path: Path, content: bytes | None) -> None:
+def test_an_unreadable_policy_does_not_prevent_recording(tmp_path: Path, content: bytes | None) -> None:
     policy = tmp_path / "policy.toml"
     if content is not None:
         policy.write_bytes(content)
@@ -58,7 +58,7 @@ def test_a_policy_that_cannot_be_read_is_no_reason_not_to_record(tmp_path: Path,
     assert "policy" not in opened(tmp_path / "t")
 
 
-def test_a_folder_that_cannot_be_made_ends_the_command_with_its_name(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_an_error_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Failure, match=f"--record {tmp_path}/file: is a file: name a folder"):
         run("--record", str(tmp_path / "file"))

@@ -1,4 +1,4 @@
-"""The options that give a program its settings: for engine, agent and proxy alike."""
+"""The settings options of engine, agent and proxy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nri.cli.support.settings_options import SettingsOptions
 from nri.cli.verbs.agent.agent import AGENT_OPTIONS
 from nri.cli.verbs.engine import ENGINE_OPTIONS
 from nri.cli.verbs.proxy import PROXY_OPTIONS
-from nri.config.settings import Loaded
+from nri.config.settings import LoadedSettings
 from nri.errors import ConfigError
 
 PROGRAMS: dict[str, SettingsOptions[Any]] = {"engine": ENGINE_OPTIONS, "agent": AGENT_OPTIONS, "proxy": PROXY_OPTIONS}
@@ -27,7 +27,7 @@ def parsed(options: SettingsOptions[Any], *words: str, file: str = "/dev/null") 
     return context.params
 
 
-def loaded(program: str, *words: str, file: str = "/dev/null", settings: Settings | None = None) -> Loaded[Any]:
+def loaded(program: str, *words: str, file: str = "/dev/null", settings: Settings | None = None) -> LoadedSettings[Any]:
     options = PROGRAMS[program]
     return options.load(settings or Settings(), parsed(options, *words, file=file))
 
@@ -60,12 +60,12 @@ def loaded(program: str, *words: str, file: str = "/dev/null", settings: Setting
         ),
     ],
 )
-def test_each_flag_sets_its_keys_and_is_their_place(program: str, words: list[str], origins: dict[str, str]) -> None:
+def test_each_flag_sets_its_keys_and_is_their_origin(program: str, words: list[str], origins: dict[str, str]) -> None:
     assert loaded(program, *words).origins == origins
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_set_overrides_flags_these_the_environment_and_this_the_files(
+def test_precedence_is_set_flags_environment_files(
     program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = "nri.socket" if program == "agent" else "nri.socket_path"
@@ -81,18 +81,18 @@ def test_set_overrides_flags_these_the_environment_and_this_the_files(
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_mistake_in_set_is_refused_with_an_example_of_that_program(program: str) -> None:
+def test_a_mistake_in_set_is_an_error_with_an_example(program: str) -> None:
     with pytest.raises(ConfigError, match=r"--set: conmon: not KEY=VALUE \(write, for example, --set nri\.\w+=\w+\)"):
         loaded(program, "--set", "conmon")
     with pytest.raises(ConfigError, match=r"--set: nri.indx: unknown key"):
         loaded(program, "--set", "nri.indx=1")
 
 
-def test_a_text_that_looks_like_a_number_needs_no_quotes_which_a_shell_would_take_away() -> None:
+def test_a_string_that_looks_like_a_number_requires_no_quotes() -> None:
     assert loaded("agent", "--set", "nri.index=10").settings.nri.index == "10"
 
 
-def test_at_a_terminal_keys_are_told_in_lines_that_fit(
+def test_at_a_terminal_lines_of_keys_fit_the_width(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
@@ -102,14 +102,14 @@ def test_at_a_terminal_keys_are_told_in_lines_that_fit(
     PROGRAMS["agent"].list_keys(settings, "nri.socket", "nri keys")
     assert capsys.readouterr().out.splitlines() == [
         "nri.socket",
-        "    text, default",
+        "    string, default",
         '    "/var/run/nri/nri.sock"',
         "    the runtime's NRI socket.",
     ]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_keys_are_listed_by_their_beginning(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_keys_are_listed_by_prefix(program: str, capsys: pytest.CaptureFixture[str]) -> None:
     PROGRAMS[program].list_keys(Settings(), "nri.", "nri keys")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["KEY", "TYPE", "DEFAULT", "MEANING"]

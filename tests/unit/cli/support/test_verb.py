@@ -1,4 +1,4 @@
-"""The classes of all verbs: the order of help, and words that are nearly a verb."""
+"""The classes of all verbs: the order of help, and suggestions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def help_of(command: click.Command) -> str:
     return command.get_help(click.Context(command, info_name="x", obj=Settings()))
 
 
-def test_help_says_what_it_does_then_shows_examples_usage_and_options() -> None:
+def test_help_has_description_examples_usage_and_options() -> None:
     text = help_of(greet)
     parts = ["Greet someone.", "A second paragraph.", "Examples:", "x greet Ada   # politely", "Usage:", "Options:"]
     places = [text.index(part) for part in [*parts, "--loud", "Global options", "--socket-path"]]
@@ -70,7 +70,7 @@ show.add_command(people)
         (["zzz"], ""),
     ],
 )  # fmt: skip
-def test_a_word_that_is_no_verb_here_is_looked_for_in_all_groups(words: list[str], suggestion: str) -> None:
+def test_an_unknown_verb_is_searched_in_all_groups(words: list[str], suggestion: str) -> None:
     with pytest.raises(click.UsageError) as caught:
         x.main(words, prog_name="x", obj=Settings(), standalone_mode=False)
     assert caught.value.message == f'no verb "{words[-1]}"{suggestion}'
@@ -81,13 +81,13 @@ def test_a_group_alone_shows_its_help_as_an_error(capsys: pytest.CaptureFixture[
     assert "Examples:" in capsys.readouterr().err
 
 
-def test_completion_knows_the_verbs_from_their_table() -> None:
+def test_completion_lists_the_verbs_of_the_table() -> None:
     context = click.Context(x, info_name="x", obj=Settings())
     assert [item.value for item in x.shell_complete(context, "gr")] == ["greet"]
     assert "--verbose" in [item.value for item in x.shell_complete(context, "--verb")]
 
 
-def test_an_option_without_its_value_leads_to_the_help_of_its_verb(nri) -> None:
+def test_an_option_without_a_value_names_the_verbs_help(nri) -> None:
     result = nri("engine", "serve", "--dry")
     assert (result.returncode, result.stderr.splitlines()[-1]) == (
         2, "error: option '--dry' requires an argument. try: nri engine serve --help",

@@ -1,4 +1,4 @@
-"""The versions that a report needs."""
+"""The versions in a bug report."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import pytest
 from nri.cli.support.versions import versions
 
 
-def test_every_version_is_a_text_that_says_something() -> None:
+def test_every_version_is_a_non_empty_string() -> None:
     version_by_name = versions()
     assert isinstance(version_by_name.pop("compiled"), bool)
     assert all(isinstance(value, str) and value for value in version_by_name.values())
 
 
-def test_versions_are_those_of_what_runs() -> None:
+def test_versions_equal_the_running_packages() -> None:
     version_by_name = versions()
     assert version_by_name["protobuf"] == google.protobuf.__version__
     assert version_by_name["nri"] == metadata.version("nri")
 
 
-def test_a_checkout_that_is_not_installed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkout_that_is_not_installed_has_a_marked_version(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
 

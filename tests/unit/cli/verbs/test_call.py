@@ -58,14 +58,14 @@ def test_a_method_of_a_descriptor_set_is_called_with_json(
     assert json.loads(result.stdout) == {"text": "hello Ada"}
 
 
-def test_quiet_prints_nothing_and_json_also_holds_a_reply_in_hex(nri, server: str, messages: str) -> None:
+def test_quiet_prints_nothing_and_json_has_the_reply_in_hex(nri, server: str, messages: str) -> None:
     words = ("call", server, f"{GREETER}/Hello")
     known_names = ("--descriptor-set", messages, "-d", '{"name": "Ada"}')
     in_hex = ("--hex", "-d", HELLO(name="Ada").SerializeToString().hex())
     for form in (known_names, in_hex):
         result = nri(*words, *form, "-q")
         assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
-        assert nri(*words, "--descriptor-set", messages, "-q").returncode == 1, "the exit code says how it went"
+        assert nri(*words, "--descriptor-set", messages, "-q").returncode == 1, "the exit code reports the failure"
     assert json.loads(nri(*words, *in_hex, "-o", "json").stdout) == {
         "reply": REPLY(text="hello Ada").SerializeToString().hex()
     }
@@ -91,18 +91,18 @@ def test_metadata_and_timeout_reach_the_server(nri, server: str, messages: str, 
     assert 5e9 < greeter.requests[0].timeout_ns <= 7e9
 
 
-def test_bytes_in_hex_need_no_descriptor_set(nri, server: str) -> None:
+def test_bytes_in_hex_require_no_descriptor_set(nri, server: str) -> None:
     result = nri("call", server, f"{GREETER}/Hello", "--hex", "-d", "0a 03 | 41 64 61")
     assert (result.returncode, result.stdout) == (0, b"\n\x09hello Ada".hex() + "\n")
 
 
-def test_a_status_is_code_1_with_its_text(nri, server: str, messages: str) -> None:
+def test_a_status_exits_with_1_and_its_text(nri, server: str, messages: str) -> None:
     result = nri("call", server, f"{GREETER}/Hello", "--descriptor-set", messages)
     assert result.returncode == 1
     assert result.stderr == "error: rpc error: code = InvalidArgument desc = who are you?\n"
 
 
-def test_an_unknown_method_of_the_server_is_told_by_the_server(nri, server: str) -> None:
+def test_an_unknown_method_is_the_servers_error(nri, server: str) -> None:
     result = nri("call", server, f"{GREETER}/Bye", "--hex")
     text = "method Bye: not served here, but Hello"
     assert (result.returncode, result.stderr) == (1, f"error: rpc error: code = Unimplemented desc = {text}\n")
@@ -127,24 +127,24 @@ def test_an_unknown_method_of_the_server_is_told_by_the_server(nri, server: str)
         ([f"{GREETER}/Hello", "--hex", "-m", "x"], '--metadata "x" is not KEY=VALUE'),
     ],
 )
-def test_mistakes_are_found_before_anything_is_connected(nri, arguments: list[str], reason: str) -> None:
+def test_mistakes_are_found_before_connecting(nri, arguments: list[str], reason: str) -> None:
     result = nri("call", "/nowhere.sock", *arguments)
     assert result.returncode == 2
     assert reason in result.stderr
 
 
-def test_what_is_no_descriptor_set_is_refused(nri, tmp_path: Path) -> None:
+def test_an_invalid_descriptor_set_is_an_error(nri, tmp_path: Path) -> None:
     (tmp_path / "x.pb").write_bytes(b"\xff\xff")
     result = nri("call", "/nowhere.sock", "a.B/C", "--descriptor-set", str(tmp_path / "x.pb"))
     assert result.returncode == 2
     assert "not a descriptor set" in result.stderr
 
 
-def test_a_missing_socket_is_code_3(nri) -> None:
+def test_a_missing_socket_exits_with_3(nri) -> None:
     assert nri("call", "/nowhere.sock", "a.B/C", "--hex").returncode == 3
 
 
-def test_a_server_that_does_not_answer_is_code_3_after_the_timeout(nri, folder: Path) -> None:
+def test_a_silent_server_exits_with_3_after_the_timeout(nri, folder: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "deaf.sock"))
         listener.listen()
@@ -152,7 +152,7 @@ def test_a_server_that_does_not_answer_is_code_3_after_the_timeout(nri, folder: 
     assert (result.returncode, result.stderr) == (3, "error: deadline exceeded while waiting for C\n")
 
 
-def test_nris_own_services_go_through_its_multiplexer(nri, listen) -> None:
+def test_nris_services_use_the_multiplexer(nri, listen) -> None:
     def script(runtime: ScriptedRuntime) -> None:
         registered = runtime.register()
         assert (registered.plugin_name, registered.plugin_idx) == ("me", "10")
@@ -162,7 +162,7 @@ def test_nris_own_services_go_through_its_multiplexer(nri, listen) -> None:
     assert (result.returncode, result.stdout) == (0, "{}\n")
 
 
-def test_a_server_that_closes_the_connection_is_code_3(nri, listen) -> None:
+def test_a_server_that_disconnects_exits_with_3(nri, listen) -> None:
     result = nri("call", listen(lambda runtime: None), "Runtime/RegisterPlugin")
     assert result.returncode == 3
     assert result.stderr.startswith("error: ttrpc: ")

@@ -12,7 +12,7 @@ from tests.unit.cli.conftest import complete
 
 
 @pytest.mark.parametrize(("shell", "mark"), [("bash", "complete -o"), ("zsh", "#compdef nri"), ("fish", "complete --")])
-def test_each_shells_script_is_printed(nri, shell: str, mark: str) -> None:
+def test_the_script_of_each_shell_is_printed(nri, shell: str, mark: str) -> None:
     result = nri("completion", shell)
     assert result.returncode == 0
     assert mark in result.stdout
@@ -20,13 +20,13 @@ def test_each_shells_script_is_printed(nri, shell: str, mark: str) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_without_a_name_it_is_the_shell_of_the_user(nri, shell: str) -> None:
+def test_without_a_name_the_users_shell_is_used(nri, shell: str) -> None:
     result = nri("completion", env={"SHELL": f"/usr/bin/{shell}"})
     assert (result.returncode, result.stdout) == (0, nri("completion", shell).stdout)
 
 
 @pytest.mark.parametrize("shell", ["", "/bin/tcsh"])
-def test_a_shell_that_is_not_known_has_to_be_named(nri, shell: str) -> None:
+def test_an_unknown_shell_must_be_named(nri, shell: str) -> None:
     result = nri("completion", env={"SHELL": shell})
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == "error: unknown shell: name one of bash, zsh, fish. try: nri completion --help\n"
@@ -37,7 +37,7 @@ def test_json_has_the_script(nri) -> None:
     assert document == {"shell": "fish", "script": nri("completion", "fish").stdout.removesuffix("\n")}
 
 
-def test_bash_takes_its_script(nri) -> None:
+def test_bash_accepts_its_script(nri) -> None:
     script = nri("completion", "bash").stdout
     result = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True, check=False)
     assert (result.returncode, result.stderr, "complete -o" in script) == (0, "", True)

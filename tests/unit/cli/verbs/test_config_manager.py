@@ -1,11 +1,11 @@
-"""`nri config-manager` as a command: the difference, the files, and what it says."""
+"""`nri config-manager` as a command: differences, files and messages."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 
-def test_a_dry_run_shows_the_difference_and_the_real_one_makes_it_once(nri, folder: Path) -> None:
+def test_a_dry_run_shows_the_difference_and_a_real_run_applies_it_once(nri, folder: Path) -> None:
     path = folder / "etc/containerd/config.toml"
     path.parent.mkdir(parents=True)
     path.write_text("version = 2\n")
@@ -21,7 +21,7 @@ def test_a_dry_run_shows_the_difference_and_the_real_one_makes_it_once(nri, fold
     assert "NRI is off in containerd" not in doctor.stdout
 
 
-def test_a_file_is_one_of_containerd(nri, folder: Path) -> None:
+def test_a_given_file_is_containerds(nri, folder: Path) -> None:
     (folder / "own.toml").write_text("version = 2\n")
     words = ("config-manager", "--root", str(folder), "--file", "/own.toml")
     result = nri(*words)
@@ -31,12 +31,12 @@ def test_a_file_is_one_of_containerd(nri, folder: Path) -> None:
     assert (other.returncode, "--file is not for CRI-O" in other.stderr) == (2, True), other.stdout
 
 
-def test_what_is_wrong_ends_with_2_and_its_place(nri, folder: Path) -> None:
+def test_a_mistake_exits_with_2_and_its_position(nri, folder: Path) -> None:
     result = nri("config-manager", "--root", str(folder), "--nri-plugin-request-timeout", "2s")
     assert result.returncode == 2 and "--nri-plugin-registration-timeout" in result.stderr
 
 
-def test_where_nothing_could_be_restarted_no_file_is_written(nri, folder: Path) -> None:
+def test_without_a_restartable_runtime_no_file_is_written(nri, folder: Path) -> None:
     result = nri("config-manager", "--root", str(folder), "--runtime", "crio", "--restart")
     assert result.returncode == 1 and "crio could not be restarted, so nothing is changed" in result.stderr
     assert list(folder.iterdir()) == []

@@ -1,4 +1,4 @@
-"""`nri conformance` as a group of verbs. Its runs on recorded cases: see tests/conformance."""
+"""`nri conformance` as a group of verbs. tests/conformance runs recorded cases."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if __name__ == "__main__":
 """
 GOOD = {"id": "good", "op": "stop", "container": {"id": "c"}, "expect": {}}
 BAD = {"id": "bad", "op": "stop", "container": {"id": "c"}, "expect": {"error": "no"}}
-#: A recorded placement that comes out otherwise by default.
+#: A recorded placement whose outcome differs by default.
 ON_PURPOSE = "bl02-metrics"
 OTHER = {"id": "1", "op": "spec", "expect": {}}
 
@@ -34,7 +34,7 @@ def write(tmp_path, *cases) -> str:
     return str(path)
 
 
-def test_nothing_run_is_no_pass(nri, tmp_path) -> None:
+def test_a_run_without_cases_fails(nri, tmp_path) -> None:
     result = nri("conformance", "merge", write(tmp_path, OTHER))
     assert (result.returncode, result.stdout) == (1, "0 passed, 0 failed\n"), result.stderr
     assert "no create or stop or update cases found, so nothing was run; 1 of other kinds were skipped" in result.stderr
@@ -50,7 +50,7 @@ def test_json_has_the_numbers_and_the_failures(nri, tmp_path) -> None:
     assert document["failures"][0]["diff"]
 
 
-def test_quiet_prints_the_names_of_failing_cases_only(nri, tmp_path) -> None:
+def test_quiet_prints_only_names_of_failed_cases(nri, tmp_path) -> None:
     path = write(tmp_path, GOOD, BAD)
     for words in (("conformance", "merge", "-q"), ("-q", "conformance", "merge"), ("conformance", "-q", "merge")):
         result = nri(*words, path)
@@ -58,20 +58,20 @@ def test_quiet_prints_the_names_of_failing_cases_only(nri, tmp_path) -> None:
     assert nri("conformance", "merge", "-q", write(tmp_path, GOOD)).stdout == ""
 
 
-def test_a_file_that_is_not_there_is_one_line(nri) -> None:
+def test_a_missing_file_is_an_error_of_one_line(nri) -> None:
     result = nri("conformance", "merge", "/nowhere.jsonl")
     assert result.returncode != 0
     assert "/nowhere.jsonl" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_kind_that_is_not_known_is_wrong_usage(nri) -> None:
+def test_an_unknown_kind_is_an_error(nri) -> None:
     result = nri("conformance", "merg", "x")
     assert result.returncode == 2
     assert "did you mean nri conformance merge?" in result.stderr
 
 
-def test_specs_have_a_verb_of_their_own(nri, tmp_path) -> None:
+def test_specs_have_a_separate_verb(nri, tmp_path) -> None:
     env = {"env": [{"key": "A", "value": "1"}]}
     good = {"id": "s", "op": "spec", "spec": {}, "adjust": env, "expect": {"spec": {"process": {"env": ["A=1"]}}}}
     bad = {**good, "id": "t", "adjust": {}}
@@ -105,7 +105,7 @@ def placement(tmp_path, *changed: int) -> str:
     return str(path)
 
 
-def test_placements_have_a_verb_of_their_own(nri, tmp_path) -> None:
+def test_placements_have_a_separate_verb(nri, tmp_path) -> None:
     result = nri("conformance", "placement", placement(tmp_path))
     assert (result.returncode, result.stdout.splitlines()[-1]) == (0, "2 passed, 0 failed, 0 differ on purpose"), (
         result.stderr
@@ -122,7 +122,7 @@ def test_placements_have_a_verb_of_their_own(nri, tmp_path) -> None:
     assert "nothing was run" in nri("conformance", "placement", str(tmp_path / "empty.jsonl")).stderr
 
 
-def test_placements_that_differ_on_purpose_are_counted_by_their_choice_and_fail_nothing(nri, tmp_path) -> None:
+def test_placements_with_a_named_deviation_are_counted_and_pass(nri, tmp_path) -> None:
     full = next(read_json_lines(DATA / "placement.json.xz", lambda _: ""))
     cases = [case for case in full["placement_cases"] if case["id"] == ON_PURPOSE]
     path = tmp_path / "placement.json"
@@ -134,7 +134,7 @@ def test_placements_that_differ_on_purpose_are_counted_by_their_choice_and_fail_
     assert document["on_purpose"] == [{"case": ON_PURPOSE, "choices": ["memory_follows_cpus"]}]
 
 
-def test_a_plugin_is_examined_written_as_a_page_and_compared_with_before(nri, tmp_path):
+def test_a_plugin_is_tested_and_compared_with_an_earlier_report(nri, tmp_path):
     plugin = tmp_path / "good.py"
     plugin.write_text("import nri\nclass Good(nri.Plugin):\n    def run_pod_sandbox(self, pod):\n        pass\n")
     words = ("conformance", "plugin", "--html", str(tmp_path / "page.html"), "--timeout", "9s")
@@ -152,12 +152,12 @@ def test_a_plugin_is_examined_written_as_a_page_and_compared_with_before(nri, tm
     assert nri("conformance", "plugin", "/bin/true").returncode == 1
 
 
-def test_a_program_that_does_not_take_part_is_named_with_its_arguments(nri):
+def test_a_program_that_never_registers_is_an_error_with_its_arguments(nri):
     result = nri("conformance", "plugin", "/bin/true", "{socket}")
     assert result.returncode == 1 and result.stderr.startswith("error: /bin/true {socket}: cannot test the plugin: ")
 
 
-def test_a_runtime_without_a_socket_for_plugins_is_named(nri, folder):
+def test_a_runtime_without_a_plugin_socket_is_an_error(nri, folder):
     with dry_engine.engine(folder):
         words = ("conformance", "runtime", "--cri-socket", f"{folder}/cri.sock", "--socket-path", f"{folder}/no.sock")
         for more in ((), ("-vv",)):
@@ -165,7 +165,7 @@ def test_a_runtime_without_a_socket_for_plugins_is_named(nri, folder):
             assert result.returncode == 3 and "no.sock" in result.stderr
 
 
-def test_a_plugin_is_shown_as_tables_with_each_thing_as_it_is_tried_and_1_if_one_is_wrong(nri, tmp_path):
+def test_a_faulty_plugin_exits_with_1_and_tables(nri, tmp_path):
     plugin = tmp_path / "10-stays"
     plugin.write_text(STAYS)
     plugin.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Files that are cut, damaged or of another kind, through every verb that reads recordings: told in lines."""
+"""Truncated, damaged and foreign files through every verb that reads recordings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Looks(package.Plugin):
 
 @pytest.fixture(scope="module")
 def recording_bytes(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A recording of three containers, in blocks of their own."""
+    """A recording of three containers, each in a separate block."""
     folder = tmp_path_factory.mktemp("recording_bytes")
     for name in ("one", "two", "three"):
         with Recorder(folder, redact=False) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
@@ -84,7 +84,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_file_that_is_not_whole_is_named_with_its_exit_code(
+def test_a_damaged_file_is_reported_with_its_exit_code(
     nri, recording_bytes: bytes, folder: Path, verb: str, wrong: str
 ) -> None:
     damage, is_trace = WRONG[wrong]
@@ -93,7 +93,7 @@ def test_a_file_that_is_not_whole_is_named_with_its_exit_code(
     assert "Traceback" not in result.stderr
     assert "file.nritrace" in result.stderr
     problems = [line for line in result.stderr.splitlines() if "at byte" in line]
-    assert len(set(problems)) == len(problems), "a problem is told once"
+    assert len(set(problems)) == len(problems), "a problem is reported once"
     if wrong == "a newer version":
         assert [line for line in problems if "3 blocks of version 2" in line] == problems[:1] != []
     nothing = verb == "cut" and "none of its " in result.stderr
@@ -107,7 +107,7 @@ def test_a_file_that_is_not_whole_is_named_with_its_exit_code(
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_what_is_no_file_is_named(nri, folder: Path, verb: str) -> None:
+def test_a_path_that_is_not_a_file_is_an_error(nri, folder: Path, verb: str) -> None:
     os.mkfifo(folder / "pipe")
     (folder / "folder").mkdir()
     for place in ("pipe", "folder", "missing", "looks.py/below"):
@@ -117,7 +117,7 @@ def test_what_is_no_file_is_named(nri, folder: Path, verb: str) -> None:
         assert place != "folder" or "write one with --record DIR" in result.stderr
 
 
-def test_a_whole_file_is_none_of_these(nri, recording_bytes: bytes, folder: Path) -> None:
+def test_a_complete_file_has_no_error(nri, recording_bytes: bytes, folder: Path) -> None:
     (folder / "file.nritrace").write_bytes(recording_bytes)
     for verb, words in VERBS.items():
         result = nri(*[word.replace("FILE", "file.nritrace") for word in words])

@@ -1,4 +1,4 @@
-"""`nri decode`: captures explained, from wherever they come."""
+"""`nri decode` explains captures."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_frames_of_the_reference_are_explained_with_offsets(nri) -> None:
 
 
 @pytest.mark.parametrize("form", ["binary", "hex", "stdin"])
-def test_a_capture_may_be_a_file_of_bytes_or_hex_or_standard_input(nri, tmp_path: Path, form: str) -> None:
+def test_a_capture_can_be_a_file_hex_or_standard_input(nri, tmp_path: Path, form: str) -> None:
     path = tmp_path / "capture"
     path.write_bytes(GOLDEN if form == "binary" else REGISTER.encode())
     result = nri("decode", "-", stdin=REGISTER) if form == "stdin" else nri("decode", str(path))
@@ -61,7 +61,7 @@ def test_json_is_one_document_of_frames(nri) -> None:
     assert document[1]["message"]["pluginIdx"] == "00"
 
 
-def test_a_reply_alone_shows_its_fields_unless_its_method_is_given(nri) -> None:
+def test_a_reply_without_its_method_is_shown_by_field_numbers(nri) -> None:
     assert 'fields by number {"2": 137}' in nri("decode", CONFIGURED).stdout
     assert 'ConfigureResponse {"events": 137}' in nri("decode", CONFIGURED, "--method", "Plugin/Configure").stdout
 
@@ -78,7 +78,7 @@ def test_plain_ttrpc_is_recognized(nri) -> None:
     assert '{"container": {"id": "c"}}' in result.stdout
 
 
-def test_garbage_between_frames_is_named_with_its_offset_and_passed_over(nri) -> None:
+def test_garbage_between_frames_is_reported_with_its_offset_and_skipped(nri) -> None:
     result = nri("decode", REGISTER + "deadbeef00" + CONFIGURE)
     assert result.returncode == 1
     assert "      90    broken: not a mux frame (connection 3735928559, 0 bytes); 5 bytes left out\n" in result.stdout
@@ -92,6 +92,6 @@ def test_garbage_between_frames_is_named_with_its_offset_and_passed_over(nri) ->
         ("abc", "abc: no such file, and not hex: an odd number of digits"),
     ],
 )
-def test_what_is_neither_file_nor_hex_is_wrong_usage(nri, capture: str, reason: str) -> None:
+def test_a_capture_that_is_neither_file_nor_hex_is_an_error(nri, capture: str, reason: str) -> None:
     result = nri("decode", capture)
     assert (result.returncode, result.stderr) == (2, f"error: {reason}\n")

@@ -1,4 +1,4 @@
-"""`nri disable`: launchers removed without touching anything else."""
+"""`nri disable` removes launchers and no other file."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ import pytest
 from tests.unit.cli.conftest import complete
 
 
-def test_it_removes_the_launcher_and_keeps_the_configuration_unless_purged(
-    nri, plugin: Path, places, tmp_path: Path
-) -> None:
+def test_disable_keeps_the_configuration_unless_purged(nri, plugin: Path, places, tmp_path: Path) -> None:
     config = tmp_path / "c"
     config.write_text("")
     drop_in = tmp_path / "conf.d/10-pod-name.conf"
     nri("enable", str(plugin), "--idx", "10", "--config", str(config), *places)
     result = nri("disable", "pod-name", *places)
     assert (result.returncode, result.stdout) == (0, f"removed {tmp_path}/plugins/10-pod-name\n")
-    assert f"its configuration was kept: {drop_in}" in result.stderr
+    assert f"was kept: {drop_in} (--purge removes it)" in result.stderr
     assert drop_in.exists()
     nri("enable", str(plugin), "--idx", "10", *places)
     assert nri("disable", "10-pod-name", "--purge", "--dry-run", *places).stdout.count("would remove") == 2
@@ -43,14 +41,14 @@ def test_the_configuration_can_be_purged_after_the_plugin(nri, plugin: Path, pla
     assert nri("disable", "pod-name", "--purge", *places).returncode == 1
 
 
-def test_quiet_prints_the_paths_alone(nri, plugin: Path, places, tmp_path: Path) -> None:
+def test_quiet_prints_only_paths(nri, plugin: Path, places, tmp_path: Path) -> None:
     launcher = f"{tmp_path}/plugins/10-pod-name\n"
     for verb, *remaining in (("enable", str(plugin), "--idx", "10"), ("disable", "pod-name")):
         result = nri(verb, *remaining, "-q", *places)
         assert (result.stdout, result.stderr) == (launcher, "")
 
 
-def test_it_never_removes_what_it_did_not_write(nri, places, tmp_path: Path) -> None:
+def test_foreign_files_are_never_removed(nri, places, tmp_path: Path) -> None:
     foreign = tmp_path / "plugins/10-a"
     foreign.parent.mkdir()
     foreign.write_text("#!/bin/sh\n")
@@ -60,7 +58,7 @@ def test_it_never_removes_what_it_did_not_write(nri, places, tmp_path: Path) -> 
     assert foreign.exists()
 
 
-def test_it_names_what_there_is_when_the_name_is_wrong_or_not_enough(nri, places, tmp_path: Path) -> None:
+def test_wrong_and_ambiguous_names_list_the_launchers(nri, places, tmp_path: Path) -> None:
     assert "The folder does not exist" in nri("disable", "a", *places).stderr
     (tmp_path / "plugins").mkdir()
     assert "The folder is empty" in nri("disable", "a", *places).stderr
@@ -70,29 +68,27 @@ def test_it_names_what_there_is_when_the_name_is_wrong_or_not_enough(nri, places
     assert "several plugins are named a: 10-a, 20-a. Give the index as well" in nri("disable", "a", *places).stderr
 
 
-def test_a_misspelt_name_is_told_with_what_was_meant(nri, plugin: Path, places) -> None:
+def test_a_misspelt_name_is_an_error_with_a_suggestion(nri, plugin: Path, places) -> None:
     assert nri("enable", str(plugin), "--idx", "10", *places).returncode == 0
     result = nri("disable", "pod-nmae", *places)
     assert result.returncode == 1
     assert "plugin pod-nmae not found. Did you mean pod-name? Plugins in the folder: 10-pod-name" in result.stderr
 
 
-def test_a_shell_offers_what_is_in_the_folder_with_and_without_the_index(tmp_path: Path) -> None:
+def test_names_are_completed_with_and_without_the_index(tmp_path: Path) -> None:
     for name in ("10-logger", "20-template"):
         (tmp_path / name).touch()
     assert complete(f"nri disable --plugin-dir {tmp_path} ", 4) == ["logger", "10-logger", "template", "20-template"]
     assert complete(f"nri disable --plugin-dir {tmp_path} 2", 4) == ["20-template"]
 
 
-def test_a_shell_offers_nothing_where_the_folder_cannot_be_read(tmp_path: Path) -> None:
+def test_an_unreadable_folder_has_no_completions(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert complete(f"nri disable --plugin-dir {tmp_path}/file ", 4) == []
 
 
 @pytest.mark.parametrize("dry", [False, True], ids=["removed", "only-shown"])
-def test_json_has_the_paths_and_whether_they_were_only_shown(
-    nri, plugin: Path, places, tmp_path: Path, dry: bool
-) -> None:
+def test_json_has_the_paths_and_the_dry_run(nri, plugin: Path, places, tmp_path: Path, dry: bool) -> None:
     nri("enable", str(plugin), "--idx", "10", *places)
     launcher = tmp_path / "plugins/10-pod-name"
     result = nri("disable", "pod-name", "-o", "json", *(["--dry-run"] if dry else []), *places)

@@ -1,4 +1,4 @@
-"""`nri doctor` as a whole, on copies of /etc and on sockets of the tests' own."""
+"""`nri doctor` on copies of /etc and on test sockets."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import socket
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.unit.cli.conftest import command, environment
 
 NRI_TABLE = '[plugins."io.containerd.nri.v1.nri"]\n'
 CONFIG = "/etc/containerd/config.toml"
 
 
-def test_a_healthy_node_ends_with_0(nri, folder: Path, put) -> None:
+def test_a_healthy_node_exits_with_0(nri, folder: Path, put) -> None:
     (folder / "etc/containerd").mkdir(parents=True)
     (folder / "etc/containerd/config.toml").write_text("version = 3\n")
     (folder / "var/run/nri").mkdir(parents=True)
@@ -27,7 +29,7 @@ def test_a_healthy_node_ends_with_0(nri, folder: Path, put) -> None:
     assert result.stdout.endswith("no problems\n")
 
 
-def test_another_runtime_is_judged_by_its_socket_alone(nri, folder: Path) -> None:
+def test_another_runtime_is_judged_only_by_its_socket(nri, folder: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "my.sock"))
         listener.listen()
@@ -38,7 +40,7 @@ def test_another_runtime_is_judged_by_its_socket_alone(nri, folder: Path) -> Non
     assert f"(process {os.getpid()}) listens" in result.stdout, "whether it is a runtime is not known"
 
 
-def test_a_sick_node_ends_with_1_and_says_what_to_do(nri, put) -> None:
+def test_a_node_with_a_problem_exits_with_1_and_the_next_step(nri, put) -> None:
     root = put({CONFIG: f"version = 2\n{NRI_TABLE}disable = true\n"})
     result = nri("doctor", "--root", root)
     assert result.returncode == 1
@@ -50,7 +52,7 @@ def test_a_sick_node_ends_with_1_and_says_what_to_do(nri, put) -> None:
     assert nri("doctor", "--root", root, "-q").stdout.count("\n") == 2, "quiet shows problems only"
 
 
-def test_the_doctor_says_which_source_of_the_socket_path_won(nri, put) -> None:
+def test_the_doctor_reports_the_origin_of_the_socket_path(nri, put) -> None:
     root = put({CONFIG: "version = 3\n"})
     result = nri("doctor", "--root", root, env={"NRI_SOCKET": "/env.sock"})
     assert (
@@ -71,7 +73,7 @@ def test_the_pure_python_back_end_is_a_problem(put) -> None:
     assert "problem  protobuf: protobuf runs on its pure-Python back end" in result.stdout
 
 
-def test_a_release_and_a_file_may_be_named(nri, folder: Path) -> None:
+def test_a_release_and_a_file_can_be_given(nri, folder: Path) -> None:
     path = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
     (folder / path[1:]).parent.mkdir(parents=True)
     (folder / path[1:]).write_text(f"version = 2\n{NRI_TABLE}disable = true\n")
@@ -85,7 +87,20 @@ def test_a_release_and_a_file_may_be_named(nri, folder: Path) -> None:
     assert (wrong.returncode, "is not a version" in wrong.stderr) == (2, True)
 
 
-def test_a_setting_with_a_problem_is_not_reported_as_in_order_too(nri, put) -> None:
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("config-v3.toml.tmpl", "--file: config-v3.toml.tmpl is a template; name the file that is generated from it"),
+        ("daemon.json", "--file: daemon.json is a file of iSulad or Docker Engine, but --file is for containerd"),
+        ("crio.conf", "--file: crio.conf is a file of CRI-O, but --file is for containerd; omit --file, and name"),
+    ],
+)
+def test_a_file_that_containerd_does_not_read_is_refused(nri, name: str, error: str) -> None:
+    result = nri("doctor", "--file", f"/etc/other/{name}")
+    assert (result.returncode, error in result.stderr.replace("\n", " ")) == (2, True), result.stderr
+
+
+def test_a_setting_with_a_problem_is_not_also_reported_as_ok(nri, put) -> None:
     root = put({"/etc/crio/crio.conf": '[crio.nri]\nenable_nri = "true"\n'})
     output = nri("doctor", "--root", root).stdout
     assert "problem  /etc/crio/crio.conf:2: crio.nri.enable_nri: must be true or false" in output

@@ -68,12 +68,12 @@ def node(folder: Path) -> Iterator[Node]:
         node.runtime.close()
 
 
-def test_where_nothing_is_overwritten_it_says_so_and_ends_with_0(nri, node: Node) -> None:
+def test_without_overwritten_values_the_exit_code_is_0(nri, node: Node) -> None:
     result = nri(*node.words)
     assert (result.returncode, result.stdout) == (0, "") and "no value was overwritten" in result.stderr
 
 
-def test_values_that_cannot_be_read_beside_others_are_told(nri, node: Node) -> None:
+def test_unreadable_values_next_to_others_are_reported(nri, node: Node) -> None:
     pod = make_pod(name="odd", namespace="shop")
     container = make_container(id="c2", name="odd", pod=pod)
     container.linux.cgroups_path = "/gone"
@@ -84,7 +84,7 @@ def test_values_that_cannot_be_read_beside_others_are_told(nri, node: Node) -> N
 
 
 @pytest.mark.timeout(30)
-def test_a_pipe_in_the_place_of_a_value_is_not_waited_for(nri, node: Node) -> None:
+def test_a_pipe_instead_of_a_value_does_not_block(nri, node: Node) -> None:
     path = node.root / "sys/fs/cgroup/memory" / CGROUP / "memory.limit_in_bytes"
     path.unlink()
     os.mkfifo(path)
@@ -108,7 +108,7 @@ def test_an_overwritten_value_is_named_with_the_plugin_that_set_it(nri, node: No
     assert "10-sets" in nri(*node.words).stdout
 
 
-def test_what_an_agent_wrote_is_looked_after_as_well(nri, node: Node, folder: Path) -> None:
+def test_values_of_an_agent_are_compared(nri, node: Node, folder: Path) -> None:
     node.limit(70 << 20)
     write = {
         "target": CGROUP,
@@ -133,7 +133,7 @@ def test_what_an_agent_wrote_is_looked_after_as_well(nri, node: Node, folder: Pa
         server.close()
 
 
-def test_watching_tells_what_is_overwritten_and_back_and_counts(node: Node) -> None:
+def test_watching_reports_overwritten_and_restored_values_and_counts(node: Node) -> None:
     reserved = HeldPort()
     port = reserved.number
     words = [*node.words, "--watch", "--interval", "0.1", "--metrics", f"127.0.0.1:{port}"]
@@ -157,7 +157,7 @@ def test_watching_tells_what_is_overwritten_and_back_and_counts(node: Node) -> N
             reserved.close()
     assert process.returncode == 1, "the runtime has gone"
     first, second = output.splitlines()
-    assert f"shop/web/app memory.limit overwritten past NRI: {70 << 20}, was {LIMIT}" in first
+    assert f"shop/web/app memory.limit overwritten outside NRI: {70 << 20}, was {LIMIT}" in first
     assert f"restored: {LIMIT}" in second
 
 
@@ -171,13 +171,13 @@ def scraped(port: int) -> str:
     return ""
 
 
-def test_without_a_runtime_or_an_agent_it_ends_with_3_and_the_next_step(nri, folder: Path) -> None:
+def test_without_a_runtime_or_an_agent_the_exit_code_is_3(nri, folder: Path) -> None:
     result = nri("drift", "--socket-path", str(folder / "none.sock"), "--root", str(folder))
     assert result.returncode == 3 and "--socket-path" in result.stderr
     assert nri("drift", "--metrics", "127.0.0.1:1").returncode == 2
 
 
-def test_values_that_cannot_be_read_are_not_said_to_be_well(nri, node: Node, folder: Path) -> None:
+def test_unreadable_values_are_not_reported_as_unchanged(nri, node: Node, folder: Path) -> None:
     result = nri(*node.words[:-1], str(folder / "elsewhere"))
     assert result.returncode == 1 and "no value was overwritten" not in result.stderr
     assert "1 value applied, but none can be read" in result.stderr and "--root" in result.stderr
@@ -206,7 +206,7 @@ def test_a_watch_in_json_has_a_line_for_each_change(node: Node) -> None:
     assert (row["knob"], row["found"], row["wanted"]) == ("memory.limit", 70 << 20, LIMIT)
 
 
-def test_a_container_that_has_ended_is_not_missed(nri, folder: Path) -> None:
+def test_a_stopped_container_is_not_reported(nri, folder: Path) -> None:
     pod = make_pod(name="web", namespace="shop")
     ended = make_container(name="app", pod=pod, memory_limit=LIMIT, state=ContainerState.CONTAINER_STOPPED)
     ended.linux.cgroups_path = f"/{CGROUP}"
@@ -217,7 +217,7 @@ def test_a_container_that_has_ended_is_not_missed(nri, folder: Path) -> None:
     assert "nothing was compared: no value was applied to a running container" in result.stderr
 
 
-def test_a_socket_that_is_no_agent_s_is_named(nri, node: Node, folder: Path) -> None:
+def test_a_socket_of_another_program_is_an_error(nri, node: Node, folder: Path) -> None:
     server = Server({}, path=str(folder / "other.sock"))
     try:
         result = nri(*node.words, "--agent-socket", str(folder / "other.sock"))
@@ -238,7 +238,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("answer", [[1], {}, {"pods": 5}, {"pods": [{}]}, {"pods": [7]}, ODD], ids=str)
-def test_an_answer_that_is_no_agent_s_is_told(nri, node: Node, folder: Path, answer: object) -> None:
+def test_an_invalid_reply_of_an_agent_is_an_error(nri, node: Node, folder: Path, answer: object) -> None:
     server = Server({"/explain": lambda _: json_answer(answer)}, path=str(folder / "other.sock"))
     try:
         result = nri(*node.words, "--agent-socket", str(folder / "other.sock"))
@@ -248,7 +248,7 @@ def test_an_answer_that_is_no_agent_s_is_told(nri, node: Node, folder: Path, ans
     assert "other.sock is not the socket of an agent" in result.stderr and "--agent-socket" in result.stderr
 
 
-def test_of_an_engine_that_runs_nothing_that_is_said(nri, folder: Path) -> None:
+def test_a_dry_engine_is_reported(nri, folder: Path) -> None:
     with engine(folder), CriClient(str(folder / "cri.sock"), timeout_s=TIMEOUT_S) as cri:
         pod_with_container(cri, folder)
         result = nri("drift", "--socket-path", str(folder / "nri.sock"))

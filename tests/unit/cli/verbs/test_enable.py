@@ -1,4 +1,4 @@
-"""`nri enable`: launchers written whole, and checked before."""
+"""`nri enable` checks plugins and writes launchers atomically."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def test_the_launcher_starts_the_plugin_with_this_python_and_no_path(nri, plugin
     out = tmp_path / "out"
     subprocess.run([str(launcher), "an argument"], env={"OUT": str(out)}, check=True)
     assert out.read_text() == f"{sys.executable} an argument"
-    assert os.listdir(tmp_path / "plugins") == ["10-pod-name"], "nothing may be left beside it: runtimes trip over it"
+    assert os.listdir(tmp_path / "plugins") == ["10-pod-name"], "runtimes fail on any other file in the folder"
 
 
-def test_the_configuration_becomes_the_drop_in_word_for_word(nri, plugin: Path, places, tmp_path: Path) -> None:
+def test_the_configuration_is_copied_unchanged(nri, plugin: Path, places, tmp_path: Path) -> None:
     config = tmp_path / "my.yaml"
     config.write_text("cpus: 0-3  # all\n")
     assert nri("enable", str(plugin), "-idx", "20", "--name", "pin", "--config", str(config), *places).returncode == 0
@@ -57,7 +57,7 @@ def test_a_dry_run_shows_everything_and_writes_nothing(nri, plugin: Path, places
         ([], "missing option '--idx'"),
     ],
 )
-def test_bad_names_are_refused_before_anything_is_written(
+def test_invalid_names_are_refused_before_writing(
     nri, plugin: Path, places, tmp_path: Path, arguments: list[str], reason: str
 ) -> None:
     result = nri("enable", str(plugin), *arguments, *places)
@@ -66,25 +66,25 @@ def test_bad_names_are_refused_before_anything_is_written(
     assert not (tmp_path / "plugins").exists()
 
 
-def test_a_file_that_others_may_write_to_is_refused(nri, plugin: Path, places, tmp_path: Path) -> None:
+def test_a_file_that_others_can_write_is_refused(nri, plugin: Path, places, tmp_path: Path) -> None:
     plugin.chmod(0o666)
     result = nri("enable", str(plugin), "--idx", "10", *places)
     assert result.returncode == 1
     assert (
-        f"other users may write to this file (mode 0666), and a plugin runs as root. First: chmod go-w {plugin}"
+        f"other users may write to this file (mode 0666), and a plugin runs as root. Run 'chmod go-w {plugin}' first"
         in result.stderr
     )
     assert not (tmp_path / "plugins").exists()
 
 
-def test_a_file_in_a_folder_that_others_may_write_to_is_refused(nri, plugin: Path, places) -> None:
+def test_a_file_in_a_folder_that_others_can_write_is_refused(nri, plugin: Path, places) -> None:
     plugin.parent.chmod(0o777)
     result = nri("enable", str(plugin), "--idx", "10", *places)
     assert result.returncode == 1
     assert "other users may write to this folder" in result.stderr
 
 
-def test_a_file_of_somebody_else_or_below_somebody_elses_folder_is_refused(nri, plugin: Path, places) -> None:
+def test_a_file_of_another_user_or_in_another_users_folder_is_refused(nri, plugin: Path, places) -> None:
     need_root()
     os.chown(plugin, 1000, 1000)
     assert (
@@ -96,7 +96,7 @@ def test_a_file_of_somebody_else_or_below_somebody_elses_folder_is_refused(nri, 
     assert "this folder belongs to user 1000" in nri("enable", str(plugin), "--idx", "10", *places).stderr
 
 
-def test_a_plugin_folder_that_others_may_write_to_is_refused(nri, plugin: Path, places, tmp_path: Path) -> None:
+def test_a_plugin_folder_that_others_can_write_is_refused(nri, plugin: Path, places, tmp_path: Path) -> None:
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins").chmod(0o777)
     assert "whose files run as root" in nri("enable", str(plugin), "--idx", "10", *places).stderr
@@ -109,14 +109,14 @@ def test_a_python_file_that_never_starts_its_plugin_is_refused(nri, plugin: Path
     assert "the file never calls main(), so it would exit at once. Add at its end: MyPlugin.main()" in result.stderr
 
 
-def test_a_second_plugin_of_an_index_is_told(nri, plugin: Path, places) -> None:
+def test_a_second_plugin_with_an_index_is_reported(nri, plugin: Path, places) -> None:
     assert "the index of" not in nri("enable", str(plugin), "--idx", "10", *places).stderr
     result = nri("enable", str(plugin), "--idx", "10", "--name", "other", *places)
     assert result.returncode == 0
     assert "10 is also the index of 10-pod-name: the order of these plugins is undefined" in result.stderr
 
 
-def test_any_other_program_is_launched_as_it_is(nri, plugin: Path, places, tmp_path: Path) -> None:
+def test_any_other_program_is_launched_directly(nri, plugin: Path, places, tmp_path: Path) -> None:
     program = tmp_path / "tool"
     program.write_text(f"#!/bin/sh\nexec {sys.executable} {shlex.quote(str(plugin))}\n")
     program.chmod(0o755)
@@ -126,11 +126,11 @@ def test_any_other_program_is_launched_as_it_is(nri, plugin: Path, places, tmp_p
     assert "neither a Python file nor executable" in nri("enable", str(program), "--idx", "11", *places).stderr
 
 
-def test_enabling_again_replaces_our_own_launcher_only(nri, plugin: Path, places, tmp_path: Path) -> None:
+def test_enabling_again_replaces_only_our_launcher(nri, plugin: Path, places, tmp_path: Path) -> None:
     assert nri("enable", str(plugin), "--idx", "10", *places).returncode == 0
     assert nri("enable", str(plugin), "--idx", "10", *places).returncode == 0
     second = nri("enable", str(plugin), "--idx", "20", *places)
-    assert "pod-name is already enabled with another index. First: nri disable 10-pod-name" in second.stderr
+    assert "pod-name is already enabled with another index. Run 'nri disable 10-pod-name' first" in second.stderr
     (tmp_path / "plugins/10-pod-name").write_text("#!/bin/sh\nsomebody else's\n")
     assert (
         "a plugin that `nri enable` did not write has this name"
@@ -160,7 +160,7 @@ HANDLER = "    def create_container(self, pod, container): pass\n"
     ],
     ids=["import", "class", "no event", "environment", "folder", "synchronize", "ends"],
 )
-def test_a_plugin_that_cannot_start_is_refused_with_the_reason_and_nothing_is_written(
+def test_a_plugin_that_cannot_start_is_an_error_and_no_file_is_written(
     nri, plugin: Path, places, tmp_path: Path, text: str, reason: str
 ) -> None:
     plugin.write_text(f"{text}\nP.main()\n")
@@ -173,9 +173,7 @@ def test_a_plugin_that_cannot_start_is_refused_with_the_reason_and_nothing_is_wr
     assert not (tmp_path / "plugins").exists()
 
 
-def test_a_plugin_that_never_registers_is_refused_after_the_time_that_runtimes_allow(
-    nri, places, tmp_path: Path
-) -> None:
+def test_a_plugin_that_never_registers_is_refused_after_the_registration_timeout(nri, places, tmp_path: Path) -> None:
     program = tmp_path / "silent"
     program.write_text("#!/bin/sh\necho thinking >&2\nexec /bin/sleep 60\n")
     program.chmod(0o755)
@@ -184,9 +182,7 @@ def test_a_plugin_that_never_registers_is_refused_after_the_time_that_runtimes_a
     assert "it does not register within 0.5 s; its last output: thinking" in result.stderr
 
 
-def test_a_configuration_that_the_plugin_cannot_use_is_refused_by_its_own_name(
-    nri, plugin: Path, places, tmp_path: Path
-) -> None:
+def test_an_invalid_configuration_is_an_error_with_its_file(nri, plugin: Path, places, tmp_path: Path) -> None:
     config = tmp_path / "my.yaml"
     config.write_text("cpu: 0-3\n")
     result = nri("enable", str(plugin), "--idx", "10", "--config", str(config), *places)
@@ -196,7 +192,7 @@ def test_a_configuration_that_the_plugin_cannot_use_is_refused_by_its_own_name(
     assert not (tmp_path / "conf.d").exists()
 
 
-def test_a_configuration_that_is_no_text_is_refused_by_its_own_name(nri, plugin: Path, places, tmp_path: Path) -> None:
+def test_a_configuration_that_is_not_text_is_an_error_with_its_file(nri, plugin: Path, places, tmp_path: Path) -> None:
     config = tmp_path / "my.yaml"
     config.write_bytes(b"cpus: \xff\n")
     result = nri("enable", str(plugin), "--idx", "10", "--config", str(config), *places)
@@ -205,7 +201,7 @@ def test_a_configuration_that_is_no_text_is_refused_by_its_own_name(nri, plugin:
     assert "nri-enable-" not in result.stderr
 
 
-def test_a_configuration_that_is_there_already_is_tried_too(nri, plugin: Path, places, tmp_path: Path) -> None:
+def test_an_existing_configuration_is_checked(nri, plugin: Path, places, tmp_path: Path) -> None:
     (tmp_path / "conf.d").mkdir()
     drop_in = tmp_path / "conf.d/pod-name.conf"
     drop_in.write_text("cpu: 0-3\n")
@@ -214,16 +210,14 @@ def test_a_configuration_that_is_there_already_is_tried_too(nri, plugin: Path, p
     assert f"{drop_in}:1: cpu: unknown key" in result.stderr
 
 
-def test_a_plugin_that_can_start_only_elsewhere_can_be_enabled_unchecked(
-    nri, plugin: Path, places, tmp_path: Path
-) -> None:
+def test_a_plugin_can_be_enabled_unchecked(nri, plugin: Path, places, tmp_path: Path) -> None:
     plugin.write_text("import only_on_the_node\nonly_on_the_node.main()\n")
     assert nri("enable", str(plugin), "--idx", "10", "--dry-run", *places).returncode == 1, "a dry run checks, too"
     assert nri("enable", str(plugin), "--idx", "10", "--no-check", *places).returncode == 0
     assert (tmp_path / "plugins/10-pod-name").exists()
 
 
-def test_the_check_leaves_nothing_behind(nri, plugin: Path, places, tmp_path: Path) -> None:
+def test_the_check_leaves_no_files(nri, plugin: Path, places, tmp_path: Path) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     assert nri("enable", str(plugin), "--idx", "10", *places, env={"TMPDIR": str(temporary)}).returncode == 0
@@ -264,14 +258,14 @@ def test_a_bundled_plugin_is_rehearsed_with_its_configuration(nri, places, tmp_p
         ("gone.py", "File 'gone.py' does not exist"),
     ],
 )
-def test_what_is_neither_a_file_nor_a_name_is_told_with_what_was_meant(nri, places, target: str, reason: str) -> None:
+def test_an_unknown_plugin_is_an_error_with_a_suggestion(nri, places, target: str, reason: str) -> None:
     result = nri("enable", target, "--idx", "10", *places)
     assert (result.returncode, result.stdout) == (2, "")
     assert reason in result.stderr
 
 
 @pytest.mark.parametrize("unchecked", [[], ["--no-check"]])
-def test_a_plugin_with_indices_of_its_own_is_refused_also_unchecked(nri, places, tmp_path: Path, unchecked) -> None:
+def test_a_plugin_with_fixed_indices_is_refused_also_unchecked(nri, places, tmp_path: Path, unchecked) -> None:
     result = nri("enable", "differ", "--idx", "10", *unchecked, *places)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == (

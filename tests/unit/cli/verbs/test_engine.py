@@ -1,4 +1,4 @@
-"""`nri engine`: the daemon with its signals and messages, dry, so that it needs no root; the examination; the unit."""
+"""`nri engine`: a dry daemon, the check, settings and the unit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.unit.engine.images.test_archive import archive
 NO_PROGRAM = "program /none/conmon not found"
 
 
-def test_it_says_where_it_listens_when_it_is_ready_and_serves_pods(nri, tmp_path: Path) -> None:
+def test_the_engine_logs_its_socket_and_serves_pods(nri, tmp_path: Path) -> None:
     with engine(tmp_path):
         with CriClient(str(tmp_path / "cri.sock")) as cri:
             created = pod_with_container(cri, tmp_path)
@@ -41,8 +41,8 @@ def test_it_says_where_it_listens_when_it_is_ready_and_serves_pods(nri, tmp_path
         assert what.format(tmp_path) in ready, ready
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)])
-def test_a_signal_ends_it_in_order(tmp_path: Path, number: int, code: int) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_ends_the_engine_cleanly(tmp_path: Path, number: int, code: int) -> None:
     with engine(tmp_path) as process:
         process.send_signal(number)
         assert process.wait(TIMEOUT_S) == code
@@ -53,7 +53,7 @@ def test_a_signal_ends_it_in_order(tmp_path: Path, number: int, code: int) -> No
     assert not (tmp_path / "nri.sock").exists()
 
 
-def test_systemd_is_told_of_start_and_end(tmp_path: Path) -> None:
+def test_systemd_is_notified_of_start_and_stop(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
         notified.bind(str(tmp_path / "notify"))
         notified.settimeout(TIMEOUT_S)
@@ -64,6 +64,30 @@ def test_systemd_is_told_of_start_and_end(tmp_path: Path) -> None:
             assert process.wait(TIMEOUT_S) == 0
 
 
+def test_sighup_and_the_verb_reload_the_settings(nri, tmp_path: Path) -> None:
+    file, log, reload = tmp_path / "engine.toml", tmp_path / "log", ["engine", "reload", "--cri-socket"]
+    with engine(tmp_path) as process:
+        reload.append(str(tmp_path / "cri.sock"))
+        assert "no setting changed" in nri(*reload).stderr
+        settings(tmp_path, 'log_level = "debug"\n[http]\naddress = "127.0.0.1:1"\n')
+        result = nri(*reload)
+        assert (result.returncode, result.stdout) == (0, "changed: log_level\n")
+        assert "http.address: the new value requires a restart of the engine" in result.stderr
+        settings(tmp_path, "log_level = 7\n")
+        result = nri(*reload)
+        assert result.returncode == 1 and f"{file}:5: log_level: " in result.stderr
+        assert "the previous settings stay in force" in result.stderr
+        settings(tmp_path)
+        process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + TIMEOUT_S
+        while log.read_text().count("reload: changed settings: log_level") < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert json.loads(nri(*reload, "-o", "json").stdout)["adopted"] == []
+        assert nri(*reload, "-q").stdout == ""
+    assert log.read_text().count("reload: changed settings: log_level") == 2
+    assert f"reload: {file}:5: log_level: " in log.read_text()
+
+
 def test_a_second_engine_on_the_same_folders_is_refused(nri, tmp_path: Path) -> None:
     with engine(tmp_path):
         result = nri("engine", "serve", "--config", str(tmp_path / "engine.toml"))
@@ -72,7 +96,7 @@ def test_a_second_engine_on_the_same_folders_is_refused(nri, tmp_path: Path) -> 
     assert "try: nri engine check" in result.stderr
 
 
-def test_what_it_had_is_there_again_after_a_restart(nri, tmp_path: Path) -> None:
+def test_pods_survive_a_restart(nri, tmp_path: Path) -> None:
     with engine(tmp_path) as process:
         with CriClient(str(tmp_path / "cri.sock")) as cri:
             created = pod_with_container(cri, tmp_path)
@@ -90,20 +114,20 @@ def test_what_it_had_is_there_again_after_a_restart(nri, tmp_path: Path) -> None
         assert (document[0]["id"], state) == (created, "CONTAINER_EXITED")
 
 
-def test_mistakes_in_its_settings_end_with_2(nri, tmp_path: Path) -> None:
+def test_mistakes_in_settings_exit_with_2(nri, tmp_path: Path) -> None:
     result = nri("engine", "serve", "--config", settings(tmp_path, 'sockt = "/x"\n'))
     assert result.returncode == 2
     assert f'error: {tmp_path}/engine.toml:5: sockt: unknown key (did you mean "socket"?)' in result.stderr
 
 
-def test_an_address_that_cannot_be_had_is_told_and_leaves_nothing(nri, tmp_path: Path) -> None:
+def test_an_unusable_address_is_an_error_and_leaves_no_socket(nri, tmp_path: Path) -> None:
     result = nri("engine", "serve", "--config", settings(tmp_path), "--set", "streaming.address=192.0.2.1")
     assert result.returncode == 1
     assert "cannot listen on 192.0.2.1:0 for exec and attach" in result.stderr
     assert not (tmp_path / "nri.sock").exists()
 
 
-def test_its_log_is_json_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_the_log_can_be_json(tmp_path: Path) -> None:
     argv = command("engine", "serve", "--config", settings(tmp_path), "--log-format", "json", "-v")
     with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=environment()) as process:
         assert process.stderr is not None
@@ -113,18 +137,18 @@ def test_its_log_is_json_where_that_is_asked_for(tmp_path: Path) -> None:
     assert first["logger"] == "nri.engine"
 
 
-def test_without_root_it_says_so_before_anything_is_made(tmp_path: Path) -> None:
+def test_without_root_the_start_fails_first(tmp_path: Path) -> None:
     script = "import os, sys; os.geteuid = lambda: 1000; from nri.cli.main import main; main(sys.argv[1:])"
     arguments = ["engine", "serve", "--config", settings(tmp_path), "--set", "dry=false"]
     result = subprocess.run(
         [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False, env=environment()
     )
     assert result.returncode == 1
-    assert "the engine requires root. Run it with sudo, or with --dry DIR to run nothing" in result.stderr
+    assert "the engine requires root. Run it with sudo, or with --dry DIR, which runs no containers" in result.stderr
     assert not (tmp_path / "root").exists()
 
 
-def test_the_examination_lists_what_is_missing_with_the_next_step(nri, tmp_path: Path) -> None:
+def test_the_check_lists_problems_with_the_next_step(nri, tmp_path: Path) -> None:
     settings_of = ["--config", settings(tmp_path), "--set", "dry=false", "--set", "conmon=/none/conmon"]
     arguments = ["engine", "check", *settings_of]
     result = nri(*arguments)
@@ -144,7 +168,7 @@ def test_the_examination_lists_what_is_missing_with_the_next_step(nri, tmp_path:
     assert "namespaces" not in quiet
 
 
-def test_a_dry_engine_needs_next_to_nothing(nri, tmp_path: Path) -> None:
+def test_a_dry_engine_requires_little(nri, tmp_path: Path) -> None:
     result = nri("engine", "check", "--config", settings(tmp_path), "-o", "json")
     assert result.returncode == 0
     assert [row["what"] for row in json.loads(result.stdout)] == [
@@ -163,7 +187,7 @@ def test_the_unit_runs_this_interpreter(nri) -> None:
     assert json.loads(nri("engine", "unit", "-o", "json").stdout)["unit"] == text
 
 
-def test_without_its_packages_it_says_which_to_install(tmp_path: Path) -> None:
+def test_without_its_packages_the_error_names_them(tmp_path: Path) -> None:
     (tmp_path / "grpc.py").write_text("raise ModuleNotFoundError(\"No module named 'grpc'\", name='grpc')\n")
     argv = command("engine", "serve", "--dry", str(tmp_path / "dry"))
     variables = environment(PYTHONPATH=str(tmp_path))
@@ -188,21 +212,23 @@ def test_without_its_packages_it_says_which_to_install(tmp_path: Path) -> None:
         (f"socket=/{'s' * 107}", "exceeds 107 bytes, the longest path of a socket"),
     ],
 )
-def test_a_value_that_cannot_work_is_a_mistake_before_the_start(nri, setting: str, complaint: str) -> None:
+def test_an_impossible_value_is_an_error_before_the_start(nri, setting: str, complaint: str) -> None:
     for verb in (("engine", "serve"), ("engine", "check"), ("engine", "config", "show")):
         result = nri(*verb, "--set", setting)
         assert (result.returncode, complaint in result.stderr) == (2, True), result.stderr
 
 
-def test_where_nothing_is_missing_no_next_step_is_told_but_notes_on_the_settings_are(
+def test_without_problems_only_notes_are_printed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from nri.cli.verbs import engine as verb
-    from nri.config.settings import Loaded
+    from nri.config.settings import LoadedSettings
     from nri.engine.config import EngineConfig
 
     config = EngineConfig(dry=True, root=tmp_path / "root", state=tmp_path / "state", socket=tmp_path / "s")
-    monkeypatch.setattr(verb.ENGINE_OPTIONS, "load", lambda *_: Loaded(config, {}, (), ("config.toml:3: is old",)))
+    monkeypatch.setattr(
+        verb.ENGINE_OPTIONS, "load", lambda *_: LoadedSettings(config, {}, (), ("config.toml:3: is old",))
+    )
     check = verb.check.callback
     assert check is not None
     with click.Context(verb.check, obj=Settings()):
@@ -212,7 +238,7 @@ def test_where_nothing_is_missing_no_next_step_is_told_but_notes_on_the_settings
     assert "nothing is missing" in captured.out and "Next steps" not in captured.out
 
 
-def test_the_settings_in_force_say_where_they_came_from(nri, tmp_path: Path) -> None:
+def test_effective_settings_have_their_origin(nri, tmp_path: Path) -> None:
     file = tmp_path / "engine.toml"
     file.write_text('\nroot = "/r"\n')
     shown = ["engine", "config", "show", "--config", str(file), "--socket", "/s", "--set", "nri.disable=true"]
@@ -229,7 +255,7 @@ def test_the_settings_in_force_say_where_they_came_from(nri, tmp_path: Path) -> 
     assert {"key": "conmon", "value": "conmon", "from": "default"} in effective
 
 
-def test_mistakes_end_with_2_and_a_line_each(nri, tmp_path: Path) -> None:
+def test_mistakes_exit_with_2_and_one_line_each(nri, tmp_path: Path) -> None:
     file = tmp_path / "engine.toml"
     file.write_text("a = 1\nb = 2\n")
     result = nri("engine", "config", "show", "--config", str(file))
@@ -237,7 +263,7 @@ def test_mistakes_end_with_2_and_a_line_each(nri, tmp_path: Path) -> None:
     assert [line.startswith(f"error: {file}:{number}: ") for number, line in enumerate(result.stderr.splitlines(), 1)]
 
 
-def test_without_any_source_it_says_so(nri, tmp_path: Path) -> None:
+def test_without_a_source_the_output_says_so(nri, tmp_path: Path) -> None:
     file = tmp_path / "engine.toml"
     file.write_text("")
     result = nri("engine", "config", "show", "--config", str(file))
@@ -253,7 +279,7 @@ def test_notes_on_another_runtimes_file_go_to_standard_error(nri, tmp_path: Path
     assert 'the key has an old spelling (write "nri-support")' in result.stderr
 
 
-def test_keys_are_explained_and_a_wrong_beginning_is_an_error(nri) -> None:
+def test_keys_are_described_and_an_unknown_prefix_is_an_error(nri) -> None:
     result = nri("engine", "config", "keys", "nri.plugin_request")
     assert result.stdout.split("\n")[1].startswith('nri.plugin_request_timeout  duration  "2s"')
     assert nri("engine", "config", "keys", "sockets").returncode == 2
@@ -277,12 +303,28 @@ def test_an_archive_is_loaded_under_a_name(nri, tmp_path: Path) -> None:
     assert result.stdout.startswith("app:1: sha256:")
 
 
-def test_only_the_engine_takes_archives_over_the_cri(nri, tmp_path: Path) -> None:
+def test_only_the_engine_loads_archives_over_the_cri(nri, tmp_path: Path) -> None:
     file = archive(tmp_path / "app.tar", "oci-layout")
     with CriServer().listening(tmp_path / "cri.sock") as path:
         result = nri("engine", "load", str(file), "app:1", "--cri-socket", path)
     assert result.returncode == 1
-    assert f"cannot load archives over the CRI. try: ctr -n k8s.io images import {file}" in result.stderr
+    assert f"cannot load archives over the CRI. Use: ctr -n k8s.io images import {file}" in result.stderr
+
+
+def test_only_the_engine_is_reloaded(nri, tmp_path: Path) -> None:
+    with CriServer().listening(tmp_path / "cri.sock") as path:
+        result = nri("engine", "reload", "--cri-socket", path)
+    assert result.returncode == 1
+    assert "is not nri's engine. Restart it, or see its documentation" in result.stderr
+
+
+def test_an_engine_that_is_older_than_the_command_is_not_reloaded(nri, tmp_path: Path) -> None:
+    server = CriServer()
+    server.runtime = "nri-engine"
+    with server.listening(tmp_path / "cri.sock") as path:
+        result = nri("engine", "reload", "--cri-socket", path)
+    assert result.returncode == 1
+    assert "the running engine is older than this command and cannot reload its settings: restart it" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -292,7 +334,7 @@ def test_only_the_engine_takes_archives_over_the_cri(nri, tmp_path: Path) -> Non
         ("no space left on device", "no space left on device"),
     ],
 )
-def test_of_an_archive_with_several_images_one_has_to_be_named(nri, tmp_path: Path, answer: str, text: str) -> None:
+def test_for_an_archive_with_several_images_a_name_is_required(nri, tmp_path: Path, answer: str, text: str) -> None:
     file = archive(tmp_path / "app.tar", "oci-layout")
     server = CriServer()
     server.runtime, server.pull_error = "nri-engine", answer
@@ -302,7 +344,7 @@ def test_of_an_archive_with_several_images_one_has_to_be_named(nri, tmp_path: Pa
     assert text.format(file) in result.stderr
 
 
-def test_a_package_that_is_missing_is_named_with_how_to_install_it(
+def test_a_missing_package_is_an_error_with_the_install_command(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     class NotThere:
@@ -320,5 +362,5 @@ def test_a_package_that_is_missing_is_named_with_how_to_install_it(
     with pytest.raises(NriError, match="the engine requires grpc, which is not installed"):
         serve.main(["--dry", str(tmp_path)], obj=Settings(), standalone_mode=False)
     monkeypatch.setattr(sys, "meta_path", [NotThere("nri.gone"), *sys.meta_path[1:]])
-    with pytest.raises(ModuleNotFoundError):  # a defect of ours is no missing package
+    with pytest.raises(ModuleNotFoundError):  # a defect of our code is not a missing package
         serve.main(["--dry", str(tmp_path)], obj=Settings(), standalone_mode=False)

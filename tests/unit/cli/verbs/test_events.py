@@ -1,4 +1,4 @@
-"""`nri events` as a process, against a runtime whose every byte the test decides."""
+"""`nri events` as a process, with a scripted runtime."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def snapshot_script(runtime: ScriptedRuntime) -> None:
     runtime.closed_by_plugin()
 
 
-def test_without_follow_the_state_is_printed_and_the_plugin_leaves(nri, listen) -> None:
+def test_without_follow_the_state_is_printed_once(nri, listen) -> None:
     requests: list[m.RegisterPluginRequest] = []
     event = threading.Event()
 
@@ -53,17 +53,17 @@ def test_without_follow_the_state_is_printed_and_the_plugin_leaves(nri, listen) 
     assert event.wait(5), "the connection must be closed in order"
 
 
-def test_json_is_one_document_with_protobufs_names_and_whole_ids(nri, listen) -> None:
+def test_json_is_one_document_with_protobufs_names_and_complete_ids(nri, listen) -> None:
     document = json.loads(nri("events", "-o", "json", "--socket-path", listen(snapshot_script)).stdout)
     assert document["containers"][0]["podSandboxId"] == POD.id
     assert [pod["name"] for pod in document["pods"]] == ["web", "idle"]
 
 
-def test_quiet_prints_whole_container_ids_only(nri, listen) -> None:
+def test_quiet_prints_only_complete_container_ids(nri, listen) -> None:
     assert nri("events", "-q", "--socket-path", listen(snapshot_script)).stdout == f"{CONTAINER.id}\n"
 
 
-def test_no_socket_is_code_3(nri, folder) -> None:
+def test_a_missing_socket_exits_with_3(nri, folder) -> None:
     for follow in ((), ("-f",)):
         result = nri("events", *follow, "--socket-path", str(folder / "gone.sock"))
         assert result.returncode == 3
@@ -71,7 +71,7 @@ def test_no_socket_is_code_3(nri, folder) -> None:
         assert "nri doctor" in result.stderr
 
 
-def test_a_runtime_that_never_synchronizes_is_code_3_after_the_timeout(nri, listen) -> None:
+def test_a_runtime_that_never_synchronizes_exits_with_3_after_the_timeout(nri, listen) -> None:
     def script(runtime: ScriptedRuntime) -> None:
         runtime.register()
         runtime.configure()
@@ -94,13 +94,13 @@ def hang_up(runtime: ScriptedRuntime) -> None:
         (hang_up, "closed before an answer to RegisterPlugin: it may not be an NRI socket"),
     ],
 )
-def test_what_is_no_nri_socket_is_code_3_and_says_what_was_missed(nri, listen, script, output: str) -> None:
+def test_a_socket_without_nri_exits_with_3_and_the_reason(nri, listen, script, output: str) -> None:
     result = nri("events", "--timeout", "1s", "--socket-path", listen(script))
     assert result.returncode == 3
     assert output in result.stderr
 
 
-def test_a_refusal_is_code_1_with_the_runtimes_words(nri, listen) -> None:
+def test_a_refusal_exits_with_1_and_the_runtimes_message(nri, listen) -> None:
     def script(runtime: ScriptedRuntime) -> None:
         runtime.answer(runtime.request(), code=2, text="invalid plugin name")
         runtime.closed_by_plugin()
@@ -114,7 +114,7 @@ class Following:
     """`nri events -f` and the runtime that it follows."""
 
     def __init__(self, listen, *arguments: str, version: str = "2.1.9", **text: str) -> None:
-        self.told = {"name": "containerd", "version": version, **text}
+        self.configuration = {"name": "containerd", "version": version, **text}
         self.ready = threading.Event()
         self.mask = 0
         self.runtime: ScriptedRuntime | None = None
@@ -128,7 +128,7 @@ class Following:
 
     def _script(self, runtime: ScriptedRuntime) -> None:
         runtime.register()
-        reply = runtime.configure(**self.told)
+        reply = runtime.configure(**self.configuration)
         self.mask = m.ConfigureResponse.FromString(reply.payload).events
         runtime.call("Synchronize", m.SynchronizeRequest(pods=[POD], containers=[CONTAINER]))
         self.runtime = runtime
@@ -155,7 +155,7 @@ class Following:
         return self.process.returncode, errors
 
 
-def test_following_prints_every_event_as_it_comes(listen) -> None:
+def test_following_prints_every_event_at_once(listen) -> None:
     following = Following(listen)
     following.call("CreateContainer", m.CreateContainerRequest(pod=POD, container=CONTAINER))
     assert following.line().split() == ["TIME", "EVENT", "CONTAINER", "POD", "NAME"]
@@ -180,7 +180,7 @@ def test_following_in_json_is_one_object_a_line_with_its_time(listen) -> None:
     assert following.end(signal.SIGTERM)[0] == 0
 
 
-def test_old_runtimes_events_come_through_state_change(listen) -> None:
+def test_events_of_old_runtimes_are_printed(listen) -> None:
     following = Following(listen, "-q")
     following.call("StateChange", m.StateChangeEvent(event=m.Event.POST_START_CONTAINER, pod=POD, container=CONTAINER))
     assert following.line() == f"{CONTAINER.id}\n"
@@ -191,20 +191,20 @@ def test_old_runtimes_events_come_through_state_change(listen) -> None:
     ("arguments", "mask"),
     [((), 0x1FFF), (("--events", "pod"), 0x1807), (("--events", "CreateContainer,StopContainer"), 0x208)],
 )
-def test_it_subscribes_to_what_is_shown_and_never_to_validation(listen, arguments, mask: int) -> None:
+def test_the_subscription_has_only_shown_events(listen, arguments, mask: int) -> None:
     following = Following(listen, *arguments)
     assert following.ready.wait(20)
     assert following.mask == mask
     following.end()
 
 
-def test_an_unknown_event_is_wrong_usage(nri) -> None:
+def test_an_unknown_event_is_an_error(nri) -> None:
     result = nri("events", "--events", "CreateContaner")
     assert result.returncode == 2
     assert 'unknown event "CreateContaner"' in result.stderr
 
 
-def test_it_waits_through_a_restart_of_the_runtime(listen) -> None:
+def test_following_survives_a_restart_of_the_runtime(listen) -> None:
     following = Following(listen)
     for turn in range(2):
         assert following.again.acquire(timeout=30), "it has not come back"
@@ -225,7 +225,7 @@ def test_it_waits_through_a_restart_of_the_runtime(listen) -> None:
     ("arguments", "mask", "warned"),
     [((), 0x7FF, False), (("--events", "pod"), 0x7, False), (("--events", "pod,UpdatePodSandbox"), 0x7, True)],
 )
-def test_an_old_runtime_is_asked_for_what_it_knows_without_a_word_unless_an_event_was_named(
+def test_an_old_runtime_gets_only_events_that_it_supports(
     listen, arguments: tuple[str, ...], mask: int, warned: bool
 ) -> None:
     following = Following(listen, *arguments, version="1.7.24", nri="")
@@ -234,7 +234,7 @@ def test_an_old_runtime_is_asked_for_what_it_knows_without_a_word_unless_an_even
     assert ("does not know UpdatePodSandbox: not subscribed" in following.end()[1]) is warned
 
 
-def test_a_pipe_that_nobody_reads_never_holds_up_the_runtime(listen) -> None:
+def test_an_unread_pipe_does_not_block_the_runtime(listen) -> None:
     following = Following(listen, "-o", "json")
     big = m.Container(id="c", name="n", env=["x" * 10_000])
     for _ in range(50):  # far more than a pipe holds; nobody reads standard output meanwhile
@@ -243,7 +243,7 @@ def test_a_pipe_that_nobody_reads_never_holds_up_the_runtime(listen) -> None:
     following.end()
 
 
-def test_head_ends_it(listen) -> None:
+def test_a_closed_pipe_ends_the_command(listen) -> None:
     following = Following(listen, "-q")
     following.call("PostStartContainer", m.PostStartContainerRequest(pod=POD, container=CONTAINER))
     following.line()

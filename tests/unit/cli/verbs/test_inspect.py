@@ -1,4 +1,4 @@
-"""`nri inspect`: a page of a runtime or a recording, served to who has its address, or written as one file."""
+"""`nri inspect`: a served page or a file, of a runtime or a recording."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_snapshot_is_one_file(nri, node, tmp_path):
         assert '"mode": "snapshot"' in Path(tmp_path, "node.html").read_text()
 
 
-def test_a_recording_is_shown_where_the_environment_names_a_runtime(nri, node, tmp_path):
+def test_a_recording_is_shown_even_if_the_environment_names_a_runtime(nri, node, tmp_path):
     result = nri("inspect", node[1], "--export", str(tmp_path / "node.html"), env={"NRI_ADMIN_SOCKET": node[0]})
     assert result.returncode == 0, result.stderr
     assert Path(tmp_path, "node.html").is_file()
@@ -79,13 +79,13 @@ def test_a_recording_is_shown_where_the_environment_names_a_runtime(nri, node, t
         (["/tmp", "--admin-socket", "/x"], 2, "not both"),
     ],
 )
-def test_what_cannot_be_shown_is_told_in_a_line(nri, words, code, text):
+def test_an_error_is_one_line(nri, words, code, text):
     result = nri("inspect", *words)
     assert (result.returncode, text in result.stderr) == (code, True), result.stderr
     assert "Traceback" not in result.stderr
 
 
-def test_a_snapshot_takes_the_place_of_no_device_or_link(nri, node, tmp_path):
+def test_a_snapshot_replaces_no_device_or_link(nri, node, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("page.html")
     result = nri("inspect", node[1], "--export", str(tmp_path / "pipe"))
@@ -108,7 +108,7 @@ def test_a_snapshot_does_not_follow_a_link_of_another_user(nri, node, tmp_path):
     assert (result.returncode, (tmp_path / "victim").read_text()) == (1, "mine")
 
 
-def test_a_file_that_cannot_be_written_and_an_address_that_is_none_are_named(nri, node):
+def test_unwritable_files_and_invalid_addresses_are_errors(nri, node):
     result = nri("inspect", node[1], "--export", "/nonexistent/node.html")
     assert (result.returncode, result.stderr.count("/nonexistent/node.html")) == (1, 1), result.stderr
     assert "not HOST:PORT" in nri("inspect", node[1], "--listen", "here").stderr

@@ -1,4 +1,4 @@
-"""`nri new`: what the scaffold holds. That it works, builds and deploys is tried in tests/deploy."""
+"""`nri new`: the files of the scaffold. tests/deploy runs and builds it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def project(nri, tmp_path: Path) -> Path:
     return tmp_path / "pod-name"
 
 
-def test_all_files_are_made_and_no_marker_is_left(project: Path) -> None:
+def test_all_files_are_created_without_unfilled_markers(project: Path) -> None:
     texts = {str(path.relative_to(project)) for path in project.rglob("*") if path.is_file()}
     wheels = {path for path in texts if path.startswith("wheels/")}
     assert texts - wheels == {
@@ -36,7 +36,7 @@ def test_all_files_are_made_and_no_marker_is_left(project: Path) -> None:
         assert not re.findall(r"@\w+@", (project / path).read_text()), f"{path} still holds a marker"
 
 
-def test_nri_is_asked_for_by_the_version_and_the_hash_of_the_wheel_beside_it(project: Path) -> None:
+def test_nri_is_required_by_version_and_hash_of_the_included_wheel(project: Path) -> None:
     (wheel,) = (project / "wheels").iterdir()
     version = wheel.name.split("-")[1]
     assert Version(version).local, "an index takes no version with a local part, so that no stranger's can be meant"
@@ -47,7 +47,7 @@ def test_nri_is_asked_for_by_the_version_and_the_hash_of_the_wheel_beside_it(pro
     assert lines == ["--no-index", f"./wheels/{wheel.name} \\", f"    --hash=sha256:{digest}"]
 
 
-def test_no_line_leads_to_a_package_index_for_nri(project: Path) -> None:
+def test_no_line_installs_nri_from_a_package_index(project: Path) -> None:
     for path in ("Containerfile", "README.md", "pyproject.toml"):
         for line in (project / path).read_text().splitlines():
             if re.search(r"pip\S* (install|download)", line) and "never" not in line:
@@ -67,7 +67,7 @@ def test_the_project_installs_a_command_that_runs_the_plugin(project: Path) -> N
     assert results["name"] == "pod-name"
 
 
-def test_the_daemon_set_asks_for_no_more_than_the_socket(project: Path) -> None:
+def test_the_daemon_set_mounts_only_the_socket(project: Path) -> None:
     pod = yaml.safe_load((project / "deploy/daemonset.yaml").read_text())["spec"]["template"]["spec"]
     container = pod["containers"][0]
     assert container["securityContext"] == {
@@ -84,7 +84,7 @@ def test_the_daemon_set_asks_for_no_more_than_the_socket(project: Path) -> None:
     assert container["volumeMounts"][0]["readOnly"] is True
 
 
-def test_a_folder_with_something_in_it_is_left_alone(nri, tmp_path: Path) -> None:
+def test_a_folder_with_files_is_refused(nri, tmp_path: Path) -> None:
     (tmp_path / "pod-name").mkdir()
     (tmp_path / "pod-name/precious").write_text("x")
     result = nri("new", "pod-name", cwd=tmp_path)
@@ -94,7 +94,7 @@ def test_a_folder_with_something_in_it_is_left_alone(nri, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["Pod", "pod_name", "-a", "a-", "a--b", "1a", "a b", "../x", "nri", ""])
-def test_names_that_would_not_work_are_refused(nri, tmp_path: Path, name: str) -> None:
+def test_invalid_names_are_refused(nri, tmp_path: Path, name: str) -> None:
     result = nri("new", "--", name, cwd=tmp_path)
     assert result.returncode == 2
     assert result.stderr.startswith("error: ")
@@ -102,7 +102,7 @@ def test_names_that_would_not_work_are_refused(nri, tmp_path: Path, name: str) -
 
 
 @pytest.mark.parametrize("name", ["json", "resource", "google", "pytest", "class", "none"])
-def test_names_that_hide_modules_or_mean_something_to_python_are_refused(nri, tmp_path: Path, name: str) -> None:
+def test_names_that_hide_modules_or_are_keywords_are_refused(nri, tmp_path: Path, name: str) -> None:
     result = nri("new", name, cwd=tmp_path)
     assert result.returncode == 2
     assert "choose another name" in result.stderr
@@ -120,7 +120,7 @@ def test_json_names_the_files(nri, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("existing", "step"), [(True, "pytest"), (False, "pip install pytest && pytest")])
-def test_the_next_step_can_be_typed_as_it_is(
+def test_the_printed_next_step_can_be_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, existing: bool, step: str
 ) -> None:
     monkeypatch.setattr(new, "find_spec", lambda name: object() if existing else None)

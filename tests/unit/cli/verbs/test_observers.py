@@ -1,4 +1,4 @@
-"""The plugins of `nri drift`, `events` and `record`: one name for each kind, and nothing that stays of a run."""
+"""The plugins of `nri drift`, `events` and `record`: one name per kind, and no state after a run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def series(registry: Any) -> set[str]:
     return {s.labels["plugin"] for family in registry.collect() for s in family.samples if "plugin" in s.labels}
 
 
-def test_every_run_of_a_kind_has_the_same_name_and_leaves_no_series(nri, folder: Path, registry: Any) -> None:
+def test_every_run_of_a_kind_has_the_same_name_and_leaves_no_metrics(nri, folder: Path, registry: Any) -> None:
     socket = str(folder / "nri.sock")
     where = ("--socket-path", socket)
     observer = PrometheusObserver(registry)
@@ -66,7 +66,7 @@ def test_every_run_of_a_kind_has_the_same_name_and_leaves_no_series(nri, folder:
         assert series(registry) == {"10-real"}
 
 
-def test_several_people_may_look_at_one_node(nri, folder: Path) -> None:
+def test_several_users_can_observe_one_node(nri, folder: Path) -> None:
     socket = str(folder / "nri.sock")
     with FakeRuntime(socket_path=socket, disable_connections=False) as runtime, ExitStack() as stack:
         for _ in range(3):
@@ -78,7 +78,7 @@ def test_several_people_may_look_at_one_node(nri, folder: Path) -> None:
         assert active(runtime) == names
 
 
-def test_observers_push_no_plugin_out_of_those_that_are_remembered(nri, folder: Path, monkeypatch) -> None:
+def test_observers_do_not_displace_remembered_plugins(nri, folder: Path, monkeypatch) -> None:
     monkeypatch.setattr("nri.adaptation.registration.registry.MAX_REMEMBERED", 3)
     socket = str(folder / "nri.sock")
     with FakeRuntime(socket_path=socket, disable_connections=False) as runtime:

@@ -1,4 +1,4 @@
-"""`nri placement simulate` on a machine whose /sys was copied."""
+"""`nri placement` on a copy of a machine's /sys."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_containers_are_placed_or_refused_with_the_reason(nri, machine) -> None:
 BALLOONS = "kind: BalloonsPolicy\nspec: {balloonTypes: [{name: a, %s}]}\n"
 
 
-def test_what_is_no_policy_is_one_line(nri, machine) -> None:
+def test_an_invalid_policy_is_an_error_of_one_line(nri, machine) -> None:
     for policy, words in (
         ("kind: Pod\nspec: {}\n", 'policy.yaml: kind: "Pod" is not a policy; write kind: TopologyAwarePolicy or'),
         (
@@ -90,7 +90,7 @@ def test_what_is_no_policy_is_one_line(nri, machine) -> None:
         assert (result.returncode, words in result.stderr) == (2, True), result.stderr
 
 
-def test_a_folder_without_a_machine_is_one_line(nri, machine) -> None:
+def test_a_folder_without_a_machine_is_an_error_of_one_line(nri, machine) -> None:
     result = nri("placement", "simulate", "--machine", str(machine / "none"), "--policy", "x", "--pods", "y")
     assert result.returncode != 0
     assert "none: folder or archive not found" in result.stderr
@@ -100,7 +100,7 @@ def test_a_folder_without_a_machine_is_one_line(nri, machine) -> None:
 
 
 def on_paper(nri, folder, verb: str, *more: str):
-    """`show` or `explain` of the pods, without a plugin and a policy of their own."""
+    """`show` or `explain` of the pods, without a separate plugin and policy."""
     return nri("placement", verb, "--machine", str(folder / "machine"), "--pods", str(folder / "pods.yaml"), *more)
 
 
@@ -128,7 +128,7 @@ def test_pools_are_shown_as_a_table_as_json_and_as_a_picture(nri, machine) -> No
     assert (failed.returncode, "No such file" in failed.stderr) == (1, True)
 
 
-def test_a_container_is_explained_on_paper(nri, machine) -> None:
+def test_a_container_is_explained_in_a_simulation(nri, machine) -> None:
     result = on_paper(nri, machine, "explain", "main")
     assert "Guaranteed, 2 exclusive CPUs, 1 MiB of memory" in result.stdout
     assert "socket #0" in result.stdout
@@ -139,14 +139,14 @@ def test_a_container_is_explained_on_paper(nri, machine) -> None:
     assert (missing.returncode, 'container "hug" not found; containers are default' in missing.stderr) == (1, True)
 
 
-def test_a_request_of_memory_counts_on_paper_as_on_a_node(nri, machine) -> None:
+def test_a_memory_request_counts_in_a_simulation(nri, machine) -> None:
     (machine / "pods.yaml").write_text(POD.replace('limits: {cpu: "2", memory: 1Mi}', "requests: {memory: 300Mi}"))
     document = json.loads(on_paper(nri, machine, "explain", "main", "-o", "json").stdout)
     assert document["qos"] == "Burstable"
     assert abs(document["memory_bytes"] - (300 << 20)) <= 1_024_000, "a thousandth of the node's memory"
 
 
-def test_a_container_that_is_refused_on_paper_is_shown_and_explained_with_the_reason(nri, machine) -> None:
+def test_a_refused_container_is_shown_with_the_reason(nri, machine) -> None:
     words = "default/web/huge: socket #0 lacks "
     shown = on_paper(nri, machine, "show")
     assert f"refused: {words}" in shown.stdout, shown.stdout
@@ -157,21 +157,21 @@ def test_a_container_that_is_refused_on_paper_is_shown_and_explained_with_the_re
 
 
 @pytest.mark.parametrize("words", [("--machine", "/srv/copy"), ("--policy", "policy.yaml")])
-def test_what_is_for_paper_alone_needs_pods(nri, words: tuple[str, str]) -> None:
+def test_options_of_simulations_require_pods(nri, words: tuple[str, str]) -> None:
     for verb in (("show",), ("explain", "web")):
         result = nri("placement", *verb, *words)
         assert (result.returncode, f"{words[0]} requires --pods" in result.stderr) == (2, True), result.stderr
 
 
 @pytest.mark.parametrize("key", ["prefer-cpu-priority.resource-policy.nri.io/pod", "noderesource.dev/resources"])
-def test_an_annotation_that_cannot_be_read_is_told_by_explain(nri, machine, key: str) -> None:
+def test_explain_reports_an_invalid_annotation(nri, machine, key: str) -> None:
     text = "perhaps" if "policy" in key else """'{"containers": {"main": {"requests": {"cpu": "perhaps"}}}}'"""
     (machine / "pods.yaml").write_text(POD.replace("name: web", f"name: web, annotations: {{{key}: {text}}}"))
     result = on_paper(nri, machine, "explain", "main")
     assert re.search(r"^not read: .*perhaps", result.stdout, re.MULTILINE), result.stdout + result.stderr
 
 
-def test_what_has_no_effect_is_told_on_paper(nri, machine) -> None:
+def test_settings_without_effect_are_reported_in_a_simulation(nri, machine) -> None:
     policy = """kind: BalloonsPolicy
 spec:
   agent: {podResourceAPI: true}
@@ -207,7 +207,7 @@ def short():
 
 
 @pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
-def test_the_plugin_that_runs_answers_over_its_socket(nri, short, kind) -> None:
+def test_a_running_plugin_answers_over_its_socket(nri, short, kind) -> None:
     with FakeRuntime(real_time=False) as runtime:
         started(runtime, short, kind())
         create(runtime, pod("web"), ask("main", 2000))
@@ -231,7 +231,7 @@ def test_the_plugin_that_runs_answers_over_its_socket(nri, short, kind) -> None:
     assert "Is the plugin topology-aware running? try: nri run topology-aware" in without_plugin.stderr
 
 
-def test_what_an_earlier_run_placed_is_told_as_of_now(nri, short) -> None:
+def test_restored_placements_are_shown(nri, short) -> None:
     with FakeRuntime(real_time=False) as runtime:
         started(runtime, short, TopologyAwarePlugin())
         create(runtime, pod("web"), ask("main", 2000))
@@ -242,7 +242,7 @@ def test_what_an_earlier_run_placed_is_told_as_of_now(nri, short) -> None:
     assert "placed by an earlier run of the plugin" in result.stdout, result.stderr
 
 
-def test_a_container_that_waits_for_room_is_shown_with_the_reason(nri, short: Path) -> None:
+def test_a_container_that_waits_for_cpus_is_shown_with_the_reason(nri, short: Path) -> None:
     its_pod = pod("web")
     huge = ask("main", 99000, pod=its_pod, state=m.ContainerState.CONTAINER_RUNNING)
     with FakeRuntime(pods=[its_pod], containers=[huge], real_time=False) as runtime:
@@ -253,7 +253,7 @@ def test_a_container_that_waits_for_room_is_shown_with_the_reason(nri, short: Pa
     assert "waits for free resources: " in why and "root lacks " in why, why
 
 
-def test_a_container_whose_type_is_gone_is_shown_with_the_reason(nri, short: Path) -> None:
+def test_a_container_of_a_removed_type_is_shown_with_the_reason(nri, short: Path) -> None:
     its_pod = pod("web", **{"balloon.balloons": "gone"})
     running = ask("main", 1000, pod=its_pod, state=m.ContainerState.CONTAINER_RUNNING)
     with FakeRuntime(pods=[its_pod], containers=[running], real_time=False) as runtime:
@@ -265,7 +265,7 @@ def test_a_container_whose_type_is_gone_is_shown_with_the_reason(nri, short: Pat
     assert f"request not met: {reason}" in explained
 
 
-def test_follow_needs_a_node_and_an_apiserver_and_says_so(nri, tmp_path) -> None:
+def test_follow_requires_a_node_and_an_apiserver(nri, tmp_path) -> None:
     result = nri("placement", "follow", "topology-aware", "--kubeconfig", "none")
     assert result.returncode == 2
     assert "--node" in result.stderr
@@ -277,7 +277,7 @@ def test_follow_needs_a_node_and_an_apiserver_and_says_so(nri, tmp_path) -> None
         assert "Traceback" not in result.stderr
 
 
-def test_cpu_classes_and_interrupts_are_shown_on_paper_and_of_a_plugin(nri, machine, short) -> None:
+def test_cpu_classes_and_interrupts_are_shown(nri, machine, short) -> None:
     key = "irq-affinity.resource-policy.nri.io/pod"
     (machine / "pods.yaml").write_text(
         POD.replace("name: web", f'name: web, annotations: {{{key}: \'{{claim: ["*nvme*"], mask: ["*"]}}\'}}')

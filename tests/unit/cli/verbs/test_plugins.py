@@ -1,4 +1,4 @@
-"""`nri plugins`: which plugins have a name, and what each one takes."""
+"""`nri plugins` lists and describes plugins."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 BUNDLED = sorted(entry.name for entry in entry_points(group="nri.plugins") if entry.value.startswith("nri.plugins."))
 
 
-def test_the_list_is_a_table_with_what_each_does_and_its_annotations(nri) -> None:
+def test_the_list_is_a_table_with_descriptions_and_annotations(nri) -> None:
     result = nri("plugins", "list")
     assert result.returncode == 0
     lines = result.stdout.splitlines()
@@ -20,36 +20,36 @@ def test_the_list_is_a_table_with_what_each_does_and_its_annotations(nri) -> Non
     assert "Log a line for each event, without changes" in next(line for line in lines if line.startswith("template"))
 
 
-def test_the_names_alone_are_for_programs(nri) -> None:
+def test_quiet_prints_only_names(nri) -> None:
     assert nri("plugins", "list", "-q").stdout.split() == BUNDLED
 
 
-def test_json_has_all_that_is_known(nri) -> None:
+def test_json_has_all_details(nri) -> None:
     rows = {row["name"]: row for row in json.loads(nri("plugins", "list", "-o", "json").stdout)}
     assert list(rows) == BUNDLED
     template = rows["template"]
     assert template["class"] == "nri.plugins.template.plugin:Template"
     (key,) = template["configuration"]
     assert key == {
-        "key": "cfgParam1", "kind": "text", "default": "", "meaning": "a parameter; it is logged", "needed": False
+        "key": "cfgParam1", "kind": "string", "default": "", "meaning": "a parameter; it is logged", "needed": False
     }  # fmt: skip
     assert "CreateContainer" in template["events"]
     assert template == json.loads(nri("plugins", "show", "template", "-o", "json").stdout)
 
 
-def test_one_plugin_is_shown_with_the_lines_that_start_it(nri) -> None:
+def test_a_plugin_is_shown_with_its_start_commands(nri) -> None:
     result = nri("plugins", "show", "template")
     assert result.returncode == 0
     for line in (
         "nri run template --idx NN",
         "nri enable template --idx NN",
         "--cfg-param1 TEXT",
-        "cfgParam1  text: a parameter; it is logged\n",
+        "cfgParam1  string: a parameter; it is logged\n",
     ):
         assert line in result.stdout
 
 
-def test_a_plugin_with_indices_of_its_own_is_shown_without_what_it_refuses(nri) -> None:
+def test_a_plugin_with_fixed_indices_is_shown_without_unsupported_commands(nri) -> None:
     shown = nri("plugins", "show", "differ").stdout
     assert "nri run differ  as a separate process, until it is stopped; a runtime cannot launch it" in shown
     assert "nri enable" not in shown and "--idx" not in shown
@@ -58,7 +58,7 @@ def test_a_plugin_with_indices_of_its_own_is_shown_without_what_it_refuses(nri) 
 @pytest.mark.parametrize(
     ("name", "step"), [("tempalte", "; did you mean template?"), ("zzz", f". Plugins: {', '.join(BUNDLED)}")]
 )
-def test_a_name_that_is_not_there_is_told_with_the_nearest(nri, name: str, step: str) -> None:
+def test_an_unknown_name_is_an_error_with_a_suggestion(nri, name: str, step: str) -> None:
     result = nri("plugins", "show", name)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == f"error: {name}: no plugin of this name exists{step}\n"

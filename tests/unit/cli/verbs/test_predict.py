@@ -1,4 +1,4 @@
-"""`nri predict`: who collides with whom, for people and as JSON; exit codes."""
+"""`nri predict`: collisions as text and JSON, and exit codes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Sets(package.Plugin):
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """Two recordings of the same container, each with a plugin of its own."""
+    """Two recordings of the same container, each with its own plugin."""
     created = []
     for index in ("10", "20"):
         folder = tmp_path_factory.mktemp("traces")
@@ -32,7 +32,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return created[0], created[1]
 
 
-def test_a_collision_is_a_line_and_4(nri, folders: tuple[str, str]) -> None:
+def test_a_collision_prints_a_line_and_exits_with_4(nri, folders: tuple[str, str]) -> None:
     result = nri("predict", *folders)
     assert result.returncode == 4, result.stderr
     assert result.stdout.splitlines()[1].split() == (
@@ -46,12 +46,12 @@ def test_json_has_all_containers(nri, folders: tuple[str, str]) -> None:
     assert (row["field"], row["key"], row["containers"], row["happened"]) == ("Env", "LEVEL", ["shop/web/main"], 0)
 
 
-def test_none_is_said_and_0(nri, folders: tuple[str, str]) -> None:
+def test_without_a_collision_the_exit_code_is_0(nri, folders: tuple[str, str]) -> None:
     result = nri("predict", folders[0])
     assert (result.returncode, "no two plugins" in result.stderr) == (0, True)
 
 
-def test_what_cannot_be_read_is_1(nri, folders: tuple[str, str], tmp_path: Path) -> None:
+def test_an_unreadable_recording_exits_with_1(nri, folders: tuple[str, str], tmp_path: Path) -> None:
     (full,) = Path(folders[0]).iterdir()
     cut = tmp_path / "cut.nritrace"
     cut.write_bytes(full.read_bytes()[:-3])
@@ -64,7 +64,7 @@ def test_what_cannot_be_read_is_1(nri, folders: tuple[str, str], tmp_path: Path)
     assert f"nothing to compare: no event could be read. nri trace show {cut} lists readable events" in result.stderr
 
 
-def test_no_recording_is_a_clear_error(nri, tmp_path: Path) -> None:
+def test_a_missing_recording_is_an_error(nri, tmp_path: Path) -> None:
     result = nri("predict", str(tmp_path))
     assert (result.returncode, "no trace" in result.stderr) == (2, True)
 
@@ -83,7 +83,7 @@ def plugin(folder: Path, name: str, sets: str) -> str:
     return str(path)
 
 
-def test_plugins_are_compared_by_what_they_declare(nri, tmp_path: Path, folders: tuple[str, str]) -> None:
+def test_plugins_are_compared_by_their_declarations(nri, tmp_path: Path, folders: tuple[str, str]) -> None:
     one = plugin(tmp_path, "One", 'sets = ("env.*",)')
     two = plugin(tmp_path, "Two", 'sets = ("env.LEVEL", "args")')
     result = nri("predict", "--plugin", f"05={one}", "--plugin", two)
@@ -93,11 +93,9 @@ def test_plugins_are_compared_by_what_they_declare(nri, tmp_path: Path, folders:
     )
     (tmp_path / "cut.nritrace").write_bytes(next(Path(folders[0]).iterdir()).read_bytes()[:99])
     message = nri("predict", str(tmp_path / "cut.nritrace"), "--plugin", f"05={one}", "--plugin", two)
-    assert (message.returncode, message.stdout) == (4, result.stdout), (
-        "also beside a recording of which nothing can be read"
-    )
-    beside = nri("predict", folders[0], "--plugin", f"30={two}", "-o", "json")
-    (row,) = json.loads(beside.stdout)
+    assert (message.returncode, message.stdout) == (4, result.stdout), "also together with an unreadable recording"
+    combined = nri("predict", folders[0], "--plugin", f"30={two}", "-o", "json")
+    (row,) = json.loads(combined.stdout)
     assert (row["first"], row["second"], row["containers"], row["known_by"]) == (
         ("10-sets", "30-two", ["shop/web/main"], "declared")
     )
@@ -110,12 +108,12 @@ def test_plugins_are_compared_by_what_they_declare(nri, tmp_path: Path, folders:
         ('sets = ("envs",)', 'One.sets: "envs" is not a field that a plugin can change; did you mean "env"?'),
     ],
 )
-def test_a_plugin_that_declares_nothing_or_wrongly_is_a_clear_error(nri, tmp_path: Path, sets: str, words: str) -> None:
+def test_a_plugin_without_a_valid_declaration_is_an_error(nri, tmp_path: Path, sets: str, words: str) -> None:
     result = nri("predict", "--plugin", plugin(tmp_path, "One", sets))
     assert (result.returncode, words in result.stderr) == (2, True), result.stderr
 
 
-def test_a_program_and_nothing_at_all_are_refused_with_the_next_step(nri, tmp_path: Path) -> None:
+def test_programs_and_missing_arguments_are_errors_with_the_next_step(nri, tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)

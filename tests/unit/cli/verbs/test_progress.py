@@ -1,4 +1,4 @@
-"""Verbs that may take long show at a terminal how far they are."""
+"""Verbs that may take long show their progress at a terminal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CASE = {"id": "a", "op": "stop", "container": {"id": "c"}, "expect": {}}
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_at_a_terminal_each_counts_what_it_has_done(
+def test_at_a_terminal_each_verb_counts_its_work(
     verb: click.Command,
     words: list[str],
     expected: str,

@@ -1,4 +1,4 @@
-"""`nri proxy`: its settings, messages and signals, before a dry engine. What it does to calls: tests of nri.proxy."""
+"""`nri proxy` in front of a dry engine: settings, messages and signals."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def proxy(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def test_engine_and_proxy_record_what_they_ask_plugins(folder: Path) -> None:
+def test_engine_and_proxy_record_their_events(folder: Path) -> None:
     traces = {where: folder / where for where in ("engine", "proxy")}
     with (
         engine(folder, "--record", str(traces["engine"])) as behind,
-        proxy(folder, "--record", str(traces["proxy"]), "--record-most", "1") as process,
+        proxy(folder, "--record", str(traces["proxy"]), "--record-max-size", "1") as process,
     ):
         with CriClient(f"{folder}/p.sock") as cri:
             pod_with_container(cri, folder)
@@ -72,7 +72,7 @@ def test_engine_and_proxy_record_what_they_ask_plugins(folder: Path) -> None:
         assert "CreateContainer" in names
 
 
-def test_pods_are_made_through_it_and_it_says_where_it_listens(nri, folder: Path) -> None:
+def test_the_proxy_logs_its_socket_and_pods_are_created_through_it(nri, folder: Path) -> None:
     with engine(folder), proxy(folder) as process:
         with CriClient(f"{folder}/p.sock") as cri:
             created = pod_with_container(cri, folder)
@@ -87,13 +87,13 @@ def test_pods_are_made_through_it_and_it_says_where_it_listens(nri, folder: Path
         assert created[:13] in nri("pod", "ps", "--cri-socket", f"{folder}/cri.sock").stdout
 
 
-def test_ctrl_c_ends_it_with_130(folder: Path) -> None:
+def test_ctrl_c_exits_with_130(folder: Path) -> None:
     with engine(folder), proxy(folder) as process:
         process.send_signal(signal.SIGINT)
         assert process.wait(TIMEOUT_S) == 130
 
 
-def test_a_socket_that_cannot_be_had_ends_it_with_1(nri, folder: Path) -> None:
+def test_an_unusable_socket_exits_with_1(nri, folder: Path) -> None:
     (folder / "file").touch()
     result = nri(
         "proxy", "--config", "/dev/null", "--listen", f"{folder}/file/p.sock", "--runtime-endpoint", f"{folder}/c.sock",
@@ -106,7 +106,7 @@ def test_a_socket_that_cannot_be_had_ends_it_with_1(nri, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["listen", "runtime_endpoint", "state"])
-def test_a_flag_of_the_proxy_and_the_key_of_the_agents_proxy_are_one_word(option: str) -> None:
+def test_flags_of_the_proxy_equal_keys_of_the_agents_proxy(option: str) -> None:
     options = {"files": ("/dev/null",), "assignments": ()}
     proxy = PROXY_OPTIONS.load(Settings(), options | {f"set_{option}": "/flag"}).settings
     assert str(getattr(proxy, option)) == "/flag"
@@ -114,14 +114,14 @@ def test_a_flag_of_the_proxy_and_the_key_of_the_agents_proxy_are_one_word(option
     assert str(getattr(agent.proxy, option)) == "/agent"
 
 
-def test_a_folder_of_hook_servers_switches_them_on() -> None:
+def test_a_folder_of_hook_servers_enables_them() -> None:
     options = {"files": ("/dev/null",), "assignments": (), "set_hook_servers": "/hooks"}
     enabled = PROXY_OPTIONS.load(Settings(), options).settings.hook_servers
     assert (enabled.enable, str(enabled.folder)) == (True, "/hooks")
 
 
 @pytest.mark.parametrize("module", ["nri.proxy.settings", "nri.proxy.program"])
-def test_without_its_extra_the_proxy_names_the_command_that_installs_it(
+def test_without_its_extra_the_error_has_the_install_command(
     monkeypatch: pytest.MonkeyPatch, folder: Path, module: str
 ) -> None:
     class WithoutGrpc:

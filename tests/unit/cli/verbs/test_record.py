@@ -1,4 +1,4 @@
-"""`nri record` as a process: what a plugin can see is in files, and a replay says what is not in them."""
+"""`nri record` as a process writes all events that a plugin receives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.waiting import wait_for
 from tests.unit.cli.conftest import command, environment
 
 
-def test_all_events_are_recorded_and_named_as_looked_at_only(folder: Path) -> None:
+def test_all_events_are_recorded_as_observed(folder: Path) -> None:
     socket, traces = str(folder / "nri.sock"), folder / "traces"
     words = ["record", str(traces), "--socket-path", socket, "--redact", "none"]
     with FakeRuntime(socket_path=socket, disable_connections=False) as runtime:
@@ -39,18 +39,18 @@ def test_all_events_are_recorded_and_named_as_looked_at_only(folder: Path) -> No
     assert left_out == {"it was recorded by nri record, without the answers of plugins"}
 
 
-def test_a_runtime_that_is_not_there_ends_it_with_3(nri, folder: Path) -> None:
+def test_a_missing_runtime_exits_with_3(nri, folder: Path) -> None:
     result = nri("record", str(folder / "traces"), "--socket-path", str(folder / "none.sock"))
     assert result.returncode == 3, result.stderr
 
 
 @pytest.mark.skipif(os.path.exists(DEFAULT_SOCKET), reason="a runtime runs here, and it would be recorded")
-def test_without_a_socket_it_records_the_runtime_where_runtimes_are(nri, folder: Path) -> None:
+def test_without_an_option_the_default_socket_is_recorded(nri, folder: Path) -> None:
     result = nri("record", str(folder / "traces"))
     assert result.returncode == 3 and f"cannot connect to {DEFAULT_SOCKET}: " in result.stderr
 
 
-def test_what_it_cannot_do_is_wrong_usage_and_names_what_was_given(nri, folder: Path) -> None:
+def test_unsupported_options_are_errors_with_their_value(nri, folder: Path) -> None:
     socket = ("--socket-path", str(folder / "nri.sock"))
     result = nri("record", str(folder / "traces"), "--events", "CreateContianer", *socket)
     assert result.returncode == 2 and '"CreateContianer"' in result.stderr and not (folder / "traces").exists()
@@ -59,7 +59,7 @@ def test_what_it_cannot_do_is_wrong_usage_and_names_what_was_given(nri, folder: 
     assert result.returncode == 2 and result.stderr.startswith(f"error: {folder}/file/traces: ")
 
 
-def test_only_the_events_that_were_asked_for_are_recorded_and_quiet_says_nothing(folder: Path) -> None:
+def test_only_selected_events_are_recorded_and_quiet_prints_nothing(folder: Path) -> None:
     socket, traces = str(folder / "nri.sock"), folder / "traces"
     with FakeRuntime(socket_path=socket, disable_connections=False) as runtime:
         argv = command("record", str(traces), "-q", "--events", "RunPodSandbox,StopPodSandbox", "--redact", "none")

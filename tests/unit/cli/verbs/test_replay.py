@@ -57,12 +57,12 @@ def plugin(folder: Path, value: str) -> str:
     return f"10={path}"
 
 
-def test_the_same_plugin_ends_with_0(nri, folder: Path, tmp_path: Path) -> None:
+def test_the_same_plugin_exits_with_0(nri, folder: Path, tmp_path: Path) -> None:
     result = nri("replay", str(folder), "--plugin", plugin(tmp_path, "o\x1bld"))
     assert (result.returncode, result.stdout) == (0, "1 event run again: 1 the same, 0 different\n"), result.stderr
 
 
-def test_a_changed_plugin_ends_with_5_and_every_difference(nri, folder: Path, tmp_path: Path) -> None:
+def test_a_changed_plugin_exits_with_5_and_every_difference(nri, folder: Path, tmp_path: Path) -> None:
     result = nri("replay", str(folder), "--plugin", plugin(tmp_path, "new"))
     assert (result.returncode, result.stdout.splitlines()) == (
         5,
@@ -87,13 +87,13 @@ def test_json_has_a_line_for_each_event(nri, folder: Path, tmp_path: Path) -> No
     assert "1 event run again: 0 the same, 1 different" in result.stderr
 
 
-def test_without_a_plugin_those_of_the_recording_are_named(nri, folder: Path) -> None:
+def test_without_a_plugin_the_recorded_plugins_are_named(nri, folder: Path) -> None:
     result = nri("replay", str(folder))
     assert result.returncode == 2
     assert "a plugin is required: --plugin NN=PLUGIN. The recording has 10-sets" in result.stderr
 
 
-def test_without_a_plugin_those_that_recorded_themselves_are_named_in_their_order(nri, tmp_path: Path) -> None:
+def test_without_a_plugin_self_recorded_plugins_are_named_in_order(nri, tmp_path: Path) -> None:
     with Recorder(tmp_path, redact=False, about={"command": "nri run"}) as recorder:
         for serial, label in enumerate(("20-mem", "10-level", "99-nri-record-4711", "99-nri-drift"), 1):
             recorder.event_begins("RunPodSandbox", serial, b"")
@@ -102,7 +102,7 @@ def test_without_a_plugin_those_that_recorded_themselves_are_named_in_their_orde
     assert nri("replay", str(tmp_path)).stderr.splitlines()[-1].endswith("The recording has 10-level, 20-mem")
 
 
-def test_without_a_plugin_odd_names_of_a_recording_are_told_in_one_line(nri, tmp_path: Path) -> None:
+def test_hostile_names_of_a_recording_are_escaped(nri, tmp_path: Path) -> None:
     with Recorder(tmp_path) as recorder:
         recorder.plugin_changed("10-a\nerror: \x1b[31mforged", "active", {})
     result = nri("replay", str(tmp_path))
@@ -110,7 +110,7 @@ def test_without_a_plugin_odd_names_of_a_recording_are_told_in_one_line(nri, tmp
     assert result.stderr.endswith("The recording has 10-a\\nerror: \\x1b[31mforged\n")
 
 
-def test_of_a_recording_without_events_it_says_so(nri, tmp_path: Path) -> None:
+def test_a_recording_without_events_is_an_error(nri, tmp_path: Path) -> None:
     with Recorder(tmp_path / "traces"):
         pass
     result = nri("replay", str(tmp_path / "traces"), "--plugin", plugin(tmp_path, "new"))
@@ -119,7 +119,7 @@ def test_of_a_recording_without_events_it_says_so(nri, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("damage", "code"), [(odd_block(version=2), 1), (b"NRIB", 2)])
-def test_without_a_plugin_what_cannot_be_read_is_named_and_is_the_error_if_nothing_can(
+def test_unreadable_files_are_reported_without_a_plugin(
     nri, folder: Path, tmp_path: Path, damage: bytes, code: int
 ) -> None:
     (source,) = folder.iterdir()
@@ -132,7 +132,7 @@ def test_without_a_plugin_what_cannot_be_read_is_named_and_is_the_error_if_nothi
     assert ("a plugin is required" in last, "1 block of version 2" in last) == (code == 2, code == 1), result.stderr
 
 
-def test_our_own_commands_that_only_looked_on_are_none_that_could_be_given(nri, tmp_path: Path) -> None:
+def test_observing_commands_are_not_listed_as_plugins(nri, tmp_path: Path) -> None:
     with Recorder(tmp_path, redact=False) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
         runtime.add(Sets(), "10")
         for name in ("drift", "events", "record"):
@@ -145,7 +145,7 @@ def test_our_own_commands_that_only_looked_on_are_none_that_could_be_given(nri, 
 
 
 @pytest.mark.parametrize(("index", "text"), [("10", False), ("20", True)])
-def test_a_difference_names_plugins_of_the_recording_that_were_not_given(
+def test_a_difference_names_recorded_plugins_that_are_missing(
     nri, folder: Path, tmp_path: Path, index: str, text: bool
 ) -> None:
     result = nri("replay", str(folder), "--plugin", plugin(tmp_path, "new").replace("10=", f"{index}="))
@@ -154,13 +154,13 @@ def test_a_difference_names_plugins_of_the_recording_that_were_not_given(
     assert (line in result.stderr) is text, result.stderr
 
 
-def test_values_that_were_replaced_end_with_1_and_what_to_do(nri, tmp_path: Path) -> None:
+def test_redacted_values_exit_with_1_and_the_next_step(nri, tmp_path: Path) -> None:
     result = nri("replay", str(record(tmp_path / "traces", redact=True)), "--plugin", plugin(tmp_path, "new"))
     assert (result.returncode, result.stdout) == (1, "0 events run again: 0 the same, 0 different\n")
     assert "1 event left out: its values were replaced in the recording: record with --redact none" in result.stderr
 
 
-def test_damage_is_named_and_the_rest_is_run(nri, folder: Path, tmp_path: Path) -> None:
+def test_damage_is_reported_and_the_rest_is_replayed(nri, folder: Path, tmp_path: Path) -> None:
     (source,) = folder.glob("*.nritrace")
     copy = tmp_path / "copy.nritrace"
     copy.write_bytes(source.read_bytes() + b"x" * 100)
@@ -169,13 +169,13 @@ def test_damage_is_named_and_the_rest_is_run(nri, folder: Path, tmp_path: Path) 
     assert f"{copy}: at byte " in result.stderr
 
 
-def test_a_policy_that_is_not_there_is_an_error(nri, folder: Path, tmp_path: Path) -> None:
+def test_a_missing_policy_is_an_error(nri, folder: Path, tmp_path: Path) -> None:
     result = nri("replay", str(folder), "--plugin", plugin(tmp_path, "new"), "--policy", str(tmp_path / "absent"))
     assert result.returncode == 2
     assert "absent" in result.stderr
 
 
-def test_what_happens_now_can_be_recorded(nri, folder: Path, tmp_path: Path) -> None:
+def test_the_replay_can_be_recorded(nri, folder: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
     nri("replay", str(folder), "--plugin", plugin(tmp_path, "new").replace("10=", "20="), "--record", str(new))
     result = nri("predict", str(folder), str(new), "-o", "json")
@@ -183,7 +183,7 @@ def test_what_happens_now_can_be_recorded(nri, folder: Path, tmp_path: Path) -> 
     assert (row["key"], row["first"], row["second"]) == ("LEVEL", "10-sets", "20-sets")
 
 
-def test_lost_steps_are_told_and_end_with_1(nri, folder: Path, tmp_path: Path) -> None:
+def test_lost_steps_are_reported_and_exit_with_1(nri, folder: Path, tmp_path: Path) -> None:
     lossy = tmp_path / "lossy.nritrace"
     (full,) = folder.iterdir()
     note = t.Record(kind=t.LOST, time_ns=1, count=3)
@@ -193,7 +193,7 @@ def test_lost_steps_are_told_and_end_with_1(nri, folder: Path, tmp_path: Path) -
     assert (result.returncode, "at least 3 steps missing" in result.stderr) == (1, True), result.stderr
 
 
-def test_a_plugin_that_gave_no_answer_in_the_recording_is_told(nri, tmp_path: Path) -> None:
+def test_a_recorded_missing_answer_is_reported(nri, tmp_path: Path) -> None:
     let = threading.Event()
 
     class Late(package.Plugin):

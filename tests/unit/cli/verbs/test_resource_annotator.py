@@ -1,4 +1,4 @@
-"""`nri resource-annotator` as a program: its settings, what it says, and its end."""
+"""`nri resource-annotator` as a program: settings, messages, limits and end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.unit.cli.conftest import command, environment
 from tests.unit.plugins.resource_annotator.test_webhook import REVIEW, certify
 
 
-def test_it_serves_until_a_signal_with_settings_of_the_environment(folder: Path) -> None:
+def test_settings_of_the_environment_are_used_until_a_signal(folder: Path) -> None:
     certify(folder)
     settings = {"PORT": "0", "CERT_FILE": str(folder / "tls.crt"), "KEY_FILE": str(folder / "tls.key")}
     variables = {f"RESOURCE_ANNOTATOR_{name}": value for name, value in settings.items()}
@@ -40,7 +40,7 @@ def test_it_serves_until_a_signal_with_settings_of_the_environment(folder: Path)
             program.kill()
 
 
-def test_of_a_good_certificate_it_has_no_doubts_where_the_machine_allows_tls_1_2_alone(folder: Path) -> None:
+def test_a_valid_certificate_is_accepted_on_a_machine_with_only_tls_1_2(folder: Path) -> None:
     certify(folder)
     limit = folder / "openssl.cnf"
     limit.write_text("openssl_conf = a\n[a]\nssl_conf = b\n[b]\nsystem_default = c\n[c]\nMaxProtocol = TLSv1.2\n")
@@ -90,7 +90,7 @@ def review(connection: HTTPSConnection, body: bytes) -> int:
         return connection.getresponse().status
 
 
-def test_a_review_is_answered_beside_a_thousand_silent_connections_that_come_back(
+def test_a_review_is_answered_during_a_thousand_silent_connections(
     annotator: tuple[int, Callable[[], HTTPSConnection]],
 ) -> None:
     pid, connect = annotator
@@ -102,7 +102,7 @@ def test_a_review_is_answered_beside_a_thousand_silent_connections_that_come_bac
         assert len(os.listdir(f"/proc/{pid}/task")) < 10, "a silent connection has no thread"
 
 
-def test_connections_that_stop_in_their_first_byte_have_a_bounded_number_of_threads_and_delay_no_review(
+def test_stalled_connections_use_bounded_threads_and_delay_no_review(
     annotator: tuple[int, Callable[[], HTTPSConnection]],
 ) -> None:
     pid, connect = annotator
@@ -124,7 +124,7 @@ BOMBS = {
 }
 
 
-def test_no_review_takes_half_of_the_memory_that_the_manifests_allow(
+def test_a_hostile_review_uses_less_than_half_of_the_memory_limit(
     annotator: tuple[int, Callable[[], HTTPSConnection]],
 ) -> None:
     pid, connect = annotator
@@ -142,7 +142,7 @@ FLOODS = {
 
 
 @pytest.mark.parametrize("kind", FLOODS)
-def test_reviews_of_another_address_are_answered_during_a_flood_and_the_memory_stays_below_the_limit(
+def test_a_flood_does_not_block_reviews_of_another_address(
     annotator: tuple[int, Callable[[], HTTPSConnection]], kind: str
 ) -> None:
     pid, connect = annotator
@@ -178,12 +178,12 @@ def peak_mib(pid: int) -> int:
     return next(int(line.split()[1]) >> 10 for line in status.splitlines() if line.startswith("VmHWM"))
 
 
-def test_without_a_certificate_it_says_which_file_is_missing(nri, folder: Path) -> None:
+def test_a_missing_certificate_is_an_error_with_its_file(nri, folder: Path) -> None:
     result = nri("resource-annotator", "--cert-file", str(folder / "none"), "--key-file", os.devnull)
     assert result.returncode == 2 and f"--cert-file: {folder / 'none'} cannot be read: No such" in result.stderr
 
 
-def test_without_its_package_it_names_the_extra_to_install(
+def test_without_its_package_the_error_names_the_extra(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "msgspec", None)

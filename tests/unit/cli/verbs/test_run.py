@@ -1,4 +1,4 @@
-"""`nri run`: which class is taken, how mistakes in the author's file are shown, reload, and the way to the stub."""
+"""`nri run`: plugin classes, mistakes of authors, reload and flags."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Runs:
             runtime.closed_by_plugin()
 
 
-def test_what_a_plugin_is_asked_and_answers_is_recorded(nri, listen, plugin: Path, tmp_path: Path) -> None:
+def test_requests_and_answers_of_a_plugin_can_be_recorded(nri, listen, plugin: Path, tmp_path: Path) -> None:
     runs, folder = Runs(listen), tmp_path / "traces"
     words = ("--record", folder, "--redact", "none", "--no-reconnect", "--socket-path", runs.path)
     result = nri("run", *map(str, (plugin, "--idx", "10", *words)))
@@ -88,7 +88,7 @@ def test_what_a_plugin_is_asked_and_answers_is_recorded(nri, listen, plugin: Pat
         (["pod_name", "--idx", "09"], "09-pod-name"),
     ],
 )
-def test_a_plugin_runs_from_a_file_or_a_module(nri, listen, plugin: Path, arguments: list[str], name: str) -> None:
+def test_a_plugin_can_be_a_file_or_a_module(nri, listen, plugin: Path, arguments: list[str], name: str) -> None:
     runs = Runs(listen)
     words = [word.format(file=plugin) for word in arguments]
     result = nri("run", *words, "--no-reconnect", "--socket-path", runs.path, cwd=plugin.parent)
@@ -100,7 +100,7 @@ def test_a_plugin_runs_from_a_file_or_a_module(nri, listen, plugin: Path, argume
     ("file", "flags", "name"),
     [("any.py", [], "50-pod-name"), ("33-other.py", [], "33-other"), ("any.py", ["--idx", "07"], "07-pod-name")],
 )
-def test_a_file_is_the_same_plugin_by_itself_and_under_nri_run(
+def test_a_file_is_the_same_plugin_with_and_without_nri_run(
     nri, listen, plugin: Path, file: str, flags: list[str], name: str
 ) -> None:
     runs = Runs(listen)
@@ -129,7 +129,7 @@ def test_the_configuration_file_reaches_the_plugin(nri, listen, plugin: Path, tm
     assert runs.env == [{"POD": "web"}]
 
 
-def test_a_wrong_configuration_is_code_2_with_file_line_and_suggestion(
+def test_an_invalid_configuration_exits_with_2_and_file_line_suggestion(
     nri, listen, plugin: Path, tmp_path: Path
 ) -> None:
     runs = Runs(listen)
@@ -139,7 +139,7 @@ def test_a_wrong_configuration_is_code_2_with_file_line_and_suggestion(
     assert f'{tmp_path}/c.yaml:2: variabel: unknown key (did you mean "variable"?)' in result.stderr
 
 
-def test_no_socket_without_reconnect_is_code_3(nri, plugin: Path) -> None:
+def test_without_reconnect_a_missing_socket_exits_with_3(nri, plugin: Path) -> None:
     result = nri("run", str(plugin), "--no-reconnect", "--socket-path", "/nowhere/nri.sock")
     assert result.returncode == 3
     assert "cannot connect to /nowhere/nri.sock" in result.stderr
@@ -159,7 +159,7 @@ def test_no_socket_without_reconnect_is_code_3(nri, plugin: Path) -> None:
         (PLUGIN + PLUGIN.replace("PodName", "Other"), "several plugin classes: PodName, Other. Choose a class: "),
     ],
 )
-def test_the_authors_mistake_is_one_line_with_its_place(nri, tmp_path: Path, text: str, line: str) -> None:
+def test_a_mistake_of_the_author_is_one_line_with_its_position(nri, tmp_path: Path, text: str, line: str) -> None:
     (tmp_path / "plugin.py").write_text(text)
     result = nri("run", str(tmp_path / "plugin.py"), "--idx", "10")
     assert result.returncode == 2
@@ -177,23 +177,21 @@ def test_the_authors_mistake_is_one_line_with_its_place(nri, tmp_path: Path, tex
         ("json:JSONDecoder", "JSONDecoder is not a plugin class: it must inherit"),
     ],
 )
-def test_a_target_that_is_not_there_is_named(nri, tmp_path: Path, target: str, line: str) -> None:
+def test_a_missing_target_is_an_error_with_its_name(nri, tmp_path: Path, target: str, line: str) -> None:
     (tmp_path / "pod.yaml").write_text("kind: Pod\nmetadata:\n  name: web\n")
     result = nri("run", target, "--idx", "10", cwd=tmp_path)
     assert result.returncode == 2
     assert line in result.stderr
 
 
-def test_the_last_of_a_line_of_classes_is_the_plugin(nri, listen, plugin: Path) -> None:
+def test_the_most_derived_class_is_the_plugin(nri, listen, plugin: Path) -> None:
     plugin.write_text(PLUGIN + "\nclass Child(PodName):\n    pass\n")
     runs = Runs(listen)
     nri("run", str(plugin), "--idx", "10", "--no-reconnect", "--socket-path", runs.path)
     assert runs.names == ["10-child"]
 
 
-def test_events_that_the_plugin_does_not_handle_end_it_with_1_and_are_not_tried_for_ever(
-    nri, listen, plugin: Path
-) -> None:
+def test_events_without_a_handler_exit_with_1_without_a_retry(nri, listen, plugin: Path) -> None:
     met: list[str] = []
 
     def script(runtime: ScriptedRuntime) -> None:
@@ -206,7 +204,7 @@ def test_events_that_the_plugin_does_not_handle_end_it_with_1_and_are_not_tried_
     assert result.stderr.splitlines()[-1] == "error: PodName handles none of the selected events: StopContainer"
 
 
-def test_sigterm_ends_with_0(listen, plugin: Path) -> None:
+def test_sigterm_exits_with_0(listen, plugin: Path) -> None:
     runs = Runs(listen, keep=True)
     process = subprocess.Popen(
         command("run", str(plugin), "--idx", "10", "--socket-path", runs.path),
@@ -227,7 +225,7 @@ def log_line(process: subprocess.Popen[str]) -> str:
 
 
 def rewrite(plugin: Path, text: str) -> None:
-    """Put a text in a plugin's place in one step, for a half written file would be a mistake of its own."""
+    """Replace a plugin's text in one step, because a half-written file would be another mistake."""
     (temporary := plugin.with_suffix(".new")).write_text(text)
     temporary.replace(plugin)
 
@@ -258,7 +256,7 @@ def reloading(plugin: Path, runs: Runs) -> Iterator[subprocess.Popen[str]]:
         process.stderr.close()
 
 
-def test_reload_keeps_the_plugin_of_before_while_its_file_has_a_mistake(listen, plugin: Path) -> None:
+def test_reload_keeps_the_old_plugin_while_its_file_has_a_mistake(listen, plugin: Path) -> None:
     runs = Runs(listen, keep=True)
     with reloading(plugin, runs) as process:
         assert process.stderr is not None
@@ -274,7 +272,7 @@ def test_reload_keeps_the_plugin_of_before_while_its_file_has_a_mistake(listen, 
         assert runs.env == [{"POD_NAME": "web"}, {"POD_NAME_2": "web"}]
 
 
-def test_reload_ends_at_once_while_a_changed_file_is_still_being_loaded(listen, plugin: Path, tmp_path: Path) -> None:
+def test_reload_can_be_ended_while_a_file_is_loading(listen, plugin: Path, tmp_path: Path) -> None:
     runs, loading = Runs(listen, keep=True), tmp_path / "loading"
     with reloading(plugin, runs) as process:
         assert runs.arrived.acquire(timeout=30)
@@ -284,7 +282,7 @@ def test_reload_ends_at_once_while_a_changed_file_is_still_being_loaded(listen, 
         assert process.wait(LOAD_TIMEOUT_S / 2) == 128 + signal.SIGINT
 
 
-def test_reload_starts_a_plugin_that_had_a_mistake_from_the_beginning(listen, plugin: Path) -> None:
+def test_reload_starts_a_plugin_after_its_first_mistake_is_fixed(listen, plugin: Path) -> None:
     runs = Runs(listen, keep=True)
     rewrite(plugin, "raise ValueError('half written')\n")
     with reloading(plugin, runs) as process:
@@ -296,7 +294,7 @@ def test_reload_starts_a_plugin_that_had_a_mistake_from_the_beginning(listen, pl
         assert runs.arrived.acquire(timeout=30)
 
 
-def test_reload_starts_the_plugin_again_when_its_file_changes_and_survives_a_mistake(listen, plugin: Path) -> None:
+def test_reload_restarts_the_plugin_when_its_file_changes(listen, plugin: Path) -> None:
     runs = Runs(listen, keep=True)
     with reloading(plugin, runs) as process:
         assert process.stderr is not None
@@ -314,7 +312,7 @@ def test_reload_starts_the_plugin_again_when_its_file_changes_and_survives_a_mis
         assert process.wait(20) == 0
 
 
-def test_reload_lets_the_plugin_run_while_its_file_is_away_for_seconds(listen, plugin: Path) -> None:
+def test_reload_keeps_the_plugin_while_its_file_is_missing_briefly(listen, plugin: Path) -> None:
     runs = Runs(listen, keep=True)
     with reloading(plugin, runs) as process:
         assert process.stderr is not None
@@ -343,7 +341,7 @@ def test_reload_lets_the_plugin_run_while_its_file_is_away_for_seconds(listen, p
         (["--log-format", "json"], "", "json"),
     ],
 )
-def test_quiet_and_json_are_those_of_the_log(arguments: list[str], level: str, form: str) -> None:
+def test_quiet_and_json_apply_to_the_log(arguments: list[str], level: str, form: str) -> None:
     settings = Settings()
     settings.quiet, settings.output = "-q" in arguments, "json" if "-o" in arguments else "table"
     settings.log_format = "json" if arguments[-1:] == ["json"] else "text"
@@ -353,7 +351,7 @@ def test_quiet_and_json_are_those_of_the_log(arguments: list[str], level: str, f
     assert (argument.get("--log-level", ""), argument["--log-format"]) == (level, form)
 
 
-def test_verbose_is_asked_of_the_log_also_where_quiet_is() -> None:
+def test_verbose_overrides_quiet_for_the_log() -> None:
     settings = Settings()
     settings.verbose, settings.quiet = 1, True
     assert stub_arguments(settings, {}) == ["--verbose", "--log-format", "text"]
@@ -368,7 +366,7 @@ def test_the_log_has_only_warnings_in_quiet_mode(nri, listen, plugin: Path) -> N
     assert [line for line in quiet.splitlines() if not line.startswith("error: lost the runtime")] == []
 
 
-def test_the_timeout_is_how_long_the_runtime_may_take_to_register_it(nri, listen, plugin: Path) -> None:
+def test_the_timeout_applies_to_the_registration(nri, listen, plugin: Path) -> None:
     result = nri(
         "run", str(plugin), "--idx", "10", "--no-reconnect", "--timeout", "300ms",
         "--socket-path", listen(lambda runtime: runtime.closed_by_plugin()),
@@ -377,7 +375,7 @@ def test_the_timeout_is_how_long_the_runtime_may_take_to_register_it(nri, listen
     assert "an answer to RegisterPlugin from the runtime (0.3 s)" in result.stderr
 
 
-def test_a_bundled_plugin_runs_by_its_name_with_flags_of_its_own(nri, listen, tmp_path: Path) -> None:
+def test_a_bundled_plugin_runs_by_name_with_its_own_flags(nri, listen, tmp_path: Path) -> None:
     runs = Runs(listen)
     words = ["template", "--idx", "11", "--cfg-param1", "one two", "--no-reconnect", "--socket-path", runs.path]
     result = nri("run", *words)
@@ -427,7 +425,7 @@ def test_mistakes_are_one_line_with_the_next_step_and_code_2(nri, words: list[st
     assert result.stderr.count("\n") == 1
 
 
-def test_the_help_of_a_plugin_that_is_named_has_its_own_flags(nri) -> None:
+def test_the_help_of_a_named_plugin_has_its_flags(nri) -> None:
     result = nri("run", "template", "--help")
     assert result.returncode == 0
     assert result.stdout.index("Flags of template, which must follow it:") < result.stdout.index(
@@ -436,14 +434,14 @@ def test_the_help_of_a_plugin_that_is_named_has_its_own_flags(nri) -> None:
     assert ", which must follow it" not in nri("run", "--help").stdout
 
 
-def test_behind_two_dashes_stands_what_the_plugin_is_asked_for_itself(nri) -> None:
+def test_arguments_after_two_dashes_belong_to_the_plugin(nri) -> None:
     result = nri("run", "template", "--", "--help")
     assert result.returncode == 0
     assert "Flags of this plugin" in result.stdout and "nri run template --idx 10" in result.stdout
     assert nri("run", "template", "--", "--version").stdout.startswith("template: nri ")
 
 
-def test_the_help_names_no_flags_behind_a_plugin_that_has_none_of_its_own(nri, plugin: Path) -> None:
+def test_the_help_of_a_plugin_without_flags_lists_none(nri, plugin: Path) -> None:
     result = nri("run", str(plugin), "template", "--help")
     assert result.returncode == 0, result.stderr
     assert [line for line in result.stdout.splitlines() if "which must follow it:" in line] == [
@@ -451,26 +449,26 @@ def test_the_help_names_no_flags_behind_a_plugin_that_has_none_of_its_own(nri, p
     ]
 
 
-def test_the_help_is_there_for_a_plugin_that_cannot_be_loaded(nri, plugin: Path) -> None:
+def test_the_help_works_for_a_plugin_that_cannot_be_loaded(nri, plugin: Path) -> None:
     plugin.write_text("raise ValueError('half written')\n")
     result = nri("run", str(plugin), "--help")
     assert (result.returncode, result.stderr) == (0, "")
     assert "--no-reconnect" in result.stdout and "which must follow it:" not in result.stdout
 
 
-def test_a_flag_of_its_own_behind_a_plugin_that_cannot_be_loaded_tells_why_it_cannot(nri, plugin: Path) -> None:
+def test_a_flag_of_a_plugin_that_cannot_be_loaded_is_an_error_with_the_reason(nri, plugin: Path) -> None:
     plugin.write_text("raise ValueError('half written')\n")
     result = nri("run", str(plugin), "--cfg-param1", "x")
     assert result.returncode == 2
     assert "pod_name.py:1: ValueError: half written" in result.stderr
 
 
-def test_flags_of_the_verb_are_completed_where_no_plugin_is_named() -> None:
+def test_without_a_plugin_flags_of_the_verb_are_completed() -> None:
     assert complete("nri run --no-r", 2) == ["--no-reconnect"]
     assert complete("nri run --cf", 2) == []
 
 
-def test_only_the_flags_of_the_verb_are_completed_behind_a_plugin_that_cannot_be_loaded(tmp_path: Path) -> None:
+def test_after_a_plugin_that_cannot_be_loaded_only_flags_of_the_verb_are_completed(tmp_path: Path) -> None:
     assert complete(f"nri run {tmp_path}/gone.py --rel", 3) == ["--reload"]
 
 
@@ -496,17 +494,17 @@ def of(text: str) -> tuple[str, list[tuple[str, str]]]:
         ("p --add-env", "p", "--add-env"),
     ],
 )
-def test_what_the_command_knows_is_its_own_and_all_else_the_plugins(
+def test_known_flags_belong_to_the_command_and_others_to_the_plugin(
     words: str, command_words: str, plugin_words: str
 ) -> None:
     assert of(words) == (command_words, [("p", plugin_words)])
 
 
-def test_a_flag_before_any_plugin_is_the_commands_mistake() -> None:
+def test_an_unknown_flag_before_a_plugin_is_an_error_of_the_command() -> None:
     assert of("--add-env A p")[0] == "--add-env A p"
 
 
-def test_behind_each_of_several_plugins_stands_what_is_its_own() -> None:
+def test_arguments_after_each_plugin_belong_to_it() -> None:
     command_words, expected = of("-v 10-p --config a.yaml q -i 20 --add-env A --output x r")
     assert command_words == "-v 10-p q --output x r"
     assert expected == [("10-p", "--config a.yaml"), ("q", "-i 20 --add-env A"), ("r", "")]

@@ -1,4 +1,4 @@
-"""`nri spec` as a filter: what goes in, what comes out, and how it ends."""
+"""`nri spec` as a filter: inputs, outputs and exit codes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_an_adjustment_is_applied_and_the_rest_is_kept(nri, files) -> None:
     assert result.stderr == ""
 
 
-def test_either_may_come_from_standard_input(nri, files) -> None:
+def test_each_argument_can_be_standard_input(nri, files) -> None:
     adjust, spec = files(adjust=ADJUST, spec=SPEC)
     first = nri("spec", "apply", adjust, stdin=json.dumps(SPEC))
     second = nri("spec", "apply", "-", spec, stdin=json.dumps(ADJUST))
@@ -54,27 +54,27 @@ def test_either_may_come_from_standard_input(nri, files) -> None:
     assert "standard input cannot be both the adjustment and the spec" in result.stderr
 
 
-def test_a_reply_with_an_adjustment_and_yaml_will_do(nri, files) -> None:
+def test_replies_with_an_adjustment_and_yaml_are_accepted(nri, files) -> None:
     reply, spec = files(reply={"adjust": ADJUST, "update": []}, spec=SPEC)
     assert json.loads(nri("spec", "apply", reply, spec).stdout)["process"]["env"] == ["A=2"]
     result = nri("spec", "apply", "-", spec, "-o", "yaml", stdin="args: [sleep, '1']")
     assert "- sleep\n" in result.stdout
 
 
-def test_the_reference_can_be_asked_for(nri, files) -> None:
+def test_reference_mode_can_be_selected(nri, files) -> None:
     adjust, spec = files(adjust=ADJUST, spec=SPEC)
     result = nri("spec", "apply", "--reference", adjust, spec)
     assert json.loads(result.stdout)["linux"] == {"resources": {"pids": {}}}
 
 
-def test_an_update_gives_what_the_runtime_is_to_be_told(nri, files) -> None:
+def test_an_update_returns_the_runtimes_resources(nri, files) -> None:
     (spec,) = files(spec=SPEC)
     for update in ({"pids": {"limit": "5"}}, {"container_id": "c", "linux": {"resources": {"pids": {"limit": "5"}}}}):
         result = nri("spec", "apply", "--update", "-", spec, stdin=json.dumps(update))
         assert json.loads(result.stdout) == {"pids": {"limit": 5}}, result.stderr
 
 
-def test_classes_and_devices_come_from_files(nri, files, tmp_path) -> None:
+def test_classes_and_devices_are_read_from_files(nri, files, tmp_path) -> None:
     device = {"name": "1", "containerEdits": {"env": ["DEVICE=1"]}}
     blockio, rdt, spec, _ = files(
         blockio={"Classes": {"slow": [{"Weight": 20}]}},
@@ -103,14 +103,14 @@ def test_classes_and_devices_come_from_files(nri, files, tmp_path) -> None:
         ({"args": ["x"]}, {"process": 5}, 1, "spec.json: the spec's process is not an object: 5"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(nri, files, adjust: Any, spec: Any, code: int, text: str) -> None:
+def test_an_error_is_one_line(nri, files, adjust: Any, spec: Any, code: int, text: str) -> None:
     result = nri("spec", "apply", *files(adjust=adjust, spec=spec))
     assert (result.returncode, result.stdout) == (code, ""), result.stderr
     assert text in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_differences_are_lines_and_the_exit_code_is_5(nri, files) -> None:
+def test_differences_are_lines_and_exit_with_5(nri, files) -> None:
     old, new = files(old=SPEC, new={**SPEC, "hostname": "h"})
     result = nri("spec", "diff", old, new)
     assert (result.returncode, result.stdout) == (5, '+ hostname: "h"\n')
@@ -126,10 +126,10 @@ def test_control_characters_do_not_reach_the_terminal(nri, files) -> None:
     assert "\x1b" not in nri("spec", "diff", old, new, "--color", "never").stdout
 
 
-def test_what_is_wrong_with_specs_is_told_by_file(nri, files) -> None:
+def test_problems_of_specs_are_reported_by_file(nri, files) -> None:
     good, bad = files(good=SPEC, bad={**SPEC, "hostname": 5})
     result = nri("spec", "validate", good)
-    assert (result.returncode, result.stdout, result.stderr) == (0, "", "1 valid\n")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "1 valid spec\n")
     result = nri("spec", "validate", good, bad)
     assert (result.returncode, result.stdout) == (1, f"{bad}: hostname: expected a string, not 5\n")
     assert nri("spec", "validate", "-q", good, bad).stdout == f"{bad}\n"
@@ -139,7 +139,7 @@ def test_what_is_wrong_with_specs_is_told_by_file(nri, files) -> None:
     assert (result.returncode, result.stdout) == (1, "standard input: expected an object, not []\n")
 
 
-def test_an_empty_adjustment_is_an_error_because_what_should_have_made_it_may_have_failed(nri, tmp_path: Path) -> None:
+def test_an_empty_adjustment_file_is_an_error(nri, tmp_path: Path) -> None:
     (tmp_path / "empty.json").write_text("")
     result = nri("spec", "apply", str(tmp_path / "empty.json"), "-", stdin="{}")
     assert result.returncode == 2

@@ -1,4 +1,4 @@
-"""`nri top`: which plugins are slow and failing, of a real runtime, as it happens."""
+"""`nri top`: slow and failing plugins of a real runtime."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def busy() -> Iterator[str]:
             thread.join()
 
 
-def test_once_prints_a_table_with_a_line_for_each_plugin(nri, busy):
+def test_once_prints_a_table_with_a_row_per_plugin(nri, busy):
     result = nri("top", "--once", "--interval", "0.3", "--admin-socket", busy)
     assert result.returncode == 0, result.stderr
     line, heading, *rows = result.stdout.splitlines()
@@ -65,7 +65,7 @@ def test_once_prints_a_table_with_a_line_for_each_plugin(nri, busy):
     assert sorted(row.split()[0] for row in rows) == ["10-first", "20-last"]
 
 
-def test_on_a_narrow_terminal_calls_a_second_go_before_misses_and_refusals(busy, monkeypatch, capsys):
+def test_on_a_narrow_terminal_calls_per_second_are_dropped_first(busy, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "60")
     words = ["--admin-socket", busy, "--color", "never", "--once", "--interval", "0.1"]
@@ -74,7 +74,7 @@ def test_on_a_narrow_terminal_calls_a_second_go_before_misses_and_refusals(busy,
     assert heading.split() == ["PLUGIN", "STATE", "P50", "MS", "P99", "MS", "MISSES", "ERRORS", "REFUSED"]
 
 
-def test_json_has_the_same_for_scripts(nri, busy):
+def test_json_has_the_same_values(nri, busy):
     result = nri("top", "--once", "--interval", "0.3", "-o", "json", "--admin-socket", busy)
     summary = json.loads(result.stdout)
     failing = next(row for row in summary["plugins"] if row["plugin"] == "20-last")
@@ -82,22 +82,22 @@ def test_json_has_the_same_for_scripts(nri, busy):
     assert summary["failed"] == summary["events"] > 0
 
 
-def test_with_q_there_are_only_names(nri, busy):
+def test_quiet_prints_only_names(nri, busy):
     result = nri("top", "--once", "--interval", "0.1", "-q", "--admin-socket", busy)
     assert sorted(result.stdout.split()) == ["10-first", "20-last"]
 
 
-def test_without_a_runtime_it_says_so_at_once(nri):
+def test_without_a_runtime_the_exit_code_is_3_at_once(nri):
     result = nri("top", "--admin-socket", "/nonexistent/admin.sock")
     assert result.returncode == 3
     assert "cannot connect to /nonexistent/admin.sock" in result.stderr
 
 
 class _Enough(Exception):
-    """Ends what goes on for ever."""
+    """Ends an endless loop."""
 
 
-def test_on_a_terminal_one_picture_takes_the_place_of_the_last_and_fits_into_it(busy, monkeypatch, capsys):
+def test_on_a_terminal_the_screen_is_redrawn_and_fits(busy, monkeypatch, capsys):
     waits = iter([None, None])
 
     def wait(_: float) -> None:
@@ -115,7 +115,7 @@ def test_on_a_terminal_one_picture_takes_the_place_of_the_last_and_fits_into_it(
     assert "\x1b" not in "".join(pictures)
 
 
-def test_a_picture_fits_into_the_terminal_as_it_is_now(monkeypatch, capsys):
+def test_the_screen_fits_the_current_size_of_the_terminal(monkeypatch, capsys):
     sizes = [(80, 24), (60, 10), (200, 50), (80, 5)]
     shown = iter(sizes)
 
@@ -192,7 +192,7 @@ STRANGERS: dict[str, tuple[Callable[[socket.socket], None], str]] = {
 
 @pytest.mark.parametrize("who", STRANGERS)
 @pytest.mark.parametrize("words", [("top", "--once"), ("inspect", "--export", "page.html")], ids=lambda words: words[0])
-def test_a_socket_of_another_program_is_told_in_one_line(nri, words, who):
+def test_a_socket_of_another_program_is_an_error_of_one_line(nri, words, who):
     act, text = STRANGERS[who]
     with stranger(act) as path:
         result = nri(*words, "--admin-socket", path, "--timeout", "0.5")
@@ -204,7 +204,7 @@ def test_a_socket_of_another_program_is_told_in_one_line(nri, words, who):
 
 
 @pytest.mark.parametrize("row", [1, {"steps": [], "time_ms": 1e300, "duration_ms": 10**400, "error": ""}, {"steps": 1}])
-def test_rows_that_are_none_of_ours_are_told_in_one_line(nri, row):
+def test_invalid_rows_are_an_error_of_one_line(nri, row):
     over = threading.Event()
 
     def events(_: bytes) -> Iterator[bytes]:
@@ -222,13 +222,13 @@ def test_rows_that_are_none_of_ours_are_told_in_one_line(nri, row):
 
 @pytest.mark.parametrize("interval", ["nan", "inf", "0", "0.05", "61", "x", "-1", ""])
 @pytest.mark.parametrize("verb", ["top", "drift"])
-def test_an_interval_that_is_none_is_refused(nri, verb, interval):
+def test_an_invalid_interval_is_refused(nri, verb, interval):
     result = nri(verb, "--interval", interval if verb == "top" else interval.replace("61", "3601"))
     assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (2, "", 1), result.stderr
     assert "'--interval'" in result.stderr
 
 
-def test_the_plugins_socket_of_a_runtime_is_told_in_one_line(nri):
+def test_the_plugin_socket_of_a_runtime_is_an_error_of_one_line(nri):
     with tempfile.TemporaryDirectory(prefix="nri-top-", dir="/tmp") as folder:
         with FakeRuntime(socket_path=f"{folder}/nri.sock") as runtime:
             result = nri("top", "--once", "--admin-socket", runtime.socket_path, "--timeout", "2")
@@ -236,7 +236,7 @@ def test_the_plugins_socket_of_a_runtime_is_told_in_one_line(nri):
 
 
 @pytest.mark.parametrize(("end", "code"), [(b"q", 0), (b"Q", 0), (b"\x03", 130), (15, 143), (1, 129)])
-def test_a_key_or_a_signal_ends_it_at_once_and_the_terminal_is_as_it_was(busy, end, code):
+def test_a_key_or_a_signal_ends_top_and_restores_the_terminal(busy, end, code):
     near_end, its = pty.openpty()
     before = termios.tcgetattr(its)
     argv = [need_tool("setsid"), "--ctty", sys.executable, "-m", "nri", "top", "--admin-socket", busy]
@@ -255,7 +255,7 @@ def test_a_key_or_a_signal_ends_it_at_once_and_the_terminal_is_as_it_was(busy, e
     os.close(its)
 
 
-def test_a_terminal_that_is_closed_ends_it_without_a_word(busy):
+def test_a_closed_terminal_ends_top_silently(busy):
     near_end, its = pty.openpty()
     argv = [need_tool("setsid"), "--ctty", sys.executable, "-m", "nri", "top", "--admin-socket", busy]
     with subprocess.Popen([*argv, "--interval", "60"], stdin=its, stdout=its, stderr=subprocess.PIPE) as process:
@@ -266,7 +266,7 @@ def test_a_terminal_that_is_closed_ends_it_without_a_word(busy):
     assert process.returncode in (0, 129), "by what it sees of it first, the end of the keys or the signal"
 
 
-def test_a_terminal_of_another_session_is_left_alone(busy):
+def test_a_terminal_of_another_session_is_not_changed(busy):
     near_end, its = pty.openpty()
     argv = [sys.executable, "-m", "nri", "top", "--admin-socket", busy, "--interval", "0.2"]
     process = subprocess.Popen(argv, stdin=its, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

@@ -1,11 +1,14 @@
-"""`nri trace`: a recording as a table, as JSON, and summed up."""
+"""`nri trace`: a recording as a table, as JSON, and its statistics."""
 
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -18,6 +21,7 @@ from nri.trace.pb import api_pb2 as t
 from nri.trace.recorder import Recorder
 from nri.wire import bytes_field
 from tests.support.commands import unmeasured
+from tests.unit.cli.conftest import command, environment
 
 
 class Sets(package.Plugin):
@@ -64,7 +68,7 @@ def call(plugin: str, serial: int, duration_ns: int, *, failed: bool = False) ->
     ]
 
 
-def test_events_are_shown_one_a_line_with_their_plugins_and_outcome(nri, folder: Path) -> None:
+def test_events_are_shown_one_per_line_with_plugins_and_outcome(nri, folder: Path) -> None:
     result = nri("trace", "show", str(folder))
     assert result.returncode == 0, result.stderr
     heading, *lines = result.stdout.splitlines()
@@ -79,7 +83,7 @@ def test_events_are_shown_one_a_line_with_their_plugins_and_outcome(nri, folder:
     assert "20-other=" not in created
 
 
-def test_names_of_others_cannot_steer_the_terminal(nri, folder: Path) -> None:
+def test_control_characters_of_names_are_escaped(nri, folder: Path) -> None:
     outputs = [nri("trace", "show", str(folder), *more).stdout for more in ((), ("-o", "json"), ("-o", "yaml"))]
     assert all("31mb" in text and "\x1b" not in text for text in outputs)
 
@@ -104,14 +108,14 @@ def test_json_has_every_event_with_its_messages(nri, folder: Path) -> None:
     assert (created["error"], created["plugins"][0]["merged"], created["redacted"]) == (None, True, True)
 
 
-def test_plugins_are_summed_up_with_their_errors_and_refusals(nri, folder: Path) -> None:
+def test_statistics_have_errors_and_refusals_per_plugin(nri, folder: Path) -> None:
     rows = json.loads(nri("trace", "stat", str(folder), "-o", "json").stdout)
     sums = {(row["plugin"], row["event"]): (row["count"], row["errors"], row["refused"]) for row in rows}
     assert sums["10-sets", "CreateContainer"] == (3, 1, 0)
     assert sums["20-other", "CreateContainer"] == (1, 0, 1)
 
 
-def test_percentiles_are_of_all_calls_that_ended(nri, tmp_path: Path) -> None:
+def test_percentiles_cover_all_finished_calls(nri, tmp_path: Path) -> None:
     calls = [entry for serial in range(1, 101) for entry in call("10-a", serial, serial * 10**6, failed=serial > 98)]
     silent = call("20-b", 101, 5)[:2]
     result = nri("trace", "stat", str(write(tmp_path / "a.nritrace", *calls, *silent)))
@@ -121,14 +125,14 @@ def test_percentiles_are_of_all_calls_that_ended(nri, tmp_path: Path) -> None:
     ]
 
 
-def test_rows_of_the_summary_are_bounded_and_the_rest_is_counted(nri, tmp_path: Path) -> None:
+def test_rows_of_the_statistics_are_bounded_and_the_rest_is_counted(nri, tmp_path: Path) -> None:
     calls = [entry for serial in range(1, 4004) for entry in call(f"10-{serial}", serial, 1)]
     result = nri("trace", "stat", str(write(tmp_path / "a.nritrace", *calls)))
     assert len(result.stdout.splitlines()) == 4001
     assert "3 calls of further plugins" in result.stderr
 
 
-def test_an_event_that_went_on_without_a_plugin_names_the_error(nri, tmp_path: Path) -> None:
+def test_an_event_without_a_plugins_answer_names_the_error(nri, tmp_path: Path) -> None:
     path = write(tmp_path / "a.nritrace", *call("10-a", 1, 1, failed=True), *call("10-a", 2, 1)[:3])
     first, second = nri("trace", "show", str(path)).stdout.splitlines()[1:]
     assert first.startswith("1970-01-01T00:00:01.000000Z  StopContainer")
@@ -136,7 +140,7 @@ def test_an_event_that_went_on_without_a_plugin_names_the_error(nri, tmp_path: P
     assert second.endswith("incomplete")
 
 
-def test_an_event_that_this_version_does_not_know_is_shown_without_its_messages(nri, tmp_path: Path) -> None:
+def test_an_unknown_event_is_shown_without_messages(nri, tmp_path: Path) -> None:
     at = {"event": "Future", "serial": 1, "time_ns": (1 << 64) - 1}
     records = [t.Record(kind=t.BEGINS, message=b"abc", **at), t.Record(kind=t.ENDS, **at)]
     (line,) = nri("trace", "show", str(write(tmp_path / "a.nritrace", *records)), "-o", "json").stdout.splitlines()
@@ -153,7 +157,7 @@ def test_a_container_without_a_name_is_shown_by_its_id(nri, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("verb", ["show", "stat"])
-def test_damage_is_named_and_the_rest_is_shown(nri, tmp_path: Path, verb: str) -> None:
+def test_damage_is_reported_and_the_rest_is_shown(nri, tmp_path: Path, verb: str) -> None:
     path = write(tmp_path / "a.nritrace", *call("10-a", 1, 1))
     with path.open("ab") as file:
         file.write(b"NRI")
@@ -164,7 +168,7 @@ def test_damage_is_named_and_the_rest_is_shown(nri, tmp_path: Path, verb: str) -
     assert "the file is truncated" in result.stderr
 
 
-def test_of_very_many_problems_the_rest_is_counted(nri, tmp_path: Path) -> None:
+def test_many_problems_are_counted(nri, tmp_path: Path) -> None:
     path = tmp_path / "a.nritrace"
     path.write_bytes(blocks.MAGIC + (blocks.pack(b"x", 1, 1, 1)[:-1] + b"?") * 1005)
     result = nri("trace", "stat", str(path))
@@ -173,7 +177,7 @@ def test_of_very_many_problems_the_rest_is_counted(nri, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["show", "stat"])
-def test_what_is_no_trace_is_named(nri, tmp_path: Path, verb: str) -> None:
+def test_a_file_that_is_not_a_trace_is_an_error(nri, tmp_path: Path, verb: str) -> None:
     path = tmp_path / "a"
     path.write_text("hello")
     result = nri("trace", verb, str(path))
@@ -182,14 +186,14 @@ def test_what_is_no_trace_is_named(nri, tmp_path: Path, verb: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["chrome", "otlp"])
-def test_events_of_a_pod_are_exported_for_tools_of_tracing(nri, folder: Path, form: str) -> None:
+def test_events_of_a_pod_can_be_exported(nri, folder: Path, form: str) -> None:
     result = nri("trace", "export", str(folder), form, "--pod", "two")
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)
     assert ("two" in result.stdout, '"bad"' in result.stdout, "S3CRET" in result.stdout) == (True, False, False)
 
 
-def test_a_part_is_cut_into_a_file_of_its_own(nri, folder: Path, tmp_path: Path) -> None:
+def test_an_excerpt_is_written_into_a_separate_file(nri, folder: Path, tmp_path: Path) -> None:
     part = tmp_path / "part"
     result = nri("trace", "cut", str(folder), str(part), "--pod", "two", "--since", "2020-01-01")
     assert (result.returncode, result.stderr) == (0, f"{part}: 1 event\n")
@@ -199,7 +203,7 @@ def test_a_part_is_cut_into_a_file_of_its_own(nri, folder: Path, tmp_path: Path)
     ] == ["CreateContainer"]
 
 
-def test_a_part_overwrites_nothing(nri, folder: Path, tmp_path: Path) -> None:
+def test_an_excerpt_overwrites_no_file(nri, folder: Path, tmp_path: Path) -> None:
     existing = tmp_path / "there"
     existing.write_text("mine")
     result = nri("trace", "cut", str(folder), str(existing))
@@ -207,7 +211,7 @@ def test_a_part_overwrites_nothing(nri, folder: Path, tmp_path: Path) -> None:
     assert f"cannot write {existing}: it already exists. Use another name, or remove it" in result.stderr
 
 
-def test_nothing_is_left_of_a_part_that_does_not_fit_on_the_disk(folder: Path, tmp_path: Path) -> None:
+def test_an_excerpt_that_does_not_fit_on_the_disk_leaves_no_file(folder: Path, tmp_path: Path) -> None:
     part = tmp_path / "part"
     script = f"ulimit -f 0; exec {sys.executable} -m nri trace cut {folder} {part}"
     result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, env=unmeasured())
@@ -215,13 +219,13 @@ def test_nothing_is_left_of_a_part_that_does_not_fit_on_the_disk(folder: Path, t
     assert not part.exists()
 
 
-def test_a_time_that_is_none_is_refused_with_how_to_write_it(nri, folder: Path) -> None:
+def test_an_invalid_time_is_an_error_with_an_example(nri, folder: Path) -> None:
     result = nri("trace", "cut", str(folder), "/dev/null/part", "--until", "yesterday")
     assert result.returncode == 2
     assert "'yesterday' is not a time; write it as 2026-01-31T08:00:00Z" in result.stderr
 
 
-def test_what_is_missing_and_filters_that_nothing_fits_are_named_with_the_next_step(nri, folder, tmp_path):
+def test_missing_recordings_and_empty_selections_are_errors_with_the_next_step(nri, folder, tmp_path):
     result = nri("trace", "show", str(tmp_path / "none"))
     assert (
         f"{tmp_path}/none: No such file or directory (name a file or folder that --record DIR has written)"
@@ -241,7 +245,7 @@ def test_what_is_missing_and_filters_that_nothing_fits_are_named_with_the_next_s
     ],
     ids=" ".join,
 )  # fmt: skip
-def test_an_empty_name_is_no_folder(nri, words: tuple[str, ...]) -> None:
+def test_an_empty_name_is_an_error(nri, words: tuple[str, ...]) -> None:
     result = nri(*words)
     assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (2, "", 1), result.stderr
     assert "the path is empty: name a file or a folder" in result.stderr
@@ -259,14 +263,14 @@ def test_an_empty_name_is_no_folder(nri, words: tuple[str, ...]) -> None:
         (["--since", "2100-01-01"], []),
     ],
 )
-def test_filters_choose_the_events_that_are_shown(nri, folder: Path, filters: list[str], names: list[str]) -> None:
+def test_filters_select_the_shown_events(nri, folder: Path, filters: list[str], names: list[str]) -> None:
     result = nri("trace", "show", str(folder), "-o", "json", "--event", "container", *filters)
     shown = [json.loads(line) for line in result.stdout.splitlines()]
     containers = [event["request"]["container"]["name"] for event in shown if "container" in event["request"]]
     assert containers == names, result.stderr
 
 
-def test_the_summary_and_the_export_take_the_same_filters(nri, folder: Path) -> None:
+def test_statistics_and_export_have_the_same_filters(nri, folder: Path) -> None:
     (row,) = json.loads(
         nri("trace", "stat", str(folder), "-o", "json", "--plugin", "other", "--container", "one").stdout
     )
@@ -276,6 +280,61 @@ def test_the_summary_and_the_export_take_the_same_filters(nri, folder: Path) -> 
     assert set(bars) == {"two"}
 
 
-def test_an_unknown_event_of_a_filter_is_refused_with_the_names(nri, folder: Path) -> None:
+def test_an_unknown_event_of_a_filter_is_an_error_with_the_names(nri, folder: Path) -> None:
     result = nri("trace", "show", str(folder), "--event", "Create")
     assert result.returncode == 2 and 'unknown event "Create": expected all, pod' in result.stderr
+
+
+class Following:
+    """`nri trace show -f` of a folder, in a process."""
+
+    def __init__(self, folder: Path, *words: str) -> None:
+        argv = command("trace", "show", str(folder), "-f", *words)
+        self.process = subprocess.Popen(argv, env=environment(), stdout=PIPE, stderr=PIPE, text=True)
+        assert self.process.stdout is not None
+        self.line = self.process.stdout.readline
+
+    def interrupt(self) -> tuple[int, str]:
+        """Press Ctrl-C. Returns the exit code and what was written to standard error."""
+        self.process.send_signal(signal.SIGINT)
+        _, errors = self.process.communicate(timeout=30)
+        return self.process.returncode, errors
+
+
+def test_following_prints_events_of_later_blocks_and_files(folder: Path) -> None:
+    following = Following(folder, "--last", "1", "--plugin", "sets")
+    try:
+        assert following.line().split()[:2] == ["TIME", "EVENT"]
+        assert "shop/we\\x1b[31mb/two" in following.line(), "the last event of those that existed"
+        with Recorder(folder) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
+            runtime.add(Sets(), "10")
+            assert "Synchronize" in following.line()
+            runtime.create_container(make_pod(name="later", namespace="shop"), make_container(name="three"))
+            assert "shop/later/three" in following.line(), "before the recorder has closed its file"
+    finally:
+        code, errors = following.interrupt()
+    assert (code, "Traceback" in errors) == (130, False)
+
+
+def test_followed_events_can_be_filtered_and_printed_as_json(folder: Path) -> None:
+    following = Following(folder, "--pod", "shop/web", "-o", "json")
+    try:
+        path = write(folder / "nri-20990101T000000.000000Z-00000000.nritrace", *call("10-a", 1, 5))
+        pods = [make_pod(name=name, namespace="shop") for name in ("x", "web")]
+        records = [record for number, pod in enumerate(pods, 2) for record in _stop(number, pod)]
+        raw = b"".join(bytes_field(1, record.SerializeToString()) for record in records)
+        block = blocks.pack(raw, len(records), 1, 2)
+        with path.open("ab", buffering=0) as file:
+            file.write(block[:-5])
+            time.sleep(1.2)  # two rounds see the incomplete block
+            file.write(block[-5:])
+        assert json.loads(following.line())["request"]["pod"]["name"] == "web"
+    finally:
+        code, errors = following.interrupt()
+    assert (code, "at byte" in errors) == (130, False), "a block that was not yet complete is not damaged"
+
+
+def _stop(serial: int, pod: package.PodSandbox) -> list[t.Record]:
+    first, *remaining = call("10-a", serial, 5)
+    first.message = m.StopContainerRequest(pod=pod).SerializeToString()
+    return [first, *remaining]

@@ -7,7 +7,7 @@ import json
 from nri.config import Source, read
 
 
-def test_version_tells_everything_that_a_report_needs(nri) -> None:
+def test_version_prints_everything_for_a_bug_report(nri) -> None:
     document = json.loads(nri("version", "-o", "json").stdout)
     assert set(document) == {
         "nri",
@@ -22,6 +22,7 @@ def test_version_tells_everything_that_a_report_needs(nri) -> None:
     assert document["nri_api"] == "v0.12.5"
     table = nri("version").stdout
     assert "protobuf backend" in table
+    assert ["NRI", "release", "v0.12.5"] in [line.split() for line in table.splitlines()]
     assert nri("version", "-q").stdout.strip() == document["nri"]
     assert nri("--version").stdout == table
     assert isinstance(document["compiled"], bool), "a program must be able to test it"

@@ -11,7 +11,6 @@ from nri.adaptation.admin import SERVICE, Admin
 from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.audit.recent import Recent
 from nri.adaptation.audit.reporting import Reporting
-from nri.adaptation.plugin_policy.policy import Policies
 from nri.agent.settings.tables import NriSettings
 from nri.api import messages as m
 from nri.api.builders.adjustment import Adjustment
@@ -19,6 +18,7 @@ from nri.cli.verbs.why import show_chain, show_policies
 from nri.cri.client import CriClient
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import PluginRejected, Reject, RpcError
+from nri.plugin_policy.policy import Policies
 from nri.rules import Rules
 from nri.stub.program.session_thread import session_thread
 from nri.testing import FakeRuntime, make_container, make_pod
@@ -58,7 +58,7 @@ def socket():
         served.stop()
 
 
-def test_the_chain_is_a_table(nri, socket):
+def test_the_chain_of_changes_is_a_table(nri, socket):
     result = nri("why", "1f2e", "--admin-socket", socket)
     assert result.returncode == 0, result.stderr
     heading, row = (line.split() for line in result.stdout.splitlines())
@@ -68,11 +68,11 @@ def test_the_chain_is_a_table(nri, socket):
 
 
 @pytest.mark.parametrize("word", ["web-1", "web", "web-1/web", "prod/web-1", "prod/web-1/web"])
-def test_a_container_is_named_as_for_pod_logs(nri, socket, word):
+def test_a_container_can_be_named_like_in_pod_logs(nri, socket, word):
     assert nri("why", word, "-q", "--admin-socket", socket).stdout == "10-a\n"
 
 
-def test_with_json_the_whole_chain_is_one_document(nri, socket):
+def test_json_has_the_whole_chain_in_one_document(nri, socket):
     result = nri("why", "1f2e", "-o", "json", "--admin-socket", socket)
     tree = json.loads(result.stdout)
     assert (tree["container"], tree["steps"][0]["after"]) == ("1f2e3d4c5b6a79881f2e3d4c", "1")
@@ -103,35 +103,35 @@ def test_quiet_prints_the_plugins_that_changed_the_container(nri, socket):
     assert nri("why", "--plugins", "--admin-socket", socket, "-q").stdout == "10-a\n"
 
 
-def test_a_container_that_there_is_none_of_is_told_from_one_that_is_older_than_the_history(nri, socket):
+def test_unknown_containers_and_containers_older_than_the_history_differ(nri, socket):
     typo, older = (nri("why", word, "--admin-socket", socket) for word in "97")
     assert (typo.returncode, typo.stdout, older.returncode) == (1, "", 1)
     assert 'container "9" not found' in typo.stderr and "nri pod ps" in typo.stderr
     assert 'no history of container "7": histories begin with the start of the runtime, 20' in older.stderr
 
 
-def test_what_is_cut_in_a_table_ends_with_dots_and_events_do_not_fill_the_screen(nri, socket):
+def test_long_cells_of_a_table_are_cut(nri, socket):
     table = nri("why", "--plugins", "--admin-socket", socket).stdout.splitlines()
     assert max(map(len, table)) <= 160
     assert "..." in table[1]
     assert len(json.loads(nri("why", "--plugins", "--admin-socket", socket, "-o", "json").stdout)[0]["events"]) == 13
 
 
-def test_where_nobody_listens_it_says_that_only_our_runtimes_have_such_a_socket(nri, tmp_path):
+def test_without_an_admin_socket_the_error_explains_it(nri, tmp_path):
     result = nri("why", "9", "--admin-socket", str(tmp_path / "none"))
     assert result.returncode == 3
     assert "only runtimes built on nri have an admin socket, if admin_socket is set" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_another_service_at_the_socket_is_told_from_the_admin_socket(nri):
+def test_another_service_at_the_socket_is_an_error(nri):
     with tempfile.TemporaryDirectory(prefix="nri-why-", dir="/tmp") as folder, Server(f"{folder}/s", []):
         result = nri("why", "9", "--admin-socket", f"{folder}/s")
     assert result.returncode == 3
     assert "is not an admin socket" in result.stderr
 
 
-def test_the_socket_of_plugins_is_told_from_the_admin_socket(nri):
+def test_the_plugin_socket_is_an_error(nri):
     with tempfile.TemporaryDirectory(prefix="nri-why-", dir="/tmp") as folder:
         with FakeRuntime(socket_path=f"{folder}/s"):
             result = nri("why", "--plugins", "--admin-socket", f"{folder}/s")
@@ -140,7 +140,7 @@ def test_the_socket_of_plugins_is_told_from_the_admin_socket(nri):
 
 
 @pytest.mark.parametrize("arguments", [[], ["c1", "--plugins"], ["--plugins", "--policies"]])
-def test_it_wants_one_question(nri, arguments):
+def test_exactly_one_question_is_required(nri, arguments):
     assert nri("why", *arguments).returncode == 2
 
 
@@ -171,7 +171,7 @@ STEP = {
 CHAIN = {"container": "c1", "name": "", "pod": "", "steps": [], "notes": [], "forgotten": 0}
 
 
-def test_a_chain_with_notes_and_gaps_says_so():
+def test_notes_and_gaps_of_a_chain_are_shown():
     out = Printed()
     notes = [{"time": "T", "text": "CPUShares clamped"}]
     show_chain(out, {**CHAIN, "steps": [{**STEP, "note": "not applied"}], "notes": notes, "forgotten": 3})
@@ -183,7 +183,7 @@ def test_a_chain_with_notes_and_gaps_says_so():
     ]
 
 
-def test_times_of_one_day_are_shown_without_it_and_others_in_full():
+def test_times_of_one_day_are_shown_without_the_date():
     out, times = Printed(), ("2026-11-23T10:00:00.000Z", "2026-11-23T10:00:01.500Z")
     steps = [{**STEP, "time": time, "note": ""} for time in times]
     show_chain(out, {**CHAIN, "steps": steps})
@@ -194,14 +194,14 @@ def test_times_of_one_day_are_shown_without_it_and_others_in_full():
     assert [row["time"] for row in out.rows] == ["2026-11-22T10:00:00.000Z", times[1]]
 
 
-def test_of_what_the_node_agent_set_it_names_the_verb_that_explains_it():
+def test_values_of_the_node_agent_name_its_explain_verb():
     out = Printed()
     step = {**STEP, "plugin": f"00-{NriSettings().name}", "note": ""}
     show_chain(out, {**CHAIN, "pod": "shop/web", "steps": [step]})
     assert out.notes[-1] == "for the rules behind the node agent's changes: nri agent explain shop/web"
 
 
-def test_a_container_that_no_plugin_changed_is_told_as_that():
+def test_a_container_without_changes_is_reported():
     out = Printed()
     show_chain(out, CHAIN)
     assert out.notes[-1] == "no plugin changed anything"
@@ -215,13 +215,13 @@ def test_a_container_that_no_plugin_changed_is_told_as_that():
         ("/p.toml", "line 3", ["the file's present content is not used: line 3", "no policies: /p.toml"]),
     ],
 )
-def test_where_no_policy_holds_it_says_why(path, error, notes):
+def test_without_a_policy_the_reason_is_shown(path, error, notes):
     out = Printed()
     show_policies(out, {"policies": {}, "path": path, "error": error})
     assert out.notes == notes
 
 
-def test_a_container_that_was_refused_is_told_by_whom_why_and_when(nri, socket, tmp_path):
+def test_a_refused_container_has_plugin_reason_and_time(nri, socket, tmp_path):
     with Recorder(tmp_path / "traces") as recorder, FakeRuntime(reporters=[recorder]) as runtime:
         runtime.add(plugin("license", create_container=refuse), "30")
         with pytest.raises(PluginRejected):
@@ -233,7 +233,7 @@ def test_a_container_that_was_refused_is_told_by_whom_why_and_when(nri, socket, 
     assert (tree["container"], tree["refused"]["reason"]) == ("c2", "plugin 30-license refused: none left")
 
 
-def test_what_an_engine_could_not_create_is_explained_though_it_is_gone(nri, tmp_path):
+def test_a_container_that_could_not_be_created_is_explained(nri, tmp_path):
     def adjust(_, container):
         if container.name == "refused":
             raise Reject("none left")
@@ -273,7 +273,7 @@ def refuse(*_):
     raise Reject("none left")
 
 
-def test_a_recording_that_is_damaged_is_read_and_said_to_be(nri, tmp_path):
+def test_a_damaged_recording_is_read_and_reported(nri, tmp_path):
     with Recorder(tmp_path) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
         runtime.create_container(make_pod(name="web-2"), make_container(id="c2", name="db"))
     with next(tmp_path.glob("*.nritrace")).open("ab") as file:
@@ -283,14 +283,14 @@ def test_a_recording_that_is_damaged_is_read_and_said_to_be(nri, tmp_path):
     assert "container c2 db of pod default/web-2" in result.stderr and "at byte" in result.stderr
 
 
-def test_what_a_recording_does_not_have_is_told(nri, socket, tmp_path):
+def test_questions_that_a_recording_cannot_answer_are_errors(nri, socket, tmp_path):
     assert "--trace requires a CONTAINER" in nri("why", "--plugins", "--trace", str(tmp_path)).stderr
     result = nri("why", "db", "--trace", str(tmp_path))
     assert (result.returncode, "no trace (*.nritrace) in this folder" in result.stderr) == (2, True)
     assert "read it with --trace DIR" in nri("why", "9", "--admin-socket", socket).stderr
 
 
-#: Answers to all questions that no runtime of ours gives.
+#: Answers to all questions that our runtimes never give.
 ODD: list[dict[str, object]] = [
     {}, {"plugins": None, "policies": 5, "error": ""}, {"plugins": [1], "policies": {"a": {}}, "steps": 7},
     {"plugins": 5, "name": "", "pod": "", "container": 5, "steps": [{"plugin": 1}]},
@@ -299,7 +299,7 @@ ODD: list[dict[str, object]] = [
 
 @pytest.mark.parametrize("answer", ODD, ids=str)
 @pytest.mark.parametrize("words", [("why", "web"), ("why", "--plugins"), ("why", "--policies")], ids=" ".join)
-def test_an_answer_that_is_none_of_ours_is_told_in_one_line(nri, words, answer):
+def test_an_invalid_reply_is_an_error_of_one_line(nri, words, answer):
     with tempfile.TemporaryDirectory(prefix="nri-why-", dir="/tmp") as folder:
         path = f"{folder}/admin.sock"
         methods = {name: Method(lambda _: json.dumps(answer).encode()) for name in ("Why", "Plugins", "Policies")}

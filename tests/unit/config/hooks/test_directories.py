@@ -1,4 +1,4 @@
-"""Directories of hooks: read when something has changed, whole or not at all."""
+"""Directories of hooks are read after changes, completely or not at all."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def change_after(expected: HookDirectories) -> HooksChange:
     return news
 
 
-def test_directories_that_come_later_and_go_again_are_seen(tmp_path: Path) -> None:
+def test_directories_that_appear_and_disappear_are_noticed(tmp_path: Path) -> None:
     directories = HookDirectories([f"{tmp_path}/low/deep", f"{tmp_path}/high"])
     assert change_after(directories) == HooksChange(None, [])
     assert directories.refresh() is None
@@ -46,7 +46,7 @@ def test_directories_that_come_later_and_go_again_are_seen(tmp_path: Path) -> No
     assert arguments(directories) == ["low"]
 
 
-def test_a_file_that_is_written_removed_or_renamed_is_seen(tmp_path: Path) -> None:
+def test_a_written_removed_or_renamed_file_is_noticed(tmp_path: Path) -> None:
     directories = HookDirectories([str(tmp_path)])
     change_after(directories)
     (tmp_path / "b.json").write_text(text_of("b"))
@@ -66,7 +66,7 @@ def test_a_file_that_is_written_removed_or_renamed_is_seen(tmp_path: Path) -> No
     assert arguments(directories) == ["bb"]
 
 
-def test_a_config_map_that_is_exchanged_is_seen(tmp_path: Path) -> None:
+def test_a_replaced_config_map_is_noticed(tmp_path: Path) -> None:
     for version in ("1", "2"):
         (tmp_path / version).mkdir()
         (tmp_path / version / "a.json").write_text(text_of(version))
@@ -85,7 +85,7 @@ def test_a_config_map_that_is_exchanged_is_seen(tmp_path: Path) -> None:
     assert arguments(directories) == []
 
 
-def test_a_broken_file_is_told_by_file_and_key_and_all_hooks_stay(tmp_path: Path) -> None:
+def test_an_invalid_file_is_an_error_with_file_and_key_and_keeps_all_hooks(tmp_path: Path) -> None:
     directories = HookDirectories([str(tmp_path)])
     (tmp_path / "a.json").write_text(text_of("a"))
     change_after(directories)
@@ -99,7 +99,7 @@ def test_a_broken_file_is_told_by_file_and_key_and_all_hooks_stay(tmp_path: Path
         ("d.json:1", ""),
     ]
     assert arguments(directories) == ["a"]
-    assert directories.refresh() is None, "the same mistake is told once"
+    assert directories.refresh() is None, "the same mistake is reported once"
     (tmp_path / "c.json").write_text(text_of("c"))
     assert change_after(directories).error is not None
     (tmp_path / "d.json").unlink()
@@ -107,7 +107,7 @@ def test_a_broken_file_is_told_by_file_and_key_and_all_hooks_stay(tmp_path: Path
     assert arguments(directories) == ["a", "b", "c"]
 
 
-def test_a_hook_comes_when_its_program_comes_and_goes_with_it(tmp_path: Path) -> None:
+def test_a_hook_exists_while_its_program_exists(tmp_path: Path) -> None:
     program = tmp_path / "program"
     directories = HookDirectories([f"{tmp_path}/d"])
     (tmp_path / "d").mkdir()
@@ -127,7 +127,42 @@ def test_a_hook_comes_when_its_program_comes_and_goes_with_it(tmp_path: Path) ->
     assert arguments(directories) == ["b"]
 
 
-def test_a_directory_that_cannot_be_read_is_an_error_of_its_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('"poststop"', '"precreate"'), ('["poststop"]', "null"), ('"always": true', '"commands": ["("]')],
+)
+def test_mistakes_in_the_values_of_a_hook_without_its_program_do_not_matter(tmp_path: Path, old: str, new: str) -> None:
+    program = tmp_path / "program"
+    directories = HookDirectories([f"{tmp_path}/d"])
+    (tmp_path / "d").mkdir()
+    text = text_of("a", str(program))
+    (tmp_path / "d" / "a.json").write_text(text.replace(old, new))
+    (tmp_path / "d" / "b.json").write_text(text_of("b"))
+    change = change_after(directories)
+    assert change.error is None and f"{program} does not exist" in str(change.warnings[0])
+    assert arguments(directories) == ["b"]
+    program.touch()
+    assert change_after(directories).error is not None
+
+
+def test_a_value_of_another_type_is_an_error_without_the_program_too(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(text_of("a", "/missing").replace('["poststop"]', '"poststop"'))
+    (tmp_path / "b.json").write_text('{"hook": "/missing", "stages": ["poststop"], "stage": ["poststop"]}')
+    (tmp_path / "c.json").write_text('{"hook": "/missing", "stage": ["later"]}')
+    error = change_after(HookDirectories([str(tmp_path)])).error
+    assert error is not None
+    assert [single.key for single in single_errors(error)] == ["stages", "stage"]
+
+
+@pytest.mark.parametrize(("end", "reason"), [("/below", "Not a directory"), ("a" * 300, "File name too long")])
+def test_a_program_that_cannot_be_reached_is_an_error(tmp_path: Path, end: str, reason: str) -> None:
+    (tmp_path / "program").touch()
+    (tmp_path / "a.json").write_text(text_of("a", f"{tmp_path}/program{end}"))
+    error = change_after(HookDirectories([str(tmp_path)])).error
+    assert error is not None and error.key == "hook.path" and error.reason.endswith(f"cannot be used: {reason}")
+
+
+def test_an_unreadable_directory_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     directories = HookDirectories([f"{tmp_path}/file"])
     error = change_after(directories).error
@@ -138,7 +173,7 @@ def test_a_directory_that_cannot_be_read_is_an_error_of_its_own(tmp_path: Path) 
     assert change_after(directories).error is None
 
 
-def test_a_folder_of_a_hook_s_name_is_broken(tmp_path: Path) -> None:
+def test_a_folder_with_the_name_of_a_hook_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.json").mkdir()
     error = change_after(HookDirectories([str(tmp_path)])).error
     assert error is not None and "a.json: cannot read it: Is a directory" in str(error)
@@ -152,7 +187,7 @@ def test_the_number_of_files_is_bounded(tmp_path: Path, monkeypatch: pytest.Monk
     assert error is not None and "has 3 hooks; at most 2 are read" in str(error)
 
 
-def test_readers_see_whole_sets_of_hooks_whatever_is_written_meanwhile(tmp_path: Path) -> None:
+def test_readers_get_complete_sets_of_hooks_during_writes(tmp_path: Path) -> None:
     directories = HookDirectories([str(tmp_path)])
 
     def write(version: str) -> None:
@@ -181,7 +216,7 @@ def test_readers_see_whole_sets_of_hooks_whatever_is_written_meanwhile(tmp_path:
         reader.join()
     directories.refresh()
     assert arguments(directories) == ["39"] * 3
-    # Files are exchanged one by one, so a set may hold two versions; but none is read in part.
+    # Files are exchanged one by one, so a set may hold two versions, but no file is read in part.
     assert {len(thread) for thread in events} == {3}
 
 

@@ -1,4 +1,4 @@
-"""Files of hooks: what is wrong is told by file, line and key; what is odd is a warning."""
+"""Files of hooks: mistakes are errors with file, line and key; oddities are warnings."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def with_key(tree: dict[str, Any], path: str, value: object) -> dict[str, Any]:
     return dict(copy)
 
 
-def test_a_hook_has_what_its_file_says() -> None:
+def test_a_hook_has_the_settings_of_its_file() -> None:
     hook, warnings = parse(GOOD)
     when = When(always=True)
     assert hook == Hook("a.json", "/bin/sh", ("sh", "-c", "true"), ("A=1",), 5, ("prestart", "poststop"), when)
     assert not warnings
 
 
-def test_the_old_schema_puts_the_program_before_its_arguments() -> None:
+def test_in_the_old_schema_the_program_becomes_the_first_argument() -> None:
     hook, warnings = parse({"hook": "/bin/sh", "arguments": ["-x"], "stage": ["prestart"], "cmd": ["^a"]})
     assert hook.args == ("/bin/sh", "-x") and hook.when.any_of and hook.timeout_s is None
     assert [pattern.text for pattern in hook.when.commands] == ["^a"]
@@ -62,6 +62,7 @@ OLD = {"hook": "/bin/sh", "stages": ["prestart"], "cmds": ["a"]}
         (with_key(GOOD, "version", 1), "/d/a.json:2: version: unrecognized hook version: 1"),
         (with_key(GOOD, "hook.path", ""), "hook.path: is empty"),
         (with_key(GOOD, "hook.path", "bin/sh"), '/d/a.json:4: hook.path: "bin/sh" must be an absolute path'),
+        (with_key(GOOD, "hook.path", "/bin/sh\0"), "hook.path: contains NUL"),
         (with_key(GOOD, "hook.path", 1), "hook.path: expected a string, not 1"),
         (with_key(GOOD, "hook.args", "sh"), "hook.args: expected a list"),
         (with_key(GOOD, "hook.args", ["sh", "a\0"]), "hook.args[1]: contains NUL"),
@@ -92,14 +93,14 @@ OLD = {"hook": "/bin/sh", "stages": ["prestart"], "cmds": ["a"]}
         (with_key(OLD, "annotations", ["a", "("]), 'annotations: "a|(" is not a regular expression'),
     ],
 )
-def test_a_mistake_is_told_by_file_line_and_key(tree: object, text: str) -> None:
+def test_a_mistake_is_an_error_with_file_line_and_key(tree: object, text: str) -> None:
     with pytest.raises(ConfigError) as refused:
         parse(tree)
     assert text in str(refused.value)
     assert str(refused.value).startswith("/d/a.json")
 
 
-def test_all_mistakes_of_a_file_are_told_at_once() -> None:
+def test_all_mistakes_of_a_file_are_reported_together() -> None:
     with pytest.raises(ConfigError) as refused:
         parse(with_key(with_key(GOOD, "hook.path", "sh"), "when.commands", ["(", "["]))
     assert [error.key for error in (refused.value, *refused.value.others)] == [
@@ -110,12 +111,12 @@ def test_all_mistakes_of_a_file_are_told_at_once() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "null", "{} x", '{"hook": "/bin/sh", "hook": "/bin/true", "stages": []}'])
-def test_a_text_that_is_no_table_is_refused(text: str) -> None:
+def test_a_text_that_is_not_an_object_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"/d/a\.json"):
         parse_hook("a.json", Source("/d/a.json", text))
 
 
-def test_keys_match_in_any_case_and_unknown_ones_are_warned_of() -> None:
+def test_keys_match_in_any_case_and_unknown_keys_are_warnings() -> None:
     hook, warnings = parse({**with_key(GOOD, "hook.argz", []), "Stage": ["poststop"]})
     assert hook.stages == ("prestart", "poststop")
     assert any('hook.argz: unknown key, ignored (did you mean "args"?)' in text for text in warnings)
@@ -123,9 +124,9 @@ def test_keys_match_in_any_case_and_unknown_ones_are_warned_of() -> None:
 
 
 @pytest.mark.parametrize("when", [{}, {"hasBindMounts": False}, {"annotations": {}}, {"commands": []}])
-def test_a_hook_for_no_container_is_warned_of(when: object) -> None:
+def test_a_hook_that_matches_no_container_is_a_warning(when: object) -> None:
     assert any("when: is never true" in text for text in parse(with_key(GOOD, "when", when))[1])
 
 
-def test_a_hook_that_is_switched_off_is_not_warned_of() -> None:
+def test_a_disabled_hook_is_not_a_warning() -> None:
     assert not parse(with_key(GOOD, "when", {"always": False}))[1]

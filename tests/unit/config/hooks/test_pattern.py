@@ -1,4 +1,4 @@
-"""Patterns are found where Go finds them, in time that grows with the text."""
+"""Patterns match like in Go, in linear time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FACTS = Path(__file__).parents[3] / "data" / "plugins" / "go-regexp.jsonl"
 TAKEN_BY_RE2_ALONE = {"a{9999999999}", "a{1,99999999999}", "(?<é>a)"}
 
 
-def test_what_go_finds_is_found_and_what_it_refuses_is_refused() -> None:
+def test_patterns_match_and_fail_like_in_go() -> None:
     cases = [json.loads(line) for line in FACTS.read_text().splitlines()]
     for case in cases:
         text = case["pattern"]
@@ -38,7 +38,7 @@ def test_what_go_finds_is_found_and_what_it_refuses_is_refused() -> None:
 
 
 @pytest.mark.parametrize("text", [r"(a+)+$", r"(a|aa)+$", r"(a*)*b", r"^(a?){50}a{50}$", r"(.*)*x", r"((a|a)+)+b"])
-def test_a_pattern_that_takes_python_s_own_engine_hours_is_searched(text: str) -> None:
+def test_a_pattern_with_exponential_cost_in_python_is_searched_quickly(text: str) -> None:
     assert not Pattern(text).matches("a" * 40_000 + "!", Budget())
 
 
@@ -47,12 +47,12 @@ def test_a_pattern_that_takes_python_s_own_engine_hours_is_searched(text: str) -
     [("(", r"missing \)"), ("[b-a]", "range"), ("a" * 10_001, "10000 characters"), ("(a{999}){999}", "repetition size"),
      (r"\pL{500}", "too large"), (r"\Q\C\E\\C\C", r"invalid escape sequence: \\C")],
 )  # fmt: skip
-def test_what_is_no_pattern_or_too_large_is_refused_with_the_reason(text: str, reason: str) -> None:
+def test_invalid_and_oversized_patterns_are_errors_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         Pattern(text)
 
 
-def test_a_c_that_is_quoted_is_one() -> None:
+def test_a_quoted_backslash_c_is_literal() -> None:
     assert Pattern(r"\Q\C\E").matches(r"\C", Budget())
     assert Pattern(r"\\C").matches(r"\C", Budget())
 
@@ -66,11 +66,11 @@ def test_searches_share_a_budget_of_text_times_pattern() -> None:
     assert compiled.matches("x", Budget())
 
 
-def test_it_shows_its_text() -> None:
+def test_the_text_of_a_pattern_is_shown() -> None:
     assert repr(Pattern("a+")) == "Pattern('a+')"
 
 
-def test_without_the_library_the_configuration_is_refused_with_a_fix(
+def test_without_the_library_the_error_has_the_install_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "re2", None)

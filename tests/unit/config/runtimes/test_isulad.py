@@ -1,4 +1,4 @@
-"""iSulad's configuration, also where iSulad itself would stumble."""
+"""iSulad's configuration, also with mistakes that iSulad itself does not accept."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def test_isulad_settings_are_read(put) -> None:
     assert findings == []
 
 
-def test_isulad_is_off_unless_told_otherwise_and_zero_timeouts_are_defaults(put) -> None:
+def test_by_default_nri_is_off_and_zero_timeouts_are_defaults(put) -> None:
     nri, findings = read(put({DAEMON: '{"plugin-request-timeout": 0}'}))
     assert (nri.enabled, nri.request_timeout_s, findings) == (False, 2.0, [])
 
 
-def test_an_isulad_file_with_comments_is_still_understood(put) -> None:
+def test_a_file_with_comments_is_read(put) -> None:
     nri, findings = read(put({DAEMON: '{\n# on\n"nri-support": true, "enable-cri-v1": true}'}))
     assert (nri.enabled, findings) == (True, [(Kind.COMMENT, f"{DAEMON}:2", {})])
 
 
 @pytest.mark.parametrize("text", ['{"nri-support": true}', '{"nri-support": true, "enable-cri-v1": false}'])
-def test_nri_without_cri_v1_is_a_problem_because_no_event_ever_comes(put, text) -> None:
+def test_nri_without_cri_v1_is_a_problem(put, text) -> None:
     reading = isulad.read(put({DAEMON: text}))
     assert reading.obstacle is not None
     assert '"enable-cri-v1" is' in texts_of("isulad", reading.obstacle).what
@@ -48,7 +48,7 @@ def test_without_a_file_there_is_no_isulad(put) -> None:
     assert isulad.read(put()) == ("isulad", None, [])
 
 
-def test_a_file_with_a_missing_comma_is_told_from_other_mistakes(put) -> None:
+def test_a_missing_comma_is_distinguished_from_other_mistakes(put) -> None:
     for text, kind in (('{"a": 1\n"b": 2}', Kind.MISSING_COMMA), ('{"a": }', Kind.INVALID)):
         reading = isulad.read(put({DAEMON: text}))
         assert (reading.nri, [remark.kind for remark in reading.remarks]) == (None, [kind])
@@ -66,7 +66,7 @@ def test_a_file_with_a_missing_comma_is_told_from_other_mistakes(put) -> None:
         ('{"nri-support": "true"}', Kind.WRONG_TYPE, False, 2.0),
     ],
 )
-def test_mistakes_are_remarked_on_and_understood_where_they_can_be(
+def test_mistakes_are_reported_and_repaired_if_possible(
     put, text: str, kind: Kind, enabled: bool, timeout_s: float
 ) -> None:
     nri, findings = read(put({DAEMON: text}))
@@ -83,7 +83,7 @@ SAMPLE = """{
 """
 
 
-def test_a_published_sample_is_understood_and_every_mistake_has_its_line() -> None:
+def test_every_mistake_of_a_published_sample_has_its_line() -> None:
     tree, _, remarks = isulad.parse(Source("f", SAMPLE, "json"))
     assert tree == {"nri-support": True, "disable-connections": False, "plugin-path": "/opt/#1//x"}
     assert [(one.kind, one.where) for one in remarks] == [
@@ -95,7 +95,7 @@ def test_a_published_sample_is_understood_and_every_mistake_has_its_line() -> No
     ]
 
 
-def test_what_is_right_stays_as_it_is() -> None:
+def test_valid_text_is_unchanged() -> None:
     text = '{"a": [1, {"b": "x, # y"}]}'
     tree, plain, remarks = isulad.parse(Source("f", text, "json"))
     assert (plain.text, remarks) == (text, [])
@@ -103,6 +103,6 @@ def test_what_is_right_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("text", ['{"a": }', '{"a": 1 2}', "{a: 1}", "[" * 100_000, '{"a": 1, "a": 2}'])
-def test_what_cannot_be_mended_is_the_parsers_own_error(text: str) -> None:
+def test_text_that_cannot_be_repaired_is_the_parsers_error(text: str) -> None:
     with pytest.raises(ConfigError):
         isulad.parse(Source("f", text, "json"))

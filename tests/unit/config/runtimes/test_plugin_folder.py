@@ -20,7 +20,7 @@ FOLDER = "/opt/nri/plugins"
         ('version = 3\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n', "the CRI plugin is in disabled_plugins"),
     ],
 )
-def test_a_runtime_that_launches_nothing_from_a_folder_is_named(put, text: str, message: str) -> None:
+def test_a_runtime_that_launches_no_plugin_from_a_folder_is_named(put, text: str, message: str) -> None:
     obstacles = launch_obstacles(put({"/etc/containerd/config.toml": text}), FOLDER)
     assert len(obstacles) == bool(message)
     assert message in "".join(obstacles)
@@ -30,7 +30,7 @@ def test_without_runtimes_there_is_no_obstacle(put) -> None:
     assert launch_obstacles(put(), FOLDER) == []
 
 
-def test_docker_without_nri_is_not_an_obstacle_next_to_the_runtime_that_matters(put) -> None:
+def test_docker_without_nri_is_not_an_obstacle_next_to_containerd(put) -> None:
     assert launch_obstacles(put({"/etc/docker/daemon.json": "{}"}), FOLDER) == []
     assert len(launch_obstacles(put({"/etc/docker/daemon.json": '{"nri-opts": {"enable": false}}'}), FOLDER)) == 1
 

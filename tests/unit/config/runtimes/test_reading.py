@@ -1,4 +1,4 @@
-"""The values that reading a runtime's configuration gives."""
+"""The result of reading a runtime's configuration."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ import pytest
 from nri.config.runtimes.reading import Draft, Kind, Remark, RuntimeNri
 
 
-def test_a_draft_without_files_has_the_defaults_of_the_field() -> None:
+def test_a_draft_without_files_has_the_defaults() -> None:
     nri = Draft("containerd").finish()
     assert nri == RuntimeNri("containerd")
     assert (nri.socket_path, nri.plugin_path) == ("/var/run/nri/nri.sock", "/opt/nri/plugins")
     assert (nri.enabled, nri.connections, nri.registration_timeout_s, nri.request_timeout_s) == (None, True, 5.0, 2.0)
 
 
-def test_a_later_setting_wins_with_its_place() -> None:
+def test_a_later_setting_overrides_with_its_position() -> None:
     draft = Draft("cri-o", enabled=True)
     draft.put("enabled", False, "enable_nri", "a")
     draft.put("enabled", True, "enable_nri", "b")
     assert (draft.finish().enabled, draft.finish().origin) == (True, {"enable_nri": "b"})
 
 
-def test_a_draft_that_forgets_is_as_new() -> None:
+def test_forget_resets_a_draft() -> None:
     draft = Draft("containerd")
     draft.put("plugin_path", "/p", "plugin_path", "a")
     draft.forget()
     assert draft.finish() == RuntimeNri("containerd")
 
 
-def test_settings_do_not_change_once_they_are_read() -> None:
+def test_settings_are_immutable() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         RuntimeNri("containerd").enabled = True  # type: ignore[misc]
 

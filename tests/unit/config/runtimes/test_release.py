@@ -1,4 +1,4 @@
-"""The release of a runtime: of its program, or of the installed package."""
+"""The release of a runtime, from its program or from the installed package."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UNKNOWN = RUNTIME._replace(program="nri-no-program", packages=("nri-no-package",
 DAEMON = "import sys; open('/proc/self/comm', 'w').write(sys.argv[1]); print(flush=True); sys.stdin.read()"
 
 
-def test_a_package_s_version_is_read_below_a_root(put) -> None:
+def test_a_packages_version_is_read_below_a_root(put) -> None:
     assert find_release(put({"/var/lib/dpkg/status": DPKG}), RUNTIME) == ("1.7.27-1", "/var/lib/dpkg/status")
     apk = {"/lib/apk/db/installed": "P:containerd\nV:2.1.4-r1\nT:x\n\n"}
     assert find_release(put({"/var/lib/dpkg/status": "", **apk}), RUNTIME).version == "2.1.4-r1"
@@ -45,11 +45,11 @@ def test_a_package_s_version_is_read_below_a_root(put) -> None:
         "Package: containerd\nStatus: deinstall ok config-files\nVersion: 1.7.1\n",
     ],
 )
-def test_without_a_package_nothing_is_known(put, status: str) -> None:
+def test_without_a_package_the_release_is_unknown(put, status: str) -> None:
     assert find_release(put({"/var/lib/dpkg/status": status}), RUNTIME) == Release("", "")
 
 
-def test_a_program_that_is_named_is_asked(tmp_path: Path) -> None:
+def test_a_given_program_is_run(tmp_path: Path) -> None:
     program = tmp_path / "containerd"
     program.write_text("#!/bin/sh\necho containerd github.com/k3s-io/containerd v2.1.5-k3s1 abc\n")
     program.chmod(0o755)
@@ -74,7 +74,7 @@ def test_the_release_comes_from_a_running_daemon() -> None:
     assert release == (platform.python_version(), f"/proc/{pid}/exe")
 
 
-def test_a_process_of_another_user_that_only_has_the_name_is_never_run() -> None:
+def test_the_program_of_another_users_process_is_never_run() -> None:
     need_root()
     with daemon(user=65534) as (name, _):
         assert find_release("/", UNKNOWN._replace(program=name)) == Release("", "")

@@ -1,4 +1,4 @@
-"""Every kind of remark has words; those of the doctor's findings are tested with it."""
+"""Every kind of remark has a text."""
 
 import pytest
 
@@ -13,7 +13,7 @@ PARTIES = dict.fromkeys(
 
 
 @pytest.mark.parametrize("runtime", ["containerd", "cri-o", "isulad"])
-def test_every_kind_has_a_sentence_and_a_level(runtime: str) -> None:
+def test_every_kind_has_a_text_and_a_level(runtime: str) -> None:
     for kind in Kind:
         texts = texts_of(runtime, Remark(kind, "/f", {**PARTIES, "seconds": 5.0, "type": bool}))
         assert texts.what, kind

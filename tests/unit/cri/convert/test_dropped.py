@@ -1,10 +1,10 @@
-"""What a conversion could not carry over is told field by field."""
+"""Fields that a conversion cannot represent are reported."""
 
 from nri.cri.convert.dropped import Converted, Dropped, left_over, shown
 from nri.cri.pb import api_pb2 as cri
 
 
-def test_each_field_that_is_set_and_not_carried_is_named_with_its_value() -> None:
+def test_each_unsupported_field_is_reported_with_its_value() -> None:
     config = cri.ContainerConfig(mounts=[cri.Mount(host_path="/a"), cri.Mount(container_path="/b", readonly=True)])
     config.labels["app"] = "web"
     config.metadata.name = "main"
@@ -15,17 +15,17 @@ def test_each_field_that_is_set_and_not_carried_is_named_with_its_value() -> Non
     ]
 
 
-def test_a_message_that_is_there_and_empty_is_a_field_that_is_set() -> None:
+def test_a_present_empty_message_counts_as_set() -> None:
     config = cri.LinuxContainerConfig(security_context=cri.LinuxContainerSecurityContext())
     assert [str(one) for one in left_over(config, (), "why")] == ["security_context (set, but empty): why"]
 
 
-def test_nothing_is_left_over_of_what_is_carried_as_a_whole() -> None:
+def test_fields_that_are_converted_completely_are_not_reported() -> None:
     config = cri.ContainerConfig(metadata=cri.ContainerMetadata(name="main", attempt=2), args=["a", "b"])
     assert left_over(config, {"metadata", "args"}, "why") == []
 
 
-def test_a_field_of_a_smaller_message_stands_below_its_place() -> None:
+def test_a_field_of_a_nested_message_has_a_full_path() -> None:
     assert Dropped("readonly", "True", "why").below("mounts[0]").field == "mounts[0].readonly"
 
 
@@ -35,7 +35,7 @@ def test_a_value_is_shown_on_one_short_line() -> None:
     assert len(text) <= 120
 
 
-def test_what_is_dropped_is_looked_for_once_and_only_if_somebody_asks() -> None:
+def test_dropped_fields_are_computed_once_on_demand() -> None:
     looks: list[str] = []
 
     def find() -> list[Dropped]:

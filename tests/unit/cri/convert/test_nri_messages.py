@@ -54,12 +54,12 @@ def test_identity_image_and_times_come_from_request_and_status() -> None:
         (pb.CONTAINER_RUNNING, 0, "", ""),
     ],
 )
-def test_the_reason_of_an_end_is_told(state: int, code: int, reason: str, expected: str) -> None:
+def test_the_reason_of_an_exit_is_sent(state: int, code: int, reason: str, expected: str) -> None:
     mount_rows = converted_container({}, state=state, exit_code=code, reason=reason)
     assert (mount_rows.exit_code, mount_rows.status_reason) == (code, expected)
 
 
-def test_all_that_a_spec_says_reaches_plugins() -> None:
+def test_all_values_of_a_spec_reach_plugins() -> None:
     mount_rows = converted_container(
         {
             "process": {
@@ -119,7 +119,7 @@ def test_all_that_a_spec_says_reaches_plugins() -> None:
     assert (linux.seccomp_policy.default_errno.value, linux.seccomp_policy.syscalls[0].args[0].value) == (38, 40)
 
 
-def test_the_seccomp_profile_is_there_only_if_one_was_asked_for() -> None:
+def test_the_seccomp_profile_is_sent_only_if_requested() -> None:
     profile = pb.SecurityProfile(profile_type=pb.SecurityProfile.Localhost, localhost_ref="/p.json")
     config = pb.ContainerConfig()
     config.linux.security_context.seccomp.CopyFrom(profile)
@@ -128,14 +128,14 @@ def test_the_seccomp_profile_is_there_only_if_one_was_asked_for() -> None:
     assert (mount_rows.profile_type, mount_rows.localhost_ref) == (m.SecurityProfile.LOCALHOST, "/p.json")
 
 
-def test_a_kind_of_seccomp_profile_from_the_future_is_an_error() -> None:
+def test_an_unknown_type_of_seccomp_profile_is_an_error() -> None:
     config = pb.ContainerConfig()
     config.linux.security_context.seccomp.profile_type = 9
     with pytest.raises(RequestError, match=r"seccomp\.profile_type: 9: is unknown"):
         converted_container({}, config)
 
 
-def test_what_plugins_cannot_be_told_is_named() -> None:
+def test_fields_that_nri_lacks_are_reported() -> None:
     dropped = container(pb.ContainerStatus(), CONFIG, {}, pod_id="p1").dropped
     assert [one.field for one in dropped] == ["metadata.attempt", "log_path"]
 
@@ -158,7 +158,7 @@ STATUS = pb.PodSandboxStatus(
 )
 
 
-def test_all_that_nri_knows_of_a_pod_is_told() -> None:
+def test_all_fields_of_a_pod_are_sent() -> None:
     spec = {
         "annotations": {"both": "spec"},
         "linux": {
@@ -177,11 +177,11 @@ def test_all_that_nri_knows_of_a_pod_is_told() -> None:
     assert pod.linux.resources.cpu.shares.value == 2
 
 
-def test_a_pod_of_the_nodes_network_has_no_addresses() -> None:
+def test_a_pod_on_the_host_network_has_no_addresses() -> None:
     assert list(pod_sandbox(pb.PodSandboxStatus(id="p1"), POD_CONFIG).value.ips) == []
 
 
-def test_what_plugins_cannot_be_told_of_a_pod_is_named() -> None:
+def test_pod_fields_that_nri_lacks_are_reported() -> None:
     dropped = pod_sandbox(STATUS, POD_CONFIG).dropped
     assert [one.field for one in dropped] == ["metadata.attempt", "linux.sysctls", "linux.overhead.oom_score_adj"]
 
@@ -192,7 +192,7 @@ def test_a_pod_without_overhead_and_resources_has_none_for_plugins() -> None:
     assert not pod.linux.HasField("pod_resources")
 
 
-def test_a_process_is_what_the_request_says_of_it() -> None:
+def test_a_process_is_converted_from_the_request() -> None:
     config = pb.ContainerConfig(command=["sh"], args=["-c", "a"], envs=[pb.KeyValue(key="A", value=b"b\xff")])
     config.linux.security_context.run_as_user.value = 7
     config.linux.security_context.supplemental_groups.extend([1, -1, 2])
@@ -213,13 +213,13 @@ def test_a_process_is_what_the_request_says_of_it() -> None:
         ({"propagation": pb.PROPAGATION_BIDIRECTIONAL}, ["rbind", "rshared", "rw"]),
     ],
 )
-def test_a_mount_has_the_options_that_runtimes_make_of_it(words: dict[str, object], options: list[str]) -> None:
+def test_a_mount_has_the_options_that_runtimes_use(words: dict[str, object], options: list[str]) -> None:
     config = pb.ContainerConfig(mounts=[pb.Mount(container_path="/a", host_path="/b", **words)])  # type: ignore[arg-type]
     (mount,) = requested(config)["mounts"]
     assert (mount["destination"], mount["source"], mount["options"]) == ("/a", "/b", options)
 
 
-def test_resources_are_those_that_are_set() -> None:
+def test_only_set_resources_are_converted() -> None:
     config = pb.ContainerConfig()
     config.linux.resources.cpu_shares = 512
     config.linux.resources.cpu_period = -1
@@ -236,7 +236,7 @@ def test_resources_are_those_that_are_set() -> None:
     }
 
 
-def test_a_request_that_says_nothing_is_no_resource() -> None:
+def test_an_empty_request_has_no_resources() -> None:
     assert requested(pb.ContainerConfig())["linux"]["resources"] == {}
 
 
@@ -279,7 +279,7 @@ def shown(spec: dict[str, Any]) -> dict[str, Any]:
     return message_to_dict
 
 
-def test_everything_that_nri_has_a_field_for_is_shown() -> None:
+def test_all_linux_fields_of_nri_are_converted() -> None:
     linux = shown(SPEC).pop("linux")
     assert linux == {
         "namespaces": [{"type": "pid"}, {"type": "network", "path": "/net"}],
@@ -304,7 +304,7 @@ def test_everything_that_nri_has_a_field_for_is_shown() -> None:
     assert linux["resources"]["cpu"]["shares"] == {"value": "512"}
 
 
-def test_the_process_its_mounts_and_hooks_are_shown() -> None:
+def test_process_mounts_and_hooks_are_converted() -> None:
     container = shown(SPEC)
     del container["linux"]
     assert container == {
@@ -317,20 +317,20 @@ def test_the_process_its_mounts_and_hooks_are_shown() -> None:
     }
 
 
-def test_words_that_the_api_does_not_know_become_its_0() -> None:
+def test_unknown_enum_words_become_0() -> None:
     odd = {"process": {"scheduler": {"policy": "SCHED_NEW"}, "ioPriority": {"class": "IOPRIO_CLASS_NEW"}}}
     linux = shown(odd)["linux"]
     assert "policy" not in linux["scheduler"]
     assert "class" not in linux["io_priority"]
 
 
-def test_an_empty_spec_has_nothing_to_show_and_parts_may_be_null() -> None:
+def test_an_empty_spec_is_an_empty_message_and_parts_may_be_null() -> None:
     empty = shown({})
     assert shown({"process": None, "mounts": None, "hooks": None, "linux": None}) == empty
     assert namespaces({}) == []
 
 
-def test_the_spec_stays_as_it_is() -> None:
+def test_the_spec_is_not_changed() -> None:
     before = json.dumps(SPEC)
     shown(SPEC)
     assert json.dumps(SPEC) == before

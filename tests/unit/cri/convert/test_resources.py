@@ -14,7 +14,7 @@ def both(converted: Converted[Any]) -> tuple[Any, tuple[Dropped, ...]]:
     return converted.value, converted.dropped
 
 
-def test_shares_quota_period_and_limit_are_there_for_plugins_even_if_the_kubelet_set_none() -> None:
+def test_shares_quota_period_and_limit_are_always_sent() -> None:
     message = to_nri(pb.LinuxContainerResources()).value
     assert all(message.cpu.HasField(name) for name in ("shares", "quota", "period"))
     assert message.memory.HasField("limit")
@@ -73,13 +73,13 @@ def test_an_update_changes_what_it_sets_and_keeps_the_rest_of_the_request() -> N
         (m.LinuxResources(cpu=m.LinuxCPU(shares=m.OptionalUInt64(value=2**64 - 1))), "cpu.shares"),
     ],
 )
-def test_what_the_cri_cannot_say_is_named(linux_resources: m.LinuxResources, field: str) -> None:
+def test_fields_that_the_cri_lacks_are_reported(linux_resources: m.LinuxResources, field: str) -> None:
     message, dropped = both(to_cri(linux_resources))
     assert [one.field for one in dropped] == [field]
     assert message == pb.LinuxContainerResources()
 
 
-def test_what_nri_has_no_field_for_in_a_spec_is_named() -> None:
+def test_spec_fields_that_nri_lacks_are_reported() -> None:
     message, dropped = both(
         from_oci({"cpu": {"burst": 1, "shares": 2}, "blockIO": {"weight": 3}, "rdma": {}, "pids": {}})
     )
@@ -110,7 +110,7 @@ def test_every_resource_of_a_spec_reaches_plugins() -> None:
     assert dropped == ()
 
 
-def test_a_plugins_wish_for_cpus_and_new_hugepages_reaches_the_cri() -> None:
+def test_cpus_and_hugepages_of_a_plugin_reach_the_cri() -> None:
     linux_resources = m.LinuxResources(cpu=m.LinuxCPU(cpus="0-1", mems="1"))
     linux_resources.hugepage_limits.add(page_size="1GB", limit=3)
     message, dropped = both(to_cri(linux_resources))

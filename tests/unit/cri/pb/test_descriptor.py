@@ -1,4 +1,4 @@
-"""The generated CRI messages are the API of the table, all of it, and the .proto says what is newer than v0.27.1."""
+"""The generated CRI messages equal the table of the API."""
 
 import importlib.util
 import json
@@ -56,24 +56,24 @@ def field_row(field: FieldDescriptor) -> str:
     return f"{field.number} {field.name} {repeated}{kind}{deprecated}"
 
 
-def test_the_package_is_that_of_the_table_and_the_pool_path_cannot_collide() -> None:
+def test_the_package_equals_the_tables_and_its_pool_path_is_unique() -> None:
     assert FILE.package == TABLE["package"]
     assert FILE.name == "k8s.io/cri-api/pkg/apis/runtime/v1/api.proto"
 
 
-def test_there_are_all_175_messages_and_no_other() -> None:
+def test_there_are_exactly_175_messages() -> None:
     assert len(TABLE["messages"]) == 175
     assert sorted(FILE.message_types_by_name) == sorted(map(plain, TABLE["messages"]))
 
 
-def test_each_message_has_the_fields_of_the_table() -> None:
+def test_each_message_has_the_tables_fields() -> None:
     messages = {plain(message): sorted(map(plain, rows)) for message, rows in TABLE["messages"].items()}
     assert messages == {
         name: sorted(field_row(field) for field in FILE.message_types_by_name[name].fields) for name in messages
     }
 
 
-def test_the_enums_and_their_values_are_those_of_the_table() -> None:
+def test_enums_and_values_equal_the_tables() -> None:
     enums = [*FILE.enum_types_by_name.values()]
     for message in FILE.message_types_by_name.values():
         enums += message.enum_types
@@ -82,7 +82,7 @@ def test_the_enums_and_their_values_are_those_of_the_table() -> None:
     assert len(descriptor_rows) == 11
 
 
-def test_the_services_and_their_calls_are_those_of_the_table() -> None:
+def test_services_and_calls_equal_the_tables() -> None:
     def row(method) -> str:
         assert not method.client_streaming
         stream = " stream" if method.server_streaming else ""
@@ -92,8 +92,8 @@ def test_the_services_and_their_calls_are_those_of_the_table() -> None:
     assert descriptor_rows == {name: list(map(plain, calls)) for name, calls in TABLE["services"].items()}
 
 
-def test_the_proto_says_since_when_there_is_each_newer_item() -> None:
-    """In its own words: `// since v0.N.x` after the item, which is what people read."""
+def test_the_proto_has_the_version_of_each_newer_item() -> None:
+    """The comment `// since v0.N.x` follows the item."""
     descriptor_rows = set()
     above = ""
     for line in PROTO.read_text().splitlines():
@@ -111,7 +111,7 @@ def test_the_proto_says_since_when_there_is_each_newer_item() -> None:
     assert descriptor_rows == table
 
 
-def test_the_checked_in_code_is_what_the_generator_makes() -> None:
+def test_the_committed_code_equals_the_generators_output() -> None:
     need(importlib.util.find_spec("grpc_tools"), "grpcio-tools")
     need(importlib.util.find_spec("mypy_protobuf"), "mypy-protobuf")
     command = [sys.executable, str(ROOT / "tools" / "generate_cri.py"), "--check"]

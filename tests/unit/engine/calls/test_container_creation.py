@@ -1,4 +1,4 @@
-"""A container made step by step, and taken back the same way when a step fails."""
+"""The creation of a container in steps, which are undone after an error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def bundles(dry: Any) -> list[str]:
     return [path.name for path in dry.engine.machinery.places.bundles.iterdir()]
 
 
-def test_what_plugins_answer_is_in_the_spec_and_in_the_record(dry: Any) -> None:
+def test_answers_of_plugins_are_in_spec_and_record(dry: Any) -> None:
     adjustment = nri.Adjustment().add_env("A", "1").set_cpu_shares(99)
     dry.told.on["create_container"] = lambda *_: adjustment
     entry = dry.engine.inventory.container(dry.create(dry.pod()))
@@ -36,7 +36,7 @@ def test_what_plugins_answer_is_in_the_spec_and_in_the_record(dry: Any) -> None:
 
 
 @pytest.mark.parametrize("config", [{"log_path": "../a"}, {"log_path": "/a"}])
-def test_a_request_that_cannot_be_is_refused_before_anything_is_made(dry: Any, config: dict[str, str]) -> None:
+def test_an_invalid_request_is_refused_before_any_step(dry: Any, config: dict[str, str]) -> None:
     pod = dry.pod()
     before = bundles(dry)
     with pytest.raises(RequestError, match="log_path"):
@@ -49,7 +49,7 @@ def test_a_container_without_a_name_is_refused(dry: Any) -> None:
         dry.create(dry.pod(), "")
 
 
-def test_a_plugins_refusal_leaves_nothing_and_the_name_is_free(dry: Any) -> None:
+def test_a_plugins_refusal_leaves_no_files_and_frees_the_name(dry: Any) -> None:
     pod = dry.pod()
     before = bundles(dry)
 
@@ -64,7 +64,7 @@ def test_a_plugins_refusal_leaves_nothing_and_the_name_is_free(dry: Any) -> None
     assert dry.create(pod)
 
 
-def test_a_runtime_that_fails_is_told_to_plugins_as_an_end_and_a_removal(
+def test_after_a_failure_of_the_oci_runtime_plugins_receive_stop_and_removal(
     dry: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = dry.pod()
@@ -79,7 +79,7 @@ def test_a_runtime_that_fails_is_told_to_plugins_as_an_end_and_a_removal(
     assert records(dry) == []
 
 
-def test_updates_of_others_are_done_when_the_container_is_there_and_not_if_it_fails(
+def test_updates_of_other_containers_apply_only_after_a_successful_creation(
     dry: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = dry.pod()
@@ -101,7 +101,7 @@ def test_updates_of_others_are_done_when_the_container_is_there_and_not_if_it_fa
 
 
 @pytest.mark.parametrize("adjustment", [nri.Adjustment(), nri.Adjustment().add_env("A", "1")], ids=["same", "changed"])
-def test_the_event_after_a_creation_has_the_container_as_it_is_then(dry: Any, adjustment: nri.Adjustment) -> None:
+def test_post_create_has_the_created_container(dry: Any, adjustment: nri.Adjustment) -> None:
     shown: dict[str, Any] = {}
     dry.told.on["create_container"] = lambda pod, container: (shown.update(before=(pod, container)), adjustment)[1]
     dry.told.on["post_create_container"] = lambda pod, container: shown.update(after=(pod, container))
@@ -113,9 +113,7 @@ def test_the_event_after_a_creation_has_the_container_as_it_is_then(dry: Any, ad
     assert pod == dry.engine.domain.pod_message(dry.engine.inventory.pod(entry.record.pod_id))
 
 
-def test_a_creation_makes_the_messages_for_plugins_and_the_settings_of_the_image_once(
-    dry: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_creation_computes_messages_and_image_settings_once(dry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 
     def count(owner: Any, name: str) -> None:
@@ -159,7 +157,7 @@ def cdi(dry: Any) -> Any:
     return dry
 
 
-def test_a_device_of_the_request_or_of_a_plugin_requires_plugins_by_its_annotation(cdi: Any) -> None:
+def test_a_cdi_device_can_require_plugins(cdi: Any) -> None:
     pod = cdi.pod()
     before = bundles(cdi)
     refusals = {
@@ -177,6 +175,6 @@ def test_a_device_of_the_request_or_of_a_plugin_requires_plugins_by_its_annotati
     assert (records(cdi), bundles(cdi)) == ([], before)
 
 
-def test_a_plugin_that_answered_with_nothing_satisfies_a_device(cdi: Any) -> None:
+def test_a_plugin_with_an_empty_answer_satisfies_the_requirement(cdi: Any) -> None:
     created = cdi.create(cdi.pod(), CDI_devices=[pb.CDIDevice(name="vendor.com/nic=plain")])
     assert "NIC=plain" in cdi.engine.inventory.container(created).spec["process"]["env"]

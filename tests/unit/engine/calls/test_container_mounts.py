@@ -1,4 +1,4 @@
-"""Names in a request that are looked up for the spec: host paths, images, users, namespaces."""
+"""Host paths, images, users and namespaces of a request are resolved for the spec."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.calls.container_creation import image_config
 from nri.engine.images import Image
-from nri.engine.images.mapping import Mapping
+from nri.engine.images.mapping import IdMapping
 from nri.engine.lifecycle.inventory import ContainerEntry, PodEntry, to_json
 from nri.engine.spec import Account, Options
 from nri.engine.state import ContainerRecord, PodRecord
@@ -27,12 +27,12 @@ class World:
 
     def __init__(self, dry: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
-        self.mounted: dict[str, Mapping | None] = {}
+        self.mounted: dict[str, IdMapping | None] = {}
         self.creation = dry.engine.container_creation
         monkeypatch.setattr(dry.engine.images, "mount", self._mount)
         monkeypatch.setattr(dry.engine.images, "unmount", self.mounted.pop)
 
-    def _mount(self, image: Image, name: str, mapping: Mapping | None = None) -> Path:
+    def _mount(self, image: Image, name: str, mapping: IdMapping | None = None) -> Path:
         self.mounted[name] = mapping
         return self.folder / name
 
@@ -76,7 +76,7 @@ def pod_of(security: pb.LinuxContainerSecurityContext | None = None) -> PodEntry
     return PodEntry(PodRecord("p1", config=to_json(config), namespace_paths={"user": "/pinned"}))
 
 
-def test_links_of_the_hosts_paths_are_followed_and_what_is_missing_is_made(world: World, tmp_path: Path) -> None:
+def test_links_in_host_paths_are_followed_and_missing_folders_created(world: World, tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     mount_ = mounts(pb.Mount(host_path=f"{tmp_path}/link"), pb.Mount(host_path=f"{tmp_path}/new/deep"), pb.Mount())
@@ -85,13 +85,13 @@ def test_links_of_the_hosts_paths_are_followed_and_what_is_missing_is_made(world
     assert (tmp_path / "new/deep").is_dir()
 
 
-def test_a_path_that_cannot_be_made_names_its_mount(world: World, tmp_path: Path) -> None:
+def test_a_host_path_that_cannot_be_created_names_its_mount(world: World, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(RequestError, match=r"mounts\[0\]\.host_path"):
         world.options(mounts(pb.Mount(host_path=f"{tmp_path}/file/below")))
 
 
-def test_images_of_mounts_are_mounted_each_by_its_place_and_unmounted_again(world: World) -> None:
+def test_image_mounts_are_mounted_and_unmounted(world: World) -> None:
     config = mounts(
         pb.Mount(container_path="/a"),
         pb.Mount(image=pb.ImageSpec(image="b")),
@@ -104,19 +104,19 @@ def test_images_of_mounts_are_mounted_each_by_its_place_and_unmounted_again(worl
     assert world.mounted == {"c1": None, "c1-image1": None, "c1-image3": None}
     assert entry.record.rootfs == f"{world.folder}/c1"
     refs = {index: entry.record.mounts[index]["image"]["image_ref"] for index in folders}
-    assert len({*refs.values()}) == 2, "the image itself counts, and its name where there is none"
+    assert len({*refs.values()}) == 2, "the reference of the image counts, or its name without a reference"
     world.creation.unmount_root(entry)
     assert world.mounted == {}
 
 
 @pytest.mark.parametrize("path", ["/etc", "..", "a/../../b", "link/../.."])
-def test_a_part_of_an_image_does_not_lead_out_of_it(world: World, path: str) -> None:
+def test_a_sub_path_of_an_image_does_not_lead_out_of_the_image(world: World, path: str) -> None:
     image = pb.Mount(image=pb.ImageSpec(image="b"), image_sub_path=path)
     with pytest.raises(RequestError, match=r"mounts\[2\]\.image_sub_path.*must be inside"):
         world.mount(mounts(pb.Mount(container_path="/a"), pb.Mount(container_path="/b"), image))
 
 
-def test_links_in_an_image_do_not_lead_out_of_it_either(world: World) -> None:
+def test_links_in_an_image_do_not_lead_out_of_the_image(world: World) -> None:
     root = world.folder / "c1-image0"
     (root / "sub").mkdir(parents=True)
     (root / "out").symlink_to("/etc")
@@ -133,7 +133,7 @@ def test_links_in_an_image_do_not_lead_out_of_it_either(world: World) -> None:
             part(path)
 
 
-def test_a_container_has_its_pods_mapping_also_if_it_says_nothing(world: World) -> None:
+def test_by_default_a_container_has_its_pods_id_mapping(world: World) -> None:
     for config in (pb.ContainerConfig(), pb.ContainerConfig(linux={"security_context": users(100_000)})):
         world.mount(config, pod_of(users(100_000)))
         assert [mapping[:5] for mapping in world.mounted.values() if mapping] == [
@@ -143,13 +143,13 @@ def test_a_container_has_its_pods_mapping_also_if_it_says_nothing(world: World) 
     assert world.mounted == {"c1": None}
 
 
-def test_a_mapping_that_is_not_the_pods_is_refused(world: World) -> None:
+def test_an_id_mapping_other_than_the_pods_is_refused(world: World) -> None:
     with pytest.raises(RequestError, match="differs from the pod's"):
         world.mount(pb.ContainerConfig(linux={"security_context": users(200_000)}), pod_of(users(100_000)))
     assert world.mounted == {}
 
 
-def test_the_process_namespace_of_another_is_shared_only_if_it_runs_in_this_pod(dry: Any, world: World) -> None:
+def test_a_target_pid_namespace_must_be_of_a_running_container_of_the_pod(dry: Any, world: World) -> None:
     pod = dry.pod()
     running, created = dry.run(pod, "running"), dry.create(pod, "created")
     entry = dry.engine.inventory.pod(pod)
@@ -167,13 +167,13 @@ def test_the_process_namespace_of_another_is_shared_only_if_it_runs_in_this_pod(
     assert target(elsewhere) == ""
 
 
-def test_an_images_settings_are_those_of_its_process() -> None:
+def test_settings_of_an_image_are_read() -> None:
     image = Image("sha256:a", config={"Cmd": ["sh"], "User": "me", "WorkingDir": "/w", "StopSignal": "SIGINT"})
     settings = image_config(image)
     assert (settings.cmd, settings.user, settings.working_dir, settings.stop_signal) == (["sh"], "me", "/w", "SIGINT")
 
 
-def test_the_mount_table_of_the_host_is_read_once_and_only_for_mounts_that_pass_others_on(
+def test_the_hosts_mount_table_is_read_once_on_demand(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads: list[str] = []

@@ -1,4 +1,4 @@
-"""The calls on containers, on a dry engine: states, errors, events; tests/engine has them on real ones."""
+"""The calls on containers with a dry engine: states, errors and events. tests/engine has real containers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def refuse(*_: Any) -> None:
     raise nri.Reject("no")
 
 
-def test_a_whole_life_has_each_event_once_and_its_records_go(dry: Any) -> None:
+def test_a_complete_lifecycle_has_each_event_once_and_leaves_no_record(dry: Any) -> None:
     pod = dry.pod()
     container_id = dry.run(pod)
     assert dry.engine.inventory.container(container_id).record.state is ContainerState.RUNNING
@@ -39,7 +39,7 @@ def test_a_whole_life_has_each_event_once_and_its_records_go(dry: Any) -> None:
     assert dry.engine.inventory.containers() == [] and not [*(dry.config.root / "records/containers").iterdir()]
 
 
-def test_a_log_is_opened_anew_for_one_caller_after_the_other(dry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_is_reopened_for_one_caller_at_a_time(dry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     container_id, inside, maximum = dry.run(dry.pod(), log_path="0.log"), list[int](), list[int]()
 
     def reopen(*_: Any) -> None:
@@ -59,7 +59,7 @@ def test_a_log_is_opened_anew_for_one_caller_after_the_other(dry: Any, monkeypat
     assert maximum == [1, 1, 1]
 
 
-def test_what_is_not_possible_in_a_state_names_it(dry: Any) -> None:
+def test_an_impossible_call_is_an_error_with_the_state(dry: Any) -> None:
     pod = dry.pod()
     container_id = dry.run(pod)
     with pytest.raises(WrongState, match="running: start"):
@@ -83,7 +83,7 @@ def test_what_is_not_possible_in_a_state_names_it(dry: Any) -> None:
         ({"log_path": "a/../../b"}, "log_path"),
     ],
 )
-def test_a_request_that_cannot_be_names_its_field_and_leaves_nothing(dry: Any, changes: Any, field: str) -> None:
+def test_an_invalid_request_is_an_error_with_its_field_and_leaves_no_files(dry: Any, changes: Any, field: str) -> None:
     pod = dry.pod()
     with pytest.raises(RequestError) as raised:
         dry.create(pod, **changes)
@@ -93,7 +93,7 @@ def test_a_request_that_cannot_be_names_its_field_and_leaves_nothing(dry: Any, c
     assert dry.engine.inventory.containers() == [] and dry.told.of("c") == []
 
 
-def test_names_that_nobody_has_are_not_there_and_short_ones_must_be_clear(dry: Any) -> None:
+def test_unknown_ids_are_not_found_and_prefixes_must_be_unique(dry: Any) -> None:
     pod = dry.pod()
     for number in range(17):  # two of them begin alike
         dry.create(pod, f"c{number}")
@@ -105,16 +105,16 @@ def test_names_that_nobody_has_are_not_there_and_short_ones_must_be_clear(dry: A
         dry.engine.inventory.container(twice)
 
 
-def test_a_creation_that_a_plugin_refuses_is_undone_and_told(dry: Any) -> None:
+def test_a_creation_that_a_plugin_refuses_is_undone_and_reported(dry: Any) -> None:
     dry.told.on["create_container"] = refuse
     pod = dry.pod()
     with pytest.raises(NriError, match="10-told"):
         dry.create(pod)
     assert dry.told.of("c") == ["create_container", "stop_container", "remove_container"]
-    assert [path.name for path in (dry.config.state / "bundles").iterdir()] == [pod]  # what holds it
+    assert [path.name for path in (dry.config.state / "bundles").iterdir()] == [pod]  # no bundle but the pod's
 
 
-def test_a_start_that_fails_ends_the_container_with_the_reason(dry: Any) -> None:
+def test_a_failed_start_ends_the_container_with_the_reason(dry: Any) -> None:
     container_id = dry.create(dry.pod())
     runtime = dry.engine.machinery.runtime("runc")
     runtime.start = lambda _: (_ for _ in ()).throw(CommandFailed("runc start", 1, "broken"))
@@ -126,9 +126,7 @@ def test_a_start_that_fails_ends_the_container_with_the_reason(dry: Any) -> None
 
 
 @pytest.mark.parametrize("ended", [True, False])
-def test_a_container_that_was_evicted_before_its_start_says_so_instead_of_what_the_oci_runtime_says(
-    dry: Any, ended: bool
-) -> None:
+def test_an_evicted_container_cannot_be_started_and_the_error_says_why(dry: Any, ended: bool) -> None:
     container_id = dry.create(dry.pod())
     entry = dry.engine.inventory.container(container_id)
     if ended:
@@ -144,7 +142,7 @@ def test_a_container_that_was_evicted_before_its_start_says_so_instead_of_what_t
     assert entry.record.state is ContainerState.EXITED
 
 
-def test_the_pods_end_ends_all_its_containers_and_no_others(dry: Any) -> None:
+def test_stopping_a_pod_stops_only_its_containers(dry: Any) -> None:
     one, two = dry.pod("one"), dry.pod("two")
     dry.run(one, "a")
     dry.create(one, "b")
@@ -156,9 +154,7 @@ def test_the_pods_end_ends_all_its_containers_and_no_others(dry: Any) -> None:
     assert dry.told.of("a")[-2:] == dry.told.of("b")[-2:] == ["stop_container", "remove_container"]
 
 
-def test_what_a_plugin_sets_and_this_machine_cannot_do_is_left_out_and_told_to_those_who_ask(
-    dry: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unsupported_values_of_a_plugin_are_omitted_and_reported(dry: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     machinery = dry.engine.machinery
     machinery.machine = replace(machinery.machine, cgroup_v2=False)
@@ -173,7 +169,7 @@ def test_what_a_plugin_sets_and_this_machine_cannot_do_is_left_out_and_told_to_t
     assert f"container {container_id}: a part of a plugin's adjustment is left out: unified" in caplog.text
 
 
-def test_a_pod_is_not_over_while_a_container_of_it_cannot_be_ended(dry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_is_not_stopped_while_a_container_cannot_be_killed(dry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     pod = dry.pod()
     container_id = dry.run(pod)
     for call in (dry.engine.pod_removal.stop, dry.engine.pod_removal.remove):

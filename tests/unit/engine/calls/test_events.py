@@ -23,7 +23,7 @@ def inventory(tmp_path: Path) -> Inventory:
 
 
 class Call:
-    """A call that ends when the test says so."""
+    """A call that the test ends."""
 
     def __init__(self) -> None:
         self.ended: list[Callable[[], None]] = []
@@ -36,7 +36,7 @@ class Call:
 
 
 def begin(calls: EventCalls, bus: EventBus) -> tuple[Any, Call]:
-    """A stream that has given its first event, so that it listens."""
+    """A stream that has returned its first event, so it is subscribed."""
     call = Call()
     stream = calls.get_container_events(pb.GetEventsRequest(), call)
     subscribe = bus.subscribe
@@ -67,7 +67,7 @@ def test_a_stream_ends_with_the_engine(inventory: Inventory) -> None:
     assert list(stream) == []
 
 
-def test_one_too_many_is_refused_and_a_place_that_is_left_is_free(
+def test_listeners_above_the_limit_are_refused_until_one_leaves(
     inventory: Inventory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "MAX_LISTENERS", 1)

@@ -1,4 +1,4 @@
-"""Requests that run something: what is checked before anything runs."""
+"""Exec requests: checks before a program runs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Containers:
     """Notes how long a program may take, and the event that its client has gone."""
 
     limit: float | None = -1.0
-    gone = threading.Event()
+    client_gone = threading.Event()
 
     def exec_sync(
         self, container_id: str, argv: list[str], timeout_s: float | None, client_gone: threading.Event
     ) -> ExecResult:
-        self.limit, self.gone = timeout_s, client_gone
+        self.limit, self.client_gone = timeout_s, client_gone
         return ExecResult(b"o", b"e", 3)
 
 
@@ -32,7 +32,7 @@ class Containers:
     ("timeout_s", "remaining_s", "limit"),
     [(0, None, None), (5, None, 5.0), (0, 2.5, 2.5), (5, 2.5, 2.5), (2, 60.0, 2.0), (0, 0.0, 0.1)],
 )
-def test_a_program_runs_as_long_as_asked_for_and_no_longer_than_its_client_waits(
+def test_a_program_runs_until_its_timeout_or_its_clients_deadline(
     timeout_s: int, remaining_s: float | None, limit: float | None
 ) -> None:
     containers: Any = Containers()
@@ -41,10 +41,10 @@ def test_a_program_runs_as_long_as_asked_for_and_no_longer_than_its_client_waits
     calls = ExecutionCalls(containers, containers, containers)
     reply = calls.exec_sync(pb.ExecSyncRequest(container_id="c", cmd=["x"], timeout=timeout_s), call)
     assert containers.limit == limit
-    assert not containers.gone.is_set()
+    assert not containers.client_gone.is_set()
     for end in ends:
         end()
-    assert containers.gone.is_set(), "and as its client is there"
+    assert containers.client_gone.is_set(), "the end of the call is the end of its client"
     assert (reply.stdout, reply.stderr, reply.exit_code) == (b"o", b"e", 3)
 
 
@@ -65,7 +65,7 @@ def test_outputs_are_cut_to_fit_together(stdout: int, stderr: int, fits: tuple[i
         ("port_forward", pb.PortForwardRequest(pod_sandbox_id="p", port=[80])),
     ],
 )
-def test_a_dry_engine_says_that_nothing_runs_before_it_gives_out_an_address(method: str, request_: Any) -> None:
+def test_a_dry_engine_refuses_to_run_programs(method: str, request_: Any) -> None:
     inventory: Any = SimpleNamespace(
         pod=lambda _: SimpleNamespace(record=PodRecord("p", state=PodState.READY)),
         container=lambda _: SimpleNamespace(record=ContainerRecord("c", state=ContainerState.RUNNING)),

@@ -1,4 +1,4 @@
-"""The program that holds a pod's process namespace, as a file; tests/engine runs it."""
+"""The pause program as a file. tests/engine runs the program."""
 
 import struct
 
@@ -9,7 +9,7 @@ from nri.engine.support.errors import EngineError
 
 
 @pytest.mark.parametrize(("architecture", "number"), [("x86_64", 62), ("aarch64", 183)])
-def test_it_is_one_segment_that_begins_with_its_code_and_ends_with_the_action(architecture: str, number: int) -> None:
+def test_the_program_is_one_segment_of_code_and_data(architecture: str, number: int) -> None:
     program = pause_program(architecture)
     kind, machine, _, entry, table = struct.unpack_from("<HHIQQ", program, 16)
     assert (program[:5], kind, machine, table) == (b"\x7fELF\x02", 2, number, 64)
@@ -19,7 +19,7 @@ def test_it_is_one_segment_that_begins_with_its_code_and_ends_with_the_action(ar
     assert program.endswith(struct.pack("<4Q", 1, 2, 0, 0))  # SIG_IGN, SA_NOCLDWAIT
 
 
-def test_the_code_points_to_the_action_behind_it() -> None:
+def test_the_code_refers_to_the_signal_action() -> None:
     code = pause_program("x86_64")[120:-32]
     (offset,) = struct.unpack_from("<i", code, 13)
     assert code[10:13] == bytes.fromhex("488d35") and 17 + offset == len(code)
@@ -28,12 +28,12 @@ def test_the_code_points_to_the_action_behind_it() -> None:
     assert words[12] & 0x3FFFFFF == (6 - 12) & 0x3FFFFFF
 
 
-def test_a_machine_that_it_is_not_written_for_is_named() -> None:
+def test_an_unsupported_architecture_is_an_error_with_its_name() -> None:
     with pytest.raises(EngineError, match="s390x"):
         pause_program("s390x")
 
 
-def test_it_joins_what_is_pinned_and_leaves_host_name_and_sysctls_alone() -> None:
+def test_the_pause_process_joins_pinned_namespaces() -> None:
     spec = {
         "hostname": "web",
         "linux": {"sysctl": {"a.b": "1"}, "namespaces": [{"type": "pid"}, {"type": "network"}], "resources": {}},

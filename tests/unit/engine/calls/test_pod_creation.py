@@ -23,7 +23,7 @@ from nri.errors import NriError, RequestError
 WHOLE = ["run_pod_sandbox", "stop_pod_sandbox", "remove_pod_sandbox"]
 
 
-def test_a_whole_life_has_each_event_once(dry: Any) -> None:
+def test_a_complete_lifecycle_has_each_event_once(dry: Any) -> None:
     with dry.engine.events.subscribe() as listener:
         pod = dry.pod()
         assert dry.engine.inventory.pod(pod).record.state is PodState.READY
@@ -46,7 +46,7 @@ def test_a_pod_without_a_name_is_refused(dry: Any, field: str) -> None:
         dry.engine.pod_creation.run(config)
 
 
-def test_what_a_pod_cannot_have_is_refused_before_anything_is_made(dry: Any) -> None:
+def test_invalid_pods_are_refused_before_any_step(dry: Any) -> None:
     config = dry.pod_config()
     with pytest.raises(RequestError, match="runtime_handler"):
         dry.engine.pod_creation.run(config, "kata")
@@ -55,10 +55,9 @@ def test_what_a_pod_cannot_have_is_refused_before_anything_is_made(dry: Any) -> 
     ids = [pb.IDMapping(host_id=100_000, container_id=0, length=65_536)]
     options.userns_options.uids.extend(ids)
     options.userns_options.gids.extend(ids)
-    options.network = pb.NODE
-    with pytest.raises(RequestError, match=r'network: "NODE": must not be shared with the node'):
+    options.ipc = pb.NODE
+    with pytest.raises(RequestError, match=r'ipc: "NODE": must not be shared with the node'):
         dry.engine.pod_creation.run(config)
-    options.network = pb.POD
     options.ClearField("userns_options")
     options.ipc = 9
     with pytest.raises(RequestError, match="ipc"):
@@ -74,7 +73,7 @@ def test_what_a_pod_cannot_have_is_refused_before_anything_is_made(dry: Any) -> 
     assert dry.told.events == [] and not [*(dry.config.root / "records/pods").iterdir()]
 
 
-def test_a_name_is_free_after_the_removal_and_not_before(dry: Any) -> None:
+def test_a_name_is_free_only_after_the_removal(dry: Any) -> None:
     pod = dry.pod()
     with pytest.raises(AlreadyExists):
         dry.pod()
@@ -86,7 +85,7 @@ def test_a_name_is_free_after_the_removal_and_not_before(dry: Any) -> None:
     dry.pod()
 
 
-def test_a_refusal_undoes_the_pod_and_is_told(dry: Any) -> None:
+def test_a_plugins_refusal_undoes_the_pod(dry: Any) -> None:
     def refuse(_: Any) -> None:
         raise nri.Reject("not here")
 
@@ -97,7 +96,7 @@ def test_a_refusal_undoes_the_pod_and_is_told(dry: Any) -> None:
     assert not [*(dry.config.state / "pods").iterdir()]
 
 
-def test_an_undo_that_fails_leaves_the_pod_to_be_stopped_again(dry: Any) -> None:
+def test_a_failed_undo_leaves_a_pod_that_can_be_stopped(dry: Any) -> None:
     pod = dry.pod()
     network = dry.engine.machinery.cni
     network.delete, usual = lambda _: (_ for _ in ()).throw(EngineError("busy")), network.delete
@@ -109,9 +108,7 @@ def test_an_undo_that_fails_leaves_the_pod_to_be_stopped_again(dry: Any) -> None
     assert dry.told.of("pod") == WHOLE
 
 
-def test_a_pod_whose_removal_came_to_no_end_may_be_stopped_again_and_removed(
-    dry: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pod_with_a_failed_removal_can_be_stopped_and_removed(dry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     pod = dry.pod()
     container_id = dry.run(pod)
     with monkeypatch.context() as patch:
@@ -128,7 +125,7 @@ def test_a_pod_whose_removal_came_to_no_end_may_be_stopped_again_and_removed(
     assert dry.told.of("pod") == WHOLE and dry.engine.inventory.pods() == []
 
 
-def test_new_resources_are_asked_for_kept_and_told(dry: Any) -> None:
+def test_new_resources_are_sent_to_plugins_recorded_and_reported(dry: Any) -> None:
     pod = dry.pod()
     overhead, resources = pb.LinuxContainerResources(cpu_shares=7), pb.LinuxContainerResources(cpu_shares=9)
     dry.engine.resource_updates.update_pod(pod, overhead, resources)
@@ -158,7 +155,7 @@ def config(**options: Any) -> pb.PodSandboxConfig:
     return pod_sandbox_config
 
 
-def test_a_pod_of_the_nodes_network_has_the_nodes_name(dry: Any, steps: PodSteps) -> None:
+def test_a_pod_on_the_host_network_has_the_nodes_host_name(dry: Any, steps: PodSteps) -> None:
     own_network, nodes = PodRecord("p1"), PodRecord("p2")
     steps.prepare(own_network, config())
     steps.prepare(nodes, config(network=pb.NODE))
@@ -168,13 +165,13 @@ def test_a_pod_of_the_nodes_network_has_the_nodes_name(dry: Any, steps: PodSteps
 
 
 @pytest.mark.parametrize("field", ["network", "ipc", "pid"])
-def test_an_unknown_namespace_mode_of_a_pod_names_its_field(steps: PodSteps, field: str) -> None:
+def test_an_unknown_namespace_mode_is_an_error_with_its_field(steps: PodSteps, field: str) -> None:
     with pytest.raises(RequestError, match=f"{field}: 9: is not a mode of namespaces"):
         steps.prepare(PodRecord("p1"), config(**{field: 9}))
 
 
-@pytest.mark.parametrize("field", ["network", "ipc", "pid"])
-def test_a_pod_whose_ids_are_mapped_shares_nothing_with_the_node(steps: PodSteps, field: str) -> None:
+@pytest.mark.parametrize("field", ["ipc", "pid"])
+def test_a_pod_whose_ids_are_mapped_shares_no_ipc_and_processes_with_the_node(steps: PodSteps, field: str) -> None:
     pod_config = config(**{field: pb.NODE})
     users = pod_config.linux.security_context.namespace_options.userns_options
     users.mode = pb.POD
@@ -184,17 +181,17 @@ def test_a_pod_whose_ids_are_mapped_shares_nothing_with_the_node(steps: PodSteps
         steps.prepare(PodRecord("p1"), pod_config)
 
 
-def test_what_is_taken_back_at_a_stop_is_all_but_the_folders(dry: Any, steps: PodSteps) -> None:
+def test_a_stop_undoes_all_steps_except_the_folders(dry: Any, steps: PodSteps) -> None:
     entry = dry.engine.inventory.pod(dry.pod())
     names = [step.name for step in steps.of(entry)]
     assert names == ["folders", "namespaces", "network", "files", "holder"]
     assert [step.name for step in steps.of(entry, only_running=True)] == names[1:]
 
 
-def test_the_process_of_a_pod_is_killed_before_a_runtime_is_asked_to_delete_it(
+def test_the_process_of_a_pod_is_killed_before_the_runtime_deletes_it(
     dry: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A runtime that has to kill it looks only ten times a second whether it has ended."""
+    """A runtime that kills the process checks for its end only ten times a second."""
     pod_id, steps_ = dry.pod(), list[str]()
     conmon = dry.engine.machinery.conmon
     remove = conmon.remove
@@ -204,14 +201,14 @@ def test_the_process_of_a_pod_is_killed_before_a_runtime_is_asked_to_delete_it(
     assert steps_ == ["KILL", "delete"]
 
 
-def test_specs_of_its_containers_get_the_cgroup_that_was_decided(dry: Any, steps: PodSteps) -> None:
+def test_specs_of_containers_get_the_pods_cgroup(dry: Any, steps: PodSteps) -> None:
     entry = dry.engine.inventory.pod(dry.pod())
     pod = steps.spec_pod(entry)
     assert pod.config.linux.cgroup_parent == entry.record.cgroup_parent != ""
     assert not entry.config.linux.cgroup_parent, "the request stays as it came"
 
 
-def test_a_network_is_told_what_a_pod_asks_for_as_cni_has_it(
+def test_a_network_gets_the_pods_requests_in_cni_form(
     dry: Any, steps: PodSteps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config_ = dry.pod_config()
@@ -221,8 +218,8 @@ def test_a_network_is_told_what_a_pod_asks_for_as_cni_has_it(
     entry = dry.engine.inventory.pod(dry.engine.pod_creation.run(config_))
     machinery, messages = dry.engine.machinery, {}
 
-    def add(network: Any, *place: Any, **more: Any) -> Attached:
-        messages.update(more, network=network.name, place=place)
+    def add(networks: Any, *place: Any, **more: Any) -> Attached:
+        messages.update(more, networks=[network.name for network in networks], place=place)
         return Attached(("10.1.0.5",), (), "", {"ips": []})
 
     (tmp_path / "10-pods.conflist").write_text('{"name": "pods", "plugins": [{"type": "bridge"}]}')
@@ -232,7 +229,7 @@ def test_a_network_is_told_what_a_pod_asks_for_as_cni_has_it(
     monkeypatch.setattr(machinery.cni, "add", add)
     next(step for step in steps.of(entry) if step.name == "network").do()
     assert messages == {
-        "network": "pods",
+        "networks": ["pods"],
         "place": (entry.id, Path(entry.record.namespace_paths["network"])),
         "arguments": {
             "K8S_POD_NAMESPACE": "n", "K8S_POD_NAME": "pod", "K8S_POD_INFRA_CONTAINER_ID": entry.id,

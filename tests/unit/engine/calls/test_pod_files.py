@@ -1,4 +1,4 @@
-"""The texts of a pod's files."""
+"""The content of a pod's hosts and resolver files."""
 
 from pathlib import Path
 
@@ -18,13 +18,13 @@ def test_a_pods_own_name_has_its_addresses() -> None:
     assert "10.0.0.2" not in hosts_text("", ["10.0.0.2"])
 
 
-def test_servers_searches_and_options_are_written_as_resolvers_read_them() -> None:
+def test_servers_searches_and_options_are_written_in_resolver_format() -> None:
     dns = pb.DNSConfig(servers=["10.0.0.10", "1.1.1.1"], searches=["a.local", "local"], options=["ndots:5"])
     assert resolv_text(dns) == "search a.local local\nnameserver 10.0.0.10\nnameserver 1.1.1.1\noptions ndots:5\n"
     assert resolv_text(pb.DNSConfig()) == ""
 
 
-def test_files_of_the_node_in_another_encoding_are_copied_as_they_are(
+def test_files_of_the_node_in_another_encoding_are_copied_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: "127.0.0.1 m\udcfcller\n")

@@ -22,7 +22,7 @@ def in_force(dry: Any, container_id: str) -> dict[str, Any]:
     return {key: value for key, value in spec["linux"]["resources"].items() if key in ("cpu", "memory")}
 
 
-def test_a_request_that_nobody_changes_is_done_as_it_is(dry: Any) -> None:
+def test_a_request_that_no_plugin_changes_is_applied(dry: Any) -> None:
     container_id = dry.run(dry.pod())
     dry.engine.resource_updates.update_container(
         container_id, pb.LinuxContainerResources(cpu_shares=300, cpuset_cpus="0")
@@ -32,7 +32,7 @@ def test_a_request_that_nobody_changes_is_done_as_it_is(dry: Any) -> None:
     assert dry.told.of("c")[-2:] == ["update_container", "post_update_container"]
 
 
-def test_without_nri_it_is_done_as_it_is(dry: Any) -> None:
+def test_without_nri_a_request_is_applied(dry: Any) -> None:
     dry.engine.stop()
     dry.config = replace(dry.config, nri=replace(dry.config.nri, disable=True))
     from nri.engine.engine import Engine
@@ -44,7 +44,7 @@ def test_without_nri_it_is_done_as_it_is(dry: Any) -> None:
     assert in_force(dry, container_id)["cpu"]["shares"] == 300 and dry.told.events == []
 
 
-def test_what_plugins_make_of_it_replaces_it_and_others_change_with_it(dry: Any) -> None:
+def test_changes_of_plugins_replace_the_request_and_update_other_containers(dry: Any) -> None:
     pod = dry.pod()
     container_id, other = dry.run(pod), dry.run(pod, "other")
     dry.told.on["update_container"] = lambda *_: [
@@ -58,7 +58,7 @@ def test_what_plugins_make_of_it_replaces_it_and_others_change_with_it(dry: Any)
     assert "update_container" not in dry.told.of("other")
 
 
-def test_what_plugins_made_of_it_and_the_runtime_cannot_do_is_told_to_those_who_ask(dry: Any) -> None:
+def test_unsupported_changes_of_plugins_are_reported(dry: Any) -> None:
     container_id = dry.run(dry.pod())
     dry.told.on["update_container"] = lambda *_: [
         nri.Update(container_id).set_cpu_shares(700).set_memory_swappiness(5).message
@@ -69,7 +69,7 @@ def test_what_plugins_made_of_it_and_the_runtime_cannot_do_is_told_to_those_who_
     assert not [text for text in notes if "cpu.shares" in text]
 
 
-def test_a_refusal_and_a_failure_change_nothing(dry: Any) -> None:
+def test_refused_and_failed_updates_change_no_value(dry: Any) -> None:
     container_id = dry.run(dry.pod())
     before = in_force(dry, container_id)
 
@@ -87,9 +87,9 @@ def test_a_refusal_and_a_failure_change_nothing(dry: Any) -> None:
     assert in_force(dry, container_id) == before and "post_update_container" not in dry.told.of("c")
 
 
-@pytest.mark.parametrize("told_", [False, True], ids=["not told", "told"])
-def test_plugins_are_told_what_a_container_has_after_a_refusal_if_that_is_wanted(dry: Any, told_: bool) -> None:
-    dry.restart(nri=replace(dry.config.nri, tell_refused=told_))
+@pytest.mark.parametrize("is_reported", [False, True], ids=["not reported", "reported"])
+def test_after_a_refusal_plugins_can_receive_the_current_values(dry: Any, is_reported: bool) -> None:
+    dry.restart(nri=replace(dry.config.nri, tell_refused=is_reported))
     container_id = dry.run(dry.pod())
 
     def refuse(*_: Any) -> None:
@@ -98,10 +98,10 @@ def test_plugins_are_told_what_a_container_has_after_a_refusal_if_that_is_wanted
     dry.told.on["update_container"] = refuse
     with pytest.raises(NriError, match="keep it"):
         dry.engine.resource_updates.update_container(container_id, pb.LinuxContainerResources(cpu_shares=300))
-    assert dry.told.of("c")[-1] == ("post_update_container" if told_ else "update_container")
+    assert dry.told.of("c")[-1] == ("post_update_container" if is_reported else "update_container")
 
 
-def test_what_cannot_be_is_refused_before_plugins_are_asked(dry: Any) -> None:
+def test_impossible_values_are_refused_before_plugins_are_called(dry: Any) -> None:
     container_id = dry.run(dry.pod())
     with pytest.raises(RequestError, match=r"linux\.cpuset_cpus"):
         dry.engine.resource_updates.update_container(container_id, pb.LinuxContainerResources(cpuset_cpus="x"))
@@ -145,7 +145,7 @@ def test_an_earlier_answer_applied_late_keeps_later_values(dry: Any) -> None:
     assert dry.engine.inventory.container(container_id).spec["linux"]["resources"]["unified"] == {"cpu.idle": "0"}
 
 
-def test_what_a_client_or_a_plugin_by_itself_has_set_stays_when_an_earlier_answer_is_carried_out(dry: Any) -> None:
+def test_later_values_of_clients_and_plugins_survive_an_earlier_answer(dry: Any) -> None:
     container_id = dry.run(dry.pod())
     before = next(ARRIVALS)
     dry.engine.resource_updates.update_container(container_id, pb.LinuxContainerResources(cpu_quota=6000))
@@ -160,7 +160,7 @@ def test_what_a_client_or_a_plugin_by_itself_has_set_stays_when_an_earlier_answe
     assert in_force(dry, container_id)["memory"]["limit"] == 64 << 20
 
 
-def test_what_the_answer_to_its_creation_has_set_stays_when_an_earlier_answer_is_carried_out(dry: Any) -> None:
+def test_values_of_the_creation_survive_an_earlier_answer(dry: Any) -> None:
     before = next(ARRIVALS)
     dry.told.on["create_container"] = lambda *_: nri.Adjustment().set_cpu_shares(800)
     container_id = dry.run(dry.pod())
@@ -170,7 +170,7 @@ def test_what_the_answer_to_its_creation_has_set_stays_when_an_earlier_answer_is
     assert in_force(dry, container_id)["cpu"] == {"shares": 800, "quota": 5000}
 
 
-def test_a_device_rule_in_an_answer_reaches_no_runtime_and_those_who_ask_are_told(dry: Any) -> None:
+def test_a_device_rule_in_an_update_is_omitted_and_reported(dry: Any) -> None:
     container_id = dry.run(dry.pod())
     before = dry.engine.inventory.container(container_id).spec["linux"]["resources"]["devices"]
     dry.told.on["update_container"] = lambda *_: [

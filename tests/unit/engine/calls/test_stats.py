@@ -1,7 +1,9 @@
-"""Sums and rates of readings, and readings as messages: what is not known is left out."""
+"""Sums and rates of statistics, and their messages."""
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +16,7 @@ from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodStat
 from nri.files import Usage
 
 
-def test_what_a_kernel_does_not_say_is_left_out_and_zero_is_not() -> None:
+def test_missing_values_are_omitted_and_zeros_are_not() -> None:
     message = memory_message(7, ContainerStats(memory_usage_bytes=0))
     assert message.timestamp == 7 and message.HasField("usage_bytes") and message.usage_bytes.value == 0
     for field in ("working_set_bytes", "available_bytes", "rss_bytes", "page_faults", "major_page_faults"):
@@ -23,29 +25,29 @@ def test_what_a_kernel_does_not_say_is_left_out_and_zero_is_not() -> None:
     assert cpu.usage_core_nano_seconds.value == 5 and not cpu.HasField("usage_nano_cores")
 
 
-def test_available_is_the_limit_less_the_working_set_and_never_below_nothing() -> None:
+def test_available_memory_is_the_limit_minus_the_working_set() -> None:
     stats = ContainerStats(memory_limit_bytes=100, working_set_bytes=60, swap_limit_bytes=10, swap_usage_bytes=30)
     assert memory_message(1, stats).available_bytes.value == 40
     assert swap_message(1, stats).swap_available_bytes.value == 0
     assert not memory_message(1, ContainerStats(working_set_bytes=60)).HasField("available_bytes")
 
 
-def test_eth0_is_the_pods_interface_and_loopback_is_no_traffic() -> None:
+def test_eth0_is_the_pods_interface_and_loopback_is_ignored() -> None:
     rows = [InterfaceStats("lo", 1, 0, 1, 0), InterfaceStats("eth0", 10, 1, 20, 2), InterfaceStats("net1", 5, 0, 6, 0)]
     message = network_message(rows)
     assert message.default_interface.name == "eth0" and message.default_interface.tx_errors.value == 2
     assert [interface.name for interface in message.interfaces] == ["net1"]
 
 
-def test_a_sum_has_what_any_part_has_and_no_more() -> None:
+def test_a_sum_has_only_values_that_a_part_has() -> None:
     total_stats = total([ContainerStats(cpu_usage_ns=1, processes=2), ContainerStats(cpu_usage_ns=3)])
     assert total_stats == ContainerStats(cpu_usage_ns=4, processes=2)
     assert total([]) == ContainerStats()
 
 
-def test_a_rate_needs_two_readings_some_time_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rate_requires_two_readings(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1_000_000_000]
-    monkeypatch.setattr(module.time, "time_ns", lambda: now[0])
+    monkeypatch.setattr(module.time, "monotonic_ns", lambda: now[0])
     actual = {"c": ContainerStats()}
     readings = Readings(None, SimpleNamespace(stats=actual.__getitem__), None)  # type: ignore[arg-type]
     record = ContainerRecord("c", state=ContainerState.RUNNING)
@@ -64,11 +66,46 @@ def test_a_rate_needs_two_readings_some_time_apart(monkeypatch: pytest.MonkeyPat
     assert readings.container(record).cores is None
 
 
-def test_a_pod_is_read_from_its_own_cgroup_of_either_version(tmp_path: Path) -> None:
+def test_the_first_rate_is_the_average_since_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.time, "time_ns", lambda: 5_000_000_000)
+    containers = SimpleNamespace(stats=lambda _: ContainerStats(cpu_usage_ns=1_000_000_000))
+    readings = Readings(None, containers, None)  # type: ignore[arg-type]
+    record = ContainerRecord("c", state=ContainerState.RUNNING, started_at_ns=1_000_000_000)
+    assert readings.container(record).cores == 250_000_000
+
+
+def test_a_clock_that_was_set_does_not_change_rates_and_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
+    wall, elapsed = [2_000_000_000_000], [0]
+    monkeypatch.setattr(module.time, "time_ns", lambda: wall[0])
+    monkeypatch.setattr(module.time, "monotonic_ns", lambda: elapsed[0])
+    stats = {"c": ContainerStats(cpu_usage_ns=10**18)}
+    images = SimpleNamespace(snapshots=SimpleNamespace(usage=lambda _: Usage(elapsed[0], 1)))
+    readings = Readings(None, SimpleNamespace(stats=stats.__getitem__), images)  # type: ignore[arg-type]
+    record = ContainerRecord("c", state=ContainerState.RUNNING, started_at_ns=wall[0] - 1)
+    assert cpu_message(readings.container(record)).usage_nano_cores.value <= (os.cpu_count() or 1) * 1_000_000_000
+    assert readings.disk_space("c") is not None
+    wall[0], elapsed[0] = 1, 20_000_000_000
+    stats["c"] = ContainerStats(cpu_usage_ns=10**18 + 5_000_000_000)
+    assert readings.container(record) == (1, stats["c"], 250_000_000)
+    assert readings.disk_space("c") == (1, Usage(20_000_000_000, 1))
+
+
+def test_the_first_rate_of_a_pod_does_not_count_what_its_cgroup_used_before(tmp_path: Path) -> None:
+    record = PodRecord("p", state=PodState.READY, cgroup_parent="/pods/p", created_at_ns=time.time_ns())
+    for name, text in (("memory/pods/p/memory.usage_in_bytes", "1"), ("cpuacct/pods/p/cpuacct.usage", str(10**17))):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
+    readings = Readings(None, None, None, tmp_path)  # type: ignore[arg-type]
+    rows = [Reading(1, ContainerStats(cpu_usage_ns=5), 100), Reading(1, ContainerStats(cpu_usage_ns=5), 200)]
+    reading = readings.pod(record, rows)
+    assert reading.stats is not None and (reading.stats.cpu_usage_ns, reading.cores) == (10**17, 300)
+
+
+def test_a_pod_is_read_from_its_cgroup_on_both_versions(tmp_path: Path) -> None:
     record = PodRecord("p", state=PodState.READY, cgroup_parent="/pods/p")
     readings = Readings(None, None, None, tmp_path)  # type: ignore[arg-type]
-    part = ContainerStats(memory_usage_bytes=1)
-    assert readings.pod(record, [part]).stats == part
+    part = Reading(0, ContainerStats(memory_usage_bytes=1), None)
+    assert readings.pod(record, [part]).stats == part.stats
     (tmp_path / "memory/pods/p").mkdir(parents=True)
     (tmp_path / "memory/pods/p/memory.usage_in_bytes").write_text("70")
     stats = readings.pod(record, [part]).stats
@@ -82,12 +119,13 @@ def test_a_pod_is_read_from_its_own_cgroup_of_either_version(tmp_path: Path) -> 
     assert readings.pod(record, []).stats is None
 
 
-def test_containers_with_many_files_are_walked_in_turn_for_a_small_part_of_the_time(
+def test_containers_with_many_files_are_counted_in_turn_within_a_time_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As many of them as somebody likes may be on a node, and its kubelet has to get its answer."""
+    """A node can have any number of such containers, and its kubelet must get a reply."""
     now, walked = [1 << 60], list[str]()
-    monkeypatch.setattr(module.time, "time_ns", lambda: now[0])
+    for clock in ("time_ns", "monotonic_ns"):
+        monkeypatch.setattr(module.time, clock, lambda: now[0])
 
     def usage(name: str) -> Usage:
         walked.append(name)
@@ -126,10 +164,11 @@ def test_containers_with_many_files_are_walked_in_turn_for_a_small_part_of_the_t
     assert len([name for name in walked if name != "small"]) == 10, "one that is gone holds up no other"
 
 
-def test_one_that_has_no_file_system_any_more_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its record is there until all of its removal has gone well, which may be never."""
+def test_a_container_without_a_file_system_does_not_block_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its record exists until its removal succeeds, which may be never."""
     now, walked = [1 << 60], list[str]()
-    monkeypatch.setattr(module.time, "time_ns", lambda: now[0])
+    for clock in ("time_ns", "monotonic_ns"):
+        monkeypatch.setattr(module.time, clock, lambda: now[0])
     broken: set[str] = set()
 
     def usage(name: str) -> Usage:

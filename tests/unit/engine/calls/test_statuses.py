@@ -1,4 +1,4 @@
-"""Pods and containers in lists and in verbose statuses, from their records alone."""
+"""Pods and containers in lists and verbose statuses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def record(state: PodState = PodState.READY) -> PodRecord:
 
 
 @pytest.mark.parametrize("state", PodState)
-def test_only_a_ready_pod_is_ready(state: PodState) -> None:
+def test_only_a_ready_pod_has_the_state_ready(state: PodState) -> None:
     expected = pb.SANDBOX_READY if state is PodState.READY else pb.SANDBOX_NOTREADY
     assert pod_item(record(state)).state == expected
 
@@ -33,7 +33,7 @@ def test_a_pod_in_a_list_has_its_metadata_labels_and_time() -> None:
     assert (item.labels, item.annotations) == ({"a": "b"}, {"c": "d"})
 
 
-def test_more_of_a_pod_is_json() -> None:
+def test_the_verbose_status_of_a_pod_is_json() -> None:
     document = json.loads(json.dumps(pod_info(PodEntry(record()))))
     assert (
         document["config"]["hostname"] == "h" and document["cniResult"] == {"ips": []} and document["state"] == "ready"
@@ -59,7 +59,7 @@ def container_record(state: ContainerState = ContainerState.RUNNING) -> Containe
         (ContainerState.UNKNOWN, pb.CONTAINER_UNKNOWN),
     ],
 )
-def test_a_container_is_in_one_of_the_four_states_that_clients_know(
+def test_a_container_has_one_of_the_four_cri_states(
     state: ContainerState, expected: pb.ContainerState.ValueType
 ) -> None:
     assert container_item(container_record(state)).state == expected
@@ -73,6 +73,6 @@ def test_a_container_in_a_list_has_its_metadata_pod_and_image() -> None:
     assert (item.image_id, item.image_ref) == ("sha256:1", "a@sha256:2")
 
 
-def test_more_of_a_container_is_json_with_its_spec() -> None:
+def test_the_verbose_status_of_a_container_is_json_with_its_spec() -> None:
     document = json.loads(json.dumps(container_info(ContainerEntry(container_record(), {"ociVersion": "1.0.2"}))))
     assert (document["sandboxID"], document["pid"], document["runtimeSpec"]) == ("p1", 7, {"ociVersion": "1.0.2"})

@@ -1,4 +1,4 @@
-"""containerd's and iSulad's files are taken as they are, and the mistakes of published samples are named."""
+"""Configuration files of containerd and iSulad, and mistakes of published samples."""
 
 import pytest
 
@@ -32,7 +32,7 @@ SAMPLE = """{
 }"""
 
 
-def test_containerds_own_file_gives_its_nri_settings_and_nothing_else(write) -> None:
+def test_only_nri_settings_of_containerds_file_are_used(write) -> None:
     loaded = ENGINE_SETTINGS.load(write("config.toml", CONTAINERD), environment={})
     nri = loaded.settings.nri
     assert (nri.plugin_request_timeout, nri.default_validator.required_plugins) == (4.0, ("10-a",))
@@ -47,7 +47,7 @@ def test_a_key_that_containerd_would_ignore_is_an_error(write) -> None:
         ENGINE_SETTINGS.load(name, environment={})
 
 
-def test_isulads_keys_are_taken_in_both_spellings_in_seconds_or_with_a_unit(write) -> None:
+def test_isulads_keys_are_read_in_both_spellings_and_units(write) -> None:
     loaded = ENGINE_SETTINGS.load(write("daemon.json", ISULAD), environment={})
     nri = loaded.settings.nri
     assert (nri.disable, nri.disable_connections, nri.socket_path) == (False, False, "/run/x.sock")
@@ -59,11 +59,11 @@ def test_isulads_keys_are_taken_in_both_spellings_in_seconds_or_with_a_unit(writ
     assert "daemon.json:7: socket_path: iSulad itself does not support another socket path" in loaded.notes
 
 
-def test_isulads_nri_is_off_until_it_is_switched_on(write) -> None:
+def test_isulads_nri_is_off_by_default(write) -> None:
     assert ENGINE_SETTINGS.load(write("daemon.json", '{"plugin-path": "/p"}'), environment={}).settings.nri.disable
 
 
-def test_every_mistake_of_a_published_sample_is_named_with_its_line(write) -> None:
+def test_every_mistake_of_a_published_sample_has_its_line(write) -> None:
     with pytest.raises(ConfigError) as caught:
         ENGINE_SETTINGS.load(write("daemon.json", SAMPLE), environment={})
     join = "\n".join(map(str, single_errors(caught.value)))

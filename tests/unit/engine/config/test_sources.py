@@ -1,4 +1,4 @@
-"""Settings come from files, environment and flags, and each says where it came from."""
+"""Settings from files, environment and flags, with their origin."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ TIMEOUT = (
 TABLE = '[plugins."io.containerd.nri.v1.nri"]\n'
 
 
-def test_a_later_source_wins_and_origins_name_file_and_line_variable_and_flag(write) -> None:
+def test_a_later_source_overrides_and_origins_name_file_variable_or_flag(write) -> None:
     one, two = (
         write("one.toml", 'root = "/1"\nstate = "/1"\n'),
         write("two.toml", '\nstate = "/2"\n[nri]\ndisable = true'),
@@ -39,7 +39,7 @@ def test_a_later_source_wins_and_origins_name_file_and_line_variable_and_flag(wr
     assert loaded.files == ("one.toml", "two.toml")
 
 
-def test_every_mistake_of_every_source_is_told_with_place_and_suggestion(write) -> None:
+def test_every_mistake_has_a_position_and_a_suggestion(write) -> None:
     name = write("e.toml", f'sockt = "/s"\n{TABLE}plugin_request_timeout = "5s "\n[images]\nsnapshots = "overlayfs"\n')
     with pytest.raises(ConfigError) as caught:
         ENGINE_SETTINGS.load(name, "none.toml", environment={}, flags={"nri.disabel": ("--set", True)})
@@ -52,7 +52,7 @@ def test_every_mistake_of_every_source_is_told_with_place_and_suggestion(write) 
     ]
 
 
-def test_containerds_table_may_be_pasted_into_our_own_file(write) -> None:
+def test_containerds_table_can_be_pasted_into_our_file(write) -> None:
     name = write("e.toml", f'root = "/r"\n{TABLE}disable = true\n[nri]\ncompat = "reference"\n')
     loaded = ENGINE_SETTINGS.load(name, environment={})
     assert (loaded.settings.nri.disable, loaded.settings.nri.compat, loaded.settings.root) == (
@@ -63,11 +63,16 @@ def test_containerds_table_may_be_pasted_into_our_own_file(write) -> None:
     assert loaded.origins["nri.disable"] == "e.toml:3"
 
 
-def test_a_key_in_both_tables_is_given_twice(write) -> None:
+def test_a_key_in_both_tables_is_an_error(write) -> None:
     name = write("e.toml", f"{TABLE}disable = true\n[nri]\ndisable = false\n")
     with pytest.raises(ConfigError, match=r"e.toml:4: nri.disable: duplicate key \(keep one\)"):
         ENGINE_SETTINGS.load(name, environment={})
 
 
-def test_json_of_our_own_keys_is_read_too(write) -> None:
+def test_a_file_without_suffix_can_begin_with_a_line_of_number_signs(write) -> None:
+    name = write("engine", f'{"#" * 200}\nlog_level = "debug"\n')
+    assert ENGINE_SETTINGS.load(name, environment={}).origins == {"log_level": "engine:2"}
+
+
+def test_our_keys_can_be_json(write) -> None:
     assert ENGINE_SETTINGS.load(write("e.json", '{"conmon": "/c"}'), environment={}).origins == {"conmon": "e.json:1"}

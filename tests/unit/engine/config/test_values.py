@@ -1,4 +1,4 @@
-"""The engine's settings: what they are without a file, and what of them contradicts itself."""
+"""The engine's settings: defaults and contradictions."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ def read(text: str) -> EngineConfig:
     return config.read(EngineConfig, [config.Source("engine.toml", text, "toml")])
 
 
-def test_without_a_file_there_is_an_engine_with_runc_and_nri():
+def test_by_default_the_engine_has_runc_and_nri():
     engine_config = EngineConfig()
     assert engine_config.runtimes[engine_config.default_runtime].path == "runc"
     assert not engine_config.nri.disable
@@ -21,16 +21,14 @@ def test_without_a_file_there_is_an_engine_with_runc_and_nri():
     assert engine_config == read("")
 
 
-def test_every_table_of_the_file_is_a_class_and_durations_have_units():
+def test_tables_are_classes_and_durations_have_units():
     config_ = read('[runtimes.runc]\ntimeout = "5s"\n[[images.registries]]\nhost = "a"\nmirrors = ["b"]\n')
     assert config_.runtimes["runc"].timeout == 5.0
     assert config_.images.registries == (Registry("a", ("b",)),)
 
 
-def test_a_default_runtime_that_no_table_has_is_named_with_those_that_there_are():
-    with pytest.raises(
-        ConfigError, match='default_runtime "youki" is not a table of runtimes; existing tables: runc, crun'
-    ):
+def test_an_unknown_default_runtime_is_an_error_with_the_known_runtimes():
+    with pytest.raises(ConfigError, match='default_runtime "youki" is not among the configured runtimes: runc, crun'):
         read('default_runtime = "youki"')
 
 
@@ -54,13 +52,13 @@ def test_a_further_domain_has_its_socket_and_folders_below_the_engines():
         ('[domains.a]\nsocket = "/run/nri-engine/engine.sock"', "socket and domains.a.socket must be different"),
     ],
 )
-def test_a_further_domain_that_cannot_be_is_refused(text: str, problem: str):
+def test_an_invalid_further_domain_is_refused(text: str, problem: str):
     with pytest.raises(ConfigError, match=problem):
         read(text)
 
 
 @pytest.mark.parametrize("pattern", ["", "a*b", "*a", "a**"])
-def test_a_pattern_of_pinned_images_that_has_no_meaning_is_refused(pattern: str):
+def test_an_invalid_pattern_of_pinned_images_is_refused(pattern: str):
     with pytest.raises(ConfigError, match=r"pinned_images .* must be a name"):
         read(f'[images]\npinned_images = ["{pattern}"]')
 
@@ -71,7 +69,30 @@ def test_a_limit_of_logs_below_conmons_buffer_is_refused(value: int):
         read(f"[containers]\nlog_size_max = {value}")
 
 
-def test_settings_cannot_be_changed():
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('pod_annotations = ["a[b"]', r'pod_annotations "a\[b" must be a name'),
+        ('container_annotations = [""]', 'container_annotations "" must be a name'),
+        ('allowed_annotations = ["x"]', 'allowed_annotations "x" is not an annotation .*; known: .*Devices, '),
+        ('default_capabilities = ["FLY"]', 'default_capabilities "FLY" is not a capability'),
+        (
+            "privileged_without_host_devices_all_devices_allowed = true",
+            "all_devices_allowed requires privileged_without_host_devices = true",
+        ),
+    ],
+)
+def test_an_invalid_key_of_an_oci_runtime_is_refused(text: str, problem: str):
+    with pytest.raises(ConfigError, match=problem):
+        read(f"[runtimes.runc]\n{text}")
+
+
+def test_an_allowed_device_is_an_absolute_path():
+    with pytest.raises(ConfigError, match=r'allowed_devices "/dev/\.\./x" must be an absolute path'):
+        read('[containers]\nallowed_devices = ["/dev/../x"]')
+
+
+def test_settings_are_immutable():
     with pytest.raises(dataclasses.FrozenInstanceError):
         EngineConfig().dry = True
 
@@ -95,6 +116,6 @@ def test_settings_cannot_be_changed():
         ('additional_devices = ["/dev/fuse:/dev/x:q"]', "must be /dev/HOST"),
     ],
 )
-def test_a_default_of_containers_that_cannot_be_is_refused_with_its_key(text: str, problem: str):
+def test_an_invalid_default_of_containers_is_an_error_with_its_key(text: str, problem: str):
     with pytest.raises(ConfigError, match=problem):
         read(f"[containers]\n{text}")

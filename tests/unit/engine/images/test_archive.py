@@ -1,4 +1,4 @@
-"""Archives of images, which are known by their content."""
+"""Archives of images are recognized by their content."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def archive(path: Path, *names: str) -> Path:
         ("docker-archive:old.tar:app:1", "docker-archive:{}/old.tar:app:1"),
     ],
 )
-def test_an_archive_says_its_kind_itself(
+def test_the_content_of_an_archive_shows_its_format(
     archive_: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -39,7 +39,7 @@ def test_an_archive_says_its_kind_itself(
     assert archive_source(archive_) == source.format(tmp_path)
 
 
-def test_what_is_no_archive_of_an_image_is_refused_by_name(tmp_path: Path) -> None:
+def test_an_invalid_image_archive_is_an_error_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(NriError, match=r"none: no such file$"):
         archive_source(str(tmp_path / "none"))
     (tmp_path / "text").write_text("kind: Pod\n" * 99)

@@ -1,4 +1,4 @@
-"""Documents of images: read strictly, and refused by image and key."""
+"""Documents of images are read strictly; errors name image and key."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ INDEX = "application/vnd.oci.image.index.v1+json"
     ["", "{", "[]", "7", '"x"', "null", "[" * 100_000, '{"a":' * 100_000, '{"a": 1, "a": 1}', '{"b": {"a": 1, "a": 2}}',
      "\xff", '{"a": NaN}', '{"a": -Infinity}', r'{"User": "\ud8zz"}', "\0{\0}"],
 )  # fmt: skip
-def test_what_is_no_document_is_refused_with_the_images_name(text: str) -> None:
+def test_an_invalid_document_is_an_error_with_the_images_name(text: str) -> None:
     with pytest.raises(InvalidRequest, match="image evil:1: a manifest or configuration"):
         parse(text.encode("latin-1"), "evil:1")
 
 
-def test_a_document_is_a_table_of_bounded_length() -> None:
+def test_a_document_is_an_object_of_bounded_length() -> None:
     assert parse(rb'{"a": {"b": ["\ud800"]}}', "x") == {"a": {"b": ["\ufffd"]}}
     with pytest.raises(InvalidRequest, match="exceeds 4194304 bytes"):
         parse(b" " * ((4 << 20) + 1), "x")
@@ -46,7 +46,7 @@ def test_a_document_is_a_table_of_bounded_length() -> None:
         ({"config": {"digest": DIGEST, "DIGEST": OTHER}}, "config.digest is spelled 'DIGEST'"),
         ({"con\ufb01g": {"digest": OTHER}}, "config is spelled"),
         ({"config": 7}, "config is 7; it must be an object"),
-        ({"config": {"digest": 7}}, "config.digest is 7; it must be text"),
+        ({"config": {"digest": 7}}, "config.digest is 7; it must be a string"),
         ({"config": {"digest": "sha256:../../x"}}, "config.digest is 'sha256:../../x', which is not a digest"),
         ({"config": {"digest": "md5:aa"}}, "which is not a digest"),
         ({"config": {"size": 1}}, "config.digest is '', which is not a digest"),
@@ -54,7 +54,7 @@ def test_a_document_is_a_table_of_bounded_length() -> None:
         ({"config": None}, "its manifest has no configuration"),
     ],
 )
-def test_the_configuration_of_a_manifest_is_one_and_means_the_same_to_all(manifest: Any, problem: str) -> None:
+def test_a_manifest_must_have_one_unambiguous_configuration(manifest: Any, problem: str) -> None:
     with pytest.raises(InvalidRequest, match=problem):
         config_digest(manifest, "evil:1")
 
@@ -71,19 +71,19 @@ def test_the_configuration_of_a_manifest_is_one_and_means_the_same_to_all(manife
         ([{"size": 1}], r"layers\[\].digest is '', which is not a digest"),
     ],
 )
-def test_layers_that_are_none_are_refused(rows: Any, problem: str) -> None:
+def test_invalid_layers_are_refused(rows: Any, problem: str) -> None:
     with pytest.raises(InvalidRequest, match=problem):
         layers({"layers": rows}, "evil:1")
 
 
 def test_layers_are_counted_with_their_sizes() -> None:
-    row = {"digest": DIGEST, "size": 5}
-    assert layers({"layers": [row, row]}, "x") == (2, 10)
-    assert layers({}, "x") == layers({"layers": None}, "x") == (0, 0)
+    row = {"digest": DIGEST, "size": 5, "mediaType": "tar"}
+    assert layers({"layers": [row, row]}, "x") == [(DIGEST, 5, "tar")] * 2
+    assert layers({}, "x") == layers({"layers": None}, "x") == []
 
 
 @pytest.mark.parametrize("config", [{}, {"rootfs": None}, {"rootfs": {"diff_ids": None}}, {"rootfs": {"diff_ids": []}}])
-def test_a_configuration_may_list_no_layers(config: dict[str, Any]) -> None:
+def test_a_configuration_may_have_no_layers(config: dict[str, Any]) -> None:
     assert diff_ids(config, "x") == []
 
 
@@ -91,24 +91,24 @@ def test_a_configuration_may_list_no_layers(config: dict[str, Any]) -> None:
     ("config", "problem"),
     [
         ([], "config is an object or a list; it must be an object"),
-        ({"User": 7}, "config.User is 7; it must be text"),
+        ({"User": 7}, "config.User is 7; it must be a string"),
         ({"user": "0"}, "config.User is spelled 'user'"),
         ({"Entrypoint": "sh"}, "config.Entrypoint is 'sh'; it must be a list"),
-        ({"Env": ["A=1", 7]}, r"config.Env\[1\] is 7; it must be text"),
-        ({"Cmd": [["sh"]]}, r"config.Cmd\[0\] is an object or a list; it must be text"),
-        ({"Labels": {"a": 1}}, r"config.Labels\[0\] is 1; it must be text"),
+        ({"Env": ["A=1", 7]}, r"config.Env\[1\] is 7; it must be a string"),
+        ({"Cmd": [["sh"]]}, r"config.Cmd\[0\] is an object or a list; it must be a string"),
+        ({"Labels": {"a": 1}}, r"config.Labels\[0\] is 1; it must be a string"),
         ({"StopSignal": 9}, "config.StopSignal is 9"),
         ({"WorkingDir": []}, "config.WorkingDir is an object or a list"),
         ({"User": "\ud800"}, r"config contains text that is not Unicode, at .*\\ud800"),
         ({"Labels": {"\udcff": "a"}}, r"config contains text that is not Unicode, at .*\\udcff"),
     ],
 )
-def test_a_value_of_a_wrong_type_is_refused_by_image_and_key(config: Any, problem: str) -> None:
+def test_a_value_of_a_wrong_type_is_an_error_with_image_and_key(config: Any, problem: str) -> None:
     with pytest.raises(InvalidRequest, match=f"image evil:1: {problem}"):
         container_config({"config": config or [1]}, "evil:1")
 
 
-def test_what_containers_take_over_is_all_of_it() -> None:
+def test_all_settings_for_containers_are_read() -> None:
     config = {"User": "1", "Env": None, "Labels": {"a": "b", "A": "c"}, "Healthcheck": {"Test": []}}
     assert container_config({"config": config}, "x") == config
     assert container_config({}, "x") == container_config({"config": None}, "x") == {}
@@ -146,7 +146,7 @@ def test_the_best_image_for_a_machine_comes_first(machine: str, rows: list[str],
     assert entries[0] == (f"sha256:{chosen:064}", True)
 
 
-def test_what_names_no_platform_comes_after_what_names_this_one_in_its_order() -> None:
+def test_entries_without_a_platform_come_after_entries_for_this_platform() -> None:
     document = index("linux/amd64", "linux/arm64")
     document["manifests"][0:0] = [{"mediaType": INDEX, "digest": OTHER}, {"digest": DIGEST}]
     unsure = [(OTHER, False), (DIGEST, False)]
@@ -165,11 +165,11 @@ def test_what_names_no_platform_comes_after_what_names_this_one_in_its_order() -
         ({"os": "linux", "architecture": "arm64", "variant": "v9"}, "linux/arm64/v9"),
     ],
 )
-def test_a_configuration_says_for_which_machine_an_image_is(config: dict[str, Any], other: str) -> None:
+def test_a_configuration_names_the_platform_of_its_image(config: dict[str, Any], other: str) -> None:
     assert other_machine(config, "x", "aarch64") == other
 
 
-def test_an_image_for_other_machines_says_for_which() -> None:
+def test_an_image_for_other_platforms_is_an_error_that_names_them() -> None:
     entries, other_platforms = for_this_machine(index("linux/alien", "linux/amd64/v4"), "x", "x86_64")
     assert entries == []
     error_text = "x is not for linux/amd64; it is for linux/alien, linux/amd64/v4"
@@ -188,12 +188,12 @@ def test_an_image_for_other_machines_says_for_which() -> None:
         ({"manifests": {}, "Manifests": []}, "manifests is spelled 'Manifests'"),
     ],
 )
-def test_a_list_that_is_none_is_refused(manifest: Any, problem: str) -> None:
+def test_an_invalid_index_is_refused(manifest: Any, problem: str) -> None:
     with pytest.raises(InvalidRequest, match=problem):
         for_this_machine(manifest, "x", "x86_64")
 
 
-def test_a_list_and_a_manifest_are_told_apart_and_never_both() -> None:
+def test_an_index_and_a_manifest_are_distinguished() -> None:
     assert is_index(index("linux/amd64"), "x") and is_index({"mediaType": INDEX}, "x")
     assert is_index({"manifests": [{}]}, "x") and not is_index({"config": {"digest": DIGEST}}, "x")
     for both in ({"config": {"digest": DIGEST}}, {"layers": [{"digest": DIGEST}]}):

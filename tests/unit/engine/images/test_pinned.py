@@ -30,6 +30,6 @@ IMAGE = Image(
         ("*.*x", False),
     ],
 )
-def test_an_image_is_pinned_by_a_whole_name_a_start_or_a_part(pattern: str, pinned: bool) -> None:
+def test_an_image_is_pinned_by_a_name_a_prefix_or_a_part(pattern: str, pinned: bool) -> None:
     assert is_pinned(IMAGE, ["other", pattern]) is pinned
     assert not is_pinned(IMAGE, [])

@@ -30,7 +30,7 @@ def test_a_name_is_completed(text: str, full: str) -> None:
     assert str(parse_reference(full)) == full
 
 
-def test_a_digest_is_what_a_registry_is_asked_for() -> None:
+def test_a_digest_replaces_the_tag_in_requests() -> None:
     assert parse_reference(f"quay.io/a:1@{DIGEST}").pullable == f"quay.io/a@{DIGEST}"
     assert parse_reference("quay.io/a:1").pullable == "quay.io/a:1"
 
@@ -40,6 +40,6 @@ def test_a_digest_is_what_a_registry_is_asked_for() -> None:
     ["", ":1", "a:", "Upper", "a//b", "a/../b", "-a", "a b", "--help", "a:@", "a@sha256:12", "a@md5:" + "a" * 64,
      "host:port/a", "a:" + "t" * 129, "a/" * 130 + "b", "a\nb", "quay.io/", "http://quay.io/a", "a:tag:tag"],
 )  # fmt: skip
-def test_what_is_no_name_is_refused_with_a_reason(text: str) -> None:
+def test_an_invalid_name_is_an_error_with_a_reason(text: str) -> None:
     with pytest.raises(InvalidRequest, match="is not an image name"):
         parse_reference(text)

@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from nri.engine.images.overlay import Stack
 from nri.engine.images.snapshots import Snapshots
 from nri.engine.support.errors import EngineError, InvalidRequest
 from nri.files import Usage
 
 
 @pytest.fixture
-def lower(tmp_path: Path) -> Path:
+def lower(tmp_path: Path) -> Stack:
     folder = tmp_path / "lower"
     folder.mkdir()
     (folder / "file").write_text("text")
-    return folder
+    return Stack(tmp_path, ["lower"])
 
 
 @pytest.fixture
@@ -27,19 +28,17 @@ def snapshots(tmp_path: Path) -> Snapshots:
     return Snapshots(tmp_path / "snapshots", "copy")
 
 
-def test_what_a_container_writes_is_its_own_and_there_when_it_is_mounted_again(
-    snapshots: Snapshots, lower: Path
-) -> None:
+def test_files_of_a_container_are_private_and_survive_a_new_mount(snapshots: Snapshots, lower: Stack) -> None:
     mounted = snapshots.mount(lower, "c1", "sha256:a")
     (mounted / "file").write_text("new")
     snapshots.detach("c1")
     assert (snapshots.mount(lower, "c1", "sha256:a") / "file").read_text() == "new"
     assert (snapshots.mount(lower, "c2", "sha256:a") / "file").read_text() == "text"
-    assert (lower / "file").read_text() == "text"
+    assert (lower.top / "file").read_text() == "text"
     assert snapshots.images() == {"c1": "sha256:a", "c2": "sha256:a"}
 
 
-def test_its_room_is_counted_and_gone_with_it(snapshots: Snapshots, lower: Path) -> None:
+def test_the_disk_usage_of_a_snapshot_is_counted_until_its_removal(snapshots: Snapshots, lower: Stack) -> None:
     snapshots.mount(lower, "c1")
     assert snapshots.usage("c1").inodes == 2
     assert snapshots.all_usage().inodes == 2
@@ -50,8 +49,8 @@ def test_its_room_is_counted_and_gone_with_it(snapshots: Snapshots, lower: Path)
         snapshots.usage("c1")
 
 
-def test_a_count_of_all_that_takes_long_is_good_for_longer(
-    snapshots: Snapshots, lower: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_slow_count_of_disk_usage_is_cached_longer(
+    snapshots: Snapshots, lower: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, requests = [1000.0], list[str]()
 
@@ -74,13 +73,13 @@ def test_a_count_of_all_that_takes_long_is_good_for_longer(
     assert snapshots.all_usage() != before and requests.count("big") == 2
 
 
-def test_a_mount_that_fails_leaves_nothing(snapshots: Snapshots, tmp_path: Path) -> None:
+def test_a_failed_mount_leaves_no_folder(snapshots: Snapshots, tmp_path: Path) -> None:
     with pytest.raises(EngineError):
-        snapshots.mount(tmp_path / "none", "c1")
+        snapshots.mount(Stack(tmp_path, ["none"]), "c1")
     assert not [*snapshots.root.iterdir()]
 
 
-def test_one_that_is_half_made_is_nobodys_image(snapshots: Snapshots) -> None:
+def test_an_incomplete_snapshot_uses_no_image(snapshots: Snapshots) -> None:
     (snapshots.root / "c1").mkdir()
     (snapshots.root / "c2").mkdir()
     for text in ("{", "", "[7]"):
@@ -94,7 +93,7 @@ def test_one_that_is_half_made_is_nobodys_image(snapshots: Snapshots) -> None:
 
 
 @pytest.mark.parametrize("identity", ["", "..", "a/b", ".hidden"])
-def test_what_is_no_id_is_refused(snapshots: Snapshots, identity: str) -> None:
+def test_an_invalid_id_is_refused(snapshots: Snapshots, identity: str) -> None:
     with pytest.raises(InvalidRequest, match="is not a valid id"):
         snapshots.detach(identity)
 
@@ -106,8 +105,8 @@ def test_a_path_that_overlayfs_would_misread_is_refused(tmp_path: Path, folder: 
 
 
 @pytest.mark.parametrize("odd", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir])
-def test_a_record_that_is_no_file_holds_nobody_up(
-    snapshots: Snapshots, lower: Path, odd: Callable[[Path], None]
+def test_a_record_that_is_not_a_file_does_not_block(
+    snapshots: Snapshots, lower: Stack, odd: Callable[[Path], None]
 ) -> None:
     snapshots.mount(lower, "c1", "sha256:a")
     snapshots.mount(lower, "c2", "sha256:a")

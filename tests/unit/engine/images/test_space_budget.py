@@ -1,4 +1,4 @@
-"""The room that one image may take on the disk, while it is unpacked and after it."""
+"""The disk space of an image, during and after unpacking."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from nri.engine.images.space_budget import Limits, SpaceBudget
 from nri.engine.images.unpack import unpack
 from nri.engine.support.errors import EngineError
+from nri.files import Usage
 
 HEX = "ab" * 32
 
@@ -35,13 +36,17 @@ def umoci(folder: Path, text: str) -> str:
         (
             "head -c 9000000 /dev/urandom > $5/a",
             Limits(1 << 20),
-            r"takes \d{7} bytes; images.size_limit is 1048576",
+            r"needs \d{7} bytes; the limit \(images.size_limit\) is 1048576 bytes",
         ),
-        ("cd $5; touch a b c d e f", Limits(0, 5), "takes more than 5 files; images.entries_limit is 5"),
+        (
+            "cd $5; touch a b c d e f",
+            Limits(0, 5),
+            r"contains more than 5 files; the limit \(images.entries_limit\) is 5",
+        ),
     ],
 )
 @pytest.mark.parametrize("lasts", [False, True])
-def test_an_image_of_more_than_it_may_take_is_refused_by_its_layer_if_that_is_still_unpacked(
+def test_an_oversized_image_is_an_error_that_names_the_layer(
     tmp_path: Path, does: str, limits: Limits, problem: str, lasts: bool
 ) -> None:
     blob = tmp_path / "layout/blobs/sha256" / HEX
@@ -53,9 +58,9 @@ def test_an_image_of_more_than_it_may_take_is_refused_by_its_layer_if_that_is_st
         unpack(tmp_path / "layout", tmp_path / "rootfs", SpaceBudget("evil:1", tmp_path, limits), program)
 
 
-def test_links_of_one_file_count_each(tmp_path: Path) -> None:
+def test_hard_links_are_counted_separately(tmp_path: Path) -> None:
     program = umoci(tmp_path, "cd $5; touch a; for i in b c d e f; do ln a $i; done")
-    with pytest.raises(EngineError, match="image a:1: it takes more than 5 files"):
+    with pytest.raises(EngineError, match="image a:1: it contains more than 5 files"):
         unpack(tmp_path, tmp_path / "rootfs", SpaceBudget("a:1", tmp_path, Limits(0, 5)), program)
 
 
@@ -65,17 +70,30 @@ def test_an_image_within_its_limits_or_without_any_is_unpacked_and_counted(tmp_p
         assert unpack(tmp_path, tmp_path / str(number), SpaceBudget("a:1", tmp_path, limits), program).inodes == 2
 
 
-def test_what_is_removed_again_by_a_program_that_cannot_go_on_is_told_in_its_words(tmp_path: Path) -> None:
+def test_a_failed_program_is_an_error_with_its_message(tmp_path: Path) -> None:
     program = umoci(tmp_path, "rmdir $5; sleep 0.5; echo the layer is broken >&2; exit 1")
     with pytest.raises(EngineError, match="the layer is broken"):
         unpack(tmp_path, tmp_path / "rootfs", SpaceBudget("a:1", tmp_path, Limits()), program)
 
 
-def test_an_image_leaves_a_part_of_the_disk_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_must_leave_a_part_of_the_disk_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(1000))
     room = SpaceBudget("a:1", tmp_path, Limits())
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(100))
     room.check_bytes(900)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(99))
-    with pytest.raises(EngineError, match=rf"no space left for image a:1: it has left 99 bytes of {tmp_path}"):
+    with pytest.raises(EngineError, match=rf"no space left for image a:1: {tmp_path} has 99 free bytes"):
         room.check_bytes(1)
+
+
+def test_layers_that_exist_count_as_much_as_new_ones(tmp_path: Path) -> None:
+    budget = SpaceBudget("a:1", tmp_path, Limits(100, 5))
+    budget.spend(Usage(40, 5))
+    with pytest.raises(
+        EngineError, match=r"image a:1: it contains more than 5 files; the limit \(images.entries_limit\) is 5"
+    ):
+        budget.spend(Usage(0, 1))
+    with pytest.raises(
+        EngineError, match=r"image a:1: it needs 101 bytes; the limit \(images.size_limit\) is 100 bytes"
+    ):
+        SpaceBudget("a:1", tmp_path, Limits(100)).spend(Usage(101, 1))

@@ -1,4 +1,4 @@
-"""The images of a node, as their folder has them; tests/engine pulls real ones."""
+"""The image store on disk. tests/engine pulls real images."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from nri.engine.images import ImageStore
-from nri.engine.images.store import KeyLocks
+from nri.engine.images.key_locks import KeyLocks
 from nri.engine.images.transport import Transport
 from nri.engine.support.errors import EngineError, InvalidRequest, NotFound, TooMany
 
@@ -26,7 +26,7 @@ OLD, NEW = "sha256:" + "aa" * 32, "sha256:" + "ab" * 32
 def put(root: Path, identity: str, **row: Any) -> Path:
     """An image in a store's folder, as a pull leaves it."""
     folder = root / "images" / identity.partition(":")[2]
-    (folder / "rootfs").mkdir(parents=True)
+    (folder / "rootfs").mkdir(parents=True, exist_ok=True)
     (folder / "rootfs/file").write_text("text")
     (folder / "image.json").write_text(json.dumps({"id": identity, "size_bytes": 10, "inodes": 2, **row}))
     return folder
@@ -50,7 +50,7 @@ def opened(root: Path) -> ImageStore:
     return ImageStore(root, Transport("/none"), driver="copy")
 
 
-def test_images_are_listed_the_newest_first_with_names_and_digests(root: Path) -> None:
+def test_images_are_listed_from_the_newest_with_names_and_digests(root: Path) -> None:
     store = opened(root)
     assert [image.id for image in store.list()] == [NEW, OLD]
     image = store.get("busybox")
@@ -62,17 +62,17 @@ def test_images_are_listed_the_newest_first_with_names_and_digests(root: Path) -
 
 
 @pytest.mark.parametrize("name_", ["busybox", "docker.io/library/busybox:latest", OLD, OLD[7:], OLD[7:20] + OLD[20:40]])
-def test_an_image_is_found_by_name_id_or_the_beginning_of_one(root: Path, name_: str) -> None:
+def test_an_image_is_found_by_name_id_or_prefix(root: Path, name_: str) -> None:
     assert opened(root).get(name_).id == OLD
 
 
 @pytest.mark.parametrize("name_", ["", "alpine", "aaaa", "a" * 5, "sha256:", "../images", "A B"])
-def test_what_is_not_there_or_could_be_two_is_not_there(root: Path, name_: str) -> None:
+def test_missing_and_ambiguous_images_are_not_found(root: Path, name_: str) -> None:
     with pytest.raises(NotFound):
         opened(root).get(name_)
 
 
-def test_a_removed_image_goes_from_the_disk_and_a_second_removal_is_no_error(root: Path) -> None:
+def test_removing_an_image_twice_is_not_an_error(root: Path) -> None:
     store = opened(root)
     store.remove("busybox")
     store.remove("busybox")
@@ -81,7 +81,7 @@ def test_a_removed_image_goes_from_the_disk_and_a_second_removal_is_no_error(roo
     assert [image.id for image in opened(root).list()] == [NEW]
 
 
-def test_an_image_that_a_container_uses_stays_until_the_container_is_gone(root: Path) -> None:
+def test_an_image_in_use_is_kept_until_its_container_is_removed(root: Path) -> None:
     store = opened(root)
     mounted = store.mount(store.get("busybox"), "c1")
     assert (mounted / "file").read_text() == "text"
@@ -94,7 +94,7 @@ def test_an_image_that_a_container_uses_stays_until_the_container_is_gone(root: 
     assert not (root / "images" / OLD[7:]).exists()
 
 
-def test_what_a_kill_has_left_is_taken_away_and_what_cannot_be_read_is_told(root: Path) -> None:
+def test_leftovers_of_a_kill_are_removed_and_unreadable_images_reported(root: Path) -> None:
     (root / "pulls/half").mkdir(parents=True)
     (root / "images" / OLD[7:] / "image.json").write_text("{")
     put(root, "sha256:" + "ac" * 32, surprise=1)
@@ -105,8 +105,33 @@ def test_what_a_kill_has_left_is_taken_away_and_what_cannot_be_read_is_told(root
     assert not [*(root / "pulls").iterdir()]
 
 
+@pytest.mark.parametrize(
+    "row", [{"chain_ids": ["sha256:../../victim"]}, {"chain_ids": ["x"]}, {"chain_ids": 1}, {"size_bytes": "1"}]
+)
+@pytest.mark.parametrize("record", ["image.json", "removed.json"])
+def test_a_record_with_other_values_than_a_pull_writes_removes_only_its_image(
+    root: Path, row: dict[str, Any], record: str
+) -> None:
+    (root / "victim").mkdir()
+    folder = put(root, OLD, **row)
+    (folder / "image.json").rename(folder / record)
+    store = opened(root)
+    assert ([image.id for image in store.list()], (root / "victim").exists()) == ([NEW], True)
+    assert ["has to be pulled again" in line for line in store.complaints] == [True]
+
+
+def test_folders_of_layers_without_a_valid_record_are_removed_and_others_stay(root: Path) -> None:
+    for number, size in enumerate(("1e999", '"1"', "null", "[1]")):
+        folder = root / "layers" / f"{number:064}"
+        folder.mkdir(parents=True)
+        (folder / "layer.json").write_text(f'{{"parent": "", "blob": "", "size_bytes": {size}, "inodes": 1}}')
+    (root / "layers/lost+found").mkdir()
+    assert opened(root).complaints == []
+    assert {path.name for path in (root / "layers").iterdir()} == {"empty", "lost+found"}
+
+
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"names": []}', "[" * 100_000])
-def test_names_that_cannot_be_read_leave_images_without_names(root: Path, text: str) -> None:
+def test_an_unreadable_file_of_names_leaves_images_without_names(root: Path, text: str) -> None:
     (root / "names.json").write_text(text)
     store = opened(root)
     assert len(store.list()) == 2
@@ -114,7 +139,7 @@ def test_names_that_cannot_be_read_leave_images_without_names(root: Path, text: 
 
 
 @pytest.mark.parametrize("odd", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir])
-def test_files_that_are_none_hold_up_no_start(root: Path, odd: Callable[[Path], None]) -> None:
+def test_pipes_instead_of_files_do_not_block_the_start(root: Path, odd: Callable[[Path], None]) -> None:
     for path in (root / "names.json", root / "images" / OLD[7:] / "image.json"):
         path.unlink()
         odd(path)
@@ -123,7 +148,7 @@ def test_files_that_are_none_hold_up_no_start(root: Path, odd: Callable[[Path], 
     assert [line for line in store.complaints if "without names" in line]
 
 
-def test_a_mount_of_an_image_that_is_not_there_is_refused(root: Path) -> None:
+def test_mounting_a_missing_image_is_refused(root: Path) -> None:
     store = opened(root)
     image = store.get("busybox")
     store.remove("busybox")
@@ -131,7 +156,7 @@ def test_a_mount_of_an_image_that_is_not_there_is_refused(root: Path) -> None:
         store.mount(image, "c1")
 
 
-def test_users_of_an_image_are_its_own_and_those_of_a_removed_one_are_not_nobody(root: Path) -> None:
+def test_users_come_from_the_image_and_a_removed_image_is_an_error(root: Path) -> None:
     store = opened(root)
     image = store.get("busybox")
     etc = root / "images" / OLD[7:] / "rootfs/etc"
@@ -144,7 +169,7 @@ def test_users_of_an_image_are_its_own_and_those_of_a_removed_one_are_not_nobody
 
 
 @pytest.mark.parametrize("source", ["docker://a", "dir:/a", "/a.tar", "oci-archive:a.tar"])
-def test_only_archives_with_a_whole_path_are_loaded(root: Path, source: str) -> None:
+def test_only_archives_with_an_absolute_path_are_loaded(root: Path, source: str) -> None:
     with pytest.raises(InvalidRequest, match="is not an archive"):
         opened(root).load(source, "a:1")
 
@@ -161,9 +186,11 @@ class Large(Transport):
         raise AssertionError("it was begun")
 
 
-def test_an_image_that_is_larger_than_the_disk_is_not_begun(root: Path) -> None:
+def test_an_image_larger_than_the_disk_is_not_downloaded(root: Path) -> None:
     store = ImageStore(root, Large("/none"), driver="copy")
-    with pytest.raises(EngineError, match=r"no space left for docker\.io/library/a:1: it has \d{19,} bytes"):
+    with pytest.raises(
+        EngineError, match=r"no space left for docker\.io/library/a:1: its new layers have \d{19,} bytes"
+    ):
         store.pull("a:1")
     assert [*(root / "pulls").iterdir()] == []
 
@@ -180,7 +207,7 @@ class Full:
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
 
-def test_an_image_is_removed_from_a_full_disk_for_good(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_can_be_removed_from_a_full_disk(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = opened(root)
     Full(monkeypatch, "write_whole", "rename_into", "set_aside")
     store.remove("busybox")
@@ -192,7 +219,7 @@ def test_an_image_is_removed_from_a_full_disk_for_good(root: Path, monkeypatch: 
         reopened_store.get("busybox")
 
 
-def test_an_image_in_use_is_removed_from_a_full_disk_once_it_is_used_no_more(
+def test_an_image_in_use_is_removed_from_a_full_disk_after_its_last_use(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = opened(root)
@@ -224,9 +251,7 @@ def test_an_image_whose_files_cannot_be_removed_is_not_forgotten(root: Path, mon
     assert not (root / "images" / OLD[7:]).exists()
 
 
-def test_files_that_cannot_be_removed_keep_no_store_from_opening_and_are_named(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_cannot_be_removed_are_reported_at_the_start(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / "pulls/half").mkdir(parents=True)
     (root / "pulls/file").touch()
     (root / "images" / OLD[7:] / "image.json").write_text("[" * 100_000)
@@ -239,7 +264,7 @@ def test_files_that_cannot_be_removed_keep_no_store_from_opening_and_are_named(
     assert (opened(root).complaints, [*(root / "broken").iterdir()]) == ([], [])
 
 
-def test_what_a_removal_that_was_cut_short_has_left_is_taken_away_without_a_word(root: Path) -> None:
+def test_leftovers_of_an_interrupted_removal_are_removed(root: Path) -> None:
     folder = root / "images" / OLD[7:]
     (folder / "image.json").rename(folder / "removed.json")
     (folder / "rootfs/file").unlink()
@@ -248,7 +273,7 @@ def test_what_a_removal_that_was_cut_short_has_left_is_taken_away_without_a_word
     assert not (root / "images" / OLD[7:]).exists()
 
 
-def test_one_name_is_held_once_and_others_go_on() -> None:
+def test_a_lock_of_a_name_does_not_block_other_names() -> None:
     locks, order, begun = KeyLocks(), [], threading.Event()
 
     def second() -> None:
@@ -267,9 +292,9 @@ def test_one_name_is_held_once_and_others_go_on() -> None:
     assert order == ["other", "first", "second"]
 
 
-def test_a_name_that_is_not_held_any_more_is_forgotten() -> None:
-    class Name(str):  # noqa: SLOT000  it is referred to weakly
-        """A name of which can be seen whether somebody still has it."""
+def test_an_unlocked_name_is_forgotten() -> None:
+    class Name(str):  # noqa: SLOT000  the test needs a weak reference
+        """A name that supports weak references, so that the test can check when it is released."""
 
     locks, name = KeyLocks(), Name("a")
     with locks.hold(name), locks.hold("b"):
@@ -289,7 +314,7 @@ HERE = ARCHITECTURES.get(os.uname().machine, os.uname().machine)
 
 
 class Listing:
-    """In the place of a registry: documents by their digests. A copy ends the pull, and says of what."""
+    """Stands in for a registry: documents by digest. `copy` ends the pull with an error that names its source."""
 
     def __init__(self) -> None:
         self.blobs: dict[str, bytes] = {}
@@ -331,7 +356,7 @@ class Listing:
         return str(caught.value).removeprefix("copied ")
 
 
-def test_a_list_in_which_nothing_fits_is_left_for_the_next_one(tmp_path: Path) -> None:
+def test_an_index_without_a_match_is_followed_by_the_next(tmp_path: Path) -> None:
     registry = Listing()
     image_here = registry.image(HERE)
     alien = registry.list((registry.image("alien"), "alien"))
@@ -341,14 +366,14 @@ def test_a_list_in_which_nothing_fits_is_left_for_the_next_one(tmp_path: Path) -
     )
 
 
-def test_what_is_said_to_be_for_this_machine_comes_before_what_would_have_to_be_looked_at(tmp_path: Path) -> None:
+def test_entries_for_this_platform_come_before_entries_without_a_platform(tmp_path: Path) -> None:
     registry = Listing()
     first, second = registry.image(HERE), registry.image(HERE, created="later")
     assert registry.pulled(tmp_path, registry.list(registry.list((first, HERE)), (second, HERE))) == second
     assert registry.asked == 2
 
 
-def test_of_a_manifest_without_a_platform_the_configuration_says_for_which_machine_it_is(tmp_path: Path) -> None:
+def test_without_a_platform_the_configuration_decides(tmp_path: Path) -> None:
     registry = Listing()
     image_here = registry.image(HERE)
     assert registry.pulled(tmp_path, registry.list(registry.image("alien"), image_here)) == image_here
@@ -356,7 +381,7 @@ def test_of_a_manifest_without_a_platform_the_configuration_says_for_which_machi
     assert error_text == f"docker.io/a/b:1 is not for linux/{HERE}; it is for linux/alien, linux/odd"
 
 
-def test_lists_in_lists_have_a_bound_in_depth(tmp_path: Path) -> None:
+def test_nested_indexes_have_a_depth_limit(tmp_path: Path) -> None:
     registry = Listing()
     image_here = registry.image(HERE)
     three = registry.list(registry.list(registry.list(image_here)))
@@ -364,7 +389,7 @@ def test_lists_in_lists_have_a_bound_in_depth(tmp_path: Path) -> None:
     assert "nested more than 3 deep" in registry.pulled(tmp_path, registry.list(three))
 
 
-def test_lists_in_lists_have_a_bound_in_number(tmp_path: Path) -> None:
+def test_nested_indexes_have_a_number_limit(tmp_path: Path) -> None:
     registry = Listing()
     aliens = [registry.list((registry.image(f"alien{number}"), f"alien{number}")) for number in range(100)]
     image_here = registry.list((registry.image(HERE), HERE))
@@ -372,7 +397,7 @@ def test_lists_in_lists_have_a_bound_in_number(tmp_path: Path) -> None:
     assert registry.asked == 24
 
 
-def test_a_registry_that_sends_another_list_is_named(tmp_path: Path) -> None:
+def test_a_registry_that_sends_another_index_is_an_error(tmp_path: Path) -> None:
     registry = Listing()
     inner = registry.list((registry.image(HERE), HERE))
     top = registry.list(inner)
@@ -381,7 +406,7 @@ def test_a_registry_that_sends_another_list_is_named(tmp_path: Path) -> None:
 
 
 class Slow(Transport):
-    """Registries that do not answer until they are told to."""
+    """Registries that do not answer until the test sets `go`."""
 
     def __init__(self) -> None:
         super().__init__("/none")
@@ -393,7 +418,7 @@ class Slow(Transport):
         raise NotFound("image", source)
 
 
-def test_a_pull_that_waits_too_long_for_slow_ones_fails_by_their_names_and_one_after_them_goes_on(root: Path) -> None:
+def test_a_pull_that_waits_too_long_fails_with_the_names_of_the_slow_pulls(root: Path) -> None:
     slow = Slow()
     store = ImageStore(root, slow, driver="copy")
 

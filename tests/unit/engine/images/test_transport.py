@@ -1,19 +1,23 @@
-"""skopeo as it is called, by a program of the test in its place."""
+"""Calls of skopeo, with a test program in its place."""
 
 from __future__ import annotations
 
+import json
 import stat
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from nri.engine.images.registries import Credentials, Registry
+from nri.engine.config import Registry
+from nri.engine.images import RegistryRules
+from nri.engine.images.credentials import Credentials
 from nri.engine.images.transport import Progress, Transport, fatal_message, folder_bytes
 from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, NotFound
 
 
 class Skopeo:
-    """A program that writes down its words and does what the test says."""
+    """A program that records its arguments and runs the script of the test."""
 
     def __init__(self, folder: Path) -> None:
         self.path, self.said, self.pull = folder / "skopeo", folder / "words", folder / "pull"
@@ -29,7 +33,7 @@ class Skopeo:
         return self.said.read_text().splitlines()
 
     def transport(self, *registries: Registry, stall_s: float = 20.0) -> Transport:
-        return Transport(str(self.path), registries, stall_s=stall_s)
+        return Transport(str(self.path), RegistryRules(registries), stall_s=stall_s)
 
 
 @pytest.fixture
@@ -37,13 +41,13 @@ def skopeo(tmp_path: Path) -> Skopeo:
     return Skopeo(tmp_path)
 
 
-def test_a_manifest_comes_byte_for_byte_and_without_credentials_it_says_so(skopeo: Skopeo) -> None:
+def test_a_manifest_is_returned_unchanged_and_anonymous_pulls_say_so(skopeo: Skopeo) -> None:
     assert skopeo.transport().manifest("quay.io/a:1", skopeo.pull) == b"manifest"
     assert "--no-creds" in skopeo.words
     assert skopeo.words[-1] == "docker://quay.io/a:1"
 
 
-def test_credentials_are_in_no_word_and_their_file_is_private_and_gone_with_the_call(skopeo: Skopeo) -> None:
+def test_credentials_are_in_a_private_temporary_file_and_not_in_arguments(skopeo: Skopeo) -> None:
     arguments_file = skopeo.pull / "kept"
     skopeo.does(f"stat -c %a {skopeo.pull}/auth.json > {arguments_file}")
     skopeo.transport().manifest("quay.io/a:1", skopeo.pull, Credentials("me", "secret"))
@@ -55,28 +59,43 @@ def test_credentials_are_in_no_word_and_their_file_is_private_and_gone_with_the_
     assert not (skopeo.pull / "auth.json").exists()
 
 
-def test_a_registrys_certificates_and_insecurity_hold_for_it_alone(skopeo: Skopeo) -> None:
-    transport = skopeo.transport(Registry("own:5000", insecure=True, certificates="/certs"))
+def test_certificates_and_insecurity_apply_only_to_their_registry(skopeo: Skopeo) -> None:
+    skopeo.does(f"cp {skopeo.pull}/registries.conf {skopeo.pull}/kept")
+    transport = skopeo.transport(Registry("own:5000", insecure=True, certificates="/certs", mirrors=("near",)))
     transport.copy("own:5000/a:1", skopeo.pull / "l", skopeo.pull)
-    assert {"--src-tls-verify=false", "--src-cert-dir=/certs"} <= set(skopeo.words)
+    assert "--src-cert-dir=/certs" in skopeo.words
+    row = tomllib.loads((skopeo.pull / "kept").read_text())["registry"][0]
+    assert (row["insecure"], row["mirror"][0]["insecure"]) == (True, False)
+    assert not [word for word in skopeo.words if "tls-verify" in word], "skopeo would apply it to mirrors, too"
     transport.copy("quay.io/a:1", skopeo.pull / "l", skopeo.pull)
-    assert not [word for word in skopeo.words if "tls-verify" in word or "cert-dir" in word]
+    assert not [word for word in skopeo.words if "cert-dir" in word]
 
 
-def test_an_archive_needs_no_credentials(skopeo: Skopeo) -> None:
+def test_each_path_of_a_host_gets_its_own_login_of_the_node(skopeo: Skopeo, tmp_path: Path) -> None:
+    logins = {"r.example/mirror": {"auth": "bTp4"}, "r.example/own": {"auth": "bzp4"}}
+    (tmp_path / "logins.json").write_text(json.dumps({"auths": logins}))
+    rules = RegistryRules([Registry("quay.io", location="r.example/own", mirrors=("r.example/mirror",))])
+    transport = Transport(str(skopeo.path), rules, credentials_file=str(tmp_path / "logins.json"))
+    skopeo.does(f"cp {skopeo.pull}/auth.json {skopeo.pull}/kept")
+    transport.manifest("quay.io/a:1", skopeo.pull)
+    auths = json.loads((skopeo.pull / "kept").read_text())["auths"]
+    assert auths == {f"{path}/a": login for path, login in logins.items()}
+
+
+def test_an_archive_requires_no_credentials(skopeo: Skopeo) -> None:
     skopeo.transport().copy("oci-archive:/a.tar", skopeo.pull / "l", skopeo.pull)
     assert "oci-archive:/a.tar" in skopeo.words
     assert not [word for word in skopeo.words if "creds" in word]
 
 
 @pytest.mark.parametrize("words", ["manifest unknown", "name unknown: x", "requested access to the resource is denied"])
-def test_an_image_that_is_not_there_is_told_from_other_failures(skopeo: Skopeo, words: str) -> None:
+def test_a_missing_image_is_distinguished_from_other_failures(skopeo: Skopeo, words: str) -> None:
     skopeo.does(f"echo 'level=fatal msg=\"reading: {words}\"' >&2; exit 1")
     with pytest.raises(NotFound, match=r"quay\.io/a:1"):
         skopeo.transport().manifest("quay.io/a:1", skopeo.pull)
 
 
-def test_a_copy_tells_how_far_it_is_and_its_end(skopeo: Skopeo) -> None:
+def test_a_copy_reports_progress_and_end(skopeo: Skopeo) -> None:
     progress: list[Progress] = []
     skopeo.does(f"head -c 3000 /dev/zero > {skopeo.pull}/blob")
     skopeo.transport().copy("quay.io/a:1", skopeo.pull / "l", skopeo.pull, progress=progress.append, total_bytes=1000)
@@ -85,7 +104,7 @@ def test_a_copy_tells_how_far_it_is_and_its_end(skopeo: Skopeo) -> None:
     assert progress[-1].done_bytes >= 3000
 
 
-def test_a_copy_that_stands_still_is_given_up(skopeo: Skopeo) -> None:
+def test_a_stalled_copy_is_ended(skopeo: Skopeo) -> None:
     skopeo.does("exec sleep 60")
     with pytest.raises(CommandTimeout, match="without progress"):
         skopeo.transport(stall_s=0.1).copy("quay.io/a:1", skopeo.pull / "l", skopeo.pull)
@@ -114,11 +133,11 @@ def test_the_size_of_a_folder_counts_links_as_links(tmp_path: Path) -> None:
         ("", ""),
     ],
 )
-def test_the_words_of_a_registry_are_read_whatever_is_in_them(text: str, actual: str) -> None:
+def test_messages_of_a_registry_are_read(text: str, actual: str) -> None:
     assert fatal_message(text) == actual
 
 
-def test_a_copy_is_ended_by_whom_its_size_is_told_to(skopeo: Skopeo) -> None:
+def test_the_progress_function_can_end_a_copy(skopeo: Skopeo) -> None:
     skopeo.does(f"head -c 3000 /dev/zero > {skopeo.pull}/blob; exec sleep 1000")
 
     def refuse(size_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""Layouts as skopeo leaves them, and no others."""
+"""OCI layouts that skopeo writes."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.support.oci_layouts import digest, layer, layout
 ONE, TWO = layer({"a": b"1"}), layer({"b": b"2"})
 
 
-def test_a_layout_gives_its_image(tmp_path: Path) -> None:
+def test_a_layout_is_read_as_an_image(tmp_path: Path) -> None:
     layout(tmp_path, [ONE, TWO], config={"User": "1", "Env": ["A=1"], "Cmd": None})
     layout_image = read_layout(tmp_path, "x")
     assert layout_image.diff_ids == [digest(ONE), digest(TWO)]
@@ -33,7 +33,7 @@ def test_a_layout_gives_its_image(tmp_path: Path) -> None:
         ([ONE], [7], r"rootfs.diff_ids\[0\] is 7, which is not a digest"),
     ],
 )
-def test_layers_and_what_the_configuration_says_of_them_agree(
+def test_layers_must_agree_with_the_configuration(
     tmp_path: Path, layers: list[bytes], diff_ids: list[object], problem: str
 ) -> None:
     layout(tmp_path, layers, diff_ids=diff_ids)
@@ -41,12 +41,12 @@ def test_layers_and_what_the_configuration_says_of_them_agree(
         read_layout(tmp_path, "evil:1")
 
 
-def test_an_image_without_layers_is_one(tmp_path: Path) -> None:
+def test_an_image_without_layers_is_accepted(tmp_path: Path) -> None:
     layout(tmp_path, [])
     assert read_layout(tmp_path, "x").diff_ids == []
 
 
-def test_what_has_another_digest_than_its_name_is_refused(tmp_path: Path) -> None:
+def test_a_blob_with_a_wrong_digest_is_refused(tmp_path: Path) -> None:
     layout(tmp_path, [ONE])
     identity = read_layout(tmp_path, "x").id
     path = tmp_path / "blobs/sha256" / identity[7:]
@@ -61,13 +61,13 @@ def test_what_has_another_digest_than_its_name_is_refused(tmp_path: Path) -> Non
         read_layout(tmp_path, "x")
 
 
-def test_a_configuration_that_is_too_long_is_not_read_to_its_end(tmp_path: Path) -> None:
+def test_an_oversized_configuration_is_refused(tmp_path: Path) -> None:
     layout(tmp_path, [ONE], whole_config={"x": "y" * (4 << 20)})
     with pytest.raises(InvalidRequest, match="exceeds 4194304 bytes"):
         read_layout(tmp_path, "x")
 
 
-def test_an_image_of_dockers_format_keeps_its_id_if_its_layers_are_those_that_it_lists(
+def test_a_docker_image_keeps_its_id_if_its_layers_match(
     tmp_path: Path,
 ) -> None:
     layout(tmp_path, [ONE, TWO])

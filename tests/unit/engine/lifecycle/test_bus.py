@@ -1,4 +1,4 @@
-"""The steps of pods and containers: told to the log, and to as many as listen."""
+"""Events of pods and containers, for the log and for listeners."""
 
 import logging
 from pathlib import Path
@@ -37,7 +37,7 @@ def inventory(tmp_path: Path) -> Inventory:
     return Inventory(Store(tmp_path / "records"))
 
 
-def test_every_listener_gets_what_comes_after_it_began_and_what_it_is_about(inventory: Inventory) -> None:
+def test_every_listener_gets_later_events_with_their_entries(inventory: Inventory) -> None:
     bus = EventBus(inventory)
     inventory.add(pod("p"))
     inventory.add(container("c9"))
@@ -53,7 +53,7 @@ def test_every_listener_gets_what_comes_after_it_began_and_what_it_is_about(inve
             assert listener_.get(0) is None
 
 
-def test_a_listener_that_does_not_keep_up_loses_the_oldest(inventory: Inventory) -> None:
+def test_a_slow_listener_loses_the_oldest_events(inventory: Inventory) -> None:
     bus = EventBus(inventory)
     listener = bus.subscribe()
     for number in range(MAX_EVENTS + 2):
@@ -62,7 +62,7 @@ def test_a_listener_that_does_not_keep_up_loses_the_oldest(inventory: Inventory)
     assert first is not None and first.container_id == "c2" and listener.lost == 2
 
 
-def test_events_that_are_not_read_have_a_bound_of_memory(inventory: Inventory) -> None:
+def test_unread_events_are_bounded_in_memory(inventory: Inventory) -> None:
     bus = EventBus(inventory)
     entry = pod("p")
     inventory.add(entry)
@@ -75,19 +75,17 @@ def test_events_that_are_not_read_have_a_bound_of_memory(inventory: Inventory) -
         entry.record.annotations = {"long": "x" * (MAX_EVENT_BYTES + 1)}
         bus.publish(container("c9"), pb.CONTAINER_CREATED_EVENT)
         last = listener.get(0)
-        assert last is not None and last.container_id == "c9", "one that is longer than all may be is told"
+        assert last is not None and last.container_id == "c9", "an event above the total limit is still delivered"
 
 
-def test_the_end_of_the_bus_ends_all_waiting(inventory: Inventory) -> None:
+def test_closing_the_bus_ends_every_wait(inventory: Inventory) -> None:
     bus = EventBus(inventory)
     listener = bus.subscribe()
     bus.close()
     assert listener.get() is None
 
 
-def test_each_step_is_a_line_of_the_log_with_short_id_and_names(
-    inventory: Inventory, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_each_event_is_logged_with_short_id_and_names(inventory: Inventory, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     bus, identity = EventBus(inventory), "0123456789abcdef" * 4
     bus.publish(pod(identity), pb.CONTAINER_STARTED_EVENT)
@@ -102,7 +100,7 @@ def test_each_step_is_a_line_of_the_log_with_short_id_and_names(
     ]
 
 
-def test_a_life_writes_its_steps_into_the_log(dry: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_lifecycle_of_a_container_is_logged(dry: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "nri.engine.lifecycle.bus")
     pod_id = dry.pod()
     container_id = dry.run(pod_id)

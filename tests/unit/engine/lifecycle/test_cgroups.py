@@ -1,4 +1,4 @@
-"""Cgroups of the engine's own, in folders that look like those of both versions."""
+"""The engine's cgroups, on file trees of both versions."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from nri.engine.lifecycle.cgroups import Cgroups
 from nri.engine.support.errors import EngineError
 
 
-def test_on_v1_a_process_is_placed_where_something_is_counted(tmp_path: Path) -> None:
+def test_on_v1_a_process_is_placed_in_all_required_hierarchies(tmp_path: Path) -> None:
     for name in ("memory", "cpu,cpuacct", "pids", "devices", "unified"):
         (tmp_path / name).mkdir()
     (tmp_path / "cpu").symlink_to("cpu,cpuacct")
@@ -20,7 +20,7 @@ def test_on_v1_a_process_is_placed_where_something_is_counted(tmp_path: Path) ->
     assert actual == {f"{name}/pods/conmon-1/cgroup.procs": "42" for name in ("memory", "cpu,cpuacct", "pids")}
 
 
-def test_on_v2_there_is_one_hierarchy(tmp_path: Path) -> None:
+def test_on_v2_a_process_is_placed_in_one_hierarchy(tmp_path: Path) -> None:
     cgroups = Cgroups(v2=True, root=tmp_path)
     cgroups.place("/pods/conmon-1")(42)
     assert (tmp_path / "pods/conmon-1/cgroup.procs").read_text() == "42"
@@ -29,7 +29,7 @@ def test_on_v2_there_is_one_hierarchy(tmp_path: Path) -> None:
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_cgroup_in_use_stays_and_the_root_is_never_removed(tmp_path: Path) -> None:
+def test_a_cgroup_in_use_and_the_root_are_not_removed(tmp_path: Path) -> None:
     cgroups = Cgroups(v2=True, root=tmp_path)
     cgroups.place("/pods/one")(42)
     cgroups.remove("/pods/one")
@@ -38,7 +38,7 @@ def test_a_cgroup_in_use_stays_and_the_root_is_never_removed(tmp_path: Path) -> 
     assert (tmp_path / "pods/one/cgroup.procs").exists()
 
 
-def test_what_runs_in_a_cgroup_is_ended_and_a_number_that_is_not_its_own_any_more_is_left_alone(
+def test_processes_of_a_cgroup_are_killed_and_reused_pids_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cgroups, file = Cgroups(v2=False, root=tmp_path), tmp_path / "pids/pods/c1/cgroup.procs"
@@ -63,7 +63,7 @@ def test_what_runs_in_a_cgroup_is_ended_and_a_number_that_is_not_its_own_any_mor
         stranger.kill()
 
 
-def test_a_path_that_leads_out_of_the_hierarchies_is_refused(tmp_path: Path) -> None:
+def test_a_path_out_of_the_hierarchies_is_refused(tmp_path: Path) -> None:
     cgroups = Cgroups(v2=True, root=tmp_path / "cgroup")
     (tmp_path / "cgroup").mkdir()
     (tmp_path / "precious").mkdir()
@@ -74,7 +74,7 @@ def test_a_path_that_leads_out_of_the_hierarchies_is_refused(tmp_path: Path) -> 
     assert (tmp_path / "precious").exists()
 
 
-def test_processes_below_a_cgroup_are_ended_and_none_of_a_hierarchys_top(tmp_path: Path) -> None:
+def test_processes_of_nested_cgroups_are_killed_and_never_those_of_the_root(tmp_path: Path) -> None:
     cgroups = Cgroups(v2=True, root=tmp_path)
     (tmp_path / "pods/c1/deep/er").mkdir(parents=True)
     with Popen(["sleep", "1000"]) as child, Popen(["sleep", "1000"]) as stranger:
@@ -93,7 +93,7 @@ def test_processes_below_a_cgroup_are_ended_and_none_of_a_hierarchys_top(tmp_pat
             stranger.kill()
 
 
-def test_cgroups_are_found_by_the_name_of_their_container(tmp_path: Path) -> None:
+def test_cgroups_are_found_by_the_containers_name(tmp_path: Path) -> None:
     for path in ("pids/pods/p1/c1/inner/c1", "memory/pods/p1/conmon-c1", "pids/x.slice/nri-c1.scope", "pids/c12"):
         (tmp_path / path).mkdir(parents=True)
     assert Cgroups(v2=False, root=tmp_path).find("c1") == ["/pods/p1/c1", "/pods/p1/conmon-c1", "/x.slice/nri-c1.scope"]

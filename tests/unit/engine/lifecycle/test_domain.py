@@ -1,4 +1,4 @@
-"""The one place that calls plugins: each step is told once, and shown as it is."""
+"""Events to plugins: each event is sent once, with the current state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import nri
 from nri.api import messages as m
 
 
-def test_an_end_and_a_removal_are_told_once_and_in_this_order(dry: Any) -> None:
+def test_exit_and_removal_are_reported_once_and_in_order(dry: Any) -> None:
     entry = dry.engine.inventory.container(dry.run(dry.pod()))
     domain = dry.engine.domain
     domain.remove(entry)
@@ -21,7 +21,7 @@ def test_an_end_and_a_removal_are_told_once_and_in_this_order(dry: Any) -> None:
     assert dry.told.of("c").count("remove_container") == 1
 
 
-def test_a_pod_is_shown_without_namespaces_that_are_gone(dry: Any, tmp_path: Any) -> None:
+def test_a_pod_is_shown_without_missing_namespaces(dry: Any, tmp_path: Any) -> None:
     entry = dry.engine.inventory.pod(dry.pod())
     present = tmp_path / "there"
     present.touch()
@@ -31,7 +31,7 @@ def test_a_pod_is_shown_without_namespaces_that_are_gone(dry: Any, tmp_path: Any
     assert (shown.name, shown.namespace) == ("pod", "n")
 
 
-def test_the_state_has_pods_and_containers_that_are_not_over(dry: Any) -> None:
+def test_the_state_has_pods_and_containers_that_have_not_ended(dry: Any) -> None:
     pod = dry.pod()
     running, ended = dry.run(pod, "running"), dry.run(pod, "ended")
     dry.engine.container_removal.stop(ended)
@@ -40,7 +40,7 @@ def test_the_state_has_pods_and_containers_that_are_not_over(dry: Any) -> None:
     assert [container.id for container in containers] == [running]
 
 
-def test_an_event_that_is_only_told_and_fails_stops_nothing(dry: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_notification_does_not_fail_the_request(dry: Any, caplog: pytest.LogCaptureFixture) -> None:
     def refuse(*_: object) -> None:
         raise nri.Reject("no")
 
@@ -58,14 +58,14 @@ def test_an_eviction_stops_the_container(dry: Any) -> None:
     assert "too big" in entry.record.message
 
 
-def test_only_a_whole_id_is_had(dry: Any) -> None:
+def test_only_complete_ids_are_known(dry: Any) -> None:
     container_id = dry.run(dry.pod())
     assert dry.engine.domain.has(container_id)
     assert not dry.engine.domain.has(container_id[:12])
     assert not dry.engine.domain.has("")
 
 
-def test_a_container_whose_pods_record_is_lost_is_told_all_the_same(dry: Any) -> None:
+def test_a_container_of_a_lost_pod_is_reported(dry: Any) -> None:
     pod = dry.pod()
     entry = dry.engine.inventory.container(dry.run(pod))
     entry.record.pod_id = "f" * 64

@@ -1,4 +1,4 @@
-"""A dry engine: the same calls, records, specs and plugins, and nothing on the machine. Needs no root."""
+"""A dry engine has the same calls, records, specs and plugins, and changes nothing on the machine."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from nri.engine.state import ContainerState, PodState
 
 
 class Plugin:
-    """Says what it was told, and adds a variable."""
+    """Records its events, and adds a variable."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.events: list[str] = []
 
     def run_pod_sandbox(self, pod) -> None:
-        self.told.append(f"run {pod.name}")
+        self.events.append(f"run {pod.name}")
 
     def create_container(self, pod, container):
         import nri
 
-        self.told.append(f"create {container.name}")
+        self.events.append(f"create {container.name}")
         return nri.Adjustment().add_env("POD", pod.name)
 
     def stop_container(self, pod, container) -> None:
-        self.told.append(f"stop {container.name}")
+        self.events.append(f"stop {container.name}")
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def spec_of(engine: Engine, container: str) -> dict:
     return json.loads((Path(engine.inventory.container(container).record.bundle) / "config.json").read_bytes())
 
 
-def test_a_pod_and_its_container_live_and_end_and_plugins_are_told(engine: Engine, plugin: Plugin) -> None:
+def test_plugins_receive_the_events_of_a_dry_pod(engine: Engine, plugin: Plugin) -> None:
     pod, container = make(engine)
     engine.container_start.start(container)
     assert engine.inventory.container(container).record.state is ContainerState.RUNNING
@@ -72,7 +72,7 @@ def test_a_pod_and_its_container_live_and_end_and_plugins_are_told(engine: Engin
     engine.pod_removal.stop(pod)
     assert engine.inventory.pod(pod).record.state is PodState.STOPPED
     engine.pod_removal.remove(pod)
-    assert plugin.told == ["run web", "create app", "stop app"]
+    assert plugin.events == ["run web", "create app", "stop app"]
     assert not engine.inventory.pods()
 
 
@@ -82,18 +82,18 @@ def test_an_update_is_written_into_the_spec(engine: Engine) -> None:
     assert spec_of(engine, container)["linux"]["resources"]["memory"]["limit"] == 32 << 20
 
 
-def test_nothing_of_the_machine_is_touched(engine: Engine, tmp_path: Path) -> None:
+def test_the_machine_is_not_changed(engine: Engine, tmp_path: Path) -> None:
     make(engine)
     assert isinstance(engine.machinery, DryMachinery)
     assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
 
 
-def test_any_image_is_there_by_its_name(engine: Engine) -> None:
+def test_every_image_name_exists(engine: Engine) -> None:
     assert engine.images.pull("docker.io/library/x:1").id == engine.images.get("docker.io/library/x:1").id
     assert not engine.images.list()
 
 
-def test_a_container_without_a_command_has_a_word_that_stands_for_the_one_of_its_image(engine: Engine) -> None:
+def test_a_container_without_a_command_gets_a_placeholder(engine: Engine) -> None:
     _, container = make(engine, command=())
     engine.container_start.start(container)
     assert spec_of(engine, container)["process"]["args"] == ["(the command of the image)"]

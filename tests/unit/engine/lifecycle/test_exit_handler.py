@@ -1,4 +1,4 @@
-"""Ends of containers: recorded once, told once, whichever way they came."""
+"""Exits of containers are recorded once and reported once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ends(dry: Any, monkeypatch: pytest.MonkeyPatch) -> Ends:
     return Ends(dry, monkeypatch)
 
 
-def test_an_end_is_recorded_and_told_once_however_often_it_comes(dry: Any, ends: Ends) -> None:
+def test_a_repeated_exit_is_recorded_and_reported_once(dry: Any, ends: Ends) -> None:
     entry = dry.engine.inventory.container(dry.run(dry.pod()))
     threads = [threading.Thread(target=ends.tell, args=(exit_of(entry.id),)) for _ in range(8)]
     for thread in threads:
@@ -59,7 +59,7 @@ def test_an_end_is_recorded_and_told_once_however_often_it_comes(dry: Any, ends:
     assert entry.record.done[-1:] == [CLEARED]
 
 
-def test_an_end_that_comes_while_no_thread_can_be_started_is_taken_up_all_the_same(dry: Any, ends: Ends) -> None:
+def test_an_exit_without_a_free_thread_is_handled(dry: Any, ends: Ends) -> None:
     entry = dry.engine.inventory.container(dry.run(dry.pod()))
     with no_threads():
         ends.tell(exit_of(entry.id))
@@ -68,7 +68,7 @@ def test_an_end_that_comes_while_no_thread_can_be_started_is_taken_up_all_the_sa
     assert dry.told.of("c").count("stop_container") == 1
 
 
-def test_an_end_that_comes_before_plugins_are_back_and_without_a_thread_waits_for_them(
+def test_an_exit_before_the_return_of_plugins_waits_for_them(
     dry: Any, ends: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = dry.engine.inventory.container(dry.run(dry.pod()))
@@ -82,7 +82,7 @@ def test_an_end_that_comes_before_plugins_are_back_and_without_a_thread_waits_fo
     assert (entry.record.state, entry.record.exit_code) == (ContainerState.EXITED, 3)
 
 
-def test_the_end_of_one_that_is_being_made_is_left_to_its_making(dry: Any, ends: Ends) -> None:
+def test_an_exit_during_creation_is_handled_by_the_creation(dry: Any, ends: Ends) -> None:
     entry = dry.engine.inventory.container(dry.run(dry.pod()))
     dry.engine.inventory.note(entry, state=ContainerState.CREATING)
     ends.handler.take(entry, exit_of(entry.id))
@@ -91,21 +91,21 @@ def test_the_end_of_one_that_is_being_made_is_left_to_its_making(dry: Any, ends:
     assert dry.told.of("c").count("stop_container") == 0
 
 
-def test_an_end_of_what_is_not_there_is_no_error(ends: Ends, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exit_of_an_unknown_container_is_ignored(ends: Ends, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         ends.tell(exit_of("f" * 64))
         ends.handler.close()
     assert not caplog.records
 
 
-def test_the_end_of_what_holds_a_pod_makes_it_not_ready(dry: Any, ends: Ends) -> None:
+def test_the_exit_of_a_sandbox_makes_its_pod_not_ready(dry: Any, ends: Ends) -> None:
     entry = dry.engine.inventory.pod(dry.pod())
     ends.tell(exit_of(entry.id))
     ends.handler.close()
     assert entry.record.state is PodState.STOPPING
 
 
-def test_what_could_not_be_cleared_away_is_told_and_left_to_the_removal(
+def test_a_failed_clean_up_is_logged_and_left_to_the_removal(
     dry: Any, ends: Ends, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = dry.engine.inventory.container(dry.run(dry.pod()))
@@ -123,7 +123,7 @@ def test_what_could_not_be_cleared_away_is_told_and_left_to_the_removal(
     dry.engine.container_removal.remove(entry.id)
 
 
-def test_an_end_after_the_engines_own_is_left_to_the_next_engine(dry: Any, ends: Ends) -> None:
+def test_an_exit_after_the_engines_stop_is_left_to_the_next_start(dry: Any, ends: Ends) -> None:
     container_id = dry.run(dry.pod())
     ends.handler.close()
     ends.tell(exit_of(container_id))

@@ -1,4 +1,4 @@
-"""Several domains behind one adaptation: whose container it is, and an id that two of them have."""
+"""Several domains behind one adaptation."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_an_update_goes_to_the_domain_that_has_the_container(tmp_path: Path) -> 
     assert "no container 'c'" in results[2].fields[0].reason
 
 
-def test_an_id_that_two_domains_have_is_never_the_wrong_ones(tmp_path: Path) -> None:
+def test_an_id_of_two_domains_is_refused(tmp_path: Path) -> None:
     one, two = Domain("k8s.io", "same"), Domain("moby", "same")
     both = hub(tmp_path, one, two)
     (result,) = both.update(OrderedUpdates([update("same")]))
@@ -93,12 +93,12 @@ def test_two_domains_of_one_name_are_refused(tmp_path: Path) -> None:
         hub(tmp_path, Domain("moby"), Domain("moby"))
 
 
-def test_plugins_are_given_all_domains_and_are_remembered_for_the_next_life(tmp_path: Path) -> None:
+def test_plugins_receive_all_domains_and_are_remembered_for_the_next_start(tmp_path: Path) -> None:
     class Plugin(nri.Plugin):
-        known: list[str]
+        names: list[str]
 
         def synchronize(self, pods: Any, containers: Any) -> None:
-            self.known = [*(pod.namespace for pod in pods), *(container.id for container in containers)]
+            self.names = [*(pod.namespace for pod in pods), *(container.id for container in containers)]
 
     hub_ = hub(tmp_path, Domain("k8s.io", "a"), Domain("moby", "b"))
     hub_.start()
@@ -108,14 +108,14 @@ def test_plugins_are_given_all_domains_and_are_remembered_for_the_next_life(tmp_
         assert hub_.adaptation is not None
         attached.connect(hub_.adaptation)
         attached.wait(hub_.adaptation)
-        assert plugin.known == ["k8s.io", "moby", "a", "b"]
+        assert plugin.names == ["k8s.io", "moby", "a", "b"]
         hub_.stop()
     finally:
         attached.stop()
     assert (tmp_path / "plugins.json").read_text() == '["10-p"]'
 
 
-def test_a_plugin_that_takes_its_time_to_synchronize_is_remembered_as_soon_as_it_takes_part(
+def test_a_slowly_synchronizing_plugin_is_remembered_after_joining(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = threading.Event()
@@ -148,7 +148,7 @@ def test_without_nri_there_is_no_adaptation_and_no_socket(tmp_path: Path) -> Non
     assert hub_.adaptation is None and [*tmp_path.iterdir()] == []
 
 
-def test_a_socket_that_cannot_be_made_is_an_error_with_its_cause(tmp_path: Path) -> None:
+def test_a_socket_that_cannot_be_created_is_an_error_with_the_reason(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as connection_:
         connection_.bind(str(tmp_path / "held"))
         connection_.listen()

@@ -1,4 +1,4 @@
-"""The tables of pods and containers: a change counts when it is written, or not at all."""
+"""The tables of pods and containers. A change counts only when it is written."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def full(*_: object, **__: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_one_is_found_by_its_id_or_the_beginning_of_it(inventory: Inventory) -> None:
+def test_a_pod_is_found_by_id_or_prefix(inventory: Inventory) -> None:
     one, other = pod("1f" * 32), pod("2e" * 32)
     inventory.add(one)
     inventory.add(other)
@@ -44,21 +44,21 @@ def test_one_is_found_by_its_id_or_the_beginning_of_it(inventory: Inventory) -> 
         inventory.container("1f1f")
 
 
-def test_what_is_still_being_made_is_not_there(inventory: Inventory) -> None:
+def test_a_container_during_creation_is_not_found(inventory: Inventory) -> None:
     inventory.add(container("c" * 64, state=ContainerState.CREATING))
     with pytest.raises(NotFound):
         inventory.container("c" * 64)
     assert inventory.containers() == []
 
 
-def test_containers_are_those_of_a_pod_or_all(inventory: Inventory) -> None:
+def test_containers_are_listed_by_pod_or_all(inventory: Inventory) -> None:
     for identity, of in (("a" * 64, "p1"), ("b" * 64, "p2")):
         inventory.add(container(identity, pod_id=of))
     assert [entry.id for entry in inventory.containers("p2")] == ["b" * 64]
     assert len(inventory.containers()) == 2
 
 
-def test_a_name_that_is_taken_names_its_holder_and_is_free_after_a_drop(inventory: Inventory) -> None:
+def test_an_occupied_name_is_an_error_that_names_the_holder(inventory: Inventory) -> None:
     first, second = pod("1f" * 32), pod("2e" * 32)
     second.record.name = first.record.name
     inventory.add(first)
@@ -70,7 +70,7 @@ def test_a_name_that_is_taken_names_its_holder_and_is_free_after_a_drop(inventor
     assert inventory.pods() == [second]
 
 
-def test_a_change_that_cannot_be_written_changes_nothing(inventory: Inventory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_that_cannot_be_written_is_not_applied(inventory: Inventory, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = pod()
     inventory.add(entry)
     monkeypatch.setattr(inventory.store, "put", full)
@@ -82,7 +82,7 @@ def test_a_change_that_cannot_be_written_changes_nothing(inventory: Inventory, m
     assert entry.record.state is PodState.READY
 
 
-def test_a_step_that_gives_room_back_needs_none(inventory: Inventory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removal_step_works_on_a_full_disk(inventory: Inventory, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = pod()
     inventory.add(entry)
     monkeypatch.setattr(inventory.store, "put", full)
@@ -90,7 +90,7 @@ def test_a_step_that_gives_room_back_needs_none(inventory: Inventory, monkeypatc
     assert entry.record.state is PodState.STOPPING
 
 
-def test_what_has_happened_anyhow_is_noted_and_told(
+def test_facts_are_recorded_even_if_they_cannot_be_written(
     inventory: Inventory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     entry = pod()
@@ -102,7 +102,7 @@ def test_what_has_happened_anyhow_is_noted_and_told(
     assert "will have to detect the change" in caplog.text
 
 
-def test_a_record_that_cannot_be_removed_stays(inventory: Inventory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_that_cannot_be_removed_is_kept(inventory: Inventory, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = pod()
     inventory.add(entry)
     monkeypatch.setattr(inventory.store, "remove", full)
@@ -111,23 +111,23 @@ def test_a_record_that_cannot_be_removed_stays(inventory: Inventory, monkeypatch
     assert inventory.pods() == [entry]
 
 
-def test_a_step_that_may_not_begin_is_refused(inventory: Inventory) -> None:
+def test_an_impossible_step_is_refused(inventory: Inventory) -> None:
     entry = container("c" * 64)
     inventory.add(entry)
     with pytest.raises(WrongState, match="running"):
         inventory.move_container(entry, "start")
 
 
-def test_a_life_is_told_by_its_short_id_and_its_names() -> None:
+def test_an_entry_is_printed_with_short_id_and_names() -> None:
     config = {"metadata": {"name": "app"}}
     entry = ContainerEntry(ContainerRecord("c" * 64, name="app_web_default_uid_0_0", config=config), {})
     assert str(entry) == "container ccccccccccccc default/web/app"
     pod_entry = PodEntry(PodRecord("1f" * 32, namespace="default", config={"metadata": {"name": "web"}}))
     assert str(pod_entry) == "pod 1f1f1f1f1f1f1 default/web"
-    assert str(ContainerEntry(ContainerRecord("c" * 64), {}))  # a record of which little is left
+    assert str(ContainerEntry(ContainerRecord("c" * 64), {}))  # a record with an ID only
 
 
-def test_a_spec_comes_back_and_one_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+def test_a_spec_can_be_written_and_read_and_damage_is_an_error(tmp_path: Path) -> None:
     write_spec(tmp_path, {"a": [1]})
     assert read_spec(tmp_path) == {"a": [1]}
     for text in ("{", "[]"):

@@ -12,13 +12,13 @@ from nri.engine.support.errors import EngineError
 from tests.support.needs import need_root
 
 
-def test_folders_are_made_and_private(tmp_path: Path) -> None:
+def test_folders_are_created_privately(tmp_path: Path) -> None:
     places = Places(tmp_path / "root", tmp_path / "state")
     for folder in (places.root, places.state, places.bundles, places.pods):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700, folder
 
 
-def test_what_outlives_the_machine_is_below_root_and_the_rest_below_state(tmp_path: Path) -> None:
+def test_persistent_files_are_below_root_and_others_below_state(tmp_path: Path) -> None:
     root, state = tmp_path / "root", tmp_path / "state"
     places = Places(root, state)
     assert all(path.is_relative_to(root) for path in (places.records, places.images, places.networks))
@@ -26,13 +26,13 @@ def test_what_outlives_the_machine_is_below_root_and_the_rest_below_state(tmp_pa
         assert path.is_relative_to(state)
 
 
-def test_a_folder_that_cannot_be_made_is_an_error_with_its_path(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_an_error_with_its_path(tmp_path: Path) -> None:
     (tmp_path / "root").touch()
     with pytest.raises(EngineError, match=f"{tmp_path}/root"):
         Places(tmp_path / "root", tmp_path / "state")
 
 
-def test_a_second_engine_gets_neither_folder_and_changes_nothing_in_them(tmp_path: Path) -> None:
+def test_a_second_engine_gets_no_folder_and_changes_no_file(tmp_path: Path) -> None:
     with lock_folders(tmp_path / "root", tmp_path / "state"):
         (tmp_path / "root").chmod(0o711)
         for root, state, locked in (("root", "other", "root"), ("third", "state", "state")):
@@ -44,13 +44,13 @@ def test_a_second_engine_gets_neither_folder_and_changes_nothing_in_them(tmp_pat
         pass
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_a_bundle_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(EngineError, match=f"folder {tmp_path / 'file'} cannot be created and locked"):
         lock_folders(tmp_path / "file", tmp_path)
 
 
-def test_a_dry_bundle_is_private_folders_and_goes_as_a_whole(tmp_path: Path) -> None:
+def test_a_dry_bundle_has_private_folders_and_can_be_removed(tmp_path: Path) -> None:
     make_bundle(tmp_path / "b", dry=True)
     for folder in (tmp_path / "b", tmp_path / "b/persist"):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -60,7 +60,7 @@ def test_a_dry_bundle_is_private_folders_and_goes_as_a_whole(tmp_path: Path) -> 
         assert not (tmp_path / "b").exists()
 
 
-def test_the_exit_code_has_a_small_file_system_that_goes_with_the_bundle(tmp_path: Path) -> None:
+def test_the_exit_code_has_a_small_file_system_until_the_removal_of_the_bundle(tmp_path: Path) -> None:
     need_root()
     make_bundle(tmp_path / "b")
     persist = tmp_path / "b/persist"
@@ -71,7 +71,7 @@ def test_the_exit_code_has_a_small_file_system_that_goes_with_the_bundle(tmp_pat
     assert not (tmp_path / "b").exists()
 
 
-def test_a_machine_that_refuses_the_mount_keeps_the_code_on_the_disk(
+def test_without_the_mount_the_exit_code_is_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""The pinned namespaces of a pod, as far as that needs no root; tests/engine makes real ones."""
+"""The pinned namespaces of a pod, without root. tests/engine has real namespaces."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Kernel:
 
 @pytest.fixture
 def sysctls(tmp_path: Path) -> Path:
-    """A folder in place of /proc/sys, and a secret beside it."""
+    """A folder in place of /proc/sys, and a secret next to it."""
     (tmp_path / "sys/net/conf/eth0.1").mkdir(parents=True)
     (tmp_path / "sys/net/conf/eth0.1/forwarding").write_text("0")
     (tmp_path / "sys/net/link").symlink_to(tmp_path)
@@ -67,9 +67,7 @@ def kernel(sysctls: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
     return Kernel(sysctls / "net/conf/eth0.1/forwarding", monkeypatch)
 
 
-def test_host_name_and_sysctls_are_set_inside_before_all_is_pinned(
-    kernel: Kernel, sysctls: Path, tmp_path: Path
-) -> None:
+def test_host_name_and_sysctls_are_set_before_pinning(kernel: Kernel, sysctls: Path, tmp_path: Path) -> None:
     make = PodNamespaces(kernel, sysctls).make("p1", tmp_path, {"network", "ipc", "uts"}, "web", [SYSCTL])  # type: ignore[arg-type]
     assert make == {"network": "/dev/null", "ipc": f"{tmp_path}/ipc", "uts": f"{tmp_path}/uts"}
     assert kernel.names == ["network", "setns", "unshare", "sethostname", "mount", "mount"]
@@ -79,12 +77,12 @@ def test_host_name_and_sysctls_are_set_inside_before_all_is_pinned(
     assert not thread.is_alive()
 
 
-def test_a_pod_on_the_nodes_namespaces_makes_none(kernel: Kernel, tmp_path: Path) -> None:
+def test_a_pod_in_the_nodes_namespaces_pins_none(kernel: Kernel, tmp_path: Path) -> None:
     assert PodNamespaces(kernel).make("p1", tmp_path, set(), "web", []) == {}  # type: ignore[arg-type]
     assert kernel.calls == []
 
 
-def test_what_the_kernel_refuses_names_the_pod(kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_of_the_kernel_names_the_pod(kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
@@ -93,7 +91,7 @@ def test_what_the_kernel_refuses_names_the_pod(kernel: Kernel, tmp_path: Path, m
         PodNamespaces(kernel).make("p1", tmp_path, {"ipc"}, "", [])  # type: ignore[arg-type]
 
 
-def test_all_of_a_pod_go_and_those_that_are_not_there_are_no_error(kernel: Kernel, tmp_path: Path) -> None:
+def test_removing_missing_namespaces_is_not_an_error(kernel: Kernel, tmp_path: Path) -> None:
     (tmp_path / "ipc").touch()
     namespaces = PodNamespaces(kernel)  # type: ignore[arg-type]
     namespaces.remove("p1", tmp_path)
@@ -111,7 +109,7 @@ def test_all_of_a_pod_go_and_those_that_are_not_there_are_no_error(kernel: Kerne
         (("net", "conf"), r'linux.sysctls\[x\]: "1": Is a directory'),
     ],
 )
-def test_a_sysctl_that_is_not_there_or_a_link_is_refused_by_its_field(
+def test_a_missing_sysctl_is_an_error_with_its_field(
     kernel: Kernel, sysctls: Path, tmp_path: Path, path: tuple[str, ...], problem: str
 ) -> None:
     sysctls_ = [Sysctl(path, "1", "linux.sysctls[x]")]
@@ -146,9 +144,7 @@ def unshare(folder: Path, script: str) -> None:
     (folder / "unshare").chmod(0o755)
 
 
-def test_ids_are_mapped_when_the_namespaces_are_there_and_the_process_ends_with_the_context(
-    tmp_path: Path, written: dict[str, str]
-) -> None:
+def test_ids_are_mapped_in_a_process_that_ends_with_the_context(tmp_path: Path, written: dict[str, str]) -> None:
     unshare(tmp_path, f'echo "$@" > {tmp_path}/words; exec cat')
     with mapped_process({"network", "ipc"}, MAPPINGS) as pid:
         assert Path(f"/proc/{pid}").exists()
@@ -158,9 +154,7 @@ def test_ids_are_mapped_when_the_namespaces_are_there_and_the_process_ends_with_
 
 
 @pytest.mark.parametrize("begin", ["", "exec <&-; ", "read line; "], ids=["at once", "before it is asked", "asked"])
-def test_a_kernel_that_refuses_is_told_in_the_programs_words(
-    tmp_path: Path, written: dict[str, str], begin: str
-) -> None:
+def test_a_refusal_of_the_kernel_has_the_programs_message(tmp_path: Path, written: dict[str, str], begin: str) -> None:
     unshare(tmp_path, f'{begin}printf "unshare failed: " >&2; echo "No space left" >&2; exit 1')
     with (
         pytest.raises(EngineError, match=r"namespace: unshare failed: No space"),

@@ -1,4 +1,4 @@
-"""The processes of containers: their stop, with a dry engine; tests/engine has real ones."""
+"""Stopping the processes of containers, with a dry engine. tests/engine has real processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nri.engine.lifecycle import processes
 from nri.engine.lifecycle.cgroups import Cgroups
 from nri.engine.lifecycle.processes import Processes
 from nri.engine.state import ContainerState
-from nri.engine.support.errors import CommandTimeout, EngineError
+from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError
 from nri.host.cgroups import SystemdUnits
 from tests.support.no_threads import no_threads
 from tests.support.waiting import wait_for
@@ -27,7 +27,9 @@ def processes_(dry: Any) -> Processes:
     return Processes(dry.engine.inventory, dry.engine.machinery)
 
 
-def test_an_eviction_stops_and_says_why(dry: Any, processes_: Processes, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_eviction_stops_the_container_and_logs_the_reason(
+    dry: Any, processes_: Processes, caplog: pytest.LogCaptureFixture
+) -> None:
     entry = dry.engine.inventory.container(dry.run(dry.pod()))
     processes_.evict(entry.id, "too loud")
     assert entry.ended.wait(20)
@@ -37,7 +39,7 @@ def test_an_eviction_stops_and_says_why(dry: Any, processes_: Processes, caplog:
     wait_for(lambda: ("WARNING", text) in [(record.levelname, record.getMessage()) for record in caplog.records])
 
 
-def test_an_eviction_that_no_thread_can_do_is_told(
+def test_an_eviction_without_a_thread_is_logged(
     dry: Any, processes_: Processes, caplog: pytest.LogCaptureFixture
 ) -> None:
     entry = dry.engine.inventory.container(dry.run(dry.pod()))
@@ -52,7 +54,7 @@ def evicting() -> list[str]:
     return [entry.name for entry in threading.enumerate() if entry.name == "nri-engine-evict"]
 
 
-def test_a_container_is_evicted_once_however_often_and_in_whatever_words_that_is_asked_for(
+def test_repeated_evictions_stop_a_container_once(
     dry: Any, processes_: Processes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -68,7 +70,7 @@ def test_a_container_is_evicted_once_however_often_and_in_whatever_words_that_is
     wait_for(lambda: not evicting(), "its thread's end")
 
 
-def test_evictions_have_so_many_threads_and_those_that_are_too_many_are_told_once(
+def test_evictions_have_a_limit_of_threads_which_is_logged_once(
     dry: Any, processes_: Processes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nri.cri.evictions.MAX_EVICTIONS", 3)
@@ -90,16 +92,14 @@ def test_evictions_have_so_many_threads_and_those_that_are_too_many_are_told_onc
 
 
 @pytest.mark.parametrize("timeout_s", [0.0, 1.0, float(2**63 - 1)])
-def test_a_container_that_runs_is_stopped_whatever_the_timeout(
-    dry: Any, processes_: Processes, timeout_s: float
-) -> None:
+def test_a_running_container_is_stopped_with_any_timeout(dry: Any, processes_: Processes, timeout_s: float) -> None:
     entry = dry.engine.inventory.container(dry.run(dry.pod()))
     processes_.stop(entry, timeout_s)
     assert entry.record.state is ContainerState.EXITED
-    processes_.stop(entry, timeout_s)  # and once more is no error
+    processes_.stop(entry, timeout_s)  # stopping it again is not an error
 
 
-def test_a_stop_that_nobody_waits_for_any_more_ends_and_kills_nothing(
+def test_a_stop_whose_client_has_disconnected_ends_without_killing(
     dry: Any, processes_: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = dry.engine.inventory.container(dry.run(dry.pod()))
@@ -107,14 +107,31 @@ def test_a_stop_that_nobody_waits_for_any_more_ends_and_kills_nothing(
     with monkeypatch.context() as context:
         context.setattr(processes, "send", lambda *words: bool(signals.append(words[-1])) or True)
         threading.Timer(0.05, client_gone.set).start()
-        with pytest.raises(EngineError, match=f"stop of container {entry.id}: the client has gone"):
+        with pytest.raises(EngineError, match=f"stop of container {entry.id}: the client has disconnected"):
             processes_.stop(entry, float(2**63 - 1), client_gone)
     assert signals == ["15"]
     processes_.stop(entry, 0.0, client_gone)
     assert entry.record.state is ContainerState.EXITED
 
 
-def test_one_that_does_not_end_is_an_error_that_names_it(
+def test_a_container_that_ends_while_its_oci_runtime_fails_is_stopped(
+    dry: Any, processes_: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = dry.engine.inventory.container(dry.run(dry.pod()))
+    runtime = dry.engine.machinery.runtime("runc")
+    kill = runtime.kill
+
+    def end_and_fail(container_id: str, _: int | str) -> bool:
+        monkeypatch.setattr(runtime, "kill", kill)
+        runtime.delete(container_id)
+        raise CommandFailed(f"runc kill {container_id}", 1, "EOF")
+
+    monkeypatch.setattr(runtime, "kill", end_and_fail)
+    processes_.stop(entry, 1.0)
+    assert entry.record.state is ContainerState.EXITED
+
+
+def test_a_container_that_does_not_end_is_an_error_with_its_id(
     dry: Any, processes_: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = dry.engine.inventory.container(dry.run(dry.pod()))
@@ -129,7 +146,7 @@ def test_one_that_does_not_end_is_an_error_that_names_it(
 
 
 @pytest.mark.parametrize(("where", "folder"), [("pod", "pods/p1/conmon-c1"), ("/all", "all/conmon-c1")])
-def test_conmons_cgroup_is_below_the_pods_or_below_one_of_all(
+def test_conmons_cgroup_is_below_the_pods_or_a_common_one(
     dry: Any, processes_: Processes, tmp_path: Path, where: str, folder: str
 ) -> None:
     dry.engine.machinery.config = replace(dry.config, cgroups=CgroupConfig(conmon=where))
@@ -143,7 +160,7 @@ def test_conmons_cgroup_is_below_the_pods_or_below_one_of_all(
 
 
 class RecordedUnits(SystemdUnits):
-    """A systemd that records the scopes that it is told to start."""
+    """A systemd that records the scopes that it is asked to start."""
 
     def __init__(self) -> None:
         self.scopes: list[tuple[str, str, int]] = []
@@ -153,7 +170,7 @@ class RecordedUnits(SystemdUnits):
 
 
 @pytest.mark.parametrize(("setting", "parent"), [("pod", "kubepods-podu1.slice"), ("system.slice", "system.slice")])
-def test_with_systemd_conmon_gets_a_scope_in_the_pods_slice_or_in_the_one_of_the_settings(
+def test_with_systemd_conmon_gets_a_scope_in_the_pods_or_the_configured_slice(
     dry: Any, processes_: Processes, setting: str, parent: str
 ) -> None:
     dry.engine.machinery.config = replace(dry.config, cgroups=CgroupConfig(driver="systemd", conmon=setting))
@@ -165,7 +182,7 @@ def test_with_systemd_conmon_gets_a_scope_in_the_pods_slice_or_in_the_one_of_the
 
 
 @pytest.mark.parametrize(("cgroup", "ended"), [("/pods/p1/c1", True), ("/pods/all", False), ("/pods/all/c1x", False)])
-def test_what_is_left_in_a_containers_own_cgroup_is_ended_and_not_in_one_that_plugins_named(
+def test_processes_left_in_the_containers_own_cgroup_are_killed(
     processes_: Processes, tmp_path: Path, cgroup: str, ended: bool
 ) -> None:
     processes_.cgroups = Cgroups(v2=True, root=tmp_path)
@@ -180,7 +197,7 @@ def test_what_is_left_in_a_containers_own_cgroup_is_ended_and_not_in_one_that_pl
             popen.kill()
 
 
-def test_an_empty_cgroup_that_a_plugin_named_stays_with_all_below_it(processes_: Processes, tmp_path: Path) -> None:
+def test_an_empty_cgroup_that_a_plugin_named_is_kept(processes_: Processes, tmp_path: Path) -> None:
     processes_.cgroups = Cgroups(v2=True, root=tmp_path)
     (tmp_path / "kubepods/new-pod").mkdir(parents=True)
     (tmp_path / "pods/p1/c1").mkdir(parents=True)

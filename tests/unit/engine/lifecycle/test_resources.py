@@ -1,4 +1,4 @@
-"""Resources merged, told in the CRI's words, and put into force on a dry engine."""
+"""Resources: merging, CRI form and application on a dry engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nri.engine.lifecycle.inventory import read_spec
 from nri.engine.lifecycle.resources import Resources, in_force, merged
 
 
-def test_others_go_over_them_key_by_key() -> None:
+def test_resources_are_merged_key_by_key() -> None:
     old = {"cpu": {"shares": 2, "cpus": "0"}, "hugepageLimits": [{"pageSize": "2MB", "limit": 1}], "devices": [1]}
     new = {"cpu": {"shares": 9}, "pids": {"limit": 5}, "hugepageLimits": [{"pageSize": "1GB", "limit": 3}]}
     assert merged(old, new) == {
@@ -26,7 +26,7 @@ def test_others_go_over_them_key_by_key() -> None:
     assert old["cpu"] == {"shares": 2, "cpus": "0"}
 
 
-def test_what_the_spec_says_counts_and_what_only_the_request_knows_stays() -> None:
+def test_the_spec_counts_and_values_that_only_the_request_has_are_kept() -> None:
     spec = {"linux": {"resources": {"cpu": {"shares": 300}, "memory": {"limit": 1 << 20}}}}
     requested = {"cpu_shares": "100", "oom_score_adj": "5"}
     assert in_force(spec, requested) == {
@@ -39,7 +39,7 @@ def test_what_the_spec_says_counts_and_what_only_the_request_knows_stays() -> No
 
 
 @pytest.mark.parametrize(("limited", "after"), [(True, {"limit": 4096, "swap": 4096}), (False, {"limit": 4096})])
-def test_a_limit_of_memory_is_one_of_swap_where_swap_is_limited(
+def test_a_memory_limit_also_limits_swap_if_the_machine_can(
     dry: Any, monkeypatch: pytest.MonkeyPatch, limited: bool, after: dict[str, int]
 ) -> None:
     container_id, machinery = dry.run(dry.pod()), dry.engine.machinery
@@ -54,7 +54,7 @@ def test_a_limit_of_memory_is_one_of_swap_where_swap_is_limited(
 
 
 @pytest.mark.parametrize("before", [None, {"closID": "gold"}])
-def test_a_class_that_no_runtime_applies_in_an_update_is_not_written(dry: Any, before: dict[str, Any] | None) -> None:
+def test_an_update_does_not_write_classes_that_no_runtime_applies(dry: Any, before: dict[str, Any] | None) -> None:
     container = dry.engine.inventory.container(dry.run(dry.pod()))
     if before:
         container.spec["linux"]["intelRdt"] = before

@@ -1,4 +1,4 @@
-"""Records in the words of the CRI."""
+"""Records as CRI statuses."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def container(**more: object) -> ContainerEntry:
 
 
 @pytest.mark.parametrize("state", PodState)
-def test_only_a_ready_pod_is_ready(state: PodState) -> None:
+def test_only_a_ready_pod_has_the_state_ready(state: PodState) -> None:
     status = pod_status(PodEntry(PodRecord("p1", state=state, config={"metadata": METADATA})))
     assert (status.state == pb.SANDBOX_READY) == (state is PodState.READY)
 
 
-def test_a_pod_has_its_first_address_and_the_others_beside() -> None:
+def test_a_pod_has_its_first_address_and_further_addresses() -> None:
     status = pod_status(PodEntry(PodRecord("p1", ips=["10.0.0.1", "fd00::1"], config={"metadata": METADATA})))
     assert status.network.ip == "10.0.0.1"
     assert [row.ip for row in status.network.additional_ips] == ["fd00::1"]
@@ -41,13 +41,13 @@ def test_a_pod_has_its_first_address_and_the_others_beside() -> None:
 
 
 @pytest.mark.parametrize("state", [PodState.STOPPED, PodState.REMOVING])
-def test_a_stopped_pod_has_no_address_for_clients_and_keeps_it_for_plugins(state: PodState) -> None:
+def test_a_stopped_pod_shows_its_address_only_to_plugins(state: PodState) -> None:
     entry = PodEntry(PodRecord("p1", ips=["10.0.0.1"], state=state))
     assert (pod_status(entry).network.ip, pod_progress(entry).network.ip) == ("", "10.0.0.1")
 
 
 @pytest.mark.parametrize("requested", ["", "runc"])
-def test_a_pod_has_the_handler_that_was_requested_for_clients(requested: str) -> None:
+def test_clients_see_the_requested_handler_of_a_pod(requested: str) -> None:
     entry = PodEntry(PodRecord("p1", runtime_handler="runc", requested_handler=requested))
     assert (pod_status(entry).runtime_handler, pod_progress(entry).runtime_handler) == (requested, "runc")
 
@@ -69,12 +69,12 @@ def test_without_a_request_the_images_stop_signal_or_the_default_is_reported(ima
     assert pb.Signal.Name(status.stop_signal) == f"SIGNAL_{signal}"
 
 
-def test_every_state_of_a_container_has_its_word() -> None:
+def test_every_state_of_a_container_has_a_cri_state() -> None:
     assert set(STATES) == set(ContainerState)
     assert progress(container(state=ContainerState.REMOVING)).state == pb.CONTAINER_EXITED
 
 
-def test_a_status_has_what_was_asked_for_and_what_came_of_it() -> None:
+def test_a_status_has_request_and_result() -> None:
     entry = container(
         state=ContainerState.EXITED, exit_code=137, reason="OOMKilled", image="docker.io/library/busybox:latest",
         image_ref="sha256:a", log_path="/logs/c/0.log", resources={"cpu_shares": "7", "newer": 1},
@@ -90,6 +90,6 @@ def test_a_status_has_what_was_asked_for_and_what_came_of_it() -> None:
 
 
 @pytest.mark.parametrize(("folder", "path", "actual"), [("/l", "c", "/l/c"), ("", "c", ""), ("/l", "", "")])
-def test_a_log_needs_the_pods_folder_and_its_own_path(folder: str, path: str, actual: str) -> None:
+def test_a_log_requires_the_pods_folder_and_a_path(folder: str, path: str, actual: str) -> None:
     pod = PodEntry(PodRecord("p1", config={"log_directory": folder}))
     assert log_path(pod, pb.ContainerConfig(log_path=path)) == actual

@@ -1,4 +1,4 @@
-"""Steps with their undos: what is taken back after an error, in which order, and what is told."""
+"""Steps with undo functions, and their order after an error."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ def fail(error: Exception) -> object:
     raise error
 
 
-def test_nothing_is_taken_back_where_nothing_fails() -> None:
+def test_without_an_error_no_step_is_undone() -> None:
     steps: list[str] = []
     with Undo("pod p") as undo:
         assert undo.step("one", lambda: 7, lambda: steps.append("undone")) == 7
     assert steps == []
 
 
-def test_all_steps_and_the_one_that_failed_half_way_are_taken_back_the_last_one_first() -> None:
+def test_after_an_error_all_steps_are_undone_in_reverse_order() -> None:
     steps: list[str] = []
 
     def work() -> None:
@@ -33,12 +33,12 @@ def test_all_steps_and_the_one_that_failed_half_way_are_taken_back_the_last_one_
     assert steps == ["three", "two", "one"]
 
 
-def test_an_error_of_the_system_names_thing_and_step() -> None:
+def test_a_system_error_names_object_and_step() -> None:
     with pytest.raises(EngineError, match=r"pod p: network: .*full"), Undo("pod p") as undo:
         undo.step("network", lambda: fail(OSError(28, "full")), lambda: None)
 
 
-def test_an_undo_that_fails_stops_no_other_and_does_not_hide_the_error() -> None:
+def test_a_failed_undo_does_not_affect_others_or_hide_the_error() -> None:
     steps: list[str] = []
 
     def work() -> None:
@@ -53,12 +53,12 @@ def test_an_undo_that_fails_stops_no_other_and_does_not_hide_the_error() -> None
     assert raised.value.__notes__ == ["not undone: two: stuck"]
 
 
-def test_what_could_not_be_taken_back_is_told_by_step() -> None:
+def test_failed_undos_are_reported_by_step() -> None:
     steps = [Step("a", lambda: None, lambda: fail(EngineError("x"))), Step("b", lambda: None, lambda: None)]
     assert take_back(steps) == ["a: x"]
 
 
-def test_an_undo_that_fails_unexpectedly_is_a_complaint_and_the_others_run() -> None:
+def test_an_unexpected_error_of_an_undo_is_reported_and_the_others_run() -> None:
     steps_ = list[str]()
 
     def broken() -> None:

@@ -1,4 +1,4 @@
-"""CNI plugins called for a pod: programs of the test write down what they are asked."""
+"""CNI plugins for a pod. Test programs record their calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.waiting import wait_for
 
 PLUGIN = """#!/bin/sh
 printf '%s %s ' "$CNI_COMMAND" "${0##*/}" >> "$LOG"
-printf 'netns=%s args=%s ' "$CNI_NETNS" "$CNI_ARGS" >> "$LOG"
+printf 'netns=%s interface=%s args=%s ' "$CNI_NETNS" "$CNI_IFNAME" "$CNI_ARGS" >> "$LOG"
 cat >> "$LOG"
 echo >> "$LOG"
 [ -e "$FAIL.$CNI_COMMAND.${0##*/}" ] && { echo '{"code": 7, "msg": "no more", "details": "addresses"}'; exit 1; }
@@ -31,7 +31,7 @@ exit 0
 
 
 class World:
-    """Two plugins, `first` and `second`, and what they were asked."""
+    """Two plugins, `first` and `second`, and a log of their calls."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.log = folder, folder / "log"
@@ -52,10 +52,10 @@ class World:
 
     def add(self, *types: str) -> Any:
         return self.cni.add(
-            self.network(*types), "p1", self.namespace, arguments={"K8S_POD_NAME": "web"}
+            [self.network(*types)], "p1", self.namespace, arguments={"K8S_POD_NAME": "web"}
         )  # fmt: skip
 
-    def asked(self) -> list[str]:
+    def calls(self) -> list[str]:
         """Command and plugin of each call so far."""
         rows = self.log.read_text().splitlines() if self.log.exists() else []
         return [" ".join(row.split()[:2]) for row in rows]
@@ -66,20 +66,20 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def test_an_answer_that_makes_no_sense_names_the_network_and_is_taken_back(world: World) -> None:
+def test_an_invalid_result_is_an_error_that_names_the_network_and_is_undone(world: World) -> None:
     Path(f"{world.folder}/fail.odd").touch()
     with pytest.raises(EngineError, match=r"network net: invalid result of its plugins: ips\[0\] is not an object"):
         world.add("first", "second")
-    assert world.asked() == ["ADD first", "ADD second", "DEL second", "DEL first"]
+    assert world.calls() == ["ADD first", "ADD second", "DEL second", "DEL first"]
     assert world.cni.attached() == []
 
 
-def test_plugins_are_called_in_order_and_taken_back_the_other_way(world: World) -> None:
+def test_plugins_are_called_in_order_and_undone_in_reverse_order(world: World) -> None:
     attachment = world.add("first", "second")
     assert [*attachment.addresses] == ["10.0.0.2"]
     assert world.cni.attached() == ["p1"]
     world.cni.delete("p1")
-    assert world.asked() == ["ADD first", "ADD second", "DEL second", "DEL first"]
+    assert world.calls() == ["ADD first", "ADD second", "DEL second", "DEL first"]
     assert world.cni.attached() == []
     rows = world.log.read_text()
     assert "args=IgnoreUnknown=1;K8S_POD_NAME=web" in rows
@@ -87,15 +87,38 @@ def test_plugins_are_called_in_order_and_taken_back_the_other_way(world: World) 
     assert sent["prevResult"]["ips"][0]["address"] == "10.0.0.2/24"
 
 
-def test_one_that_fails_half_way_is_taken_back_and_nothing_is_left(world: World) -> None:
-    world.fail("ADD", "second")
-    with pytest.raises(CommandFailed, match=r"net: second ADD: .*no more"):
-        world.add("first", "second")
-    assert world.asked() == ["ADD first", "ADD second", "DEL second", "DEL first"]
+def test_a_pod_is_attached_to_several_networks_each_with_its_interface(world: World) -> None:
+    second = Network("more", "1.0.0", ({"type": "second"},))
+    attachment = world.cni.add([world.network("first"), second], "p1", world.namespace)
+    assert [*attachment.addresses] == ["10.0.0.2"], "the pod has the addresses of its first network"
+    world.cni.check("p1")
+    Cni([world.folder / "bin"], world.folder / "cache").delete("p1")
+    calls = [f"{command} {plugin}" for command in ("ADD", "CHECK", "DEL") for plugin in ("first", "second")]
+    assert world.calls() == calls
+    rows = world.log.read_text().splitlines()
+    assert [row.split("interface=")[1].split()[0] for row in rows] == ["eth0", "eth1"] * 3
+    assert [json.loads(row[row.index("{") :])["name"] for row in rows] == ["net", "more"] * 3
+    assert "prevResult" not in rows[1], "each network has its own result"
     assert world.cni.attached() == []
 
 
-def test_what_could_not_be_taken_back_is_kept_for_the_removal(world: World) -> None:
+def test_if_a_further_network_fails_all_are_undone(world: World) -> None:
+    world.fail("ADD", "second")
+    with pytest.raises(CommandFailed, match=r"more: second ADD"):
+        world.cni.add([world.network("first"), Network("more", "1.0.0", ({"type": "second"},))], "p1", world.namespace)
+    assert world.calls() == ["ADD first", "ADD second", "DEL first", "DEL second"]
+    assert world.cni.attached() == []
+
+
+def test_a_failed_attachment_is_undone(world: World) -> None:
+    world.fail("ADD", "second")
+    with pytest.raises(CommandFailed, match=r"net: second ADD: .*no more"):
+        world.add("first", "second")
+    assert world.calls() == ["ADD first", "ADD second", "DEL second", "DEL first"]
+    assert world.cni.attached() == []
+
+
+def test_a_failed_undo_is_repeated_at_the_removal(world: World) -> None:
     world.fail("ADD", "second")
     world.fail("DEL", "first")
     with pytest.raises(CommandFailed, match="second ADD"):
@@ -108,62 +131,60 @@ def test_what_could_not_be_taken_back_is_kept_for_the_removal(world: World) -> N
     assert world.cni.attached() == []
 
 
-def test_of_several_that_cannot_be_detached_the_first_one_asked_is_named(world: World) -> None:
+def test_if_several_plugins_fail_to_detach_the_first_is_named(world: World) -> None:
     world.add("first", "second")
     for name in ("first", "second"):
         world.fail("DEL", name)
     with pytest.raises(CommandFailed, match="second DEL"):
         world.cni.delete("p1")
-    assert world.asked()[-2:] == ["DEL second", "DEL first"], "all are asked"
+    assert world.calls()[-2:] == ["DEL second", "DEL first"], "all are called"
 
 
-def test_a_restart_takes_back_with_the_configuration_of_that_day_and_without_a_namespace_that_is_gone(
+def test_a_restart_detaches_with_the_old_configuration_without_a_namespace(
     world: World,
 ) -> None:
     world.add("first")
     world.namespace.unlink()
     Cni([world.folder / "bin"], world.folder / "cache").delete("p1")
-    assert world.asked() == ["ADD first", "DEL first"]
+    assert world.calls() == ["ADD first", "DEL first"]
     assert "netns= " in world.log.read_text().splitlines()[-1]
 
 
-def test_a_pod_that_was_never_attached_is_detached_without_a_word(world: World) -> None:
+def test_detaching_an_unattached_pod_has_no_effect(world: World) -> None:
     world.cni.delete("p1")
     world.cni.check("p1")
-    assert world.asked() == []
+    assert world.calls() == []
 
 
-def test_a_check_asks_the_plugins_unless_the_network_says_not_to(world: World) -> None:
+def test_a_check_calls_the_plugins_unless_disabled(world: World) -> None:
     world.add("first")
     world.cni.check("p1")
-    assert world.asked()[-1] == "CHECK first"
+    assert world.calls()[-1] == "CHECK first"
     world.cni.delete("p1")
-    world.cni.add(world.network("first", disable_check=True), "p1", world.namespace)
+    world.cni.add([world.network("first", disable_check=True)], "p1", world.namespace)
     world.cni.check("p1")
-    assert world.asked()[-1] == "ADD first"
+    assert world.calls()[-1] == "ADD first"
 
 
-def test_a_program_that_is_not_there_is_named_with_the_folders(world: World) -> None:
-    with pytest.raises(MissingTool, match=f"bridge .*{world.folder}/none, {world.folder}/bin"):
+def test_a_missing_program_is_an_error_with_the_folders(world: World) -> None:
+    with pytest.raises(MissingTool, match=f"'bridge' is missing: .*{world.folder}/none, {world.folder}/bin"):
         world.add("bridge")
 
 
-def test_an_answer_that_is_no_json_is_an_error(world: World) -> None:
+def test_a_result_that_is_not_json_is_an_error(world: World) -> None:
     (world.folder / "bin/second").write_text("#!/bin/sh\necho hello\n")
     with pytest.raises(EngineError, match="second ADD: the answer is not JSON"):
         world.add("second")
 
 
 @pytest.mark.parametrize("identity", ["", "../a", ".a"])
-def test_what_is_no_id_is_refused(world: World, identity: str) -> None:
+def test_an_invalid_id_is_refused(world: World, identity: str) -> None:
     with pytest.raises(EngineError, match="not a pod's id"):
         world.cni.delete(identity)
 
 
 @pytest.mark.parametrize("command", ["ADD", "DEL", "CHECK"])
-def test_a_child_in_a_session_of_its_own_does_not_outlive_a_plugin_that_took_too_long(
-    world: World, command: str
-) -> None:
+def test_a_child_in_another_session_is_killed_with_a_slow_plugin(world: World, command: str) -> None:
     child, bad = world.folder / "child", world.folder / "bin/bad"
     bad.write_text(
         f"""#!/bin/sh
@@ -217,7 +238,7 @@ SPOILED: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("spoiled", SPOILED)
-def test_a_kept_answer_that_cannot_be_read_keeps_no_pod_from_being_stopped_and_is_told(
+def test_an_unreadable_cached_result_does_not_fail_the_stop(
     world: World, spoiled: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.add("first")
@@ -226,18 +247,16 @@ def test_a_kept_answer_that_cannot_be_read_keeps_no_pod_from_being_stopped_and_i
     with pytest.raises(EngineError, match=f"{path} cannot be read"):
         world.cni.check("p1")
     world.cni.delete("p1")
-    assert (world.asked(), world.cni.attached()) == (["ADD first"], [])
+    assert (world.calls(), world.cni.attached()) == (["ADD first"], [])
     assert os.path.lexists(world.cni.cache / "broken/p1.json")
     assert "pod p1: its network is released without calling the CNI plugins" in caplog.text
     world.cni.delete("p1")
     world.add("first")
     world.cni.delete("p1")
-    assert world.asked() == ["ADD first", "ADD first", "DEL first"]
+    assert world.calls() == ["ADD first", "ADD first", "DEL first"]
 
 
-def test_a_kept_answer_that_cannot_be_read_for_now_is_asked_for_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_temporarily_unreadable_cached_result_is_read_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> bytes:
         raise OSError(errno.EMFILE, "Too many open files")
 
@@ -247,4 +266,4 @@ def test_a_kept_answer_that_cannot_be_read_for_now_is_asked_for_again(
         with pytest.raises(EngineError, match=r"p1\.json cannot be read: .*Too many open files"):
             world.cni.delete("p1")
     world.cni.delete("p1")
-    assert world.asked() == ["ADD first", "DEL first"]
+    assert world.calls() == ["ADD first", "DEL first"]

@@ -1,30 +1,42 @@
-"""Which network a folder of CNI configurations stands for."""
+"""The network of a folder of CNI configurations."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from nri.engine.network.configuration import find_network, parse_network
+from nri.engine.network.configuration import find_networks, parse_network
 
 
-def test_the_first_usable_file_is_taken_and_the_others_before_it_are_named(tmp_path: Path) -> None:
-    assert find_network(tmp_path)[1] == [f"{tmp_path}: it has no network configuration (.conflist, .conf, .json)"]
+def test_the_first_valid_file_is_used_and_invalid_ones_before_it_are_reported(tmp_path: Path) -> None:
+    (complaint,) = find_networks(tmp_path)[1]
+    assert complaint == f"{tmp_path}: the folder has no network configuration (.conflist, .conf, .json)"
     (tmp_path / "00-notes.txt").write_text("not one")
     (tmp_path / "05-broken.conf").write_text("{")
     (tmp_path / "10-one.conf").write_text('{"cniVersion": "0.4.0", "name": "one", "type": "bridge", "bridge": "b"}')
     (tmp_path / "20-two.conflist").write_text('{"name": "two", "plugins": [{"type": "ptp"}]}')
-    network, complaints = find_network(tmp_path)
-    assert network is not None
+    (network,), complaints = find_networks(tmp_path)
     assert (network.name, network.version, network.plugins[0]["bridge"]) == ("one", "0.4.0", "b")
     assert len(complaints) == 1 and "05-broken.conf" in complaints[0]
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    assert find_network(tmp_path / "none") == (None, [f"{tmp_path}/none: No such file or directory"])
+@pytest.mark.parametrize(
+    ("limit", "names"), [(1, ["one"]), (2, ["one", "two"]), (3, ["one", "two"]), (0, ["one", "two"])]
+)
+def test_the_number_of_networks_is_limited(tmp_path: Path, limit: int, names: list[str]) -> None:
+    (tmp_path / "10-one.conf").write_text('{"name": "one", "type": "ptp"}')
+    (tmp_path / "15-broken.conf").write_text("{")
+    (tmp_path / "20-two.conf").write_text('{"name": "two", "type": "ptp"}')
+    networks, complaints = find_networks(tmp_path, limit)
+    assert [network.name for network in networks] == names
+    assert len(complaints) == len(names) - 1
 
 
-def test_of_several_versions_the_newest_known_is_spoken() -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
+    assert find_networks(tmp_path / "none") == ([], [f"{tmp_path}/none: No such file or directory"])
+
+
+def test_of_several_versions_the_newest_known_is_used() -> None:
     data = {"name": "n", "cniVersions": ["0.3.1", "1.1.0", "9.0.0"], "plugins": [{"type": "t"}], "disableCheck": True}
     network = parse_network(json.dumps(data))
     assert (network.version, network.disable_check) == ("1.1.0", True)
@@ -45,6 +57,6 @@ def test_of_several_versions_the_newest_known_is_spoken() -> None:
         ('{"name": "n", "type": "t", "capabilities": ["dns"]}', "'capabilities' of t is not an object"),
     ],
 )
-def test_a_file_that_cannot_be_used_says_why(text: str, reason: str) -> None:
+def test_an_invalid_file_has_a_reason(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         parse_network(text)

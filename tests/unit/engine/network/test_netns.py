@@ -1,4 +1,4 @@
-"""Pinned network namespaces, as far as that needs no root; tests/engine makes real ones."""
+"""Pinned network namespaces, without root. tests/engine has real namespaces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def refuse(*_: object, **__: object) -> None:
     raise PermissionError(errno.EPERM, "Operation not permitted")
 
 
-def test_one_that_cannot_be_made_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_creation_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(netns, "unshare", refuse)
     network_namespaces = NetworkNamespaces(tmp_path / "netns")
     with pytest.raises(EngineError, match=r"cannot create the network namespace .*/p1: .*not permitted"):
@@ -27,7 +27,7 @@ def test_one_that_cannot_be_made_leaves_nothing(tmp_path: Path, monkeypatch: pyt
     assert network_namespaces.names() == []
 
 
-def test_it_is_made_by_a_thread_that_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_namespace_is_created_by_a_thread_that_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[threading.Thread] = []
     monkeypatch.setattr(netns, "unshare", lambda _: threads.append(threading.current_thread()))
     requests: list[tuple[int, bytes]] = []
@@ -46,12 +46,12 @@ def test_it_is_made_by_a_thread_that_ends_with_it(tmp_path: Path, monkeypatch: p
     with pytest.raises(EngineError, match=r"the network namespace .* already exists"):
         network_namespaces.create("p1")
     assert network_namespaces.names() == ["p1"]
-    assert not network_namespaces.exists("p1"), "its file alone is no namespace"
+    assert not network_namespaces.exists("p1"), "its file alone is not a namespace"
     lo = b"lo".ljust(16, b"\0")
     assert requests == [(SIOCGIFFLAGS, lo + bytes(16)), (SIOCSIFFLAGS, lo + b"\1\0" + bytes(14))], "its loopback is up"
 
 
-def test_one_that_is_gone_is_removed_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removing_a_missing_namespace_is_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(netns, "unmount", lambda *_, **__: False)
     network_namespaces = NetworkNamespaces(tmp_path / "netns")
     network_namespaces.remove("p1")
@@ -61,7 +61,7 @@ def test_one_that_is_gone_is_removed_without_a_word(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "-x", "x" * 200])
-def test_what_is_no_name_is_refused(tmp_path: Path, name: str) -> None:
+def test_an_invalid_name_is_refused(tmp_path: Path, name: str) -> None:
     network_namespaces = NetworkNamespaces(tmp_path / "netns")
     for call in (network_namespaces.create, network_namespaces.remove, network_namespaces.exists):
         with pytest.raises(InvalidRequest):

@@ -1,4 +1,4 @@
-"""What CNI plugins are told and answer."""
+"""Arguments and results of CNI plugins."""
 
 import pytest
 
@@ -18,7 +18,7 @@ RESULT = {
 }
 
 
-def test_addresses_are_those_of_the_pods_side() -> None:
+def test_addresses_are_those_of_the_pods_interface() -> None:
     attachment = parse_result(RESULT, "eth0")
     assert attachment[:3] == (("10.0.0.2", "fd00::2", "10.0.0.9"), ("10.0.0.1",), "bb:00")
     assert attachment.result == RESULT
@@ -30,22 +30,22 @@ def test_addresses_are_those_of_the_pods_side() -> None:
     [
         ({"ips": 7}, "ips is not a list"),
         ({"ips": [7]}, r"ips\[0\] is not an object"),
-        ({"ips": [{"address": ["10.0.0.2"]}]}, r"ips\[0\].address is not text"),
+        ({"ips": [{"address": ["10.0.0.2"]}]}, r"ips\[0\].address is not a string"),
         ({"ips": [{}, {"address": "10.0.0.2/24\n10.0.0.3 evil"}]}, r"ips\[1\].address is .*, which is not an address"),
         ({"ips": [{"address": "10.0.0.2/24", "gateway": "x"}]}, r"ips\[0\].gateway is 'x', which is not an address"),
         ({"ips": [{"interface": "0"}]}, r"ips\[0\].interface is not a number"),
         ({"interfaces": {}, "ips": [{"interface": True}]}, r"ips\[0\].interface is not a number"),
         ({"interfaces": "eth0"}, "interfaces is not a list"),
         ({"interfaces": [["eth0"]]}, r"interfaces\[0\] is not an object"),
-        ({"interfaces": [{"name": "eth0", "sandbox": "/x", "mac": 7}]}, r"interfaces\[0\].mac is not text"),
+        ({"interfaces": [{"name": "eth0", "sandbox": "/x", "mac": 7}]}, r"interfaces\[0\].mac is not a string"),
     ],
 )
-def test_a_result_with_a_value_of_a_wrong_type_is_refused_by_its_place(result: dict, problem: str) -> None:
+def test_a_result_with_a_wrong_type_is_an_error_with_its_path(result: dict, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         parse_result(result, "eth0")
 
 
-def test_a_plugin_is_told_what_it_says_it_takes() -> None:
+def test_a_plugin_gets_the_arguments_of_its_capabilities() -> None:
     ports = [PortMapping(80, 8080, "TCP", "127.0.0.1"), PortMapping(0, 53)]
     arguments = capability_arguments(
         {"capabilities": {"portMappings": True, "dns": False}}, ports, dns={"servers": ["1.1.1.1"]}

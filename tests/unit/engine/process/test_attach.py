@@ -1,4 +1,4 @@
-"""The attach socket of a container; the test is conmon."""
+"""The attach socket of a container. The test plays conmon."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def conmon(tmp_path: Path) -> Iterator[Conmon]:
     conmon_.close()
 
 
-def test_each_piece_says_its_stream_and_the_end_is_none(conmon: Conmon) -> None:
+def test_each_part_has_its_stream_and_the_end_is_none(conmon: Conmon) -> None:
     with Attachment(conmon.bundle) as attached:
         client = conmon.accept()
         client.send(bytes([STDOUT]) + b"out")
@@ -53,19 +53,19 @@ def test_each_piece_says_its_stream_and_the_end_is_none(conmon: Conmon) -> None:
         assert attached.read(20) is None
 
 
-def test_silence_is_a_timeout(conmon: Conmon) -> None:
+def test_a_silent_container_is_a_timeout(conmon: Conmon) -> None:
     with Attachment(conmon.bundle) as attached, pytest.raises(TimeoutError, match=r"wrote nothing for 0\.01 s"):
         attached.read(0.01)
 
 
-def test_input_is_cut_into_pieces_that_conmon_reads_whole(conmon: Conmon) -> None:
+def test_input_is_split_into_parts_that_conmon_can_read(conmon: Conmon) -> None:
     with Attachment(conmon.bundle) as attached:
         client = conmon.accept()
         attached.write(b"x" * 20_000)
         assert [len(client.recv(1 << 16)) for _ in range(3)] == [8192, 8192, 20_000 - 2 * 8192]
 
 
-def test_what_goes_without_waiting_is_said_and_no_more_is_sent(conmon: Conmon) -> None:
+def test_send_returns_the_number_of_bytes_sent_without_waiting(conmon: Conmon) -> None:
     with Attachment(conmon.bundle) as attached:
         conmon.accept()
         sent = [attached.send(b"x" * 10_000) for _ in range(1000)]
@@ -73,7 +73,7 @@ def test_what_goes_without_waiting_is_said_and_no_more_is_sent(conmon: Conmon) -
         assert sent[-1] == 0, "a container that reads nothing holds up its client"
 
 
-def test_the_end_of_the_input_and_of_a_container_that_is_gone(conmon: Conmon) -> None:
+def test_input_and_container_can_end(conmon: Conmon) -> None:
     with Attachment(conmon.bundle) as attached:
         client = conmon.accept()
         attached.close_stdin()
@@ -85,6 +85,6 @@ def test_the_end_of_the_input_and_of_a_container_that_is_gone(conmon: Conmon) ->
 
 
 @pytest.mark.parametrize("bundle", ["none", "."])
-def test_a_conmon_that_does_not_listen_is_named(tmp_path: Path, bundle: str) -> None:
+def test_a_conmon_that_does_not_listen_is_an_error(tmp_path: Path, bundle: str) -> None:
     with pytest.raises(EngineError, match=f"conmon of {tmp_path / bundle} does not listen"):
         Attachment(tmp_path / bundle)

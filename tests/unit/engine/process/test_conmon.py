@@ -1,4 +1,4 @@
-"""conmon's command line, and which process is a container's conmon."""
+"""conmon's command line, and the search for a container's conmon."""
 
 import itertools
 import os
@@ -40,7 +40,7 @@ def test_a_process_that_does_not_name_the_container_is_not_its_conmon(tmp_path: 
     assert find_conmon(tmp_path, "c1") == 0
 
 
-def test_a_number_that_is_no_file_is_nobodys(tmp_path: Path) -> None:
+def test_a_pipe_instead_of_the_pid_file_means_no_conmon(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "conmon.pid")
     assert find_conmon(tmp_path, "c1") == 0
 
@@ -56,7 +56,7 @@ def test_a_number_that_is_no_file_is_nobodys(tmp_path: Path) -> None:
         ("device", lambda path: os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 5))),
     ],
 )
-def test_a_log_that_is_no_file_is_refused_before_conmon_writes_to_it(
+def test_a_log_that_is_not_a_file_is_refused_before_conmon_starts(
     tmp_path: Path, kind: str, put: Callable[[Path], None], suffix: str
 ) -> None:
     conmon = Conmon("/none")
@@ -73,7 +73,7 @@ def test_a_log_that_is_no_file_is_refused_before_conmon_writes_to_it(
     assert not (tmp_path / PERSIST).exists()
 
 
-#: A conmon that opens its log, says a pid and stays, as the real one does.
+#: A conmon that opens its log, reports a PID and keeps running, as the real one does.
 CONMON = """#!{python}
 import os, signal, sys
 (log,) = [word.partition(":")[2] for word in sys.argv if word.startswith("k8s-file:")]
@@ -90,7 +90,7 @@ else:
 
 
 @pytest.mark.parametrize("moment", ["never", "until it is open", "and it stays"])
-def test_a_log_that_is_replaced_while_conmon_opens_it_is_refused(
+def test_a_log_that_is_replaced_during_opening_is_refused(
     tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     binary, log, victim = tmp_path / "conmon", tmp_path / "0.log", tmp_path / "victim"
@@ -122,10 +122,8 @@ def test_a_log_that_is_replaced_while_conmon_opens_it_is_refused(
     wait_for(lambda: not find_conmon(tmp_path, "c1"), "the end of conmon")
 
 
-def test_a_conmon_that_has_ended_already_says_nothing_of_the_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As one does whose container is killed before it is started; until it is waited for, it is there without files."""
+def test_a_conmon_that_has_exited_shows_nothing_about_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A conmon exits when its container is killed before the start; the zombie has no open files."""
     binary, log = tmp_path / "conmon", tmp_path / "0.log"
     binary.write_text(CONMON.replace("{python}", sys.executable).replace("{bundle}", str(tmp_path)))
     (tmp_path / "runtime").write_text("#!/bin/sh\n")
@@ -147,7 +145,7 @@ def test_a_conmon_that_has_ended_already_says_nothing_of_the_log(
         assert (created.pid, created.conmon_pid) == (7, ended.pid)
 
 
-#: A conmon that opens its log anew as the real one does, through links; beside it one who puts things in its way.
+#: A conmon that reopens its log through links, as the real one does, while an attacker puts links in its way.
 REOPENING = """
 import os, sys
 ctl, log, places = sys.argv[1], sys.argv[2], sys.argv[3:]
@@ -178,9 +176,7 @@ with open(ctl) as words:
         (["link", "link"], "is a link, not a file"),
     ],
 )
-def test_a_log_is_written_to_a_file_of_its_own_when_it_is_opened_anew(
-    tmp_path: Path, places: list[str], told_: str, renamed: bool
-) -> None:
+def test_a_reopened_log_is_a_new_file(tmp_path: Path, places: list[str], told_: str, renamed: bool) -> None:
     log = tmp_path / "0.log"
     os.mkfifo(tmp_path / "ctl")
     ctl = os.open(tmp_path / "ctl", os.O_RDWR)  # as conmon has it, so that it does not end with its first writer

@@ -1,15 +1,16 @@
-"""Counters of both cgroup versions, from files of our own; the real ones are read in tests/engine."""
+"""Counters of both cgroup versions on a file tree. tests/engine reads real cgroups."""
 
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from nri.engine.process import counters, stats
-from nri.engine.process.counters import Transfer, counters_v1, counters_v2, read_counters
+from nri.engine.process.counters import HugePages, Transfer, counters_v1, counters_v2, read_counters
 from nri.host import Root
 
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -63,21 +64,53 @@ def test_cgroup_v2_is_read(tmp_path: Path) -> None:
     assert counters_.transfers == [Transfer("8:0", 10, 1, 20, 2)]
 
 
-def test_a_kernel_without_anything_says_nothing(tmp_path: Path) -> None:
-    assert counters_v1({}) == counters_v2(tmp_path) == ({}, [])
+def test_quotas_reservations_and_huge_pages_of_v1(tmp_path: Path) -> None:
+    cpu = written(tmp_path / "cpu", cpu__cfs_quota_us="-1\n")
+    memory = written(
+        tmp_path / "memory",
+        memory__soft_limit_in_bytes="4096\n",
+        memory__stat="total_active_file 1\ntotal_inactive_file 2\n",
+    )
+    pages = tmp_path / "hugetlb"
+    written(pages)
+    for size in ("2MB", "1GB"):
+        (pages / f"hugetlb.{size}.usage_in_bytes").write_text("5\n")
+        (pages / f"hugetlb.{size}.max_usage_in_bytes").write_text("7\n")
+        (pages / f"hugetlb.{size}.rsvd.usage_in_bytes").write_text("9\n")
+    counters_ = counters_v1({"cpu": cpu, "memory": memory, "hugetlb": pages})
+    assert counters_.numbers == {"cpu_quota_us": 0, "active_file": 1, "inactive_file": 2, "memory_reservation": 4096}
+    assert counters_.huge_pages == [HugePages("1GB", 5, 7), HugePages("2MB", 5, 7)]
+    (cpu / "cpu.cfs_quota_us").write_text("50000\n")
+    assert counters_v1({"cpu": cpu}).numbers == {"cpu_quota_us": 50000}
 
 
-def test_this_process_is_counted_and_one_that_is_gone_is_said_to_be() -> None:
+def test_pressure_quotas_reservations_and_huge_pages_of_v2(tmp_path: Path) -> None:
+    text = "some avg10=0.00 avg60=0.00 avg300=0.00 total=3\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=2\n"
+    written(tmp_path, cpu__pressure=text, io__pressure=text, cpu__max="50000 100000\n", memory__low="4096\n")
+    (tmp_path / "hugetlb.2MB.current").write_text("5\n")
+    (tmp_path / "hugetlb.2MB.rsvd.current").write_text("9\n")
+    counters_ = counters_v2(tmp_path)
+    assert counters_.numbers == {
+        "cpu_waiting": 3000, "cpu_stalled": 2000, "io_waiting": 3000, "io_stalled": 2000,
+        "cpu_period_us": 100000, "cpu_quota_us": 50000, "memory_reservation": 4096,
+    }  # fmt: skip
+    assert counters_.huge_pages == [HugePages("2MB", 5, None)]
+
+
+def test_a_kernel_without_counters_has_no_values(tmp_path: Path) -> None:
+    assert counters_v1({}) == counters_v2(tmp_path) == ({}, [], [])
+
+
+def test_this_process_is_counted_and_a_missing_process_is_reported() -> None:
     numbers = read_counters(os.getpid()).numbers
     assert {"processes", "file_descriptors", "sockets"} <= set(numbers)
+    assert numbers["open_files_limit"] == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     with pytest.raises(FileNotFoundError):
         read_counters(1 << 30)
 
 
 @pytest.mark.parametrize("v2", [False, True])
-def test_processes_that_have_moved_below_the_container_s_own_cgroup_are_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, v2: bool
-) -> None:
+def test_processes_in_nested_cgroups_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, v2: bool) -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as other:
         assert other.stdin is not None and other.stdout is not None
         other.stdin.write(b"x")
@@ -92,7 +125,7 @@ def test_processes_that_have_moved_below_the_container_s_own_cgroup_are_counted(
         assert (numbers["processes"], numbers["file_descriptors"]) == (2, 3)
 
 
-def test_no_container_s_descriptors_are_counted_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_count_of_descriptors_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     descriptors = [os.dup(0) for _ in range(20)]
     try:
         monkeypatch.setattr(counters, "MAX_DESCRIPTORS", 10)

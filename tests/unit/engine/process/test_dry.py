@@ -1,4 +1,4 @@
-"""A dry container has the life of a real one, refusals included."""
+"""A dry container has the lifecycle of a real container."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ def bundle(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_container_lives_and_its_end_is_told_once(bundle: Path) -> None:
+def test_the_exit_of_a_container_is_reported_once(bundle: Path) -> None:
     runtime, exits_ = DryRuntime(), []
     exits = DryExits(exits_.append)
     created = DryConmon().create(runtime, "c1", bundle, log_path=bundle / "log")
@@ -40,7 +40,7 @@ def test_a_container_lives_and_its_end_is_told_once(bundle: Path) -> None:
         runtime.state("c1")
 
 
-def test_an_end_before_the_watch_is_told(bundle: Path) -> None:
+def test_an_exit_before_the_watch_is_reported(bundle: Path) -> None:
     runtime = DryRuntime()
     exits_: list[Exit] = []
     DryConmon().create(runtime, "c1", bundle, log_path=bundle / "log")
@@ -50,19 +50,19 @@ def test_an_end_before_the_watch_is_told(bundle: Path) -> None:
 
 
 @pytest.mark.parametrize("config", ["", "{}", '{"process": {"args": []}}'])
-def test_a_bundle_that_cannot_run_is_refused(bundle: Path, config: str) -> None:
+def test_an_invalid_bundle_is_refused(bundle: Path, config: str) -> None:
     (bundle / "config.json").write_text(config)
     with pytest.raises(CommandFailed, match="dry create c1"):
         DryConmon().create(DryRuntime(), "c1", bundle)
 
 
-def test_a_container_of_an_earlier_engine_has_ended() -> None:
+def test_a_container_of_an_earlier_engine_has_exited() -> None:
     ended = DryRuntime().ended("c1")
     assert ended is not None
     assert (ended.container_id, ended.code) == ("c1", 255)
 
 
-def test_an_end_that_is_not_to_be_told_is_not(tmp_path: Path) -> None:
+def test_an_unwatched_exit_is_not_reported(tmp_path: Path) -> None:
     exits_: list[Exit] = []
     exits, runtime = DryExits(exits_.append), DryRuntime()
     (tmp_path / "config.json").write_text('{"process": {"args": ["a"]}}')

@@ -1,4 +1,4 @@
-"""One more program in a container: its process as the OCI spec has it, and how long its end is waited for."""
+"""Exec in a container: the OCI process, its timeout and its end."""
 
 import inspect
 import os
@@ -20,7 +20,7 @@ from nri.host.root import MACHINE
 from tests.support.waiting import wait_for
 
 
-def test_the_containers_process_is_taken_over_but_for_arguments_terminal_and_score() -> None:
+def test_exec_inherits_the_containers_process_except_arguments_terminal_and_score() -> None:
     container = {
         "args": ["a"],
         "env": ["X=1"],
@@ -51,10 +51,8 @@ echo reaped > {folder}/reaped
 """
 
 
-def test_a_runtime_has_its_time_to_take_a_killed_program_away_also_on_a_machine_that_stood_still(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Were it killed with the program, that would stay in the container as a zombie."""
+def test_a_runtime_gets_time_to_reap_a_killed_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the runtime were killed with the program, the program would stay in the container as a zombie."""
     script = tmp_path / "runtime"
     script.write_text(RUNTIME.format(folder=tmp_path))
     script.chmod(0o755)
@@ -74,7 +72,7 @@ def test_a_runtime_has_its_time_to_take_a_killed_program_away_also_on_a_machine_
     assert (tmp_path / "reaped").exists()
 
 
-def test_a_program_whose_client_has_gone_is_killed_and_its_place_is_free(tmp_path: Path) -> None:
+def test_the_program_of_a_disconnected_client_is_killed(tmp_path: Path) -> None:
     script = tmp_path / "runtime"
     script.write_text(RUNTIME.format(folder=tmp_path))
     script.chmod(0o755)
@@ -84,7 +82,7 @@ def test_a_program_whose_client_has_gone_is_killed_and_its_place_is_free(tmp_pat
         exec_sync(Runtime(str(script), tmp_path / "state"), "c", {"args": ["sleep"]}, client_gone=client_gone)
 
 
-def test_a_number_that_is_another_process_by_now_is_not_killed(tmp_path: Path) -> None:
+def test_a_reused_pid_is_not_killed(tmp_path: Path) -> None:
     stranger, runtime = (subprocess.Popen(["sleep", "60"]) for _ in range(2))
     (tmp_path / "pid").write_text(str(stranger.pid))
     kill_started(runtime.pid, tmp_path / "pid")
@@ -98,7 +96,7 @@ def test_a_number_that_is_another_process_by_now_is_not_killed(tmp_path: Path) -
         kill_started(runtime.pid, tmp_path / "pid")
 
 
-def test_what_was_started_is_killed_with_its_children(tmp_path: Path) -> None:
+def test_a_program_is_killed_with_its_children(tmp_path: Path) -> None:
     script = f"sleep 60 & echo $! > {tmp_path}/child; sh -c 'echo $$ > $0; sleep 61; true' $0"
     runtime = subprocess.Popen(["sh", "-c", script, str(tmp_path / "pid")])
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
@@ -123,9 +121,7 @@ while True:
 """
 
 
-def test_what_a_program_starts_while_its_children_are_looked_for_is_not_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_children_started_during_the_search_are_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pid_file, child = tmp_path / "pid", tmp_path / "child"
     (tmp_path / "forks.py").write_text(FORKS)
     words = ["sh", "-c", f"/usr/bin/env python3 {tmp_path}/forks.py $0 {child}; true", str(pid_file)]
@@ -162,8 +158,8 @@ time.sleep(600)
 """
 
 
-def test_a_program_is_killed_however_deep_its_processes_go(tmp_path: Path) -> None:
-    """A container chooses the depth; Python calls itself so often only."""
+def test_a_deep_process_tree_is_killed(tmp_path: Path) -> None:
+    """The container chooses the depth, and Python's recursion is limited."""
     program = subprocess.Popen([sys.executable, "-S", "-c", NESTED, str(tmp_path / "deep"), "100"], process_group=0)
     while not (tmp_path / "deep").exists():
         assert program.poll() is None
@@ -188,10 +184,8 @@ def wait_over(pid: int) -> None:
         time.sleep(0.01)
 
 
-def test_a_child_that_a_runtime_gets_while_its_first_one_is_stopped_is_not_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first process of runc makes others that are not its own children, but the runtime's."""
+def test_a_late_child_of_the_runtime_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first process of runc creates processes that become children of runc."""
     runtime = subprocess.Popen(["sh", "-c", "sleep 61 & sleep 62 & wait"])
     while len(children := execution.children(MACHINE, runtime.pid)) < 2:
         time.sleep(0.01)
@@ -227,11 +221,11 @@ def argv(folder: Path, program: str) -> list[str]:
     return [sys.executable, str(file), "exec", "c1"]
 
 
-def test_the_terminal_comes_with_what_the_program_wrote(tmp_path: Path) -> None:
+def test_the_terminal_has_the_programs_output(tmp_path: Path) -> None:
     process, terminal = start_with_terminal(argv(tmp_path, HAND_OVER), "c1", tmp_path)
     try:
         written = b""
-        while not written.endswith(b"\n"):  # a terminal gives what is there so far
+        while not written.endswith(b"\n"):  # a read from a terminal may return part of the output
             written += os.read(terminal, 100)
         assert written == b"c1\r\n"
         assert not os.get_inheritable(terminal)
@@ -240,7 +234,7 @@ def test_the_terminal_comes_with_what_the_program_wrote(tmp_path: Path) -> None:
         os.close(terminal)
 
 
-def test_a_program_that_could_not_be_started_has_a_terminal_at_its_end(tmp_path: Path) -> None:
+def test_a_program_that_could_not_start_has_a_terminal_at_its_end(tmp_path: Path) -> None:
     process, terminal = start_with_terminal(argv(tmp_path, "raise SystemExit(126)"), "c1", tmp_path)
     try:
         with pytest.raises(OSError, match="Input/output error"):
@@ -250,7 +244,7 @@ def test_a_program_that_could_not_be_started_has_a_terminal_at_its_end(tmp_path:
         os.close(terminal)
 
 
-def test_a_runtime_that_hands_over_nothing_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runtime_without_a_terminal_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "TERMINAL_S", 0.2)
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(CommandTimeout, match="the terminal for exec in c1"):
@@ -258,7 +252,7 @@ def test_a_runtime_that_hands_over_nothing_is_killed(tmp_path: Path, monkeypatch
     assert len(os.listdir("/proc/self/fd")) <= before
 
 
-def test_a_runtime_that_is_not_there_leaves_nothing_open(tmp_path: Path) -> None:
+def test_a_missing_runtime_leaves_no_descriptor_open(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(MissingTool):
         start_with_terminal(["/none/crun", "exec", "c1"], "c1", tmp_path)

@@ -1,4 +1,4 @@
-"""What conmon leaves of a container that ended."""
+"""The exit files that conmon writes."""
 
 import os
 from pathlib import Path
@@ -28,7 +28,7 @@ def write_exit(bundle: Path, text: str) -> Path:
         ("0", True, 0, "Completed"),
     ],
 )
-def test_the_code_and_the_reason_are_read(tmp_path: Path, text: str, oom: bool, code: int, reason: str) -> None:
+def test_exit_code_and_reason_are_read(tmp_path: Path, text: str, oom: bool, code: int, reason: str) -> None:
     file = write_exit(tmp_path, text)
     if oom:
         (tmp_path / "persist/oom").touch()
@@ -37,15 +37,13 @@ def test_the_code_and_the_reason_are_read(tmp_path: Path, text: str, oom: bool, 
     assert (exit_.code, exit_.reason, exit_.finished_at_ns) == (code, reason, file.stat().st_mtime_ns)
 
 
-def test_a_container_that_left_nothing_readable_has_no_end(tmp_path: Path) -> None:
+def test_a_container_without_a_readable_exit_file_has_no_exit(tmp_path: Path) -> None:
     assert read_exit("c1", tmp_path) is None
     write_exit(tmp_path, "")
     assert read_exit("c1", tmp_path) is None
 
 
-def test_a_conmon_whose_number_became_another_process_before_it_was_opened_has_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_conmon_with_a_reused_pid_has_exited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = iter([os.getpid(), 0])  # first that of a conmon, then one that means another process
     monkeypatch.setattr(exits, "find_conmon", lambda *_: next(numbers))
     write_exit(tmp_path, "3")
@@ -58,9 +56,7 @@ def test_a_conmon_whose_number_became_another_process_before_it_was_opened_has_e
         watching.close()
 
 
-def test_a_conmon_that_is_lost_while_no_thread_can_be_started_is_told_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_conmon_is_reported_without_a_free_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def out_of_processes(*_: object) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
@@ -75,7 +71,7 @@ def test_a_conmon_that_is_lost_while_no_thread_can_be_started_is_told_all_the_sa
         watching.close()
 
 
-def test_an_end_that_is_no_file_is_as_good_as_none(tmp_path: Path) -> None:
+def test_an_exit_file_that_is_not_a_file_is_ignored(tmp_path: Path) -> None:
     (tmp_path / PERSIST).mkdir()
     os.mkfifo(tmp_path / PERSIST / "c1")
     assert read_exit("c1", tmp_path) is None

@@ -10,7 +10,7 @@ import pytest
 
 from nri.engine.process.signals import number_of, send
 
-#: Stands for conmon: it names container and bundle, has a child, prints its number, and says how that ended.
+#: Stands in for conmon: its arguments name the container and the bundle. It prints the PID and exit code of a child.
 CONMON = """
 import subprocess, sys
 child = subprocess.Popen(["sleep", "300"])
@@ -38,7 +38,7 @@ def conmon(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
         process.stdout.close()
 
 
-def test_the_child_of_the_containers_conmon_gets_the_signal(
+def test_the_containers_first_process_gets_the_signal(
     tmp_path: Path, conmon: tuple[subprocess.Popen[str], int]
 ) -> None:
     process, child = conmon
@@ -46,7 +46,7 @@ def test_the_child_of_the_containers_conmon_gets_the_signal(
     assert process.stdout is not None and int(process.stdout.readline()) == -signal.SIGTERM
 
 
-def test_no_other_process_gets_one(tmp_path: Path, conmon: tuple[subprocess.Popen[str], int]) -> None:
+def test_no_other_process_gets_a_signal(tmp_path: Path, conmon: tuple[subprocess.Popen[str], int]) -> None:
     _, child = conmon
     strange = subprocess.Popen(["sleep", "300"])
     try:

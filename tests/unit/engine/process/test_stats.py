@@ -56,7 +56,7 @@ def test_cgroup_v2_is_read(tmp_path: Path) -> None:
     assert (stats.swap_usage_bytes, stats.processes) == (None, 4)
 
 
-def test_what_a_kernel_does_not_say_is_none_and_never_nothing(tmp_path: Path) -> None:
+def test_missing_values_are_none_and_never_zero(tmp_path: Path) -> None:
     assert stats_v2(tmp_path) == stats_v1({})
     assert stats_v2(tmp_path).memory_usage_bytes is None
 
@@ -69,7 +69,7 @@ def test_interfaces_are_read() -> None:
     ]
 
 
-def test_an_interface_that_a_container_has_named_keeps_its_numbers() -> None:
+def test_an_interface_with_a_hostile_name_keeps_its_numbers() -> None:
     rows = "head\nhead\n  \udcff\x1b[2J: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n"
     (interface,) = parse_interfaces(rows)
     assert (
@@ -88,7 +88,7 @@ def test_an_interface_that_a_container_has_named_keeps_its_numbers() -> None:
     ],
 )
 @pytest.mark.parametrize("v2", [False, True])
-def test_a_container_whose_first_process_has_moved_deeper_uses_all_of_its_own_cgroup(
+def test_a_container_with_a_nested_first_process_has_the_usage_of_its_whole_cgroup(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, v2: bool, cgroup: str, usage: int
 ) -> None:
     scope = "kubepods.slice/nri-c.scope"
@@ -101,6 +101,6 @@ def test_a_container_whose_first_process_has_moved_deeper_uses_all_of_its_own_cg
     assert read_stats(7, tmp_path / "cgroup", cgroup).memory_usage_bytes == usage
 
 
-def test_a_process_that_is_gone_is_told() -> None:
+def test_a_missing_process_is_an_error() -> None:
     with pytest.raises(FileNotFoundError):
         read_stats(1 << 30)

@@ -1,4 +1,4 @@
-"""Calls of a service matched with the methods of groups, requests checked, errors as statuses; without a server."""
+"""Methods of a service: lookup, request checks and error statuses."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def test_every_error_has_its_code_and_keeps_its_text(error: Exception, code: Cod
     assert status_of(error) == (code, str(error))
 
 
-def test_an_error_without_a_text_is_told_by_its_class() -> None:
+def test_an_error_without_a_text_has_the_name_of_its_class() -> None:
     assert status_of(KeyError()) == (Code.UNKNOWN, "KeyError")
 
 
-def test_no_row_is_hidden_by_one_before_it() -> None:
+def test_no_row_is_hidden_by_an_earlier_row() -> None:
     for place, row in enumerate(ROWS):
         before = [entry.kind for entry in ROWS[:place] if entry.when is None]
         assert not any(issubclass(row.kind, kind) for kind in before), row
@@ -109,7 +109,7 @@ SHARED = pb.NamespaceOption(network=99)  # type: ignore[arg-type]
         (pod(labels={str(number): "" for number in range(66_000)}), "a request has at most 131072 values"),
     ],
 )  # fmt: skip
-def test_a_request_that_cannot_be_is_refused_by_its_field(request_: Message, problem: str) -> None:
+def test_an_invalid_request_is_an_error_with_its_field(request_: Message, problem: str) -> None:
     with pytest.raises(RequestError) as caught:
         check_request(request_)
     assert problem in str(caught.value)
@@ -125,7 +125,7 @@ def test_a_request_that_cannot_be_is_refused_by_its_field(request_: Message, pro
         pb.PortForwardRequest(pod_sandbox_id="p", port=[1, 2]),
     ],
 )
-def test_all_else_is_for_those_who_answer(request_: Message) -> None:
+def test_other_requests_reach_the_handler(request_: Message) -> None:
     check_request(request_)
 
 
@@ -171,11 +171,11 @@ class Context:
     ("name", "method"),
     [("Version", "version"), ("RunPodSandbox", "run_pod_sandbox"), ("ListPodSandboxStats", "list_pod_sandbox_stats")],
 )
-def test_a_calls_name_becomes_that_of_a_method(name: str, method: str) -> None:
+def test_a_call_name_becomes_a_method_name(name: str, method: str) -> None:
     assert snake(name) == method
 
 
-def test_a_request_is_checked_before_it_is_answered() -> None:
+def test_a_request_is_checked_before_the_handler() -> None:
     methods = Methods(RUNTIME, [First()])
     behave = methods.handlers["StopContainer"].unary_unary
     with pytest.raises(grpc.RpcError) as caught:
@@ -187,7 +187,7 @@ def test_a_request_is_checked_before_it_is_answered() -> None:
     assert caught.value.args[0] is grpc.StatusCode.INVALID_ARGUMENT
 
 
-def test_the_first_group_with_a_method_answers_and_what_nobody_answers_is_named() -> None:
+def test_the_first_group_with_a_method_answers_and_missing_methods_are_named() -> None:
     methods = Methods(RUNTIME, [First(), Second()])
     assert methods.service == "runtime.v1.RuntimeService"
     assert set(methods.handlers) == {"Version", "StopContainer", "GetContainerEvents", "Attach"}
@@ -197,7 +197,7 @@ def test_the_first_group_with_a_method_answers_and_what_nobody_answers_is_named(
     )
 
 
-def test_a_handler_takes_and_gives_bytes_and_turns_errors_into_statuses() -> None:
+def test_a_handler_converts_bytes_and_errors() -> None:
     handlers = Methods(RUNTIME, [First()]).handlers
     request = handlers["Version"].request_deserializer(pb.VersionRequest(version="v").SerializeToString())
     reply = handlers["Version"].unary_unary(request, Context())
@@ -212,7 +212,7 @@ def test_a_handler_takes_and_gives_bytes_and_turns_errors_into_statuses() -> Non
     assert caught.value.args == (grpc.StatusCode.NOT_FOUND, "no pod 'two'")
 
 
-def test_a_fault_of_ours_is_logged_with_its_place(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_is_logged_with_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
     class Faulty:
         def version(self, request: object, call: object) -> object:
             raise ValueError("wrong")
@@ -222,7 +222,7 @@ def test_a_fault_of_ours_is_logged_with_its_place(caplog: pytest.LogCaptureFixtu
     assert "in version" in caplog.text
 
 
-def test_a_method_can_ask_how_long_its_client_waits_and_be_told_when_it_goes() -> None:
+def test_a_method_can_read_the_deadline_and_notice_a_cancellation() -> None:
     requests: list[object] = []
 
     class Asking:

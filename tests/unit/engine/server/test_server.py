@@ -1,4 +1,4 @@
-"""The CRI at a unix socket: taken, answered, let go."""
+"""The CRI server at a unix socket."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Calls:
         self.let_go.wait(60)
 
 
-def test_both_services_are_answered_at_a_private_socket_and_unknown_calls_are_told(tmp_path: Path) -> None:
+def test_both_services_are_served_at_a_private_socket(tmp_path: Path) -> None:
     server = Server(tmp_path / "run/cri.sock", [Calls()])
     server.start()
     try:
@@ -63,7 +63,7 @@ def test_both_services_are_answered_at_a_private_socket_and_unknown_calls_are_to
     assert not server.path.exists()
 
 
-def test_streams_are_ended_by_what_is_called_when_no_more_calls_are_taken(tmp_path: Path) -> None:
+def test_a_stop_ends_streams(tmp_path: Path) -> None:
     calls = Calls()
     server = Server(tmp_path / "cri.sock", [calls], on_stop=calls.let_go.set)
     server.start()
@@ -74,7 +74,7 @@ def test_streams_are_ended_by_what_is_called_when_no_more_calls_are_taken(tmp_pa
         assert [*stream] == []
 
 
-def test_a_client_that_ends_none_of_its_calls_leaves_some_to_others(tmp_path: Path) -> None:
+def test_one_client_cannot_use_all_calls(tmp_path: Path) -> None:
     calls = Calls()
     server = Server(tmp_path / "cri.sock", [calls], on_stop=calls.let_go.set)
     server.start()
@@ -110,7 +110,7 @@ class Waiting:
         return pb.StopContainerResponse()
 
 
-def test_a_call_that_is_cancelled_is_told_so_while_it_waits(tmp_path: Path) -> None:
+def test_a_waiting_call_notices_its_cancellation(tmp_path: Path) -> None:
     calls = Waiting()
     server = Server(tmp_path / "s", [calls])
     server.start()
@@ -124,7 +124,7 @@ def test_a_call_that_is_cancelled_is_told_so_while_it_waits(tmp_path: Path) -> N
         server.stop()
 
 
-def test_a_server_that_never_started_and_one_that_is_stopped_can_be_stopped(tmp_path: Path) -> None:
+def test_stop_can_be_called_without_a_start_and_twice(tmp_path: Path) -> None:
     server = Server(tmp_path / "cri.sock", [Calls()])
     server.stop()
     assert not server.path.exists()
@@ -135,7 +135,7 @@ def test_a_server_that_never_started_and_one_that_is_stopped_can_be_stopped(tmp_
         assert not server.path.exists(), "its socket is removed"
 
 
-def test_a_path_that_cannot_be_listened_at_is_named(tmp_path: Path) -> None:
+def test_an_unusable_socket_path_is_an_error_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "cri.sock").write_text("a file")
     with pytest.raises(EngineError, match=f"cannot listen at {tmp_path}/cri.sock"):
         Server(tmp_path / "cri.sock", [Calls()]).start()
@@ -188,7 +188,7 @@ def test_every_call_has_an_answer(server: Server) -> None:
     assert missing == UNANSWERED
 
 
-def test_status_tells_conditions_handlers_and_the_configuration(server: Server) -> None:
+def test_status_has_conditions_handlers_and_configuration(server: Server) -> None:
     with CriClient(str(server.path)) as client:
         response = client.call("Status", pb.StatusRequest(verbose=True))
     assert [row.type for row in response.status.conditions] == ["RuntimeReady", "NetworkReady"]

@@ -16,12 +16,12 @@ def bounding(available: tuple[str, ...] = KNOWN, **names: list[str]) -> list[str
     return capability_sets["bounding"]
 
 
-def test_the_kernels_numbers_are_the_places() -> None:
+def test_capabilities_are_in_the_order_of_their_numbers() -> None:
     assert len(KNOWN) == 41
     assert (KNOWN[0], KNOWN[21], KNOWN[40]) == ("CAP_CHOWN", "CAP_SYS_ADMIN", "CAP_CHECKPOINT_RESTORE")
 
 
-def test_without_a_word_there_are_the_default_ones_that_the_engine_has() -> None:
+def test_by_default_the_engines_default_capabilities_are_set() -> None:
     assert set(bounding()) == set(DEFAULT)
     assert bounding(SOME) == ["CAP_CHOWN", "CAP_KILL"]
 
@@ -37,25 +37,25 @@ def test_without_a_word_there_are_the_default_ones_that_the_engine_has() -> None
         (["KILL"], ["KILL"], ["CAP_CHOWN"]),
     ],
 )
-def test_adding_and_dropping(add: list[str], drop: list[str], expected: list[str]) -> None:
+def test_capabilities_can_be_added_and_dropped(add: list[str], drop: list[str], expected: list[str]) -> None:
     assert bounding(SOME, add_capabilities=add, drop_capabilities=drop) == expected
 
 
-def test_ambient_ones_are_inheritable_too() -> None:
+def test_ambient_capabilities_are_inheritable() -> None:
     capability = pb.Capability(drop_capabilities=["ALL"], add_ambient_capabilities=["KILL"])
     capability_sets = capabilities(pb.LinuxContainerSecurityContext(capabilities=capability), SOME)
     assert set(capability_sets) == {"bounding", "effective", "permitted", "inheritable", "ambient"}
     assert all(names == ["CAP_KILL"] for names in capability_sets.values())
 
 
-def test_a_privileged_container_has_what_the_engine_has() -> None:
+def test_a_privileged_container_has_the_engines_capabilities() -> None:
     capability = pb.Capability(drop_capabilities=["ALL"])
     capability_sets = capabilities(pb.LinuxContainerSecurityContext(privileged=True, capabilities=capability), SOME)
     assert capability_sets["bounding"] == list(SOME)
 
 
-def test_one_that_there_is_not_is_an_error_with_field_and_value() -> None:
+def test_an_unknown_capability_is_an_error_with_field_and_value() -> None:
     with pytest.raises(RequestError, match=r'capabilities\.drop_capabilities: "FLY": is not a capability'):
         bounding(drop_capabilities=["FLY"])
-    with pytest.raises(RequestError, match=r'add_capabilities: "CAP_BPF": is not among'):
+    with pytest.raises(RequestError, match=r'add_capabilities: "CAP_BPF": the engine itself'):
         bounding(SOME, add_capabilities=["BPF"])

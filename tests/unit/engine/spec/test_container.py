@@ -34,7 +34,7 @@ def config() -> pb.ContainerConfig:
     return container_config
 
 
-def test_all_parts_come_together() -> None:
+def test_a_spec_has_all_parts() -> None:
     options = Options("c1", "/rootfs", Account(1, 2), pids_limit=7, base=Base(annotations={"mine": "1"}))
     spec, notes = container_spec(POD, config(), IMAGE, options)
     assert spec["root"] == {"path": "/rootfs", "readonly": False}
@@ -51,14 +51,14 @@ def test_all_parts_come_together() -> None:
     assert json.loads(json.dumps(spec)) == spec
 
 
-def test_a_pod_on_the_nodes_network_has_the_nodes_name() -> None:
+def test_a_pod_on_the_host_network_has_the_nodes_host_name() -> None:
     options = Options("c1", "/rootfs", machine=Machine(hostname="node1"))
     pod = Pod("p1", pb.PodSandboxConfig(), POD.namespaces)
     assert "HOSTNAME=node1" in container_spec(pod, config(), IMAGE, options).spec["process"]["env"]
     assert "HOSTNAME=web" in container_spec(POD, config(), IMAGE, options).spec["process"]["env"]
 
 
-def test_a_privileged_container_needs_a_privileged_pod() -> None:
+def test_a_privileged_container_requires_a_privileged_pod() -> None:
     config_ = config()
     config_.linux.security_context.privileged = True
     with pytest.raises(
@@ -67,7 +67,7 @@ def test_a_privileged_container_needs_a_privileged_pod() -> None:
         container_spec(POD, config_, IMAGE, Options("c1", "/rootfs"))
 
 
-def test_what_is_left_out_is_noted() -> None:
+def test_omitted_settings_are_noted() -> None:
     config_ = config()
     config_.windows.SetInParent()
     config_.linux.resources.unified["memory.high"] = "1"
@@ -76,7 +76,7 @@ def test_what_is_left_out_is_noted() -> None:
     assert len(notes) == 3
 
 
-def test_plugins_are_told_what_the_spec_says() -> None:
+def test_plugins_receive_the_values_of_the_spec() -> None:
     spec = container_spec(POD, config(), IMAGE, Options("c1", "/rootfs", Account(1, 2, (3,)))).spec
     pod_config = container(pb.ContainerStatus(id="c1"), config(), spec, pod_id="p1").value
     assert (list(pod_config.args), pod_config.user.uid, list(pod_config.user.additional_gids)) == (["/app"], 1, [2, 3])

@@ -23,7 +23,7 @@ def device_rows(*devices_: pb.Device) -> tuple[list, list]:
     return devices(pb.ContainerConfig(devices=devices_), OPTIONS)
 
 
-def test_everything_is_forbidden_first() -> None:
+def test_all_devices_are_denied_first() -> None:
     nodes, rules = device_rows()
     assert nodes == []
     assert rules[0] == {"allow": False, "access": "rwm"}
@@ -31,19 +31,19 @@ def test_everything_is_forbidden_first() -> None:
     assert {"allow": True, "type": "b", "access": "m"} in rules
 
 
-def test_a_device_gets_its_place_and_permissions() -> None:
+def test_a_device_gets_its_path_and_permissions() -> None:
     nodes, rules = device_rows(pb.Device(container_path="/dev/x", host_path="/dev/null", permissions="rw"))
     assert nodes == [{"path": "/dev/x", "type": "c", "major": 1, "minor": 3, "fileMode": 0o666, "uid": 0, "gid": 0}]
     assert rules[-1] == {"allow": True, "type": "c", "major": 1, "minor": 3, "access": "rw"}
 
 
-def test_of_a_folder_all_devices_come_along() -> None:
+def test_all_devices_of_a_folder_are_added() -> None:
     nodes, rules = device_rows(pb.Device(container_path="/dev/audio", host_path="/dev/snd"))
     assert [(node["path"], node["gid"]) for node in nodes] == [("/dev/audio/a", 29), ("/dev/audio/by/b", 0)]
     assert [rule["access"] for rule in rules[-2:]] == ["rwm", "rwm"]
 
 
-def test_a_privileged_container_has_all_of_the_host_but_the_terminals() -> None:
+def test_a_privileged_container_has_all_host_devices_except_terminals() -> None:
     config = pb.ContainerConfig()
     config.linux.security_context.privileged = True
     nodes, rules = devices(config, OPTIONS)
@@ -56,11 +56,14 @@ def test_a_privileged_container_has_all_of_the_host_but_the_terminals() -> None:
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"host_path": "/dev/none"}, r'devices\[0\]\.host_path: "/dev/none": is not a device'),
+        (
+            {"host_path": "/dev/none"},
+            r'devices\[0\]\.host_path: "/dev/none": is neither a device nor a folder with devices',
+        ),
         ({"host_path": ""}, r"host_path: \"\": must be an absolute path"),
         ({"permissions": "rx"}, r"permissions: \"rx\": must be a combination of r, w and m"),
     ],
 )
-def test_a_device_that_cannot_be_is_an_error_with_field_and_value(fields: dict, problem: str) -> None:
+def test_an_invalid_device_is_an_error_with_field_and_value(fields: dict, problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
         device_rows(pb.Device(**{"host_path": "/dev/null", **fields}))

@@ -1,4 +1,4 @@
-"""Each field of a CRI request changes the spec, is noted, or belongs to another part: none is forgotten."""
+"""Each field of a CRI request changes the spec, is noted, or belongs to another part."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def outcome(config: pb.ContainerConfig) -> object:
 
 
 @pytest.mark.parametrize("path", CONTAINER)
-def test_a_field_of_a_container_makes_a_difference(path: str) -> None:
+def test_every_field_of_a_container_has_an_effect(path: str) -> None:
     plain, config = pb.ContainerConfig(), pb.ContainerConfig()
     with_field(config, path, CONTAINER[path])
     plain.linux.security_context.namespace_options.SetInParent()
@@ -140,8 +140,8 @@ def test_a_field_of_a_container_makes_a_difference(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", POD)
-def test_a_field_of_a_pod_makes_a_difference(path: str) -> None:
-    def made(config: pb.PodSandboxConfig) -> object:
+def test_every_field_of_a_pod_has_an_effect(path: str) -> None:
+    def spec_or_error(config: pb.PodSandboxConfig) -> object:
         context = config.linux.security_context
         if path.endswith("namespace_options.userns_options"):
             context.namespace_options.network = pb.POD
@@ -152,4 +152,4 @@ def test_a_field_of_a_pod_makes_a_difference(path: str) -> None:
 
     config = pb.PodSandboxConfig()
     with_field(config, path, POD[path])
-    assert made(config) != made(pb.PodSandboxConfig())
+    assert spec_or_error(config) != spec_or_error(pb.PodSandboxConfig())

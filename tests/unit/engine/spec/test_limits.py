@@ -1,4 +1,4 @@
-"""Values that become paths, names of the kernel or lines of files."""
+"""Limits of values that become paths, kernel names or lines of files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def port(**fields: object) -> pb.PortMapping:
         ({"port_mappings": [port(protocol=9)]}, r"port_mappings\[0\].protocol: 9: is unknown"),
     ],
 )
-def test_a_pod_that_cannot_be_is_refused_by_its_field(fields: dict, problem: str) -> None:
+def test_an_invalid_pod_is_an_error_with_its_field(fields: dict, problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
         check_pod(config(**fields))
 
@@ -61,12 +61,12 @@ def test_a_pod_that_cannot_be_is_refused_by_its_field(fields: dict, problem: str
         {"port_mappings": [port(host_port=65535, container_port=80, protocol=pb.SCTP, host_ip="::1")]},
     ],
 )
-def test_what_clients_of_the_field_send_is_taken(fields: dict) -> None:
+def test_requests_of_real_clients_are_accepted(fields: dict) -> None:
     check_pod(config(**fields))
 
 
 @pytest.mark.parametrize("path", ["/" + "a/" * 2048, "/" + "é" * 128, "a\nb", "a\0b"])
-def test_a_path_that_no_file_can_have_is_refused(path: str) -> None:
+def test_an_impossible_path_is_refused(path: str) -> None:
     with pytest.raises(RequestError, match=r"^where: "):
         check_path("where", path)
     check_path("where", "/" + "a" * 255 + "/" + "é" * 127)

@@ -19,7 +19,7 @@ def mounts_by_path(
     return {mount["destination"]: mount for mount in mounts(config, POD, options)[0]}
 
 
-def test_every_container_has_the_usual_ones_and_its_pods() -> None:
+def test_every_container_has_the_default_mounts_and_its_pods() -> None:
     mount_rows = mounts_by_path()
     assert list(mount_rows) == ["/proc", "/dev", "/sys", "/dev/pts", "/dev/mqueue", "/etc/hosts", "/dev/shm", "/sys/fs/cgroup"]  # fmt: skip  # noqa: E501
     assert mount_rows["/etc/hosts"]["options"] == ["rbind", "rprivate", "rw"]
@@ -28,7 +28,7 @@ def test_every_container_has_the_usual_ones_and_its_pods() -> None:
     assert "rw" in mounts_by_path(privileged=True)["/sys"]["options"]
 
 
-def test_a_mount_of_the_request_takes_the_place_of_ours_and_comes_after_those_above_it() -> None:
+def test_a_requested_mount_replaces_ours_and_follows_its_parents() -> None:
     mount_rows = mounts_by_path(
         pb.Mount(container_path="/data/a/b", host_path="/x"),
         pb.Mount(container_path="/etc/hosts/", host_path="/mine", readonly=True),
@@ -39,7 +39,7 @@ def test_a_mount_of_the_request_takes_the_place_of_ours_and_comes_after_those_ab
     assert order.index("/data") < order.index("/data/a/b")
 
 
-def test_of_two_mounts_on_one_place_the_later_one_stays_later() -> None:
+def test_two_mounts_on_one_path_keep_their_order() -> None:
     mount_ = [pb.Mount(container_path="/d", host_path=path) for path in ("/first", "/second")]
     mount_rows, _ = mounts(pb.ContainerConfig(mounts=mount_), POD, OPTIONS)
     assert [mount["source"] for mount in mount_rows if mount["destination"] == "/d"] == ["/first", "/second"]
@@ -70,7 +70,7 @@ def test_propagation_reaches_the_mount_and_the_root(propagation: int, option: st
         ("", pb.PROPAGATION_PRIVATE, True),
     ],
 )
-def test_a_source_has_to_spread_as_is_asked(source: str, propagation: int, fine: bool) -> None:
+def test_a_source_must_have_the_requested_propagation(source: str, propagation: int, fine: bool) -> None:
     mount = pb.Mount(container_path="/d", host_path="/h", propagation=propagation)
     options = Options("c1", "/rootfs", propagation=lambda path: source)
     if fine:
@@ -80,7 +80,7 @@ def test_a_source_has_to_spread_as_is_asked(source: str, propagation: int, fine:
             mounts_by_path(mount, options=options)
 
 
-def test_an_images_folder_is_mounted_for_reading_and_running_only() -> None:
+def test_an_image_is_mounted_read_only() -> None:
     image = pb.ImageSpec(image="models:1")
     mount = pb.Mount(container_path="/models", image=image, image_sub_path="a", readonly=True)
     mount_rows = mounts_by_path(mount, options=Options("c1", "/rootfs", image_folders={0: "/images/1/a"}))
@@ -96,7 +96,7 @@ def test_an_images_folder_is_mounted_for_reading_and_running_only() -> None:
         mounts_by_path(mount, options=Options("c1", "/rootfs", image_folders={0: "/images/1/a"}))
 
 
-def test_an_image_has_the_mapping_of_its_pod_and_no_other() -> None:
+def test_an_image_mount_has_the_id_mapping_of_its_pod() -> None:
     rows = [pb.IDMapping(host_id=1, container_id=0, length=2)]
     image = pb.ImageSpec(image="models:1")
     mount = pb.Mount(container_path="/m", image=image, readonly=True, uidMappings=rows, gidMappings=rows)
@@ -136,13 +136,13 @@ def test_ids_of_a_mount_are_mapped() -> None:
         ({"recursive_read_only": True, "readonly": True, "propagation": 1}, r"requires PROPAGATION_PRIVATE"),
     ],
 )
-def test_a_mount_that_cannot_be_is_an_error_with_field_and_value(fields: dict, problem: str) -> None:
+def test_an_invalid_mount_is_an_error_with_field_and_value(fields: dict, problem: str) -> None:
     mount = pb.Mount(**{"container_path": "/d", "host_path": "/h", **fields})
     with pytest.raises(RequestError, match=problem):
         mounts_by_path(mount)
 
 
-def test_recursive_read_only_needs_a_runtime_that_can() -> None:
+def test_recursive_read_only_requires_support_of_the_runtime() -> None:
     mount = pb.Mount(container_path="/d", host_path="/h", readonly=True, recursive_read_only=True)
     assert mounts_by_path(mount)["/d"]["options"] == ["rbind", "rprivate", "rro"]
     with pytest.raises(RequestError, match="is not supported by the OCI runtime"):

@@ -22,7 +22,7 @@ def joined(
     return {entry["type"]: entry.get("path") for entry in rows}
 
 
-def test_a_container_of_a_pod_joins_its_namespaces_and_gets_its_own_processes() -> None:
+def test_a_container_joins_its_pods_namespaces_and_has_its_own_pid_namespace() -> None:
     assert joined(pb.NamespaceOption(pid=pb.CONTAINER)) == {
         "network": "/run/network",
         "ipc": "/run/ipc",
@@ -32,11 +32,11 @@ def test_a_container_of_a_pod_joins_its_namespaces_and_gets_its_own_processes() 
     }
 
 
-def test_a_container_of_the_node_has_only_its_mounts() -> None:
+def test_a_container_on_the_node_has_only_a_mount_namespace() -> None:
     assert joined(pb.NamespaceOption(network=pb.NODE, ipc=pb.NODE, pid=pb.NODE)) == {"mount": None}
 
 
-def test_a_container_that_says_nothing_is_as_its_pod() -> None:
+def test_by_default_a_container_has_its_pods_options() -> None:
     pod = pb.PodSandboxConfig()
     pod.linux.security_context.namespace_options.CopyFrom(pb.NamespaceOption(network=pb.NODE, ipc=pb.NODE, pid=pb.NODE))
     rows = namespaces(pb.ContainerConfig(), Pod("p1", pod), Options("c1", "/", machine=V1))
@@ -44,12 +44,12 @@ def test_a_container_that_says_nothing_is_as_its_pod() -> None:
 
 
 @pytest.mark.parametrize("mode", [pb.POD, pb.CONTAINER, pb.TARGET])
-def test_every_mode_of_network_and_ipc_but_the_nodes_means_the_pods(mode: pb.NamespaceMode) -> None:
+def test_every_network_and_ipc_mode_except_node_means_the_pods(mode: pb.NamespaceMode) -> None:
     paths = joined(pb.NamespaceOption(network=mode, ipc=mode, pid=pb.NODE))
     assert paths == {"network": "/run/network", "ipc": "/run/ipc", "uts": "/run/uts", "mount": None}
 
 
-def test_a_container_joins_the_nodes_namespaces_if_its_pod_shares_them() -> None:
+def test_a_container_uses_the_nodes_namespaces_if_its_pod_does() -> None:
     pod = pb.PodSandboxConfig()
     pod.linux.security_context.namespace_options.CopyFrom(pb.NamespaceOption(network=pb.NODE, ipc=pb.NODE, pid=pb.NODE))
     config = pb.ContainerConfig()
@@ -57,7 +57,7 @@ def test_a_container_joins_the_nodes_namespaces_if_its_pod_shares_them() -> None
     assert namespaces(config, Pod("p1", pod), Options("c1", "/", machine=V1)) == [{"type": "mount"}]
 
 
-def test_the_pods_and_a_targets_processes_are_shared() -> None:
+def test_the_pid_namespace_of_the_pod_or_a_target_can_be_shared() -> None:
     assert joined(pb.NamespaceOption(pid=pb.POD))["pid"] == "/run/pid"
     target = pb.NamespaceOption(pid=pb.TARGET, target_id="c2")
     assert joined(target, target="/proc/7/ns/pid")["pid"] == "/proc/7/ns/pid"
@@ -65,7 +65,7 @@ def test_the_pods_and_a_targets_processes_are_shared() -> None:
         joined(target)
 
 
-def test_on_cgroup_v2_a_container_sees_only_its_own() -> None:
+def test_on_cgroup_v2_a_container_has_a_cgroup_namespace() -> None:
     assert "cgroup" in joined(pb.NamespaceOption(), machine=Machine())
 
 
@@ -77,12 +77,12 @@ def test_on_cgroup_v2_a_container_sees_only_its_own() -> None:
         (pb.NamespaceOption(userns_options=pb.UserNamespace(mode=pb.CONTAINER)), r"userns_options\.mode"),
     ],
 )
-def test_a_mode_that_there_is_not_is_an_error(name: pb.NamespaceOption, problem: str) -> None:
+def test_an_unknown_mode_is_an_error(name: pb.NamespaceOption, problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
         joined(name)
 
 
-def test_what_holds_a_pod_makes_what_is_shared() -> None:
+def test_the_sandbox_creates_shared_namespaces() -> None:
     config = pb.PodSandboxConfig()
     namespace_options = config.linux.security_context.namespace_options
     assert [pod_namespace["type"] for pod_namespace in pod_namespaces(config, V1)] == [
@@ -96,7 +96,7 @@ def test_what_holds_a_pod_makes_what_is_shared() -> None:
     assert [pod_namespace["type"] for pod_namespace in pod_namespaces(config, V1)] == ["ipc", "pid", "mount"]
 
 
-def test_ids_are_mapped_in_a_user_namespace_and_only_there() -> None:
+def test_ids_are_mapped_only_in_a_user_namespace() -> None:
     row = [pb.IDMapping(host_id=100000, container_id=0, length=65536)]
     namespace_option = pb.NamespaceOption(userns_options=pb.UserNamespace(mode=pb.POD, uids=row, gids=row))
     assert id_mappings(namespace_option)["gidMappings"] == [{"containerID": 0, "hostID": 100000, "size": 65536}]

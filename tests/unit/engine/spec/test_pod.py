@@ -17,7 +17,7 @@ def config(**linux: object) -> pb.PodSandboxConfig:
     )
 
 
-def test_what_holds_a_pod_can_do_as_little_as_possible() -> None:
+def test_the_sandbox_has_minimal_rights() -> None:
     spec, notes = pod_spec("p1", config(), ["/pause"], OPTIONS)
     process = spec["process"]
     assert (spec["root"], process["args"]) == ({"path": "/pause", "readonly": True}, ["/pause"])
@@ -30,12 +30,12 @@ def test_what_holds_a_pod_can_do_as_little_as_possible() -> None:
     assert notes == ()
 
 
-def test_a_pod_of_the_nodes_network_has_the_nodes_name() -> None:
+def test_a_pod_on_the_host_network_has_the_nodes_host_name() -> None:
     context = pb.LinuxSandboxSecurityContext(namespace_options=pb.NamespaceOption(network=pb.NODE))
     assert "hostname" not in pod_spec("p1", config(security_context=context), ["/pause"], OPTIONS).spec
 
 
-def test_the_pods_user_and_groups() -> None:
+def test_the_sandbox_has_the_pods_user_and_groups() -> None:
     context = pb.LinuxSandboxSecurityContext(
         run_as_user=pb.Int64Value(value=5), run_as_group=pb.Int64Value(value=6), supplemental_groups=[7, 6]
     )
@@ -46,7 +46,7 @@ def test_the_pods_user_and_groups() -> None:
         pod_spec("p1", config(security_context=context), ["/pause"], OPTIONS)
 
 
-def test_an_id_that_is_none_is_refused() -> None:
+def test_an_invalid_id_is_refused() -> None:
     context = pb.LinuxSandboxSecurityContext(run_as_user=pb.Int64Value(value=-5))
     with pytest.raises(RequestError, match="run_as_user: -5: must be between"):
         pod_spec("p1", config(security_context=context), ["/pause"], OPTIONS)

@@ -18,7 +18,7 @@ def resources_of(machine: Machine = WHOLE, **fields: object) -> tuple[dict, list
     return container_resources(pb.LinuxContainerResources(**fields), machine, notes), notes  # type: ignore[arg-type]
 
 
-def test_all_of_it() -> None:
+def test_all_resources_are_set() -> None:
     resources, notes = resources_of(
         cpu_shares=512, cpu_quota=-1, cpu_period=100000, cpuset_cpus="0-1,3", cpuset_mems="0",
         memory_limit_in_bytes=64, memory_swap_limit_in_bytes=80, unified={"memory.high": "50"},
@@ -33,7 +33,7 @@ def test_all_of_it() -> None:
     assert notes == []
 
 
-def test_what_nobody_set_is_not_there() -> None:
+def test_unset_resources_are_omitted() -> None:
     assert resources_of() == ({}, [])
 
 
@@ -42,11 +42,11 @@ def test_a_memory_limit_alone_leaves_no_swap() -> None:
     assert resources_of(Machine(swap_limit=False), memory_limit_in_bytes=64)[0]["memory"] == {"limit": 64}
 
 
-def test_shares_below_the_kernels_least_are_that() -> None:
+def test_shares_below_the_kernels_minimum_are_raised() -> None:
     assert resources_of(cpu_shares=1)[0]["cpu"] == {"shares": 2}
 
 
-def test_what_the_machine_cannot_do_is_left_out_and_noted() -> None:
+def test_unsupported_resources_are_omitted_and_noted() -> None:
     resources, notes = resources_of(
         Machine(cgroup_v2=False, hugetlb=False, swap_limit=False),
         unified={"memory.high": "1"},
@@ -85,12 +85,12 @@ def test_what_the_machine_cannot_do_is_left_out_and_noted() -> None:
         ({"hugepage_limits": [pb.HugepageLimit(page_size="2")]}, r'hugepage_limits\[0\]\.page_size: "2"'),
     ],
 )
-def test_what_no_cgroup_can_have_is_an_error_with_field_and_value(name: dict, problem: str) -> None:
+def test_impossible_values_are_errors_with_field_and_value(name: dict, problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
         resources_of(**name)
 
 
-def test_an_oom_score_is_raised_to_what_the_engine_may_set() -> None:
+def test_an_oom_score_is_raised_to_the_engines_minimum() -> None:
     notes: list[str] = []
     assert oom_score(-999, Machine(), notes) == -999
     assert oom_score(5, Machine(oom_score_floor=0), notes) == 5
@@ -101,7 +101,7 @@ def test_an_oom_score_is_raised_to_what_the_engine_may_set() -> None:
         oom_score(1001, Machine(), notes)
 
 
-def test_cgroups_are_below_the_pods_or_asked_of_systemd() -> None:
+def test_the_cgroup_path_follows_the_driver() -> None:
     assert cgroups_path("/kubepods/pod1/", "c1", systemd=False) == "/kubepods/pod1/c1"
     assert cgroups_path("", "c1", systemd=False) == "/c1"
     assert cgroups_path("/kubepods.slice/kubepods-pod1.slice", "c1", systemd=True) == "kubepods-pod1.slice:nri:c1"
@@ -114,5 +114,5 @@ def test_cgroups_are_below_the_pods_or_asked_of_systemd() -> None:
             cgroups_path(parent, "c1", systemd=False)
 
 
-def test_shares_are_within_what_the_kernel_takes() -> None:
+def test_shares_are_within_the_kernels_range() -> None:
     assert [resources_of(cpu_shares=value)[0]["cpu"]["shares"] for value in (1, 1024, 2**63 - 1)] == [2, 1024, 262_144]

@@ -1,4 +1,4 @@
-"""The tables of system calls: no name twice, no name in two tables that contradict each other."""
+"""The tables of system calls have no duplicates and no contradictions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def action(profile: dict, name: str) -> list[tuple[str, object, bool]]:
 ALWAYS, NEVER = [("SCMP_ACT_ALLOW", None, False)], [("SCMP_ACT_ERRNO", 1, False)]
 
 
-def test_what_is_not_known_is_not_implemented_so_programs_fall_back() -> None:
+def test_unknown_calls_return_enosys() -> None:
     profile = default_profile("x86_64", DEFAULT)
     assert (profile["defaultAction"], profile["defaultErrnoRet"]) == ("SCMP_ACT_ERRNO", 38)
     assert profile["architectures"] == ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"]
@@ -29,7 +29,7 @@ def test_what_is_not_known_is_not_implemented_so_programs_fall_back() -> None:
 
 
 @pytest.mark.parametrize("name", ["read", "execve", "openat2", "futex", "rseq", "epoll_pwait2", "chroot", "fchmodat2"])
-def test_ordinary_calls_are_allowed(name: str) -> None:
+def test_common_calls_are_allowed(name: str) -> None:
     assert action(default_profile("x86_64", DEFAULT), name) == ALWAYS
 
 
@@ -38,18 +38,18 @@ def test_ordinary_calls_are_allowed(name: str) -> None:
     ["mount", "unshare", "setns", "bpf", "keyctl", "add_key", "kexec_load", "init_module", "reboot", "io_uring_setup",
      "userfaultfd", "open_by_handle_at", "iopl", "settimeofday", "perf_event_open", "swapon", "syslog", "pivot_root"],
 )  # fmt: skip
-def test_dangerous_calls_are_refused_by_name(name: str) -> None:
+def test_dangerous_calls_are_denied(name: str) -> None:
     assert action(default_profile("x86_64", DEFAULT), name) == NEVER
 
 
 @pytest.mark.parametrize(("capability", "names"), BY_CAPABILITY.items())
-def test_a_capability_allows_what_is_of_use_with_it_only(capability: str, names: str) -> None:
+def test_a_capability_allows_its_calls(capability: str, names: str) -> None:
     for name in names.split():
         assert action(default_profile("x86_64", (capability,)), name) == ALWAYS
         assert action(default_profile("x86_64", ()), name) == NEVER
 
 
-def test_namespaces_are_made_with_sys_admin_only() -> None:
+def test_creating_namespaces_requires_sys_admin() -> None:
     (rule,) = [entry for entry in default_profile("x86_64", ())["syscalls"] if entry["names"] == ["clone"]]
     assert rule["args"] == [{"index": 0, "value": 0x7E020000, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}]
     assert action(default_profile("x86_64", ("CAP_SYS_ADMIN",)), "clone") == ALWAYS
@@ -58,7 +58,7 @@ def test_namespaces_are_made_with_sys_admin_only() -> None:
     assert rule["args"][0]["index"] == 1
 
 
-def test_no_call_is_in_two_lists_that_disagree() -> None:
+def test_no_call_is_in_contradictory_lists() -> None:
     allowed = " ".join(ALLOWED.values()).split()
     gated = {name for names in BY_CAPABILITY.values() for name in names.split()}
     assert len(allowed) == len(set(allowed))
@@ -75,23 +75,23 @@ TABLES = {
 }
 
 
-def test_no_name_stands_in_two_tables() -> None:
+def test_no_name_is_in_two_tables() -> None:
     for one, other in combinations(TABLES, 2):
         assert not set(TABLES[one]) & set(TABLES[other]), f"{one} and {other}"
 
 
-def test_no_name_stands_twice_and_each_row_is_in_order() -> None:
+def test_names_are_unique_and_sorted() -> None:
     assert all(len(names) == len(set(names)) for names in TABLES.values())
     for names in (*ALLOWED.values(), *BY_CAPABILITY.values(), REFUSED):
         assert names.split() == sorted(names.split())
 
 
-def test_names_are_those_of_calls_and_capabilities_those_of_the_kernel() -> None:
+def test_names_and_capabilities_are_valid() -> None:
     assert all(name.isascii() and name.replace("_", "a").isalnum() for names in TABLES.values() for name in names)
     assert set(BY_CAPABILITY) <= set(KNOWN)
 
 
-def test_what_has_led_out_of_containers_is_refused_by_name() -> None:
+def test_calls_of_known_escapes_are_denied() -> None:
     assert {"keyctl", "add_key", "io_uring_setup", "userfaultfd", "kexec_load"} <= set(TABLES["refused"])
 
 
@@ -112,7 +112,7 @@ DOCKERS = {
 }
 
 
-def test_a_profile_in_dockers_form_becomes_that_of_the_spec() -> None:
+def test_a_docker_profile_becomes_a_spec_profile() -> None:
     assert host_profile(DOCKERS, "x86_64", {"CAP_SYS_ADMIN"}) == {
         "defaultAction": "SCMP_ACT_ERRNO",
         "defaultErrnoRet": 1,
@@ -129,7 +129,7 @@ def test_a_profile_in_dockers_form_becomes_that_of_the_spec() -> None:
     assert elsewhere["syscalls"][1]["errnoRet"] == 38
 
 
-def test_a_profile_of_the_spec_stays_as_it_is() -> None:
+def test_a_spec_profile_is_unchanged() -> None:
     rule = {"names": ["read"], "action": "SCMP_ACT_ALLOW", "args": [{"index": 0, "value": 1, "op": "SCMP_CMP_EQ"}]}
     profile = {"defaultAction": "SCMP_ACT_LOG", "flags": [], "architectures": ["SCMP_ARCH_X86_64"], "syscalls": [rule]}
     assert host_profile(profile, "x86_64", ()) == profile
@@ -145,6 +145,6 @@ def test_a_profile_of_the_spec_stays_as_it_is() -> None:
         ({"defaultAction": None}, "defaultAction is missing"),
     ],
 )
-def test_a_profile_that_no_program_accepts_is_an_error(more: dict[str, object], reason: str) -> None:
+def test_an_invalid_profile_is_an_error(more: dict[str, object], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         host_profile({"defaultAction": "SCMP_ACT_LOG", **more}, "x86_64", ())

@@ -31,12 +31,12 @@ LOCAL.localhost_ref = "/p.json"
         (Context(seccomp_profile_path="nonsense", seccomp=FREE), None),
     ],
 )
-def test_which_profile_counts(context: Context, expected: str | None) -> None:
+def test_the_request_selects_the_seccomp_profile(context: Context, expected: str | None) -> None:
     profile = seccomp(context, HERE, (), FILTER)
     assert (profile and profile["defaultAction"]) == expected
 
 
-def test_the_path_of_a_profile_of_the_host_is_told_first() -> None:
+def test_the_path_of_a_host_profile_is_returned() -> None:
     assert localhost_profile(Context(seccomp=LOCAL)) == "/p.json"
     assert localhost_profile(Context(seccomp=RUNTIME)) == ""
     assert localhost_profile(Context(seccomp=LOCAL, privileged=True)) == ""
@@ -56,9 +56,7 @@ def test_the_path_of_a_profile_of_the_host_is_told_first() -> None:
         (Context(seccomp=pb.SecurityProfile(profile_type=7)), HERE, None, r"profile_type: 7: is unknown"),
     ],
 )
-def test_a_profile_that_cannot_be_had_is_an_error(
-    context: Context, machine: Machine, local: dict, problem: str
-) -> None:
+def test_an_unavailable_profile_is_an_error(context: Context, machine: Machine, local: dict, problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
         seccomp(context, machine, (), local)
 
@@ -76,18 +74,20 @@ def test_a_profile_that_cannot_be_had_is_an_error(
         (Context(apparmor_profile="runtime/default"), Machine(apparmor=True), "nri", "nri", False),
     ],
 )
-def test_apparmor(context: Context, machine: Machine, default: str, expected: str, noted: bool) -> None:
+def test_the_request_selects_the_apparmor_profile(
+    context: Context, machine: Machine, default: str, expected: str, noted: bool
+) -> None:
     notes: list[str] = []
     assert apparmor(context, machine, default, notes) == expected
     assert bool(notes) == noted
 
 
-def test_a_profile_of_the_host_without_apparmor_is_an_error() -> None:
+def test_a_host_profile_without_apparmor_is_an_error() -> None:
     with pytest.raises(RequestError, match=r'apparmor\.localhost_ref: "/p.json": this machine has no AppArmor'):
         apparmor(Context(apparmor=LOCAL), HERE, "", [])
 
 
-def test_selinux_labels_are_refused_where_they_would_count_and_noted_elsewhere() -> None:
+def test_selinux_labels_are_refused_with_selinux_and_noted_without() -> None:
     label, notes = pb.SELinuxOption(type="spc_t", level="s0"), []
     check_selinux(label, True, HERE, notes)
     assert notes == ["linux.security_context.selinux_options: spc_t:s0 is ignored: this machine has no SELinux"]
@@ -97,7 +97,7 @@ def test_selinux_labels_are_refused_where_they_would_count_and_noted_elsewhere()
     assert "selinux_relabel is ignored" in notes[-1]
 
 
-def test_paths_are_those_of_the_request_and_none_where_privileged() -> None:
+def test_masked_paths_come_from_the_request_unless_privileged() -> None:
     context = Context(masked_paths=["/proc/keys"], readonly_paths=["/proc/sys"])
     assert paths(context) == {"maskedPaths": ["/proc/keys"], "readonlyPaths": ["/proc/sys"]}
     context.privileged = True

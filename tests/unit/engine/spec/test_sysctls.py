@@ -43,7 +43,7 @@ def test_a_sysctl_of_a_namespace_has_one_path_in_either_form(name: str, path: st
         "kernel.shm_rmid_forced/../../vm/swappiness", "fs.mqueue.//.x", "netx.a",
     ],
 )  # fmt: skip
-def test_what_is_no_setting_of_a_namespace_is_refused(name: str) -> None:
+def test_a_sysctl_without_a_namespace_is_refused(name: str) -> None:
     with pytest.raises(RequestError, match="is not a sysctl of a pod's namespaces") as caught:
         pod_sysctls(config(**{name: "1"}))
     assert caught.value.field == f"linux.sysctls[{name}]"
@@ -57,12 +57,12 @@ def test_what_is_no_setting_of_a_namespace_is_refused(name: str) -> None:
         ("kernel.domainname", pb.NamespaceOption(network=pb.NODE)),
     ],
 )
-def test_a_sysctl_of_a_namespace_that_is_the_nodes_is_refused(name: str, options: pb.NamespaceOption) -> None:
+def test_a_sysctl_of_a_namespace_shared_with_the_node_is_refused(name: str, options: pb.NamespaceOption) -> None:
     with pytest.raises(RequestError, match=r'"1": requires a separate \w+ namespace'):
         pod_sysctls(config(options, **{name: "1"}))
 
 
-def test_two_spellings_of_a_name_are_one_sysctl_and_have_one_value() -> None:
+def test_two_spellings_of_a_name_must_have_one_value() -> None:
     spellings = ("net.ipv4.ip_forward", "net/ipv4/ip_forward")
     assert len(pod_sysctls(config(**dict.fromkeys(spellings, "1")))) == 1
     with pytest.raises(RequestError, match="under another spelling"):

@@ -42,7 +42,7 @@ MOST = 2**32 - 2
         ({"run_as_username": "alice", "run_as_group": number(0)}, "www", ("alice", 0, NAME)),
     ],
 )
-def test_digits_are_a_number_and_all_else_is_a_name(fields: dict, image: str, expected: tuple) -> None:
+def test_digits_are_an_id_and_other_text_is_a_name(fields: dict, image: str, expected: tuple) -> None:
     config_ = config(**fields)
     config_.image.image = "evil:1"
     assert requested_user(config_, ImageConfig(user=image)) == RequestedUser(*expected)
@@ -67,7 +67,7 @@ def test_digits_are_a_number_and_all_else_is_a_name(fields: dict, image: str, ex
         ({}, "1" * 5000, r"must be between 0 and 4294967294"),
     ],
 )
-def test_ids_that_cannot_be_are_errors(fields: dict, image: str, problem: str) -> None:
+def test_impossible_ids_are_errors(fields: dict, image: str, problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
         requested_user(config(**fields), ImageConfig(user=image))
 
@@ -93,9 +93,7 @@ GROUP = "2000:x:0:nobody\nroot:x:0:\nusers:x:100:me\nwheel:x:10:root,me\nbad:x:�
         (8, 5, (8, 5, None)),
     ],
 )
-def test_an_account_is_found_by_number_or_by_name_and_never_by_the_other(
-    user_: int | str, group: int | str | None, expected: tuple
-) -> None:
+def test_an_account_is_found_by_id_or_by_name(user_: int | str, group: int | str | None, expected: tuple) -> None:
     if expected[2] is None:
         with pytest.raises(RequestError, match=r"/etc/group has '²' for 'bad'"):
             find_account(RequestedUser(user_, group, "user"), PASSWD, GROUP)
@@ -118,15 +116,13 @@ def test_an_account_is_found_by_number_or_by_name_and_never_by_the_other(
         ("me", "bad", r"/etc/group has '²' for 'bad'"),
     ],
 )
-def test_rows_that_are_needed_and_hold_no_id_are_errors(
-    user_: int | str, group: int | str | None, problem: str
-) -> None:
+def test_used_rows_with_an_invalid_id_are_errors(user_: int | str, group: int | str | None, problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
         find_account(RequestedUser(user_, group, "user"), PASSWD, GROUP)
 
 
 @pytest.mark.parametrize("text", ["", "²", "٣", "-1", "+1", " 1", "1_0", "0x1", "1.0", "4294967295", "1" * 5000])
-def test_only_ascii_digits_within_the_kernels_range_are_an_id(text: str) -> None:
+def test_an_id_has_ascii_digits_within_the_kernels_range(text: str) -> None:
     assert parse_id(text) is None
     assert (parse_id("0"), parse_id("0000000012"), parse_id(str(MOST))) == (0, 12, MOST)
 
@@ -139,7 +135,7 @@ def test_more_groups_than_a_process_can_have_are_an_error() -> None:
         user(config(supplemental_groups=range(65_537)), ImageConfig(), Account())
 
 
-def test_groups_are_the_primary_one_the_requests_and_with_merge_the_accounts() -> None:
+def test_groups_are_primary_requested_and_with_merge_the_accounts() -> None:
     account = Account(1000, 5, (7, 9))
     assert user(config(supplemental_groups=[7, 8]), ImageConfig(), account)["additionalGids"] == [5, 7, 8, 9]
     strict = config(supplemental_groups=[7, 8], supplemental_groups_policy=pb.Strict)

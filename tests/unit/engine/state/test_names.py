@@ -1,4 +1,4 @@
-"""Names have one holder; ids are found by their beginning."""
+"""Names have one holder, and ids are found by prefix."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def test_a_name_has_one_holder_until_it_is_released() -> None:
     assert names.holder("web") == "2"
 
 
-def test_an_id_is_found_by_its_beginning_if_that_says_enough() -> None:
+def test_an_id_is_found_by_a_unique_prefix() -> None:
     ids = Ids("container")
     for identity in ("abc1", "abd2", "abc"):
         ids.add(identity)
@@ -31,6 +31,6 @@ def test_an_id_is_found_by_its_beginning_if_that_says_enough() -> None:
             ids.resolve(prefix)
 
 
-def test_names_and_ids_are_made_as_the_field_makes_them() -> None:
+def test_names_and_ids_have_the_usual_form() -> None:
     assert len(new_id()) == 64 and new_id() != new_id()
     assert container_name("app", 2, pod_name("web", "shop", "uid", 1)) == "app_web_shop_uid_1_2"

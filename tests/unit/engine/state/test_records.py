@@ -12,7 +12,7 @@ from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodStat
 from nri.engine.state.records import Record
 
 
-def test_a_record_comes_back_as_it_was() -> None:
+def test_a_record_survives_a_round_trip() -> None:
     pod = PodRecord("p1", name="web", labels={"a": "ü"}, state=PodState.READY, ips=["10.0.0.1", "fd00::1"], done=["x"])
     container = ContainerRecord("c1", state=ContainerState.EXITED, exit_code=137, mounts=[{"a": [1, None]}])
     for record in (pod, container):
@@ -27,7 +27,7 @@ def test_keys_of_a_newer_version_are_kept_and_written_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
+    ("data", "message"),
     [
         ([], "not a JSON object"),
         (None, "not a JSON object"),
@@ -36,18 +36,18 @@ def test_keys_of_a_newer_version_are_kept_and_written_again() -> None:
         ({"id": 1}, "'id' is 1; it must be of the type str"),
         ({"id": "p", "pid": True}, "'pid' is True"),
         ({"id": "p", "pid": "1"}, "of the type int"),
-        ({"id": "p", "labels": {"a": 1}}, "'labels' has a value that is not text"),
+        ({"id": "p", "labels": {"a": 1}}, "'labels' has a value that is not a string"),
         ({"id": "p", "ips": "10.0.0.1"}, "'ips' is '10.0.0.1'"),
         ({"id": "p", "state": "lost"}, "must be one of creating, ready"),
     ],
 )
-def test_what_is_no_record_names_its_key(data: Any, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_an_invalid_record_is_an_error_with_its_key(data: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         PodRecord.from_json(data)
 
 
 @pytest.mark.parametrize("kind", [PodRecord, ContainerRecord])
-def test_a_value_of_no_field_is_taken_unchecked(kind: type[Record]) -> None:
+def test_every_field_is_checked(kind: type[Record]) -> None:
     for name in {field.name for field in fields(kind)} - {"unknown"}:
         with pytest.raises(ValueError, match=f"'{name}' is 1.5; "):
             kind.from_json({"id": "p", name: 1.5})

@@ -1,4 +1,4 @@
-"""Records on disk: whole or not at all, broken ones set aside, unknown keys kept."""
+"""Records on disk: atomic writes, damaged files set aside, unknown keys kept."""
 
 import json
 import os
@@ -19,7 +19,7 @@ def reopened(store: Store) -> Store:
     return Store(store.root)
 
 
-def test_what_was_put_is_loaded_again(store: Store) -> None:
+def test_written_records_are_loaded_again(store: Store) -> None:
     pod = PodRecord("p1", name="web", namespace="shop", state=PodState.READY, ips=["10.0.0.2"], done=["network"])
     container = ContainerRecord("c1", pod_id="p1", state=ContainerState.EXITED, exit_code=137, nri={"stopped": True})
     store.put(pod)
@@ -29,7 +29,7 @@ def test_what_was_put_is_loaded_again(store: Store) -> None:
     assert loaded.containers["c1"].state is ContainerState.EXITED
 
 
-def test_what_was_removed_is_gone_and_removing_it_again_is_no_error(store: Store) -> None:
+def test_removing_a_record_twice_is_not_an_error(store: Store) -> None:
     store.put(PodRecord("p1"))
     store.remove("p1")
     store.remove("p1")
@@ -65,9 +65,7 @@ def test_a_key_of_a_newer_version_is_written_again(store: Store) -> None:
         ('{"version": 1, "id": "p2", "bundle": "/a\\u0000b"}', "'bundle'"),
     ],
 )
-def test_a_broken_file_is_set_aside_and_named_and_the_others_are_loaded(
-    store: Store, text: str, complaint: str
-) -> None:
+def test_a_damaged_file_is_set_aside_and_the_others_are_loaded(store: Store, text: str, complaint: str) -> None:
     store.put(PodRecord("p1"))
     (store.root / "pods/p2.json").write_text(text)
     loaded = store.load()
@@ -78,22 +76,20 @@ def test_a_broken_file_is_set_aside_and_named_and_the_others_are_loaded(
     assert store.load().complaints == []
 
 
-def test_a_file_broken_twice_is_set_aside_twice(store: Store) -> None:
+def test_a_file_damaged_twice_is_set_aside_twice(store: Store) -> None:
     for _ in range(2):
         (store.root / "pods/p2.json").write_text("x")
         store.load()
     assert sorted(path.name for path in (store.root / "broken").iterdir()) == ["p2.json", "p2.json.1"]
 
 
-def test_what_a_kill_left_half_written_is_deleted(store: Store) -> None:
+def test_incomplete_files_of_a_kill_are_deleted(store: Store) -> None:
     (store.root / "pods" / f"{TEMPORARY}p1.json").write_text("{")
     assert store.load() == ({}, {}, {}, {}, [])
     assert [*(store.root / "pods").iterdir()] == []
 
 
-def test_a_disk_that_takes_nothing_leaves_the_earlier_record_in_force(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_a_full_disk_the_old_record_is_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.put(PodRecord("p1", name="before"))
 
     def full(descriptor: int) -> None:
@@ -107,7 +103,7 @@ def test_a_disk_that_takes_nothing_leaves_the_earlier_record_in_force(
     assert [path.name for path in (store.root / "pods").iterdir()] == ["p1.json"]
 
 
-def test_only_we_can_read_the_folder(store: Store) -> None:
+def test_the_folder_is_private(store: Store) -> None:
     store.put(PodRecord("p1"))
     modes = {path.stat().st_mode & 0o777 for path in (store.root, store.root / "pods", store.root / "containers")}
     assert modes == {0o700}
@@ -115,6 +111,6 @@ def test_only_we_can_read_the_folder(store: Store) -> None:
 
 
 @pytest.mark.parametrize("identity", ["", "../p1", "a/b", ".hidden", "x" * 129])
-def test_an_id_that_leads_elsewhere_is_refused(store: Store, identity: str) -> None:
+def test_an_id_that_is_a_path_is_refused(store: Store, identity: str) -> None:
     with pytest.raises(ValueError, match="is not a valid id"):
         store.put(PodRecord(identity))

@@ -1,4 +1,4 @@
-"""Lives of pods and containers."""
+"""State machines of pods and containers."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from nri.engine.state.tables import (
 from nri.engine.support.errors import WrongState
 
 
-def test_a_pod_goes_from_creation_to_removal() -> None:
+def test_a_pod_passes_all_states_from_creation_to_removal() -> None:
     state, states = PodState.CREATING, []
     for step in ("finish creation", "create a container", "stop", "finish stop", "stop", "remove", "remove"):
         state = next_pod_state("p", state, step)
@@ -21,7 +21,7 @@ def test_a_pod_goes_from_creation_to_removal() -> None:
     assert states == ["ready", "ready", "stopping", "stopped", "stopped", "removing", "removing"]
 
 
-def test_a_container_goes_from_creation_to_removal() -> None:
+def test_a_container_passes_all_states_from_creation_to_removal() -> None:
     state, events = ContainerState.CREATING, []
     for step in ("finish creation", "update", "start", "finish start", "exec", "exit", "exit", "stop", "remove"):
         state = next_container_state("c", state, step)
@@ -33,12 +33,12 @@ def test_a_container_goes_from_creation_to_removal() -> None:
     ("state", "step"),
     [("running", "start"), ("exited", "start"), ("running", "remove"), ("exited", "exec"), ("removing", "start")],
 )
-def test_a_step_out_of_place_is_refused_by_name(state: str, step: str) -> None:
+def test_an_impossible_step_is_an_error_with_its_name(state: str, step: str) -> None:
     with pytest.raises(WrongState, match=f"container c1 is {state}: {step} is not possible"):
         next_container_state("c1", ContainerState(state), step)
 
 
-def test_a_running_pod_is_not_removed_and_a_stopped_one_takes_no_container() -> None:
+def test_a_ready_pod_cannot_be_removed_and_a_stopped_pod_gets_no_container() -> None:
     with pytest.raises(WrongState, match="pod p1 is ready: remove"):
         next_pod_state("p1", PodState.READY, "remove")
     with pytest.raises(WrongState):
@@ -46,7 +46,7 @@ def test_a_running_pod_is_not_removed_and_a_stopped_one_takes_no_container() -> 
 
 
 @pytest.mark.parametrize(("steps", "states"), [(POD_STEPS, PodState), (CONTAINER_STEPS, ContainerState)])
-def test_every_state_can_be_left_and_every_life_ends_in_removal(
+def test_every_state_leads_to_removal(
     steps: dict[str, dict[str, str]], states: type[PodState | ContainerState]
 ) -> None:
     def reachable(state: str, visited: frozenset[str] = frozenset()) -> bool:

@@ -1,4 +1,4 @@
-"""A command between client and program: nothing is lost, nothing piles up, nothing runs on."""
+"""A command between client and program: flow control, timeouts and end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_input_output_and_outcome_are_carried(world: World) -> None:
     talk.close()
 
 
-def test_output_that_nobody_reads_stops_the_program_until_it_is_read(world: World, tmp_path: Path) -> None:
+def test_unread_output_blocks_the_program(world: World, tmp_path: Path) -> None:
     progress = tmp_path / "progress"
     script = f"for i in $(seq 32); do head -c 1000000 /dev/zero; echo $i >> {progress}; done"
     talk = world.run("sh", "-c", script)
@@ -46,7 +46,7 @@ def test_output_that_nobody_reads_stops_the_program_until_it_is_read(world: Worl
     talk.close()
 
 
-def test_input_that_nobody_reads_stops_the_client(world: World) -> None:
+def test_unread_input_blocks_the_client(world: World) -> None:
     talk = world.run("sleep", "300", stdin=True)
     assert talk.flood(talk.client.send(talk.streams["stdin"], bytes(1 << 20))) < 40, (
         "what a program does not take must not be kept"
@@ -55,13 +55,13 @@ def test_input_that_nobody_reads_stops_the_client(world: World) -> None:
     wait_for(lambda: not is_running(world.started[0]), "the program's end")
 
 
-def test_a_client_that_floods_with_pings_and_reads_no_answer_is_not_heard_for_ever(world: World) -> None:
+def test_a_client_that_floods_with_pings_is_not_read_endlessly(world: World) -> None:
     talk = world.run("sleep", "300")
     assert talk.flood(control(frames.PING, 1) * 80_000) < 40
     talk.close()
 
 
-def test_without_traffic_there_is_an_end_and_the_program_is_killed(world: World) -> None:
+def test_without_traffic_the_program_is_killed_after_a_timeout(world: World) -> None:
     world.limited(idle_s=1.5)
     talk = world.run("sleep", "300")
     assert "no traffic for 1.5 s" in outcome(talk)["message"]
@@ -70,7 +70,7 @@ def test_without_traffic_there_is_an_end_and_the_program_is_killed(world: World)
 
 
 @pytest.mark.parametrize("how", ["close", "reset"])
-def test_a_client_that_goes_takes_its_program_along(world: World, how: str) -> None:
+def test_a_disconnect_kills_the_program(world: World, how: str) -> None:
     talk = world.run("sh", "-c", "echo here; sleep 300", stdin=True)
     talk.until(lambda: talk.heard("stdout"), "its first word")
     if how == "reset":
@@ -81,14 +81,14 @@ def test_a_client_that_goes_takes_its_program_along(world: World, how: str) -> N
     talk.close()
 
 
-def test_what_a_program_wrote_is_all_there_though_its_child_lives_on(world: World) -> None:
+def test_all_output_arrives_although_a_child_continues(world: World) -> None:
     talk = world.run("sh", "-c", "sleep 30 & head -c 60000 /dev/zero; kill -9 $$")
     assert outcome(talk)["details"]["causes"][0]["message"] == "137"
     assert len(talk.heard("stdout")) == 60_000
     talk.close()
 
 
-def test_a_peer_with_windows_gets_output_as_it_opens_them(world: World) -> None:
+def test_a_peer_with_windows_gets_output_as_windows_grow(world: World) -> None:
     talk = world.run("sh", "-c", "read go; head -c 300000 /dev/zero", stdin=True)
     stdout = talk.streams["stdout"]
     talk.socket.sendall(control(frames.SETTINGS, 1, 7, 1000) + control(frames.WINDOW_UPDATE, 0, 1 << 20))

@@ -1,4 +1,4 @@
-"""Forwarded connections: each by itself, halves kept, and none outlives its client."""
+"""Forwarded connections: independence, half closes and the client's end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def accept(listener: socket.socket) -> socket.socket:
     return connection
 
 
-def test_halves_end_by_themselves_in_either_order(world: World, listener: socket.socket) -> None:
+def test_directions_end_separately_in_either_order(world: World, listener: socket.socket) -> None:
     talk = forward(world)
     connect(talk, port_of(listener), "a")
     with accept(listener) as inside:
@@ -61,7 +61,7 @@ def test_halves_end_by_themselves_in_either_order(world: World, listener: socket
     talk.close()
 
 
-def test_bytes_that_come_before_the_connection_stands_are_kept(world: World, listener: socket.socket) -> None:
+def test_bytes_before_the_connection_is_established_are_kept(world: World, listener: socket.socket) -> None:
     gate = threading.Event()
 
     def slowly(port: int) -> socket.socket:
@@ -79,7 +79,7 @@ def test_bytes_that_come_before_the_connection_stands_are_kept(world: World, lis
     talk.close()
 
 
-def test_a_connection_that_takes_nothing_does_not_hold_up_another(world: World, listener: socket.socket) -> None:
+def test_a_blocked_connection_does_not_block_others(world: World, listener: socket.socket) -> None:
     talk = forward(world)
     connect(talk, port_of(listener), "stuck")
     with accept(listener):
@@ -93,7 +93,7 @@ def test_a_connection_that_takes_nothing_does_not_hold_up_another(world: World, 
     talk.close()
 
 
-def test_what_a_port_does_not_take_stops_the_client_in_the_end(world: World, listener: socket.socket) -> None:
+def test_bytes_that_a_port_does_not_read_block_the_client(world: World, listener: socket.socket) -> None:
     talk = forward(world)
     connect(talk, port_of(listener))
     with accept(listener):
@@ -115,7 +115,7 @@ def unconnected(world: World) -> Iterator[World]:
     gate.set()
 
 
-def test_what_is_kept_for_one_connection_is_bounded(unconnected: World, listener: socket.socket) -> None:
+def test_the_buffer_of_a_connection_is_bounded(unconnected: World, listener: socket.socket) -> None:
     unconnected.limited(input_bytes=8 << 20)
     talk = forward(unconnected)
     connect(talk, port_of(listener))
@@ -123,7 +123,7 @@ def test_what_is_kept_for_one_connection_is_bounded(unconnected: World, listener
     talk.close()
 
 
-def test_what_is_kept_for_all_connections_of_a_client_is_bounded(unconnected: World, listener: socket.socket) -> None:
+def test_the_buffers_of_a_client_are_bounded_together(unconnected: World, listener: socket.socket) -> None:
     unconnected.limited(input_bytes=2 << 20)
     talk = forward(unconnected)
     keys = [str(number) for number in range(48)]
@@ -138,7 +138,7 @@ def test_what_is_kept_for_all_connections_of_a_client_is_bounded(unconnected: Wo
     talk.close()
 
 
-def test_a_client_that_goes_ends_all_its_connections(world: World, listener: socket.socket) -> None:
+def test_a_disconnect_ends_all_connections_of_the_client(world: World, listener: socket.socket) -> None:
     talk = forward(world)
     for key in "ab":
         connect(talk, port_of(listener), key)
@@ -149,7 +149,7 @@ def test_a_client_that_goes_ends_all_its_connections(world: World, listener: soc
         entry.close()
 
 
-def test_a_client_that_goes_while_a_connection_is_made_leaves_nothing(world: World, listener: socket.socket) -> None:
+def test_a_disconnect_during_connecting_leaves_no_connection(world: World, listener: socket.socket) -> None:
     gate, connected = threading.Event(), threading.Event()
 
     def slowly(port: int) -> socket.socket:
@@ -170,7 +170,7 @@ def test_a_client_that_goes_while_a_connection_is_made_leaves_nothing(world: Wor
         assert connected.wait(20) and inside.recv(1) == b""
 
 
-def test_a_stream_that_is_reset_ends_its_connection_alone(world: World, listener: socket.socket) -> None:
+def test_a_reset_stream_ends_only_its_connection(world: World, listener: socket.socket) -> None:
     talk = forward(world)
     connect(talk, port_of(listener), "a")
     with accept(listener) as inside:
@@ -184,7 +184,7 @@ def test_a_stream_that_is_reset_ends_its_connection_alone(world: World, listener
     talk.close()
 
 
-def test_a_connection_that_the_pod_resets_is_an_end_and_no_error(world: World, listener: socket.socket) -> None:
+def test_a_reset_by_the_pod_is_an_end_without_an_error(world: World, listener: socket.socket) -> None:
     talk = forward(world)
     connect(talk, port_of(listener))
     inside = accept(listener)
@@ -197,7 +197,7 @@ def test_a_connection_that_the_pod_resets_is_an_end_and_no_error(world: World, l
     talk.close()
 
 
-def test_a_port_at_which_nothing_listens_is_an_error_of_its_connection(world: World, listener: socket.socket) -> None:
+def test_a_port_without_a_listener_is_an_error_of_its_connection(world: World, listener: socket.socket) -> None:
     talk = forward(world)
     connect(talk, 9)
     talk.until(lambda: talk.has_ended("0error"), "the error")
@@ -205,9 +205,7 @@ def test_a_port_at_which_nothing_listens_is_an_error_of_its_connection(world: Wo
     talk.close()
 
 
-def test_a_connection_for_which_no_thread_can_be_started_is_an_error_of_its_own(
-    world: World, listener: socket.socket
-) -> None:
+def test_without_a_free_thread_only_the_new_connection_fails(world: World, listener: socket.socket) -> None:
     talk = forward(world)
     with no_threads():
         connect(talk, listener.getsockname()[1])
@@ -216,7 +214,7 @@ def test_a_connection_for_which_no_thread_can_be_started_is_an_error_of_its_own(
     talk.close()
 
 
-def test_without_traffic_there_is_an_end(world: World, listener: socket.socket) -> None:
+def test_without_traffic_the_session_ends_after_a_timeout(world: World, listener: socket.socket) -> None:
     world.limited(idle_s=1.5)
     talk = forward(world)
     connect(talk, port_of(listener))
@@ -226,7 +224,7 @@ def test_without_traffic_there_is_an_end(world: World, listener: socket.socket) 
     talk.close()
 
 
-def test_the_old_way_over_a_websocket_has_a_connection_for_each_port(world: World, listener: socket.socket) -> None:
+def test_over_a_websocket_each_port_has_a_connection(world: World, listener: socket.socket) -> None:
     port = port_of(listener)
     talk = WebSocketTalk(world.server.port_forward_url("pod", [port, 9]), "v4.channel.k8s.io")
     with accept(listener) as inside:

@@ -1,4 +1,4 @@
-"""One request is read, whatever its pieces; what is no request, or too long, is refused."""
+"""One request is read from any split of the bytes; invalid and oversized requests are refused."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ REQUEST = (
 
 
 @given(st.integers(1, 60), st.binary(max_size=30))
-def test_a_request_and_what_follows_it_are_told_apart(size: int, rest: bytes) -> None:
-    data, reader = REQUEST + rest, RequestReader()
+def test_a_request_is_separated_from_the_following_bytes(size: int, next_bytes: bytes) -> None:
+    data, reader = REQUEST + next_bytes, RequestReader()
     for at in range(0, len(data), size):
         if request := reader.receive(data[at : at + size]):
             assert (request.method, request.path, request.first("upgrade")) == ("POST", "/exec/abc", "SPDY/3.1")
-            assert rest.startswith(reader.rest) and data[at + size :] == rest[len(reader.rest) :]
+            assert next_bytes.startswith(reader.rest) and data[at + size :] == next_bytes[len(reader.rest) :]
             return
     raise AssertionError("no request was read")
 
 
-def test_lists_are_joined_over_their_lines() -> None:
+def test_list_headers_of_several_lines_are_joined() -> None:
     data = b"GET / HTTP/1.1\r\nHost: a\r\nX-L: a, b\r\nx-l: c,,\r\nUpgrade: u\r\nConnection: upgrade\r\n\r\n"
     request = RequestReader().receive(data)
     assert request is not None
@@ -44,18 +44,18 @@ def test_lists_are_joined_over_their_lines() -> None:
         (b"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx", "has a body"),
     ],
 )
-def test_what_is_no_request_of_ours_is_refused(data: bytes, why: str) -> None:
+def test_an_invalid_request_is_refused(data: bytes, why: str) -> None:
     reader = RequestReader()
     with pytest.raises(RemoteProtocolError, match=why):
         assert [reader.receive(data[at : at + 4096]) for at in range(0, len(data), 4096)] == "refused"
 
 
-def test_a_whole_head_over_the_bound_is_refused_too() -> None:
+def test_an_oversized_complete_header_is_refused() -> None:
     with pytest.raises(RemoteProtocolError, match="exceeds 16384 bytes"):
         RequestReader().receive(b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * MAX_HEAD_BYTES + b"\r\n\r\n")
 
 
-def test_answers_are_whole() -> None:
+def test_replies_are_complete() -> None:
     assert switch([("Upgrade", "x")]) == b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n"
     head, _, body = answer(HTTPStatus.NOT_FOUND, "not here", [("X", "y")]).partition(b"\r\n\r\n")
     assert head.split(b"\r\n")[:2] == [b"HTTP/1.1 404 Not Found", b"X: y"]

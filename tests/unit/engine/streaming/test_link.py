@@ -1,4 +1,4 @@
-"""A client's socket: what waits for it is counted, and its end is noticed."""
+"""A client's socket: waiting bytes and its end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def bell() -> Iterator[int]:
     os.close(eventfd)
 
 
-def test_bytes_wait_until_they_go(pair: tuple[Link, socket.socket]) -> None:
+def test_bytes_wait_until_they_are_sent(pair: tuple[Link, socket.socket]) -> None:
     link, peer = pair
     link.send(bytes(10 << 20))
     assert 0 < link.waiting < 10 << 20 and link.mask(read=True) == select.POLLIN | select.POLLOUT
@@ -36,7 +36,7 @@ def test_bytes_wait_until_they_go(pair: tuple[Link, socket.socket]) -> None:
     assert link.mask(read=True) == select.POLLIN and not link.lost
 
 
-def test_a_client_that_goes_is_noticed_by_reading_by_writing_and_by_neither(pair: tuple[Link, socket.socket]) -> None:
+def test_a_disconnect_is_noticed_in_reads_writes_and_waits(pair: tuple[Link, socket.socket]) -> None:
     link, peer = pair
     assert link.read() == b"" and not link.lost, "nothing has come yet"
     peer.sendall(b"last words")
@@ -50,7 +50,7 @@ def test_a_client_that_goes_is_noticed_by_reading_by_writing_and_by_neither(pair
     assert link.read() == b"" and link.lost
 
 
-def test_a_wait_ends_with_events_with_time_and_with_the_server(pair: tuple[Link, socket.socket], bell: int) -> None:
+def test_a_wait_ends_by_events_timeout_or_stop(pair: tuple[Link, socket.socket], bell: int) -> None:
     link, peer = pair
     poller, requests = Poller(bell), {link.fileno(): link.mask(read=True)}
     assert poller.wait(requests, 0.01) == {} == poller.wait({}, -1)
@@ -62,7 +62,7 @@ def test_a_wait_ends_with_events_with_time_and_with_the_server(pair: tuple[Link,
         poller.wait(requests, 20)
 
 
-def test_at_the_end_all_is_sent_and_the_client_heard_out(pair: tuple[Link, socket.socket], bell: int) -> None:
+def test_at_the_end_all_bytes_are_sent(pair: tuple[Link, socket.socket], bell: int) -> None:
     link, peer = pair
     peer.sendall(b"never read by anybody")
     link.send(b"goodbye")
@@ -71,14 +71,14 @@ def test_at_the_end_all_is_sent_and_the_client_heard_out(pair: tuple[Link, socke
     assert peer.recv(100) == b"goodbye" and peer.recv(100) == b""
 
 
-def test_at_the_end_a_client_that_takes_nothing_is_left(pair: tuple[Link, socket.socket], bell: int) -> None:
+def test_at_the_end_a_blocked_client_is_disconnected(pair: tuple[Link, socket.socket], bell: int) -> None:
     link, _ = pair
     link.send(bytes(10 << 20))
     link.finish(Poller(bell), 0.1)
     assert link.waiting and not link.lost
 
 
-def test_a_pipe_has_bytes_or_nothing_yet_or_an_end() -> None:
+def test_a_read_of_a_pipe_returns_bytes_none_or_the_end() -> None:
     read, write = os.pipe()
     os.set_blocking(read, False)
     try:

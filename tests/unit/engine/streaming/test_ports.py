@@ -12,7 +12,7 @@ from nri.engine.support.errors import EngineError
 
 
 @pytest.mark.parametrize(("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
-def test_a_listener_of_either_family_is_found(family: socket.AddressFamily, address: str) -> None:
+def test_listeners_on_ipv4_and_ipv6_are_found(family: socket.AddressFamily, address: str) -> None:
     with socket.create_server((address, 0), family=family) as listener:
         with connect_port(None, listener.getsockname()[1]) as connection:
             assert connection.gettimeout() is None and connection.getpeername()[0] == address
@@ -20,12 +20,12 @@ def test_a_listener_of_either_family_is_found(family: socket.AddressFamily, addr
             assert connection.recv(1) == b""
 
 
-def test_an_error_names_the_port_and_its_cause_once() -> None:
+def test_an_error_names_port_and_reason_once() -> None:
     with pytest.raises(EngineError, match=r"^cannot connect to port 9: Connection refused$"):
         connect_port(None, 9)
 
 
-def test_a_namespace_that_is_gone_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_namespace_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="cannot connect to port 80: No such file"):
         connect_port(tmp_path / "gone", 80)
     (tmp_path / "file").touch()

@@ -1,4 +1,4 @@
-"""Programs of either kind: nothing waits, and an end is told once all output was read."""
+"""Exec and attach programs: no blocking, and the outcome follows all output."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ready(program: AttachProgram | ExecProgram, *, output: bool = True, input_: 
     return dict(poll.poll(20_000))
 
 
-def test_packets_of_conmon_are_told_apart_until_its_end(
+def test_packets_of_conmon_are_separated_by_stream(
     attached: tuple[AttachProgram, socket.socket, list[tuple[int, int]]],
 ) -> None:
     program, conmon, sizes = attached
@@ -52,7 +52,7 @@ def test_packets_of_conmon_are_told_apart_until_its_end(
     assert program.read(ready(program)) == [(STDOUT, b"last")] and program.outcome() == Status()
 
 
-def test_input_goes_as_far_as_it_goes_without_waiting(
+def test_input_is_written_without_waiting(
     attached: tuple[AttachProgram, socket.socket, list[tuple[int, int]]],
 ) -> None:
     program, conmon, _ = attached
@@ -71,7 +71,7 @@ def test_input_goes_as_far_as_it_goes_without_waiting(
         program.write(b"x")
 
 
-def test_a_program_without_input_takes_none(world: World) -> None:
+def test_a_program_without_input_accepts_none(world: World) -> None:
     program = ExecProgram(world.exec("c", ["sleep", "300"], tty=False, stdin=False), tty=False)
     with pytest.raises(BrokenPipeError):
         program.write(b"x")
@@ -91,7 +91,7 @@ def test_a_program_that_cannot_be_watched_is_not_left_running(world: World, monk
     assert not is_running(execution)
 
 
-def test_an_outcome_waits_for_output_that_was_not_read(world: World) -> None:
+def test_an_outcome_follows_unread_output(world: World) -> None:
     program = ExecProgram(world.exec("c", ["sh", "-c", "echo out; exit 3"], tty=False, stdin=False), tty=False)
     read: list[tuple[int, bytes]] = []
     while not program.ending:

@@ -1,4 +1,4 @@
-"""Who is served and who is refused: tokens, requests, bounds, and the end of the server."""
+"""The streaming server: tokens, requests, limits and stop."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def exec_url(world: World) -> str:
 @pytest.mark.parametrize(
     "path", ["/", "/exec/", "/exec/x", "/exec/../exec/{token}", "/attach/{token}", "/EXEC/{token}", "/exec/{token}/"]
 )
-def test_only_the_path_of_a_token_leads_anywhere(world: World, path: str) -> None:
+def test_only_a_valid_token_is_served(world: World, path: str) -> None:
     url = exec_url(world)
     base, token = url.removesuffix(url[url.rindex("/exec/") :]), url.rpartition("/")[2]
     assert ask(base + path.format(token=token), *SPDY).startswith("HTTP/1.1 404 ")
 
 
-def test_a_token_is_spent_by_its_first_request_also_if_that_is_refused(world: World) -> None:
+def test_a_refused_request_also_uses_up_the_token(world: World) -> None:
     url = exec_url(world)
     assert ask(url).startswith("HTTP/1.1 400 ")
     assert ask(url, *SPDY).startswith("HTTP/1.1 404 ")
@@ -38,15 +38,15 @@ def test_a_token_is_spent_by_its_first_request_also_if_that_is_refused(world: Wo
 
 
 @pytest.mark.parametrize(("method", "status"), [("PUT", 405), ("DELETE", 405), ("G\x01T", 400)])
-def test_other_methods_and_what_is_no_http_are_refused(world: World, method: str, status: int) -> None:
+def test_other_methods_and_invalid_http_are_refused(world: World, method: str, status: int) -> None:
     assert ask(exec_url(world), *SPDY, method=method).startswith(f"HTTP/1.1 {status} ")
 
 
-def test_a_head_without_end_is_refused(world: World) -> None:
+def test_an_endless_header_is_refused(world: World) -> None:
     assert ask(exec_url(world), *SPDY, "X: " + "x" * 20_000).startswith("HTTP/1.1 400 ")
 
 
-def test_a_client_that_says_nothing_is_left(world: World) -> None:
+def test_a_silent_client_is_disconnected(world: World) -> None:
     world.limited(request_s=1.0)
     connection, data = request(exec_url(world), *SPDY)
     with connection:
@@ -54,7 +54,7 @@ def test_a_client_that_says_nothing_is_left(world: World) -> None:
         assert rest_of(connection) == b""
 
 
-def test_a_client_that_opens_no_streams_is_left_and_nothing_runs(world: World) -> None:
+def test_a_client_without_streams_is_disconnected_and_no_program_runs(world: World) -> None:
     world.limited(creation_s=1.0)
     talk = SpdyTalk(exec_url(world), "v4.channel.k8s.io")
     talk.open(streamtype="error")
@@ -64,7 +64,7 @@ def test_a_client_that_opens_no_streams_is_left_and_nothing_runs(world: World) -
 
 
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n" * 10, b"\x80\x03\x00\x01\x00\xff\xff\xff", bytes(100)])
-def test_a_client_that_breaks_its_protocol_is_left_and_nothing_runs(world: World, data: bytes) -> None:
+def test_a_client_with_a_protocol_error_is_disconnected_and_no_program_runs(world: World, data: bytes) -> None:
     talk = SpdyTalk(exec_url(world), "v4.channel.k8s.io")
     talk.socket.sendall(data)
     assert rest_of(talk.socket) == b""
@@ -72,7 +72,7 @@ def test_a_client_that_breaks_its_protocol_is_left_and_nothing_runs(world: World
     talk.close()
 
 
-def test_what_comes_right_behind_the_request_is_not_lost(world: World) -> None:
+def test_bytes_right_after_the_request_are_not_lost(world: World) -> None:
     client = SpdyClient()
     opened = b"".join(client.open({"streamtype": kind})[1] for kind in ("error", "stdout"))
     connection, data = request(world.server.exec_url("c", ["echo", "hello"], stdout=True), *SPDY)
@@ -85,7 +85,7 @@ def test_what_comes_right_behind_the_request_is_not_lost(world: World) -> None:
             received += more
 
 
-def test_more_clients_than_the_bound_are_told_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_above_the_limit_are_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "MAX_CLIENTS", 2)
     sessions = [world.run("sleep", "300") for _ in range(2)]
     assert ask(exec_url(world), *SPDY).startswith("HTTP/1.1 503 ")
@@ -95,7 +95,7 @@ def test_more_clients_than_the_bound_are_told_so(world: World, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("data", [b"", b"GET /exec/none HTTP/1.1\r\nHost: x\r\n\r\n"])
-def test_those_without_a_token_make_room_for_those_with_one(
+def test_clients_without_a_token_give_way_to_clients_with_a_token(
     world: World, monkeypatch: pytest.MonkeyPatch, data: bytes
 ) -> None:
     monkeypatch.setattr(server, "MAX_CLIENTS", 2)
@@ -107,20 +107,20 @@ def test_those_without_a_token_make_room_for_those_with_one(
         strangers[-1].sendall(data)
         if data:
             assert strangers[-1].recv(9) == b"HTTP/1.1 "
-    assert ask(exec_url(world)).startswith("HTTP/1.1 400 "), "it was heard: its request is no upgrade"
+    assert ask(exec_url(world)).startswith("HTTP/1.1 400 "), "the request was read: it is not an upgrade"
     for stranger in strangers:
         stranger.close()
     sessions.close()
 
 
-def test_a_client_that_comes_while_no_thread_can_be_started_is_left_and_later_ones_are_served(world: World) -> None:
+def test_without_a_free_thread_only_the_new_client_is_disconnected(world: World) -> None:
     url = exec_url(world)
     with no_threads():
         assert ask(url, *SPDY) == ""
-    assert ask(url).startswith("HTTP/1.1 400 "), "it was heard: its request is no upgrade"
+    assert ask(url).startswith("HTTP/1.1 400 "), "the request was read: it is not an upgrade"
 
 
-def test_the_stop_ends_everything_and_can_be_said_twice(world: World) -> None:
+def test_stop_ends_all_sessions_and_can_be_called_twice(world: World) -> None:
     talk = world.run("sleep", "300")
     silent = socket.create_connection(talk.socket.getpeername())
     talk.until(lambda: len(talk.client.replied) == 2, "the streams")
@@ -151,13 +151,13 @@ def test_the_stop_ends_everything_and_can_be_said_twice(world: World) -> None:
         ("port_forward_url", {"pod_id": "p", "ports": [80] * 33}, "port"),
     ],
 )
-def test_requests_that_mean_nothing_get_no_token(world: World, call: str, arguments: Any, field: str) -> None:
+def test_invalid_requests_get_no_token(world: World, call: str, arguments: Any, field: str) -> None:
     with pytest.raises(RequestError) as refused:
         getattr(world.server, call)(**arguments)
     assert refused.value.field == field
 
 
-def test_an_address_of_ipv6_stands_in_brackets(world: World) -> None:
+def test_an_ipv6_address_is_in_brackets(world: World) -> None:
     streaming_server = StreamingServer("::1", 0, world)
     streaming_server.start()
     try:
@@ -167,7 +167,7 @@ def test_an_address_of_ipv6_stands_in_brackets(world: World) -> None:
         streaming_server.stop()
 
 
-def test_a_websocket_of_port_forward_needs_ports_or_the_tunnel(world: World) -> None:
+def test_a_websocket_of_port_forward_requires_ports_or_the_tunnel(world: World) -> None:
     url = world.server.port_forward_url("pod")
     answer_ = ask(url, "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
                "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", method="GET")  # fmt: skip

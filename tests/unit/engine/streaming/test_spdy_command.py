@@ -1,4 +1,4 @@
-"""Exec and attach over SPDY: begun when all streams are there, ended with an outcome in the protocol's form."""
+"""Exec and attach over SPDY: streams, outcome and resets."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def test_a_terminals_size_has_a_stream_since_v3(protocol: str, needs: bool) -> N
     assert both.give(both.client.send(resize, b'{"Width":8,"Height":9}')) == [Resize(8, 9)]
 
 
-def test_streams_of_unknown_kinds_and_second_ones_are_reset() -> None:
+def test_unknown_and_duplicate_streams_are_reset() -> None:
     both = Both()
     streams = both.open("stdout", "stdout", "nonsense", "")
     assert both.client.reset == dict.fromkeys(streams[1:], frames.PROTOCOL_ERROR)
 
 
-def test_input_comes_and_ends_and_output_goes_with_the_outcome() -> None:
+def test_input_output_and_outcome_are_carried() -> None:
     both = Both()
     error, stdin, stdout, stderr = both.open("error", "stdin", "stdout", "stderr")
     assert both.give(both.client.send(stdin, b"in", end=True)) == [Input(b"in"), InputEnd()]
@@ -84,7 +84,7 @@ def test_input_comes_and_ends_and_output_goes_with_the_outcome() -> None:
     assert both.client.others[-1].kind == frames.GOAWAY
 
 
-def test_before_v4_the_outcome_is_a_text_that_only_failures_have() -> None:
+def test_before_v4_only_failures_have_an_outcome_text() -> None:
     for status, expected_text in (
         (Status(), b""),
         (Status(3), b"command terminated with non-zero exit code: exit status 3"),
@@ -96,7 +96,7 @@ def test_before_v4_the_outcome_is_a_text_that_only_failures_have() -> None:
         assert both.client.data.get(error, b"") == expected_text and error in both.client.ended
 
 
-def test_streams_that_the_request_does_not_want_carry_nothing() -> None:
+def test_streams_that_were_not_requested_carry_no_data() -> None:
     both = Both(V4, frozenset({STDOUT, ERROR}))
     *_, stdin = both.open("error", "stdout", "stderr", "stdin")
     both.server.write(STDERR, b"dropped")
@@ -104,7 +104,7 @@ def test_streams_that_the_request_does_not_want_carry_nothing() -> None:
     assert both.client.data == {}
 
 
-def test_a_client_that_resets_the_outcome_has_gone_and_one_that_resets_output_reads_no_more() -> None:
+def test_resets_end_the_client_or_its_output() -> None:
     both = Both()
     error, stdin, stdout, _ = both.open("error", "stdin", "stdout", "stderr")
     assert both.give(both.client.let_go(stdout)) == []

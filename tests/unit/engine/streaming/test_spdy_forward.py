@@ -1,4 +1,4 @@
-"""Port forwarding over SPDY: pairs of streams, halves, errors, bounds; and the same through a WebSocket."""
+"""Port forwarding over SPDY, directly and in a WebSocket tunnel."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def both() -> Both:
     return Both()
 
 
-def test_a_connection_carries_bytes_and_ends_by_halves(both: Both) -> None:
+def test_a_connection_carries_bytes_and_ends_by_direction(both: Both) -> None:
     data, error = both.connect()
     assert both.give(both.client.send(data, b"in", end=True)) == [PortData("0", b"in"), PortHalfClosed("0")]
     assert both.server.send_window("0") > 0
@@ -59,7 +59,7 @@ def test_a_connection_carries_bytes_and_ends_by_halves(both: Both) -> None:
     assert both.server.send_window("0") == 0
 
 
-def test_connections_are_told_apart_by_their_request(both: Both) -> None:
+def test_connections_are_distinguished_by_request_id(both: Both) -> None:
     first, _ = both.connect("0", 80)
     second, _ = both.connect("1", 81)
     assert both.give(both.client.send(second, b"b") + both.client.send(first, b"a")) == [
@@ -68,18 +68,18 @@ def test_connections_are_told_apart_by_their_request(both: Both) -> None:
     ]
 
 
-def test_old_clients_without_requests_have_streams_that_follow_each_other(both: Both) -> None:
+def test_without_request_ids_consecutive_streams_are_a_connection(both: Both) -> None:
     error, _ = both.begin(streamtype="error", port=80)
     data, events = both.begin(streamtype="data", port=80)
     assert data == error + 2 and events == [PortOpened(f"stream {error}", 80)]
 
 
-def test_the_port_is_that_of_the_stream_of_data(both: Both) -> None:
+def test_the_port_comes_from_the_data_stream(both: Both) -> None:
     both.begin(streamtype="data", port=81, requestid=5)
     assert both.begin(streamtype="error", port=80, requestid=5)[1] == [PortOpened("5", 81)]
 
 
-def test_an_error_is_said_on_its_stream_and_the_other_one_is_reset(both: Both) -> None:
+def test_an_error_is_sent_on_the_error_stream_and_the_data_stream_is_reset(both: Both) -> None:
     data, error = both.connect()
     both.server.close("0", "connection refused")
     both.give()
@@ -92,7 +92,7 @@ def test_an_error_is_said_on_its_stream_and_the_other_one_is_reset(both: Both) -
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_client_that_resets_either_stream_lets_go_of_the_connection(both: Both, which: int) -> None:
+def test_a_reset_of_either_stream_ends_the_connection(both: Both, which: int) -> None:
     streams = both.connect()
     assert both.give(both.client.let_go(streams[which])) == [PortClosed("0")]
     both.server.close("0")
@@ -120,13 +120,13 @@ def test_streams_without_a_port_or_kind_are_reset(both: Both, headers: dict[str,
     assert events == [] and both.client.reset == {stream: frames.PROTOCOL_ERROR}
 
 
-def test_a_second_stream_of_the_same_kind_is_reset(both: Both) -> None:
+def test_a_duplicate_stream_is_reset(both: Both) -> None:
     both.connect()
     stream, _ = both.begin(streamtype="data", port=80, requestid=0)
     assert both.client.reset == {stream: frames.PROTOCOL_ERROR}
 
 
-def test_more_connections_than_the_bound_are_refused(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_above_the_limit_are_refused(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spdy_channels, "MAX_PAIRS", 2)
     both.connect("0")
     both.connect("1")
@@ -136,7 +136,7 @@ def test_more_connections_than_the_bound_are_refused(both: Both, monkeypatch: py
     both.connect("3")
 
 
-def test_a_connection_that_is_half_begun_expires_and_a_whole_one_does_not(both: Both) -> None:
+def test_an_incomplete_connection_expires(both: Both) -> None:
     both.connect("whole")
     error, _ = both.begin(streamtype="error", port=80, requestid="half")
     both.server.expire(1000.0)
@@ -148,7 +148,7 @@ def test_a_connection_that_is_half_begun_expires_and_a_whole_one_does_not(both: 
     assert both.server.send_window("whole") > 0
 
 
-def test_it_is_over_when_the_client_opens_no_more_and_has_nothing_left(both: Both) -> None:
+def test_the_session_ends_after_goaway_without_connections(both: Both) -> None:
     both.connect()
     assert not both.server.over
     both.give(control(frames.GOAWAY, 0, 0))
@@ -161,7 +161,7 @@ def test_it_is_over_when_the_client_opens_no_more_and_has_nothing_left(both: Bot
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
-def test_the_tunnel_carries_the_same_bytes_cut_anywhere(size: int) -> None:
+def test_the_tunnel_carries_equal_bytes_for_any_split(size: int) -> None:
     server, client, socket = TunnelForward(), SpdyClient(), WebSocketClient()
     _, error = client.open({"streamtype": "error", "port": "80", "requestid": "0"})
     stream, data = client.open({"streamtype": "data", "port": "80", "requestid": "0"})

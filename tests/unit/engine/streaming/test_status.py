@@ -1,15 +1,15 @@
-"""Outcomes are what client-go reads: JSON from v4 on, a text of failures before."""
+"""Outcomes in the form that client-go reads: JSON since v4, the text of failures before."""
 
 import json
 
 from nri.engine.streaming.channels import Status
 
 
-def test_success_is_said_in_json_and_by_silence() -> None:
+def test_success_is_json_since_v4_and_no_message_before() -> None:
     assert json.loads(Status().json()) == {"metadata": {}, "status": "Success"} and Status().text() == b""
 
 
-def test_an_exit_code_is_a_cause() -> None:
+def test_an_exit_code_is_a_cause_of_the_status() -> None:
     document = json.loads(Status(7).json())
     assert (document["status"], document["reason"]) == ("Failure", "NonZeroExitCode")
     assert document["details"] == {"causes": [{"reason": "ExitCode", "message": "7"}]}

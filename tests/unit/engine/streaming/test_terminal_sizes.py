@@ -1,4 +1,4 @@
-"""Sizes of terminals are read from any pieces; requests name the streams that they need."""
+"""Sizes of terminals are read from any split of the bytes; requests name their streams."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIZES = st.tuples(st.integers(0, 65535), st.integers(0, 65535))
 
 
 @given(st.lists(SIZES, max_size=5), st.integers(1, 40))
-def test_sizes_are_read_from_pieces_of_any_size(sizes: list[tuple[int, int]], size: int) -> None:
+def test_sizes_are_read_from_parts_of_any_size(sizes: list[tuple[int, int]], size: int) -> None:
     data = b"".join(json.dumps({"Width": width, "Height": height}).encode() + b"\n" for width, height in sizes)
     reader = SizeReader()
     events = [size_ for at in range(0, len(data), size) for size_ in reader.receive(data[at : at + size])]
@@ -34,24 +34,24 @@ def test_sizes_are_read_from_pieces_of_any_size(sizes: list[tuple[int, int]], si
         b"7",
     ],
 )
-def test_what_is_no_size_is_passed_over(data: bytes) -> None:
+def test_invalid_sizes_are_ignored(data: bytes) -> None:
     reader = SizeReader()
     assert [*reader.receive(data)] == []
     assert [*reader.receive(b' {"width": 5, "HEIGHT": 6}')] == [Resize(5, 6)]
 
 
-def test_very_many_sizes_at_once_cost_no_more_than_their_length() -> None:
+def test_many_sizes_are_read_in_linear_time() -> None:
     before = time.process_time()
     assert [*SizeReader().receive(b"{} " * 500_000 + b'{"Width": 5, "Height": 6}')] == [Resize(5, 6)]
     assert time.process_time() - before < 8
 
 
 @pytest.mark.parametrize("data", [b"nonsense", b'{"a": "' + b"x" * 5000, b"\xff", b'{"a":' * 2000])
-def test_what_is_no_json_ends_the_channel(data: bytes) -> None:
+def test_invalid_json_ends_the_channel(data: bytes) -> None:
     reader = SizeReader()
     assert [*reader.receive(data)] == [] and [*reader.receive(b'{"Width": 5, "Height": 6}')] == []
 
 
-def test_a_request_needs_the_streams_that_it_names() -> None:
+def test_a_request_uses_the_streams_that_it_names() -> None:
     assert requested_streams(stdin=True, stdout=True, stderr=True, tty=False) == {STDIN, STDOUT, STDERR, ERROR}
     assert requested_streams(stdin=False, stdout=True, stderr=True, tty=True) == {STDOUT, ERROR, RESIZE}

@@ -1,4 +1,4 @@
-"""Tokens open one request, once, for a minute; and only so many wait."""
+"""A token opens one request, once, within a minute; the number of tokens is limited."""
 
 from __future__ import annotations
 
@@ -7,18 +7,12 @@ import pytest
 from nri.engine.streaming import server
 from nri.engine.streaming.server import StreamRequest, Tokens
 from nri.engine.support.errors import TooMany
+from tests.support.clock import Clock
 
 ASK = StreamRequest("exec", "c1", ("sh",), stdout=True)
 
 
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_a_token_is_good_once() -> None:
+def test_a_token_can_be_used_once() -> None:
     waiting = Tokens()
     token = waiting.put(ASK)
     assert len(token) == 32 and token != waiting.put(ASK)
@@ -27,7 +21,7 @@ def test_a_token_is_good_once() -> None:
 
 
 def test_a_token_expires_after_a_minute() -> None:
-    clock = Clock()
+    clock = Clock(100.0)
     waiting = Tokens(60, clock)
     early, late = waiting.put(ASK), waiting.put(ASK)
     clock.now += 60 - 0.1
@@ -36,9 +30,9 @@ def test_a_token_expires_after_a_minute() -> None:
     assert waiting.take(late) is None
 
 
-def test_only_so_many_wait_and_expired_ones_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_tokens_is_limited_and_expired_tokens_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "MAX_TOKENS", 3)
-    clock = Clock()
+    clock = Clock(100.0)
     waiting = Tokens(60, clock)
     tokens = [waiting.put(ASK) for _ in range(3)]
     with pytest.raises(TooMany, match="at most 3"):

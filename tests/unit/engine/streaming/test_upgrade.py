@@ -1,4 +1,4 @@
-"""A request is switched to a protocol that both sides have, or refused with what is missing."""
+"""A request is upgraded to a protocol that both sides have, or refused with the reason."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def websocket(method: str = "GET", **headers: str) -> Upgrade:
     return ask(method, connection="upgrade", upgrade="WebSocket", **{**headers_, **headers})
 
 
-def test_spdy_takes_the_clients_first_choice_that_is_served() -> None:
+def test_spdy_uses_the_clients_first_supported_protocol() -> None:
     upgrade = spdy(x_stream_protocol_version="v9.channel.k8s.io, channel.k8s.io, v4.channel.k8s.io")
     assert (upgrade.websocket, upgrade.protocol) == (False, "channel.k8s.io")
     assert upgrade.answer.startswith(b"HTTP/1.1 101 ") and b"\r\nUpgrade: SPDY/3.1\r\n" in upgrade.answer
     assert b"\r\nX-Stream-Protocol-Version: channel.k8s.io\r\n" in upgrade.answer
 
 
-def test_a_websocket_is_answered_as_the_rfc_has_it() -> None:
+def test_a_websocket_handshake_follows_the_rfc() -> None:
     upgrade = websocket(sec_websocket_protocol="v9, v5.channel.k8s.io")
     assert (upgrade.websocket, upgrade.protocol) == (True, "v5.channel.k8s.io")
     assert b"\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n" in upgrade.answer
     assert b"\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n" in upgrade.answer
 
 
-def test_a_websocket_without_protocol_has_the_oldest() -> None:
+def test_a_websocket_without_a_protocol_uses_the_oldest() -> None:
     upgrade = websocket()
     assert upgrade.protocol == "" and b"Sec-WebSocket-Protocol" not in upgrade.answer
 
@@ -67,10 +67,10 @@ def refusal(call: object, **headers: str) -> str:
         (websocket, {"sec_websocket_protocol": "v9"}, "supported: v5.channel.k8s.io, v4.channel.k8s.io"),
     ],
 )
-def test_a_refusal_says_what_is_missing(call: object, headers: dict[str, str], expected_text: str) -> None:
+def test_a_refusal_names_the_missing_header(call: object, headers: dict[str, str], expected_text: str) -> None:
     assert expected_text in refusal(call, **headers)
 
 
-def test_an_answer_holds_no_text_of_the_client() -> None:
+def test_a_reply_contains_no_text_of_the_client() -> None:
     assert "evil" not in refusal(websocket, sec_websocket_protocol="evil", sec_websocket_key=KEY)
     assert "evil" not in refusal(spdy, x_stream_protocol_version="evil")

@@ -31,12 +31,12 @@ def begun(protocol: str, streams: frozenset[int] = ALL) -> tuple[WebSocketClient
     client, server = WebSocketClient(), WebSocketCommand(protocol, streams)
     assert server.ready
     first = client.read(server.take())
-    assert first == [b"1" if "base64" in protocol else b"\x01"], "an empty message says that the connection stands"
+    assert first == [b"1" if "base64" in protocol else b"\x01"], "an empty message confirms the connection"
     return client, server
 
 
 @pytest.mark.parametrize("protocol", COMMAND_PROTOCOLS)
-def test_channels_are_told_apart_both_ways(protocol: str) -> None:
+def test_channels_are_separated_in_both_directions(protocol: str) -> None:
     client, server = begun(protocol)
     base64 = "base64" in protocol
 
@@ -59,14 +59,14 @@ def test_channels_are_told_apart_both_ways(protocol: str) -> None:
         assert json.loads(text)["details"]["causes"][0]["message"] == "3"
 
 
-def test_success_is_said_since_v4_and_before_by_silence() -> None:
+def test_success_is_a_message_since_v4_and_no_message_before() -> None:
     for protocol, messages in (("v4.channel.k8s.io", 1), ("channel.k8s.io", 0)):
         client, server = begun(protocol)
         server.finish(Status())
         assert len(client.read(server.take())) == messages and client.closed == 1000
 
 
-def test_v5_can_end_the_input_and_others_cannot() -> None:
+def test_only_v5_can_end_the_input() -> None:
     client, server = begun("v5.channel.k8s.io")
     assert [*server.receive(client.send(b"\xff\x00"))] == [InputEnd()]
     assert [*server.receive(client.send(b"\xff\x04") + client.send(b"\xff") + client.send(b"\xff\x00\x00"))] == []
@@ -74,13 +74,13 @@ def test_v5_can_end_the_input_and_others_cannot() -> None:
     assert [*server.receive(client.send(b"\xff\x00"))] == []
 
 
-def test_a_client_that_closes_has_gone() -> None:
+def test_a_close_of_the_client_ends_the_command() -> None:
     client, server = begun("v5.channel.k8s.io")
     assert [*server.receive(client.close())] == [ClientGone()]
     assert [*server.receive(b"")] == [ClientGone()]
 
 
-def test_streams_that_the_request_does_not_want_carry_nothing() -> None:
+def test_streams_that_were_not_requested_carry_no_data() -> None:
     client, server = WebSocketClient(), WebSocketCommand("v5.channel.k8s.io", frozenset({STDERR, ERROR}))
     server.write(STDOUT, b"dropped")
     assert client.read(server.take()) == [b"\x02"] and server.send_window(STDOUT) > 0
@@ -89,7 +89,7 @@ def test_streams_that_the_request_does_not_want_carry_nothing() -> None:
 
 
 @given(st.binary(max_size=200), st.integers(1, 30))
-def test_base64_is_read_in_pieces_of_any_size(data: bytes, size: int) -> None:
+def test_base64_is_read_in_parts_of_any_size(data: bytes, size: int) -> None:
     text, reader, received = b"0" + b64encode(data), ChannelReader(base64=True), b""
     cuts = range(0, len(text), size)
     for at in cuts:
@@ -99,7 +99,7 @@ def test_base64_is_read_in_pieces_of_any_size(data: bytes, size: int) -> None:
     assert received == data
 
 
-def test_what_is_no_base64_is_passed_over_and_the_next_message_is_read() -> None:
+def test_invalid_base64_is_ignored_and_the_next_message_is_read() -> None:
     reader = ChannelReader(base64=True)
     assert reader.read(Piece(b"0!!!!", True, True)) == (0, b"")
     assert reader.read(Piece(b"0abc", True, True)) == (0, b"")

@@ -1,4 +1,4 @@
-"""Port forwarding over a WebSocket, the old way: a pair of channels for each port."""
+"""Port forwarding over a WebSocket with a pair of channels for each port."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.stream_clients import WebSocketClient
 
 
 @pytest.mark.parametrize("protocol", ["v4.channel.k8s.io", "v4.base64.channel.k8s.io", ""])
-def test_each_port_has_two_channels_that_begin_with_it(protocol: str) -> None:
+def test_each_port_has_two_channels_that_start_with_its_number(protocol: str) -> None:
     client, server = WebSocketClient(), WebSocketForward(protocol, [80, 0x1234])
     messages = client.read(server.take())
     if "base64" in protocol:
@@ -20,7 +20,7 @@ def test_each_port_has_two_channels_that_begin_with_it(protocol: str) -> None:
     assert messages == [b"\0\x50\0", b"\1\x50\0", b"\2\x34\x12", b"\3\x34\x12"]
 
 
-def test_connections_are_wanted_at_once_and_carry_bytes() -> None:
+def test_connections_are_opened_at_once_and_carry_bytes() -> None:
     client, server = WebSocketClient(), WebSocketForward("", [80, 81])
     client.read(server.take())
     assert [*server.receive(b"")] == [PortOpened("0", 80), PortOpened("1", 81)]
@@ -42,7 +42,7 @@ def test_connections_are_wanted_at_once_and_carry_bytes() -> None:
     assert client.closed == 1000 and [*server.receive(b"")] == [ClientGone()]
 
 
-def test_all_channels_of_the_most_ports_are_one_character() -> None:
+def test_channels_of_the_maximum_number_of_ports_are_one_character() -> None:
     client, server = WebSocketClient(), WebSocketForward("v4.base64.channel.k8s.io", [80] * MAX_PORTS)
     assert len(client.read(server.take())) == 2 * MAX_PORTS
     assert 2 * MAX_PORTS + ord("0") < 128

@@ -1,4 +1,4 @@
-"""Programs are run without a shell, with a deadline, and leave nothing behind."""
+"""Programs run without a shell and with a deadline, and leave no process."""
 
 import fcntl
 import os
@@ -25,13 +25,13 @@ def stats() -> list[list[str]]:
     return rows
 
 
-def test_input_and_both_outputs_pass_however_long_they_are() -> None:
+def test_long_input_and_output_are_passed() -> None:
     script = "import sys; data = sys.stdin.buffer.read(); sys.stderr.write('e' * 300000); sys.stdout.buffer.write(data)"
     output = run(["python3", "-c", script], timeout_s=20, data=b"x" * 500_000)
     assert (len(output.stdout), len(output.stderr), output.code) == (500_000, 300_000, 0)
 
 
-def test_a_program_gets_the_environment_without_what_systemd_tells_the_engine_alone(
+def test_a_program_does_not_get_the_engines_systemd_variables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("NOTIFY_SOCKET", "LISTEN_FDS", "WATCHDOG_USEC"):
@@ -48,7 +48,7 @@ def test_output_over_the_limit_is_dropped_and_counted() -> None:
     assert (len(output.stdout), output.dropped_bytes) == (1000, 99_000)
 
 
-def test_a_failure_says_what_the_program_said_last() -> None:
+def test_a_failure_has_the_last_lines_of_the_program() -> None:
     with pytest.raises(CommandFailed, match=r"making bread: no flour; no water .exit code 3") as caught:
         run(
             ["sh", "-c", "echo early >&2; echo no flour >&2; echo no water >&2; exit 3"],
@@ -69,13 +69,13 @@ def test_at_the_deadline_the_program_and_its_children_are_killed(tmp_path: Path)
     wait_for(lambda: not [row for row in stats() if row[4] == group and row[2] != "Z"], "the end of all")
 
 
-def test_a_child_that_keeps_the_pipes_open_does_not_hold_us() -> None:
+def test_a_child_that_keeps_the_pipes_open_does_not_block() -> None:
     assert run(["sh", "-c", "sleep 3 & echo done"], timeout_s=20).stdout == b"done\n"
 
 
 @pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
-def test_a_program_that_the_kernel_does_not_let_end_holds_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one that is frozen, or waits for a disk that is gone: here the signal does not come to it."""
+def test_a_program_that_cannot_be_killed_does_not_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a frozen program, or one that waits for a lost disk: here the signal does not reach the program."""
     descriptors: list[int] = []
     with monkeypatch.context() as patch:
         patch.setattr("nri.engine.support.command.END_S", 0.1)
@@ -87,12 +87,12 @@ def test_a_program_that_the_kernel_does_not_let_end_holds_nobody(monkeypatch: py
     assert time.monotonic() - began < 200
 
 
-def test_a_program_that_is_not_there_is_named() -> None:
+def test_a_missing_program_is_an_error_with_its_name() -> None:
     with pytest.raises(MissingTool, match="'no-such-tool' is missing"):
         run(["no-such-tool"], timeout_s=1)
 
 
-def test_a_tick_that_raises_ends_the_program() -> None:
+def test_an_exception_of_the_tick_function_ends_the_program() -> None:
     def stop(pid: int) -> None:
         raise KeyError("enough")
 
@@ -100,12 +100,12 @@ def test_a_tick_that_raises_ends_the_program() -> None:
         run(["sleep", "300"], timeout_s=60, on_tick=stop)
 
 
-def test_last_words_are_one_line() -> None:
+def test_the_last_lines_are_joined_into_one_line() -> None:
     assert last_lines(b"one\n\ntwo\nthree \n\n") == "two; three"
     assert last_lines(b"") == ""
 
 
-def test_an_end_is_waited_for_and_the_deadline_is_kept() -> None:
+def test_waiting_for_an_exit_has_a_deadline() -> None:
     process = start(["sleep", "0.1"])
     assert wait_ended(process, 20) and process.returncode == 0
     assert wait_ended(process, 0)
@@ -117,7 +117,7 @@ def test_an_end_is_waited_for_and_the_deadline_is_kept() -> None:
         assert wait_ended(process, 20) and process.returncode == -9
 
 
-def test_a_descriptor_above_1023_is_waited_for() -> None:
+def test_waiting_works_for_descriptors_above_1023() -> None:
     if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 2000:
         resource.setrlimit(resource.RLIMIT_NOFILE, (2000, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     low, other = os.pipe()
@@ -131,7 +131,7 @@ def test_a_descriptor_above_1023_is_waited_for() -> None:
             os.close(descriptor)
 
 
-def test_what_a_killed_engine_left_running_has_ended_by_its_command_line_or_environment(tmp_path: Path) -> None:
+def test_programs_of_a_killed_engine_are_found_and_ended(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     file = f"{tmp_path}/mine/file"
     Path(file).touch()

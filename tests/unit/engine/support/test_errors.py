@@ -1,4 +1,4 @@
-"""The engine's errors: one line each, with the parties as attributes."""
+"""The engine's errors have a text of one line and attributes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ CASES = [
 
 
 @pytest.mark.parametrize(("error", "text", "parties"), CASES, ids=lambda value: type(value).__name__)
-def test_an_error_is_a_line_that_names_its_parties(error: EngineError, text: str, parties: dict[str, object]) -> None:
+def test_an_error_is_one_line_that_names_its_objects(error: EngineError, text: str, parties: dict[str, object]) -> None:
     assert isinstance(error, NriError)
     assert str(error).startswith(text)
     assert "\n" not in str(error)
     assert {name: getattr(error, name) for name in parties} == parties
 
 
-def test_every_error_of_the_engine_is_one_of_its_base() -> None:
+def test_every_error_derives_from_engine_error() -> None:
     classes = [
         value for value in vars(errors).values() if inspect.isclass(value) and value.__module__ == errors.__name__
     ]

@@ -1,4 +1,4 @@
-"""Mounts are found, and a removal stays in its tree."""
+"""Mount points, and removal of trees."""
 
 from pathlib import Path
 
@@ -16,6 +16,6 @@ def test_removal_follows_no_symlink(tmp_path: Path) -> None:
     assert not tree.exists() and (outside / "kept").exists()
 
 
-def test_mount_points_are_known_from_other_folders(tmp_path: Path) -> None:
+def test_mount_points_are_distinguished_from_folders(tmp_path: Path) -> None:
     assert is_mount_point(Path("/proc"))
     assert not is_mount_point(tmp_path)

@@ -1,4 +1,4 @@
-"""Paths of pods and containers under both cgroup drivers, made and read back."""
+"""Paths of pods and containers under both cgroup drivers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ID = "413715dc061efe71c16ef989f2f2ff5cf999a7dc905bb7078eda82cbb38210ec"
         ),
     ],
 )
-def test_the_kubelets_own_paths(driver: Driver, kube_qos: KubeQos, qos: str, pod: str) -> None:
+def test_paths_equal_the_kubelets(driver: Driver, kube_qos: KubeQos, qos: str, pod: str) -> None:
     assert qos_path(driver, kube_qos) == qos
     assert pod_path(driver, kube_qos, UID) == pod
     assert parse(pod) == Parsed(driver, kube_qos, UID)
@@ -80,7 +80,7 @@ def test_an_id_without_a_known_runtime_is_refused(bad: str) -> None:
 
 
 @pytest.mark.parametrize("bad", ["", "a/b", "..", "."])
-def test_a_uid_that_is_no_name_is_refused(bad: str) -> None:
+def test_an_invalid_uid_is_refused(bad: str) -> None:
     with pytest.raises(ValueError, match="uid of a pod"):
         pod_path(Driver.CGROUPFS, KubeQos.BURSTABLE, bad)
 
@@ -111,7 +111,7 @@ def test_a_uid_that_is_no_name_is_refused(bad: str) -> None:
         ("podx/abc", None),
     ],
 )
-def test_a_path_is_read_back(path: str, parsed: Parsed | None) -> None:
+def test_a_path_is_parsed(path: str, parsed: Parsed | None) -> None:
     assert parse(path) == parsed
 
 
@@ -126,11 +126,11 @@ def test_a_path_is_read_back(path: str, parsed: Parsed | None) -> None:
         ("kubepods.slice/kubepods-podbesteffort1.slice", KubeQos.GUARANTEED),
     ],
 )
-def test_the_class_of_a_path(path: str, kube_qos: KubeQos) -> None:
+def test_a_path_shows_its_qos_class(path: str, kube_qos: KubeQos) -> None:
     assert kube_qos_of(path) is kube_qos
 
 
-def test_the_driver_is_that_whose_cgroup_of_all_pods_is_there(tmp_path: Path) -> None:
+def test_the_driver_is_detected_by_the_cgroup_of_all_pods(tmp_path: Path) -> None:
     assert driver_in_use(detect(host_trees.v2(tmp_path / "1", "system.slice"))) is None
     assert driver_in_use(detect(host_trees.v2(tmp_path / "2", "kubepods.slice"))) is Driver.SYSTEMD
     assert driver_in_use(detect(host_trees.v1(tmp_path / "3", "kubepods"))) is Driver.CGROUPFS
@@ -150,14 +150,14 @@ def test_the_driver_is_that_whose_cgroup_of_all_pods_is_there(tmp_path: Path) ->
         ("", ""),
     ],
 )
-def test_what_a_runtime_is_told_becomes_a_path(message: str, path: str) -> None:
+def test_the_cgroup_parent_of_a_request_becomes_a_path(message: str, path: str) -> None:
     assert expand(message) == path
 
 
 @pytest.mark.parametrize(
     "bad", ["a:b", "a.slice:b:", "a.slice:b:c:d", "a:b:c", "a/b.slice:c:d", "a--b.slice:c:d", "-.slice:c:d"]
 )
-def test_a_form_that_no_runtime_takes_is_refused(bad: str) -> None:
+def test_an_invalid_cgroup_parent_is_refused(bad: str) -> None:
     with pytest.raises(ValueError, match=r"SLICE:PREFIX:ID|not a slice"):
         expand(bad)
 
@@ -171,7 +171,7 @@ def test_a_form_that_no_runtime_takes_is_refused(bad: str) -> None:
         ("", ""),
     ],
 )
-def test_a_slice_is_below_those_that_its_name_has(name: str, path: str) -> None:
+def test_a_slice_is_below_the_slices_of_its_name(name: str, path: str) -> None:
     assert expand_slice(name) == path
 
 
@@ -181,7 +181,7 @@ def test_a_name_that_only_ends_like_a_slice_is_refused() -> None:
 
 
 @given(st.sampled_from(Driver), st.sampled_from(KubeQos), st.uuids(), st.from_regex(r"[0-9a-f]{8,64}", fullmatch=True))
-def test_what_was_made_is_read_back(driver: Driver, kube_qos: KubeQos, uid: object, container_id: str) -> None:
+def test_paths_survive_a_round_trip(driver: Driver, kube_qos: KubeQos, uid: object, container_id: str) -> None:
     path = container_path(driver, pod_path(driver, kube_qos, str(uid)), f"containerd://{container_id}")
     parsed = parse(path)
     assert parsed is not None
@@ -215,9 +215,7 @@ _ONE_CHANGED = st.tuples(st.integers(0, 200), st.sampled_from("/-_.:kp0"))
     st.lists(_PIECES, max_size=8).map("/".join) | st.lists(_PIECES, max_size=8).map("".join),
     st.none() | _ONE_CHANGED,
 )
-def test_a_path_that_is_nearly_right_is_read_as_what_it_says_or_not_at_all(
-    path: str, changed: tuple[int, str] | None
-) -> None:
+def test_an_altered_path_is_parsed_correctly_or_refused(path: str, changed: tuple[int, str] | None) -> None:
     if changed is not None and path:
         place = changed[0] % len(path)
         path = path[:place] + changed[1] + path[place + 1 :]

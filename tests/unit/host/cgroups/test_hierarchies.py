@@ -1,4 +1,4 @@
-"""Hierarchies of machines with cgroup v1, v2 and both, by their mount table and by their folders."""
+"""Detection of cgroup v1, v2 and hybrid machines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support import host_trees
 LINE = "{} 31 0:{} / {} rw,relatime shared:9 - {} {} rw,{}\n"
 
 
-def test_version_1_is_known_by_its_folders(tmp_path: Path) -> None:
+def test_cgroup_v1_is_detected_by_its_folders(tmp_path: Path) -> None:
     hierarchies = detect(host_trees.v1(tmp_path, "pod"))
     assert hierarchies.mode == "v1"
     assert hierarchies.folder("cpuacct", "/pod/") == "/sys/fs/cgroup/cpu,cpuacct/pod"
@@ -23,21 +23,21 @@ def test_version_1_is_known_by_its_folders(tmp_path: Path) -> None:
     assert hierarchies.of("io") is None and hierarchies.folder("io", "pod") is None
 
 
-def test_version_2_is_known_by_its_controllers(tmp_path: Path) -> None:
+def test_cgroup_v2_is_detected_by_its_controllers(tmp_path: Path) -> None:
     hierarchies = detect(host_trees.v2(tmp_path, "pod"))
     assert hierarchies.mode == "v2"
     assert hierarchies.folder("memory", "pod") == hierarchies.folder("", "pod") == "/sys/fs/cgroup/pod"
     assert hierarchies.of("net_cls") is None
 
 
-def test_on_a_hybrid_machine_each_controller_is_on_its_own_version(tmp_path: Path) -> None:
+def test_on_a_hybrid_machine_each_controller_has_its_version(tmp_path: Path) -> None:
     hierarchies = detect(host_trees.v1(tmp_path, "pod", unified=True))
     assert hierarchies.mode == "hybrid"
     versions = {name: row.version for name in ("cpu", "hugetlb", "") if (row := hierarchies.of(name))}
     assert versions == {"cpu": 1, "hugetlb": 2, "": 2}
 
 
-def test_the_mount_table_of_the_first_process_counts(tmp_path: Path) -> None:
+def test_the_mount_table_of_process_1_is_read(tmp_path: Path) -> None:
     root = host_trees.v1(tmp_path, "pod", unified=True)
     (tmp_path / "cgroups of v1").mkdir()
     table = (
@@ -57,14 +57,14 @@ def test_the_mount_table_of_the_first_process_counts(tmp_path: Path) -> None:
     )
 
 
-def test_a_machine_without_any_is_told(tmp_path: Path) -> None:
+def test_a_machine_without_cgroups_is_reported(tmp_path: Path) -> None:
     hierarchies = detect(Root(tmp_path))
     assert hierarchies.mode == "none"
     assert not hierarchies.exists("pod")
     assert hierarchies.below("") == []
 
 
-def test_this_machine_has_some() -> None:
+def test_this_machine_has_cgroups() -> None:
     hierarchies = detect(Root())
     assert hierarchies.mode in ("v1", "v2", "hybrid")
     assert hierarchies.of("cpu") is not None
@@ -75,7 +75,7 @@ def test_this_machine_has_some() -> None:
 
 
 @pytest.mark.parametrize("path", ["..", "pod/../../x", "/.."])
-def test_a_path_that_leads_out_is_refused(tmp_path: Path, path: str) -> None:
+def test_a_path_that_leads_out_of_the_hierarchy_is_refused(tmp_path: Path, path: str) -> None:
     with pytest.raises(ValueError, match="leads out"):
         detect(host_trees.v2(tmp_path)).folder("cpu", path)
 
@@ -105,7 +105,7 @@ class Removed(Root):
         raise OSError(self.number, "words", path)
 
 
-def test_a_cgroup_that_is_removed_meanwhile_is_not_there(tmp_path: Path) -> None:
+def test_a_cgroup_that_is_removed_during_a_read_is_not_found(tmp_path: Path) -> None:
     root = Removed(host_trees.v2(tmp_path, "pod").path)
     hierarchies = Hierarchies(root, (Hierarchy(2, "/sys/fs/cgroup"),))
     with pytest.raises(FileNotFoundError):
@@ -115,8 +115,8 @@ def test_a_cgroup_that_is_removed_meanwhile_is_not_there(tmp_path: Path) -> None
         hierarchies.processes("pod")
 
 
-def test_processes_that_are_not_seen_from_here_are_left_out(tmp_path: Path) -> None:
-    """The kernel lists those of another pid namespace as 0, which every call takes for the caller."""
+def test_processes_of_another_pid_namespace_are_omitted(tmp_path: Path) -> None:
+    """The kernel lists such processes as 0, and 0 means the calling process in every system call."""
     root = host_trees.v2(tmp_path, "pod")
     for name in ("cgroup.procs", "cgroup.threads"):
         (tmp_path / "sys/fs/cgroup/pod" / name).write_text("0\n7\n0\n")

@@ -1,4 +1,4 @@
-"""One knob of one cgroup: read, written, read back, and each way in which that can end."""
+"""A cgroup file is read, written and read back, with all possible outcomes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def put(hierarchies: Hierarchies, cgroup: str, name: str, value: Value) -> Resul
     return located if isinstance(located, Result) else knob_file.put(hierarchies, write, knob(name), located, value)
 
 
-def test_a_value_is_applied_and_the_second_time_unchanged() -> None:
+def test_a_value_is_applied_once_and_then_unchanged() -> None:
     kernel = FakeKernel()
     kernel.add("pod")
     result = put(kernel.hierarchies(), "pod", "cpu.shares", 512)
@@ -32,7 +32,7 @@ def test_a_value_is_applied_and_the_second_time_unchanged() -> None:
     assert len(kernel.written) == 1
 
 
-def test_what_the_kernel_rounds_is_clamped() -> None:
+def test_a_value_that_the_kernel_rounds_is_clamped() -> None:
     kernel = FakeKernel()
     kernel.add("pod")
     result = put(kernel.hierarchies(), "pod", "memory.limit", 10 * PAGE + 5)
@@ -44,14 +44,14 @@ def test_what_the_kernel_rounds_is_clamped() -> None:
     assert put(kernel.hierarchies(), "pod", "cpu.shares", 1 << 20).after == 262144
 
 
-def test_a_set_of_which_less_is_in_force_is_clamped(tmp_path: Path) -> None:
+def test_a_cpuset_that_is_partly_effective_is_clamped(tmp_path: Path) -> None:
     hierarchies = detect(host_trees.v2(tmp_path, "pod"))
     result = put(hierarchies, "pod", "cpuset.cpus", frozenset({2, 3, 4, 5}))
     assert (result.outcome, result.after) == (Outcome.CLAMPED, frozenset({0, 1, 2, 3}))
     assert result.reason == "'0-3' is in force: the parent cgroup has no more, or the rest is offline"
     assert put(hierarchies, "pod", "cpuset.cpus", frozenset({0, 1, 2, 3})).outcome is Outcome.APPLIED
     assert put(hierarchies, "pod", "cpuset.cpus", frozenset()).outcome is Outcome.APPLIED, (
-        "a set of none is the parent's"
+        "an empty set means the parent's set"
     )
     (tmp_path / "sys/fs/cgroup/pod/cpuset.cpus.effective").write_text("none")
     assert put(hierarchies, "pod", "cpuset.cpus", frozenset({9})).outcome is Outcome.APPLIED
@@ -72,7 +72,7 @@ def test_a_set_of_which_less_is_in_force_is_clamped(tmp_path: Path) -> None:
         ("pids.limit", 100, "Invalid argument"),
     ],
 )
-def test_what_the_kernel_refuses_has_its_reason_and_changes_nothing(name: str, value: Value, reason: str) -> None:
+def test_a_refused_value_has_a_reason(name: str, value: Value, reason: str) -> None:
     kernel = FakeKernel()
     kernel.add("top", {"cpu.cfs_quota": 60, "cpuset.cpus": frozenset({0}), "pids.limit": 10})
     limits: dict[str, Value] = {"memory.limit": 10 * PAGE, "memory.and_swap_limit": 20 * PAGE}
@@ -85,7 +85,7 @@ def test_what_the_kernel_refuses_has_its_reason_and_changes_nothing(name: str, v
     assert kernel.value("top/pod", name) == before
 
 
-def test_a_weight_while_the_cgroup_is_idle_is_refused_with_that_reason() -> None:
+def test_a_weight_of_an_idle_cgroup_is_refused_with_the_reason() -> None:
     kernel = FakeKernel()
     kernel.add("pod", {"cpu.idle": 1})
     assert put(kernel.hierarchies(), "pod", "cpu.shares", 7).reason == (
@@ -93,7 +93,7 @@ def test_a_weight_while_the_cgroup_is_idle_is_refused_with_that_reason() -> None
     )
 
 
-def test_a_cgroup_that_is_not_there_is_gone_and_a_file_that_is_not_is_unsupported() -> None:
+def test_a_missing_cgroup_is_gone_and_a_missing_file_is_unsupported() -> None:
     kernel = FakeKernel(missing_keys=frozenset({"cpu.idle"}))
     kernel.add("pod")
     assert put(kernel.hierarchies(), "other", "cpu.idle", 1).outcome is Outcome.GONE
@@ -109,7 +109,7 @@ def test_a_cgroup_that_is_not_there_is_gone_and_a_file_that_is_not_is_unsupporte
      ("cpu.qos_level", -1, Outcome.UNSUPPORTED, "cgroup v2 has no cpu.qos_level: use cpu.idle"),
      ("io.weight", 5, Outcome.REFUSED, "5 is not between 10 and 1000")],
 )  # fmt: skip
-def test_what_cannot_be_is_not_written(name: str, value: Value, outcome: Outcome, reason: str) -> None:
+def test_impossible_values_are_not_written(name: str, value: Value, outcome: Outcome, reason: str) -> None:
     kernel = FakeKernel(2)
     kernel.add("pod")
     result = put(kernel.hierarchies(), "pod", name, value)
@@ -144,7 +144,7 @@ class Broken(Root):
     ("number", "outcome"),
     [(errno.EACCES, Outcome.REFUSED), (errno.EOPNOTSUPP, Outcome.UNSUPPORTED), (errno.ENODEV, Outcome.REFUSED)],
 )
-def test_errors_of_each_step_are_told(tmp_path: Path, number: int, outcome: Outcome) -> None:
+def test_errors_of_each_step_are_reported(tmp_path: Path, number: int, outcome: Outcome) -> None:
     path = host_trees.v2(tmp_path, "pod").path
     first = detect(Root(path)).rows
     for reads, writes in ((0, True), (1, False), (1, True)):
@@ -152,7 +152,7 @@ def test_errors_of_each_step_are_told(tmp_path: Path, number: int, outcome: Outc
         assert (result.outcome, result.reason) == (outcome, "words")
 
 
-def test_a_set_is_refused_in_the_words_of_cgroups(tmp_path: Path) -> None:
+def test_a_refused_cpuset_has_a_reason_about_the_parent(tmp_path: Path) -> None:
     path = host_trees.v1(tmp_path, "pod").path
     for number, words in (
         (errno.EACCES, "the parent cgroup does not have all members"),
@@ -162,7 +162,7 @@ def test_a_set_is_refused_in_the_words_of_cgroups(tmp_path: Path) -> None:
         assert words in put(broken, "pod", "cpuset.cpus", frozenset({1})).reason
 
 
-def test_a_value_that_has_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_value_without_a_text_form_is_refused(tmp_path: Path) -> None:
     hierarchies = detect(host_trees.v2(tmp_path, "pod"))
     write = Write("pod", "cpuset.cpus", frozenset({1}))
     located = knob_file.find(hierarchies, write, knob("cpuset.cpus"))
@@ -173,7 +173,7 @@ def test_a_value_that_has_no_text_is_refused(tmp_path: Path) -> None:
     assert knob_file.present(hierarchies, located._replace(path="/nothing")) is None
 
 
-def test_values_are_read_by_their_neutral_name(tmp_path: Path) -> None:
+def test_values_are_read_by_their_common_name(tmp_path: Path) -> None:
     hierarchies = detect(host_trees.v2(tmp_path, "pod"))
     assert knob_file.read(hierarchies, "pod", "cpu.cfs_quota") == -1
     assert knob_file.read(hierarchies, "pod", "cpuset.cpus") == frozenset()
@@ -188,7 +188,7 @@ def test_values_are_read_by_their_neutral_name(tmp_path: Path) -> None:
         knob_file.read(hierarchies, "pod", "cpu.idle")
 
 
-def test_what_is_in_force_of_a_set_is_told_where_the_kernel_tells(tmp_path: Path) -> None:
+def test_the_effective_cpuset_is_read_if_the_kernel_has_it(tmp_path: Path) -> None:
     hierarchies = detect(host_trees.v2(tmp_path, "pod"))
     assert knob_file.in_force(hierarchies, "pod", "cpuset.cpus") == frozenset(range(4))
     assert knob_file.in_force(hierarchies, "pod", "cpu.shares") is None, "no set"

@@ -1,4 +1,4 @@
-"""The table of knobs: each row can be used, and says what a person needs."""
+"""The table of cgroup files."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ NAMES = {
 }  # fmt: skip
 
 
-def test_the_names_stay() -> None:
+def test_the_names_are_stable() -> None:
     assert set(KNOBS) == NAMES
 
 
-def test_every_row_has_a_place_a_unit_and_files_of_its_controller() -> None:
+def test_every_row_has_a_unit_and_files_of_its_controller() -> None:
     for name, row in KNOBS.items():
         assert row.unit, name
         assert row.v1 or row.v2, name
@@ -35,7 +35,7 @@ def test_every_row_has_a_place_a_unit_and_files_of_its_controller() -> None:
         assert "io" not in {place.controller for place in row.v1}, name
 
 
-def test_what_one_version_lacks_has_a_hint_that_can_be_followed() -> None:
+def test_a_file_that_one_version_lacks_has_a_hint() -> None:
     for name, row in KNOBS.items():
         if row.instead.split()[0:1] and "." in row.instead.split()[0]:
             assert row.instead.split()[0] in KNOBS, name
@@ -44,7 +44,7 @@ def test_what_one_version_lacks_has_a_hint_that_can_be_followed() -> None:
             assert row.least < row.most, name
 
 
-def test_no_two_knobs_share_a_file_but_those_that_are_made_for_it() -> None:
+def test_only_intended_rows_share_a_file() -> None:
     received: dict[tuple[int, str], list[str]] = {}
     for row in KNOBS.values():
         for version in (1, 2):
@@ -60,7 +60,7 @@ def test_no_two_knobs_share_a_file_but_those_that_are_made_for_it() -> None:
     }
 
 
-def test_huge_pages_have_a_knob_for_each_size() -> None:
+def test_huge_pages_have_a_row_for_each_size() -> None:
     row = knob("hugetlb.2MB.limit")
     assert (row.name, row.v1[0].file, row.v2[0].file) == (
         "hugetlb.2MB.limit", "hugetlb.2MB.limit_in_bytes", "hugetlb.2MB.max",
@@ -68,7 +68,7 @@ def test_huge_pages_have_a_knob_for_each_size() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "cpu", "hugetlb..limit", "hugetlb.2/MB.limit", "hugetlb.2MB", "cpu.weight"])
-def test_a_name_that_is_no_knobs_is_a_key_error(name: str) -> None:
+def test_an_unknown_name_is_a_key_error(name: str) -> None:
     with pytest.raises(KeyError):
         knob(name)
 
@@ -86,7 +86,7 @@ def test_a_name_that_is_no_knobs_is_a_key_error(name: str) -> None:
         ("memory.wmark_ratio", 101, "101 is not between 0 and 100"),
     ],
 )
-def test_a_value_out_of_range_has_its_complaint(name: str, value: int, complaint: str) -> None:
+def test_a_value_out_of_range_has_an_error_text(name: str, value: int, complaint: str) -> None:
     assert knob(name).complaint(value) == complaint
 
 
@@ -95,7 +95,7 @@ def test_a_value_out_of_range_has_its_complaint(name: str, value: int, complaint
     [("cpu.shares", "512", 512), ("cpu.cfs_quota", "-1", -1), ("memory.limit", "4096\n", 4096),
      ("cpuset.cpus", "0-1,3", {0, 1, 3}), ("cpuset.mems", "", frozenset()), ("hugetlb.2MB.limit", "5", 5)],
 )  # fmt: skip
-def test_a_text_says_a_value_whatever_the_version(name: str, text: str, value: object) -> None:
+def test_a_text_is_parsed_for_both_versions(name: str, text: str, value: object) -> None:
     assert knob(name).parse(text) == value
 
 
@@ -103,12 +103,12 @@ def test_a_text_says_a_value_whatever_the_version(name: str, text: str, value: o
     ("name", "text"),
     [("cpu.shares", ""), ("cpu.shares", "max"), ("cpuset.cpus", "x"), ("io.read_bps", "8:0 5"), ("io.cost_qos", "x")],
 )
-def test_a_text_that_says_none_is_refused(name: str, text: str) -> None:
+def test_an_invalid_text_is_refused(name: str, text: str) -> None:
     with pytest.raises(ValueError, match=r"not a number|range|by device"):
         knob(name).parse(text)
 
 
-def test_policies_name_knobs_of_this_table() -> None:
+def test_policies_use_names_of_this_table() -> None:
     named = (
         model.SHARES,
         model.QUOTA,

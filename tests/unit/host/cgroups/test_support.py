@@ -1,4 +1,4 @@
-"""What works on a machine, and of everything else the reason, with what does the same."""
+"""Supported cgroup files of a machine, and reasons for the unsupported ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reason(actual: Located | Unsupported) -> str:
         ("memory.swappiness", "no cgroup has memory.swappiness"),
     ],
 )
-def test_on_version_1_the_reason_is_told(tmp_path: Path, name: str, text: str) -> None:
+def test_on_cgroup_v1_the_reason_is_reported(tmp_path: Path, name: str, text: str) -> None:
     assert reason(probe(detect(host_trees.v1(tmp_path, "pod")), name)) == text
 
 
@@ -43,7 +43,7 @@ def test_on_version_1_the_reason_is_told(tmp_path: Path, name: str, text: str) -
         ("hugetlb.1GB.limit", "the controller hugetlb is not mounted"),
     ],
 )
-def test_on_version_2_the_reason_is_told(tmp_path: Path, name: str, text: str) -> None:
+def test_on_cgroup_v2_the_reason_is_reported(tmp_path: Path, name: str, text: str) -> None:
     assert reason(probe(detect(host_trees.v2(tmp_path, "pod")), name)) == text
 
 
@@ -53,14 +53,14 @@ def test_a_file_is_found_in_the_first_cgroup_that_has_it(tmp_path: Path) -> None
     assert (hierarchies.path, hierarchies.place.file) == ("/sys/fs/cgroup/kubepods/cpu.weight", "cpu.weight")
 
 
-def test_in_one_cgroup_only_that_counts(tmp_path: Path) -> None:
+def test_a_probe_of_one_cgroup_ignores_others(tmp_path: Path) -> None:
     hierarchies = detect(host_trees.v2(tmp_path, "kubepods"))
     (tmp_path / "sys/fs/cgroup/other").mkdir()
     assert isinstance(probe(hierarchies, "cpu.shares", "/kubepods"), Located)
     assert reason(probe(hierarchies, "cpu.shares", "other")).startswith("/other lacks cpu.weight: the controller cpu")
 
 
-def test_of_several_files_the_first_that_is_there_is_used(tmp_path: Path) -> None:
+def test_of_several_files_the_first_existing_is_used(tmp_path: Path) -> None:
     hierarchies = detect(host_trees.v1(tmp_path, "pod"))
     assert isinstance(probe(hierarchies, "io.weight"), Unsupported)
     folder = tmp_path / "sys/fs/cgroup/blkio/pod"
@@ -78,7 +78,7 @@ def test_a_survey_has_every_knob_with_a_file_or_a_reason(tmp_path: Path) -> None
         assert sum(isinstance(row, Located) for row in hierarchies.values()) > 5
 
 
-def test_not_all_cgroups_of_a_big_machine_are_looked_at(tmp_path: Path) -> None:
+def test_a_survey_reads_a_bounded_number_of_cgroups(tmp_path: Path) -> None:
     host_trees.write_files(tmp_path, {f"sys/fs/cgroup/pod{number}/cpu.max": "" for number in range(50)})
     (tmp_path / "sys/fs/cgroup/cgroup.controllers").write_text("cpu")
 

@@ -1,4 +1,4 @@
-"""Values of cgroups as properties of systemd's units, and how they are sent to a bus."""
+"""Cgroup values as properties of systemd units, sent over D-Bus."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_systemd_computes_the_same_quota_from_the_property() -> None:
             assert per_second * period // 1_000_000 == quota
 
 
-def test_systemd_owns_only_units_and_only_where_it_runs(root: Path, tmp_path: Path) -> None:
+def test_only_units_are_owned_and_only_if_systemd_runs(root: Path, tmp_path: Path) -> None:
     units = SystemdUnits(Root(root))
     assert units.owns("kubepods.slice") and not units.owns("kubepods/pod1")
     assert not SystemdUnits(Root(tmp_path)).owns("kubepods.slice")
@@ -173,7 +173,7 @@ def test_the_manager_gets_the_properties_of_a_unit(root: Path, bus: FakeBus, cap
     assert caplog.messages == []
 
 
-def test_a_refusal_is_logged_once_for_each_unit_and_at_most_64_times(
+def test_a_refusal_is_logged_once_per_unit_and_at_most_64_times(
     root: Path, bus: FakeBus, caplog: pytest.LogCaptureFixture
 ) -> None:
     bus.error, units = "Unit not loaded.", SystemdUnits(Root(root))
@@ -246,9 +246,13 @@ def test_a_process_is_in_its_scope_when_the_call_returns(root: Path, bus: FakeBu
     file = root / "proc/7/cgroup"
     file.parent.mkdir(parents=True)
     file.write_text("0::/system.slice/nri-engine.service\n")
-    timer = threading.Timer(0.2, file.write_text, ("0::/a.slice/conmon-1.scope\n",))
+    moved = file.with_name("moved")
+    moved.write_text("0::/a.slice/conmon-1.scope\n")
+    # As in /proc, a reader sees the cgroup before or after the move, and never an empty file.
+    timer = threading.Timer(0.2, moved.replace, (file,))
     timer.start()
     SystemdUnits(Root(root)).start_scope("conmon-1.scope", "a.slice", 7)
+    timer.join()
     assert file.read_text() == "0::/a.slice/conmon-1.scope\n"
     ((_, method, (name, mode, properties, _)),) = bus.calls
     assert (method, name, mode) == ("StartTransientUnit", "conmon-1.scope", "fail")

@@ -1,4 +1,4 @@
-"""Units of cgroup files against the kernel's and Kubernetes' own numbers. Round trips are in tests/property."""
+"""Units of cgroup files. tests/property has the round trips."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nri.host.cgroups import units
     ("shares", "weight"),
     [(0, 1), (2, 1), (512, 20), (1000, 39), (1024, 39), (2000, 77), (2048, 79), (262144, 10000), (1 << 30, 10000)],
 )
-def test_shares_become_weights_as_in_kubernetes(shares: int, weight: int) -> None:
+def test_shares_become_weights_like_in_kubernetes(shares: int, weight: int) -> None:
     assert units.shares_to_weight(shares) == weight
 
 
@@ -48,29 +48,29 @@ def test_no_limit_is_minus_one_on_both_versions() -> None:
         ("7000", 7000, 100000),
     ],
 )
-def test_one_file_of_version_2_holds_quota_and_period(text: str, quota: int, period: int) -> None:
+def test_on_cgroup_v2_one_file_has_quota_and_period(text: str, quota: int, period: int) -> None:
     assert (units.QUOTA_V2.decode(text), units.PERIOD_V2.decode(text)) == (quota, period)
     assert units.PERIOD_V2.encode(50000, text)[0] == f"{text.partition(' ')[0].strip()} 50000"
 
 
 @pytest.mark.parametrize("text", ["", "not_a_number 100000", "x"])
-def test_what_is_no_quota_is_refused(text: str) -> None:
+def test_an_invalid_quota_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a number|no quota"):
         units.QUOTA_V2.decode(text)
     assert not units.QUOTA_V2.holds(text, 5)
 
 
-def test_a_period_can_be_written_where_nothing_can_be_read() -> None:
+def test_a_period_can_be_written_without_an_old_value() -> None:
     assert units.PERIOD_V2.encode(50000, "") == ("max 50000",)
 
 
-def test_an_empty_set_is_a_line_because_the_kernel_does_not_see_a_write_of_nothing() -> None:
+def test_an_empty_set_is_written_as_a_newline() -> None:
     assert units.CPUS.encode(frozenset(), "0-3") == ("\n",)
     assert units.CPUS.holds("\n", frozenset())
     assert units.CPUS.holds("0,1,2\n", frozenset({0, 1, 2}))
 
 
-def test_a_limit_by_device_says_nothing_of_other_devices() -> None:
+def test_a_limit_of_a_device_does_not_affect_other_devices() -> None:
     text = "8:0 rbps=1048576 wbps=max riops=max wiops=5\n252:0 rbps=7 wbps=max riops=max wiops=max\n"
     codec = units.io_max("rbps")
     assert codec.decode(text) == {"8:0": 1048576, "252:0": 7}
@@ -81,13 +81,13 @@ def test_a_limit_by_device_says_nothing_of_other_devices() -> None:
     assert codec.encode({"8:0": 5, "9:0": -1, "10:0": 0}, text) == ("8:0 rbps=5", "9:0 rbps=max", "10:0 rbps=max")
 
 
-def test_a_throttle_of_version_1_is_taken_away_by_zero() -> None:
+def test_on_cgroup_v1_zero_removes_a_throttle() -> None:
     assert units.throttle().encode({"8:0": -1, "8:16": 9}, "") == ("8:0 0", "8:16 9")
     assert units.throttle().decode("8:16 9\nnonsense\n") == {"8:16": 9}
     assert units.throttle().holds("8:16 9\n", {"8:0": -1, "8:16": 9})
 
 
-def test_the_weight_of_block_io_is_the_files_default() -> None:
+def test_the_block_io_weight_is_the_default_of_the_file() -> None:
     assert units.BFQ_WEIGHT.decode("default 100\n8:0 200\n") == units.BFQ_WEIGHT.decode("100\n") == 100
     assert units.IO_WEIGHT.encode(100, "") == ("default 910",)
     assert units.IO_WEIGHT.decode("default 910\n") == 100
@@ -95,7 +95,7 @@ def test_the_weight_of_block_io_is_the_files_default() -> None:
         units.BFQ_WEIGHT.decode("")
 
 
-def test_words_by_device() -> None:
+def test_settings_by_device_are_compared() -> None:
     text = "8:0 enable=1 ctrl=user\n"
     assert units.WORDS_BY_DEVICE.holds(text, {"8:0": "enable=1 ctrl=user"})
     assert not units.WORDS_BY_DEVICE.holds(text, {"8:16": "enable=1"})

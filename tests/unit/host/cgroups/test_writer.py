@@ -1,4 +1,4 @@
-"""Many writes: what is remembered and for how long, and that one bad cgroup stops no other."""
+"""Many writes: the cache of written values, and errors of single cgroups."""
 
 from __future__ import annotations
 
@@ -12,16 +12,10 @@ from nri.host import Outcome, Unsupported, Write, Writer
 from nri.host.cgroups.systemd import SystemdUnits
 from nri.host.cgroups.units import Value
 from nri.host.root import Root
+from tests.support.clock import Clock
 from tests.support.fake_kernel import PAGE, FakeKernel
 
 SHARES = Write("pod", "cpu.shares", 512)
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -45,7 +39,7 @@ def overwrite(kernel: FakeKernel, text: str) -> None:
     kernel.files["/sys/fs/cgroup/cpu/pod/cpu.shares"] = text
 
 
-def test_what_was_written_is_believed_for_a_minute(kernel: FakeKernel, clock: Clock, writer: Writer) -> None:
+def test_a_written_value_is_cached_for_a_minute(kernel: FakeKernel, clock: Clock, writer: Writer) -> None:
     assert writer.write(SHARES).outcome is Outcome.APPLIED
     overwrite(kernel, "77")
     clock.now += 59
@@ -56,7 +50,7 @@ def test_what_was_written_is_believed_for_a_minute(kernel: FakeKernel, clock: Cl
     assert (result.outcome, result.before, result.after) == (Outcome.APPLIED, 77, 512)
 
 
-def test_force_finds_what_others_have_written(kernel: FakeKernel, writer: Writer) -> None:
+def test_force_finds_values_written_from_outside(kernel: FakeKernel, writer: Writer) -> None:
     writer.write(SHARES)
     overwrite(kernel, "77")
     result = writer.write(SHARES, force=True)
@@ -70,7 +64,7 @@ def test_another_value_is_written_at_once(kernel: FakeKernel, writer: Writer) ->
     assert kernel.value("pod", "cpu.shares") == 512
 
 
-def test_a_cgroup_that_was_made_anew_is_not_believed(kernel: FakeKernel, writer: Writer) -> None:
+def test_a_new_cgroup_of_the_same_name_is_not_cached(kernel: FakeKernel, writer: Writer) -> None:
     writer.write(SHARES)
     kernel.remove("pod")
     assert writer.write(SHARES).outcome is Outcome.GONE
@@ -78,7 +72,7 @@ def test_a_cgroup_that_was_made_anew_is_not_believed(kernel: FakeKernel, writer:
     assert writer.write(SHARES).outcome is Outcome.APPLIED
 
 
-def test_nothing_is_believed_if_it_is_not_to_be(kernel: FakeKernel) -> None:
+def test_the_cache_can_be_disabled(kernel: FakeKernel) -> None:
     writer = Writer(kernel.hierarchies(), refresh_s=0)
     writer.write(SHARES)
     overwrite(kernel, "77")
@@ -86,7 +80,7 @@ def test_nothing_is_believed_if_it_is_not_to_be(kernel: FakeKernel) -> None:
     assert len(writer) == 0
 
 
-def test_a_clamped_value_is_told_again_but_not_written_again(kernel: FakeKernel, writer: Writer) -> None:
+def test_a_clamped_value_is_reported_again_and_not_written_again(kernel: FakeKernel, writer: Writer) -> None:
     write = Write("pod", "memory.limit", 10 * PAGE + 1)
     assert writer.write(write).outcome is Outcome.CLAMPED
     kernel.written.clear()
@@ -95,7 +89,7 @@ def test_a_clamped_value_is_told_again_but_not_written_again(kernel: FakeKernel,
     assert kernel.written == []
 
 
-def test_a_refused_value_is_tried_again(kernel: FakeKernel, writer: Writer) -> None:
+def test_a_refused_value_is_retried(kernel: FakeKernel, writer: Writer) -> None:
     writer.write(SHARES)
     kernel.files["/sys/fs/cgroup/cpu/pod/cpu.idle"] = "1"
     write = Write("pod", "cpu.shares", 7)
@@ -104,7 +98,7 @@ def test_a_refused_value_is_tried_again(kernel: FakeKernel, writer: Writer) -> N
     assert writer.write(write).outcome is Outcome.APPLIED
 
 
-def test_a_weight_is_not_believed_after_idle_has_reset_it(kernel: FakeKernel, writer: Writer) -> None:
+def test_a_weight_is_written_again_after_idle_has_reset_it(kernel: FakeKernel, writer: Writer) -> None:
     writer.write(SHARES)
     writer.write(Write("pod", "cpu.idle", 1))
     assert kernel.value("pod", "cpu.shares") == 3
@@ -114,7 +108,7 @@ def test_a_weight_is_not_believed_after_idle_has_reset_it(kernel: FakeKernel, wr
     assert kernel.value("pod", "cpu.shares") == 512
 
 
-def test_one_bad_write_stops_no_other(kernel: FakeKernel, writer: Writer) -> None:
+def test_a_failed_write_does_not_affect_others(kernel: FakeKernel, writer: Writer) -> None:
     writes = [
         Write("gone", "cpu.shares", 5), Write("../out", "cpu.shares", 5), Write("pod", "cpu.bvt", 2),
         Write("pod", "cpu.idle", 7), Write("pod", "cpu.cfs_burst", 9), SHARES,
@@ -124,13 +118,13 @@ def test_one_bad_write_stops_no_other(kernel: FakeKernel, writer: Writer) -> Non
     assert outcomes == ["gone", "refused", "unsupported", "refused", "refused", "applied"]
 
 
-def test_of_two_writes_of_the_same_the_last_counts_and_the_other_is_told(kernel: FakeKernel, writer: Writer) -> None:
+def test_of_two_writes_to_a_file_the_last_counts_and_the_first_is_reported(kernel: FakeKernel, writer: Writer) -> None:
     first, second = writer.write_all([Write("/pod/", "cpu.shares", 9), SHARES])
     assert (first.outcome, first.reason) == (Outcome.REFUSED, "a later write of the same batch replaces the value")
     assert (second.outcome, kernel.value("pod", "cpu.shares")) == (Outcome.APPLIED, 512)
 
 
-def test_a_name_that_is_no_knobs_writes_nothing(kernel: FakeKernel, writer: Writer) -> None:
+def test_an_unknown_name_writes_nothing(kernel: FakeKernel, writer: Writer) -> None:
     with pytest.raises(KeyError):
         writer.write_all([SHARES, Write("pod", "cpu.nothing", 1)])
     assert kernel.written == []
@@ -138,15 +132,15 @@ def test_a_name_that_is_no_knobs_writes_nothing(kernel: FakeKernel, writer: Writ
         writer.read("pod", "cpu.nothing")
 
 
-def test_values_are_read_past_what_is_remembered(kernel: FakeKernel, writer: Writer) -> None:
+def test_reads_bypass_the_cache(kernel: FakeKernel, writer: Writer) -> None:
     writer.write(SHARES)
     overwrite(kernel, "77")
     assert writer.read("pod", "cpu.shares") == 77
     assert isinstance(writer.read("pod", "cpu.bvt"), Unsupported)
 
 
-def test_a_step_that_is_refused_leaves_the_last_word_to_the_final_one(kernel: FakeKernel, writer: Writer) -> None:
-    """The cgroup above is not part of the batch, and too small for what is there and what is wanted together."""
+def test_after_a_refused_intermediate_step_the_final_step_counts(kernel: FakeKernel, writer: Writer) -> None:
+    """The parent cgroup is not in the batch and too small for the union of old and new values."""
     kernel.add("pod", {"cpuset.cpus": frozenset({0, 1})})
     kernel.add("pod/a", {"cpuset.cpus": frozenset({0})})
     kernel.add("pod", {"cpuset.cpus": frozenset({1})})
@@ -154,7 +148,7 @@ def test_a_step_that_is_refused_leaves_the_last_word_to_the_final_one(kernel: Fa
     assert (result.outcome, result.before, result.after) == (Outcome.APPLIED, frozenset({0}), frozenset({1}))
 
 
-def test_removed_pods_leave_nothing_behind(clock: Clock, kernel: FakeKernel, writer: Writer) -> None:
+def test_removed_pods_leave_no_cache_entries(clock: Clock, kernel: FakeKernel, writer: Writer) -> None:
     for number in range(200):
         kernel.add(f"pod{number}")
         writer.write_all([Write(f"pod{number}", "cpu.shares", 5), Write(f"pod{number}", "cpu.idle", 0)])
@@ -166,7 +160,7 @@ def test_removed_pods_leave_nothing_behind(clock: Clock, kernel: FakeKernel, wri
     assert len(writer) == 1
 
 
-def test_what_is_forgotten_is_looked_at_again(kernel: FakeKernel, writer: Writer) -> None:
+def test_forgotten_cgroups_are_read_again(kernel: FakeKernel, writer: Writer) -> None:
     kernel.add("pod/a")
     kernel.add("podium")
     for cgroup in ("pod", "pod/a", "podium"):
@@ -245,7 +239,7 @@ def crun(tmp_path: Path) -> tuple[FakeKernel, RecordedUnits, Writer]:
     return kernel, units, Writer(kernel.hierarchies(), refresh_s=0, units=units)
 
 
-def test_a_limit_of_a_scope_is_that_of_the_cgroup_that_crun_created_in_it(
+def test_a_limit_of_a_scope_applies_to_the_cgroup_that_crun_created_in_it(
     crun: tuple[FakeKernel, RecordedUnits, Writer],
 ) -> None:
     kernel, units, writer = crun
@@ -255,7 +249,7 @@ def test_a_limit_of_a_scope_is_that_of_the_cgroup_that_crun_created_in_it(
     assert units.calls == []
 
 
-def test_a_scope_around_the_cgroup_of_crun_is_never_narrower(crun: tuple[FakeKernel, RecordedUnits, Writer]) -> None:
+def test_the_scope_around_a_cgroup_of_crun_is_never_narrower(crun: tuple[FakeKernel, RecordedUnits, Writer]) -> None:
     kernel, units, writer = crun
     kernel.add("a.slice", {"cpuset.cpus": frozenset({0, 1})})
     for cgroup in (SCOPE, CRUN):
@@ -267,7 +261,7 @@ def test_a_scope_around_the_cgroup_of_crun_is_never_narrower(crun: tuple[FakeKer
     assert units.calls == [(SCOPE, {"memory.limit": 4 * PAGE, "cpuset.cpus": {0, 1}}, 100_000)]
 
 
-def test_a_weight_counts_for_the_scope_as_well(crun: tuple[FakeKernel, RecordedUnits, Writer]) -> None:
+def test_a_weight_also_applies_to_the_scope(crun: tuple[FakeKernel, RecordedUnits, Writer]) -> None:
     kernel, _, writer = crun
     assert writer.write(Write(SCOPE, "cpu.idle", 1)).outcome is Outcome.APPLIED
     assert [kernel.value(cgroup, "cpu.idle") for cgroup in (SCOPE, CRUN)] == [1, 1]
@@ -276,7 +270,7 @@ def test_a_weight_counts_for_the_scope_as_well(crun: tuple[FakeKernel, RecordedU
 
 
 @pytest.mark.parametrize("case", ["a process in the scope", "another cgroup in the scope"])
-def test_a_cgroup_that_a_container_created_is_not_that_of_crun(
+def test_a_cgroup_that_a_container_created_is_not_taken_for_cruns(
     crun: tuple[FakeKernel, RecordedUnits, Writer], case: str
 ) -> None:
     kernel, _, writer = crun

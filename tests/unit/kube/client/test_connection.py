@@ -1,4 +1,4 @@
-"""The connection: what is asked, and what is made of odd answers. Real apiservers: tests/apiserver."""
+"""Requests of the connection and invalid replies. tests/apiserver has real API servers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def watched(api: Apiserver) -> Iterator[str]:
             yield from (f"{event.type} {event.object['metadata'].get('name', '')}" for event in events)
 
 
-def test_a_list_is_asked_for_page_by_page_with_the_token(server: HttpServer, api: Apiserver) -> None:
+def test_a_list_is_requested_page_by_page_with_the_token(server: HttpServer, api: Apiserver) -> None:
     server.script(page(pods("a", "b", more="next")), page(pods("c")))
     cache, version = api.list(PODS, "spec.nodeName=n1", "5")
     assert ([name for _, name in cache.objects], version) == (["a", "b", "c"], "7")
@@ -71,7 +71,7 @@ def test_a_list_is_asked_for_page_by_page_with_the_token(server: HttpServer, api
     assert second["query"] == {"fieldSelector": "spec.nodeName=n1", "limit": "500", "continue": "next"}
 
 
-def test_a_watch_is_asked_for_from_a_version_on_with_bookmarks(server: HttpServer, api: Apiserver) -> None:
+def test_a_watch_starts_from_a_version_with_bookmarks(server: HttpServer, api: Apiserver) -> None:
     mark = {"metadata": {"resourceVersion": "9"}}
     server.script(
         stream(
@@ -101,7 +101,7 @@ def test_a_watch_is_asked_for_from_a_version_on_with_bookmarks(server: HttpServe
         (cut, 0, "http://127.0.0.1"),
     ],
 )
-def test_an_answer_that_is_none_is_an_error_with_its_status(
+def test_an_invalid_reply_is_an_error_with_its_status(
     server: HttpServer, api: Apiserver, answer: Any, code: int, words: str
 ) -> None:
     server.script(answer)
@@ -112,7 +112,7 @@ def test_an_answer_that_is_none_is_an_error_with_its_status(
     assert error.value.retry_after_s == (7 if code == 429 else 0)
 
 
-def test_nobody_listening_is_an_error_and_no_crash(server: HttpServer, api: Apiserver) -> None:
+def test_a_refused_connection_is_an_error(server: HttpServer, api: Apiserver) -> None:
     server.server.socket.close()
     with pytest.raises(ApiserverError) as error:
         api.list(PODS)
@@ -130,13 +130,13 @@ def test_an_error_in_a_watch_comes_after_the_events_before_it(server: HttpServer
 
 
 @pytest.mark.parametrize("data", [b"nonsense\n", b'{"type":"ADDED"}\n', b'{"type":"ADDED","object":{"metadata":{}}}\n'])
-def test_an_event_that_cannot_be_read_is_an_error(server: HttpServer, api: Apiserver, data: bytes) -> None:
+def test_an_unreadable_event_is_an_error(server: HttpServer, api: Apiserver, data: bytes) -> None:
     server.script(stream(data))
     with pytest.raises(ApiserverError, match="an event cannot be read"):
         list(watched(api))
 
 
-def test_an_event_that_is_too_long_has_its_reason_and_the_next_one_is_read(server: HttpServer, api: Apiserver) -> None:
+def test_an_oversized_event_has_a_reason_and_the_next_event_is_read(server: HttpServer, api: Apiserver) -> None:
     large = {"metadata": {"name": "big", "namespace": "ns", "resourceVersion": "8"}, "junk": "x" * MAX_OBJECT_BYTES}
     server.script(stream(line("ADDED", large), line("ADDED", pod("a"))))
     with api.watch(PODS, "7") as watch:
@@ -145,7 +145,7 @@ def test_an_event_that_is_too_long_has_its_reason_and_the_next_one_is_read(serve
     assert (second.object["metadata"]["name"], second.problem) == ("a", "")
 
 
-def test_a_pod_that_is_too_large_is_left_out_of_a_list(server: HttpServer, api: Apiserver) -> None:
+def test_an_oversized_pod_is_omitted_from_a_list(server: HttpServer, api: Apiserver) -> None:
     tree = pods("a", "big", "c")
     tree["items"][1]["spec"] = {"containers": [{"name": "x" * MAX_OBJECT_BYTES}]}
     server.script(page(tree))
@@ -154,7 +154,7 @@ def test_a_pod_that_is_too_large_is_left_out_of_a_list(server: HttpServer, api: 
     assert cache.problem.startswith("1 object omitted: ns/big: its 2097")
 
 
-def test_a_list_has_a_bound_in_bytes(server: HttpServer, api: Apiserver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_has_a_limit_in_bytes(server: HttpServer, api: Apiserver, monkeypatch: pytest.MonkeyPatch) -> None:
     size = len(json.dumps(pods("a", more="next")))
     monkeypatch.setattr(connection, "MAX_LIST_BYTES", size + 10)
     server.script(page(pods("a", more="next")), page(pods("a")))
@@ -162,7 +162,7 @@ def test_a_list_has_a_bound_in_bytes(server: HttpServer, api: Apiserver, monkeyp
         api.list(PODS)
 
 
-def test_an_answer_that_trickles_ends_with_its_deadline(server: HttpServer, kubeconfig: Path, closing: Closing) -> None:
+def test_a_slow_reply_ends_at_its_deadline(server: HttpServer, kubeconfig: Path, closing: Closing) -> None:
     now = [0.0]
 
     def tick() -> float:
@@ -189,7 +189,7 @@ def test_an_endless_watch_ends_with_its_deadline(server: HttpServer, kubeconfig:
     assert len(received) == 1
 
 
-def test_a_watch_can_be_cut_from_another_thread(server: HttpServer, api: Apiserver) -> None:
+def test_a_watch_can_be_ended_by_another_thread(server: HttpServer, api: Apiserver) -> None:
     hold, ended = threading.Event(), threading.Event()
     server.script(stream(line("ADDED", pod("a")), hold=hold))
 
@@ -207,13 +207,13 @@ def test_a_watch_can_be_cut_from_another_thread(server: HttpServer, api: Apiserv
         thread.start()
         assert begun.wait(10)
         watch.cut()
-        assert ended.wait(5), "the read goes on"
+        assert ended.wait(5), "the read did not end"
         thread.join()
         watch.cut()
     hold.set()
 
 
-def test_an_eviction_names_the_pod_and_may_name_its_uid_and_time(server: HttpServer, api: Apiserver) -> None:
+def test_an_eviction_names_the_pod_and_optionally_uid_and_grace_period(server: HttpServer, api: Apiserver) -> None:
     server.script(page({"kind": "Status"}, 201), page({"kind": "Status"}, 201))
     api.evict("ns", "a", uid="u1", grace_s=5)
     api.evict("ns", "b")
@@ -224,19 +224,19 @@ def test_an_eviction_names_the_pod_and_may_name_its_uid_and_time(server: HttpSer
     assert second["body"]["deleteOptions"] == {}
 
 
-def test_a_patch_changes_parts_and_an_owner_applies_a_whole(server: HttpServer, api: Apiserver) -> None:
+def test_a_patch_changes_fields_and_apply_sends_the_whole_object(server: HttpServer, api: Apiserver) -> None:
     server.script(page({"kind": "Status"}), page({"kind": "Status"}), page({"code": 404, "message": "no x"}, 404))
-    api.patch("patch a", PODS.in_namespace("ns", "a", "status"), {"status": {"x": None}})
-    api.patch("apply n", NODES.named("n/1"), {"kind": "Node"}, "me")
+    api.patch("patch a", PODS.object_path("ns", "a", "status"), {"status": {"x": None}})
+    api.patch("apply n", NODES.cluster_object_path("n/1"), {"kind": "Node"}, "me")
     with pytest.raises(ApiserverError, match="cannot patch b: no x"):
-        api.patch("patch b", NODES.named("b", "status"), {})
+        api.patch("patch b", NODES.cluster_object_path("b", "status"), {})
     first, second, _ = server.asked
     assert (first["method"], first["path"]) == ("PATCH", "/api/v1/namespaces/ns/pods/a/status")
     assert first["body"] == {"status": {"x": None}}
     assert second["path"].startswith("/api/v1/nodes/n%2F1")
 
 
-def test_a_token_that_cannot_be_sent_is_in_no_error(
+def test_an_invalid_token_appears_in_no_error(
     kubeconfig: Path, closing: Closing, caplog: pytest.LogCaptureFixture
 ) -> None:
     kubeconfig.write_text(kubeconfig.read_text().replace("secret", "SECRET1\\nSECRET2"))
@@ -246,7 +246,7 @@ def test_a_token_that_cannot_be_sent_is_in_no_error(
     assert "SECRET" not in f"{error.value!r} {error.value.reason} {caplog.text}"
 
 
-def test_a_refusal_that_trickles_ends_with_its_deadline(server: HttpServer, kubeconfig: Path, closing: Closing) -> None:
+def test_a_slow_error_reply_ends_at_its_deadline(server: HttpServer, kubeconfig: Path, closing: Closing) -> None:
     now = [0.0]
     hold, sent = threading.Event(), list[int]()
 

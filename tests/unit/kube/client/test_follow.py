@@ -1,4 +1,4 @@
-"""Following objects, by odd answers. Real apiservers that die and forget: tests/apiserver."""
+"""Following objects, with invalid replies. tests/apiserver has real API servers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nri.kube.client import PODS, Apiserver, Follower
+from nri.kube.client import PODS, Apiserver, Follower, connection
 from nri.kube.lists import MAX_OBJECT_BYTES
 from nri.kube.object_cache import ObjectCache
 from tests.support.http_server import Answer, HttpServer, body, endless, page, status, stream, truncated
@@ -51,7 +51,7 @@ def follower(api: Apiserver, updates: Updates) -> Follower:
     return Follower(api, PODS, updates, fields="x=y", on_problem=updates.problems.append, clock=lambda: 0.0)
 
 
-def test_the_first_list_may_be_old_and_a_watch_goes_on_from_it(
+def test_the_first_list_may_be_cached_and_a_watch_continues_from_it(
     server: HttpServer, follower: Follower, updates: Updates
 ) -> None:
     server.script(page(pods("a")), stream(event("ADDED", "b", "8"), event("DELETED", "a", "9")))
@@ -62,7 +62,7 @@ def test_the_first_list_may_be_old_and_a_watch_goes_on_from_it(
     assert follower.synced
 
 
-def test_it_is_synced_once_its_listener_has_all(server: HttpServer, api: Apiserver) -> None:
+def test_the_follower_is_synced_after_its_listener_has_all_objects(server: HttpServer, api: Apiserver) -> None:
     synced: list[bool] = []
     follower = Follower(api, PODS, lambda _: synced.append(follower.synced))
     server.script(page(pods("a")), stream(event("ADDED", "b", "8")))
@@ -70,7 +70,7 @@ def test_it_is_synced_once_its_listener_has_all(server: HttpServer, api: Apiserv
     assert (synced[0], follower.synced) == (False, True)
 
 
-def test_after_an_end_it_resumes_from_the_last_version_also_of_a_bookmark(
+def test_after_an_end_a_watch_resumes_from_the_last_version(
     server: HttpServer, follower: Follower, updates: Updates
 ) -> None:
     mark = json.dumps({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "12"}}}).encode() + b"\n"
@@ -82,13 +82,27 @@ def test_after_an_end_it_resumes_from_the_last_version_also_of_a_bookmark(
     assert updates.names == [["a"], ["a"]]
 
 
-def test_events_that_change_nothing_are_not_told(server: HttpServer, follower: Follower, updates: Updates) -> None:
+def test_a_watch_without_data_is_resumed_and_is_no_problem(
+    server: HttpServer, follower: Follower, updates: Updates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An API server may send no bookmarks: it promises none, and a resource without changes then sends nothing."""
+    monkeypatch.setattr(connection, "WATCH_READ_TIMEOUT_S", 0.1)
+    hold = threading.Event()
+    server.script(page(pods("a")), stream(hold=hold), stream(event("ADDED", "b", "8")))
+    follower.run_once()
+    follower.run_once()
+    hold.set()
+    assert updates.problems == []
+    assert updates.names[-1] == ["a", "b"]
+
+
+def test_events_without_a_change_are_not_reported(server: HttpServer, follower: Follower, updates: Updates) -> None:
     server.script(page(pods("a")), stream(event("DELETED", "other", "8")))
     follower.run_once()
     assert updates.names == [["a"]]
 
 
-def test_a_version_that_is_gone_is_listed_anew_and_no_older_than_known(
+def test_an_expired_version_is_listed_again_and_never_older(
     server: HttpServer, follower: Follower, updates: Updates
 ) -> None:
     server.script(page(pods("a")), status(410, "too old"), page(pods("b", version="20")), stream())
@@ -99,7 +113,7 @@ def test_a_version_that_is_gone_is_listed_anew_and_no_older_than_known(
     assert updates.problems == []
 
 
-def test_an_apiserver_that_never_reaches_the_known_version_is_believed(
+def test_an_apiserver_with_only_older_versions_is_accepted_in_the_end(
     server: HttpServer, follower: Follower, updates: Updates
 ) -> None:
     server.script(page(pods("a", version="90")), status(410, "too old"))
@@ -127,7 +141,7 @@ UNREADABLE = {
     "deep": _DEEP,
     "a bit too deep": _DEEP[: -100_000 + 110] + b"]" * 110 + b"}",
     "a number without end": b'{"metadata": {"resourceVersion": "9"}, "items": ' + b"9" * 10_000 + b"}",
-    "bytes that are no text": _PAGE.replace(b"ns", b"\xff"),
+    "bytes that are not text": _PAGE.replace(b"ns", b"\xff"),
     "half of a character as bytes": _PAGE.replace(b"ns", b"\xed\xa0\x80"),
 }
 _LISTS: dict[str, Answer] = {
@@ -146,7 +160,7 @@ _EVENTS: dict[str, Answer] = {
 
 
 @pytest.mark.parametrize("answer", _LISTS.values(), ids=_LISTS)
-def test_a_list_that_cannot_be_read_is_a_problem_and_what_is_known_stays(
+def test_an_unreadable_list_is_a_problem_and_objects_are_kept(
     server: HttpServer, follower: Follower, updates: Updates, answer: Answer
 ) -> None:
     server.script(page(pods("a")), status(410, "too old"), answer)
@@ -175,13 +189,15 @@ def test_an_unreadable_watch_is_a_problem_and_is_resumed(
     assert updates.problems[1:] == [""]
 
 
-def test_half_of_a_character_spoils_no_list(server: HttpServer, follower: Follower, updates: Updates) -> None:
+def test_half_of_a_character_does_not_invalidate_a_list(
+    server: HttpServer, follower: Follower, updates: Updates
+) -> None:
     server.script(body(_PAGE.replace(b'"b"', rb'"b\ud800"')), stream())
     follower.run_once()
     assert (updates.names, updates.problems) == ([["b\ufffd"]], [])
 
 
-def test_a_problem_is_told_once_and_its_end_too_and_what_is_known_stays(
+def test_a_problem_and_its_end_are_reported_once(
     server: HttpServer, follower: Follower, updates: Updates, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.script(page(pods("a")), stream(), *[status(500, "etcd is gone")] * 3, stream())
@@ -194,7 +210,7 @@ def test_a_problem_is_told_once_and_its_end_too_and_what_is_known_stays(
     assert "is available again" in caplog.text
 
 
-def test_a_problem_that_no_one_else_is_told_is_in_the_log_once(
+def test_a_problem_without_a_listener_is_logged_once(
     server: HttpServer, api: Apiserver, updates: Updates, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.script(*[status(500, "etcd is gone")] * 3)
@@ -204,7 +220,7 @@ def test_a_problem_that_no_one_else_is_told_is_in_the_log_once(
     assert len([record for record in caplog.records if "stays in force" in record.message]) == 1
 
 
-def test_a_kind_that_is_not_there_is_absent_until_it_is(server: HttpServer, follower: Follower) -> None:
+def test_an_unknown_kind_is_absent_until_it_exists(server: HttpServer, follower: Follower) -> None:
     server.script(status(404, "not found"), page(pods()), stream())
     follower.run_once()
     assert (follower.absent, follower.synced) == (True, False)
@@ -226,7 +242,7 @@ def test_pauses_are_random_and_the_requested_pause_is_bounded(server: HttpServer
     assert follower.run_once() == 60
 
 
-def test_a_long_watch_is_renewed_at_once_and_a_short_one_after_a_pause(
+def test_a_long_watch_is_renewed_at_once_and_a_short_watch_after_a_pause(
     server: HttpServer, api: Apiserver, updates: Updates
 ) -> None:
     now = [0.0]
@@ -236,7 +252,7 @@ def test_a_long_watch_is_renewed_at_once_and_a_short_one_after_a_pause(
     assert follower.run_once() > 0.0
 
 
-def test_pods_are_left_out_while_they_are_too_large(
+def test_oversized_pods_are_omitted(
     server: HttpServer, follower: Follower, updates: Updates, caplog: pytest.LogCaptureFixture
 ) -> None:
     large = pod("a", "8") | {"status": {"startTime": "x" * MAX_OBJECT_BYTES}}
@@ -250,7 +266,7 @@ def test_pods_are_left_out_while_they_are_too_large(
     assert server.asked[-1]["query"]["resourceVersion"] == "8"
 
 
-def test_the_largest_object_is_left_out_until_there_is_room(
+def test_the_largest_object_is_omitted_at_the_limit(
     server: HttpServer, api: Apiserver, updates: Updates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ObjectCache.__init__, "__defaults__", (20_000,))
@@ -265,7 +281,7 @@ def test_the_largest_object_is_left_out_until_there_is_room(
     assert server.asked[2]["query"]["resourceVersion"] == "8"
 
 
-def test_a_listener_that_fails_is_told_and_the_next_change_comes(
+def test_a_failing_listener_is_logged_and_gets_the_next_change(
     server: HttpServer, api: Apiserver, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[int] = []
@@ -281,9 +297,7 @@ def test_a_listener_that_fails_is_told_and_the_next_change_comes(
     assert "odd" in caplog.text
 
 
-def test_it_runs_in_a_thread_until_it_is_stopped_and_can_begin_again(
-    server: HttpServer, api: Apiserver, updates: Updates
-) -> None:
+def test_a_follower_can_be_stopped_and_started_again(server: HttpServer, api: Apiserver, updates: Updates) -> None:
     hold = threading.Event()
     follower = Follower(api, PODS, updates)
     server.script(page(pods("a")), stream(event("ADDED", "b", "8"), hold=hold))

@@ -1,4 +1,4 @@
-"""The HTTP client: files of credentials, good, odd and changed."""
+"""The HTTP client: valid, invalid and changed credentials."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def test_a_client_is_replaced_after_an_error_and_closed_after_its_last_use() -> 
     shared = SharedClient(make, lambda: now[0])
     with shared.borrow() as first:
         shared.doubt()
-        with shared.borrow() as again:
-            assert again is first
+        with shared.borrow() as repeated:
+            assert repeated is first
         now[0] = 31.0
         with shared.borrow() as second:
             assert second is not first
@@ -80,7 +80,7 @@ def test_a_client_is_replaced_after_an_error_and_closed_after_its_last_use() -> 
     assert [client.closed for client in clients] == [1, 1, 1]
 
 
-def test_one_that_cannot_be_replaced_stays() -> None:
+def test_a_client_that_cannot_be_replaced_is_kept() -> None:
     now, clients = [0.0], [Client()]
     shared = SharedClient(clients.pop, lambda: now[0])
     shared.doubt()
@@ -91,7 +91,7 @@ def test_one_that_cannot_be_replaced_stays() -> None:
         assert client.closed == 0
 
 
-def test_after_a_refusal_the_credentials_are_read_anew(server: HttpServer, kubeconfig: Path, closing: Closing) -> None:
+def test_after_a_refusal_credentials_are_read_again(server: HttpServer, kubeconfig: Path, closing: Closing) -> None:
     now = [0.0]
     api = closing(Apiserver(maker(kubeconfig), lambda: now[0]))
     server.script(status(401, "Unauthorized"), status(401, "Unauthorized"), page(PAGE))
@@ -106,7 +106,7 @@ def test_after_a_refusal_the_credentials_are_read_anew(server: HttpServer, kubec
     ]
 
 
-def test_a_kubeconfig_that_goes_is_an_error_of_the_call(server: HttpServer, kubeconfig: Path, closing: Closing) -> None:
+def test_a_removed_kubeconfig_is_an_error_of_the_call(server: HttpServer, kubeconfig: Path, closing: Closing) -> None:
     now = [0.0]
     api = closing(Apiserver(maker(kubeconfig), lambda: now[0]))
     server.script(status(401, "Unauthorized"))
@@ -121,7 +121,7 @@ def test_a_kubeconfig_that_goes_is_an_error_of_the_call(server: HttpServer, kube
 @pytest.mark.parametrize(
     "text", ["", "a: [", "clusters: []\ncontexts: []\n", "clusters: 1\ncontexts: 1\n", '{"current-context": "x"}']
 )
-def test_a_kubeconfig_that_cannot_be_used_is_a_config_error_with_its_path(tmp_path: Path, text: str) -> None:
+def test_an_invalid_kubeconfig_is_a_config_error_with_its_path(tmp_path: Path, text: str) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(text)
     with pytest.raises(ConfigError) as error:
@@ -129,14 +129,12 @@ def test_a_kubeconfig_that_cannot_be_used_is_a_config_error_with_its_path(tmp_pa
     assert error.value.source == str(path)
 
 
-def test_a_kubeconfig_that_is_not_there_is_a_config_error(tmp_path: Path) -> None:
+def test_a_missing_kubeconfig_is_a_config_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         connect(tmp_path / "none")
 
 
-def test_a_token_that_is_taken_away_later_is_an_error_of_the_call(
-    server: HttpServer, tmp_path: Path, closing: Closing
-) -> None:
+def test_a_removed_token_is_an_error_of_the_call(server: HttpServer, tmp_path: Path, closing: Closing) -> None:
     token, kubeconfig = tmp_path / "token", tmp_path / "config"
     token.write_text("secret")
     cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.port}"}}
@@ -154,7 +152,7 @@ def test_a_token_that_is_taken_away_later_is_an_error_of_the_call(
     assert server.asked[0]["headers"]["Authorization"] == "Bearer renewed"
 
 
-def test_a_context_can_be_chosen(server: HttpServer, kubeconfig: Path) -> None:
+def test_a_context_can_be_selected(server: HttpServer, kubeconfig: Path) -> None:
     with connect(kubeconfig, "x") as api:
         assert api.address == f"http://127.0.0.1:{server.port}"
     with pytest.raises(ConfigError, match="other"):
@@ -176,7 +174,7 @@ def test_without_a_kubeconfig_the_service_account_is_used(tmp_path: Path, monkey
         assert api.address == "https://10.96.0.1"
 
 
-def test_without_lightkube_the_error_says_what_to_install(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_lightkube_the_error_has_the_install_command(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lightkube.config", None)
     with pytest.raises(NriError, match=r"\.\[agent\]"):
         connect(kubeconfig)

@@ -1,4 +1,4 @@
-"""What a list of pods costs in memory, in a process of its own. The bounds are those of deploy/agent.yaml's limit."""
+"""The memory of a list of pods in a separate process, below the limit in deploy/agent.yaml."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ SHAPES = {
 
 
 def _list(shape: str, size: int) -> Iterator[bytes]:
-    """The parts of a list of about so many bytes; a pod at a time, so that the server needs no more memory."""
+    """The parts of a list of about `size` bytes, one pod at a time, to limit the memory of the server."""
     yield b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":['
     for number in count():
         pod = SHAPES[shape](number)

@@ -1,4 +1,4 @@
-"""Answers of an apiserver as objects."""
+"""Replies of an API server as objects."""
 
 import json
 from contextlib import suppress
@@ -18,14 +18,14 @@ from nri.kube.object_cache import ObjectCache
 def test_paths_of_the_core_and_of_groups() -> None:
     assert PODS.path == "api/v1/pods"
     assert NODE_SLOS.path == "apis/slo.koordinator.sh/v1alpha1/nodeslos"
-    assert PODS.in_namespace("ns", "a", "eviction") == "api/v1/namespaces/ns/pods/a/eviction"
+    assert PODS.object_path("ns", "a", "eviction") == "api/v1/namespaces/ns/pods/a/eviction"
 
 
-def test_a_name_cannot_leave_its_place() -> None:
-    assert PODS.in_namespace("..", "../../x?y#z") == "api/v1/namespaces/../pods/..%2F..%2Fx%3Fy%23z"
+def test_a_name_cannot_leave_its_path_segment() -> None:
+    assert PODS.object_path("..", "../../x?y#z") == "api/v1/namespaces/../pods/..%2F..%2Fx%3Fy%23z"
 
 
-def test_a_kind_is_named_as_kubectl_names_it() -> None:
+def test_a_kind_has_kubectls_name() -> None:
     assert (str(PODS), str(NODE_SLOS)) == ("pods", "nodeslos.slo.koordinator.sh")
 
 
@@ -60,7 +60,7 @@ def read_event(line: bytes | Oversized) -> Event:
     return ObjectReader(PODS).read_event(line)
 
 
-def test_a_page_has_objects_a_version_and_what_to_ask_for_next() -> None:
+def test_a_page_has_objects_version_and_continue_token() -> None:
     tree = {"metadata": {"resourceVersion": "7", "continue": "more"}, "items": [thing(managedFields=[1])]}
     assert read_list(data(tree)) == ([thing()], Page("7", "more"))
     assert read_list(data({"metadata": {"resourceVersion": "7"}, "items": None})) == ([], Page("7", ""))
@@ -81,19 +81,19 @@ def test_a_page_has_objects_a_version_and_what_to_ask_for_next() -> None:
         {"metadata": {"resourceVersion": "7"}, "items": [thing(name="")]},
     ],
 )
-def test_what_is_no_page_is_a_value_error(tree: Any) -> None:
+def test_an_invalid_page_is_a_value_error(tree: Any) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         read_list(data(tree))
 
 
-def test_of_a_pod_only_the_fields_are_read_that_are_used() -> None:
+def test_only_used_fields_of_a_pod_are_read() -> None:
     container = {"name": "c", "env": [{"name": "A", "value": "b"}], "resources": {"limits": {"cpu": "1"}}}
     spec = {"containers": [container], "tolerations": [{"key": "x"}], "hostNetwork": True}
     (pod,), _ = read_list(data({"metadata": {"resourceVersion": "7"}, "items": [{**thing(), "spec": spec}]}))
     assert pod["spec"] == {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}], "hostNetwork": True}
 
 
-def test_an_event_with_a_too_large_object_has_its_name_version_and_reason() -> None:
+def test_an_event_with_an_oversized_object_has_name_version_and_reason() -> None:
     line = b'{"type":"MODIFIED","object":{"metadata":{"name":"a","namespace":"ns","resourceVersion":"9"}}}'
     event = read_event(Oversized.of(line, 3 << 20))
     assert (event.type, objects.key_of(event.object), event.object["metadata"]["resourceVersion"]) == (
@@ -115,7 +115,7 @@ def test_events_of_all_types_are_read() -> None:
 @pytest.mark.parametrize(
     "line", [b"", b"{", b"\xff", b"[" * 100_000, b"1", b"{}", data({"type": "NEW", "object": thing()})]
 )
-def test_what_is_no_event_is_a_value_error(line: bytes) -> None:
+def test_an_invalid_event_is_a_value_error(line: bytes) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         read_event(line)
 
@@ -131,14 +131,14 @@ def test_any_json_is_an_object_or_a_value_error(tree: Any) -> None:
     assert 0.0 <= after_s <= 86_400.0, "a pause that a client can make"
 
 
-def test_a_status_has_a_code_words_and_a_time_to_wait() -> None:
+def test_a_status_has_code_text_and_retry_time() -> None:
     tree = {"code": 429, "message": "slow down", "details": {"retryAfterSeconds": 7}}
     assert objects.read_status(data(tree)) == (429, "slow down", 7.0)
     assert objects.read_status(data({"code": "x", "reason": "Busy", "details": 3})) == (0, "Busy", 0.0)
     assert objects.read_status(b"not json") == (0, "", 0.0)
 
 
-def test_an_object_is_known_by_namespace_and_name() -> None:
+def test_an_object_is_identified_by_namespace_and_name() -> None:
     assert objects.key_of(thing(namespace="ns")) == ("ns", "a")
     assert objects.key_of(thing()) == ("", "a")
 
@@ -148,26 +148,26 @@ def test_an_object_is_known_by_namespace_and_name() -> None:
     [(10**400, 86_400.0), (-(10**400), 0.0), (7, 7.0), ("7", 0.0)],
     ids=["huge", "negative", "short", "text"],
 )
-def test_a_pause_that_no_clock_can_hold_is_bounded(message: object, after_s: float) -> None:
+def test_a_huge_retry_time_is_bounded(message: object, after_s: float) -> None:
     status = {"code": 429, "reason": "TooManyRequests", "details": {"retryAfterSeconds": message}}
     assert objects.read_status(data(status)) == (429, "TooManyRequests", after_s)
 
 
 @pytest.mark.parametrize(("status", "hint"), [(401, "token"), (403, "rbac.yaml"), (404, "CustomResourceDefinition")])
-def test_it_says_what_to_do(status: int, hint: str) -> None:
+def test_an_error_names_the_next_step(status: int, hint: str) -> None:
     error = ApiserverError("list pods", status, "no\nway")
     assert str(error).startswith("cannot list pods: no\\nway (")
     assert hint in str(error)
 
 
-def test_versions_that_are_gone_or_to_come_are_expired() -> None:
+def test_compacted_and_future_versions_are_expired() -> None:
     assert ApiserverError("x", 410, "too old").expired
     assert ApiserverError("x", 504, "Too large resource version: 99, current: 3").expired
     assert not ApiserverError("x", 504, "busy").expired
 
 
 @given(st.lists(st.text("ab \r", max_size=9)), st.lists(st.integers(0, 60)))
-def test_lines_come_out_as_they_were_however_they_are_cut(lines: list[str], cuts: list[int]) -> None:
+def test_lines_are_equal_for_any_split_of_the_bytes(lines: list[str], cuts: list[int]) -> None:
     data = "".join(f"{line}\n" for line in lines).encode()
     ends = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
     cutter = Lines(100)
@@ -175,7 +175,7 @@ def test_lines_come_out_as_they_were_however_they_are_cut(lines: list[str], cuts
     assert cut_lines == [line.strip().encode() for line in lines if line.strip()]
 
 
-def test_what_has_no_end_yet_is_kept_back() -> None:
+def test_an_incomplete_line_is_kept() -> None:
     cutter = Lines(100)
     assert cutter.feed(b"ab") == []
     assert cutter.feed(b"c\nd") == [b"abc"]
@@ -184,18 +184,18 @@ def test_what_has_no_end_yet_is_kept_back() -> None:
 @pytest.mark.parametrize(
     ("pieces", "size"), [((b"x" * 11 + b"\n",), 11), ((b"x" * 6, b"x" * 5, b"x" * 90, b"\n"), 101)]
 )
-def test_a_line_that_is_too_long_is_passed_over_and_the_next_one_is_read(pieces: tuple[bytes, ...], size: int) -> None:
+def test_an_oversized_line_is_skipped_and_the_next_line_is_read(pieces: tuple[bytes, ...], size: int) -> None:
     cutter = Lines(10)
     lines = [line for piece in (b"a\n", *pieces, b"b\n") for line in cutter.feed(piece)]
     assert lines == [b"a", Oversized(size), b"b"]
 
 
-def test_a_line_without_end_is_a_value_error() -> None:
+def test_an_endless_line_is_a_value_error() -> None:
     cutter = Lines(10)
     assert cutter.feed(b"x" * 320) == []
     with pytest.raises(ValueError, match="a line of more than"):
         cutter.feed(b"x")
 
 
-def test_a_line_of_the_bound_is_taken() -> None:
+def test_a_line_of_the_maximum_length_is_read() -> None:
     assert Lines(10).feed(b"x" * 10 + b"\n") == [b"x" * 10]

@@ -1,4 +1,4 @@
-"""The CDI devices of a machine: where files are found, which one counts, and what is told of those that do not."""
+"""The CDI devices of a machine: folders, precedence and problems."""
 
 import json
 import os
@@ -38,19 +38,19 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def test_no_folder_has_no_device(tmp_path: Path) -> None:
+def test_without_a_folder_there_are_no_devices(tmp_path: Path) -> None:
     devices = CdiDevices([str(tmp_path / "none")])
     assert (devices.devices, devices.problems) == ({}, ())
     with pytest.raises(SpecError, match=r"unresolvable CDI device v/c=1: no file in .*none describes it$"):
         devices.inject({}, ["v/c=1"])
 
 
-def test_what_a_file_wants_for_all_comes_once_and_first(machine: Machine) -> None:
+def test_the_edits_of_a_file_are_applied_once_and_first(machine: Machine) -> None:
     machine.put("a.json", "1", "2")
     assert machine.env("v.com/c=2", "v.com/c=1") == ["FROM=a.json@0", "D2=1", "D1=1"]
 
 
-def test_the_spec_given_is_not_changed(machine: Machine) -> None:
+def test_the_given_spec_is_not_changed(machine: Machine) -> None:
     machine.put("a.json", "1")
     spec = {"process": {"env": ["X=1"]}}
     inject = machine.cdi.inject(spec, ["v.com/c=1"])
@@ -66,7 +66,7 @@ def test_a_folder_of_higher_rank_hides_the_others(machine: Machine) -> None:
     assert machine.cdi.problems == ()
 
 
-def test_two_of_one_rank_hide_each_other_and_are_named(machine: Machine) -> None:
+def test_two_devices_of_one_rank_conflict_and_are_named(machine: Machine) -> None:
     first, second = machine.put("a.json", "1", "2"), machine.put("b.json", "1")
     assert machine.cdi.devices == {"v.com/c=2": first}
     (problem,) = machine.cdi.problems
@@ -75,7 +75,7 @@ def test_two_of_one_rank_hide_each_other_and_are_named(machine: Machine) -> None
         machine.cdi.inject({}, ["v.com/c=1"])
 
 
-def test_a_conflict_is_settled_by_a_folder_of_higher_rank(machine: Machine) -> None:
+def test_a_folder_of_higher_rank_resolves_a_conflict(machine: Machine) -> None:
     machine.put("a.json", "1")
     machine.put("b.json", "1")
     high = machine.put("c.json", "1", rank=1)
@@ -83,7 +83,7 @@ def test_a_conflict_is_settled_by_a_folder_of_higher_rank(machine: Machine) -> N
     assert machine.cdi.problems == ()
 
 
-def test_a_file_that_is_wrong_counts_for_nothing_and_is_named(machine: Machine) -> None:
+def test_an_invalid_file_is_ignored_and_reported(machine: Machine) -> None:
     good, bad = machine.put("a.json", "1"), machine.put("b.json", "2", cdiVersion="x")
     assert machine.cdi.devices == {"v.com/c=1": good}
     assert [problem.source for problem in machine.cdi.problems] == [f"{bad}:1"]
@@ -91,12 +91,12 @@ def test_a_file_that_is_wrong_counts_for_nothing_and_is_named(machine: Machine) 
         machine.cdi.inject({}, ["v.com/c=2"])
 
 
-def test_a_name_that_is_none_is_told(machine: Machine) -> None:
+def test_an_invalid_name_is_an_error(machine: Machine) -> None:
     with pytest.raises(SpecError, match='unresolvable CDI device: "gpu" is not a qualified name'):
         machine.cdi.inject({}, ["gpu", "gpu"])
 
 
-def test_other_files_and_folders_are_passed_over(machine: Machine) -> None:
+def test_other_files_and_folders_are_ignored(machine: Machine) -> None:
     machine.put("a.txt", "1")
     machine.put("b.yml", "1")
     (machine.folders[0] / "c.json").mkdir()
@@ -120,7 +120,7 @@ def test_folders_may_be_below_another_root(machine: Machine) -> None:
     assert CdiDevices(["/etc/cdi"], str(machine.root)).inject({}, ["v.com/c=1"])["process"]["env"]
 
 
-def test_generators_inject_through_it(machine: Machine) -> None:
+def test_generators_can_inject_devices(machine: Machine) -> None:
     machine.put("a.json", "1")
     adjusted = adjustment(CDI_devices=[{"name": "v.com/c=1"}], env=[{"key": "A", "value": "1"}])
     new_spec = Generator({}, cdi=machine.cdi.inject).adjust(adjusted)

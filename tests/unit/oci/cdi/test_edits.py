@@ -28,7 +28,7 @@ def test_no_edits_change_nothing() -> None:
     assert edit({}, {}) == {}
 
 
-def test_variables_take_the_place_of_the_last_of_their_name() -> None:
+def test_a_variable_replaces_the_last_of_its_name() -> None:
     spec = {"process": {"env": ["A=1", "B=1", "A=2"]}}
     assert edit(spec, {"env": ["A=3", "C=1"]}, {"env": ["C=2"]})["process"]["env"] == ["A=1", "B=1", "A=3", "C=2"]
     assert edit({}, {"env": ["A=1"]}) == {"process": {"env": ["A=1"]}}
@@ -44,13 +44,13 @@ def test_a_device_is_added_replaced_and_allowed() -> None:
     assert [rule["access"] for rule in new_spec["linux"]["resources"]["devices"]] == ["rwm", "r"]
 
 
-def test_a_device_without_permissions_may_not_be_used_and_a_pipe_needs_no_rule() -> None:
+def test_devices_without_permissions_and_pipes_get_no_rule() -> None:
     new_spec = edit({}, {"deviceNodes": [{**NODE, "permissions": "none"}, {"path": "/p", "type": "p"}]})
     rule = {"allow": True, "type": "c", "major": 7, "minor": 1}
     assert new_spec["linux"]["resources"]["devices"] == [rule]
 
 
-def test_a_device_belongs_to_the_containers_user_unless_it_says_otherwise() -> None:
+def test_by_default_a_device_belongs_to_the_containers_user() -> None:
     spec = {"process": {"user": {"uid": 5, "gid": 6}}}
     assert edit(spec, {"deviceNodes": [NODE]})["linux"]["devices"] == [{**NODE, "uid": 5, "gid": 6}]
     assert edit(spec, {"deviceNodes": [{**NODE, "uid": 0}]})["linux"]["devices"] == [{**NODE, "uid": 0, "gid": 6}]
@@ -58,7 +58,7 @@ def test_a_device_belongs_to_the_containers_user_unless_it_says_otherwise() -> N
     assert edit(root, {"deviceNodes": [NODE]})["linux"]["devices"] == [NODE]
 
 
-def test_network_devices_move_in() -> None:
+def test_network_devices_are_added() -> None:
     new_spec = edit({}, {"netDevices": [{"hostInterfaceName": "eth1", "name": "net0"}]})
     assert new_spec == {"linux": {"netDevices": {"eth1": {"name": "net0"}}}}
 
@@ -67,7 +67,7 @@ def mount(host: str, inside: str, **more: Any) -> dict[str, Any]:
     return {"hostPath": host, "containerPath": inside, **more}
 
 
-def test_mounts_replace_one_and_are_sorted_by_depth_alone() -> None:
+def test_mounts_replace_others_and_are_sorted_by_depth() -> None:
     spec = {"mounts": [{"destination": "/z"}, {"destination": "/b/c"}, {"destination": "/a"}]}
     new_spec = edit(spec, {"mounts": [mount("/h", "/b/c", options=["ro"], type="bind"), mount("/i", "/k")]})
     assert new_spec["mounts"] == [
@@ -102,13 +102,13 @@ def test_hooks_are_appended() -> None:
     }
 
 
-def test_rdt_settings_replace_those_that_are_there() -> None:
+def test_rdt_settings_replace_existing_settings() -> None:
     spec = {"linux": {"intelRdt": {"closID": "old", "schemata": ["x"]}}}
     new_spec = edit(spec, {"intelRdt": {"l3CacheSchema": "L3:0=f", "enableMonitoring": True}})
     assert new_spec["linux"]["intelRdt"] == {"l3CacheSchema": "L3:0=f", "enableMonitoring": True}
 
 
-def test_groups_are_added_once_and_zero_is_none() -> None:
+def test_groups_are_added_once_and_zero_is_ignored() -> None:
     spec = {"process": {"user": {"additionalGids": [7]}}}
     assert edit(spec, {"additionalGids": [0, 7, 8]}, {"additionalGids": [8]})["process"]["user"] == {
         "additionalGids": [7, 8]
@@ -131,7 +131,7 @@ def node(path: str, **device: Any) -> Any:
 NULL = stat.S_IMODE(os.lstat("/dev/null").st_mode)
 
 
-def test_what_is_not_given_is_taken_from_the_host() -> None:
+def test_missing_values_are_read_from_the_host() -> None:
     assert complete(node("/dev/null")) == {"path": "/dev/null", "type": "c", "major": 1, "minor": 3, "fileMode": NULL}
     device = complete(node("/dev/mine", hostPath="/dev/null", uid=0, gid=5, fileMode=0o600))
     assert device == {
@@ -139,7 +139,7 @@ def test_what_is_not_given_is_taken_from_the_host() -> None:
     }  # fmt: skip
 
 
-def test_type_and_number_need_no_host() -> None:
+def test_type_and_number_are_not_read_from_the_host() -> None:
     device = {"path": "/dev/none", "type": "c", "major": 7, "minor": 0}
     assert complete(node("/dev/none", type="c", major=7)) == device
     assert complete(node("/dev/null", type="c", major=7, minor=9))["fileMode"] == NULL
@@ -160,7 +160,7 @@ def test_a_pipe_has_no_number(tmp_path: Path) -> None:
         ("/dev/null", {"type": "b"}, 'CDI device node "/dev/null" is of type c, not b'),
     ],
 )
-def test_a_host_that_lacks_it_is_an_error(path: str, device: Any, reason: str) -> None:
+def test_a_missing_host_device_is_an_error(path: str, device: Any, reason: str) -> None:
     with pytest.raises(SpecError) as caught:
         complete(node(path, **device))
     assert str(caught.value) == reason
@@ -172,7 +172,7 @@ def test_the_host_may_be_below_another_root(tmp_path: Path) -> None:
     assert complete(node("/dev/pipe"), str(tmp_path))["fileMode"] == 0o640
 
 
-def test_a_major_number_that_is_given_is_kept() -> None:
+def test_a_given_major_number_is_kept() -> None:
     assert complete(node("/dev/null", major=5, minor=6)) == {
         "path": "/dev/null", "type": "c", "major": 5, "minor": 6, "fileMode": NULL,
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""One CDI file, read and checked."""
+"""Reading and checking of a CDI file."""
 
 import json
 import re
@@ -21,7 +21,7 @@ from nri.oci.cdi.file import (
 )
 
 
-def test_edits_that_do_nothing_are_empty() -> None:
+def test_edits_without_effect_are_empty() -> None:
     edits = Edits()
     assert edits.is_empty()
     edits.env = []
@@ -29,7 +29,7 @@ def test_edits_that_do_nothing_are_empty() -> None:
 
 
 @pytest.mark.parametrize("name", ["env", "deviceNodes", "netDevices", "hooks", "mounts", "additionalGids"])
-def test_edits_that_do_something_are_not(name: str) -> None:
+def test_edits_with_an_effect_are_not_empty(name: str) -> None:
     edits = Edits()
     setattr(edits, name, [1])
     assert not edits.is_empty()
@@ -59,7 +59,7 @@ def test_a_qualified_name_has_three_parts() -> None:
         ("v/c=1\n", 'the name "1\n"'),
     ],
 )
-def test_what_is_no_name_is_told(text: str, reason: str) -> None:
+def test_an_invalid_name_is_an_error_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=re.escape(reason)):
         parse_name(text)
 
@@ -82,13 +82,13 @@ def test_released_versions_are_known(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["0.2.0", "0.1.0"])
-def test_the_oldest_ones_are_too_old_for_any_file(version: str) -> None:
+def test_versions_before_0_3_0_are_too_old(version: str) -> None:
     with pytest.raises(ValueError, match=r"is too old: the format requires 0.3.0"):
         check_version(document(version))
 
 
 @pytest.mark.parametrize("version", ["", "1", "1.2.0", "vv1.0.0", "latest"])
-def test_other_versions_are_not_known(version: str) -> None:
+def test_other_versions_are_unknown(version: str) -> None:
     with pytest.raises(ValueError, match=r"is not a version of CDI; known versions: 0.3.0, 0.4.0"):
         check_version(document(version))
 
@@ -118,7 +118,7 @@ def device(**edits: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_feature_needs_the_version_that_it_came_with(before: str, since: str, more: Any, what: str) -> None:
+def test_a_feature_requires_its_version(before: str, since: str, more: Any, what: str) -> None:
     check_version(document(since, **more))
     with pytest.raises(ValueError, match=rf'"{before}" is too old: {what}.* requires {since}'):
         check_version(document(before, **more))
@@ -206,7 +206,7 @@ def test_a_problem_names_file_line_key_and_value(tmp_path: Path, change: Any, ke
     assert caught.value.source.startswith(f"{path}:"), "the line is missing"
 
 
-def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
+def test_all_problems_are_reported_together(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         read_device_file(write(tmp_path, cdiVersion="9", kind="x"))
     assert [error.key for error in caught.value.others] == ["kind"]
@@ -217,7 +217,7 @@ def test_permissions_may_be_none(tmp_path: Path) -> None:
     assert "none" in str(read_device_file(path))
 
 
-def test_names_of_groups_are_names_of_folders() -> None:
+def test_names_of_groups_must_be_names_of_folders() -> None:
     assert [is_clos_id(text) for text in ("", "a", "/", ".", "..", "a/b", "a\nb", "a" * 4096)] == [
         True, True, True, False, False, False, False, False,
     ]  # fmt: skip

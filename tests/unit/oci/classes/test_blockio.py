@@ -1,4 +1,4 @@
-"""Block-I/O classes: configuration, devices that match, what comes into the spec."""
+"""Block-I/O classes: configuration, matching devices and the resulting spec."""
 
 import os
 import stat
@@ -50,7 +50,7 @@ def disks(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], BlockIoClasses]:
     return lambda text: BlockIoClasses(Source("b.yaml", text), find=FOUND.__getitem__)
 
 
-def test_the_last_word_on_a_device_counts(disks: Callable[[str], BlockIoClasses]) -> None:
+def test_the_last_setting_of_a_device_counts(disks: Callable[[str], BlockIoClasses]) -> None:
     classes = disks(EXAMPLE)
     assert classes.names == ["HighPrio", "LowPrio", "Nothing"]
     assert classes.resolve("HighPrio") == {"weight": 400}
@@ -70,7 +70,7 @@ def test_the_last_word_on_a_device_counts(disks: Callable[[str], BlockIoClasses]
     }
 
 
-def test_a_class_that_is_not_there_is_named_with_those_that_are() -> None:
+def test_an_unknown_class_is_an_error_with_the_known_classes() -> None:
     with pytest.raises(SpecError, match='no block-I/O class "x"; known: a'):
         BlockIoClasses(Source("b", "Classes: {a: []}")).resolve("x")
     with pytest.raises(SpecError, match='no block-I/O class "x"; known: none'):
@@ -92,20 +92,20 @@ def test_a_class_that_is_not_there_is_named_with_those_that_are() -> None:
         ("Classes: {a: [{Wight: 5}]}", "Classes.a[0].Wight", "unknown key"),
     ],
 )
-def test_what_cannot_be_used_is_named(text: str, key: str, reason: str) -> None:
+def test_an_invalid_configuration_is_an_error_with_line_and_key(text: str, key: str, reason: str) -> None:
     with pytest.raises(ConfigError) as caught:
         BlockIoClasses(Source("b.yaml", text))
     assert (caught.value.source, caught.value.key) == ("b.yaml:1", key)
     assert reason in caught.value.reason
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     with pytest.raises(ConfigError) as caught:
         BlockIoClasses(Source("b.yaml", "Classes: {a: [{Weight: 1}], b: [{Weight: 2}]}"))
     assert [error.key for error in caught.value.others] == ["Classes.b[0].Weight"]
 
 
-def test_empty_values_say_nothing() -> None:
+def test_empty_values_are_ignored() -> None:
     assert BlockIoClasses(Source("b", 'Classes: {a: [{Weight: ""}]}')).resolve("a") == {}
 
 
@@ -126,7 +126,7 @@ def test_keys_are_read_in_any_letter_case_and_empty_classes_change_nothing() -> 
     assert BlockIoClasses(Source("b.yaml", "{}")).names == []
 
 
-def test_a_mistake_in_another_letter_case_has_its_line() -> None:
+def test_a_mistake_in_a_key_of_another_case_has_its_line() -> None:
     with pytest.raises(ConfigError) as caught:
         BlockIoClasses(Source("b.yaml", "classes:\n  low:\n  - weight: 5\n"))
     assert caught.value.source == "b.yaml:3"

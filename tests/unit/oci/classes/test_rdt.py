@@ -38,7 +38,7 @@ def test_without_configuration_any_name_is_the_name_of_a_group() -> None:
         classes.resolve("a/b")
 
 
-def test_a_class_is_what_the_configuration_says(tmp_path: Path) -> None:
+def test_a_class_has_the_configured_settings(tmp_path: Path) -> None:
     (tmp_path / "r.yaml").write_text(EXAMPLE)
     classes = RdtClasses.read(tmp_path / "r.yaml")
     assert classes.names == ["bronze", "gold", "silver"]
@@ -79,7 +79,7 @@ def test_an_empty_configuration_has_no_class() -> None:
         ("partitions: {p: {classes: {a/b: {}}}}", 'partitions.p.classes."a/b"', '"a/b" is not a valid folder name'),
     ],
 )
-def test_what_cannot_be_used_is_named(text: str, key: str, reason: str) -> None:
+def test_an_invalid_configuration_is_an_error_with_line_and_key(text: str, key: str, reason: str) -> None:
     with pytest.raises(ConfigError) as caught:
         RdtClasses(Source("r.yaml", text))
     assert caught.value.key == key
@@ -92,3 +92,17 @@ def test_goresctrls_root_class_may_be_nameless_and_its_keys_are_read_in_any_lett
     classes = RdtClasses(Source("r", text))
     assert classes.names == ["<class-name>", "system/default"]
     assert classes.resolve("") == classes.resolve("system/default") == {"closID": "/"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "classes: {gold: {kubernetes: {denyPodAnnotation: true}}}",
+        "partitions: {p: {classes: {gold: {l3Allocation: 60%, kubernetes: {denyPodAnnotation: true}}}}}",
+    ],
+)
+def test_a_class_can_refuse_annotations_of_pods(text: str) -> None:
+    classes = RdtClasses(Source("r", text))
+    assert classes.resolve_annotation("gold", is_of_pod=False) == classes.resolve("gold") == {"closID": "gold"}
+    with pytest.raises(SpecError, match='RDT class "gold" must not be selected by annotations of pods'):
+        classes.resolve_annotation("gold", is_of_pod=True)

@@ -17,12 +17,12 @@ from tests.support.placement import balloons
         ({"name": "a", "shareIdleCPUsInSame": "socket"}, "expected one of"),
     ],
 )
-def test_a_type_that_cannot_be_is_refused(kind: dict[str, object], words: str) -> None:
+def test_a_contradictory_type_is_refused(kind: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         balloons(kind)
 
 
-def test_types_have_names_of_their_own_and_no_endless_components() -> None:
+def test_names_of_types_are_unique_and_components_have_no_cycle() -> None:
     with pytest.raises(ValueError, match="duplicate name 'a'"):
         balloons({"name": "a"}, {"name": "a"})
     chain = [{"name": f"t{n}", "components": [{"balloonType": f"t{n + 1}"}]} for n in range(20)]
@@ -37,6 +37,6 @@ def test_a_composite_of_more_balloons_than_any_machine_has_cpus_is_refused() -> 
     assert balloons(*levels[1:], {"name": "t4"}).balloons
 
 
-def test_loads_have_a_class() -> None:
+def test_loads_must_name_a_class() -> None:
     with pytest.raises(ValueError, match=r"balloonTypes\[0\].loads\[0\]: 'net' is not in loadClasses"):
         balloons({"name": "a", "loads": ["net"]}, loadClasses=[{"name": "disk", "level": "core"}])

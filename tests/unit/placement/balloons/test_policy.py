@@ -24,7 +24,7 @@ def sizes(policy: Balloons) -> dict[str, int]:
     return {str(balloon): balloon.cpus.bit_count() for balloon in policy.balloons}
 
 
-def test_a_balloon_grows_and_shrinks_with_its_containers_and_goes_with_the_last() -> None:
+def test_a_balloon_resizes_with_its_containers_and_ends_with_the_last() -> None:
     policy = balloons({"name": "web", "namespaces": ["web"], "maxCPUs": 4})
     for name, cpu_m, size in (("a", 1500, 2), ("b", 700, 3), ("c", 1800, 4), ("d", 1000, 1)):
         policy.create(container(name, cpu_m, pod=f"pod-{name}", namespace="web"))
@@ -35,7 +35,7 @@ def test_a_balloon_grows_and_shrinks_with_its_containers_and_goes_with_the_last(
     assert policy.release("nobody") == {}
 
 
-def test_a_container_that_no_balloon_can_take_is_told_which_were_looked_at() -> None:
+def test_an_error_lists_the_balloons_that_could_not_take_a_container() -> None:
     policy = balloons({"name": "web", "maxCPUs": 2, "maxBalloons": 1, "preferNewBalloons": True})
     wants = {"balloon.balloons": "web"}
     policy.create(container("a", 1500, **wants))
@@ -65,7 +65,7 @@ def test_groups_namespaces_and_pods_stay_together_or_apart() -> None:
     }
 
 
-def test_a_composite_is_made_of_equal_parts_or_of_the_rarest() -> None:
+def test_a_composite_has_equal_components_or_prefers_the_rarest() -> None:
     parts = {"components": [{"balloonType": "a"}, {"balloonType": "b"}]}
     policy = balloons({"name": "a"}, {"name": "b"}, {"name": "all", **parts},
                       {"name": "one", "componentCreation": "balance-balloons", **parts})  # fmt: skip
@@ -78,7 +78,7 @@ def test_a_composite_is_made_of_equal_parts_or_of_the_rarest() -> None:
     assert policy.free.bit_count() == 14
 
 
-def test_a_load_keeps_other_loads_away() -> None:
+def test_balloons_with_the_same_load_are_separated() -> None:
     policy = balloons(
         {"name": "net", "loads": ["net"], "preferNewBalloons": True, "preferSpreadingPods": True},
         loadClasses=[{"name": "net", "level": "core", "overloadsLevelInBalloon": True}],
@@ -89,7 +89,7 @@ def test_a_load_keeps_other_loads_away() -> None:
     assert len(set(cores)) == 3
 
 
-def test_where_one_load_spreads_within_its_balloon_all_loads_of_the_type_do() -> None:
+def test_all_loads_of_a_type_spread_if_one_spreads_within_its_balloon() -> None:
     machine = with_overrides(guest(1, 1, 8, 1), {"cache_override": [{"level": 2, "cpusets": ["0-3", "4-7"]}]})
     loads = [{"name": "mem", "level": "l2cache"}, {"name": "avx", "level": "core", "overloadsLevelInBalloon": True}]
     for names, actual in ((["mem"], "1-2"), (["avx", "mem"], "1,4")):
@@ -97,7 +97,7 @@ def test_where_one_load_spreads_within_its_balloon_all_loads_of_the_type_do() ->
         assert policy.create(container("a", 2000, **{"balloon.balloons": "busy"}))["a"].cpus == actual
 
 
-def test_reserved_cpus_as_a_list_are_preferred_and_must_be_there() -> None:
+def test_listed_reserved_cpus_are_preferred_and_must_exist() -> None:
     policy = balloons(reservedResources={"cpu": "cpuset:2-3"}, availableResources={"cpu": "cpuset:0-7"})
     assert policy.create(container("dns", 100, namespace="kube-system"))["dns"].cpus == "2"
     for spec, words in (
@@ -113,8 +113,8 @@ def test_reserved_cpus_as_a_list_are_preferred_and_must_be_there() -> None:
             balloons(**spec)  # type: ignore[arg-type]
 
 
-def test_the_class_of_a_pod_is_known_to_expressions() -> None:
-    """`pod_class_is_known`: in the original nothing asks for it with success."""
+def test_expressions_can_use_the_qos_class_of_a_pod() -> None:
+    """`pod_class_is_known`: in nri-plugins no expression matches the class."""
     burst = {"key": "pod/qosclass", "operator": "Equals", "values": ["Burstable"]}
     for choices, expected in ((Choices.DEFAULT, "burst[0]"), (Choices.REFERENCE, "default[0]")):
         policy = balloons({"name": "burst", "matchExpressions": [burst]}, choices=choices)
@@ -123,7 +123,7 @@ def test_the_class_of_a_pod_is_known_to_expressions() -> None:
 
 
 def test_mixed_memory_is_all_kinds() -> None:
-    """`mixed_memory_in_balloons`: the original passes over it."""
+    """`mixed_memory_in_balloons`: nri-plugins ignores the value."""
     machine = guest(1, 2)
     machine = replace(machine, nodes=machine.nodes | {1: replace(machine.nodes[1], kind="pmem")})
     for choices, expected in ((Choices.DEFAULT, "0-1"), (Choices.REFERENCE, "0")):
@@ -131,8 +131,8 @@ def test_mixed_memory_is_all_kinds() -> None:
         assert policy.create(container("a", 500, memory_type="mixed"))["a"].mems == expected
 
 
-def test_reserved_cpus_as_a_list_go_to_no_other_balloon() -> None:
-    """`reserved_cpus_stay_reserved`: the original gives them away when no others are free, and lends idle ones."""
+def test_listed_reserved_cpus_are_assigned_to_no_other_balloon() -> None:
+    """`reserved_cpus_stay_reserved`: nri-plugins assigns them when no other CPUs are free, and shares idle ones."""
     for choices, remaining in ((Choices.DEFAULT, True), (Choices.REFERENCE, False)):
         policy = balloons(
             {"name": "web", "shareIdleCPUsInSame": "system", "namespaces": ["default"]},
@@ -153,7 +153,7 @@ def test_reserved_cpus_as_a_list_go_to_no_other_balloon() -> None:
                 policy.create(dns)
 
 
-def test_preserved_containers_are_left_alone() -> None:
+def test_preserved_containers_are_not_pinned() -> None:
     rule = {"matchExpressions": [{"key": "name", "operator": "Equals", "values": ["kept"]}]}
     policy = balloons(preserve=rule)
     assert policy.create(container("kept", 1000)) == {}
@@ -161,7 +161,7 @@ def test_preserved_containers_are_left_alone() -> None:
     assert policy.resize("kept", Requests(500, 500)) == {}
 
 
-def test_memory_is_looked_for_again_with_the_limit_of_a_resize() -> None:
+def test_a_resize_allocates_memory_again_with_the_new_limit() -> None:
     for choices in (Choices.DEFAULT, Choices.REFERENCE):
         policy = balloons(
             {"name": "big", "namespaces": ["default"]}, topology=with_memory("hbm", 1, True), choices=choices
@@ -174,7 +174,7 @@ def test_memory_is_looked_for_again_with_the_limit_of_a_resize() -> None:
 
 
 def test_balloons_follow_resizes() -> None:
-    """`balloons_follow_resizes`: the original leaves a balloon as it is, and tells stale shares again."""
+    """`balloons_follow_resizes`: nri-plugins keeps the balloon's size and sends old shares again."""
     for choices in MODES:
         policy = balloons({"name": "web", "namespaces": ["*"], "maxCPUs": 4}, choices=choices)
         policy.create(container("a", 1000))
@@ -195,7 +195,7 @@ def test_balloons_follow_resizes() -> None:
 
 
 def test_dropped_requests_count() -> None:
-    """`dropped_requests_count`: for the original a request that is there no more is none that changed."""
+    """`dropped_requests_count`: for nri-plugins a removed request is not a change."""
     for choices in MODES:
         policy = balloons({"name": "web", "namespaces": ["*"]}, choices=choices)
         policy.create(container("a", 2000, GIB, "Burstable"))
@@ -206,7 +206,7 @@ def test_dropped_requests_count() -> None:
 
 
 def test_memory_follows_cpus() -> None:
-    """`memory_follows_cpus`: what a balloon gave back, its containers' memory leaves, too."""
+    """`memory_follows_cpus`: memory of containers leaves the nodes whose CPUs the balloon returned."""
     for choices in MODES:
         policy = balloons({"name": "web", "namespaces": ["*"]}, choices=choices)
         policy.create(container("a", 1000, GIB >> 2))
@@ -220,7 +220,7 @@ def test_memory_follows_cpus() -> None:
 
 @pytest.mark.parametrize(("choices", "idle"), [(Choices.DEFAULT, "1-7"), (Choices.REFERENCE, "1-15")])
 def test_packages_have_their_own_cpus(choices: Choices, idle: str) -> None:
-    """`packages_have_their_own_cpus`: with NUMA off the original shares idle CPUs of all packages as those of one."""
+    """`packages_have_their_own_cpus`: without NUMA, nri-plugins shares idle CPUs across all packages."""
     close = {"name": "near", "shareIdleCPUsInSame": "package", "minCPUs": 1, "minBalloons": 1}
     policy = balloons(close, topology=numa_off(), choices=choices, reservedResources={"cpu": "cpuset:0"})
     one = next(balloon for balloon in policy.balloons if balloon.type.name == "near")
@@ -228,7 +228,7 @@ def test_packages_have_their_own_cpus(choices: Choices, idle: str) -> None:
 
 
 def test_freed_cpus_are_shared() -> None:
-    """`freed_cpus_are_shared`: the least CPUs of a balloon that is gone are idle ones again."""
+    """`freed_cpus_are_shared`: the minimum CPUs of a removed balloon become idle."""
     for choices in MODES:
         policy = balloons({"name": "idle", "shareIdleCPUsInSame": "system", "minBalloons": 1, "minCPUs": 1},
                           {"name": "other", "minCPUs": 2}, choices=choices)  # fmt: skip
@@ -240,7 +240,7 @@ def test_freed_cpus_are_shared() -> None:
 
 @pytest.mark.parametrize(("choices", "mems"), [(Choices.DEFAULT, "1"), (Choices.REFERENCE, "0-1")])
 def test_memory_nodes_have_memory(choices: Choices, mems: str) -> None:
-    """`memory_nodes_have_memory`: the original pins to nodes without memory, too, which the kernel refuses."""
+    """`memory_nodes_have_memory`: nri-plugins pins to nodes without memory, which the kernel refuses."""
     topology = guest(1, 2, 2, 2)
     empty = replace(topology, nodes=topology.nodes | {0: replace(topology.nodes[0], memory_bytes=0)})
     policy = balloons({"name": "own", "namespaces": ["*"]}, topology=empty, choices=choices)
@@ -248,7 +248,7 @@ def test_memory_nodes_have_memory(choices: Choices, mems: str) -> None:
 
 
 def test_preserved_memory_stays() -> None:
-    """`preserved_memory_stays`: the original widens memory that it was asked to leave alone."""
+    """`preserved_memory_stays`: nri-plugins widens memory of preserved containers."""
     for choices in MODES:
         policy = balloons(choices=choices)
         placed = container("kept", 1000, 3 * GIB, **{"memory.preserve": "true"})
@@ -257,7 +257,7 @@ def test_preserved_memory_stays() -> None:
         assert policy.zones.zones["kept"] == 0b1111
 
 
-def test_a_request_that_is_refused_leaves_no_trace() -> None:
+def test_a_refused_request_leaves_no_state() -> None:
     policy = balloons({"name": "big", "namespaces": ["*"], "minCPUs": 8, "maxCPUs": 8, "preferNewBalloons": True})
     free = policy.free
     with pytest.raises(NoPlace):
@@ -280,7 +280,7 @@ def test_balloons_keep_their_limit() -> None:
             assert masks.parse(policy.create(nine)["a"].cpus or "").bit_count() == 8
 
 
-def test_a_container_gets_the_memory_that_was_not_left_for_it_when_its_balloon_is_looked_at_again() -> None:
+def test_a_container_gets_missing_memory_when_its_balloon_changes() -> None:
     policy = balloons()
     total = policy.zones.capacity(policy.zones.all)
     policy.create(container("first", memory_limit=total, namespace="kube-system"))
@@ -317,7 +317,7 @@ def restarted(policy: Balloons, state: PlacementState | None = None, **options: 
     return Balloons(policy.machine, Options(**options), state=state, containers=containers)
 
 
-def test_a_composite_is_taken_up_with_its_components() -> None:
+def test_a_composite_is_restored_with_its_components() -> None:
     policy = balloons(BOTH, *PARTS)
     policy.create(container("c", 4000, **{"balloon.balloons": "both"}))
     restored = restarted(policy)
@@ -325,7 +325,7 @@ def test_a_composite_is_taken_up_with_its_components() -> None:
     assert [part.type.name for part in restored.balloons[-1].parts()] == ["both", "left", "right"]
 
 
-def test_a_balloon_whose_last_container_has_ended_unnoticed_gives_back_its_cpus() -> None:
+def test_a_restored_balloon_without_containers_returns_its_cpus() -> None:
     policy = balloons()
     policy.create(container("c", 3000))
     before = policy.saved()
@@ -334,7 +334,7 @@ def test_a_balloon_whose_last_container_has_ended_unnoticed_gives_back_its_cpus(
 
 
 def test_composites_keep_their_least() -> None:
-    """`composites_keep_their_least`: in the original `minCPUs` counts until a container leaves."""
+    """`composites_keep_their_least`: in nri-plugins `minCPUs` counts only until a container leaves."""
     for choices in MODES:
         policy = balloons({**BOTH, "minCPUs": 4, "minBalloons": 1}, *PARTS, choices=choices)
         least = 4 if choices is Choices.DEFAULT else 0
@@ -350,7 +350,7 @@ def test_composites_keep_their_least() -> None:
         assert both.cpus.bit_count() == least
 
 
-def test_a_composite_that_has_less_than_its_least_by_now_goes_with_its_last_container() -> None:
+def test_a_composite_below_its_minimum_ends_with_its_last_container() -> None:
     policy = balloons(BOTH, *PARTS, {"name": "rest"}, topology=guest(1, 1, 4, 2))
     policy.create(container("c", 2000, **{"balloon.balloons": "both"}))
     policy.create(container("rest", 1000 * policy.free.bit_count(), **{"balloon.balloons": "rest"}))
@@ -375,7 +375,7 @@ def test_a_composite_that_has_less_than_its_least_by_now_goes_with_its_last_cont
         lambda parts: [parts[0], parts[1], replace(parts[2], cpus="4000")],
     ],
 )
-def test_a_balloon_that_cannot_be_as_it_was_is_not_taken_up(
+def test_a_balloon_that_no_longer_fits_is_not_restored(
     change: Callable[[list[PartState]], list[PartState]],
 ) -> None:
     policy = balloons(BOTH, *PARTS)
@@ -389,7 +389,7 @@ def test_a_balloon_that_cannot_be_as_it_was_is_not_taken_up(
     assert restored.free == policy.free | policy.balloons[-1].cpus
 
 
-def test_containers_stay_in_a_balloon_that_is_theirs_by_the_new_options_and_fits_them() -> None:
+def test_containers_stay_in_a_balloon_that_the_new_options_allow() -> None:
     policy = balloons({"name": "web", "namespaces": ["web"], "maxCPUs": 6})
     for name, cpu_m in (("a", 2000), ("b", 3000), ("c", 1000)):
         policy.create(container(name, cpu_m, namespace="web"))
@@ -404,7 +404,7 @@ def test_containers_stay_in_a_balloon_that_is_theirs_by_the_new_options_and_fits
     assert restarted(unknown, balloonTypes=[]).containers == {}
 
 
-def test_a_balloon_keeps_those_that_it_can_grow_to() -> None:
+def test_a_restored_balloon_keeps_the_containers_that_fit() -> None:
     policy = balloons({"name": "web", "namespaces": ["web"], "maxCPUs": 6})
     for name, cpu_m in (("a", 2000), ("b", 3000)):
         policy.create(container(name, cpu_m, namespace="web"))
@@ -412,7 +412,7 @@ def test_a_balloon_keeps_those_that_it_can_grow_to() -> None:
     assert list(restarted(policy).containers) == ["a"]
 
 
-def test_more_balloons_than_there_may_be_are_not_taken_up_and_the_least_are_made() -> None:
+def test_the_limits_of_balloons_apply_to_restored_balloons() -> None:
     policy = balloons({"name": "web", "namespaces": ["web"], "preferNewBalloons": True})
     for name in "abc":
         policy.create(container(name, 1000, namespace="web"))
@@ -426,7 +426,7 @@ def test_more_balloons_than_there_may_be_are_not_taken_up_and_the_least_are_made
     }
 
 
-def test_of_those_that_wait_for_the_same_memory_only_the_first_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_containers_that_wait_for_the_same_memory_only_the_first_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     policy, tried = balloons(), list[str]()
     allocate, total = policy.zones.allocate, policy.zones.free(policy.zones.all)
     monkeypatch.setattr(policy.zones, "allocate", lambda located: (tried.append(located.user), allocate(located))[1])
@@ -440,7 +440,7 @@ def test_of_those_that_wait_for_the_same_memory_only_the_first_is_tried(monkeypa
     assert tried[2:] == ["w18", "w2"]
 
 
-def test_memory_that_is_no_longer_there_is_chosen_anew() -> None:
+def test_missing_memory_nodes_are_replaced() -> None:
     policy = balloons()
     policy.create(container("a", 1000, GIB))
     state = policy.saved()
@@ -449,7 +449,7 @@ def test_memory_that_is_no_longer_there_is_chosen_anew() -> None:
     assert restored.pins == policy.pins
 
 
-def test_those_in_a_balloon_are_told_of_what_changes_for_them_alone() -> None:
+def test_containers_of_a_balloon_get_only_their_own_changes() -> None:
     policy = balloons({"name": "web", "namespaces": ["web"], "maxCPUs": 6})
     policy.create(container("a", 1500, namespace="web"))
     assert list(policy.create(container("b", 500, namespace="web"))) == ["b"]
@@ -465,14 +465,14 @@ UNEVEN = (
 
 
 @pytest.mark.parametrize("cpu_m", [0, 1, 500, 2001])
-def test_each_part_of_a_composite_has_what_is_asked_for_also_if_that_is_next_to_nothing(cpu_m: int) -> None:
+def test_each_component_of_a_composite_gets_the_request(cpu_m: int) -> None:
     policy = balloons(*PARTS, BOTH)
     qos = "Burstable" if cpu_m else "BestEffort"
     pins = policy.create(container("c", cpu_m, qos=qos, **{"balloon.balloons": "both"}))["c"]
     assert masks.parse(pins.cpus or "").bit_count() == (2 if cpu_m < 2001 else 4)
 
 
-def test_each_part_of_a_composite_has_a_cpu_before_and_after_a_restart() -> None:
+def test_each_component_of_a_composite_has_a_cpu_also_after_a_restart() -> None:
     for choices in MODES:
         policy = balloons(*UNEVEN, choices=choices)
         policy.create(container("c", **{"balloon.balloons": "both"}))
@@ -480,8 +480,8 @@ def test_each_part_of_a_composite_has_a_cpu_before_and_after_a_restart() -> None
         assert choices is Choices.REFERENCE or restarted(policy).pins == policy.pins
 
 
-def test_a_container_goes_to_no_composite_whose_parts_cannot_grow_alike() -> None:
-    """In the original the third one follows its pod, and is refused, because one free CPU is not one for each part."""
+def test_a_composite_whose_components_cannot_grow_equally_is_skipped() -> None:
+    """nri-plugins refuses the third container, because one free CPU is not enough for each component."""
     for choices in MODES:
         policy = balloons({**BOTH, "preferNewBalloons": True}, *PARTS, topology=guest(1, 1, 4, 2), choices=choices)
         first = policy.create(container("first", 2000, pod="one", **{"balloon.balloons": "both"}))["first"]
@@ -497,7 +497,7 @@ def test_a_container_goes_to_no_composite_whose_parts_cannot_grow_alike() -> Non
                 policy.create(third)
 
 
-def test_a_refused_resize_in_a_composite_leaves_the_shares() -> None:
+def test_a_refused_resize_in_a_composite_keeps_the_shares() -> None:
     policy = balloons(BOTH, *PARTS, {"name": "rest"}, topology=guest(1, 1, 2, 2))
     before = policy.create(container("c", 2000, **{"balloon.balloons": "both"}))
     with pytest.raises(NoPlace):
@@ -505,7 +505,7 @@ def test_a_refused_resize_in_a_composite_leaves_the_shares() -> None:
     assert policy.pins == before
 
 
-def test_a_composite_shares_idle_cpus_where_it_is_from_the_start_on() -> None:
+def test_a_composite_shares_idle_cpus_from_its_creation() -> None:
     for choices, cpus in zip(MODES, ("1-3", "1-2"), strict=True):
         policy = balloons({**BOTH, "shareIdleCPUsInSame": "numa"}, *PARTS, choices=choices)
         pins = policy.create(container("c", 2000, **{"balloon.balloons": "both"}))
@@ -513,7 +513,7 @@ def test_a_composite_shares_idle_cpus_where_it_is_from_the_start_on() -> None:
         assert choices is Choices.REFERENCE or restarted(policy).pins == pins
 
 
-def test_a_composite_that_cannot_change_keeps_what_it_has() -> None:
+def test_a_composite_that_cannot_change_keeps_its_cpus() -> None:
     policy = balloons(*UNEVEN, {"name": "rest"}, topology=guest(1, 1, 2, 2))
     for name, cpu_m in (("one", 0), ("two", 500)):
         qos = "Burstable" if cpu_m else "BestEffort"

@@ -9,7 +9,7 @@ def next_turn(queue: RetryQueue, begin: Turn = BEFORE_ALL, end: Turn | None = No
     return queue.next(begin, end, lambda _: False)
 
 
-def test_containers_come_in_the_order_of_their_turns_between_two_of_them() -> None:
+def test_containers_have_the_order_of_their_turns() -> None:
     queue = RetryQueue()
     for turn in (C, A, B):
         queue.put(turn, None)
@@ -18,7 +18,7 @@ def test_containers_come_in_the_order_of_their_turns_between_two_of_them() -> No
     assert queue.next(BEFORE_ALL, None, lambda _: True) is None
 
 
-def test_one_that_is_dropped_or_moved_has_its_old_turn_no_more() -> None:
+def test_a_dropped_or_moved_container_loses_its_turn() -> None:
     queue = RetryQueue()
     for turn in (A, B):
         queue.put(turn, None)
@@ -29,4 +29,4 @@ def test_one_that_is_dropped_or_moved_has_its_old_turn_no_more() -> None:
     queue.drop("c")
     assert (next_turn(queue), next_turn(queue, (7.0, 0, "b"))) == ((7.0, 0, "b"), None)
     assert (next_turn(before), next_turn(before, A)) == (A, B), "the copy is as it was"
-    assert not queue.short()
+    assert not queue.has_unmet_request()

@@ -1,4 +1,4 @@
-"""The tree of CPUs, by its places; what is chosen in it, the recorded cases of CPU trees say."""
+"""The tree of CPUs. The recorded cases of CPU trees test the allocation."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from nri.placement.machine import Machine
 from tests.support.placement import guest
 
 
-def test_places_are_named_by_all_that_they_are_in() -> None:
+def test_nodes_are_named_by_their_path() -> None:
     names = [node.name for node in build(Machine.of(guest(1, 1, 1, 2))).walk()]
     assert names == ["system", "p0", "p0d0", "p0d0n0", "p0d0n0$0", "p0d0n0cpu0", "p0d0n0cpu0t0", "p0d0n0cpu0t1"]
 
@@ -23,15 +23,15 @@ def test_cpus_without_a_second_cache_are_in_the_tree() -> None:
     assert TreeAllocator(root, Preferences()).resize(0, 0b11, 1) == (0b01, 0)
 
 
-def test_first_threads_come_before_second_ones() -> None:
+def test_first_threads_come_before_second_threads() -> None:
     root = by_thread(build(Machine.of(guest(1, 2, 2, 2))))
     assert [masks.text(node.cpus) for node in root.walk() if node.name.endswith("class0")] == ["0,2", "4,6"]
     add, _ = TreeAllocator(build(Machine.of(guest(1, 2, 2, 2))), Preferences(spread=True)).resize(0, 0xFF, 3)
     assert masks.text(add) == "0-2"
 
 
-def test_of_places_with_one_name_the_first_is_taken_where_there_are_few() -> None:
-    """First and second threads are such places: the original's sorting keeps their order up to twelve places."""
+def test_of_few_equal_nodes_the_first_is_taken() -> None:
+    """First and second threads are equal nodes: Go's sort keeps the order of up to twelve elements."""
     for packages, threads in ((1, "0,2"), (8, "1,3")):
         topology = guest(packages, 1, 2, 2)
         total = {n: Cache(2, "Unified", node.cpus, 0, n) for n, node in topology.nodes.items()}
@@ -41,14 +41,14 @@ def test_of_places_with_one_name_the_first_is_taken_where_there_are_few() -> Non
         assert masks.text(add) == threads
 
 
-def test_what_is_not_there_cannot_be_taken_or_given_back() -> None:
+def test_missing_cpus_cannot_be_taken_or_returned() -> None:
     allocator = TreeAllocator(build(Machine.of(guest())), Preferences())
     for delta in (3, -3):
         with pytest.raises(ValueError, match="3 CPUs requested, but only 2 available"):
             allocator.resize(0b11, 0b1100, delta)
 
 
-def test_a_load_drives_the_next_cpu_away() -> None:
+def test_the_next_cpu_avoids_a_load() -> None:
     machine = Machine.of(guest(1, 1, 4, 2))
     cores = {"load": lambda cpus: sum({core for core in machine.cores.values() if core & cpus})}
     preferences = Preferences(avoided=["load"], devices={"load": [0]}, loads=cores)

@@ -12,7 +12,7 @@ def account(policy: Balloons, name: str) -> dict[str, tuple[str, str]]:
     return {candidate.place: (candidate.lost, candidate.change) for candidate in policy.explain(name).candidates}
 
 
-def test_every_balloon_of_the_type_has_what_decided_against_it() -> None:
+def test_every_other_balloon_of_the_type_has_the_reason_against_it() -> None:
     policy = balloons({"name": "own", "namespaces": ["*"], "maxCPUs": 3, "preferSpreadingPods": True})
     for name, cpu_m in (("a", 3000), ("b", 2500), ("c", 1000), ("d", 500)):
         policy.create(container(name, cpu_m))
@@ -24,7 +24,7 @@ def test_every_balloon_of_the_type_has_what_decided_against_it() -> None:
     assert candidates["any default"][1] == "annotation balloon.balloons.resource-policy.nri.io: default"
 
 
-def test_of_several_that_fit_the_one_with_more_room_wins() -> None:
+def test_of_several_balloons_the_one_with_most_free_cpu_wins() -> None:
     policy = balloons({"name": "own", "namespaces": ["*"], "minCPUs": 2, "minBalloons": 2})
     policy.create(container("a", 500))
     policy.create(container("b", 100))
@@ -57,7 +57,7 @@ def test_the_reason_for_the_type_is_in_the_request() -> None:
     }
 
 
-def test_a_container_of_an_earlier_run_has_its_balloon_and_no_comparison() -> None:
+def test_a_restored_container_has_its_balloon_without_a_comparison() -> None:
     policy = balloons({"name": "own", "namespaces": ["*"]})
     policy.create(container("a", 2000))
     restored = Balloons(policy.machine, policy.options, state=policy.saved(), containers=policy.containers)
@@ -66,7 +66,7 @@ def test_a_container_of_an_earlier_run_has_its_balloon_and_no_comparison() -> No
     assert explanation.candidates[0].has == "placed before this policy started"
 
 
-def test_the_measurement_of_a_balloon_has_the_original_s_labels() -> None:
+def test_the_metric_of_a_balloon_has_the_labels_of_nri_plugins() -> None:
     policy = balloons({"name": "own", "namespaces": ["*"], "maxCPUs": 4, "shareIdleCPUsInSame": "numa"})
     policy.create(container("a", 2000))
     policy.create(container("b", 500, pod="a"))

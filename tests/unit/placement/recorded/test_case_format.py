@@ -1,4 +1,4 @@
-"""A case that cannot be played is named with its file, the place in it and the word."""
+"""An invalid case is an error with file, position and value."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def assertion(**words: Any) -> dict[str, Any]:
         ({"topology_overrides": 3}, "topology_overrides must be an object, not 3"),
     ],
 )
-def test_a_sequence_that_cannot_be_played_is_named(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+def test_an_invalid_sequence_is_an_error_with_its_position(tmp_path: Path, change: dict[str, Any], words: str) -> None:
     file = written(tmp_path, placement_cases=[{**deepcopy(CASE), **change}])
     with pytest.raises(ConfigError) as error:
         list(run_file(file))
@@ -62,20 +62,20 @@ def test_a_sequence_that_cannot_be_played_is_named(tmp_path: Path, change: dict[
     ("group", "part"),
     [("memory_zone_cases", {"id": "z"}), ("hint_score_cases", {"id": "z", "cases": "x"}), ("pool_cases", "z")],
 )
-def test_a_part_that_cannot_be_read_is_named(tmp_path: Path, group: str, part: Any) -> None:
+def test_an_invalid_part_is_an_error_with_its_position(tmp_path: Path, group: str, part: Any) -> None:
     file = written(tmp_path, **{group: [part]})
     with pytest.raises(ConfigError, match="the case cannot be read: ") as error:
         list(run_file(file))
     assert str(error.value).startswith(f"{file}: {'z' if isinstance(part, dict) else f'{group}/0'}: ")
 
 
-def test_machines_that_are_no_table_are_named(tmp_path: Path) -> None:
+def test_invalid_machines_are_an_error_with_their_position(tmp_path: Path) -> None:
     for topologies, words in (("x", "topologies: must be an object"), ({"n4c16": 3}, f"{CASE['id']}: the case cannot")):
         with pytest.raises(ConfigError, match=words):
             list(run_file(written(tmp_path, topologies=topologies, placement_cases=[CASE])))
 
 
-def test_zones_at_the_start_are_an_assertion_that_counts(tmp_path: Path) -> None:
+def test_zones_at_the_start_are_checked(tmp_path: Path) -> None:
     case = deepcopy(next(cas for cas in WHOLE["placement_cases"] if cas["id"] == "ta-n6-nrt"))
     (outcome,) = run_file(written(tmp_path, placement_cases=[case]))
     assert outcome.differences == []

@@ -1,4 +1,4 @@
-"""A file of placement cases: passed, failed, and different on purpose."""
+"""A file of placement cases: passed, failed, and with a named deviation."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ def test_all_recorded_cases_pass_in_reference_mode(tmp_path: Path) -> None:
     assert [str(outcome) for outcome in run_file(file, reference=True) if outcome.differences] == []
 
 
-def test_what_differs_on_purpose_has_its_choice_and_keeps_the_assertions(tmp_path: Path) -> None:
+def test_deviations_name_their_choice_and_keep_the_assertions(tmp_path: Path) -> None:
     file = write(tmp_path / "placement.json", {"topologies": WHOLE["topologies"], "placement_cases": GUESTS})
     outcomes = [outcome for outcome in run_file(file) if outcome.differences]
     assert all(outcome.choices for outcome in outcomes)
@@ -35,8 +35,8 @@ def test_what_differs_on_purpose_has_its_choice_and_keeps_the_assertions(tmp_pat
     assert actual == {"composites_keep_their_least", "memory_follows_cpus"}
 
 
-def test_of_two_choices_that_make_the_same_difference_both_are_named(tmp_path: Path) -> None:
-    """Either leaves a CPU to the idle ones of which the original takes all."""
+def test_two_choices_with_the_same_effect_are_both_named(tmp_path: Path) -> None:
+    """Each choice leaves an idle CPU that nri-plugins would take."""
     idle = [{"name": "idle0"}, {"name": "idle1"}]
     large_container = [{"name": "own", "cpu_request_m": 14000, "cpu_limit_m": 14000}]
     steps = [
@@ -53,7 +53,7 @@ def test_of_two_choices_that_make_the_same_difference_both_are_named(tmp_path: P
     assert outcome.choices == ("lower_pools_keep_their_shares", "idle_containers_have_a_cpu")
 
 
-def test_sequences_are_read_without_the_defaults_of_the_resource_and_parts_by_their_names(tmp_path: Path) -> None:
+def test_sequences_are_read_without_defaults_and_parts_by_name(tmp_path: Path) -> None:
     balloons = next(case for case in GUESTS if case["id"] == "bl10-allocopts")
     hints = {"hint_score_cases": WHOLE["hint_score_cases"]}
     total = write(tmp_path / "placement.json", {"topologies": WHOLE["topologies"], "placement_cases": [], **hints})
@@ -62,7 +62,7 @@ def test_sequences_are_read_without_the_defaults_of_the_resource_and_parts_by_th
     assert outcome.differences, "with the resource's default priority it was recorded, and not with none"
 
 
-def test_what_fails_says_how(tmp_path: Path) -> None:
+def test_a_failure_describes_the_difference(tmp_path: Path) -> None:
     case = json.loads(json.dumps(GUESTS[0]))
     case["steps"][0]["expect"] = {"changed": {}}
     described = {"topologies": WHOLE["topologies"], "placement_cases": []}
@@ -72,6 +72,6 @@ def test_what_fails_says_how(tmp_path: Path) -> None:
     assert str(outcome).startswith(f"case {case['id']} differs:\n  step 0 (create) changed: expected {{}}, got")
 
 
-def test_sequences_need_their_machines_beside_them(tmp_path: Path) -> None:
+def test_sequences_require_the_file_with_their_machines(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"placement\.json\.xz, the file with the machines, was not found"):
         list(run_file(write(tmp_path / "some.jsonl", GUESTS[0])))

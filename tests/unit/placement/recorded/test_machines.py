@@ -1,4 +1,4 @@
-"""Machines of placement cases: described ones, snapshots, and what a case has instead."""
+"""Machines of placement cases: descriptions, snapshots and changes of a case."""
 
 import io
 import json
@@ -25,21 +25,21 @@ from tests.support.placement import DATA, guest, write_machine
 SNAPSHOT = {"kind": "sysfs-snapshot", "data_file": "pkg_sysfs_test-data-sample1.tar.xz", "inside": "sample1/sys"}
 
 
-def test_a_snapshot_is_read_in_its_archive_links_included() -> None:
+def test_a_snapshot_in_an_archive_is_read_with_its_links() -> None:
     topology = Machines({"laptop": SNAPSHOT}, DATA).get("laptop")
     assert len(topology.cpus) == 16
     assert {cpu.kind for cpu in topology.cpus.values()} == {"performance", "efficient"}
     assert topology.cpus[0].base_khz
 
 
-def test_a_machine_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_an_unknown_machine_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="unknown machine"):
         Machines({}, tmp_path).get("none")
     with pytest.raises(ConfigError, match="cannot read the machine"):
         Machines({"laptop": SNAPSHOT}, tmp_path).get("laptop")
 
 
-def test_links_in_a_circle_end(tmp_path: Path) -> None:
+def test_cyclic_links_end(tmp_path: Path) -> None:
     (tmp_path / "sysfs").mkdir()
     with tarfile.open(tmp_path / "sysfs" / "a.tar", "w") as tar:
         for name, link in (("sys/devices/system/cpu", "cpu"), ("sys/devices/system/node", "node")):
@@ -50,7 +50,7 @@ def test_links_in_a_circle_end(tmp_path: Path) -> None:
     assert Machines({"m": what}, tmp_path).get("m").cpus == {}
 
 
-def test_files_that_tar_has_filled_up_to_the_size_that_sysfs_tells_are_read(tmp_path: Path) -> None:
+def test_files_padded_by_tar_are_read(tmp_path: Path) -> None:
     write_machine(tmp_path, guest())
     with tarfile.open(tmp_path / "node.tar", "w") as tar:
         for file in sorted((tmp_path / "sys").rglob("*")):
@@ -61,7 +61,7 @@ def test_files_that_tar_has_filled_up_to_the_size_that_sysfs_tells_are_read(tmp_
     assert read_machine(str(tmp_path / "node.tar")) == read_machine(str(tmp_path))
 
 
-def test_a_case_has_other_isolated_cpus_kinds_or_caches() -> None:
+def test_a_case_can_change_isolated_cpus_kinds_and_caches() -> None:
     described = {"a": {"kind": "tree"}, "b": {"base": "a", "isolated_cpus": "0"}}
     assert Machines(described, DATA).get("b").isolated == {0}
     kinds = with_overrides(guest(), {"performance_cores": "0,4"})
@@ -78,7 +78,7 @@ def test_a_policy_has_a_name_and_options() -> None:
 SNAPSHOTS = DATA / "sysfs"
 
 
-def test_a_machine_is_a_folder_or_the_one_in_an_archive_or_a_named_one(tmp_path: Path) -> None:
+def test_a_machine_is_a_folder_an_archive_or_a_name(tmp_path: Path) -> None:
     shown = write_machine(tmp_path, guest())
     assert len(read_machine(str(shown)).cpus) == 16
     several = SNAPSHOTS / "cmd_plugins_topology-aware_policy_testdata_sysfs.tar.bz2"
@@ -106,7 +106,7 @@ def archived(path: Path, mode: str, *members: tarfile.TarInfo) -> Path:
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz"])
-def test_an_archive_that_is_cut_or_broken_anywhere_is_an_error_or_another_machine(tmp_path: Path, mode: str) -> None:
+def test_a_damaged_archive_is_an_error_or_another_machine(tmp_path: Path, mode: str) -> None:
     data = archived(tmp_path / "whole", mode, *(tarfile.TarInfo(f"m/sys/{name}") for name in range(50))).read_bytes()
     for place in range(0, len(data), max(1, len(data) // 40)):
         for spoiled in (data[:place], data[:place] + bytes((data[place] ^ 255,)) + data[place + 1 :]):
@@ -115,7 +115,7 @@ def test_an_archive_that_is_cut_or_broken_anywhere_is_an_error_or_another_machin
                 read_machine(str(tmp_path / "spoiled"))
 
 
-def test_an_archive_is_bounded_in_what_it_unpacks_to_and_its_paths_in_length(tmp_path: Path) -> None:
+def test_the_size_of_an_archive_and_its_path_lengths_are_bounded(tmp_path: Path) -> None:
     big = tarfile.TarInfo("m/sys/devices/system/cpu/online")
     big.size = 1 << 30
     (tmp_path / "big.tar").write_bytes(big.tobuf() + bytes(2048))
@@ -156,7 +156,7 @@ def wrong(kind: Any) -> object:
     return {"a": 1} if kind is str or get_origin(kind) is Literal else [7]
 
 
-#: What the first of a list needs beside a key, and the second, which has the wrong value.
+#: The key that an entry of these lists requires in addition to the tested key.
 NEEDED = {"matchExpressions": "operator: AlwaysTrue", "loadClasses": "name: one", "components": "balloonType: one"}
 
 
@@ -187,7 +187,7 @@ def shown(path: tuple[str, ...]) -> str:
     [(name, path, kind) for name, cls in OPTIONS.items() for path, kind in scalars(cls)],
     ids=lambda row: shown(row) if isinstance(row, tuple) else row if isinstance(row, str) else "",
 )
-def test_a_value_of_another_type_and_a_key_given_twice_are_told_with_file_line_and_key(
+def test_wrong_types_and_duplicate_keys_are_errors_with_file_line_and_key(
     name: str, path: tuple[str, ...], kind: Any
 ) -> None:
     lines, line = at(path, wrong(kind))
@@ -212,7 +212,7 @@ SCHEDULING = [*RESERVED, "  schedulingClasses:", "  - name: one", "  - name: two
          f"{key}.cpu: {words}")
         for name in OPTIONS
         for key, value, words in [
-            *[(key, *each) for key in ("reservedResources", "availableResources") for each in (
+            *[(key, *value_words) for key in ("reservedResources", "availableResources") for value_words in (
                 ("2x", '"2x" is not a quantity'), ("-1", '"-1" is less than 0'), (".nan", '"nan" is not a quantity'),
                 (".inf", '"inf" is not a quantity'), ("1e9", '"1000000000.0" is more than 65536'),
                 ("cpuset:x", "'x' is not a number"), ("cpuset:0-70000", "'0-70000' has a number above"))],
@@ -274,7 +274,7 @@ SCHEDULING = [*RESERVED, "  schedulingClasses:", "  - name: one", "  - name: two
         ]
     ],
 )  # fmt: skip
-def test_what_cannot_be_meant_is_told_with_file_line_and_key(
+def test_contradictory_values_are_errors_with_file_line_and_key(
     name: str, lines: list[str], line: int, message: str
 ) -> None:
     assert str(refusal(name, *lines)).startswith(f"policy.yaml:{line}: {message}"), str(refusal(name, *lines))

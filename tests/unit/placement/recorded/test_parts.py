@@ -1,4 +1,4 @@
-"""Cases of the parts of placement: all that need no snapshot pass, and one that is wrong does not."""
+"""Cases of the parts of placement without snapshots."""
 
 import pytest
 
@@ -19,6 +19,6 @@ def test_the_recorded_cases_of_a_part_pass(group: str) -> None:
         assert list(RUNNERS[group](case, MACHINES, Choices.DEFAULT)) == []
 
 
-def test_a_part_that_comes_out_otherwise_is_a_line() -> None:
+def test_a_different_outcome_is_reported_as_a_line() -> None:
     case = {"cases": [{"fn": "cpu-hint", "hint_cpus": "1", "pool_cpus": "1", "score": 0.5}]}
     assert list(RUNNERS["hint_score_cases"](case, MACHINES, Choices.DEFAULT)) == ["hint 0: expected 0.5, got 1.0"]

@@ -1,4 +1,4 @@
-"""One sequence, played and compared."""
+"""A recorded sequence is run and compared."""
 
 from typing import Any
 
@@ -28,11 +28,11 @@ def case(**more: Any) -> dict[str, Any]:
     return case_document | more
 
 
-def test_a_sequence_as_recorded_has_no_differences() -> None:
+def test_an_unchanged_sequence_has_no_differences() -> None:
     assert differences(case(), guest(), Choices.DEFAULT) == []
 
 
-def test_each_step_that_comes_out_otherwise_is_a_line() -> None:
+def test_each_different_step_is_reported_as_a_line() -> None:
     wrong = case()
     wrong["steps"][0]["expect"] = {"changed": {}, "errors_for": ["c0"]}
     assert [line.split(":")[0] for line in differences(wrong, guest(), Choices.DEFAULT)] == [
@@ -47,7 +47,7 @@ def test_assertions_are_checked_after_their_step() -> None:
     assert line.startswith(UNMET)
 
 
-def test_a_refused_configuration_is_what_some_cases_want() -> None:
+def test_a_case_can_expect_a_refused_configuration() -> None:
     assert differences(case(config={}, expected={"setup": "error"}), guest(), Choices.DEFAULT) == []
     assert differences(case(config={}), guest(), Choices.DEFAULT)[0].startswith("the configuration is refused")
     assert differences(case(expected={"setup": "error"}), guest(), Choices.DEFAULT) == [
@@ -55,7 +55,7 @@ def test_a_refused_configuration_is_what_some_cases_want() -> None:
     ]
 
 
-def test_a_list_that_becomes_empty_is_not_said_in_nri_and_leaves_what_was_there() -> None:
+def test_an_emptied_list_is_not_sent_and_keeps_the_earlier_value() -> None:
     small = {"name": "a", "cpu_request_m": 500, "cpu_limit_m": 500}
     large = {"name": "b", "cpu_request_m": 14000, "cpu_limit_m": 14000}
     steps = [
@@ -67,7 +67,7 @@ def test_a_list_that_becomes_empty_is_not_said_in_nri_and_leaves_what_was_there(
     assert differences(case(steps=steps), guest(), Choices.REFERENCE) == []
 
 
-def test_a_hint_in_an_annotation_counts_unless_hints_are_off_or_what_gives_it_is_denied() -> None:
+def test_a_hint_in_an_annotation_counts_unless_hints_are_disabled_or_denied() -> None:
     domain, nodes = "resource-policy.nri.io", dict[str, str]()
     for kind, value in (("", ""), ("topologyhints", "none"), ("deny.topologyhints", "{paths: [/dev/]}")):
         hint = "{one: {Provider: /dev/one, NUMAs: '0'}}"

@@ -1,4 +1,4 @@
-"""Options of topology-aware, and what does not go with the machine."""
+"""Options of topology-aware, and options that contradict the machine."""
 
 import pytest
 
@@ -17,7 +17,7 @@ from tests.support.placement import topology_aware
         ({"unlimitedBurstable": "socket"}, "expected one of system, package"),
     ],
 )
-def test_options_that_cannot_be_meant_are_refused(spec: dict[str, object], words: str) -> None:
+def test_contradictory_options_are_refused(spec: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         topology_aware(**spec)
 

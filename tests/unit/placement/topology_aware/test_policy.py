@@ -19,7 +19,7 @@ from tests.support.placement import GIB, container, guest, topology_aware, with_
 MODES = (Choices.DEFAULT, Choices.REFERENCE)
 
 
-def test_exclusive_cpus_leave_those_that_share_and_come_back() -> None:
+def test_exclusive_cpus_leave_the_shared_cpus_and_return() -> None:
     policy = topology_aware()
     assert policy.create(container("shared", 500, qos="Burstable", limit_m=600)) == {"shared": Pins("4-7", "1", 512)}
     pins = policy.create(container("own", 14000))
@@ -44,7 +44,7 @@ def test_lower_pools_keep_their_shares() -> None:
 
 
 def test_next_pool_is_tried() -> None:
-    """`next_pool_is_tried`: affinity draws to one node, and a strict hint binds to another."""
+    """`next_pool_is_tried`: affinity prefers one node, and a strict hint requires another."""
     for choices in MODES:
         policy = topology_aware(choices=choices, colocatePods=True)
         policy.create(container("first", 500, pod="pod"))
@@ -58,7 +58,7 @@ def test_next_pool_is_tried() -> None:
 
 
 def test_idle_containers_fit() -> None:
-    """`idle_containers_fit`: the original refuses the second one where all CPU is promised."""
+    """`idle_containers_fit`: nri-plugins refuses the second container when all CPU is promised."""
     for choices in MODES:
         policy = topology_aware(guest(1, 1, 2, 1), choices)
         policy.create(container("all", 1000, qos="Burstable", limit_m=1000))
@@ -84,7 +84,7 @@ ALL_OWN = [container(name, 1000) for name in "abc"]
     ids=["of the pool", "of the pool above", "when there are none", "when all others are promised"],
 )
 def test_idle_containers_have_a_cpu(ones: list[Container]) -> None:
-    """`idle_containers_have_a_cpu`: in the original exclusive containers may take the last one."""
+    """`idle_containers_have_a_cpu`: in nri-plugins exclusive containers may take the last CPU."""
     for choices in MODES:
         policy = topology_aware(guest(1, 2, 2, 1), choices)
         refused = []
@@ -116,7 +116,7 @@ def test_resize_can_move() -> None:
 
 
 def test_equal_resizes_keep_shares() -> None:
-    """`equal_resizes_keep_shares`: the original goes back to the first shares where it pins no CPUs."""
+    """`equal_resizes_keep_shares`: nri-plugins restores the first shares if it pins no CPUs."""
     for choices in MODES:
         policy = topology_aware(choices=choices, pinCPU=False)
         main = container("main", 2000, GIB)
@@ -129,7 +129,7 @@ def test_equal_resizes_keep_shares() -> None:
 
 @pytest.mark.parametrize(("qos", "counts"), [("Burstable", False), ("Guaranteed", True)])
 def test_dropped_requests_count(qos: str, counts: bool) -> None:
-    """`dropped_requests_count`: for the original a request that is there no more is none that changed."""
+    """`dropped_requests_count`: for nri-plugins a removed request is not a change."""
     for choices in MODES:
         policy = topology_aware(choices=choices)
         policy.create(container("main", 1500, GIB, qos))
@@ -158,7 +158,7 @@ def test_failure_changes_nothing() -> None:
 
 
 def test_strict_hints_bind_memory() -> None:
-    """`strict_hints_bind_memory`: memory that spreads over nodes is not what a strict hint allows."""
+    """`strict_hints_bind_memory`: a strict hint does not allow memory of several nodes."""
     for choices in MODES:
         policy = topology_aware(choices=choices)
         main = container("main", 1000, 5 * GIB, **{"strict.topologyhints": "true"})
@@ -171,7 +171,7 @@ def test_strict_hints_bind_memory() -> None:
             assert policy.create(main)["main"] == Pins("8", "0-3", 1024)
 
 
-def test_isolated_cpus_are_given_to_those_who_want_them() -> None:
+def test_isolated_cpus_are_assigned_on_request() -> None:
     isolated = replace(guest(), isolated=frozenset({6, 7, 10, 11}))
     policy = topology_aware(isolated)
     assert policy.create(container("one", 1000))["one"].cpus == "6"
@@ -183,7 +183,7 @@ def test_isolated_cpus_are_given_to_those_who_want_them() -> None:
         topology_aware(isolated, reservedResources={"cpu": "cpuset:6-7"})
 
 
-def test_the_system_shares_reserved_cpus_and_falls_back_to_others() -> None:
+def test_system_containers_share_reserved_cpus_or_fall_back_to_others() -> None:
     policy = topology_aware()
     assert policy.create(container("dns", 500, namespace="kube-system"))["dns"] == Pins("0", "0-3", 512)
     assert policy.create(container("agent", 800, namespace="kube-system"))["agent"].cpus == "1-15"
@@ -191,7 +191,7 @@ def test_the_system_shares_reserved_cpus_and_falls_back_to_others() -> None:
     assert one.create(container("main", 0, **{"cpu.preserve": "true"}))["main"] == Pins(None, "0", 2)
 
 
-def test_without_reserved_cpus_in_the_root_the_system_gets_normal_ones() -> None:
+def test_without_reserved_cpus_system_containers_get_normal_cpus() -> None:
     policy = topology_aware(pinMemory=False)
     policy.pools.root.reserved = 0
     assert policy.create(container("dns", 500, namespace="kube-system"))["dns"] == Pins("4-7", "", 512)
@@ -199,7 +199,7 @@ def test_without_reserved_cpus_in_the_root_the_system_gets_normal_ones() -> None
     assert unpinned.create(container("main", 1000))["main"] == Pins(None, "1", None)
 
 
-def test_memory_that_is_taken_moves_the_less_important() -> None:
+def test_a_memory_request_moves_less_important_containers() -> None:
     policy = topology_aware()
     assert policy.create(container("first", 100, GIB, qos="Burstable", limit_m=100))["first"].mems == "1"
     strict = container("second", 100, 2 * GIB, **{"strict.topologyhints": "true"})
@@ -210,7 +210,7 @@ def test_memory_that_is_taken_moves_the_less_important() -> None:
         policy.create(container("huge", 100, 100 * GIB))
 
 
-def test_namespaces_stay_together_and_levels_that_are_none_are_told() -> None:
+def test_containers_of_a_namespace_stay_together_and_unknown_levels_are_reported() -> None:
     policy = topology_aware(colocateNamespaces=True)
     policy.create(container("first", 1000, namespace="web"))
     second = container("second", 0, GIB, qos="Burstable", namespace="web", unlimited_burstable="socket")
@@ -227,7 +227,7 @@ def test_strict_hints_bind_reserved_and_shared_cpus() -> None:
             policy.create(main)
 
 
-def test_a_container_is_told_the_same_again_and_may_hide_its_second_threads() -> None:
+def test_a_repeated_request_gets_the_same_cpus_and_can_hide_hyperthreads() -> None:
     policy = topology_aware()
     one = container("one", 2000, hide_hyperthreads="true")
     pins = policy.create(one)["one"]
@@ -237,7 +237,7 @@ def test_a_container_is_told_the_same_again_and_may_hide_its_second_threads() ->
     assert policy.release("nobody") == {}
 
 
-def test_a_machine_of_4096_sparse_cpus_is_placed_on() -> None:
+def test_placement_works_on_a_machine_with_4096_sparse_cpus() -> None:
     topology = guest(8, 2, 16, 2)
     cpus = {n * 8: replace(cpu, number=n * 8, threads=frozenset(t * 8 for t in cpu.threads), caches=())
             for n, cpu in topology.cpus.items()}  # fmt: skip
@@ -258,7 +258,7 @@ def restarted(policy: TopologyAware, state: PlacementState | None = None, **opti
     return TopologyAware(policy.machine, Options(**options), state=state or policy.saved(), containers=containers)  # type: ignore[arg-type]
 
 
-def test_grants_are_taken_up_but_for_those_that_options_or_machine_no_longer_allow() -> None:
+def test_saved_grants_are_restored_if_options_and_machine_allow_them() -> None:
     policy = topology_aware()
     for name in "ab":
         policy.create(container(name, 2000))
@@ -282,7 +282,7 @@ def test_a_pool_promises_no_more_than_it_has() -> None:
     assert restarted(policy, nowhere).containers == {}
 
 
-def test_memory_is_taken_up_only_where_there_is_as_much() -> None:
+def test_saved_memory_is_restored_only_if_it_fits() -> None:
     policy = topology_aware()
     policy.create(container("a", 1000, 2 * GIB))
     state = policy.saved()
@@ -293,7 +293,7 @@ def test_memory_is_taken_up_only_where_there_is_as_much() -> None:
     assert restarted(policy).containers == {}
 
 
-def test_those_that_share_are_told_of_what_changes_for_them_alone() -> None:
+def test_shared_containers_get_only_their_own_changes() -> None:
     policy = topology_aware(guest(1, 1, 8, 1))
     policy.create(container("shared", 500, qos="Burstable"))
     assert list(policy.create(container("more", 500, qos="Burstable"))) == ["more"]
@@ -322,7 +322,7 @@ def test_a_cold_container_has_no_dram_until_it_is_warm() -> None:
     assert policy.cold_starts() == {"cold": 60.0}
 
 
-def test_a_cold_start_is_kept_by_the_policy_that_follows() -> None:
+def test_a_cold_start_survives_a_restart_of_the_policy() -> None:
     policy = topology_aware(with_memory("pmem", 16, True))
     for name in ("cold", "warm"):
         policy.create(container(name, 500, GIB, **COLD))
@@ -343,7 +343,7 @@ def test_a_cold_start_is_kept_by_the_policy_that_follows() -> None:
         (with_memory("pmem", 16, True), "{other: 1}"),
     ],
 )
-def test_without_such_memory_or_a_duration_there_is_no_cold_start(machine, requests: str) -> None:
+def test_without_slow_memory_or_a_duration_there_is_no_cold_start(machine, requests: str) -> None:
     policy, one = topology_aware(machine), container("c", 500, GIB, cold_start=requests)
     policy.create(one)
     assert policy.cold_starts() == {}
@@ -362,7 +362,7 @@ def test_without_such_memory_or_a_duration_there_is_no_cold_start(machine, reque
         ("[", "not valid YAML"),
     ],
 )
-def test_a_cold_start_that_cannot_be_read_refuses_the_container(machine, requests: str, words: str) -> None:
+def test_an_invalid_cold_start_refuses_the_container(machine, requests: str, words: str) -> None:
     policy = topology_aware(machine)
     with pytest.raises(NoPlace, match=f"annotation cold-start.resource-policy.nri.io/pod: .*{re.escape(words)}"):
         policy.create(container("c", 500, GIB, **{"cold_start/pod": requests}))
@@ -371,19 +371,19 @@ def test_a_cold_start_that_cannot_be_read_refuses_the_container(machine, request
 
 
 def test_cold_starts_need_slow_memory() -> None:
-    """`cold_starts_need_slow_memory`: the original finds no memory for the container where there is only DRAM."""
+    """`cold_starts_need_slow_memory`: with only DRAM, nri-plugins finds no memory for the container."""
     assert topology_aware().create(container("c", 500, **COLD))["c"].mems == "1"
     with pytest.raises(NoPlace, match="memory"):
         topology_aware(choices=Choices.REFERENCE).create(container("c", 500, **COLD))
 
 
-def test_a_container_that_finds_no_dram_stays_with_what_it_has() -> None:
+def test_a_container_without_free_dram_keeps_its_memory() -> None:
     policy = topology_aware(with_memory("pmem", 16, True), pinMemory=False)
     policy.create(container("cold", 500, GIB, **COLD))
     assert policy.warm("cold") == {}
 
 
-def test_strict_hints_and_required_isolated_cpus_refuse_a_new_container_and_not_one_that_runs() -> None:
+def test_strict_hints_and_required_isolated_cpus_refuse_only_new_containers() -> None:
     close = {"device": Hint("4-7")}
     for annotation, hints, lacks in (
         ("strict.topologyhints", close, "CPUs 4-7, which its strict hints require"),
@@ -402,7 +402,7 @@ def test_strict_hints_and_required_isolated_cpus_refuse_a_new_container_and_not_
         assert policy.unmet == {}
 
 
-def test_a_running_container_whose_class_is_not_there_any_more_can_be_resized() -> None:
+def test_a_running_container_of_a_removed_class_can_be_resized() -> None:
     policy = topology_aware(cpuClasses=[{"name": "low"}], sharedPoolCPUClass="low")
     one = container("one", 2000, cpu_class="fast")
     one.runs = True

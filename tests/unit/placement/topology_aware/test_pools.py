@@ -16,7 +16,7 @@ def pools(*shape: int, **more: object) -> Pools:
     return Pools(machine, machine.online, 1)
 
 
-def test_levels_that_would_say_nothing_are_left_out() -> None:
+def test_levels_with_a_single_child_are_omitted() -> None:
     names = ["NUMA node #0", "NUMA node #1", "socket #0", "NUMA node #2", "NUMA node #3", "socket #1", "root"]
     assert [pool.name for pool in pools().by_id] == names
     assert [pool.name for pool in pools(1, 1).by_id] == ["socket #0"]
@@ -31,18 +31,18 @@ def with_dies() -> Machine:
     return Machine.of(replace(topology, cpus=cpus))
 
 
-def test_dies_have_pools_where_they_are_more_than_clusters() -> None:
+def test_dies_have_pools_if_they_differ_from_clusters() -> None:
     machine = with_dies()
     assert [pool.name for pool in Pools(machine, machine.online, 1).by_id] == ["die #0/0", "die #0/1", "socket #0"]
 
 
-def test_a_level_that_is_not_there_is_the_next_one_above() -> None:
+def test_a_missing_level_is_replaced_by_the_next_level_above() -> None:
     assert [pools().existing_level(level) for level in ("system", "package", "die", "numa", "l3cache")] == [
         "system", "package", "package", "numa", "numa"
     ]  # fmt: skip
 
 
-def test_exclusive_cpus_leave_all_pools_that_have_them_and_come_back() -> None:
+def test_exclusive_cpus_leave_all_their_pools_and_return() -> None:
     tree = pools()
     node, root = tree.by_name["NUMA node #1"], tree.root
     node.take(masks.parse("4-5"))
@@ -71,7 +71,7 @@ def test_hints_score_less_for_larger_pools() -> None:
 
 
 def test_dies_have_their_own_hints() -> None:
-    """`dies_have_their_own_hints`: in the original all dies of a package are as near to CPUs as the package."""
+    """`dies_have_their_own_hints`: in nri-plugins all dies of a package have the hints of the package."""
     machine = with_dies()
     for choices, scores in ((Choices.DEFAULT, [0.75, 0.25]), (Choices.REFERENCE, [1.0, 1.0])):
         pools = Pools(machine, machine.online, 1, choices).by_name
@@ -79,8 +79,8 @@ def test_dies_have_their_own_hints() -> None:
         assert [pools[f"die #0/{number}"].hint_score(Hint(packages="0")) for number in range(2)] == [1.0, 1.0]
 
 
-def test_exclusive_cpus_leave_each_pool_below_what_it_has_promised() -> None:
-    """`lower_pools_keep_their_shares`: the original asks pools between, too, and takes what a lower one kept."""
+def test_exclusive_cpus_leave_lower_pools_their_promised_shares() -> None:
+    """`lower_pools_keep_their_shares`: nri-plugins takes CPUs that a lower pool has promised."""
     machine = Machine.of(guest())
     pools = Pools(machine, machine.online, masks.parse("1,5"))
     pools.by_name["NUMA node #0"].promise(0, 0, 1)

@@ -21,7 +21,7 @@ def test_whole_cpus_are_exclusive_and_parts_are_shared() -> None:
     assert request(cpu_m=2000, prefer_shared_cpus="true").shared_m == 2000
 
 
-def test_the_system_gets_reserved_cpus_and_who_wants_none_keeps_its_own() -> None:
+def test_system_containers_get_reserved_cpus_and_opt_outs_keep_their_cpus() -> None:
     assert request(namespace="kube-system").kind is CpuKind.RESERVED
     assert request(namespace="infra-logs").kind is CpuKind.RESERVED
     assert request(namespace="infra-logs", prefer_reserved_cpus="false").kind is CpuKind.NORMAL
@@ -32,7 +32,7 @@ def test_the_system_gets_reserved_cpus_and_who_wants_none_keeps_its_own() -> Non
 
 
 def test_unscoped_isolation_counts() -> None:
-    """`unscoped_isolation_counts`: the original reads the preference with a scope only."""
+    """`unscoped_isolation_counts`: nri-plugins reads the preference only with a scope."""
     assert request(cpu_m=1000).isolated
     assert not request(cpu_m=1000, prefer_isolated_cpus="false").isolated
     assert request(Choices.REFERENCE, cpu_m=1000, prefer_isolated_cpus="false").isolated
@@ -41,7 +41,7 @@ def test_unscoped_isolation_counts() -> None:
     assert not request(cpu_m=2000).isolated
 
 
-def test_a_priority_is_taken_from_the_annotation() -> None:
+def test_an_annotation_sets_the_cpu_priority() -> None:
     assert request(cpu_m=1000, prefer_cpu_priority="high").priority is Priority.HIGH
     assert request(cpu_m=1000, prefer_cpu_priority="default").priority is Priority.NONE
     for word in ("top", "HIGH", ""):

@@ -1,4 +1,4 @@
-"""The order of pools: which comparison decides, and that any two have one order."""
+"""The order of pools: the deciding comparison, and a total order."""
 
 from nri.placement.choices import Choices
 from nri.placement.topology_aware.policy import TopologyAware
@@ -13,7 +13,7 @@ def scored(policy: TopologyAware, qos: str, level: str, cpu_m: int = 500) -> tup
     return Scoring(request, policy.zones, level, policy.choices), scores
 
 
-def test_the_comparison_that_decided_has_a_name() -> None:
+def test_the_deciding_comparison_has_a_name() -> None:
     scoring, scores = scored(topology_aware(), "Guaranteed", "package")
     node, other, root = (scores[name] for name in ("NUMA node #1", "NUMA node #0", "root"))
     assert scoring.compare(node, root) == (1, "deeper pool")
@@ -26,7 +26,7 @@ def test_the_comparison_that_decided_has_a_name() -> None:
 
 
 def test_pools_have_one_order() -> None:
-    """`pools_have_one_order`: in the original each of two pools can be the better one, whichever is asked about."""
+    """`pools_have_one_order`: in nri-plugins the better of two pools can depend on the order of the comparison."""
     for choices, both in ((Choices.REFERENCE, True), (Choices.DEFAULT, False)):
         scoring, scores = scored(topology_aware(choices=choices), "Burstable", "package")
         root, node = scores["root"], scores["NUMA node #2"]
@@ -37,7 +37,7 @@ def test_pools_have_one_order() -> None:
         assert (scoring.compare(isolated, shared)[0] == scoring.compare(shared, isolated)[0]) is both
 
 
-def test_the_name_of_a_container_does_not_decide() -> None:
+def test_the_name_of_a_container_does_not_affect_its_pool() -> None:
     places = set()
     for number in range(16):
         policy = topology_aware()

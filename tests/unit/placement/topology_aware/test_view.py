@@ -16,7 +16,7 @@ def by_place(policy: TopologyAware, name: str) -> dict[str, tuple[str, str]]:
     return {candidate.place: (candidate.lost, candidate.change) for candidate in policy.explain(name).candidates}
 
 
-def test_every_pool_has_what_decided_against_it_and_what_would_change_that() -> None:
+def test_every_other_pool_has_the_reason_against_it_and_a_remedy() -> None:
     policy = topology_aware()
     policy.create(container("a", 3000))
     policy.create(container("b", 2000))
@@ -29,7 +29,7 @@ def test_every_pool_has_what_decided_against_it_and_what_would_change_that() -> 
     assert candidates["root"] == ("fewer memory nodes", "a memory request that fits in fewer nodes")
 
 
-def test_each_comparison_has_words_of_its_own() -> None:
+def test_each_comparison_has_its_own_text() -> None:
     policy = topology_aware(colocatePods=True)
     policy.create(container("a", 2000))
     policy.create(container("near", 1000, pod="a"))
@@ -46,7 +46,7 @@ def test_each_comparison_has_words_of_its_own() -> None:
     assert by_place(policy, "large")["NUMA node #0"][0] in ("fewer memory nodes", "memory offer")
 
 
-def test_a_better_pool_says_why_it_could_not_serve_or_that_the_container_stayed() -> None:
+def test_a_better_pool_shows_why_it_was_not_used() -> None:
     policy = topology_aware(colocatePods=True)
     for name in ("a", "b", "c", "d", "e"):
         policy.create(container(name, 500))
@@ -62,7 +62,7 @@ def test_a_better_pool_says_why_it_could_not_serve_or_that_the_container_stayed(
     assert ("the container still fits in its pool", "create the container again") in by_place(policy, "e").values()
 
 
-def test_isolated_cpus_are_told_of_where_there_are_some_and_of_equal_pools_the_number_decided() -> None:
+def test_isolated_cpus_and_equal_pools_are_explained() -> None:
     for isolated in (frozenset[int](), frozenset({6, 7})):
         policy = topology_aware(replace(guest(), isolated=isolated))
         policy.create(container("own", 1000))
@@ -76,7 +76,7 @@ def test_isolated_cpus_are_told_of_where_there_are_some_and_of_equal_pools_the_n
             )
 
 
-def test_requests_are_told_in_words() -> None:
+def test_requests_are_described_in_words() -> None:
     policy = topology_aware(reservedPoolNamespaces=["infra"])
     words = {}
     for row in (
@@ -95,7 +95,7 @@ def test_requests_are_told_in_words() -> None:
     assert words["alone"] == "Guaranteed, its CPUs are preserved"
 
 
-def test_a_container_of_an_earlier_run_is_compared_as_if_it_came_now() -> None:
+def test_a_restored_container_is_compared_like_a_new_one() -> None:
     policy = topology_aware()
     for name in ("a", "b", "c", "d"):
         policy.create(container(name, 2000))
@@ -117,7 +117,7 @@ def test_a_container_of_an_earlier_run_is_compared_as_if_it_came_now() -> None:
     assert restored.explain("c").then, "a container that was placed anew has an account of that"
 
 
-def test_pools_and_their_measurements_add_up() -> None:
+def test_metrics_of_pools_add_up() -> None:
     topology: Topology = guest()
     policy = topology_aware(topology)
     policy.create(container("own", 2000, memory=GIB))

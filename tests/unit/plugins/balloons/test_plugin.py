@@ -25,14 +25,14 @@ def test_containers_of_a_type_share_a_balloon_that_grows_with_them(nri_runtime: 
     assert after["a"] == after["b"] != before
 
 
-def test_an_unknown_type_is_refused_with_those_that_there_are(nri_runtime: FakeRuntime, tmp_path: Path) -> None:
+def test_an_unknown_type_is_an_error_with_the_known_types(nri_runtime: FakeRuntime, tmp_path: Path) -> None:
     started(nri_runtime, tmp_path, BalloonsPlugin(), balloonTypes=[TYPE])
     asking = pod("a", **{"balloon.balloons": "shops"})
     with pytest.raises(nri.PluginError, match="unknown type of balloons 'shops'; types are reserved, shop, default"):
         nri_runtime.create_container(asking, ask("a", 1000))
 
 
-def test_a_group_that_cannot_be_read_has_no_effect_and_that_is_told(
+def test_an_invalid_group_has_no_effect_and_is_logged(
     nri_runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     started(nri_runtime, tmp_path, BalloonsPlugin(), balloonTypes=[TYPE | {"groupBy": "${pod/name"}])
@@ -42,7 +42,7 @@ def test_a_group_that_cannot_be_read_has_no_effect_and_that_is_told(
     assert cpus(nri_runtime)["a"] == cpus(nri_runtime)["b"]
 
 
-def test_annotations_about_hints_have_no_effect_and_that_is_told(
+def test_annotations_about_hints_have_no_effect_and_are_logged(
     nri_runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     started(nri_runtime, tmp_path, BalloonsPlugin(), balloonTypes=[TYPE])
@@ -52,7 +52,7 @@ def test_annotations_about_hints_have_no_effect_and_that_is_told(
     assert "counts as not given" not in caplog.text
 
 
-def test_a_balloon_is_near_to_the_device_that_its_type_names(
+def test_a_balloon_is_near_the_device_of_its_type(
     nri_runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     gpu = "/sys/devices/pci0000:00/0000:00:01.0"

@@ -1,4 +1,4 @@
-"""`default-validator` as a plugin: the decisions and texts of the built-in one, under the keys of each dialect."""
+"""`default-validator` as a plugin has the decisions, texts and keys of the built-in validator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DIALECTS = [
 
 
 @pytest.mark.parametrize("config", DIALECTS)
-def test_it_refuses_as_the_built_in_one_does(nri_runtime: FakeRuntime, config: str) -> None:
+def test_the_plugin_refuses_like_the_built_in_validator(nri_runtime: FakeRuntime, config: str) -> None:
     nri_runtime.add(Sysctl(), idx="20").add(DefaultValidatorPlugin(), idx="00", config=config)
     with FakeRuntime(default_validator=ValidatorConfig(enable=True, reject_sysctl_adjustment=True)) as built_in:
         built_in.add(Sysctl(), idx="20")
@@ -39,7 +39,7 @@ def test_it_refuses_as_the_built_in_one_does(nri_runtime: FakeRuntime, config: s
     assert lines == [("00-default-validator", reason)] * 2
 
 
-def test_without_a_configuration_it_heeds_what_pods_require(nri_runtime: FakeRuntime) -> None:
+def test_without_a_configuration_the_pods_required_plugins_are_checked(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(DefaultValidatorPlugin(), idx="00")
     nri_runtime.create_container(make_pod(), make_container())
     pod = make_pod(annotations={"required-plugins.noderesource.dev": "[sysctl]"})
@@ -49,7 +49,7 @@ def test_without_a_configuration_it_heeds_what_pods_require(nri_runtime: FakeRun
 
 
 @pytest.mark.parametrize("config", ["enable: {}\nrequiredPlugins: [x]", "enable = {}\nrequired_plugins = ['x']"])
-def test_it_is_off_where_its_configuration_says_so(nri_runtime: FakeRuntime, config: str) -> None:
+def test_the_configuration_can_disable_the_validator(nri_runtime: FakeRuntime, config: str) -> None:
     nri_runtime.add(DefaultValidatorPlugin(), idx="00", config=config.format("false"))
     assert nri_runtime.create_container(make_pod(), make_container()).env == {}, "it refuses nothing"
     with FakeRuntime() as other:
@@ -69,19 +69,19 @@ def test_it_is_off_where_its_configuration_says_so(nri_runtime: FakeRuntime, con
         ("a: [", "not valid YAML"),
     ],
 )
-def test_a_wrong_configuration_keeps_it_from_taking_part(nri_runtime: FakeRuntime, text: str, message: str) -> None:
+def test_an_invalid_configuration_prevents_the_start(nri_runtime: FakeRuntime, text: str, message: str) -> None:
     with pytest.raises(nri.ConfigError, match=message):
         read(text)
     with pytest.raises(nri.NriError, match=message):
         nri_runtime.add(DefaultValidatorPlugin(), idx="00", config=text)
 
 
-def test_it_is_on_unless_the_configuration_says_otherwise() -> None:
+def test_the_validator_is_enabled_by_default() -> None:
     assert read("") == ValidatorConfig(enable=True)
     assert read("nri_enable_default_validator = false") == ValidatorConfig()
 
 
-def test_toml_is_told_by_its_first_key() -> None:
+def test_toml_is_recognized_by_its_first_key() -> None:
     built = read('# ours\n\n# all of them\ntolerate_missing_plugins_annotation = "a: b"\nrequired_plugins = ["x"]\n')
     config = ValidatorConfig(enable=True, tolerate_missing_plugins_annotation="a: b", required_plugins=("x",))
     assert built == config

@@ -1,4 +1,4 @@
-"""`device-injector`: which annotations count, what a refusal leaves behind, and what is in the log."""
+"""`device-injector`: annotations, refusals and log lines."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_every_kind_has_its_effect(nri_runtime: FakeRuntime) -> None:
     assert pruned(reply.adjust) == expected
 
 
-def test_a_mount_of_a_file_system_needs_no_source(nri_runtime: FakeRuntime) -> None:
+def test_a_mount_of_a_file_system_requires_no_source(nri_runtime: FakeRuntime) -> None:
     reply = create(nri_runtime, mounts="[{destination: /scratch, type: tmpfs, options: [size=64k]}]")
     assert pruned(reply.adjust) == nri.Adjustment().add_mount("/scratch", "", "tmpfs", ["size=64k"])
 
@@ -68,7 +68,7 @@ def test_a_deadline_policy_has_its_times(nri_runtime: FakeRuntime) -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if len(kind.keys) > 1], ids=lambda kind: kind.name)
-def test_annotations_of_the_old_domain_count_too(nri_runtime: FakeRuntime, kind) -> None:
+def test_annotations_of_the_old_domain_are_read(nri_runtime: FakeRuntime, kind) -> None:
     values = {
         "devices": "[{path: /dev/x, type: b, major: 1}]",
         "CDI devices": "[v.com/c=d]",
@@ -173,34 +173,32 @@ def test_a_wrong_value_is_refused_with_its_annotation(
     assert reason.startswith(beginning + (message or ""))
 
 
-def test_it_asks_for_creations_only(nri_runtime: FakeRuntime) -> None:
+def test_the_plugin_subscribes_only_to_creations(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(DeviceInjector(), idx="10")
     assert nri_runtime.health("10-device-injector").events == "CreateContainer"
 
 
-def test_a_container_without_annotations_is_left_alone(nri_runtime: FakeRuntime) -> None:
+def test_a_container_without_annotations_is_unchanged(nri_runtime: FakeRuntime) -> None:
     assert pruned(create(nri_runtime).adjust) == nri.Adjustment()
     reply = create(nri_runtime, devices="", mounts="[]", sysctl="{}", io_priority="# later", scheduling_policy="~")
     assert pruned(reply.adjust) == nri.Adjustment()
 
 
-def test_the_containers_annotation_counts_before_the_pods(nri_runtime: FakeRuntime) -> None:
+def test_the_containers_annotation_overrides_the_pods(nri_runtime: FakeRuntime) -> None:
     reply = create(nri_runtime, sysctl_="{a.b: 1}", sysctl="{a.b: 2, c.d: 3}")
     assert pruned(reply.adjust) == nri.Adjustment().set_sysctl("a.b", "1")
 
 
-def test_an_empty_annotation_of_the_container_takes_it_out_of_the_pods(nri_runtime: FakeRuntime) -> None:
+def test_an_empty_annotation_of_the_container_disables_the_pods(nri_runtime: FakeRuntime) -> None:
     assert pruned(create(nri_runtime, sysctl_="", sysctl="{a.b: 2}").adjust) == nri.Adjustment()
 
 
-def test_the_next_container_is_served_after_a_refusal(nri_runtime: FakeRuntime) -> None:
+def test_after_a_refusal_the_next_container_is_adjusted(nri_runtime: FakeRuntime) -> None:
     refusal(nri_runtime, sysctl="x")
     assert pruned(create(nri_runtime, sysctl="{a.b: 1}").adjust) == nri.Adjustment().set_sysctl("a.b", "1")
 
 
-def test_what_it_does_and_what_it_reads_past_is_in_the_log(
-    nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_changes_and_ignored_keys_are_logged(nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     create(nri_runtime, mounts="[{source: /a, destination: /b, option: ro}]")
     lines = [(one.levelname, one.getMessage()) for one in caplog.records if one.name.startswith("nri.plugin")]
@@ -213,9 +211,7 @@ def test_what_it_does_and_what_it_reads_past_is_in_the_log(
     ]
 
 
-def test_a_line_of_the_log_is_short_however_much_was_done(
-    nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_log_lines_are_short_also_for_many_changes(nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     nri_runtime.timeout(20)
     create(nri_runtime, mounts="\n".join(f"- {{source: /a, destination: /b/{number}}}" for number in range(1000)))
@@ -223,7 +219,7 @@ def test_a_line_of_the_log_is_short_however_much_was_done(
     assert len(line) < 1200
 
 
-def test_a_file_mode_that_is_more_than_permissions_is_warned_of(
+def test_a_file_mode_with_more_than_permissions_logs_a_warning(
     nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     create(nri_runtime, devices="[{path: /dev/x, type: c, major: 1, file_mode: 660}]")

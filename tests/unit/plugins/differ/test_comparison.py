@@ -1,4 +1,4 @@
-"""Differences of messages: what was added, changed and removed, where; the same as lines of YAML."""
+"""Differences of messages: added, changed and removed fields, also as lines of YAML."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from nri.plugins.differ.comparison import differences, yaml_differences
         ),
     ],
 )
-def test_fields_that_differ_are_told_with_both_values(before: object, after: object, lines: list[str]) -> None:
+def test_different_fields_are_listed_with_both_values(before: object, after: object, lines: list[str]) -> None:
     assert list(map(str, differences(before, after))) == lines
 
 
-def test_a_line_end_in_a_key_does_not_end_the_line() -> None:
+def test_newlines_in_keys_are_escaped() -> None:
     mount = {"destination": "/a\n[00] forged", "labels": {"b\nforged": 1}}
     (line,) = map(str, differences({"mounts": []}, {"mounts": [mount]}))
     assert line.isprintable() and line.startswith(r"create: mounts[/a\n[00] forged]: From: <nil> -> To: {destination: ")
 
 
-def test_an_entry_that_is_there_twice_is_compared_twice() -> None:
+def test_repeated_entries_are_compared_separately() -> None:
     assert list(map(str, differences({"args": ["a", "a"]}, {"args": ["a"]}))) == [
         'delete: args["a, 1"]: From: a -> To: <nil>'.replace('"', "")
     ]
 
 
-def test_as_yaml_only_the_lines_around_a_difference_are_told() -> None:
+def test_yaml_output_has_only_the_lines_around_a_difference() -> None:
     before = {f"k{number}": number for number in range(9)}
     after = {**before, "k8": "x"}
     assert yaml_differences(before, after) == ["@@ -6,4 +6,4 @@", " k5: 5", " k6: 6", " k7: 7", "-k8: 8", "+k8: x"]

@@ -1,4 +1,4 @@
-"""`differ`: what plugins between its indices change, for each event and container by itself."""
+"""`differ` logs the changes of plugins between its indices, for each event and container."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def of(indices: str) -> tuple[int, ...]:
     return merge(DifferConfig, [flag_layer(DifferConfig, "indices", "indices", [indices])]).value.indices
 
 
-def test_they_are_numbers_between_commas() -> None:
+def test_indices_are_numbers_between_commas() -> None:
     assert of("00,08,99") == (0, 8, 99)
 
 
@@ -35,7 +35,7 @@ def test_they_are_numbers_between_commas() -> None:
         ("0,x", r'--indices: indices\[1\]: expected a whole number, not "x"'),
     ],
 )
-def test_others_are_refused_with_the_reason(text: str, reason: str) -> None:
+def test_invalid_indices_are_an_error_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(nri.ConfigError, match=reason):
         of(text)
 
@@ -72,7 +72,7 @@ def lines(caplog: pytest.LogCaptureFixture):
     ]
 
 
-def test_what_a_plugin_changes_is_told_field_by_field(nri_runtime: FakeRuntime, lines) -> None:
+def test_changes_of_a_plugin_are_logged_field_by_field(nri_runtime: FakeRuntime, lines) -> None:
     attach(nri_runtime, 0, 99)
     nri_runtime.add(Between(), idx="50")
     nri_runtime.create_container(make_pod(), make_container(env={"PATH": "/bin"}))
@@ -84,14 +84,14 @@ def test_what_a_plugin_changes_is_told_field_by_field(nri_runtime: FakeRuntime, 
     ]
 
 
-def test_it_changes_nothing_itself(nri_runtime: FakeRuntime, lines) -> None:
+def test_the_plugin_changes_no_container(nri_runtime: FakeRuntime, lines) -> None:
     attach(nri_runtime, 0, 99)
     reply = nri_runtime.create_container(make_pod(), make_container())
     with FakeRuntime() as alone:
         assert reply.adjust == alone.create_container(make_pod(), make_container()).adjust
 
 
-def test_each_index_tells_what_changed_since_the_one_before(nri_runtime: FakeRuntime, lines) -> None:
+def test_each_index_logs_the_changes_since_the_previous_index(nri_runtime: FakeRuntime, lines) -> None:
     attach(nri_runtime, 99, 0, 40)
     nri_runtime.add(Between(), idx="30")
     nri_runtime.create_container(make_pod(), make_container())
@@ -99,7 +99,7 @@ def test_each_index_tells_what_changed_since_the_one_before(nri_runtime: FakeRun
     assert "[99] CreateContainer: container: <no changes>" in lines()
 
 
-def test_a_refused_creation_is_not_compared_with_the_next_one(nri_runtime: FakeRuntime, lines) -> None:
+def test_a_refused_creation_is_not_compared_with_the_next_creation(nri_runtime: FakeRuntime, lines) -> None:
     attach(nri_runtime, 0, 99)
     nri_runtime.add(Between(), idx="50")
     with pytest.raises(NriError):
@@ -109,7 +109,7 @@ def test_a_refused_creation_is_not_compared_with_the_next_one(nri_runtime: FakeR
     assert "[99] CreateContainer: container: create: env[A]: From: <nil> -> To: A=1" in lines()
 
 
-def test_resources_of_an_update_are_compared_too(nri_runtime: FakeRuntime, lines) -> None:
+def test_resources_of_updates_are_compared(nri_runtime: FakeRuntime, lines) -> None:
     attach(nri_runtime, 0, 99)
     nri_runtime.add(Between(), idx="50")
     pod, container = make_pod(), make_container()
@@ -118,7 +118,7 @@ def test_resources_of_an_update_are_compared_too(nri_runtime: FakeRuntime, lines
     assert "[99] UpdateContainer: resources: create: cpu.shares.value: From: <nil> -> To: 7" in lines()
 
 
-def test_as_yaml_the_lines_that_differ_are_told(nri_runtime: FakeRuntime, lines) -> None:
+def test_different_lines_are_logged_as_yaml(nri_runtime: FakeRuntime, lines) -> None:
     attach(nri_runtime, 0, 99, yaml=True)
     nri_runtime.add(Between(), idx="50")
     nri_runtime.create_container(make_pod(), make_container(env={"PATH": "/bin"}))
@@ -126,7 +126,7 @@ def test_as_yaml_the_lines_that_differ_are_told(nri_runtime: FakeRuntime, lines)
 
 
 @pytest.mark.parametrize(("level", "parts"), [(0, []), (1, ["[00] "]), (2, ["[00] ", " before: ", " after: "])])
-def test_a_higher_level_tells_the_data_as_well(nri_runtime: FakeRuntime, lines, level: int, parts: list[str]) -> None:
+def test_a_higher_level_logs_the_data(nri_runtime: FakeRuntime, lines, level: int, parts: list[str]) -> None:
     attach(nri_runtime, 0, 99, verboseLevel=level)
     nri_runtime.add(Between(), idx="50")
     nri_runtime.create_container(make_pod(), make_container(name="app"))
@@ -134,13 +134,13 @@ def test_a_higher_level_tells_the_data_as_well(nri_runtime: FakeRuntime, lines, 
     assert [part for part in ("[00] ", " before: ", " after: ") if any(part in line for line in name_lines)] == parts
 
 
-def test_at_the_highest_level_what_runs_already_is_told(lines) -> None:
+def test_the_highest_level_logs_existing_pods_and_containers(lines) -> None:
     with FakeRuntime(pods=[make_pod(name="web")]) as runtime:
         attach(runtime, 0, 99, verboseLevel=3)
     assert "[00] Synchronize: pods:   name: web" in lines()
 
 
-def test_messages_of_events_that_never_come_to_the_next_index_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_that_wait_for_the_next_index_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_KEPT_EVENTS", 3)
     (first, _), _ = Differ.row([0, 1], Options())
     for number in range(10):
@@ -148,7 +148,7 @@ def test_messages_of_events_that_never_come_to_the_next_index_are_bounded(monkey
     assert [event[1] for event in first.messages.by_position[0]] == ["7", "8", "9"]
 
 
-def test_its_program_connects_at_each_index(tmp_path: Path) -> None:
+def test_the_program_connects_once_per_index(tmp_path: Path) -> None:
     socket = tmp_path / "nri.sock"
     words = ["-m", "nri.plugins.differ.plugin", "-indices", "05,10,95", "-socket-path", socket]
     with FakeRuntime(socket_path=str(socket)) as runtime, plugin_program(tmp_path, *words) as program:
@@ -158,7 +158,7 @@ def test_its_program_connects_at_each_index(tmp_path: Path) -> None:
         assert program.stop() == 0
 
 
-def test_its_own_file_gets_all_of_its_lines(nri_runtime: FakeRuntime, tmp_path: Path, lines) -> None:
+def test_the_log_file_has_all_lines(nri_runtime: FakeRuntime, tmp_path: Path, lines) -> None:
     try:
         attach(nri_runtime, 0, 99, logFile=str(tmp_path / "log"))
         nri_runtime.run_pod_sandbox(make_pod())
@@ -167,7 +167,7 @@ def test_its_own_file_gets_all_of_its_lines(nri_runtime: FakeRuntime, tmp_path: 
         Differ().configure()
 
 
-def test_its_help_shows_neither_an_index_nor_a_launch_by_the_runtime(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_shows_no_index_and_no_launch_by_the_runtime(capsys: pytest.CaptureFixture[str]) -> None:
     from nri.stub.program.start import tell
 
     tell(Differ, Options())
@@ -175,7 +175,7 @@ def test_its_help_shows_neither_an_index_nor_a_launch_by_the_runtime(capsys: pyt
     assert examples.split("  ")[1:2] == ["nri run differ"] and "nri enable" not in examples
 
 
-def test_a_runtime_cannot_launch_it_and_is_told_why(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_launch_by_the_runtime_is_an_error_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     from nri.stub.program.start import run
 
     options = parse([], {"NRI_PLUGIN_SOCKET": "3", "NRI_PLUGIN_IDX": "10"}, "x", "differ", Differ.flags)

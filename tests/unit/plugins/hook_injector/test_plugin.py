@@ -37,12 +37,12 @@ def config(*directories: Path, **keys: object) -> str:
     return json.dumps({"hooks_dirs": [str(directory) for directory in directories], **keys})
 
 
-def test_its_directories_are_those_of_other_readers_of_hooks() -> None:
+def test_the_default_directories_equal_those_of_cri_o_and_podman() -> None:
     assert tuple(HookInjector().config.hooks_dirs) == DIRECTORIES
     assert DIRECTORIES == ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
 
 
-def test_a_change_counts_for_the_very_next_container(hooks: Path) -> None:
+def test_a_changed_hook_applies_to_the_next_container(hooks: Path) -> None:
     with FakeRuntime(real_time=False) as runtime:
         runtime.add(HookInjector(), config=config(hooks))
         assert injected(runtime) == []
@@ -55,7 +55,7 @@ def test_a_change_counts_for_the_very_next_container(hooks: Path) -> None:
         assert injected(runtime) == ["b"]
 
 
-def test_a_mistake_is_told_when_it_is_made_and_hooks_stay(
+def test_an_invalid_file_is_logged_at_once_and_hooks_are_kept(
     hooks: Path, nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hooks.mkdir()
@@ -71,7 +71,7 @@ def test_a_mistake_is_told_when_it_is_made_and_hooks_stay(
     assert injected(nri_runtime) == ["a", "b"]
 
 
-def test_the_log_says_what_there_is_and_who_got_what(
+def test_the_log_has_the_hooks_and_their_containers(
     hooks: Path, nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -84,7 +84,7 @@ def test_the_log_says_what_there_is_and_who_got_what(
     assert "OCI hooks injected: a.json [pod default/pod, container app]" in caplog.messages
 
 
-def test_a_mistake_that_is_written_again_is_told_once(hooks: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_repeated_mistake_is_logged_once(hooks: Path, caplog: pytest.LogCaptureFixture) -> None:
     hooks.mkdir()
     with FakeRuntime(real_time=False) as runtime:
         runtime.add(HookInjector(), config=config(hooks))
@@ -99,7 +99,9 @@ def test_a_mistake_that_is_written_again_is_told_once(hooks: Path, caplog: pytes
         assert caplog.text.count("a.json:1: stages[0]: expected one of") == 2
 
 
-def test_a_hook_without_its_program_is_warned_of_and_left_out(hooks: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_hook_without_its_program_logs_a_warning_and_is_skipped(
+    hooks: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     hooks.mkdir()
     (hooks / "a.json").write_text(text_of("a"))
     (hooks / "b.json").write_text(text_of("b").replace("/bin/sh", "/none/sh"))
@@ -110,7 +112,7 @@ def test_a_hook_without_its_program_is_warned_of_and_left_out(hooks: Path, caplo
     assert message.startswith(f"{hooks}/b.json: hook.path: /none/sh does not exist")
 
 
-def test_the_page_shows_what_is_said_of_a_broken_file(
+def test_the_readme_shows_the_message_about_an_invalid_file(
     hooks: Path, nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     page = Path(module.__file__).with_name("README.md").read_text()
@@ -122,21 +124,21 @@ def test_the_page_shows_what_is_said_of_a_broken_file(
     written.write_text(example[1].replace("createRuntime", "createruntime"))
     written.rename(hooks / "10-gpu.json")  # in one step: the plugin looks by itself as well
     nri_runtime.create_container()
-    # The plugin's own look may have found the file just before the creation's, and tells it a moment later.
-    wait_for(lambda: "ERROR" in {record.levelname for record in list(caplog.records)}, "the file is told of")
+    # The plugin's own check may have read the file just before the check at the creation; it then logs a moment later.
+    wait_for(lambda: "ERROR" in {record.levelname for record in list(caplog.records)}, "the error about the file")
     (message,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     line = message.replace(str(hooks), "/etc/containers/oci/hooks.d").partition(" [pod")[0]
     assert f"```text\n{line}\n```" in page, line
 
 
-def test_a_broken_file_at_the_start_ends_the_plugin_by_file_and_key(hooks: Path, nri_runtime: FakeRuntime) -> None:
+def test_an_invalid_file_at_the_start_is_an_error_with_file_and_key(hooks: Path, nri_runtime: FakeRuntime) -> None:
     hooks.mkdir()
     (hooks / "a.json").write_text(text_of("a").replace("/bin/sh", "bin/sh"))
     with pytest.raises(NriError, match=r"a\.json:1: hook\.path: .*bin/sh.* must be an absolute path"):
         nri_runtime.add(HookInjector(), config=config(hooks))
 
 
-def test_a_broken_file_at_a_reconnection_changes_nothing(hooks: Path, nri_runtime: FakeRuntime) -> None:
+def test_an_invalid_file_at_a_reconnect_keeps_the_hooks(hooks: Path, nri_runtime: FakeRuntime) -> None:
     hooks.mkdir()
     (hooks / "a.json").write_text(text_of("a"))
     nri_runtime.add(HookInjector(), config=config(hooks))
@@ -155,7 +157,7 @@ def test_unwatched_directories_are_read_once(hooks: Path, monkeypatch: pytest.Mo
         assert injected(runtime) == ["a"]
 
 
-def test_a_hook_that_cannot_be_judged_refuses_the_container_by_name(hooks: Path, nri_runtime: FakeRuntime) -> None:
+def test_a_hook_that_cannot_be_evaluated_refuses_the_container(hooks: Path, nri_runtime: FakeRuntime) -> None:
     hooks.mkdir()
     (hooks / "a.json").write_text(text_of("a", {"commands": ["sh"]}))
     nri_runtime.add(HookInjector(), config=config(hooks))
@@ -163,7 +165,7 @@ def test_a_hook_that_cannot_be_judged_refuses_the_container_by_name(hooks: Path,
         nri_runtime.create_container(container=make_container(args=[]))
 
 
-def test_hooks_of_every_stage_go_to_their_list(hooks: Path, nri_runtime: FakeRuntime) -> None:
+def test_hooks_are_added_to_the_list_of_their_stage(hooks: Path, nri_runtime: FakeRuntime) -> None:
     hooks.mkdir()
     for stage in module.HOOK_LISTS:
         (hooks / f"{stage}.json").write_text(text_of(stage).replace("prestart", stage))
@@ -175,7 +177,7 @@ def test_hooks_of_every_stage_go_to_their_list(hooks: Path, nri_runtime: FakeRun
     assert not injected.prestart
 
 
-def test_its_flags_are_the_reference_s_and_one_for_other_directories(hooks: Path, tmp_path: Path) -> None:
+def test_the_flags_are_the_go_plugins_and_one_for_directories(hooks: Path, tmp_path: Path) -> None:
     hooks.mkdir()
     (hooks / "a.json").write_text(text_of("a"))
     arguments = ["-m", "nri.plugins.hook_injector.plugin", "-idx", "10", "-disableWatch", f"-hooks-dirs=/none,{hooks}"]

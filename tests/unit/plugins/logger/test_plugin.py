@@ -1,4 +1,4 @@
-"""`logger`: every request in the log with its messages, and the marks that it puts into containers."""
+"""`logger` logs every request with its messages and can mark containers."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.plugin_program import plugin_program
 
 
-def test_every_key_but_those_of_log_and_events_has_its_flag() -> None:
+def test_every_key_except_log_and_events_has_a_flag() -> None:
     assert {row.field for row in FLAGS.values()} == set(LoggerConfig.__annotations__) - {"logFile", "events"}
 
 
-def test_an_unknown_event_is_told_with_those_that_there_are() -> None:
+def test_an_unknown_event_is_an_error_with_the_known_events() -> None:
     with pytest.raises(nri.ConfigError, match=r'x:1: events\[0\]: unknown event "pods": expected all, pod, container'):
         read(LoggerConfig, [Source("x", "events: [pods]")])
 
@@ -60,7 +60,7 @@ ALL_BUT_VALIDATION = ALL.without("ValidateContainerAdjustment")
         ("events: [validate_container_adjustment]", nri.EventMask.of("ValidateContainerAdjustment")),
     ],
 )
-def test_it_takes_every_event_and_validation_only_by_its_name(
+def test_the_plugin_subscribes_to_all_events_and_to_validation_only_by_name(
     nri_runtime: FakeRuntime, config: str, events: nri.EventMask
 ) -> None:
     nri_runtime.add(Logger(), idx="10", config=config)
@@ -78,7 +78,7 @@ def test_it_takes_every_event_and_validation_only_by_its_name(
         ("validatecontaineradjustment", nri.EventMask.of("ValidateContainerAdjustment")),
     ],
 )
-def test_the_command_line_may_name_validation(tmp_path: Path, flag: str, events: nri.EventMask) -> None:
+def test_the_command_line_can_select_validation(tmp_path: Path, flag: str, events: nri.EventMask) -> None:
     path = str(tmp_path / "nri.sock")
     words = ("-m", "nri.plugins.logger.plugin", "-idx", "10", "-socket-path", path, "-events", flag)
     with FakeRuntime(socket_path=path) as runtime, plugin_program(tmp_path, *words):
@@ -86,7 +86,7 @@ def test_the_command_line_may_name_validation(tmp_path: Path, flag: str, events:
         assert runtime.health("10-logger").events == str(events)
 
 
-def test_each_line_of_an_event_is_the_event_and_a_line_of_yaml(nri_runtime: FakeRuntime, log) -> None:
+def test_each_log_line_has_the_event_and_a_line_of_yaml(nri_runtime: FakeRuntime, log) -> None:
     pod, container = make_pod(name="web", labels={"app": "yes"}), make_container(name="app", env={"A": "x: y"})
     nri_runtime.add(Logger(), idx="10").create_container(pod, container)
     text = lines_of(log, "CreateContainer")
@@ -95,7 +95,7 @@ def test_each_line_of_an_event_is_the_event_and_a_line_of_yaml(nri_runtime: Fake
     assert yaml.safe_load("\n".join(text[second + 1 :]))["env"] == ["A=x: y"]
 
 
-def test_every_event_is_logged_with_the_messages_that_it_has(log) -> None:
+def test_every_event_is_logged_with_its_messages(log) -> None:
     pod, container, resources = make_pod(), make_container(), nri.LinuxResources()
     plugin = Logger()
     for spec in EVENTS:
@@ -110,7 +110,7 @@ def test_every_event_is_logged_with_the_messages_that_it_has(log) -> None:
     assert "overHeadResources:" in lines_of(log, "UpdatePodSandbox")
 
 
-def test_what_runs_already_is_logged_piece_by_piece(log) -> None:
+def test_existing_pods_and_containers_are_logged_separately(log) -> None:
     pods = [make_pod(name=f"p{number}", id=f"p{number}") for number in range(3)]
     with FakeRuntime(pods=pods, containers=[]) as runtime:
         runtime.add(Logger(), idx="10")
@@ -124,7 +124,7 @@ def test_shutdown_is_logged(log) -> None:
     assert [record.getMessage() for record in log.records] == ["Shutdown"]
 
 
-def test_add_puts_a_mark_and_set_puts_it_over_that_of_others(nri_runtime: FakeRuntime) -> None:
+def test_add_adds_a_mark_and_set_replaces_the_mark_of_others(nri_runtime: FakeRuntime) -> None:
     class Before(nri.Plugin):
         def create_container(self, pod, container):
             return nri.Adjustment().add_env("B", "before").add_annotation("b/x", "before")
@@ -147,19 +147,19 @@ def test_add_puts_a_mark_and_set_puts_it_over_that_of_others(nri_runtime: FakeRu
         ("addEnv: -X", "addEnv: must not start with '-'"),
     ],
 )
-def test_what_a_go_plugin_would_make_something_else_of_is_an_error(
+def test_values_that_the_go_plugin_reads_differently_are_an_error(
     nri_runtime: FakeRuntime, config: str, reason: str
 ) -> None:
     with pytest.raises(nri.ConfigError, match=reason):
         nri_runtime.add(Logger(), idx="10", config=config)
 
 
-def test_a_name_that_no_variable_can_have_is_an_error_of_the_configuration(nri_runtime: FakeRuntime) -> None:
+def test_an_invalid_variable_name_is_a_configuration_error(nri_runtime: FakeRuntime) -> None:
     with pytest.raises(nri.ConfigError, match="setEnv: must not contain '=': 'A=B'"):
         nri_runtime.add(Logger(), idx="10", config="setEnv: A=B")
 
 
-def test_add_is_in_conflict_with_another_plugin_that_has_set_the_same(nri_runtime: FakeRuntime) -> None:
+def test_add_conflicts_with_another_plugin_that_sets_the_same_name(nri_runtime: FakeRuntime) -> None:
     class Before(nri.Plugin):
         def create_container(self, pod, container):
             return nri.Adjustment().add_env("A", "before")
@@ -169,12 +169,12 @@ def test_add_is_in_conflict_with_another_plugin_that_has_set_the_same(nri_runtim
         nri_runtime.create_container(make_pod(), make_container())
 
 
-def test_a_configuration_with_events_takes_only_these(nri_runtime: FakeRuntime) -> None:
+def test_a_configuration_can_select_events(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(Logger(), idx="20", config="events: [pod, CreateContainer]")
     assert nri_runtime.health("20-logger").events == str(nri.EventMask.parse("pod", "CreateContainer"))
 
 
-def test_its_own_file_is_appended_to_and_may_be_changed_and_left(nri_runtime: FakeRuntime, tmp_path: Path, log) -> None:
+def test_the_log_file_is_appended_to_and_can_be_changed(nri_runtime: FakeRuntime, tmp_path: Path, log) -> None:
     plugin = Logger()
     (tmp_path / "a").write_text("before\n")
     for name in ("a", "b", ""):
@@ -189,6 +189,6 @@ def test_its_own_file_is_appended_to_and_may_be_changed_and_left(nri_runtime: Fa
     )
 
 
-def test_a_file_that_cannot_be_opened_is_an_error_with_its_name(nri_runtime: FakeRuntime, tmp_path: Path) -> None:
+def test_a_log_file_that_cannot_be_opened_is_an_error_with_its_path(nri_runtime: FakeRuntime, tmp_path: Path) -> None:
     with pytest.raises(nri.ConfigError, match=f"logFile: cannot open {tmp_path}/no/such: No such file"):
         nri_runtime.add(Logger(), idx="10", config=f"logFile: {tmp_path}/no/such")

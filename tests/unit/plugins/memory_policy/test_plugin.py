@@ -1,4 +1,4 @@
-"""`memory-policy`: policies as NRI's own, the program that is injected, and what is said of bad input.
+"""`memory-policy`: policies through NRI or through an injected program, and errors.
 
 The answers with `injectMpolset` are held against the original's in tests/conformance.
 """
@@ -37,7 +37,7 @@ def create(runtime: FakeRuntime, annotations: dict[str, str]) -> Any:
     return pruned(runtime.create_container(pod, make_container("c0", args=["app"])).adjust)
 
 
-def test_without_injection_the_policy_is_that_of_nri(nri_runtime: FakeRuntime, tmp_path: Path) -> None:
+def test_without_injection_the_policy_is_set_through_nri(nri_runtime: FakeRuntime, tmp_path: Path) -> None:
     places = {"name": "near", "policy": {"mode": "MPOL_BIND", "nodes": "max-dist:11", "flags": ["MPOL_F_STATIC_NODES"]}}
     attach(nri_runtime, tmp_path, classes=[places])
     assert create(nri_runtime, {"class@": "near"}) == nri.Adjustment().set_memory_policy(
@@ -77,7 +77,7 @@ def test_without_injection_the_policy_is_that_of_nri(nri_runtime: FakeRuntime, t
         ({"nodes@": "x"}, "annotation nodes@: unknown annotation; write policy@ or class@"),
     ],
 )
-def test_a_bad_annotation_refuses_its_container_by_name(
+def test_an_invalid_annotation_refuses_the_container_with_its_key(
     nri_runtime: FakeRuntime, tmp_path: Path, annotations: dict[str, str], message: str
 ) -> None:
     attach(nri_runtime, tmp_path)
@@ -101,23 +101,23 @@ def test_a_bad_annotation_refuses_its_container_by_name(
         ({"injectMpolset": True, "mpolset": "/nonesuch/mpolset"}, "cannot copy /nonesuch/mpolset"),
     ],
 )
-def test_a_bad_configuration_is_refused_by_name(
+def test_an_invalid_configuration_is_an_error_with_its_key(
     nri_runtime: FakeRuntime, tmp_path: Path, config: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(nri.NriError, match=message):
         attach(nri_runtime, tmp_path, **config)
 
 
-def test_without_the_program_it_says_how_to_build_it(nri_runtime: FakeRuntime, tmp_path: Path, monkeypatch) -> None:
+def test_a_missing_program_is_an_error_with_the_build_command(
+    nri_runtime: FakeRuntime, tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "program")])
     with pytest.raises(nri.NriError, match=r"program mpolset not found.*cc -O2 -static -o \S+ \S+/mpolset.c"):
         attach(nri_runtime, tmp_path, injectMpolset=True)
 
 
-def test_the_program_is_copied_for_containers_and_never_through_a_link(
-    nri_runtime: FakeRuntime, tmp_path: Path
-) -> None:
+def test_the_program_is_copied_without_following_links(nri_runtime: FakeRuntime, tmp_path: Path) -> None:
     program = tmp_path / "mpolset"
     program.write_bytes(b"program")
     folder = tmp_path / "machine" / "mnt"
@@ -136,14 +136,14 @@ def test_a_node_without_cpus_is_in_the_package_of_the_nearest() -> None:
     node = dataclasses.replace(
         topology.nodes[3], number=4, cpus=frozenset(), distances={0: 30, 1: 30, 2: 28, 3: 17, 4: 10}
     )
-    nodes = {n: dataclasses.replace(each, distances={**each.distances, 4: 17}) for n, each in topology.nodes.items()}
+    nodes = {n: dataclasses.replace(old, distances={**old.distances, 4: 17}) for n, old in topology.nodes.items()}
     wider = dataclasses.replace(topology, nodes={**nodes, 4: node})
     assert resolve("cpu-packages", wider, frozenset({15}), frozenset()) == {2, 3, 4}
 
 
 @pytest.fixture(scope="module")
 def mpolset(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The program, built as its page says."""
+    """The program, built with the command from its page."""
     need_tool("cc")
     built = str(tmp_path_factory.mktemp("mpolset") / "mpolset")
     subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", built, str(SOURCE)], check=True)
@@ -151,12 +151,12 @@ def mpolset(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("flags", [["-mode=MPOL_BIND", "-nodes", "0"], ["--mode", "2", "--nodes=0", "-vv", "--"]])
-def test_what_the_program_becomes_has_the_policy(mpolset: str, flags: list[str]) -> None:
+def test_the_started_command_has_the_memory_policy(mpolset: str, flags: list[str]) -> None:
     process = subprocess.run([mpolset, *flags, mpolset], capture_output=True, text=True, check=True)
     assert process.stdout == "Current memory policy: MPOL_BIND (2), nodes: 0\n"
 
 
-def test_the_program_finds_the_command_in_path_and_passes_its_words(mpolset: str) -> None:
+def test_the_program_finds_the_command_in_path_and_passes_its_arguments(mpolset: str) -> None:
     command = ["sh", "-c", 'echo "$0 $1"', "--", "-x y"]
     process = subprocess.run(
         [mpolset, "--mode", "MPOL_LOCAL", "--", *command], capture_output=True, text=True, check=True
@@ -179,12 +179,12 @@ def test_the_program_finds_the_command_in_path_and_passes_its_words(mpolset: str
         (["--mode", "MPOL_LOCAL", "nonesuch"], "nonesuch: No such file or directory"),
     ],
 )
-def test_what_is_wrong_ends_the_program_with_a_reason(mpolset: str, words: list[str], message: str) -> None:
+def test_wrong_arguments_end_the_program_with_a_reason(mpolset: str, words: list[str], message: str) -> None:
     process = subprocess.run([mpolset, *words], capture_output=True, text=True, check=False, env={"PATH": os.defpath})
     assert (process.returncode, process.stderr) == (1, f"mpolset: error {message}\n")
 
 
-def test_an_error_of_the_kernel_can_be_ignored_and_names_are_listed(mpolset: str) -> None:
+def test_kernel_errors_can_be_ignored(mpolset: str) -> None:
     words = ["--mode", "MPOL_BIND", "--ignore-errors", "echo", "on"]
     assert subprocess.run([mpolset, *words], capture_output=True, text=True, check=True).stdout == "on\n"
     listed = subprocess.run([mpolset, "--mode", "help"], capture_output=True, text=True, check=True).stdout
@@ -199,13 +199,13 @@ def test_an_error_of_the_kernel_can_be_ignored_and_names_are_listed(mpolset: str
         ("max-dist:1000", "0", "", "0-3"), ("0,2-3", "", "", "0,2-3"),
     ],
 )  # fmt: skip
-def test_nodes_follow_from_where_a_container_may_run(nodes: str, cpus: str, mems: str, expected: str) -> None:
+def test_nodes_follow_from_the_containers_cpuset(nodes: str, cpus: str, mems: str, expected: str) -> None:
     selected = resolve(nodes, guest(), cpuset.parse(cpus), cpuset.parse(mems))
     assert cpuset.to_text(selected) == expected
 
 
 @pytest.mark.parametrize("nodes", ["max-dist:x", "max-dist:-1", "ALL", "1-0"])
-def test_nodes_that_mean_nothing_are_refused_by_their_key(nodes: str) -> None:
+def test_invalid_nodes_are_an_error_with_the_key(nodes: str) -> None:
     with pytest.raises(ValueError, match=r"^nodes must "):
         resolve(nodes, guest(), frozenset(), frozenset())
 

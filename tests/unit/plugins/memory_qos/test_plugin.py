@@ -1,4 +1,4 @@
-"""`memory-qos`: what it says to bad configuration and annotations, by name. Its answers: tests/conformance."""
+"""`memory-qos`: errors of configuration and annotations. Its answers are tested in tests/conformance."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def create(runtime: FakeRuntime, annotations: dict[str, str], **fields: Any) -> 
     return runtime.create_container(pod, make_container("c0", **fields)).unified
 
 
-def test_a_value_of_its_own_beats_the_class(nri_runtime: FakeRuntime) -> None:
+def test_an_own_value_overrides_the_class(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(MemoryQos(), idx="10", config=CONFIG)
     reply = create(nri_runtime, {"class@": "silver", "memory.high@/c0": "max"}, memory_limit=1 << 20)
     assert reply == {"memory.high": "max", "memory.swap.max": "max"}
@@ -37,7 +37,7 @@ def test_a_value_of_its_own_beats_the_class(nri_runtime: FakeRuntime) -> None:
         ({"memory.high@": "a\0b"}, "annotation memory.high@: "),
     ],
 )
-def test_a_bad_annotation_refuses_its_container_by_name(
+def test_an_invalid_annotation_refuses_the_container_with_its_key(
     nri_runtime: FakeRuntime, annotations: dict[str, str], message: str
 ) -> None:
     nri_runtime.add(MemoryQos(), idx="10", config=CONFIG)
@@ -58,12 +58,12 @@ def test_a_bad_annotation_refuses_its_container_by_name(
         ("unifiedannotations: [../../cpu.max]", 'unifiedannotations: "../../cpu.max" is not a file of cgroup v2'),
     ],
 )
-def test_a_bad_configuration_is_refused_by_name(nri_runtime: FakeRuntime, config: str, message: str) -> None:
+def test_an_invalid_configuration_is_an_error_with_its_key(nri_runtime: FakeRuntime, config: str, message: str) -> None:
     with pytest.raises(nri.NriError, match=re.escape(message)):
         nri_runtime.add(MemoryQos(), idx="10", config=config)
 
 
-def test_without_a_configuration_it_says_that_all_are_refused(
+def test_without_a_configuration_a_warning_is_logged(
     nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     nri_runtime.add(MemoryQos(), idx="10")
@@ -72,11 +72,11 @@ def test_without_a_configuration_it_says_that_all_are_refused(
         create(nri_runtime, {"class@": "silver"})
 
 
-def test_the_watermark_is_that_of_single_precision() -> None:
+def test_the_watermark_is_computed_in_single_precision() -> None:
     assert high_bytes(1 << 30, 0.1) == 966367616  # 966367641 in double precision
 
 
-def test_an_empty_class_and_one_without_a_ratio_change_nothing(
+def test_classes_without_a_ratio_change_no_container(
     nri_runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(plugin, "SECOND_VERSION", str(tmp_path))

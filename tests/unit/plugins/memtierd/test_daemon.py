@@ -1,4 +1,4 @@
-"""One memtierd: taken over only if it is that of the folder; what it leaves is removed. The plugin: test_plugin.py."""
+"""A memtierd process: adoption after a restart, end and removal. test_plugin.py tests the plugin."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def test_another_process_with_the_same_pid_is_neither_adopted_nor_killed(tmp_pat
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "999999999"])
-def test_a_number_that_is_none_is_no_process(tmp_path: Path, text: str) -> None:
+def test_an_invalid_pid_file_is_no_process(tmp_path: Path, text: str) -> None:
     (tmp_path / "memtierd.pid").write_text(text)
     assert Daemon.adopt(str(tmp_path)) is None
 
 
-def test_one_that_runs_is_found_again_and_ended(tmp_path: Path, program: Path) -> None:
+def test_a_running_process_is_adopted_and_ended(tmp_path: Path, program: Path) -> None:
     run = str(tmp_path / "run")
     first = Daemon.start(run, OWNER, "x: $CGROUP2_ABS_PATH", "/cgroup")
     assert list(existing_folders(run)) == [(OWNER, first.folder)]
@@ -54,7 +54,7 @@ def test_one_that_runs_is_found_again_and_ended(tmp_path: Path, program: Path) -
     assert first.ended and adopted.ended and not os.path.exists(first.folder) and list(existing_folders(run)) == []
 
 
-def test_a_program_that_cannot_be_run_is_told(tmp_path: Path, program: Path) -> None:
+def test_a_program_that_cannot_be_run_is_an_error(tmp_path: Path, program: Path) -> None:
     program.write_text("")
     program.chmod(0o644)
     with pytest.raises(Reject, match="memtierd"):
@@ -77,13 +77,13 @@ def test_a_link_in_place_of_a_folder_is_refused(tmp_path: Path, program: Path) -
         Daemon.start(str(run), OWNER, "", "")
 
 
-def test_a_program_that_is_not_in_path_is_named_with_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_missing_in_path_is_an_error_with_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Reject, match=f"program memtierd not found in PATH .{tmp_path}"):
         Daemon.start(str(tmp_path / "run"), OWNER, "", "")
 
 
-def test_without_output_there_are_no_last_words(tmp_path: Path) -> None:
+def test_without_output_the_last_line_is_empty(tmp_path: Path) -> None:
     daemon = Daemon(str(tmp_path))
     assert daemon.last_line() == "" and daemon.ended and not daemon.has("", "")
     (tmp_path / "memtierd.output").write_text("first\nlast\n\n")
@@ -96,7 +96,7 @@ def test_without_output_there_are_no_last_words(tmp_path: Path) -> None:
 def test_long_output_is_truncated_while_the_process_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nri.plugins.memtierd.daemon.MAX_OUTPUT_BYTES", 10)
     output, running = tmp_path / "memtierd.output", Daemon(str(tmp_path))
-    running.trim()  # there is none
+    running.trim()  # there is no output yet
     with output.open("ab", buffering=0) as writing:
         writing.write(b"short\n")
         running.trim()

@@ -1,7 +1,7 @@
 """`memtierd`: a process for each container of a class, from its start to its stop, and over a restart of the plugin.
 
-The program is a stand-in of ours: memtierd itself is not on the tests' machines. Answers to CreateContainer:
-tests/conformance.
+The tests use a stand-in for memtierd, which is not installed on the test machines. tests/conformance has the answers to
+CreateContainer.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def test_a_container_of_a_class_has_a_process_until_it_stops(node: Node) -> None
     assert not node.runs(pid) and list((node.folder / "run").iterdir()) == []
 
 
-def test_folders_of_others_in_the_run_dir_keep_their_files_and_their_modes(node: Node) -> None:
+def test_foreign_folders_in_the_run_dir_are_unchanged(node: Node) -> None:
     foreign = node.folder / "run/systemd/journal/socket"
     foreign.mkdir(parents=True)
     (foreign / "file").touch()
@@ -104,7 +104,7 @@ def test_folders_of_others_in_the_run_dir_keep_their_files_and_their_modes(node:
     assert (node.folder / "run/default").stat().st_mode & 0o777 == 0o755
 
 
-def test_the_end_of_an_old_container_leaves_the_process_of_its_successor(node: Node) -> None:
+def test_the_end_of_an_old_container_does_not_end_its_successors_process(node: Node) -> None:
     node.attach()
     node.runtime.start_container(node.pod, node.container())
     first = node.pid
@@ -118,7 +118,7 @@ def test_the_end_of_an_old_container_leaves_the_process_of_its_successor(node: N
     assert not node.runs(second) and not node.mine.exists()
 
 
-def test_a_process_that_cannot_be_noted_does_not_run_on(node: Node) -> None:
+def test_a_process_whose_pid_cannot_be_written_is_ended(node: Node) -> None:
     node.attach()
     in_the_way = node.mine / "memtierd.pid" / "in the way"
     in_the_way.mkdir(parents=True)
@@ -147,7 +147,7 @@ def _content(path: Path) -> bytes:
         return b""
 
 
-def test_a_plugin_that_starts_takes_over_what_runs_and_ends_what_nobody_has(node: Node) -> None:
+def test_a_starting_plugin_adopts_processes_and_ends_orphans(node: Node) -> None:
     node.attach()
     node.runtime.start_container(node.pod, node.container())
     first = node.pid
@@ -171,7 +171,7 @@ def test_a_running_container_gets_its_process_when_the_plugin_starts(node: Node)
         assert node.runs(node.pid)
 
 
-def test_a_process_whose_configuration_changed_is_started_anew(node: Node) -> None:
+def test_a_process_with_a_changed_configuration_is_restarted(node: Node) -> None:
     node.attach()
     node.runtime.start_container(node.pod, node.container())
     first = node.pid
@@ -183,20 +183,18 @@ def test_a_process_whose_configuration_changed_is_started_anew(node: Node) -> No
         assert node.runs(node.pid) and (node.mine / "memtierd.config.yaml").read_text() == "other"
 
 
-def test_a_process_that_ends_by_itself_is_told_once_with_its_last_words(
-    node: Node, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_process_that_exits_is_logged_once_with_its_last_line(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     node.program.write_text("#!/bin/sh\necho no tracker of that name\n")
     plugin = node.attach()
     node.runtime.start_container(node.pod, node.container())
     wait_for(lambda: not node.runs(node.pid), "its end")
 
-    def told() -> int:
+    def report_count() -> int:
         plugin.check_daemons()
         return caplog.text.count("memtierd of default/pod/app has ended: no tracker of that name")
 
-    wait_for(told)
-    assert told() == 1
+    wait_for(report_count)
+    assert report_count() == 1
     node.runtime.remove_container(node.pod, node.container())
     assert not node.mine.exists()
 
@@ -210,7 +208,7 @@ def test_a_process_that_ends_by_itself_is_told_once_with_its_last_words(
         ("track", {"name": "a/b"}, "'a/b' is not the name of a folder"),
     ],
 )
-def test_a_container_that_cannot_have_its_process_does_not_start(
+def test_a_container_whose_process_fails_does_not_start(
     node: Node, annotation: str, fields: dict[str, Any], message: str
 ) -> None:
     node.attach()
@@ -252,32 +250,30 @@ def test_a_class_without_a_configuration_has_no_process(node: Node) -> None:
         ({"classes": [{"name": "a", "allowswap": "yes"}]}, "expected true or false"),
     ],
 )
-def test_a_bad_configuration_is_refused_by_name(node: Node, config: dict[str, Any], message: str) -> None:
+def test_an_invalid_configuration_is_an_error_with_its_key(node: Node, config: dict[str, Any], message: str) -> None:
     with pytest.raises(nri.NriError, match=message):
         node.attach(**config)
 
 
-def test_a_creation_is_answered_with_files_and_what_is_not_known_is_told(
-    node: Node, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unknown_annotations_are_logged_at_creation(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     node.attach()
 
-    def asked(**annotations: str) -> Any:
+    def requested_unified(**annotations: str) -> Any:
         document = {f"{key.replace('_', '.')}.memtierd.nri.io": text for key, text in annotations.items()}
         pod = make_pod("pod", id=str(len(document)) + str(annotations), annotations=document)
         return node.runtime.create_container(pod, make_container("app")).unified
 
-    assert asked(**{"class": "track"}) == {"memory.swap.max": "0"}
-    assert asked(memory_swap_max="7", memory_high="max", **{"class": "track"}) == {
+    assert requested_unified(**{"class": "track"}) == {"memory.swap.max": "0"}
+    assert requested_unified(memory_swap_max="7", memory_high="max", **{"class": "track"}) == {
         "memory.swap.max": "7", "memory.high": "max"
     }  # fmt: skip
-    assert asked(memory_low="1", **{"class": "plain"}) == {}
+    assert requested_unified(memory_low="1", **{"class": "plain"}) == {}
     assert 'unknown annotation "memory.low.memtierd.nri.io"' in caplog.text
     with pytest.raises(nri.PluginRejected, match='class "gold" not found'):
-        asked(**{"class": "gold"})
+        requested_unified(**{"class": "gold"})
 
 
-def test_a_cgroup_is_found_at_the_path_that_the_runtime_tells(node: Node) -> None:
+def test_the_cgroup_is_found_from_the_runtimes_path(node: Node) -> None:
     (node.folder / "cgroup/kubepods.slice/kubepods-x.slice/cri-ctr-1.scope").mkdir(parents=True)
     node.attach()
     node.runtime.start_container(node.pod, node.container(linux=placed("kubepods-x.slice:cri:ctr-1")))
@@ -290,7 +286,7 @@ def placed(path: str) -> Any:
     return LinuxContainer(cgroups_path=path)
 
 
-def test_a_running_container_that_cannot_have_its_process_is_told(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_running_container_whose_process_fails_is_logged(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     node.program.unlink()
     with FakeRuntime(pods=[node.pod], containers=[node.running()]) as runtime:
         node.runtime = runtime
@@ -298,7 +294,7 @@ def test_a_running_container_that_cannot_have_its_process_is_told(node: Node, ca
     assert "container default/pod/app: program memtierd not found in PATH" in caplog.text
 
 
-def test_a_folder_that_cannot_be_removed_is_told(
+def test_a_folder_that_cannot_be_removed_is_logged(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.attach()
@@ -312,7 +308,7 @@ def test_a_folder_that_cannot_be_removed_is_told(
     assert "the folder of memtierd cannot be removed: " in caplog.text
 
 
-def test_without_cgroup_v2_it_does_not_start(nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_cgroup_v2_the_plugin_does_not_start(nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memtierd, "detect", lambda _: Hierarchies(Root("/"), ()))
     with pytest.raises(nri.NriError, match=r"cgroupsDir: cgroup v2 is not mounted \(name its mount with --cgroups-dir"):
         nri_runtime.add(Memtierd(), idx="10")

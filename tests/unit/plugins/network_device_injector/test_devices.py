@@ -1,4 +1,4 @@
-"""What a pod's annotation asks for, and how each mistake in it is refused."""
+"""Devices in a pod's annotation, and errors in the annotation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def devices_of(value: str, key: str = KEY) -> list[NetworkDevice]:
 
 
 @pytest.mark.parametrize("key", [f"{key}{scope}" for key in KEYS for scope in ("", "/pod")])
-def test_each_key_counts(key: str) -> None:
+def test_each_annotation_key_is_read(key: str) -> None:
     assert devices_of("[{name: eth1}]", key) == [NetworkDevice("eth1", "eth1")]
 
 
@@ -29,25 +29,25 @@ def test_keys_are_in_the_order_of_the_reference() -> None:
         del annotations[in_order[place]]
 
 
-def test_containers_have_no_network_of_their_own() -> None:
+def test_annotations_of_containers_have_no_effect() -> None:
     assert wanted_devices(make_pod(annotations={f"{KEY}/container.app": "[{name: eth1}]"}))[0] == []
 
 
-def test_name_and_prefix_have_defaults_that_reach_the_device() -> None:
+def test_name_and_prefix_have_defaults() -> None:
     assert devices_of("[{name: a, address: 192.0.2.7}, {name: b, address: '2001:db8::7'}]") == [
         NetworkDevice("a", "a", "192.0.2.7", 32),
         NetworkDevice("b", "b", "2001:db8::7", 128),
     ]
 
 
-def test_addresses_are_bytes_in_the_end_and_ipv4_in_ipv6_is_ipv4() -> None:
+def test_addresses_are_packed_and_ipv4_in_ipv6_becomes_ipv4() -> None:
     assert NetworkDevice("a", address="192.0.2.7").packed == bytes((192, 0, 2, 7))
     assert len(NetworkDevice("a", address="2001:db8::7").packed) == 16
     assert NetworkDevice("a").packed == b""
     assert devices_of("[{name: a, address: '::ffff:192.0.2.7'}]")[0].prefix == 32
 
 
-def test_an_unknown_key_is_read_past_with_a_warning() -> None:
+def test_an_unknown_key_logs_a_warning() -> None:
     devices, warnings = wanted_devices(make_pod(annotations={KEY: "[{name: a, mtuu: 1400}]"}))
     assert devices == [NetworkDevice("a", "a")]
     assert 'did you mean "mtu"?' in warnings[0] and "[0].mtuu" in warnings[0]
@@ -80,7 +80,7 @@ def test_an_unknown_key_is_read_past_with_a_warning() -> None:
         ("[{", "not valid YAML"),
     ],
 )
-def test_a_mistake_is_refused_with_annotation_place_and_value(value: str, text: str) -> None:
+def test_a_mistake_is_an_error_with_annotation_position_and_value(value: str, text: str) -> None:
     with pytest.raises(Reject) as refused:
         devices_of(value, f"{KEY}/pod")
     assert str(refused.value).startswith(f"annotation {KEY}/pod: ")

@@ -1,4 +1,4 @@
-"""Devices move to a pod and back, and a failure at any step leaves the host as it was."""
+"""Devices move to a pod and back, and a failure at any step restores the host."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def make_host() -> None:
     ip("route", "add", "203.0.113.0/24", "via", "198.51.100.2", "dev", "eth1")
 
 
-def test_an_origin_is_text_and_back() -> None:
+def test_an_origin_survives_a_round_trip_through_text() -> None:
     origin = Origin("eth1", 1500, "to the store: nri:1:x")
     assert Origin.read(str(origin)) == origin
     assert Origin.read("eth1") is None and Origin.read("") is None
@@ -53,7 +53,7 @@ def test_a_device_is_configured_in_the_pod_and_restored_on_the_host() -> None:
         sides.move_in([device])
         (link,) = json.loads(pod.ip("-json", "addr", "show", "net1"))
         assert link["mtu"] == 1400 and "UP" in link["flags"]
-        assert [(each["local"], each["prefixlen"]) for each in link["addr_info"] if each["family"] == "inet"] == [
+        assert [(row["local"], row["prefixlen"]) for row in link["addr_info"] if row["family"] == "inet"] == [
             ("192.0.2.7", 24)
         ]
         assert "eth1@" not in ip("link")
@@ -65,7 +65,7 @@ def test_a_device_is_configured_in_the_pod_and_restored_on_the_host() -> None:
 
 
 @in_own_network
-def test_a_device_in_the_pod_may_have_the_name_of_one_on_the_host() -> None:
+def test_a_device_in_the_pod_can_have_the_name_of_a_host_device() -> None:
     make_host()
     with pod_network() as pod, Sides(pod.path) as sides:
         pod.ip("link", "add", "eth2", "type", "veth", "peer", "name", "eth1")
@@ -98,7 +98,7 @@ FAILURES: dict[str, tuple[list[NetworkDevice], str]] = {
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_a_failure_leaves_host_and_pod_as_they_were(name: str) -> None:
+def test_a_failure_restores_host_and_pod(name: str) -> None:
     devices, text = FAILURES[name]
 
     @in_own_network
@@ -122,7 +122,7 @@ STEPS = ("set_up", "rename", "move", "set_alias", "set_mtu", "add_address")
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("step", STEPS)
 def test_each_step_that_fails_is_rolled_back(step: str, count: int) -> None:
-    """The kernel does the work; only the call that is to fail is replaced, once, on either side."""
+    """Only the failing call is replaced, once on each side; all others reach the kernel."""
 
     @in_own_network
     def run() -> None:
@@ -155,7 +155,7 @@ def test_each_step_that_fails_is_rolled_back(step: str, count: int) -> None:
 
 
 @in_own_network
-def test_what_cannot_be_undone_is_noted() -> None:
+def test_steps_that_cannot_be_undone_are_reported() -> None:
     make_host()
     with pod_network() as pod, Sides(pod.path) as sides:
 
@@ -170,7 +170,7 @@ def test_what_cannot_be_undone_is_noted() -> None:
 
 
 @in_own_network
-def test_a_device_that_cannot_be_moved_back_stays_as_it_was_in_the_pod() -> None:
+def test_a_device_that_cannot_be_moved_back_is_unchanged_in_the_pod() -> None:
     make_host()
     with pod_network() as pod, Sides(pod.path) as sides:
         device = NetworkDevice("eth1", "net1")
@@ -189,7 +189,7 @@ def test_a_device_that_cannot_be_moved_back_stays_as_it_was_in_the_pod() -> None
 
 
 @in_own_network
-def test_a_device_with_a_foreign_alias_gets_the_annotation_s_name() -> None:
+def test_a_device_with_a_foreign_alias_gets_the_annotations_name() -> None:
     make_host()
     with pod_network() as pod, Sides(pod.path) as sides:
         device = NetworkDevice("eth2", "net1")
@@ -210,8 +210,8 @@ def test_a_device_that_did_not_come_from_the_host_stays_in_the_pod() -> None:
 
 
 @in_own_network
-def test_a_device_that_came_back_by_itself_is_settled_by_its_alias() -> None:
-    """The kernel brings a real network card back to the host when its namespace ends; those of a test end with it."""
+def test_a_device_that_the_kernel_returned_is_restored_by_its_alias() -> None:
+    """The kernel returns a real network card to the host when its namespace ends; test devices end with it."""
     make_host()
     ip("link", "set", "eth2", "down")
     ip("link", "set", "eth2", "name", "net1", "alias", str(Origin("eth2", 1400, "spare")), "up")
@@ -224,8 +224,8 @@ def test_a_device_that_came_back_by_itself_is_settled_by_its_alias() -> None:
 
 
 @in_own_network
-def test_a_stray_that_cannot_be_settled_keeps_no_other_from_it() -> None:
-    """A pod that may change its devices writes what it likes into their aliases."""
+def test_a_device_that_cannot_be_restored_does_not_block_others() -> None:
+    """A pod that may change its devices can write any alias."""
     make_host()
     ip("link", "set", "eth1", "alias", "eth2 nri:1500:")  # a name that is taken
     ip("link", "set", "eth1-peer", "alias", "x nri:9999999999:")  # an MTU that no request can hold
@@ -235,8 +235,8 @@ def test_a_stray_that_cannot_be_settled_keeps_no_other_from_it() -> None:
 
 
 @in_own_network
-def test_a_device_that_the_pod_has_of_its_own_is_not_taken_to_the_host() -> None:
-    """A pod that asked for it under a name that it has already was refused, and ends."""
+def test_the_pods_own_device_is_not_moved_to_the_host() -> None:
+    """The pod requested a name that its own device already had, was refused, and then ends."""
     make_host()
     before = host_state()
     with pod_network() as pod, Sides(pod.path) as sides:

@@ -1,4 +1,4 @@
-"""A thread goes to another network namespace and ends there; nobody else leaves."""
+"""A separate thread enters another network namespace; all other threads stay."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.networks import CLONE_NEWNET, in_own_network, pod_network
 
 
 @in_own_network
-def test_what_is_done_there_is_done_there_and_the_caller_stays_where_it_was() -> None:
+def test_the_function_runs_in_the_namespace_and_the_caller_stays() -> None:
     before = os.readlink(OWN)
     with pod_network() as pod:
         assert enter(pod.path, lambda: os.readlink(OWN)) == os.readlink(pod.path) != before
@@ -23,7 +23,7 @@ def test_what_is_done_there_is_done_there_and_the_caller_stays_where_it_was() ->
     assert same(OWN, OWN)
 
 
-def test_a_file_that_is_no_network_namespace_is_an_error(tmp_path) -> None:
+def test_a_file_that_is_not_a_network_namespace_is_an_error(tmp_path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="Invalid argument"):
         enter(f"{tmp_path}/file", lambda: None)
@@ -35,7 +35,7 @@ def test_a_file_that_is_no_network_namespace_is_an_error(tmp_path) -> None:
 
 
 @in_own_network
-def test_what_fails_there_fails_here() -> None:
+def test_an_error_in_the_namespace_reaches_the_caller() -> None:
     def fail() -> None:
         raise OSError(5, "input/output error")
 
@@ -43,7 +43,7 @@ def test_what_fails_there_fails_here() -> None:
         enter(pod.path, fail)
 
 
-def test_python_s_own_call_is_used_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pythons_setns_is_used_if_it_exists(monkeypatch: pytest.MonkeyPatch) -> None:
     entered: list[tuple[bool, int]] = []
 
     def setns(descriptor: int, kind: int) -> None:
@@ -55,7 +55,7 @@ def test_python_s_own_call_is_used_where_there_is_one(monkeypatch: pytest.Monkey
     assert entered == [(True, CLONE_NEWNET)]
 
 
-def test_without_python_s_own_call_the_c_library_s_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pythons_setns_the_c_librarys_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     entered: list[tuple[bool, int]] = []
 
     class Library:
@@ -71,9 +71,7 @@ def test_without_python_s_own_call_the_c_library_s_is_used(monkeypatch: pytest.M
     assert entered == [(True, CLONE_NEWNET)]
 
 
-def test_without_python_s_own_call_an_error_has_the_kernel_s_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_pythons_setns_an_error_has_the_kernels_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "setns", raising=False)
     (tmp_path / "file").touch()
     process: list[bool] = []
@@ -83,7 +81,7 @@ def test_without_python_s_own_call_an_error_has_the_kernel_s_number(
 
 
 @in_own_network
-def test_an_unexpected_error_there_reaches_the_caller() -> None:
+def test_an_unexpected_error_reaches_the_caller() -> None:
     def broken() -> None:
         raise LookupError("no such device")
 

@@ -17,7 +17,7 @@ from tests.support.networks import add_pair, in_own_network, ip, pod_network
 
 
 @in_own_network
-def test_a_device_is_found_by_name_and_one_that_is_not_there_is_none() -> None:
+def test_a_device_is_found_by_name_or_is_none() -> None:
     add_pair("one", "two")
     ip("link", "set", "one", "mtu", "1400", "alias", "uplink", "up")
     with Netlink() as host:
@@ -30,7 +30,7 @@ def test_a_device_is_found_by_name_and_one_that_is_not_there_is_none() -> None:
 
 
 @in_own_network
-def test_a_device_is_changed_as_said() -> None:
+def test_a_device_can_be_changed() -> None:
     add_pair("one", "two")
     with Netlink() as host:
         device = host.device("one")
@@ -48,7 +48,7 @@ def test_a_device_is_changed_as_said() -> None:
 
 
 @in_own_network
-def test_addresses_are_added_and_all_that_a_device_has_can_be_put_back() -> None:
+def test_addresses_are_added_and_all_settings_can_be_restored() -> None:
     add_pair("one", "two")
     ip("link", "set", "one", "up")
     ip("link", "set", "two", "up")
@@ -73,7 +73,7 @@ def test_addresses_are_added_and_all_that_a_device_has_can_be_put_back() -> None
 
 
 @in_own_network
-def test_a_device_is_moved_and_a_socket_made_elsewhere_stays_there() -> None:
+def test_a_device_is_moved_and_a_socket_stays_in_its_namespace() -> None:
     add_pair("one", "two")
     with pod_network() as pod, Netlink() as host, Netlink(pod.path) as inside:
         device = host.device("one")
@@ -82,11 +82,11 @@ def test_a_device_is_moved_and_a_socket_made_elsewhere_stays_there() -> None:
         host.move(device.number, descriptor)
         os.close(descriptor)
         assert host.device("one") is None and inside.device("one") is not None
-        assert "one" in {each["ifname"] for each in json.loads(pod.ip("-json", "link"))}
+        assert "one" in {interface["ifname"] for interface in json.loads(pod.ip("-json", "link"))}
 
 
 @in_own_network
-def test_an_error_has_the_kernel_s_number_and_words() -> None:
+def test_an_error_has_the_kernels_number_and_text() -> None:
     add_pair("one", "two")
     with Netlink() as host:
         device = host.device("one")
@@ -113,7 +113,7 @@ def attribute(kind: int, value: bytes) -> bytes:
 
 
 def link(number: int, name: str, *, more: bytes = b"") -> bytes:
-    """What a kernel says of a device that is up."""
+    """The message of a kernel about a device that is up."""
     return struct.pack("=BxHiII", 0, 0, number, 1, 0) + attribute(NAME, name.encode() + b"\0") + more
 
 
@@ -126,13 +126,13 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
         yield client_socket
 
 
-def test_an_error_other_than_no_such_device_is_not_taken_for_none(kernel: socket.socket) -> None:
+def test_an_error_other_than_no_such_device_is_raised(kernel: socket.socket) -> None:
     kernel.send(message(ERROR, 1, struct.pack("=i", -errno.EPERM)))
     with Netlink() as host, pytest.raises(PermissionError, match="Operation not permitted"):
         host.device("one")
 
 
-def test_an_answer_to_another_request_is_passed_over(kernel: socket.socket) -> None:
+def test_a_reply_to_another_request_is_skipped(kernel: socket.socket) -> None:
     kernel.send(message(NEW_LINK, 7, link(1, "other")) + message(ERROR, 8, struct.pack("=i", -errno.EPERM)))
     kernel.send(message(NEW_LINK, 1, link(2, "one")))
     with Netlink() as host:
@@ -153,9 +153,7 @@ def test_an_attribute_shorter_than_its_header_ends_the_attributes(kernel: socket
         assert host.device("one") == (2, "one", True, 1400, "")
 
 
-def test_a_kernel_that_does_not_answer_is_not_waited_for_longer_than_said(
-    kernel: socket.socket, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_without_a_reply_times_out(kernel: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ANSWER_TIMEOUT_S", 0.05)
     with Netlink() as host, pytest.raises(TimeoutError):
         host.device("one")

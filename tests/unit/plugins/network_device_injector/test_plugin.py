@@ -68,19 +68,19 @@ def inject_and_release(runtime: FakeRuntime, caplog: pytest.LogCaptureFixture) -
     assert "```text\n" + "\n".join(messages) + "\n```" in README
 
 
-def test_a_device_moves_to_the_pod_and_back_as_the_page_shows(
+def test_a_device_moves_to_the_pod_and_back_as_documented(
     nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     inject_and_release(nri_runtime, caplog)
 
 
-def test_a_pod_without_annotation_is_left_alone(nri_runtime: FakeRuntime) -> None:
+def test_a_pod_without_the_annotation_is_unchanged(nri_runtime: FakeRuntime) -> None:
     pod = make_pod()
     nri_runtime.add(NetworkDeviceInjector()).run_pod_sandbox(pod)
     nri_runtime.stop_pod_sandbox(pod)
 
 
-def test_a_bad_annotation_refuses_the_pod_by_name(nri_runtime: FakeRuntime) -> None:
+def test_an_invalid_annotation_refuses_the_pod_with_its_key(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(NetworkDeviceInjector())
     with pytest.raises(
         PluginRejected, match=r"annotation netdevice.noderesource.dev: \[0\].mtu: \"x\" is not a number"
@@ -89,7 +89,7 @@ def test_a_bad_annotation_refuses_the_pod_by_name(nri_runtime: FakeRuntime) -> N
 
 
 @pytest.mark.parametrize("path", ["", "/proc/self/ns/net"])
-def test_a_pod_on_the_host_s_network_is_refused_and_its_end_is_not(nri_runtime: FakeRuntime, path: str) -> None:
+def test_a_pod_on_the_host_network_is_refused_and_can_be_stopped(nri_runtime: FakeRuntime, path: str) -> None:
     nri_runtime.add(NetworkDeviceInjector())
     pod = pod_with("[{name: eth1}]", path)
     with pytest.raises(PluginRejected, match="a pod on the host's network"):
@@ -97,7 +97,7 @@ def test_a_pod_on_the_host_s_network_is_refused_and_its_end_is_not(nri_runtime: 
     nri_runtime.stop_pod_sandbox(pod)
 
 
-def test_a_namespace_that_is_not_there_is_refused_by_path(nri_runtime: FakeRuntime) -> None:
+def test_a_missing_namespace_is_an_error_with_its_path(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(NetworkDeviceInjector())
     with pytest.raises(PluginRejected, match="network namespace /no/such: No such file or directory"):
         nri_runtime.run_pod_sandbox(pod_with("[{name: eth1}]", "/no/such"))
@@ -115,7 +115,7 @@ def fail_on_the_second(runtime: FakeRuntime) -> None:
     assert names(ip("-json", "link")) == {"lo", "eth1", "peer"}
 
 
-def test_a_failure_refuses_the_pod_and_takes_back_all_devices(nri_runtime: FakeRuntime) -> None:
+def test_a_failure_refuses_the_pod_and_returns_all_devices(nri_runtime: FakeRuntime) -> None:
     fail_on_the_second(nri_runtime)
 
 
@@ -135,7 +135,7 @@ def end_a_refused_pod(runtime: FakeRuntime) -> None:
     assert names(ip("-json", "link")) == {"lo", "eth1", "peer"}
 
 
-def test_a_refused_pod_keeps_its_own_devices_at_its_end(
+def test_stopping_a_refused_pod_leaves_its_own_devices(
     nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     end_a_refused_pod(nri_runtime)
@@ -154,7 +154,7 @@ def forget_the_alias(runtime: FakeRuntime) -> None:
     assert "eth1" in names(ip("-json", "link"))
 
 
-def test_a_device_that_the_pod_has_given_another_alias_comes_back(nri_runtime: FakeRuntime) -> None:
+def test_a_device_with_a_changed_alias_is_returned(nri_runtime: FakeRuntime) -> None:
     forget_the_alias(nri_runtime)
 
 
@@ -173,7 +173,7 @@ def take_back_what_is_there(runtime: FakeRuntime, caplog: pytest.LogCaptureFixtu
     assert any("network device eth1: cannot take it back: File exists" in text for text in caplog.messages)
 
 
-def test_the_end_of_a_pod_takes_back_what_it_can_and_logs_the_rest(
+def test_stopping_a_pod_returns_devices_and_logs_failures(
     nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     take_back_what_is_there(nri_runtime, caplog)
@@ -193,7 +193,7 @@ def restart_between(runtime: FakeRuntime) -> None:
     assert link["mtu"] == 1500
 
 
-def test_a_plugin_that_was_restarted_knows_what_a_device_was(nri_runtime: FakeRuntime) -> None:
+def test_a_restarted_plugin_knows_the_origin_of_a_device(nri_runtime: FakeRuntime) -> None:
     restart_between(nri_runtime)
 
 
@@ -205,7 +205,7 @@ def come_back_while_away(runtime: FakeRuntime) -> None:
     assert names(ip("-json", "link")) == {"lo", "eth1", "peer"}
 
 
-def test_devices_that_came_back_while_the_plugin_was_away_get_their_names(nri_runtime: FakeRuntime) -> None:
+def test_devices_that_returned_while_the_plugin_was_down_get_their_names(nri_runtime: FakeRuntime) -> None:
     come_back_while_away(nri_runtime)
 
 
@@ -215,27 +215,28 @@ def stop_without_network(runtime: FakeRuntime) -> None:
     runtime.stop_pod_sandbox(pod_with("[{name: eth1}]", "/no/such"))
 
 
-def test_a_network_that_has_ended_does_not_hold_up_the_pod_s_end(
-    nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_missing_network_does_not_fail_the_stop(nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture) -> None:
     stop_without_network(nri_runtime)
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-def test_it_says_what_it_reads() -> None:
+def test_the_plugin_declares_its_annotations() -> None:
     assert set(NetworkDeviceInjector.annotations) >= {KEY, "netdevices.nri.containerd.io"}
     assert issubclass(NetworkDeviceInjector, nri.Plugin)
 
 
-def test_keys_that_are_not_known_are_warned_of(nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_keys_log_a_warning(nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture) -> None:
     nri_runtime.add(NetworkDeviceInjector())
     with pytest.raises(PluginRejected, match="/no/such"):
         nri_runtime.run_pod_sandbox(pod_with("[{name: eth1, mtuu: 1400}]", "/no/such"))
     assert any("[0].mtuu: unknown key" in text for text in caplog.messages)
 
 
-def test_a_mistake_in_the_annotation_does_not_hold_up_the_pod_s_end(nri_runtime: FakeRuntime) -> None:
+def test_an_invalid_annotation_does_not_fail_the_stop(
+    nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
     nri_runtime.add(NetworkDeviceInjector()).stop_pod_sandbox(pod_with("[{name: eth1, mtu: x}]", "/no/such"))
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 @in_own_network
@@ -249,7 +250,7 @@ def end_in_trouble(runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch) -> Non
     runtime.stop_pod_sandbox(pod_with("[{name: eth1}]", f"{__file__}/net"))
 
 
-def test_what_goes_wrong_at_the_end_of_a_pod_is_logged(
+def test_errors_while_stopping_a_pod_are_logged(
     nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     end_in_trouble(nri_runtime, monkeypatch)
@@ -280,7 +281,7 @@ def fail_to_undo(runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
             runtime.run_pod_sandbox(pod)
 
 
-def test_what_cannot_be_undone_is_in_the_log_and_in_the_refusal(
+def test_steps_that_cannot_be_undone_are_logged_and_in_the_error(
     nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     fail_to_undo(nri_runtime, monkeypatch)
@@ -318,6 +319,6 @@ def end_during_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names(ip("-json", "link")) == {"lo", "eth1", "peer"}
 
 
-def test_the_end_of_a_pod_waits_for_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when the runtime has not waited long enough for the start."""
+def test_a_stop_waits_for_the_start_of_the_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runtime may stop a pod after a timeout of its start."""
     end_during_the_start(monkeypatch)

@@ -1,4 +1,4 @@
-"""`network-logger`: a line for each pod's network."""
+"""`network-logger` logs a line for each pod's network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.plugin_program import Listener, plugin_program
 
 
-def test_a_pod_that_is_gone_is_told_with_the_namespace_that_it_had(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_removed_pod_is_logged_with_its_namespace(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     pod = make_pod(name="web", linux=m.LinuxPodSandbox(namespaces=[m.LinuxNamespace(type="network", path="/run/n")]))
     removed_pod = make_pod(id=pod.id, name="web")
@@ -29,7 +29,7 @@ def test_a_pod_that_is_gone_is_told_with_the_namespace_that_it_had(caplog: pytes
     assert len(messages) == 3 and all("namespace=/run/n " in line for line in messages), messages
 
 
-def test_it_logs_namespace_and_addresses_of_pods_as_the_page_shows(caplog: pytest.LogCaptureFixture) -> None:
+def test_namespace_and_addresses_of_pods_are_logged_as_documented(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     namespaces = [m.LinuxNamespace(type="ipc", path="/i"), m.LinuxNamespace(type="network", path="/run/netns/cni-6f1c")]
     linux = m.LinuxPodSandbox(namespaces=namespaces)
@@ -49,7 +49,7 @@ def test_it_logs_namespace_and_addresses_of_pods_as_the_page_shows(caplog: pytes
     assert "```text\n" + "\n".join(lines[:-1]) + "\n```" in page
 
 
-def test_sigterm_ends_its_program_with_0(tmp_path: Path) -> None:
+def test_sigterm_ends_the_program_with_0(tmp_path: Path) -> None:
     arguments = ["-m", "nri.plugins.network_logger.plugin", "-idx", "10", "-socket", tmp_path / "s"]
     with Listener(tmp_path / "s") as listener, plugin_program(tmp_path, *arguments) as program:
         listener.accept().begin()

@@ -14,7 +14,7 @@ def test_every_template_is_used() -> None:
     assert {str(path.relative_to(TEMPLATES)) for path in TEMPLATES.rglob("*.txt")} == set(FILES)
 
 
-def test_a_plugins_name_gives_all_others() -> None:
+def test_all_names_derive_from_the_plugins_name() -> None:
     names = names_of("pod-name", "30")
     assert (names["name"], names["module"], names["class"], names["Name"]) == (
         "pod-name",
@@ -34,17 +34,17 @@ def test_a_plugins_name_gives_all_others() -> None:
         ("nri", "nri.py would hide the module nri"),
     ],
 )
-def test_a_name_that_would_not_work_is_wrong_usage(name: str, reason: str) -> None:
+def test_an_invalid_name_is_an_error(name: str, reason: str) -> None:
     with pytest.raises(ConfigError) as caught:
         names_of(name, "10")
     assert reason in str(caught.value)
 
 
-def test_a_word_that_only_looks_like_a_marker_stays() -> None:
+def test_unknown_markers_are_kept() -> None:
     assert fill("@name@ is in @system-service and @other@", {"name": "a"}) == "a is in @system-service and @other@"
 
 
-def test_files_are_written_below_the_folder_and_named(tmp_path: Path) -> None:
+def test_files_are_written_into_the_folder_and_listed(tmp_path: Path) -> None:
     paths = scaffold(tmp_path / "new", "pod-name", "30")
     assert len(paths) == len(FILES) + 1, "the wheel of nri comes along"
     assert all(Path(path).is_file() for path in paths)

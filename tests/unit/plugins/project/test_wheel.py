@@ -1,4 +1,4 @@
-"""The wheel that `nri new` puts into a project: what is in it, and what its version says."""
+"""The wheel that `nri new` puts into a project: its content and version."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Wheel:
     return own_wheel(tmp_path_factory.mktemp("wheels"))
 
 
-def test_it_holds_every_file_of_the_package_and_no_compiled_one(wheel: Wheel) -> None:
+def test_the_wheel_has_every_source_file_and_no_compiled_file(wheel: Wheel) -> None:
     root = Path(nri.__file__).parent
     sources = {path.relative_to(root.parent).as_posix() for path in root.rglob("*.py")}
     names = {name for name in zipfile.ZipFile(wheel.path).namelist() if name.startswith("nri/")}
@@ -33,13 +33,13 @@ def test_it_holds_every_file_of_the_package_and_no_compiled_one(wheel: Wheel) ->
     assert not [name for name in names if "__pycache__" in name or name.endswith((".so", ".pyc"))]
 
 
-def test_the_same_files_make_the_same_wheel(wheel: Wheel, tmp_path: Path) -> None:
+def test_equal_files_give_equal_wheels(wheel: Wheel, tmp_path: Path) -> None:
     second = own_wheel(tmp_path / "made")
     assert (second.version, second.sha256) == (wheel.version, wheel.sha256)
     assert hashlib.sha256(wheel.path.read_bytes()).hexdigest() == wheel.sha256
 
 
-def test_its_metadata_are_those_of_the_installation_but_for_the_version(wheel: Wheel) -> None:
+def test_the_metadata_equal_the_installations_except_the_version(wheel: Wheel) -> None:
     info = f"nri-{wheel.version}.dist-info"
     archive = zipfile.ZipFile(wheel.path)
     about = archive.read(f"{info}/METADATA").decode()
@@ -52,7 +52,7 @@ def test_its_metadata_are_those_of_the_installation_but_for_the_version(wheel: W
     assert b"Tag: py3-none-any" in archive.read(f"{info}/WHEEL")
 
 
-def test_its_record_names_every_file_with_its_hash(wheel: Wheel) -> None:
+def test_the_record_has_every_file_with_its_hash(wheel: Wheel) -> None:
     archive = zipfile.ZipFile(wheel.path)
     rows = list(csv.reader(io.StringIO(archive.read(f"nri-{wheel.version}.dist-info/RECORD").decode())))
     assert {row[0] for row in rows} == set(archive.namelist())
@@ -63,7 +63,7 @@ def test_its_record_names_every_file_with_its_hash(wheel: Wheel) -> None:
     assert rows[-1][1:] == ["", ""]
 
 
-def test_the_version_changes_with_the_content_and_a_label_does_not_pile_up() -> None:
+def test_the_version_depends_on_the_content_and_has_one_label() -> None:
     one = module.labelled("0.1.0", {"a": b"1"})
     assert one.startswith("0.1.0+local.s")
     assert module.labelled(one, {"a": b"1"}) == one
@@ -71,7 +71,7 @@ def test_the_version_changes_with_the_content_and_a_label_does_not_pile_up() -> 
     assert module.labelled("0.1.0+debian1", {"a": b"1"}).startswith("0.1.0+debian1.local.s")
 
 
-def test_what_is_only_imported_cannot_be_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_without_metadata_cannot_be_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise metadata.PackageNotFoundError(name)
 

@@ -21,7 +21,7 @@ def create(runtime: FakeRuntime, **fields: str) -> nri.Adjustment:
     return adjustment
 
 
-def test_a_container_without_annotations_is_left_alone(nri_runtime: FakeRuntime) -> None:
+def test_a_container_without_annotations_is_unchanged(nri_runtime: FakeRuntime) -> None:
     assert create(nri_runtime) == nri.Adjustment()
 
 
@@ -32,7 +32,7 @@ def test_class_schemata_and_monitoring_are_set(nri_runtime: FakeRuntime) -> None
 
 
 @pytest.mark.parametrize(("text", "value"), [("1", True), ("T", True), ("TRUE", True), ("f", False), ("False", False)])
-def test_monitoring_takes_gos_words(nri_runtime: FakeRuntime, text: str, value: bool) -> None:
+def test_monitoring_accepts_gos_boolean_words(nri_runtime: FakeRuntime, text: str, value: bool) -> None:
     assert create(nri_runtime, enablemonitoring=text) == nri.Adjustment().set_rdt_enable_monitoring(value)
 
 
@@ -60,7 +60,7 @@ def test_a_wrong_value_is_refused_with_its_annotation(
     assert raised.value.reason.startswith(f"annotation {field}.rdt.noderesource.dev/container.c0: {message}")
 
 
-def test_annotations_without_effect_are_told(nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture) -> None:
+def test_annotations_without_effect_are_logged(nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     nri_runtime.add(Rdt(), idx="10")
     pod = make_pod(

@@ -1,4 +1,4 @@
-"""`resctrl-mon` on a tree of files that looks like resctrl: groups with their pods, processes, and what it says."""
+"""`resctrl-mon` on a file tree like resctrl: groups of pods, processes and log lines."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_container_of_a_class_is_counted_in_its_group(nri_runtime: FakeRuntime
         ({"labelSelector": {"app": "db"}}, {}, False),
     ],
 )
-def test_pods_are_chosen_by_namespace_and_labels(
+def test_pods_are_selected_by_namespace_and_labels(
     nri_runtime: FakeRuntime, resctrl: Path, config: dict[str, Any], fields: dict[str, Any], monitored: bool
 ) -> None:
     attach(nri_runtime, resctrl, **config)
@@ -103,7 +103,7 @@ def test_a_starting_plugin_creates_groups_of_pods_and_removes_orphans(resctrl: P
         assert sorted(path.name for path in (resctrl / "mon_groups").iterdir()) == [UID, "somebody's"]
 
 
-def test_a_pod_that_went_while_there_was_no_connection_keeps_no_group(resctrl: Path) -> None:
+def test_the_group_of_a_pod_removed_during_a_disconnect_is_removed(resctrl: Path) -> None:
     plugin = ResctrlMon()
     with FakeRuntime(pods=[pod()], containers=[container(pid=9)]) as runtime:
         runtime.add(plugin, idx="10", config=json.dumps({"resctrlPath": str(resctrl)}))
@@ -114,7 +114,7 @@ def test_a_pod_that_went_while_there_was_no_connection_keeps_no_group(resctrl: P
         assert not (resctrl / "mon_groups" / UID).exists()
 
 
-def test_the_process_id_of_a_container_that_has_ended_is_not_counted(resctrl: Path) -> None:
+def test_the_process_of_a_stopped_container_is_not_added(resctrl: Path) -> None:
     (resctrl / "mon_groups" / UID).mkdir()
     tasks = with_tasks(resctrl / "mon_groups" / UID)
     ended = make_container("old", id="ctr-0", pod_sandbox_id="pod-1", pid=8, state=ContainerState.CONTAINER_STOPPED)
@@ -131,19 +131,19 @@ def test_the_process_id_of_a_container_that_has_ended_is_not_counted(resctrl: Pa
         (UID, "../x", "cannot be the name of a group"),
     ],
 )
-def test_what_cannot_be_monitored_is_told_and_its_container_runs(
+def test_a_container_that_cannot_be_monitored_is_logged_and_runs(
     nri_runtime: FakeRuntime, resctrl: Path, caplog: pytest.LogCaptureFixture, uid: str, group: str, message: str
 ) -> None:
     attach(nri_runtime, resctrl)
-    made = container()
-    made.linux.resources.rdt_class.value = group
-    nri_runtime.post_create_container(pod(uid), made)
-    nri_runtime.post_start_container(pod(uid), made)
+    container_message = container()
+    container_message.linux.resources.rdt_class.value = group
+    nri_runtime.post_create_container(pod(uid), container_message)
+    nri_runtime.post_start_container(pod(uid), container_message)
     nri_runtime.remove_pod_sandbox(pod(uid))
     assert message in caplog.text and "the runtime sends no process id" in caplog.text
 
 
-def test_without_resctrl_the_start_says_that_nothing_is_monitored(
+def test_without_resctrl_the_start_logs_a_warning(
     nri_runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     attach(nri_runtime, tmp_path)
@@ -155,7 +155,7 @@ def test_without_resctrl_the_start_says_that_nothing_is_monitored(
 @pytest.mark.parametrize(
     ("version", "refused"), [("1.35.9", True), ("v1.36.0-dev", False), ("2.0", False), ("x", True)]
 )
-def test_a_cri_o_that_tells_no_process_ids_is_refused(resctrl: Path, version: str, refused: bool) -> None:
+def test_a_cri_o_without_process_ids_is_refused(resctrl: Path, version: str, refused: bool) -> None:
     with FakeRuntime(name="cri-o", version=version) as runtime:
         if not refused:
             attach(runtime, resctrl)
@@ -169,6 +169,6 @@ def test_a_path_that_is_not_absolute_is_refused(nri_runtime: FakeRuntime) -> Non
         attach(nri_runtime, Path("resctrl"))
 
 
-def test_uids_are_compared_in_one_form() -> None:
+def test_uids_are_normalized() -> None:
     assert group_of(UID.upper()) == group_of(UID.replace("-", "")) == UID
     assert group_of("") == group_of(UID + "0") == ""

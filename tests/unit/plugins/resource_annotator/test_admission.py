@@ -1,4 +1,4 @@
-"""Reviews of pods: the annotation is what the node reads exactly, and nothing that is odd refuses a pod."""
+"""Reviews of pods: the node can read the annotation, and unusual pods are never refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def annotation(spec: Any) -> str:
     return str(change["value"])
 
 
-def test_the_node_reads_back_what_the_pod_asks_for() -> None:
+def test_the_node_reads_the_annotated_requests() -> None:
     annotations = {ANNOTATION: annotation(SPEC)}
     assert annotated(annotations, "app") == Requests(200, 1000, 64 << 20, 0)
     assert annotated(annotations, "idle") == Requests()
@@ -39,7 +39,7 @@ def test_the_node_reads_back_what_the_pod_asks_for() -> None:
     assert annotated(annotations, "other") is None
 
 
-def test_a_correct_annotation_stays_and_another_one_is_replaced() -> None:
+def test_a_correct_annotation_is_kept_and_a_wrong_one_replaced() -> None:
     built = {"metadata": {"annotations": {ANNOTATION: annotation(SPEC)}}, "spec": SPEC}
     assert "patch" not in answer(review(built)).review["response"]
     built["metadata"]["annotations"][ANNOTATION] = "{}"
@@ -100,7 +100,7 @@ def test_sidecars_are_annotated_and_ephemeral_containers_are_not() -> None:
     assert json.loads(annotation(spec)) == built
 
 
-def test_another_resource_goes_on_as_it_is() -> None:
+def test_another_resource_is_admitted_unchanged() -> None:
     rows = answer(review({}, resource={"group": "apps", "version": "v1", "resource": "deployments"}))
     assert rows.review["response"]["allowed"] and "deployments" in rows.warning
 
@@ -116,9 +116,9 @@ def test_a_body_that_is_not_a_review_is_an_error(body: bytes) -> None:
 
 def test_values_are_counted_before_the_parse_and_texts_are_skipped() -> None:
     body = review({"spec": {"containers": [{"name": "a", "args": [","] * 1000}]}})
-    many = review({"spec": {"containers": [{"name": "a", "args": ["{[,"] * MAX_TOKENS}]}})
+    too_many_texts = review({"spec": {"containers": [{"name": "a", "args": ["{[,"] * MAX_TOKENS}]}})
     one_text = review({"spec": {"containers": [{"name": "a", "args": ['\\",[{' * MAX_TOKENS]}]}})
     assert "patch" in answer(body).review["response"]
     assert "patch" in answer(one_text).review["response"]
     with pytest.raises(ValueError, match=f"the request has more than {MAX_TOKENS} strings"):
-        answer(many)
+        answer(too_many_texts)

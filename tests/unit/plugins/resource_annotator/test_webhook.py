@@ -1,4 +1,4 @@
-"""Admission reviews over real TLS: answers, refusals, bounds, a certificate that changes, odd clients."""
+"""Admission reviews over real TLS: replies, errors, limits, changed certificates and faulty clients."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REVIEW = json.dumps({"request": {"uid": "u", "resource": {"group": "", "version"
 
 
 def certify(folder: Path, name: str = "localhost") -> None:
-    """A certificate of its own, and its key."""
+    """Write a self-signed certificate and its key."""
     openssl = need_tool("openssl")
     words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
     words += ["-keyout", "tls.key.new", "-out", "tls.crt.new", "-subj", f"/CN={name}"]
@@ -105,21 +105,23 @@ def test_a_probe_is_answered_as_alive(served: Served, method: str, kind: str) ->
         ("{}", "text/plain", 415, "Content-Type is text/plain; it must be application/json"),
     ],
 )
-def test_what_is_no_review_has_a_status_and_a_reason(
+def test_an_invalid_review_gets_a_status_and_a_reason(
     served: Served, body: str, kind: str, status: int, message: str
 ) -> None:
     rows = served.ask(body, kind)
     assert rows[0] == status and message in rows[1]["error"]
 
 
-def test_what_is_no_pod_goes_on_and_is_told(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_object_that_is_not_a_pod_is_admitted_with_a_warning(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
     status, rows = served.ask('{"request": {"uid": "u", "resource": "nodes"}}')
     assert status == 200 and rows["response"] == {"uid": "u", "allowed": True}
     assert 'the request is for "nodes", not for pods of v1' in caplog.text
 
 
 @pytest.mark.parametrize("length", [str(MAX_BODY_BYTES + 1), "9" * 40, "0" * 12 + "9" * 12, "-1", "x", ""])
-def test_a_body_without_a_length_that_may_be_is_not_read(served: Served, length: str) -> None:
+def test_a_body_without_an_allowed_length_is_not_read(served: Served, length: str) -> None:
     connection = served.connection()
     connection.putrequest("POST", "/")
     connection.putheader("Content-Type", "application/json")
@@ -129,7 +131,7 @@ def test_a_body_without_a_length_that_may_be_is_not_read(served: Served, length:
     connection.close()
 
 
-def test_clients_that_speak_no_tls_or_nothing_keep_nobody_waiting(served: Served) -> None:
+def test_clients_without_tls_do_not_block_others(served: Served) -> None:
     silent = [socket.create_connection(("localhost", served.webhook.port)) for _ in range(4)]
     silent[0].sendall(b"GET / HTTP/1.1\r\n\r\n")
     assert served.ask(REVIEW)[0] == 200
@@ -147,7 +149,7 @@ def test_connections_without_a_thread_do_not_block_later_ones(served: Served) ->
     assert served.ask(None, method="GET")[0] == 200
 
 
-def test_a_certificate_that_was_replaced_counts_and_a_bad_one_does_not(
+def test_a_replaced_certificate_is_used_and_an_invalid_one_is_not(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -181,7 +183,7 @@ def test_a_new_certificate_is_used_only_once_its_key_is_replaced_too(
     assert served.ask(REVIEW)[0] == 200
 
 
-def test_a_client_that_sends_a_request_byte_by_byte_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_sends_byte_by_byte_is_disconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhook, "DEADLINE_S", 0.5)
     served = Served(tmp_path)
     for line in ("X: ", "POST / HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"):
@@ -246,7 +248,7 @@ def test_invalid_certificates_and_readable_keys_are_logged_at_the_start(
     assert (message in caplog.text) if message else not caplog.records
 
 
-def test_what_it_cannot_start_with_is_named(tmp_path: Path) -> None:
+def test_invalid_start_settings_are_errors(tmp_path: Path) -> None:
     crt, key = tmp_path / "tls.crt", tmp_path / "tls.key"
 
     def error() -> str:

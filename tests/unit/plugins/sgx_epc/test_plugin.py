@@ -1,4 +1,4 @@
-"""`sgx-epc`: what it says at its start and of a bad limit. Its answers: tests/conformance."""
+"""`sgx-epc`: start and invalid limits. Its answers are tested in tests/conformance."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nri.testing import FakeRuntime, make_container, make_pod
 
 
 @pytest.mark.parametrize(("text", "present"), [("with", True), ("without", False), ("gone", False)])
-def test_the_start_and_each_limit_tell_whether_the_processor_has_sgx(
+def test_start_and_limits_log_whether_the_processor_has_sgx(
     nri_runtime: FakeRuntime, tmp_path, caplog: pytest.LogCaptureFixture, monkeypatch, text: str, present: bool
 ) -> None:
     (tmp_path / "with").write_text("processor\t: 0\nflags\t\t: fpu sgx sgx_lc\n")
@@ -25,7 +25,7 @@ def test_the_start_and_each_limit_tell_whether_the_processor_has_sgx(
     assert ("cannot read" in caplog.text) is (text == "gone")
 
 
-def test_a_bad_limit_refuses_its_container_by_name(nri_runtime: FakeRuntime) -> None:
+def test_an_invalid_limit_refuses_the_container_with_its_key(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(SgxEpc(), idx="10")
     pod = make_pod(annotations={"epc-limit.nri.io/container.c0": "16Mi", "epc-limit.nri.io": "1"})
     with pytest.raises(nri.PluginRejected) as raised:
@@ -35,10 +35,10 @@ def test_a_bad_limit_refuses_its_container_by_name(nri_runtime: FakeRuntime) -> 
 
 
 @pytest.mark.parametrize("annotations", [{}, {"epc-limit.nri.io": "0"}, {"epc-limit.nri.io/container.c1": "x"}])
-def test_without_a_limit_nothing_changes(nri_runtime: FakeRuntime, annotations: dict[str, str]) -> None:
+def test_without_a_limit_the_container_is_unchanged(nri_runtime: FakeRuntime, annotations: dict[str, str]) -> None:
     nri_runtime.add(SgxEpc(), idx="10")
     assert nri_runtime.create_container(make_pod(annotations=annotations), make_container("c0")).unified == {}
 
 
-def test_a_text_without_flags_is_no_sgx() -> None:
+def test_cpuinfo_without_flags_means_no_sgx() -> None:
     assert not has_sgx("Features : fp asimd\n")

@@ -1,4 +1,4 @@
-"""`template`: every pod and container event gets its line, and nothing is changed."""
+"""`template` logs a line for every pod and container event and changes no container."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.plugin_program import Listener, plugin_program
 
 
-def test_it_handles_every_event_but_those_of_pod_resources_and_validation(nri_runtime: FakeRuntime) -> None:
+def test_the_plugin_handles_all_events_except_pod_updates_and_validation(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(Template(), idx="10")
     left_out = nri.EventMask.of("UpdatePodSandbox", "PostUpdatePodSandbox", "ValidateContainerAdjustment")
     assert nri_runtime.health("10-template").events == str(ALL - left_out)
 
 
-def test_it_logs_a_line_for_each_event_and_changes_nothing(
+def test_each_event_logs_a_line_and_changes_no_container(
     nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -51,7 +51,7 @@ def test_it_logs_a_line_for_each_event_and_changes_nothing(
         ("remove_container", "container removed [pod shop/web, container app]"),
     ],
 )
-def test_an_event_of_a_pod_or_container_that_is_there_has_its_line(
+def test_events_of_existing_pods_and_containers_are_logged(
     nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture, event: str, line: str
 ) -> None:
     nri_runtime.add(Template(), idx="10")
@@ -64,7 +64,7 @@ def test_an_event_of_a_pod_or_container_that_is_there_has_its_line(
     assert [record.getMessage() for record in caplog.records if "[pod" in record.getMessage()] == [line]
 
 
-def test_neither_an_update_nor_a_stop_changes_anything(nri_runtime: FakeRuntime) -> None:
+def test_updates_and_stops_change_no_container(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(Template(), idx="10")
     pod, container = make_pod(), make_container()
     nri_runtime.create_container(pod, container)
@@ -74,7 +74,7 @@ def test_neither_an_update_nor_a_stop_changes_anything(nri_runtime: FakeRuntime)
     assert nri_runtime.stop_container(pod, container).updates == {}
 
 
-def test_sigterm_ends_its_program_with_0(tmp_path) -> None:
+def test_sigterm_ends_the_program_with_0(tmp_path) -> None:
     arguments = ["-m", "nri.plugins.template.plugin", "-idx", "10", "-socket", tmp_path / "s"]
     with Listener(tmp_path / "s") as listener, plugin_program(tmp_path, *arguments) as program:
         listener.accept().begin()
@@ -82,7 +82,7 @@ def test_sigterm_ends_its_program_with_0(tmp_path) -> None:
         assert program.stop() == 0
 
 
-def test_its_parameter_comes_from_a_flag_before_the_configuration(tmp_path) -> None:
+def test_a_flag_overrides_the_configuration(tmp_path) -> None:
     (tmp_path / "t.yaml").write_text("cfgParam1: file\n")
     arguments = ["-m", "nri.plugins.template.plugin", "-idx", "10", "-cfg-param1=flag", "-config", tmp_path / "t.yaml"]
     with Listener(tmp_path / "s") as listener:

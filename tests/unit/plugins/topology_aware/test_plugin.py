@@ -13,7 +13,7 @@ from tests.support.waiting import wait_for
 from tests.unit.placement.placing import ask, config, cpus, create, pod, started
 
 
-def test_it_pins_and_heeds_its_file_and_a_mistake_in_it_changes_nothing(tmp_path: Path) -> None:
+def test_a_changed_file_applies_and_an_invalid_file_is_ignored(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(json.dumps({"kind": "TopologyAwarePolicy", "spec": json.loads(config(tmp_path))}))
     words = ["-idx", "90", "-socket-path", str(tmp_path / "s"), "-config", str(file)]
@@ -34,7 +34,7 @@ def test_it_pins_and_heeds_its_file_and_a_mistake_in_it_changes_nothing(tmp_path
             assert not {"4"} & set(cpus(runtime).values())
 
 
-def test_flags_come_before_the_file(tmp_path: Path) -> None:
+def test_flags_override_the_file(tmp_path: Path) -> None:
     (tmp_path / "policy.json").write_text(config(tmp_path, stateDir="/nowhere/else"))
     words = ["-idx", "90", "-socket-path", str(tmp_path / "s"), "-config", str(tmp_path / "policy.json")]
     with FakeRuntime(socket_path=str(tmp_path / "s")) as runtime:
@@ -64,7 +64,7 @@ def test_a_container_gets_dram_when_its_cold_start_is_over(nri_runtime: FakeRunt
     assert list(plugin.present.cold_starts().values()) == [3600.0]
 
 
-def test_an_invalid_new_cold_start_ends_it_and_affects_no_other(nri_runtime: FakeRuntime, tmp_path: Path) -> None:
+def test_an_invalid_new_cold_start_ends_only_that_cold_start(nri_runtime: FakeRuntime, tmp_path: Path) -> None:
     write_machine(tmp_path, with_memory("pmem", 16, True))
     started(nri_runtime, tmp_path)
     for name in ("odd", "short"):

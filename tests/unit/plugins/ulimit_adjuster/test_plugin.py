@@ -1,4 +1,4 @@
-"""`ulimit-adjuster`: limits of the container's annotation are added, and what is no limit is refused with its name."""
+"""`ulimit-adjuster` sets the limits of the container's annotation and refuses invalid limits."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def create(runtime: FakeRuntime, annotations: dict[str, str]) -> nri.Adjustment:
 
 
 @pytest.mark.parametrize("annotations", [{}, {NEW: ""}, {NEW: "[]"}, {NEW: "~"}, {"other": "[1]"}])
-def test_a_container_without_limits_is_left_alone(nri_runtime: FakeRuntime, annotations: dict[str, str]) -> None:
+def test_a_container_without_limits_is_unchanged(nri_runtime: FakeRuntime, annotations: dict[str, str]) -> None:
     assert create(nri_runtime, annotations) == nri.Adjustment()
 
 
-def test_types_are_taken_in_any_case_and_with_or_without_prefix(nri_runtime: FakeRuntime) -> None:
+def test_types_can_have_any_case_and_a_prefix(nri_runtime: FakeRuntime) -> None:
     reply = create(
         nri_runtime,
         {NEW: "- {type: RLIMIT_NOFILE, soft: 1024, hard: 4096}\n- {type: rlimit_memlock, hard: 5}\n- {type: nproc}"},
@@ -37,13 +37,13 @@ def test_types_are_taken_in_any_case_and_with_or_without_prefix(nri_runtime: Fak
     assert reply == expected.add_rlimit("RLIMIT_NPROC", 0, 0)
 
 
-def test_the_largest_limit_is_taken(nri_runtime: FakeRuntime) -> None:
+def test_the_largest_limit_is_accepted(nri_runtime: FakeRuntime) -> None:
     largest = (1 << 64) - 1
     reply = create(nri_runtime, {NEW: f"[{{type: core, soft: {largest}, hard: {largest}}}]"})
     assert reply == nri.Adjustment().add_rlimit("RLIMIT_CORE", largest, largest)
 
 
-def test_the_old_domain_counts_where_the_new_one_is_not_there(nri_runtime: FakeRuntime) -> None:
+def test_the_old_domain_is_read_without_the_new_domain(nri_runtime: FakeRuntime) -> None:
     one, two = "[{type: cpu, hard: 1}]", "[{type: cpu, hard: 2}]"
     assert create(nri_runtime, {OLD: one}) == nri.Adjustment().add_rlimit("RLIMIT_CPU", 1, 0)
     assert create(nri_runtime, {OLD: one, NEW: two}) == nri.Adjustment().add_rlimit("RLIMIT_CPU", 2, 0)
@@ -86,7 +86,7 @@ def test_a_wrong_value_is_refused_with_its_annotation(
     assert raised.value.reason.startswith(f"annotation {key}: {message}")
 
 
-def test_what_it_does_is_in_the_log(nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture) -> None:
+def test_changes_are_logged(nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     create(nri_runtime, {NEW: "[{type: cpu, hard: 2, sotf: 1}]"})
     lines = [one.getMessage().partition(" [pod")[0] for one in caplog.records if one.name.startswith("nri.plugin")]

@@ -1,4 +1,4 @@
-"""The programs of a node in order, the file that names them, and the time that they have."""
+"""The chain of a node's programs: its file, order and timeout."""
 
 from __future__ import annotations
 
@@ -52,26 +52,26 @@ def test_without_a_file_there_are_no_programs(node: Node) -> None:
         ("[" * 100_000, r"conf\.json: not JSON: "),
     ],
 )
-def test_a_mistake_in_the_file_is_told_at_its_place(node: Node, text: str, reason: str) -> None:
+def test_a_mistake_in_the_file_is_an_error_with_its_position(node: Node, text: str, reason: str) -> None:
     node.write(text)
     with pytest.raises(ConfigError, match=reason):
         read_listing(str(node.conf))
 
 
 @pytest.mark.timeout(20)
-def test_a_pipe_in_the_file_s_place_is_an_error_and_not_waited_for(node: Node) -> None:
+def test_a_pipe_instead_of_the_file_is_an_error(node: Node) -> None:
     os.mkfifo(node.conf)
     with pytest.raises(ConfigError, match=r"conf\.json: cannot be read: not a regular file"):
         read_listing(str(node.conf))
 
 
-def test_a_folder_in_the_file_s_place_is_an_error(node: Node) -> None:
+def test_a_folder_instead_of_the_file_is_an_error(node: Node) -> None:
     node.conf.mkdir()
     with pytest.raises(ConfigError, match=r"conf\.json: cannot be read: Is a directory"):
         read_listing(str(node.conf))
 
 
-def test_each_program_is_told_of_those_before_it(node: Node) -> None:
+def test_each_program_receives_the_results_of_earlier_programs(node: Node) -> None:
     node.name(("recorder", {"metadata": {"k": "v"}}), "recorder")
     results = chain(node).pass_through(ABOUT, None)
     first, second = node.requests()
@@ -93,7 +93,7 @@ def test_an_error_ends_the_chain_with_the_programs_name(node: Node) -> None:
     assert len(node.requests()) == 2
 
 
-def test_a_file_that_breaks_leaves_the_last_good_one_in_force_and_is_told(node: Node) -> None:
+def test_an_invalid_file_is_logged_and_the_last_valid_file_is_kept(node: Node) -> None:
     lines: list[str] = []
     node.name("recorder")
     running = chain(node, lines)
@@ -130,7 +130,7 @@ def test_an_empty_path_is_not_the_working_directory(
         running.pass_through(ABOUT, None)
 
 
-def test_all_of_a_chain_has_the_time_that_the_runtime_gives(node: Node) -> None:
+def test_the_chain_has_the_timeout_of_the_request(node: Node) -> None:
     node.program("slow", "sleep 600")
     node.name("recorder", "slow")
     with pytest.raises(ChainError, match=r"plugin: slow: the program did not end within [\d.]+ s"):
@@ -142,7 +142,7 @@ def test_all_of_a_chain_has_the_time_that_the_runtime_gives(node: Node) -> None:
         chain(node, timeout_s=0.2).pass_through(ABOUT, None)
 
 
-def test_a_result_counts_whatever_the_exit_code_which_is_told(node: Node) -> None:
+def test_a_result_counts_with_any_exit_code_which_is_logged(node: Node) -> None:
     lines: list[str] = []
     node.name(("recorder", {"code": 5}))
     assert len(chain(node, lines).pass_through(ABOUT, None)) == 1

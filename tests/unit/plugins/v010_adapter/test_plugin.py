@@ -1,4 +1,4 @@
-"""`v010-adapter`: which event is which request, and what an error of a program means for it."""
+"""`v010-adapter`: requests for events, and errors of programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
-def test_it_takes_the_events_of_which_programs_are_told(nri_runtime: FakeRuntime, node: Node) -> None:
+def test_the_plugin_subscribes_to_the_events_of_protocol_0_1_0(nri_runtime: FakeRuntime, node: Node) -> None:
     nri_runtime.add(V010Adapter(), config=node.config)
     expected = nri.EventMask.of("RunPodSandbox", "StopPodSandbox", "StartContainer", "StopContainer")
     assert nri_runtime.health("10-v010-adapter").events == str(expected)
@@ -51,7 +51,7 @@ def test_an_error_refuses_the_start_with_the_programs_name(nri_runtime: FakeRunt
         nri_runtime.start_container(make_pod(), make_container())
 
 
-def test_an_error_at_the_end_is_told_and_stops_nothing(
+def test_an_error_at_a_removal_is_only_logged(
     nri_runtime: FakeRuntime, node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     node.name(("recorder", {"error": "not on this node"}))
@@ -61,7 +61,7 @@ def test_an_error_at_the_end_is_told_and_stops_nothing(
     assert sum("plugin: recorder: not on this node" in text for text in caplog.messages) == 2
 
 
-def test_a_program_that_never_ends_is_killed_before_the_runtime_gives_up(node: Node) -> None:
+def test_a_program_that_never_ends_is_killed_before_the_timeout(node: Node) -> None:
     node.program("slow", "sleep 600")
     node.name("slow")
     with FakeRuntime(request_timeout_s=3.0) as runtime:
@@ -73,19 +73,19 @@ def test_a_program_that_never_ends_is_killed_before_the_runtime_gives_up(node: N
         assert runtime.health("10-v010-adapter").state == "active"
 
 
-def test_a_broken_file_keeps_it_from_starting(nri_runtime: FakeRuntime, node: Node) -> None:
+def test_an_invalid_file_prevents_the_start(nri_runtime: FakeRuntime, node: Node) -> None:
     node.write('{"plugins": [{"type": ""}]}')
     with pytest.raises(Exception, match=r"conf\.json: plugins\[0\]\.type: expected the name of a program"):
         nri_runtime.add(V010Adapter(), config=node.config)
 
 
 @pytest.mark.parametrize("key", ["plugin_timeout", "output_limit"])
-def test_limits_of_nothing_are_refused(nri_runtime: FakeRuntime, key: str) -> None:
+def test_limits_of_zero_are_refused(nri_runtime: FakeRuntime, key: str) -> None:
     with pytest.raises(Exception, match="must be positive"):
         nri_runtime.add(V010Adapter(), config=f"{key}: 0")
 
 
-def test_what_a_program_says_to_people_is_in_the_log_with_its_name(
+def test_the_error_output_of_a_program_is_logged_with_its_name(
     nri_runtime: FakeRuntime, node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -108,7 +108,7 @@ def test_missing_programs_and_unknown_keys_are_logged_at_the_start(
     assert f'{conf}: exec: "no-such-program": executable file not found' in lines
 
 
-def test_before_it_is_configured_it_runs_no_program(node: Node) -> None:
+def test_before_configure_no_program_runs(node: Node) -> None:
     node.name(("recorder", {"error": "not on this node"}))
     adapter = V010Adapter()
     adapter.config.conf, adapter.config.bin_dir = str(node.conf), str(node.programs)
@@ -120,7 +120,7 @@ def test_before_it_is_configured_it_runs_no_program(node: Node) -> None:
     assert len(node.requests()) == 1
 
 
-def test_without_programs_a_start_is_let_through_and_the_log_says_so_once(
+def test_without_programs_a_warning_is_logged_once(
     nri_runtime: FakeRuntime, node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -130,7 +130,7 @@ def test_without_programs_a_start_is_let_through_and_the_log_says_so_once(
     assert not [text for text in caplog.messages if text.startswith("create:")]
 
 
-def test_as_a_program_it_says_its_flags_with_what_they_are_without_them() -> None:
+def test_the_help_has_the_flags_with_their_defaults() -> None:
     lines = " ".join(run([sys.executable, "-m", "nri.plugins.v010_adapter.plugin", "--help"], timeout=60).split())
     assert "--conf FILE the list of plugins (default /etc/nri/conf.json)" in lines
     assert "--bin-dir DIR folder of plugins, searched after PATH (default /opt/nri/bin)" in lines

@@ -1,4 +1,4 @@
-"""Requests and results as JSON; most of it is compared with the reference in tests/conformance/test_v010_adapter.py."""
+"""Requests and results as JSON. tests/conformance/test_v010_adapter.py compares them with the reference."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from nri.api import messages as m
 from nri.plugins.v010_adapter.request import MAX_SHOWN_BYTES, AnswerError, of_container, of_pod, read_result
 
 
-def test_what_is_not_there_is_left_out_but_resources() -> None:
+def test_missing_fields_are_omitted_except_resources() -> None:
     assert of_pod(m.PodSandbox(), "create") == {"state": "create", "id": "", "spec": {"resources": None}}
 
 
-def test_a_containers_annotations_are_its_own_and_its_labels_the_pods() -> None:
+def test_a_container_has_its_own_annotations_and_the_pods_labels() -> None:
     pod = m.PodSandbox(id="p", labels={"app": "web"}, annotations={"of": "pod"})
     container = m.Container(id="c", pid=7, labels={"of": "container"}, annotations={"of": "container"})
     request = of_container(pod, container, "delete")
@@ -22,7 +22,7 @@ def test_a_containers_annotations_are_its_own_and_its_labels_the_pods() -> None:
     assert (request["labels"], request["spec"]["annotations"]) == ({"app": "web"}, {"of": "container"})
 
 
-def test_a_request_is_json() -> None:
+def test_a_request_is_written_as_json() -> None:
     container = m.Container(id="c")
     container.linux.resources.memory.disable_oom_killer.value = False
     assert json.loads(json.dumps(of_container(m.PodSandbox(), container, "create")))["spec"]["resources"] == {
@@ -43,18 +43,18 @@ def test_a_request_is_json() -> None:
         (b"[" * 100_000, r"\.\.\.: "),
     ],
 )
-def test_an_answer_that_is_none_is_shown_with_the_reason(output: bytes, reason: str) -> None:
+def test_an_invalid_result_is_an_error_with_the_reason(output: bytes, reason: str) -> None:
     with pytest.raises(AnswerError, match=reason) as raised:
         read_result(output, 0)
     assert len(str(raised.value)) < MAX_SHOWN_BYTES + 1000
 
 
-def test_the_exit_code_is_told_with_it() -> None:
+def test_an_invalid_result_is_an_error_with_the_exit_code() -> None:
     with pytest.raises(AnswerError, match=r'output: "oops" exit code: 7: '):
         read_result(b"oops", 7)
 
 
-def test_null_is_nothing() -> None:
+def test_null_is_an_empty_result() -> None:
     empty = {"plugin": "", "version": "", "error": ""}
     assert read_result(b"null", 0) == read_result(b'{"error": null, "metadata": {}}', 0) == empty
     assert read_result(b'{"metadata": {"a": null}}', 0)["metadata"] == {"a": ""}

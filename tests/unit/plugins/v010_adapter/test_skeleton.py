@@ -44,25 +44,25 @@ def test_returned_metadata_becomes_a_result_with_name_and_version(tmp_path: Path
     )  # fmt: skip
 
 
-def test_an_exception_refuses_with_its_text_and_tells_people_where(tmp_path: Path) -> None:
+def test_an_exception_refuses_with_its_text_and_prints_a_traceback(tmp_path: Path) -> None:
     code, result, errors = program(tmp_path, 'raise ValueError("not this one")', "invoke")
     assert (code, result) == (0, {"plugin": "note", "version": "0.1", "error": "not this one"})
     assert "note(request)" in errors or "in note" in errors
 
 
 @pytest.mark.parametrize(("arguments", "error"), [((), "invalid arg "), (("serve",), "invalid arg serve")])
-def test_another_argument_is_a_result_that_says_so(tmp_path: Path, arguments: tuple[str, ...], error: str) -> None:
+def test_another_argument_gives_a_result_with_an_error(tmp_path: Path, arguments: tuple[str, ...], error: str) -> None:
     assert program(tmp_path, "raise SystemExit(9)", *arguments)[1]["error"] == error
 
 
 @pytest.mark.parametrize("input_text", ["", "{", "[]"])
-def test_without_a_request_it_ends_with_1_and_no_result(tmp_path: Path, input_text: str) -> None:
+def test_without_a_request_the_exit_code_is_1_and_there_is_no_result(tmp_path: Path, input_text: str) -> None:
     code, result, errors = program(tmp_path, "return None", "invoke", request=input_text)
     assert (code, result) == (1, None)
     assert "invalid request on stdin" in errors
 
 
-def test_a_request_has_everything_that_the_runtime_said() -> None:
+def test_a_request_has_all_fields_of_the_runtime() -> None:
     document = {
         **GIVEN,
         "conf": {"a": 1},
@@ -81,13 +81,13 @@ def test_a_request_has_everything_that_the_runtime_said() -> None:
     assert before.to_json() == document["results"][0]  # type: ignore[index]
 
 
-def test_of_a_request_that_says_nothing_everything_is_empty() -> None:
+def test_an_empty_request_has_empty_fields() -> None:
     request = Request({})
     assert (request.conf, request.pid, request.spec.annotations, request.results) == (None, 0, {}, [])
     assert Request({"id": "p", "sandboxID": "p"}).is_sandbox
 
 
-def test_a_whole_result_is_taken_as_it_is() -> None:
+def test_a_returned_result_is_used_unchanged() -> None:
     built = Result("other", "9", "partly", {"a": "b"})
     assert answer(lambda _: built, ["invoke"], GIVEN, "note").to_json() == {
         "plugin": "other", "version": "9", "error": "partly", "metadata": {"a": "b"},
@@ -97,7 +97,7 @@ def test_a_whole_result_is_taken_as_it_is() -> None:
     }  # fmt: skip
 
 
-def test_it_loads_nothing_of_the_protocol_of_today(tmp_path: Path) -> None:
+def test_the_skeleton_does_not_import_protobuf(tmp_path: Path) -> None:
     body = 'import sys; return {"heavy": " ".join(sorted({"google.protobuf", "socket", "logging"} & set(sys.modules)))}'
     assert program(tmp_path, body, "invoke")[1]["metadata"] == {"heavy": ""}
 
@@ -121,14 +121,14 @@ def invoked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("invoked")
-def test_it_ends_with_0_and_the_result_on_the_stream_that_it_is_given() -> None:
+def test_a_result_is_written_to_the_stream_with_exit_code_0() -> None:
     code, written = ended(lambda request: {"seen": request.id}, json.dumps(GIVEN))
     assert code == 0
     assert json.loads(written) == {"plugin": "note", "version": "0.1", "error": "", "metadata": {"seen": "c"}}
 
 
 @pytest.mark.usefixtures("invoked")
-def test_a_refusal_ends_with_0_too_and_is_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_is_a_result_with_exit_code_0(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "excepthook", lambda *_: None)
     code, written = ended(refuse, json.dumps(GIVEN))
     assert (code, json.loads(written)) == (0, {"plugin": "note", "version": "0.1", "error": "not this one"})
@@ -148,7 +148,7 @@ def test_an_invalid_request_is_an_error_and_does_not_reach_the_plugin(input_text
     assert (written, requests) == ("", [])
 
 
-def test_an_argument_other_than_invoke_asks_no_plugin() -> None:
+def test_an_argument_other_than_invoke_does_not_call_the_plugin() -> None:
     requests: list[Request] = []
     assert answer(requests.append, ["serve", "now"], GIVEN, "note").to_json() == {
         "plugin": "note", "version": "0.1", "error": "invalid arg serve",
@@ -156,7 +156,7 @@ def test_an_argument_other_than_invoke_asks_no_plugin() -> None:
     assert requests == []
 
 
-def test_an_exception_without_a_text_refuses_with_its_name(
+def test_an_exception_without_a_text_refuses_with_its_type(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     exception_types: list[type[BaseException]] = []

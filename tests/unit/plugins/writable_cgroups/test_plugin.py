@@ -1,4 +1,4 @@
-"""`writable-cgroups`: the mount becomes writable where it is asked for and the host delegates; else it stays."""
+"""`writable-cgroups` makes the cgroup mount writable on request if the host delegates."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ def create(runtime: FakeRuntime, annotations: dict[str, str], *mounts: m.Mount) 
 
 
 @pytest.mark.parametrize("key", [KEY, f"{KEY}/pod", f"{KEY}/container.c0"])
-def test_the_mount_becomes_writable_where_the_annotation_says_so(
-    nri_runtime: FakeRuntime, tmp_path: Path, key: str
-) -> None:
+def test_the_annotation_makes_the_mount_writable(nri_runtime: FakeRuntime, tmp_path: Path, key: str) -> None:
     reply = create(attach(nri_runtime, tmp_path), {key: "true"}, mount(*OPTIONS))
     (changed,) = reply.message.mounts
     assert changed == mount("nosuid", "noexec", "nodev", "relatime", "rw")
 
 
 @pytest.mark.parametrize("annotations", [{}, {KEY: "false"}, {KEY: ""}, {KEY: "true", f"{KEY}/pod": "false"}])
-def test_without_the_annotation_the_mount_stays(
+def test_without_the_annotation_the_mount_is_unchanged(
     nri_runtime: FakeRuntime, tmp_path: Path, annotations: dict[str, str]
 ) -> None:
     assert create(attach(nri_runtime, tmp_path), annotations, mount(*OPTIONS)) == nri.Adjustment()
 
 
-def test_a_mount_that_is_writable_stays_as_it_is(nri_runtime: FakeRuntime, tmp_path: Path) -> None:
+def test_a_writable_mount_is_unchanged(nri_runtime: FakeRuntime, tmp_path: Path) -> None:
     assert create(attach(nri_runtime, tmp_path), {KEY: "true"}, mount("nosuid", "rw")) == nri.Adjustment()
 
 
 @pytest.mark.parametrize("text", ["True", "1", "yes", " true"])
-def test_another_word_is_refused_with_its_annotation(nri_runtime: FakeRuntime, tmp_path: Path, text: str) -> None:
+def test_an_invalid_annotation_value_is_refused_with_its_key(
+    nri_runtime: FakeRuntime, tmp_path: Path, text: str
+) -> None:
     attach(nri_runtime, tmp_path)
     with pytest.raises(nri.PluginRejected) as raised:
         create(nri_runtime, {f"{KEY}/pod": text}, mount("ro"))
@@ -69,7 +69,7 @@ def test_a_container_without_the_mount_is_refused(nri_runtime: FakeRuntime, tmp_
 
 
 @pytest.mark.parametrize("mounts", ["", DELEGATED.replace("nsdelegate,", "")])
-def test_without_nsdelegate_the_mount_stays_with_a_warning(
+def test_without_nsdelegate_the_mount_is_unchanged_with_a_warning(
     nri_runtime: FakeRuntime, tmp_path: Path, mounts: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert create(attach(nri_runtime, tmp_path, mounts), {KEY: "true"}, mount(*OPTIONS)) == nri.Adjustment()
@@ -79,7 +79,7 @@ def test_without_nsdelegate_the_mount_stays_with_a_warning(
     assert f"annotation {KEY} has no effect" in lines[1]
 
 
-def test_a_file_that_cannot_be_read_counts_as_no_delegation(
+def test_an_unreadable_mount_file_counts_as_no_delegation(
     nri_runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     nri_runtime.add(WritableCgroups(), idx="10", config=f"hostMountFile: {tmp_path / 'gone'}")
@@ -87,7 +87,7 @@ def test_a_file_that_cannot_be_read_counts_as_no_delegation(
     assert f"cannot read {tmp_path / 'gone'}" in caplog.text
 
 
-def test_without_a_host_to_look_at_its_own_mounts_are_asked(
+def test_without_a_host_mount_file_the_plugin_reads_its_own_mounts(
     nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -107,10 +107,10 @@ def test_without_a_host_to_look_at_its_own_mounts_are_asked(
         (["", "x", "- - -", "a b c d /sys/fs/cgroup - cgroup2\n"], False),
     ],
 )
-def test_the_first_mount_of_cgroup_v2_says_whether_the_host_delegates(lines: list[str], delegated: bool) -> None:
+def test_the_first_cgroup_v2_mount_decides_about_delegation(lines: list[str], delegated: bool) -> None:
     assert is_delegated(lines) is delegated
 
 
-def test_options_are_made_writable_in_place() -> None:
+def test_the_option_rw_replaces_ro_in_place() -> None:
     assert writable_options(["rw", "ro", "x"]) == ["rw", "x"]
     assert writable_options([]) == ["rw"]

@@ -1,4 +1,4 @@
-"""Adjustments in the CRI's words, field by field; what it has no word for comes back with its plugin."""
+"""Adjustments as CRI requests, field by field. Unsupported fields are returned with their plugin."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nri.proxy.adjust.request import ByPath, node_of, put_devices, put_mounts
 _MANY = 16_000
 
 
-def test_the_order_stays_and_what_is_added_comes_last() -> None:
+def test_the_order_of_entries_is_kept_and_new_entries_are_last() -> None:
     config = pb.ContainerConfig(mounts=[pb.Mount(container_path=path, host_path="old") for path in "abab"])
     by_path = ByPath(config.mounts)
     assert "a" in by_path
@@ -36,7 +36,7 @@ def test_the_order_stays_and_what_is_added_comes_last() -> None:
     ]  # fmt: skip
 
 
-def test_thousands_of_devices_and_mounts_cost_no_more_than_their_number() -> None:
+def test_the_cost_is_linear_in_the_number_of_devices_and_mounts() -> None:
     adjustment = m.ContainerAdjustment(
         mounts=[m.Mount(destination=f"/m{row}", source="/", type="bind") for row in range(_MANY)]
     )
@@ -50,7 +50,7 @@ def test_thousands_of_devices_and_mounts_cost_no_more_than_their_number() -> Non
     assert time.process_time() - before < 8
 
 
-def test_thousands_of_entries_that_cannot_be_said_have_their_plugin_at_no_more_than_their_number() -> None:
+def test_the_cost_is_linear_in_the_number_of_unsupported_entries() -> None:
     adjustment = m.ContainerAdjustment(
         mounts=[m.Mount(destination=f"/m{row}", source="/", type="tmpfs") for row in range(_MANY)]
     )
@@ -96,20 +96,20 @@ def test_a_bind_mount_has_its_options(
     )
 
 
-def test_what_is_no_bind_mount_and_options_without_a_word_come_back() -> None:
+def test_other_mounts_and_unsupported_options_are_returned() -> None:
     config = pb.ContainerConfig()
     remainder = put_mounts(config, mount_entry(mount("/a", kind="tmpfs"), mount("/b", "nosuid", "ro")))
     assert [(key, value) for key, value, _ in remainder] == [("/a", "type tmpfs"), ("/b", "nosuid")]
     assert [row.container_path for row in config.mounts] == ["/b"]
 
 
-def test_one_that_is_there_is_replaced_or_removed() -> None:
+def test_an_existing_mount_is_replaced_or_removed() -> None:
     config = pb.ContainerConfig(mounts=[pb.Mount(container_path="/a", host_path="/old"), pb.Mount(container_path="/b")])
     assert put_mounts(config, mount_entry(m.Mount(destination="-/a"), mount("/a"), m.Mount(destination="-/b"))) == []
     assert [(row.container_path, row.host_path) for row in config.mounts] == [("/a", "/host")]
 
 
-def test_one_that_the_runtime_adds_cannot_be_removed() -> None:
+def test_a_mount_that_the_runtime_adds_cannot_be_removed() -> None:
     ((key, value, reason),) = put_mounts(pb.ContainerConfig(), mount_entry(m.Mount(destination="-/proc")))
     assert (key, value) == ("/proc", "removed")
     assert "the runtime adds it" in reason
@@ -125,7 +125,7 @@ def device_entry(*requested: m.LinuxDevice) -> Entry:
     return actual
 
 
-def test_a_node_is_found_at_its_own_path_or_by_its_numbers() -> None:
+def test_a_device_node_is_found_by_path_or_numbers() -> None:
     assert node_of(NULL) == "/dev/null"
     elsewhere = m.LinuxDevice(path="/dev/nothing-here", type="c", major=1, minor=3)
     assert node_of(elsewhere) == "/dev/null"
@@ -140,18 +140,18 @@ def test_a_node_is_found_at_its_own_path_or_by_its_numbers() -> None:
         m.LinuxDevice(path="/dev/n\0ull", type="p", major=1, minor=3),
     ],
 )
-def test_a_device_without_a_node_is_none(device: m.LinuxDevice) -> None:
+def test_a_device_without_a_node_has_no_path(device: m.LinuxDevice) -> None:
     assert node_of(device) == ""
 
 
-def test_a_node_that_the_kernel_names_and_that_is_not_there_is_none(tmp_path: Path) -> None:
+def test_a_node_that_only_the_kernel_names_has_no_path(tmp_path: Path) -> None:
     folder = tmp_path / "sys/dev/char/1:3"
     folder.mkdir(parents=True)
     (folder / "uevent").write_text("MAJOR=1\nDEVNAME=null\n")
     assert node_of(NULL, tmp_path) == ""
 
 
-def test_devices_are_said_and_what_is_lost_comes_back() -> None:
+def test_devices_are_added_and_lost_settings_are_returned() -> None:
     config = pb.ContainerConfig(devices=[pb.Device(container_path="/dev/null", host_path="/dev/old")])
     linux_device = m.LinuxDevice(path="/dev/null", type="c", major=1, minor=3)
     linux_device.file_mode.value = 0o600
@@ -163,7 +163,7 @@ def test_devices_are_said_and_what_is_lost_comes_back() -> None:
     assert [(key, value) for key, value, _ in remainder] == [("/dev/null", "file_mode 600"), ("/dev/x", "c 4000:9")]
 
 
-def test_one_is_removed_and_one_that_is_not_in_the_request_cannot_be() -> None:
+def test_only_devices_of_the_request_can_be_removed() -> None:
     config = pb.ContainerConfig(devices=[pb.Device(container_path="/dev/a")])
     remainder = put_devices(config, device_entry(m.LinuxDevice(path="-/dev/a"), m.LinuxDevice(path="-/dev/tty")))
     assert not config.devices
@@ -179,12 +179,12 @@ def unsupported_fields(config: pb.ContainerConfig, expected: nri.Adjustment, own
     return [unsupported.field for unsupported in adjust(config, expected.message, owners)]
 
 
-def test_every_field_that_can_be_adjusted_has_its_row_in_their_order() -> None:
+def test_every_adjustable_field_has_a_row_in_order() -> None:
     assert list(TABLE) == [row.path for row in ROWS]
     assert all(row.how or row.limits for row in TABLE.values())
 
 
-def test_the_page_has_the_table() -> None:
+def test_the_table_is_on_the_documentation_page() -> None:
     page = (ROOT / "docs/reference/proxy.md").read_text()
     rows = re.findall(r"^\| `([\w.]+)` \| (.*?) \| (.*?) \|$", page, re.MULTILINE)
     shown = [(path, f"`{row.how}`" if row.how else "no", row.limits) for path, row in TABLE.items()]
@@ -205,7 +205,7 @@ def test_annotations_are_set_and_removed() -> None:
     assert dict(config.annotations) == {"stays": "1", "new": "3"}
 
 
-def test_arguments_take_the_place_of_command_and_arguments() -> None:
+def test_arguments_replace_command_and_arguments() -> None:
     config = pb.ContainerConfig(command=["old"], args=["too"])
     adjustment = nri.Adjustment()
     adjustment.message.args.extend(["", "new", "words"])
@@ -231,13 +231,13 @@ def bind(destination: str, *options: str, source: str = "/src", kind: str = "bin
         (("rbind", "ro", "rw"), {}),
     ],
 )
-def test_a_bind_mount_is_said_with_its_options(options: tuple[str, ...], fields: dict[str, Any]) -> None:
+def test_a_bind_mount_is_added_with_its_options(options: tuple[str, ...], fields: dict[str, Any]) -> None:
     config = pb.ContainerConfig()
     assert unsupported_fields(config, bind("/at", *options)) == []
     assert list(config.mounts) == [pb.Mount(container_path="/at", host_path="/src", **fields)]
 
 
-def test_a_mount_takes_the_place_of_one_with_its_destination_and_others_can_be_removed() -> None:
+def test_a_mount_replaces_the_mount_with_its_destination_and_others_can_be_removed() -> None:
     config = pb.ContainerConfig(mounts=[pb.Mount(container_path=at, host_path="/old") for at in ("/a", "/b", "/c")])
     expected = bind("/a", "rbind")
     expected.message.mounts.add(destination="-/b")
@@ -246,7 +246,7 @@ def test_a_mount_takes_the_place_of_one_with_its_destination_and_others_can_be_r
     assert {mount.container_path: mount.host_path for mount in config.mounts} == {"/a": "/src", "/c": "/old"}
 
 
-def test_mounts_of_other_kinds_and_options_that_are_none_of_the_cris_come_back() -> None:
+def test_other_kinds_of_mounts_and_unsupported_options_are_returned() -> None:
     config = pb.ContainerConfig()
     assert unsupported_fields(config, bind("/t", kind="tmpfs", source="tmpfs")) == ["mounts[/t]"]
     assert not config.mounts
@@ -263,7 +263,7 @@ def device(path: str, node: str, **more: Any) -> nri.Adjustment:
     return adjustment
 
 
-def test_a_device_is_the_hosts_node_of_its_numbers() -> None:
+def test_a_device_is_the_hosts_node_with_its_numbers() -> None:
     config = pb.ContainerConfig()
     assert unsupported_fields(config, device("/dev/null", "/dev/null")) == []
     assert unsupported_fields(config, device("/dev/nothing", "/dev/null")) == []
@@ -273,7 +273,7 @@ def test_a_device_is_the_hosts_node_of_its_numbers() -> None:
     ]
 
 
-def test_a_device_that_the_host_has_no_node_of_comes_back_and_a_mode_that_its_node_has_not() -> None:
+def test_devices_without_a_host_node_and_other_modes_are_returned() -> None:
     config = pb.ContainerConfig()
     missing = nri.Adjustment()
     missing.message.linux.devices.add(path="/dev/none", type="c", major=4000, minor=3)
@@ -283,7 +283,7 @@ def test_a_device_that_the_host_has_no_node_of_comes_back_and_a_mode_that_its_no
     assert [row.container_path for row in config.devices] == ["/dev/null"]
 
 
-def test_devices_of_the_request_are_removed_and_replaced_and_others_cannot_be() -> None:
+def test_only_devices_of_the_request_can_be_removed_or_replaced() -> None:
     config = pb.ContainerConfig(
         devices=[pb.Device(container_path=at, host_path="/dev/zero") for at in ("/dev/goes", "/dev/null")]
     )
@@ -298,7 +298,7 @@ def test_devices_of_the_request_are_removed_and_replaced_and_others_cannot_be() 
     ("text", "node"),
     [("MAJOR=1\nDEVNAME=there\n", "/dev/there"), ("DEVNAME=gone\n", ""), ("MAJOR=1\n", ""), (None, "")],
 )
-def test_a_node_is_found_by_the_kernels_word_and_looked_at(tmp_path: Path, text: str | None, node: str) -> None:
+def test_a_node_is_found_through_sysfs_and_checked(tmp_path: Path, text: str | None, node: str) -> None:
     actual = os.stat("/dev/null")
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/there").symlink_to("/dev/null")
@@ -313,7 +313,7 @@ def test_a_node_is_found_by_the_kernels_word_and_looked_at(tmp_path: Path, text:
     assert node_of(expected, tmp_path) == ""
 
 
-def test_resources_are_put_over_those_of_the_request() -> None:
+def test_resources_override_those_of_the_request() -> None:
     config = pb.ContainerConfig()
     config.linux.resources.cpu_shares = 2
     config.linux.resources.oom_score_adj = 900
@@ -334,14 +334,14 @@ def test_resources_are_put_over_those_of_the_request() -> None:
     )
 
 
-def test_a_zero_that_the_cri_takes_for_not_set_comes_back() -> None:
+def test_a_zero_that_means_unset_in_the_cri_is_returned() -> None:
     config = pb.ContainerConfig()
     adjustment = nri.Adjustment()
     adjustment.message.linux.resources.cpu.shares.SetInParent()
     assert unsupported_fields(config, adjustment) == ["linux.resources.cpu.shares"]
 
 
-def test_cpus_that_the_kubelet_asks_for_can_be_taken_away_by_an_annotation() -> None:
+def test_an_annotation_can_remove_the_requested_cpus() -> None:
     config = pb.ContainerConfig()
     config.linux.resources.cpuset_cpus = "0-1"
     assert unsupported_fields(config, nri.Adjustment().add_annotation(CLEAR_CPUS, "yes")) == []
@@ -374,7 +374,7 @@ UNSAYABLE: dict[str, Callable[[nri.Adjustment], object]] = {
 
 
 @pytest.mark.parametrize("field", UNSAYABLE)
-def test_what_the_cri_has_no_word_for_comes_back_and_changes_nothing(field: str) -> None:
+def test_fields_that_the_cri_lacks_are_returned(field: str) -> None:
     config = pb.ContainerConfig()
     adjustment = nri.Adjustment()
     UNSAYABLE[field](adjustment)
@@ -382,7 +382,7 @@ def test_what_the_cri_has_no_word_for_comes_back_and_changes_nothing(field: str)
     assert config.ByteSize() == 0 or config == pb.ContainerConfig(linux=pb.LinuxContainerConfig(resources={}))  # type: ignore[arg-type]
 
 
-def test_what_comes_back_names_its_plugin() -> None:
+def test_returned_fields_name_their_plugin() -> None:
     owners = m.OwningPlugins()
     rlimits = next(row for row in ROWS if row.path == "rlimits")
     owners.owners["c"].compound[rlimits.claim].owners["RLIMIT_CORE"] = "10-limits"

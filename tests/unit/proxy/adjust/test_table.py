@@ -1,4 +1,4 @@
-"""The table of what the CRI can say: each way is a field of its messages."""
+"""The table of fields that the CRI supports."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def is_field(way: str) -> bool:
     return True
 
 
-def test_what_is_said_is_a_field_of_a_containers_configuration() -> None:
+def test_every_supported_row_names_a_field_of_the_cri() -> None:
     ways = [way for row in TABLE.values() if row.how for way in row.how.split(", ")]
     assert [way for way in ways if not is_field(way)] == [], "the CRI has no such fields"
 
 
-def test_what_cannot_be_said_has_its_reason() -> None:
+def test_every_unsupported_row_has_a_reason() -> None:
     assert all(row.limits for row in TABLE.values() if not row.how)

@@ -1,4 +1,4 @@
-"""What the proxy was not asked for is taken in from the runtime, by names that only one can have."""
+"""Pods and containers that were created without the proxy are adopted from the runtime."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.waiting import wait_for
 LABEL = ProxySettings().skip_label_key
 
 
-def test_another_attempt_is_another_one() -> None:
+def test_pods_of_different_attempts_are_different() -> None:
     assert pod_key(pb.PodSandboxMetadata(name="a", uid="u")) != pod_key(
         pb.PodSandboxMetadata(name="a", uid="u", attempt=1)
     )
@@ -43,7 +43,7 @@ def test_without_a_key_no_pod_is_skipped() -> None:
     assert not is_skipped(ProxySettings(skip_label_key=""), pb.PodSandboxConfig(labels={"": "true"}))
 
 
-def test_everything_of_the_runtime_is_taken_in_and_what_is_gone_ends(world: Proxied) -> None:
+def test_all_pods_of_the_runtime_are_adopted_and_missing_pods_end(world: Proxied) -> None:
     assert world.proxy is not None
     store, adoption = world.proxy.store, world.proxy.adoption
     pod = world.run_pod(cri=world.direct)
@@ -51,7 +51,7 @@ def test_everything_of_the_runtime_is_taken_in_and_what_is_gone_ends(world: Prox
     adoption.everything(late=False)
     record = store.container(created_id)
     assert record is not None
-    assert (record.pod_id, record.reported) == (pod, CREATED)
+    assert (record.pod_id, record.reported_step) == (pod, CREATED)
     world.direct.call("RemoveContainer", container_id=created_id)
     adoption.everything(late=False)
     assert store.container(created_id) is None
@@ -60,14 +60,14 @@ def test_everything_of_the_runtime_is_taken_in_and_what_is_gone_ends(world: Prox
     assert store.pod(pod) is None
 
 
-def test_a_pod_that_has_stopped_is_known_and_told_of_no_more(world: Proxied) -> None:
+def test_a_stopped_pod_is_known_and_no_longer_reported(world: Proxied) -> None:
     assert world.proxy is not None
     pod = world.run_pod(cri=world.direct)
     world.direct.call("StopPodSandbox", pod_sandbox_id=pod)
-    assert world.proxy.adoption.pod(pod).reported == STOPPED
+    assert world.proxy.adoption.pod(pod).reported_step == STOPPED
 
 
-def test_one_that_the_runtime_describes_in_no_known_form_keeps_no_other_out(
+def test_a_pod_with_an_unknown_description_does_not_prevent_other_adoptions(
     world: Proxied, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert world.proxy is not None
@@ -87,7 +87,7 @@ def test_one_that_the_runtime_describes_in_no_known_form_keeps_no_other_out(
     assert caplog.text.count("cannot adopt") == 1, "it is said once, and not once a minute"
 
 
-def test_one_that_two_calls_find_at_once_is_taken_in_once(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_that_two_calls_find_is_adopted_once(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
     plugin = world.attach(Recorder())
     assert world.proxy is not None
     context, pod = world.proxy.exits.context, world.run_pod()
@@ -109,7 +109,7 @@ def test_one_that_two_calls_find_at_once_is_taken_in_once(world: Proxied, monkey
     assert plugin.of("c") == ["post_create"]
 
 
-def test_a_plugin_that_joins_meanwhile_gets_one_that_is_found_late_once(
+def test_a_plugin_that_joins_during_an_adoption_receives_the_pod_once(
     world: Proxied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert world.proxy is not None
@@ -129,7 +129,7 @@ def test_a_plugin_that_joins_meanwhile_gets_one_that_is_found_late_once(
     assert pods + [name for event, name in joiner.events if event == "run_pod"] == ["pod"]
 
 
-def test_what_there_is_no_time_for_is_left_for_later(world: Proxied) -> None:
+def test_an_adoption_that_reaches_its_deadline_continues_later(world: Proxied) -> None:
     assert world.proxy is not None
     pod = world.run_pod(cri=world.direct)
     with pytest.raises(DeadlineExceeded):
@@ -137,7 +137,7 @@ def test_what_there_is_no_time_for_is_left_for_later(world: Proxied) -> None:
     assert world.proxy.store.pod(pod) is None
 
 
-def test_a_runtime_that_comes_while_plugins_are_let_in_is_asked_what_it_has(world: Proxied) -> None:
+def test_a_runtime_that_starts_during_admission_is_queried(world: Proxied) -> None:
     world.stop()
     pod = world.run_pod(cri=world.direct)
     world.stop_runtime()
@@ -150,10 +150,10 @@ def test_a_runtime_that_comes_while_plugins_are_let_in_is_asked_what_it_has(worl
     wait_for(lambda: proxy.store.pod(pod), "the pod of the runtime")
 
 
-def test_a_runtime_that_cannot_answer_yet_is_asked_again_and_that_is_said_once(
+def test_a_runtime_that_is_not_ready_is_queried_again_and_logged_once(
     world: Proxied, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As containerd does until its CRI service has found what runs."""
+    """containerd is not ready until its CRI service has loaded its containers."""
     world.stop()
     pod = world.run_pod(cri=world.direct)
     lists, refused = RuntimeQueries.lists, list[int]()
@@ -171,22 +171,20 @@ def test_a_runtime_that_cannot_answer_yet_is_asked_again_and_that_is_said_once(
     assert caplog.text.count("cannot list the runtime") == 1
 
 
-def test_what_is_made_and_removed_around_the_proxy_is_found_without_a_call_that_names_it(
-    world: Proxied, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changes_made_without_the_proxy_are_found_periodically(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
     world.stop()
     monkeypatch.setattr("nri.proxy.events.adoption.INTERVAL_S", 0.1)
     proxy = world.start()
     plugin = world.attach(Recorder())
     pod = world.run_pod(cri=world.direct)
-    wait_for(lambda: plugin.of("pod") == ["run_pod"], "the pod, told")
+    wait_for(lambda: plugin.of("pod") == ["run_pod"], "the event of the pod")
     world.direct.call("StopPodSandbox", pod_sandbox_id=pod)
     world.direct.call("RemovePodSandbox", pod_sandbox_id=pod)
-    wait_for(lambda: plugin.of("pod") == ["run_pod", "stop_pod", "remove_pod"], "its end, told")
+    wait_for(lambda: plugin.of("pod") == ["run_pod", "stop_pod", "remove_pod"], "the events of its end")
     wait_for(lambda: proxy.store.pods() == [], "its record, dropped")
 
 
-def test_a_proxy_stops_although_its_runtime_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_can_stop_while_its_runtime_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend, "CALL_TIMEOUT_S", 300.0)
     event, end = threading.Event(), threading.Event()
 

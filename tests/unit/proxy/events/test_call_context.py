@@ -1,4 +1,4 @@
-"""What every call asks first: whose pod and container this is."""
+"""The lookup of pod and container at the start of every call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def context_of(world: Proxied) -> CallContext:
     return world.proxy.exits.context
 
 
-def test_what_is_known_is_found_with_its_pod(world: Proxied) -> None:
+def test_a_known_container_is_found_with_its_pod(world: Proxied) -> None:
     pod = world.run_pod()
     created_id = world.create(pod)
     record, owner = context_of(world).container(created_id)
@@ -28,7 +28,7 @@ def test_what_is_known_is_found_with_its_pod(world: Proxied) -> None:
     assert facts.status.id == created_id
 
 
-def test_what_nobody_knows_is_none(world: Proxied) -> None:
+def test_an_unknown_pod_is_none(world: Proxied) -> None:
     context = context_of(world)
     assert context.pod("nobody") is None
     assert context.pod("") is None
@@ -39,24 +39,24 @@ def test_what_nobody_knows_is_none(world: Proxied) -> None:
     assert context.facts(record) is None
 
 
-def test_one_that_was_made_around_the_proxy_is_asked_for(world: Proxied) -> None:
+def test_a_pod_created_without_the_proxy_is_adopted(world: Proxied) -> None:
     pod = world.run_pod(cri=world.direct)
     actual = context_of(world).pod(pod)
     assert actual is not None
     assert actual.id == pod
 
 
-def test_without_hook_servers_a_request_is_passed_on_as_it_came(world: Proxied) -> None:
+def test_without_hook_servers_a_request_is_forwarded_unchanged(world: Proxied) -> None:
     context, request = context_of(world), pb.StopContainerRequest(container_id="a")
-    assert context.before("StopContainer", b"as it came", request, Subject(), None) == b"as it came"
-    context.after("StopContainer", request, pb.StopContainerResponse(), Subject(), None)
+    assert context.call_hooks_before("StopContainer", b"as it came", request, Subject(), None) == b"as it came"
+    context.call_hooks_after("StopContainer", request, pb.StopContainerResponse(), Subject(), None)
 
 
 class Servers:
-    """Hook servers that change a request and remember what they were told."""
+    """Hook servers that change a request and record their calls after it."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
 
     def start(self) -> None:
         pass
@@ -68,14 +68,14 @@ class Servers:
         request.container_id = "changed"
 
     def after(self, method: str, request: Any, response: Any, subject: Subject, deadline: float | None) -> None:
-        self.told.append(method)
+        self.calls.append(method)
 
 
-def test_hook_servers_change_a_request_and_are_told_of_its_answer(world: Proxied) -> None:
+def test_hook_servers_change_a_request_and_receive_its_reply(world: Proxied) -> None:
     servers = Servers()
     context = replace(context_of(world), hook_servers=servers)
     request = pb.StopContainerRequest(container_id="a")
-    passed = context.before("StopContainer", b"as it came", request, Subject(), None)
+    passed = context.call_hooks_before("StopContainer", b"as it came", request, Subject(), None)
     assert pb.StopContainerRequest.FromString(passed).container_id == "changed"
-    context.after("StopContainer", request, pb.StopContainerResponse(), Subject(), None)
-    assert servers.told == ["StopContainer"]
+    context.call_hooks_after("StopContainer", request, pb.StopContainerResponse(), Subject(), None)
+    assert servers.calls == ["StopContainer"]

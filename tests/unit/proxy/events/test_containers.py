@@ -1,4 +1,4 @@
-"""Containers made through the proxy: what plugins are asked and told, and what of it reaches the runtime."""
+"""Containers created through the proxy: events of plugins, and changes that reach the runtime."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def plugin(world: Proxied) -> Recorder:
     return recorder
 
 
-def test_a_container_has_what_plugins_put_into_it(world: Proxied, plugin: Recorder) -> None:
+def test_a_container_has_the_plugins_changes(world: Proxied, plugin: Recorder) -> None:
     plugin.on["create"] = lambda pod, container: (
         nri.Adjustment()
         .add_env("ADDED", "yes")
@@ -47,7 +47,7 @@ def test_a_container_has_what_plugins_put_into_it(world: Proxied, plugin: Record
     assert world.cri.call("ContainerStatus", container_id=pod_id).status.annotations["zone"] == "a"
 
 
-def test_plugins_are_told_each_step_of_a_container_once_and_by_one_name(world: Proxied, plugin: Recorder) -> None:
+def test_plugins_receive_each_event_of_a_container_once_with_one_id(world: Proxied, plugin: Recorder) -> None:
     ids: list[str] = []
     for event in LIFE:
         plugin.on[event] = lambda pod, container: ids.append(container.id)
@@ -60,7 +60,7 @@ def test_plugins_are_told_each_step_of_a_container_once_and_by_one_name(world: P
     assert len(set(ids)) == 1
 
 
-def test_plugins_find_the_runtimes_id_as_soon_as_there_is_one(world: Proxied, plugin: Recorder) -> None:
+def test_after_creation_plugins_can_read_the_runtimes_id(world: Proxied, plugin: Recorder) -> None:
     received: list[str] = []
     plugin.on["create"] = lambda pod, container: received.append(container.annotations.get(RUNTIME_ID, ""))
     plugin.on["post_create"] = plugin.on["create"]
@@ -68,7 +68,7 @@ def test_plugins_find_the_runtimes_id_as_soon_as_there_is_one(world: Proxied, pl
     assert received == ["", pod_id]
 
 
-def test_plugins_see_the_request_before_and_the_runtimes_spec_after(world: Proxied, plugin: Recorder) -> None:
+def test_plugins_see_the_request_before_creation_and_the_spec_after_it(world: Proxied, plugin: Recorder) -> None:
     received: dict[str, nri.Container] = {}
     plugin.on["create"] = lambda pod, container: received.update(create=container)
     plugin.on["post_create"] = lambda pod, container: received.update(post=container)
@@ -94,7 +94,7 @@ def test_plugins_see_the_request_before_and_the_runtimes_spec_after(world: Proxi
     assert received["post"].linux.cgroups_path
 
 
-def test_a_container_that_a_plugin_refuses_is_not_made(world: Proxied, plugin: Recorder) -> None:
+def test_a_container_that_a_plugin_refuses_is_not_created(world: Proxied, plugin: Recorder) -> None:
     def refuse(pod: nri.PodSandbox, container: nri.Container) -> None:
         raise nri.Reject("not here")
 
@@ -109,7 +109,7 @@ def config(**more: object) -> pb.ContainerConfig:
     return pb.ContainerConfig(metadata=pb.ContainerMetadata(name="c"), image=pb.ImageSpec(image="img"), **more)  # type: ignore[arg-type]
 
 
-def test_a_container_that_the_runtime_refuses_is_taken_back_at_plugins(world: Proxied, plugin: Recorder) -> None:
+def test_a_container_that_the_runtime_refuses_is_removed_at_plugins(world: Proxied, plugin: Recorder) -> None:
     pod = world.run_pod()
     bad = config(envs=[pb.KeyValue(key="", value=b"1")])
     code, text = world.cri.refused("CreateContainer", pod_sandbox_id=pod, config=bad)
@@ -126,7 +126,7 @@ def test_a_container_that_the_runtime_refuses_is_taken_back_at_plugins(world: Pr
     )
 
 
-def test_what_the_cri_cannot_say_is_told_with_plugin_and_field(
+def test_an_unsupported_field_is_logged_with_plugin_and_field(
     world: Proxied, plugin: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     plugin.on["create"] = lambda pod, container: (
@@ -139,7 +139,7 @@ def test_what_the_cri_cannot_say_is_told_with_plugin_and_field(
     assert "linux.resources.pids of plugin 10-test" in messages
 
 
-def test_what_the_cri_cannot_say_fails_the_request_where_that_is_wanted(
+def test_with_refuse_an_unsupported_field_fails_the_request(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     world = Proxied(tmp_path_factory.mktemp("refuse"), unsayable="refuse")
@@ -156,7 +156,7 @@ def test_what_the_cri_cannot_say_fails_the_request_where_that_is_wanted(
         world.close()
 
 
-def test_an_update_is_what_plugins_make_of_it(world: Proxied, plugin: Recorder) -> None:
+def test_plugins_change_an_update(world: Proxied, plugin: Recorder) -> None:
     pod_id = world.run(world.run_pod())
     plugin.on["update"] = lambda pod, container: nri.Update(container.id).set_cpu_shares(99)
     requests = pb.LinuxContainerResources(cpu_shares=1000, memory_limit_in_bytes=80 << 20)
@@ -166,7 +166,7 @@ def test_an_update_is_what_plugins_make_of_it(world: Proxied, plugin: Recorder) 
     assert plugin.of("c")[-2:] == ["update", "post_update"]
 
 
-def test_of_what_the_kubelet_asks_for_again_the_newer_word_is_kept_once(world: Proxied) -> None:
+def test_a_repeated_update_of_the_kubelet_replaces_the_earlier_update(world: Proxied) -> None:
     received: list[str] = []
     plugin = world.attach(Recorder())
     plugin.on["create"] = lambda pod, container: received.append(container.id)
@@ -182,13 +182,13 @@ def test_of_what_the_kubelet_asks_for_again_the_newer_word_is_kept_once(world: P
     assert [(row.page_size, row.limit) for row in recorded.hugepage_limits] == [("2MB", 1 << 22)]
 
 
-def test_an_update_that_no_plugin_changes_passes_as_it_is(world: Proxied, plugin: Recorder) -> None:
+def test_an_update_that_no_plugin_changes_is_forwarded_unchanged(world: Proxied, plugin: Recorder) -> None:
     pod_id = world.run(world.run_pod())
     world.cri.call("UpdateContainerResources", container_id=pod_id, linux=pb.LinuxContainerResources(cpu_shares=77))
     assert world.spec(pod_id)["linux"]["resources"]["cpu"]["shares"] == 77
 
 
-def test_a_creation_that_no_plugin_changes_passes_byte_by_byte(
+def test_a_creation_that_no_plugin_changes_is_forwarded_byte_by_byte(
     world: Proxied, plugin: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forward, passed = Call.forward, list[bytes]()
@@ -205,10 +205,10 @@ def test_a_creation_that_no_plugin_changes_passes_byte_by_byte(
     assert plugin.of("c") == ["create", "post_create"]
 
 
-def test_of_a_kubelets_update_only_what_no_later_answer_has_set_reaches_the_runtime(
+def test_fields_that_a_later_answer_has_set_are_left_out_of_the_kubelets_update(
     world: Proxied, plugin: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the answers of plugins and its turn, a plugin's own request sets a field of the container."""
+    """A plugin's own request sets a field between the plugins' answers and the forwarding of the update."""
     assert world.proxy is not None
     pod, ids = world.run_pod(), dict[str, str]()
     plugin.on["post_create"] = lambda pod, container: ids.update({container.name: container.id})
@@ -229,7 +229,7 @@ def test_of_a_kubelets_update_only_what_no_later_answer_has_set_reaches_the_runt
 
 
 @pytest.mark.parametrize("event", ["create", "update"])
-def test_what_the_answer_to_an_event_of_its_own_has_set_stays_when_an_earlier_answer_is_carried_out(
+def test_a_later_answer_keeps_its_value_when_an_earlier_answer_is_applied(
     world: Proxied, plugin: Recorder, event: str
 ) -> None:
     earlier, ids = next(ARRIVALS), list[str]()
@@ -249,7 +249,7 @@ def test_what_the_answer_to_an_event_of_its_own_has_set_stays_when_an_earlier_an
     assert (resources["cpu"]["shares"], resources["unified"]) == (800, {"cpu.idle": "1"})
 
 
-def test_what_a_plugin_wants_of_another_container_is_done(world: Proxied, plugin: Recorder) -> None:
+def test_an_update_of_another_container_is_applied(world: Proxied, plugin: Recorder) -> None:
     pod = world.run_pod()
     names: dict[str, str] = {}
     plugin.on["post_create"] = lambda pod, container: names.update({container.name: container.id})
@@ -262,7 +262,7 @@ def test_what_a_plugin_wants_of_another_container_is_done(world: Proxied, plugin
     assert world.spec(first)["linux"]["resources"]["cpu"] == {"shares": 55, "cpus": "0"}
 
 
-def test_a_plugins_own_update_and_eviction_are_done_and_what_fails_comes_back(world: Proxied, plugin: Recorder) -> None:
+def test_unsolicited_updates_and_evictions_are_applied_and_failures_returned(world: Proxied, plugin: Recorder) -> None:
     ids: list[str] = []
     plugin.on["post_create"] = lambda pod, container: ids.append(container.id)
     pod_id = world.run(world.run_pod())
@@ -277,7 +277,7 @@ def test_a_plugins_own_update_and_eviction_are_done_and_what_fails_comes_back(wo
     assert state == pb.CONTAINER_EXITED
 
 
-def test_an_end_that_comes_by_itself_is_told_once_with_its_code(world: Proxied, plugin: Recorder) -> None:
+def test_an_exit_is_reported_once_with_its_code(world: Proxied, plugin: Recorder) -> None:
     codes: list[int] = []
     plugin.on["stop"] = lambda pod, container: codes.append(container.exit_code)
     pod = world.run_pod()
@@ -285,14 +285,14 @@ def test_an_end_that_comes_by_itself_is_told_once_with_its_code(world: Proxied, 
     world.direct.call("StopContainer", container_id=created_id, timeout=0)
     assert plugin.of("c")[-1] == "post_start"
     world.cri.call("ListContainers")  # as the kubelet does every second
-    wait_for(lambda: plugin.of("c")[-1] == "stop", "the end, told")
+    wait_for(lambda: plugin.of("c")[-1] == "stop", "the report of the end")
     world.cri.call("ListContainers")
     world.cri.call("StopPodSandbox", pod_sandbox_id=pod)
     status = world.direct.call("ContainerStatus", container_id=created_id).status
     assert codes == [status.exit_code]
 
 
-def test_an_end_is_found_also_where_nobody_asks_for_lists(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_an_exit_is_found_without_list_requests(tmp_path_factory: pytest.TempPathFactory) -> None:
     world = Proxied(tmp_path_factory.mktemp("alone"), poll_interval=0.05)
     try:
         world.start_runtime()
@@ -300,12 +300,12 @@ def test_an_end_is_found_also_where_nobody_asks_for_lists(tmp_path_factory: pyte
         plugin = world.attach(Recorder())
         pod_id = world.run(world.run_pod())
         world.direct.call("StopContainer", container_id=pod_id, timeout=0)
-        wait_for(lambda: plugin.of("c")[-1] == "stop", "the end, told")
+        wait_for(lambda: plugin.of("c")[-1] == "stop", "the report of the end")
     finally:
         world.close()
 
 
-def test_a_plugin_that_is_slow_does_not_keep_the_kubelet_over_its_deadline(world: Proxied, plugin: Recorder) -> None:
+def test_a_slow_plugin_does_not_delay_the_kubelet_beyond_its_deadline(world: Proxied, plugin: Recorder) -> None:
     go = threading.Event()
     plugin.on["create"] = lambda pod, container: go.wait(20) and None
     pod = world.run_pod()
@@ -317,12 +317,12 @@ def test_a_plugin_that_is_slow_does_not_keep_the_kubelet_over_its_deadline(world
     assert not world.direct.call("ListContainers").containers
 
 
-def test_an_end_is_seen_in_any_list_also_in_one_by_a_filter(world: Proxied, plugin: Recorder) -> None:
+def test_an_exit_is_found_in_any_list_also_in_a_filtered_list(world: Proxied, plugin: Recorder) -> None:
     pod_id = world.run(world.run_pod())
     world.direct.call("StopContainer", container_id=pod_id, timeout=0)
     over = pb.ContainerFilter(state=pb.ContainerStateValue(state=pb.CONTAINER_EXITED))
     assert [container.id for container in world.cri.call("ListContainers", filter=over).containers] == [pod_id]
-    wait_for(lambda: plugin.of("c")[-1] == "stop", "the end, told")
+    wait_for(lambda: plugin.of("c")[-1] == "stop", "the report of the end")
 
 
 @pytest.mark.parametrize(
@@ -334,10 +334,10 @@ def test_an_end_is_seen_in_any_list_also_in_one_by_a_filter(world: Proxied, plug
         (Code.INTERNAL, ["start", "stop"]),
     ],
 )
-def test_a_start_whose_answer_is_lost_is_no_end_if_the_container_runs(
+def test_a_start_with_a_lost_reply_is_not_an_exit_if_the_container_runs(
     world: Proxied, plugin: Recorder, monkeypatch: pytest.MonkeyPatch, code: Code, message: list[str]
 ) -> None:
-    """Else plugins take a container that runs for one that has ended, and what they want of it is refused."""
+    """Otherwise plugins would believe that a running container has ended, and their updates would be refused."""
     pod_id = world.create(world.run_pod())
     forward = Call.forward
 
@@ -352,7 +352,7 @@ def test_a_start_whose_answer_is_lost_is_no_end_if_the_container_runs(
     assert plugin.of("c")[-2:] == message
 
 
-def test_a_start_that_is_not_answered_and_did_not_happen_is_neither_a_start_nor_an_end(
+def test_a_failed_start_without_a_reply_is_neither_a_start_nor_an_exit(
     world: Proxied, plugin: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod_id = world.create(world.run_pod())
@@ -373,7 +373,7 @@ def test_a_start_that_is_not_answered_and_did_not_happen_is_neither_a_start_nor_
     assert plugin.of("c")[-2:] == ["start", "stop"]
 
 
-def test_a_creation_is_answered_in_its_time_although_the_runtime_hangs_at_what_it_has_made(
+def test_a_creation_is_answered_in_time_although_the_status_request_hangs(
     world: Proxied, plugin: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     end = threading.Event()
@@ -395,7 +395,7 @@ def test_a_creation_is_answered_in_its_time_although_the_runtime_hangs_at_what_i
     assert plugin.of("c") == ["create", "post_create"]
 
 
-def test_many_entries_that_are_left_out_are_few_lines_of_the_log(
+def test_many_unsupported_entries_log_few_lines(
     world: Proxied, plugin: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     adjustment = nri.Adjustment()

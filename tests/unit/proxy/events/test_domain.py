@@ -1,4 +1,4 @@
-"""Plugins are told each moment once, and pods with the skip label never."""
+"""Plugins receive each event once, and no events of pods with the skip label."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def domain_of(world: Proxied) -> Domain:
     return world.proxy.domain
 
 
-def test_a_plugin_that_joins_is_told_of_what_has_not_ended(world: Proxied) -> None:
+def test_a_joining_plugin_receives_pods_and_containers_that_have_not_ended(world: Proxied) -> None:
     pod = world.run_pod()
     created_id = world.create(pod)
     assert world.proxy is not None
@@ -32,16 +32,16 @@ def test_a_plugin_that_joins_is_told_of_what_has_not_ended(world: Proxied) -> No
     assert len(containers) == 1
     record = world.proxy.store.container(created_id)
     assert record is not None
-    record.reported = STOPPED
+    record.reported_step = STOPPED
     assert domain_of(world).snapshot()[1] == []
-    record.reported = CREATED
+    record.reported_step = CREATED
     owner = world.proxy.store.pod(pod)
     assert owner is not None
     owner.skipped = True
     assert domain_of(world).snapshot() == ([], [])
 
 
-def test_a_plugin_is_told_that_another_one_refused_what_it_had_granted(world: Proxied) -> None:
+def test_a_plugin_is_notified_of_the_refusal_by_another_plugin(world: Proxied) -> None:
     world.stop()
     world.settings = replace(world.settings, nri=replace(world.settings.nri, tell_refused=True))
     world.start()
@@ -57,7 +57,7 @@ def refuse(*_: object) -> None:
     raise ValueError("not today")
 
 
-def test_an_end_is_told_once(world: Proxied) -> None:
+def test_an_exit_is_reported_once(world: Proxied) -> None:
     plugin = world.attach(Recorder())
     pod = world.run_pod()
     created_id = world.run(pod)
@@ -72,10 +72,10 @@ def test_an_end_is_told_once(world: Proxied) -> None:
     assert world.proxy.store.pod(pod) is None
 
 
-def test_a_removal_is_not_told_before_the_end_that_another_thread_is_about_to_tell(
+def test_a_removal_is_reported_after_the_exit_that_another_thread_reports(
     world: Proxied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The end was found in a list of containers just before the kubelet's own calls."""
+    """The exit was found in a list of containers just before the kubelet's calls."""
     plugin = world.attach(Recorder())
     pod_id = world.run(world.run_pod())
     assert world.proxy is not None
@@ -103,7 +103,7 @@ def test_a_removal_is_not_told_before_the_end_that_another_thread_is_about_to_te
     assert domain.turns == {}
 
 
-def test_what_was_told_before_is_not_told_again(world: Proxied) -> None:
+def test_a_reported_event_is_not_repeated(world: Proxied) -> None:
     plugin = world.attach(Recorder())
     pod = world.run_pod()
     created_id = world.create(pod)
@@ -113,27 +113,27 @@ def test_what_was_told_before_is_not_told_again(world: Proxied) -> None:
     assert owner is not None
     domain_of(world).stop_pod(owner)
     domain_of(world).stop_pod(owner)
-    owner.reported = REMOVED
+    owner.reported_step = REMOVED
     domain_of(world).remove_pod(owner)
-    record.reported = REMOVED
+    record.reported_step = REMOVED
     domain_of(world).undo_create(record)
-    domain_of(world).post_start(record)  # its pod is forgotten, and it is told all the same
+    domain_of(world).post_start(record)  # its pod is forgotten; plugins receive the event nevertheless
     assert plugin.of("c")[-1] == "post_start"
 
 
-def test_namespaces_that_are_gone_are_not_shown(world: Proxied) -> None:
+def test_missing_namespaces_are_not_shown(world: Proxied) -> None:
     assert world.proxy is not None
     pod = m.PodSandbox(id="p")
     pod.linux.namespaces.add(type="network", path="/proc/self/ns/net")
     pod.linux.namespaces.add(type="ipc", path="/nothing/there")
     pod.linux.namespaces.add(type="pid")
-    world.proxy.store.put(PodRecord(id="p", shown=pod, reported=CREATED))
+    world.proxy.store.put(PodRecord(id="p", plugin_view=pod, reported_step=CREATED))
     (shown,) = domain_of(world).snapshot()[0]
     assert [namespace.type for namespace in shown.linux.namespaces] == ["network", "pid"]
     assert len(pod.linux.namespaces) == 3, "the record stays as it is"
 
 
-def test_what_plugins_were_never_told_of_ends_without_a_word(world: Proxied) -> None:
+def test_an_unreported_container_ends_without_an_event(world: Proxied) -> None:
     plugin: Recorder = world.attach(Recorder())
     assert world.proxy is not None
     domain, store = world.proxy.domain, world.proxy.store
@@ -143,10 +143,10 @@ def test_what_plugins_were_never_told_of_ends_without_a_word(world: Proxied) -> 
     assert (store.pods(), store.containers(), plugin.events) == ([], [], [])
 
 
-def test_a_container_whose_pod_is_not_known_is_told_with_its_id(world: Proxied) -> None:
+def test_a_container_of_an_unknown_pod_is_reported_with_the_pods_id(world: Proxied) -> None:
     plugin: Recorder = world.attach(Recorder())
     received: list[str] = []
     plugin.on["stop"] = lambda pod, container: received.append(pod.id)
     assert world.proxy is not None
-    world.proxy.domain.stop(world.proxy.store.put(ContainerRecord(id="c", pod_id="lost", reported="created")))
+    world.proxy.domain.stop(world.proxy.store.put(ContainerRecord(id="c", pod_id="lost", reported_step="created")))
     assert received == ["lost"]

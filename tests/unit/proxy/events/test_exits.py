@@ -1,4 +1,4 @@
-"""Lists of containers are passed on first, and looked at afterwards; what cannot be read ends nothing."""
+"""Lists of containers are forwarded first and then searched for exits."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tests.support.proxied import Proxied
 from tests.support.waiting import wait_for
 
 
-def test_a_list_reaches_the_kubelet_as_the_runtime_gave_it(world: Proxied) -> None:
+def test_a_list_reaches_the_kubelet_unchanged(world: Proxied) -> None:
     pod_id = world.run(world.run_pod())
     message = world.cri.call("ListContainers")
     assert message == world.direct.call("ListContainers")
     assert [container.id for container in message.containers] == [pod_id]
 
 
-def test_an_answer_that_cannot_be_read_ends_no_looking(world: Proxied, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_reply_does_not_end_the_search(world: Proxied, caplog: pytest.LogCaptureFixture) -> None:
     plugin = world.attach(Recorder())
     assert world.proxy is not None
     caplog.set_level("DEBUG", "nri.proxy")
@@ -37,10 +37,10 @@ def test_an_answer_that_cannot_be_read_ends_no_looking(world: Proxied, caplog: p
     wait_for(lambda: "cannot list containers" in caplog.text, "the list, looked at")
     world.direct.call("StopContainer", container_id=pod_id, timeout=0)
     world.cri.call("ListContainers")
-    wait_for(lambda: plugin.of("c")[-1] == "stop", "the end, told")
+    wait_for(lambda: plugin.of("c")[-1] == "stop", "the report of the end")
 
 
-def test_an_error_in_the_telling_ends_no_looking(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_report_does_not_end_the_search(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
     plugin = world.attach(Recorder())
     tell, errors = ContainerCalls.ended, list[str]()
 
@@ -56,16 +56,16 @@ def test_an_error_in_the_telling_ends_no_looking(world: Proxied, monkeypatch: py
     world.cri.call("ListContainers")
     wait_for(lambda: errors, "the error")
     world.cri.call("ListContainers")
-    wait_for(lambda: plugin.of("c")[-1] == "stop", "the end, told")
+    wait_for(lambda: plugin.of("c")[-1] == "stop", "the report of the end")
 
 
-def test_one_that_was_never_started_can_be_stopped(world: Proxied) -> None:
+def test_a_watcher_that_was_never_started_can_be_stopped(world: Proxied) -> None:
     assert world.proxy is not None
     context = world.proxy.exits.context
     Exits(context, ContainerCalls(context)).stop()
 
 
-def test_one_that_runs_is_not_told_to_have_ended(world: Proxied) -> None:
+def test_a_running_container_is_not_reported_as_exited(world: Proxied) -> None:
     plugin = world.attach(Recorder())
     world.run(world.run_pod())
     world.cri.call("ListContainers")
@@ -75,7 +75,7 @@ def test_one_that_runs_is_not_told_to_have_ended(world: Proxied) -> None:
     assert state == pb.CONTAINER_RUNNING
 
 
-def test_one_that_ends_in_its_start_is_told_to_run_before_its_end(
+def test_a_container_that_exits_during_its_start_is_reported_as_started_first(
     world: Proxied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin = world.attach(Recorder())
@@ -94,11 +94,11 @@ def test_one_that_ends_in_its_start_is_told_to_run_before_its_end(
     world.cri.call("StartContainer", container_id=pod_id)
     assert looks
     world.cri.call("ListContainers")
-    wait_for(lambda: plugin.of("c")[-1] == "stop", "the end, told")
+    wait_for(lambda: plugin.of("c")[-1] == "stop", "the report of the end")
     assert plugin.of("c")[-3:] == ["start", "post_start", "stop"]
 
 
-def test_one_whose_end_cannot_be_told_keeps_no_other_from_it(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exit_that_cannot_be_reported_does_not_block_others(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
     plugin = world.attach(Recorder())
     tell = ContainerCalls.ended
     pod = world.run_pod()
@@ -113,10 +113,10 @@ def test_one_whose_end_cannot_be_told_keeps_no_other_from_it(world: Proxied, mon
     for row in (bad, good):
         world.direct.call("StopContainer", container_id=row, timeout=0)
     world.cri.call("ListContainers")
-    wait_for(lambda: plugin.of("good")[-1] == "stop", "the end of the other one, told")
+    wait_for(lambda: plugin.of("good")[-1] == "stop", "the report of the other container's end")
 
 
-def test_an_end_that_cannot_be_told_is_said_once_and_tried_again_less_and_less_often(
+def test_an_exit_that_cannot_be_reported_is_logged_once_and_retried_with_backoff(
     world: Proxied, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.attach(Recorder())
@@ -143,7 +143,7 @@ def test_an_end_that_cannot_be_told_is_said_once_and_tried_again_less_and_less_o
     assert "cannot be read" in message[0]
 
 
-def test_an_end_that_plugins_know_of_is_not_told_again(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reported_exit_is_not_repeated(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
     plugin = world.attach(Recorder())
     assert world.proxy is not None
     pod_id, second = world.run(world.run_pod()), list[str]()
@@ -154,9 +154,7 @@ def test_an_end_that_plugins_know_of_is_not_told_again(world: Proxied, monkeypat
     assert second == []
 
 
-def test_an_end_that_could_not_be_told_is_forgotten_with_its_container(
-    world: Proxied, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreported_exit_is_forgotten_with_its_container(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
     world.attach(Recorder())
     assert world.proxy is not None
     exits = world.proxy.exits
@@ -174,8 +172,8 @@ def test_an_end_that_could_not_be_told_is_forgotten_with_its_container(
     wait_for(lambda: not exits.retries, "the end of the trying")
 
 
-def test_a_filter_with_nothing_in_it_asks_for_all_containers(world: Proxied) -> None:
-    """The kubelet's lists are such: while it asks, the proxy need not."""
+def test_an_empty_filter_lists_all_containers(world: Proxied) -> None:
+    """The kubelet's lists have an empty filter, so the proxy does not need separate lists."""
     assert world.proxy is not None
     exits = world.proxy.exits
     before = exits.asked_at

@@ -1,4 +1,4 @@
-"""Pods made through the proxy: what plugins are told, and what becomes of a pod that they refuse."""
+"""Pods created through the proxy: events of plugins, and refused pods."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def plugin(world: Proxied) -> Recorder:
     return recorder
 
 
-def test_plugins_are_told_each_step_of_a_pod_once_with_the_runtimes_id(world: Proxied, plugin: Recorder) -> None:
+def test_plugins_receive_each_event_of_a_pod_once_with_the_runtimes_id(world: Proxied, plugin: Recorder) -> None:
     received: list[nri.PodSandbox] = []
     plugin.on["run_pod"] = lambda pod, _: received.append(pod)
     pod = world.run_pod(world.pod_config("web", labels={"l": "1"}, annotations={"a": "2"}))
@@ -39,7 +39,7 @@ def test_plugins_are_told_each_step_of_a_pod_once_with_the_runtimes_id(world: Pr
     assert received[0].linux.cgroup_parent == "/kubepods/web"
 
 
-def test_a_pod_that_a_plugin_refuses_is_gone_again(world: Proxied, plugin: Recorder) -> None:
+def test_a_pod_that_a_plugin_refuses_is_removed(world: Proxied, plugin: Recorder) -> None:
     def refuse(pod: nri.PodSandbox, _: None) -> None:
         raise nri.Reject("full")
 
@@ -50,7 +50,7 @@ def test_a_pod_that_a_plugin_refuses_is_gone_again(world: Proxied, plugin: Recor
     assert plugin.of("pod") == ["run_pod", "stop_pod", "remove_pod"]
 
 
-def test_the_end_of_a_pod_is_the_end_of_its_containers(world: Proxied, plugin: Recorder) -> None:
+def test_stopping_a_pod_reports_the_exit_of_its_containers(world: Proxied, plugin: Recorder) -> None:
     pod = world.run_pod()
     world.run(pod)
     world.cri.call("StopPodSandbox", pod_sandbox_id=pod)
@@ -60,13 +60,13 @@ def test_the_end_of_a_pod_is_the_end_of_its_containers(world: Proxied, plugin: R
     assert world.proxy is not None and (world.proxy.store.pods(), world.proxy.store.containers()) == ([], [])
 
 
-def test_new_resources_of_a_pod_are_told_before_and_after(world: Proxied, plugin: Recorder) -> None:
+def test_an_update_of_a_pod_is_reported_before_and_after(world: Proxied, plugin: Recorder) -> None:
     pod = world.run_pod()
     world.cri.call("UpdatePodSandboxResources", pod_sandbox_id=pod, resources=pb.LinuxContainerResources(cpu_shares=5))
     assert plugin.of("pod")[-2:] == ["update_pod", "post_update_pod"]
 
 
-def test_a_plugin_that_joins_sees_the_resources_that_a_pod_has_by_now(world: Proxied, plugin: Recorder) -> None:
+def test_a_joining_plugin_sees_the_current_resources_of_a_pod(world: Proxied, plugin: Recorder) -> None:
     shares = list[int]()
     plugin.on["post_update_pod"] = lambda pod, _: shares.append(pod.linux.pod_resources.cpu.shares.value)
     pod = world.run_pod()
@@ -77,10 +77,10 @@ def test_a_plugin_that_joins_sees_the_resources_that_a_pod_has_by_now(world: Pro
     assert shares == [5, 5]
 
 
-def test_what_plugins_cannot_be_asked_about_is_not_made_and_can_be_ended(
+def test_a_pod_without_a_status_gets_no_containers_and_can_be_stopped(
     world: Proxied, plugin: Recorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A runtime that is slow with a status must not be a way around plugins."""
+    """A slow runtime must not allow a container to bypass plugins."""
     pod = world.run_pod(cri=world.direct)
 
     def slow(*_: object) -> None:
@@ -95,7 +95,7 @@ def test_what_plugins_cannot_be_asked_about_is_not_made_and_can_be_ended(
     assert f"the end of {pod} is not reported to plugins" in caplog.text
 
 
-def test_a_pod_with_the_skip_label_is_nothing_to_plugins(world: Proxied, plugin: Recorder) -> None:
+def test_plugins_receive_no_events_of_a_pod_with_the_skip_label(world: Proxied, plugin: Recorder) -> None:
     label = {"runtimeproxy.koordinator.sh/skip-hookserver": "true"}
     plugin.on["create"] = lambda pod, container: nri.Adjustment().add_env("ADDED", "yes")
     pod = world.run_pod(world.pod_config(labels=label))
@@ -109,7 +109,7 @@ def test_a_pod_with_the_skip_label_is_nothing_to_plugins(world: Proxied, plugin:
     assert world.proxy is not None and world.proxy.store.pods() == []
 
 
-def test_key_and_value_of_the_skip_label_can_be_others(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_key_and_value_of_the_skip_label_can_be_set(tmp_path_factory: pytest.TempPathFactory) -> None:
     world = Proxied(tmp_path_factory.mktemp("skip"), skip_label_key="mine", skip_label_value="skip")
     try:
         world.start_runtime()
@@ -122,7 +122,7 @@ def test_key_and_value_of_the_skip_label_can_be_others(tmp_path_factory: pytest.
         world.close()
 
 
-def test_what_the_runtime_does_not_know_it_says_itself(world: Proxied, plugin: Recorder) -> None:
+def test_errors_about_unknown_ids_come_from_the_runtime(world: Proxied, plugin: Recorder) -> None:
     for name, fields in {
         "CreateContainer": {"pod_sandbox_id": "none", "config": pb.ContainerConfig()},
         "StartContainer": {"container_id": "none"},
@@ -139,9 +139,7 @@ def test_what_the_runtime_does_not_know_it_says_itself(world: Proxied, plugin: R
     assert plugin.events == []
 
 
-def test_a_skipped_pods_end_is_only_forgotten_and_a_stop_of_what_plugins_missed_is_not_told(
-    world: Proxied, plugin: Recorder
-) -> None:
+def test_the_end_of_an_unreported_pod_is_not_reported(world: Proxied, plugin: Recorder) -> None:
     assert world.proxy is not None
     pod = world.run_pod(world.pod_config("over"), world.direct)
     created_id = world.create(pod, cri=world.direct)
@@ -155,7 +153,7 @@ def test_a_skipped_pods_end_is_only_forgotten_and_a_stop_of_what_plugins_missed_
     assert world.proxy.store.pods() == []
 
 
-def test_a_refused_pod_that_the_runtime_does_not_remove_is_told(
+def test_a_refused_pod_that_cannot_be_removed_is_logged(
     world: Proxied, plugin: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(pod: nri.PodSandbox, _: None) -> None:
@@ -168,9 +166,7 @@ def test_a_refused_pod_that_the_runtime_does_not_remove_is_told(
     assert "cannot remove pod" in caplog.text
 
 
-def test_a_container_of_a_runtime_that_does_not_tell_its_pod_is_found_in_its_list(
-    world: Proxied, plugin: Recorder
-) -> None:
+def test_a_containers_pod_is_found_in_the_list_if_the_status_lacks_it(world: Proxied, plugin: Recorder) -> None:
     assert world.proxy is not None
     pod = world.run_pod(world.pod_config("quiet"), world.direct)
     created_id = world.create(pod, "quiet-c", world.direct)

@@ -1,4 +1,4 @@
-"""Answers of runtimes about pods and containers: rich, poor, and of no form at all."""
+"""Replies of runtimes about pods and containers, complete and incomplete."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def rich(**more: Any) -> dict[str, str]:
     return {"info": json.dumps(more)}
 
 
-def test_containerds_answer_has_configuration_and_spec(runtime: Runtime) -> None:
+def test_containerds_reply_has_configuration_and_spec(runtime: Runtime) -> None:
     spec = {"linux": {"cgroupsPath": "/a/p1", "namespaces": [{"type": "network", "path": "/proc/1/ns/net"}]}}
     config = {"metadata": {"name": "web"}, "linux": {"cgroup_parent": "/a"}, "a_new_field": 5}
     runtime.info = rich(pid=17, config=config, runtimeSpec=spec)
@@ -79,14 +79,14 @@ def test_containerds_answer_has_configuration_and_spec(runtime: Runtime) -> None
     assert (actual.pid, actual.pod_id, actual.spec, actual.config.metadata.name) == (18, "p1", spec, "main")
 
 
-def test_our_engines_pods_tell_folder_and_namespaces_by_themselves(runtime: Runtime) -> None:
+def test_our_engines_reply_has_cgroup_and_namespaces(runtime: Runtime) -> None:
     runtime.info = rich(cgroupPath="/a/pod", namespaces={"network": "/run/netns/x"})
     facts = runtime.queries.pod("p1")
     assert facts.config.linux.cgroup_parent == "/a/pod"
     assert facts.spec["linux"] == {"cgroupsPath": "/a/pod", "namespaces": [{"type": "network", "path": "/run/netns/x"}]}
 
 
-def test_cri_os_answer_has_each_key_by_itself(runtime: Runtime) -> None:
+def test_cri_os_reply_has_separate_keys(runtime: Runtime) -> None:
     runtime.info = {"pid": "12", "runtimeSpec": json.dumps({"process": {"args": ["x"]}}), "other": "no json"}
     facts = runtime.queries.container("r1")
     assert (facts.pid, facts.spec) == (12, {"process": {"args": ["x"]}})
@@ -106,7 +106,7 @@ def test_cri_os_answer_has_each_key_by_itself(runtime: Runtime) -> None:
         rich(config=[], runtimeSpec=7, pid=True),
     ],
 )
-def test_a_poor_or_odd_answer_leaves_the_status(runtime: Runtime, info: dict[str, str]) -> None:
+def test_an_incomplete_or_invalid_reply_leaves_the_status(runtime: Runtime, info: dict[str, str]) -> None:
     runtime.info = info
     pod, container = runtime.queries.pod("p1"), runtime.queries.container("r1")
     assert (pod.config.metadata.name, pod.config.labels["l"], pod.spec, pod.pid) == ("web", "1", {}, 0)
@@ -127,7 +127,7 @@ def record() -> ContainerRecord:
 
 
 @pytest.mark.parametrize("spec", [{}, {"mounts": 5}, {"process": {"rlimits": [{}]}}, {"mounts": [{}]}])
-def test_a_container_whose_spec_is_of_no_form_is_shown_by_its_request(runtime: Runtime, spec: Any) -> None:
+def test_a_container_with_an_invalid_spec_is_shown_by_its_request(runtime: Runtime, spec: Any) -> None:
     runtime.info = rich(config={"metadata": {"name": "main"}}, runtimeSpec=spec)
     shown = created_container(record(), runtime.queries.container("r1"))
     assert (list(shown.args), shown.id, shown.annotations[RUNTIME_ID]) == (["run"], "ours", "r1")
@@ -135,18 +135,18 @@ def test_a_container_whose_spec_is_of_no_form_is_shown_by_its_request(runtime: R
     assert shown.linux.resources.unified["a.b"] == "c"
 
 
-def test_a_pod_whose_spec_is_of_no_form_is_shown_by_its_configuration(runtime: Runtime) -> None:
+def test_a_pod_with_an_invalid_spec_is_shown_by_its_configuration(runtime: Runtime) -> None:
     runtime.info = rich(config={"metadata": {"name": "web"}}, runtimeSpec={"linux": {"namespaces": [{}]}})
     facts = runtime.queries.pod("p1")
     assert pod_shown(facts, facts.config).name == "web"
 
 
-def test_a_container_that_cannot_be_asked_about_is_shown_by_its_request() -> None:
+def test_a_container_without_a_status_is_shown_by_its_request() -> None:
     shown = created_container(record(), None)
     assert (shown.state, list(shown.args)) == (m.ContainerState.CONTAINER_CREATED, ["run"])
 
 
-def test_the_runtimes_id_is_said_by_the_proxy_alone() -> None:
+def test_only_the_proxy_sets_the_runtimes_id() -> None:
     row = record()
     row.config.annotations[RUNTIME_ID] = "another's"
     assert RUNTIME_ID not in requested_container(row).annotations
@@ -155,7 +155,7 @@ def test_the_runtimes_id_is_said_by_the_proxy_alone() -> None:
     assert RUNTIME_ID not in created_container(row, None).annotations
 
 
-def test_a_negative_value_is_the_requests_mistake(runtime: Runtime) -> None:
+def test_a_negative_value_is_an_error_of_the_request(runtime: Runtime) -> None:
     row = record()
     row.resources.cpu_shares = -5
     runtime.info = {}
@@ -163,7 +163,7 @@ def test_a_negative_value_is_the_requests_mistake(runtime: Runtime) -> None:
         created_container(row, runtime.queries.container("r1"))
 
 
-def test_errors_of_the_runtime_are_ours(runtime: Runtime, tmp_path: Path) -> None:
+def test_errors_of_the_runtime_become_rpc_errors(runtime: Runtime, tmp_path: Path) -> None:
     with pytest.raises(RpcError) as caught:
         runtime.queries.lists()
     assert caught.value.code == 12

@@ -1,4 +1,4 @@
-"""What plugins want of containers that are there, and what becomes of it where the runtime does not take it."""
+"""Updates and evictions of existing containers, and their failures."""
 
 from __future__ import annotations
 
@@ -48,22 +48,18 @@ def asker(world: Proxied) -> Asker:
     return Asker(world)
 
 
-def test_a_container_that_the_runtime_has_lost_is_told_as_failed(
-    asker: Asker, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_update_of_a_missing_container_fails(asker: Asker, caplog: pytest.LogCaptureFixture) -> None:
     asker.world.direct.call("RemoveContainer", container_id=asker.container)
     assert asker.failed(asker.update().set_cpu_shares(5)) == [asker.ids["c"]]
     assert "the runtime does not know the container" in caplog.text
 
 
-def test_a_container_that_has_ended_is_told_as_failed(asker: Asker) -> None:
+def test_an_update_of_a_stopped_container_fails(asker: Asker) -> None:
     asker.world.cri.call("StopContainer", container_id=asker.container)
     assert asker.failed(asker.update().set_cpu_shares(5)) == [asker.ids["c"]]
 
 
-def test_without_a_runtime_updates_and_evictions_fail_and_nothing_else(
-    asker: Asker, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_a_runtime_only_updates_and_evictions_fail(asker: Asker, caplog: pytest.LogCaptureFixture) -> None:
     asker.world.stop_runtime()
     assert asker.failed(asker.update().set_cpu_shares(5)) == [asker.ids["c"]]
     asker.plugin.runtime.evict(asker.ids["c"], "no room").result(20)
@@ -71,7 +67,7 @@ def test_without_a_runtime_updates_and_evictions_fail_and_nothing_else(
     assert asker.plugin.of("c")[-1] == "post_start"
 
 
-def test_a_value_that_the_runtime_refuses_is_told_as_failed_and_the_others_stand(asker: Asker) -> None:
+def test_a_refused_update_fails_and_the_others_are_applied(asker: Asker) -> None:
     created_id = asker.world.run(asker.pod, "other")
     bad = asker.update().set_cpuset_cpus("9999")
     failed = asker.failed(bad, asker.update("other").set_cpu_shares(7))
@@ -79,7 +75,7 @@ def test_a_value_that_the_runtime_refuses_is_told_as_failed_and_the_others_stand
     assert asker.world.spec(created_id)["linux"]["resources"]["cpu"]["shares"] == 7
 
 
-def test_huge_pages_and_keys_of_version_2_are_added_to_those_before(asker: Asker) -> None:
+def test_hugepage_limits_and_unified_keys_are_merged(asker: Asker) -> None:
     assert asker.world.proxy is not None
     first = asker.update().add_hugepage_limit("2MB", 2 << 20).set_memory_limit(64 << 20)
     second = asker.update().add_hugepage_limit("1GB", 0).add_hugepage_limit("2MB", 4 << 20).set_cpuset_mems("0")
@@ -89,23 +85,23 @@ def test_huge_pages_and_keys_of_version_2_are_added_to_those_before(asker: Asker
     assert record is not None
     assert {limit.page_size: limit.limit for limit in record.resources.hugepage_limits} == {"2MB": 4 << 20, "1GB": 0}
     assert (record.resources.memory_limit_in_bytes, record.resources.cpuset_mems) == (64 << 20, "0")
-    assert record.shown.linux.resources.memory.limit.value == 64 << 20
+    assert record.plugin_view.linux.resources.memory.limit.value == 64 << 20
 
 
-def test_a_zero_and_what_the_cri_lacks_is_told_and_the_rest_is_done(asker: Asker) -> None:
+def test_zeros_and_unsupported_fields_are_logged_and_the_rest_is_applied(asker: Asker) -> None:
     expected = asker.update().set_cpu_shares(33).set_pids_limit(7)
     expected.message.linux.resources.memory.limit.SetInParent()
     assert asker.failed(expected) == [asker.ids["c"]]
     assert asker.resources()["cpu"]["shares"] == 33
 
 
-def test_an_eviction_of_what_is_not_there_is_told(asker: Asker, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_eviction_of_an_unknown_container_is_logged(asker: Asker, caplog: pytest.LogCaptureFixture) -> None:
     assert asker.world.proxy is not None
     asker.world.proxy.domain.evict([m.ContainerEviction(container_id="none")])
     assert "container none" in caplog.text
 
 
-def test_an_eviction_that_no_thread_can_do_is_told_and_may_be_asked_for_again(
+def test_an_eviction_without_a_thread_is_logged_and_can_be_repeated(
     asker: Asker, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert asker.world.proxy is not None
@@ -117,8 +113,8 @@ def test_an_eviction_that_no_thread_can_do_is_told_and_may_be_asked_for_again(
     wait_for(lambda: asker.plugin.of("c")[-1] == "stop", "its stop")
 
 
-def test_of_two_answers_the_later_one_counts_whichever_is_done_first(asker: Asker) -> None:
-    """The runtime is slower with the first answer's container: the second one's update is done before the first's."""
+def test_of_two_answers_the_later_answer_counts(asker: Asker) -> None:
+    """The update of the second answer is applied before that of the first, because the runtime is slower there."""
     assert asker.world.proxy is not None
     begun, go_on = threading.Event(), threading.Event()
     follow = asker.world.proxy.domain.follow
@@ -161,7 +157,7 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     end.set()
 
 
-def test_a_creation_is_answered_in_its_time_although_the_runtime_hangs_at_what_plugins_want_of_others(
+def test_a_creation_is_answered_in_time_although_updates_of_other_containers_hang(
     asker: Asker, stuck: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     remaining = [asker.container, *(asker.world.run(asker.pod, f"other{number}") for number in range(3))]
@@ -174,14 +170,14 @@ def test_a_creation_is_answered_in_its_time_although_the_runtime_hangs_at_what_p
     )
     answer = asker.world.cri.call("CreateContainer", timeout_s=2, pod_sandbox_id=asker.pod, config=config)
     assert answer.container_id
-    assert len(stuck) < len(remaining), "each of them has taken the time of its own"
+    assert len(stuck) < len(remaining), "each update has waited for its full timeout"
     message = [line for line in caplog.messages if "by 10-test" in line and "cpu.shares refused" in line]
     assert len(message) == len(remaining), "what could not be done is lost in silence"
     assert "the runtime did not answer in time" in message[0]
-    assert "the deadline of its call has passed" in message[-1]
+    assert "deadline exceeded while waiting for the update of container" in message[-1]
 
 
-def test_a_stop_is_answered_in_its_time_although_the_runtime_hangs_at_what_plugins_want_of_others(
+def test_a_stop_is_answered_in_time_although_updates_of_other_containers_hang(
     asker: Asker, stuck: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     ended = asker.world.run(asker.pod, "ended")
@@ -191,7 +187,7 @@ def test_a_stop_is_answered_in_its_time_although_the_runtime_hangs_at_what_plugi
     assert "the runtime did not answer in time" in caplog.text
 
 
-def test_a_kubelets_update_does_not_wait_longer_than_its_time_for_that_of_a_plugin(
+def test_a_kubelets_update_waits_for_a_plugins_update_until_its_deadline(
     asker: Asker, stuck: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -205,16 +201,16 @@ def test_a_kubelets_update_does_not_wait_longer_than_its_time_for_that_of_a_plug
     assert stuck == [asker.container]
 
 
-def test_a_container_that_is_being_made_is_not_one_that_has_ended(asker: Asker) -> None:
+def test_a_container_during_creation_has_not_ended(asker: Asker) -> None:
     assert asker.world.proxy is not None
-    asker.world.proxy.store.put(ContainerRecord(id="new", pod_id=asker.pod, reported=CREATING))
+    asker.world.proxy.store.put(ContainerRecord(id="new", pod_id=asker.pod, reported_step=CREATING))
     update = m.ContainerUpdate(container_id="new")
     update.linux.resources.cpu.shares.value = 7
     (result,) = asker.world.proxy.domain.updates.apply(OrderedUpdates([update]))
     assert result.fields[0].reason == "the container has not been created yet"
 
 
-def test_a_kubelets_update_that_the_runtime_refuses_changes_nothing_that_is_known(asker: Asker) -> None:
+def test_an_update_that_the_runtime_refuses_does_not_change_the_record(asker: Asker) -> None:
     assert asker.world.proxy is not None
     record = asker.world.proxy.store.named(asker.ids["c"])
     assert record is not None
@@ -230,7 +226,7 @@ def test_a_kubelets_update_that_the_runtime_refuses_changes_nothing_that_is_know
     assert asker.resources()["cpu"]["shares"] == 44
 
 
-def test_a_start_that_the_runtime_refuses_is_an_end_for_plugins(asker: Asker) -> None:
+def test_a_refused_start_is_reported_as_an_exit(asker: Asker) -> None:
     created_id = asker.world.create(asker.pod, "twice")
     asker.world.direct.call("StartContainer", container_id=created_id)
     refused = asker.world.cri.refused("StartContainer", container_id=created_id)
@@ -238,9 +234,7 @@ def test_a_start_that_the_runtime_refuses_is_an_end_for_plugins(asker: Asker) ->
     assert asker.plugin.of("twice")[-2:] == ["start", "stop"]
 
 
-def test_an_event_that_a_plugin_fails_after_the_fact_is_only_told(
-    asker: Asker, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_plugin_error_after_an_event_is_only_logged(asker: Asker, caplog: pytest.LogCaptureFixture) -> None:
     def fail(pod: Any, container: Any) -> None:
         raise nri.Reject("too late")
 
@@ -251,7 +245,7 @@ def test_an_event_that_a_plugin_fails_after_the_fact_is_only_told(
     assert asker.world.proxy is not None and asker.world.proxy.store.pods() == []
 
 
-def test_evictions_have_so_many_threads_and_those_that_are_too_many_are_told_once(
+def test_evictions_have_a_limit_of_threads_which_is_logged_once(
     asker: Asker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("nri.cri.evictions.MAX_EVICTIONS", 0)
@@ -264,7 +258,7 @@ def test_evictions_have_so_many_threads_and_those_that_are_too_many_are_told_onc
     assert asker.plugin.of("c")[-1] == "post_start"
 
 
-def test_a_container_that_is_wanted_gone_many_times_is_stopped_once(
+def test_repeated_evictions_stop_a_container_once(
     asker: Asker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert asker.world.proxy is not None

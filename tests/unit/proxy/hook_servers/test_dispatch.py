@@ -1,4 +1,4 @@
-"""Which hook server is asked."""
+"""The choice of the hook server."""
 
 from nri.proxy.hook_servers import dispatch
 from nri.proxy.hook_servers.dispatch import HookServer
@@ -9,7 +9,7 @@ FIRST = HookServer("one", ("PostStopContainer", "PreStartContainer"), "Fail")
 SECOND = HookServer("two", ("PreStartContainer",), "Ignore")
 
 
-def test_the_first_server_that_lists_the_stage_is_asked() -> None:
+def test_the_first_server_with_the_stage_is_called() -> None:
     assert dispatch.chosen([FIRST, SECOND], "StartContainer") == (FIRST, "PreStartContainer")
     assert dispatch.chosen([FIRST, SECOND], "StartContainer", unreachable=["one"]) == (SECOND, "PreStartContainer")
     assert dispatch.chosen([FIRST, SECOND], "StopContainer", dispatch.POST) == (FIRST, "PostStopContainer")

@@ -1,11 +1,11 @@
-"""What a response changes."""
+"""The changes of a hook server's response."""
 
 import pytest
 
 from nri.proxy.hook_servers import merge
 
 
-def test_a_response_clears_cpus_that_it_does_not_name_and_keeps_what_is_zero() -> None:
+def test_a_response_clears_missing_cpus_and_keeps_values_for_zeros() -> None:
     actual = {"cpu_shares": 500, "cpu_quota": 5, "cpuset_cpus": "0-3", "oom_score_adj": 10, "unified": {"a": "1"}}
     after = merge.resources_after_response(actual, {"cpu_quota": -1, "unified": {"b": "2"}})
     assert after == {
@@ -20,7 +20,7 @@ def test_a_response_clears_cpus_that_it_does_not_name_and_keeps_what_is_zero() -
     assert merge.resources_after_response(actual, None) == actual
 
 
-def test_an_update_keeps_cpus_that_it_does_not_name_and_the_oom_score() -> None:
+def test_an_update_keeps_missing_cpus_and_the_oom_score() -> None:
     actual = {"cpuset_cpus": "0-3", "oom_score_adj": 10}
     after = merge.resources_after_update(actual, {"oom_score_adj": 20, "memory_limit_in_bytes": -1})
     assert after == {"cpuset_cpus": "0-3", "oom_score_adj": 10, "unified": {}}
@@ -34,14 +34,14 @@ def test_a_response_replaces_the_whole_environment() -> None:
 
 
 @pytest.mark.parametrize(("original", "after"), [(-1001, 10), (-1000, -1000), (0, 0), (1000, 1000), (1001, 10)])
-def test_an_oom_score_out_of_range_is_not_taken(original: int, after: int) -> None:
+def test_an_oom_score_out_of_range_is_ignored(original: int, after: int) -> None:
     actual = merge.resources_after_response({"oom_score_adj": 10}, {"oom_score_adj": original})
     assert actual is not None
     assert actual["oom_score_adj"] == after
 
 
 @pytest.mark.parametrize("name", ["cpu_period", "cpu_shares", "memory_limit_in_bytes", "memory_swap_limit_in_bytes"])
-def test_these_values_of_a_response_count_only_above_zero(name: str) -> None:
+def test_some_values_of_a_response_count_only_above_zero(name: str) -> None:
     for original, after in ((7, 7), (0, 5), (-1, 5)):
         actual = merge.resources_after_response({name: 5}, {name: original})
         assert actual is not None
@@ -53,7 +53,7 @@ def test_an_update_needs_both_sides_to_change_something() -> None:
     assert merge.resources_after_update({"cpu_shares": 5}, None) == {"cpu_shares": 5}
 
 
-def test_an_update_takes_cpus_that_it_names() -> None:
+def test_an_update_sets_given_cpus() -> None:
     after = merge.resources_after_update({"cpuset_cpus": "0-3", "cpuset_mems": "0"}, {"cpuset_cpus": "4"})
     assert after == {"cpuset_cpus": "4", "cpuset_mems": "0", "unified": {}}
 
@@ -62,13 +62,13 @@ def test_a_cgroup_parent_of_a_response_replaces_the_pods() -> None:
     assert merge.pod_after_response({"cgroup_parent": "a"}, {"cgroup_parent": "b"})["cgroup_parent"] == "b"
 
 
-def test_a_cgroup_parent_of_a_response_replaces_that_of_a_containers_pod() -> None:
+def test_a_cgroup_parent_of_a_response_replaces_the_containers_pods() -> None:
     container = {"pod_cgroup_parent": "a"}
     assert merge.container_after_response(container, {"pod_cgroup_parent": "b"})["pod_cgroup_parent"] == "b"
     assert merge.container_after_response(container, {"pod_cgroup_parent": ""})["pod_cgroup_parent"] == "a"
 
 
-def test_annotations_and_labels_of_a_pod_are_merged_and_the_responses_win() -> None:
+def test_annotations_and_labels_of_a_response_override_the_pods() -> None:
     pod = {"labels": {"a": "1", "b": "1"}}
     after = merge.pod_after_response(pod, {"labels": {"b": "2"}, "annotations": {"c": "3"}})
     assert after["labels"] == {"a": "1", "b": "2"}

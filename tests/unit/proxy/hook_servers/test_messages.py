@@ -1,4 +1,4 @@
-"""Messages as dicts."""
+"""Conversion of messages to dicts and back."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from nri.proxy.hook_servers.dispatch import STAGES
 from nri.proxy.hook_servers.messages import METHODS, SERVICE, fields_of
 
 
-def test_each_stage_has_the_call_that_koordinator_publishes() -> None:
+def test_each_stage_has_koordinators_method_name() -> None:
     assert SERVICE == "runtime.v1alpha1.RuntimeHookService"
     assert {stage: method.name for stage, method in METHODS.items()} == {stage: f"{stage}Hook" for stage in STAGES}
     assert METHODS["PreRunPodSandbox"].request.DESCRIPTOR.full_name == "runtime.v1alpha1.PodSandboxHookRequest"
@@ -16,7 +16,7 @@ def test_each_stage_has_the_call_that_koordinator_publishes() -> None:
     assert METHODS["PostStopContainer"].response.DESCRIPTOR.full_name == container
 
 
-def test_a_dict_has_what_is_set_and_becomes_the_same_message_again() -> None:
+def test_messages_survive_a_round_trip_through_dicts() -> None:
     config = cri.ContainerConfig(
         metadata={"name": "c"},
         envs=[{"key": "A", "value": b"\xff"}],
@@ -75,7 +75,7 @@ def test_resources_annotations_and_cgroup_parent_of_a_response_reach_the_request
     assert request.sandbox_config.linux.cgroup_parent == "/kubepods/other"
 
 
-def test_an_environment_is_replaced_and_what_stays_keeps_its_place() -> None:
+def test_an_environment_is_replaced_and_kept_variables_keep_their_order() -> None:
     request = container_request(envs=[{"key": key, "value": b"1"} for key in "CABD"])
     created(request, {"container_envs": {"B": "2", "C": "1", "E": "5", "D": "1", "AA": "4"}})
     assert [(env.key, env.value) for env in request.config.envs] == [
@@ -99,14 +99,14 @@ def test_a_pods_labels_annotations_and_cgroup_parent_reach_the_request() -> None
     }
 
 
-def test_an_empty_response_makes_no_linux_part_of_a_pod_without_one() -> None:
+def test_an_empty_response_adds_no_linux_message() -> None:
     request = cri.RunPodSandboxRequest(config={"labels": {"a": "1"}})
     before = requests.pod_of_run(fields_of(request))
     messages.change_pod(request, before, merge.pod_after_response(before, {}))
     assert not request.config.HasField("linux")
 
 
-def test_an_update_carries_what_is_stored_and_what_the_server_says() -> None:
+def test_an_update_has_stored_values_and_the_servers() -> None:
     request = cri.UpdateContainerResourcesRequest(container_id="c", linux={"cpuset_cpus": "0", "oom_score_adj": 9})
     stored = {"container_resources": {"cpu_quota": 50_000, "memory_limit_in_bytes": 1 << 20, "oom_score_adj": 7}}
     before = requests.container_of_update(fields_of(request), stored)

@@ -23,7 +23,7 @@ def endpoints(actual: Registrations) -> list[str]:
     return [server.endpoint for server in actual.servers()]
 
 
-def test_a_registration_is_what_koordlet_writes_and_stages_without_a_call_are_passed_over() -> None:
+def test_koordlets_registration_is_read_and_unknown_stages_are_ignored() -> None:
     text = """{
 \t"remote-endpoint": "/host-var-run-koordlet/koordlet.sock",
 \t"failure-policy": "Ignore",
@@ -46,12 +46,12 @@ def test_a_registration_is_what_koordlet_writes_and_stages_without_a_call_are_pa
         ('{"remote-endpoint": "/a", "runtime-hooks": "PreRunPodSandbox"}', "runtime-hooks"),
     ],
 )
-def test_a_registration_that_makes_no_sense_is_an_error_that_names_the_key(text: str, output: str) -> None:
+def test_an_invalid_registration_is_an_error_that_names_the_key(text: str, output: str) -> None:
     with pytest.raises(ValueError, match=output):
         parse(text)
 
 
-def test_servers_come_in_the_order_of_their_files_and_go_with_them(tmp_path: Path) -> None:
+def test_servers_have_the_order_of_their_files(tmp_path: Path) -> None:
     registrations = Registrations(tmp_path)
     assert endpoints(registrations) == []
     write(tmp_path, "20-b.json", "/b.sock")
@@ -62,9 +62,10 @@ def test_servers_come_in_the_order_of_their_files_and_go_with_them(tmp_path: Pat
     assert endpoints(registrations) == ["/b.sock"]
 
 
-def test_a_folder_that_comes_later_is_found_and_one_that_goes_takes_its_servers_along(
+def test_a_folder_may_be_created_later_and_its_removal_removes_its_servers(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("WARNING", "nri.proxy.hook_servers")
     registrations = Registrations(tmp_path / "later")
     assert endpoints(registrations) == endpoints(registrations) == []
     absent = f"{tmp_path}/later not found: no hook server is called until one registers in it"
@@ -78,7 +79,7 @@ def test_a_folder_that_comes_later_is_found_and_one_that_goes_takes_its_servers_
     assert [record.getMessage() for record in caplog.records] == [absent, absent], "it is gone again"
 
 
-def test_a_changed_file_is_read_again_also_if_another_one_was_moved_over_it(tmp_path: Path) -> None:
+def test_a_changed_or_replaced_file_is_read_again(tmp_path: Path) -> None:
     registrations = Registrations(tmp_path)
     path = write(tmp_path, "a.json", "/1.sock")
     assert endpoints(registrations) == ["/1.sock"]
@@ -91,7 +92,7 @@ def test_a_changed_file_is_read_again_also_if_another_one_was_moved_over_it(tmp_
     assert endpoints(registrations) == ["/three.sock"]
 
 
-def test_a_bad_file_is_named_and_passed_over_and_its_last_good_server_stays(
+def test_an_invalid_file_is_logged_and_its_last_valid_server_is_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -113,10 +114,10 @@ def test_a_bad_file_is_named_and_passed_over_and_its_last_good_server_stays(
     (tmp_path / "a.json").write_text("")
     (tmp_path / "b.json").write_text("{half")
     assert endpoints(registrations) == ["/b.sock"]
-    assert len(caplog.records) == 2, "the same again, after it was mended or gone, is told again"
+    assert len(caplog.records) == 2, "a repeated error is logged again after the file was fixed or removed"
 
 
-def test_a_file_that_others_may_write_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_others_can_write_is_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write(tmp_path, "a.json").chmod(0o666)
     (tmp_path / "b.json").mkdir()
     registrations = Registrations(tmp_path)
@@ -125,7 +126,7 @@ def test_a_file_that_others_may_write_is_passed_over(tmp_path: Path, caplog: pyt
     assert f"{tmp_path}/b.json: Is a directory; the file is ignored" in caplog.text
 
 
-def test_a_file_whose_mode_is_mended_is_taken_although_its_content_is_the_same(tmp_path: Path) -> None:
+def test_a_file_with_a_corrected_mode_is_read(tmp_path: Path) -> None:
     path = write(tmp_path, "a.json")
     path.chmod(0o666)
     registrations = Registrations(tmp_path)
@@ -134,7 +135,7 @@ def test_a_file_whose_mode_is_mended_is_taken_although_its_content_is_the_same(t
     assert endpoints(registrations) == ["/run/a.sock"]
 
 
-def test_files_beyond_bounds_are_passed_over(
+def test_files_above_the_limits_are_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "a.json").write_text(" " * (registrations.MAX_BYTES + 1))
@@ -147,7 +148,7 @@ def test_files_beyond_bounds_are_passed_over(
     assert f"{tmp_path}/c.json: the folder has more than 2 files; the file is ignored" in caplog.text
 
 
-def test_a_good_file_that_others_push_beyond_the_bound_goes_and_comes_back_with_room(
+def test_a_file_above_the_limit_of_files_returns_when_others_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(registrations, "MAX_FILES", 1)
@@ -165,7 +166,7 @@ def test_a_good_file_that_others_push_beyond_the_bound_goes_and_comes_back_with_
         assert endpoints(actual) == ["/b.sock"]
 
 
-def test_a_folder_that_cannot_be_read_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_folder_changes_no_registration(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = tmp_path / "hooks"
     folder.mkdir()
     write(folder, "a.json")
@@ -178,10 +179,10 @@ def test_a_folder_that_cannot_be_read_changes_nothing(tmp_path: Path, caplog: py
     assert caplog.text.count("cannot be read") == 1, "it is said once, not at every request"
 
 
-def test_a_file_that_becomes_a_pipe_while_it_is_looked_at_holds_up_no_request(
+def test_a_file_that_becomes_a_pipe_does_not_block_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is judged is what is read: others could put another file in its place in between."""
+    """The open file is checked, because another process could replace the file after a check by path."""
     path, swapped, stat = write(tmp_path, "a.json"), list[bool](), Path.stat
 
     def swap(self: Path, **more: bool) -> os.stat_result:

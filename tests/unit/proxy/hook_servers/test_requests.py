@@ -3,7 +3,7 @@
 from nri.proxy.hook_servers import requests
 
 
-def test_requests_are_made_of_what_the_cri_says_and_of_what_is_stored() -> None:
+def test_hook_requests_have_values_of_the_cri_request_and_the_record() -> None:
     pod = requests.pod_of_run(
         {
             "runtime_handler": "runc",

@@ -21,7 +21,7 @@ from tests.support.hook_peers import Answer, HookServer, register
 STAGE = "PreRunPodSandbox"
 
 
-def test_a_server_that_comes_back_is_found_at_the_next_question(tmp_path: Path) -> None:
+def test_a_restarted_server_is_reached_by_the_next_call(tmp_path: Path) -> None:
     server, clients = HookServer(tmp_path / "s"), Clients()
     for _ in range(3):
         with pytest.raises(HookServerError) as caught:
@@ -34,7 +34,7 @@ def test_a_server_that_comes_back_is_found_at_the_next_question(tmp_path: Path) 
     clients.close()
 
 
-def test_a_server_that_is_late_or_refuses_is_no_absent_one(tmp_path: Path) -> None:
+def test_a_late_or_refusing_server_does_not_count_as_absent(tmp_path: Path) -> None:
     def refuse(_stage: str, _request: object) -> dict[str, str]:
         raise ValueError("bad\npod")
 
@@ -50,7 +50,7 @@ def test_a_server_that_is_late_or_refuses_is_no_absent_one(tmp_path: Path) -> No
     clients.close()
 
 
-def test_connections_are_bounded_and_the_least_used_goes_first(tmp_path: Path) -> None:
+def test_connections_are_bounded_and_the_least_recently_used_is_closed(tmp_path: Path) -> None:
     servers, clients = [HookServer(tmp_path / str(number)) for number in range(3)], Clients(max_connections=2)
     with servers[0].listening(), servers[1].listening(), servers[2].listening():
         for number in (0, 1, 0, 2, 0, 1):
@@ -61,7 +61,7 @@ def test_connections_are_bounded_and_the_least_used_goes_first(tmp_path: Path) -
     assert len(clients) == 0
 
 
-def test_a_connection_that_another_thread_has_closed_is_an_absent_server(tmp_path: Path) -> None:
+def test_a_connection_closed_by_another_thread_counts_as_an_absent_server(tmp_path: Path) -> None:
     server, clients = HookServer(tmp_path / "s"), Clients()
     with server.listening():
         clients.ask(str(server.path), STAGE, {}, 2.0)
@@ -132,7 +132,7 @@ def subject(**more: Any) -> Subject:
     return Subject(pod, container)
 
 
-def test_a_pod_is_told_before_it_runs_and_the_answer_is_in_the_request(servers: Servers) -> None:
+def test_a_server_is_called_before_a_pod_runs_and_changes_the_request(servers: Servers) -> None:
     server = servers.add("a", lambda *_: {"annotations": {"b": "2"}, "cgroup_parent": "/kubepods/other"})
     request = run_request()
     servers.proxy().before("RunPodSandbox", request, Subject(), None)
@@ -141,7 +141,7 @@ def test_a_pod_is_told_before_it_runs_and_the_answer_is_in_the_request(servers: 
     assert request.config.linux.cgroup_parent == "/kubepods/other"
 
 
-def test_a_container_is_told_with_its_pod_and_with_what_was_asked_for(servers: Servers) -> None:
+def test_a_server_receives_a_container_with_its_pod_and_resources(servers: Servers) -> None:
     server = servers.add("a", lambda *_: {"container_envs": {"A": "1", "B": "2"}})
     request = cri.CreateContainerRequest(
         pod_sandbox_id="pod1",
@@ -162,7 +162,7 @@ def test_a_container_is_told_with_its_pod_and_with_what_was_asked_for(servers: S
     assert [env.key for env in request.config.envs] == ["A", "B"]
 
 
-def test_an_update_is_told_with_what_is_in_force_and_goes_on_whole(servers: Servers) -> None:
+def test_a_server_receives_an_update_with_the_current_resources(servers: Servers) -> None:
     server = servers.add(
         "a", lambda _, request: {"container_resources": {**request["container_resources"], "cpu_quota": -1}}
     )
@@ -191,7 +191,7 @@ def test_an_update_is_told_with_what_is_in_force_and_goes_on_whole(servers: Serv
         ("RunPodSandbox", run_request(), cri.RunPodSandboxResponse(), ["PreRunPodSandbox"], []),
     ],
 )
-def test_each_stage_is_told_at_its_moment_and_only_answers_before_a_creation_change_something(
+def test_only_responses_before_a_creation_or_update_have_an_effect(
     servers: Servers, call: str, request_: Any, response: Any, before: list[str], after: list[str]
 ) -> None:
     server, proxy = servers.add("a"), servers.proxy()
@@ -206,7 +206,7 @@ def test_each_stage_is_told_at_its_moment_and_only_answers_before_a_creation_cha
         assert message[name]["name"] == ("p" if name == "pod_meta" else "c")
 
 
-def test_only_the_first_server_that_lists_the_stage_is_asked(servers: Servers) -> None:
+def test_only_the_first_server_with_the_stage_is_called(servers: Servers) -> None:
     servers.add("10-other", stages=["PostStopContainer"])
     first = servers.add("20-first", lambda *_: {"labels": {"by": "first"}})
     second = servers.add("30-second", lambda *_: {"labels": {"by": "second"}})
@@ -216,7 +216,7 @@ def test_only_the_first_server_that_lists_the_stage_is_asked(servers: Servers) -
     assert (len(first.asked), len(second.asked)) == (1, 0)
 
 
-def test_all_servers_are_asked_in_turn_if_that_is_wanted_and_each_sees_what_was_changed_before(
+def test_all_servers_can_be_called_in_order_with_the_changes_so_far(
     servers: Servers,
 ) -> None:
     def refuse(*_: object) -> dict[str, Any]:
@@ -235,7 +235,7 @@ def test_all_servers_are_asked_in_turn_if_that_is_wanted_and_each_sees_what_was_
     assert last.stages == ["PreRunPodSandbox", "PostStopPodSandbox"]
 
 
-def test_a_failing_server_costs_the_request_only_under_the_policy_fail(
+def test_a_failing_server_fails_the_request_only_with_policy_fail(
     servers: Servers, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -259,7 +259,7 @@ def test_a_failing_server_costs_the_request_only_under_the_policy_fail(
     proxy.after("StopPodSandbox", cri.StopPodSandboxRequest(), cri.StopPodSandboxResponse(), subject(), None)
 
 
-def test_a_server_that_is_not_there_leaves_its_turn_to_the_next_unless_its_policy_is_fail(servers: Servers) -> None:
+def test_an_absent_server_is_skipped_unless_its_policy_is_fail(servers: Servers) -> None:
     register(servers.folder, "10", servers.folder / "nobody", ["PreRunPodSandbox"], "Ignore")
     second = servers.add("20", lambda *_: {"labels": {"by": "second"}})
     proxy, request = servers.proxy(), run_request()
@@ -271,7 +271,7 @@ def test_a_server_that_is_not_there_leaves_its_turn_to_the_next_unless_its_polic
     assert len(second.asked) == 1
 
 
-def test_a_silent_server_is_waited_for_no_longer_than_its_time_and_the_callers(servers: Servers) -> None:
+def test_a_silent_server_is_awaited_until_its_timeout_or_the_callers_deadline(servers: Servers) -> None:
     server = servers.add("a", policy="Fail")
     server.delay_s = 5.0
     impatient, patient = servers.proxy(timeout_s=0.1), servers.proxy(timeout_s=60.0)
@@ -282,7 +282,7 @@ def test_a_silent_server_is_waited_for_no_longer_than_its_time_and_the_callers(s
         patient.before("RunPodSandbox", run_request(), Subject(), deadline)
 
 
-def test_pods_with_the_label_are_never_shown(servers: Servers) -> None:
+def test_servers_are_never_called_for_pods_with_the_skip_label(servers: Servers) -> None:
     server = servers.add("a", policy="Fail")
     label = ("runtimeproxy.koordinator.sh/skip-hookserver", "true")
     proxy = servers.proxy()
@@ -299,7 +299,7 @@ def test_pods_with_the_label_are_never_shown(servers: Servers) -> None:
     assert server.stages == ["PreRunPodSandbox"]
 
 
-def test_what_is_not_known_is_passed_on_and_told_in_the_log(servers: Servers, caplog: pytest.LogCaptureFixture) -> None:
+def test_requests_of_unknown_pods_are_forwarded_and_logged(servers: Servers, caplog: pytest.LogCaptureFixture) -> None:
     server, proxy = servers.add("a", policy="Fail"), servers.proxy()
     proxy.before("CreateContainer", cri.CreateContainerRequest(pod_sandbox_id="x"), Subject(), None)
     proxy.before("StartContainer", cri.StartContainerRequest(container_id="x"), Subject(subject().pod), None)
@@ -308,13 +308,13 @@ def test_what_is_not_known_is_passed_on_and_told_in_the_log(servers: Servers, ca
     assert "unknown container in StartContainerRequest" in caplog.text
 
 
-def test_without_any_registration_nothing_happens(servers: Servers) -> None:
+def test_without_registrations_no_server_is_called(servers: Servers) -> None:
     request = run_request()
     servers.proxy().before("RunPodSandbox", request, Subject(), None)
     assert request == run_request()
 
 
-def test_a_proxys_settings_say_where_they_register_and_how_they_are_asked(servers: Servers) -> None:
+def test_the_proxys_settings_have_registration_folder_and_mode(servers: Servers) -> None:
     assert RegisteredServers.of(ProxySettings()) is None
     first = servers.add("10", lambda *_: {"labels": {"by": "10"}})
     second = servers.add("20", lambda *_: {"labels": {"by": "20"}})

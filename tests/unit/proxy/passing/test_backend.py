@@ -1,4 +1,4 @@
-"""The connection to a runtime, there or not."""
+"""The connection to a runtime."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nri.proxy.passing.backend import Backend
 from tests.support.raw_grpc import RawServer
 
 
-def test_a_runtime_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
+def test_a_missing_runtime_is_an_error_at_once(tmp_path: Path) -> None:
     backend = Backend(f"unix://{tmp_path}/r.sock")
     begin = time.monotonic()
     with pytest.raises(RuntimeUnavailable, match=r"r\.sock: no such file or directory\. The proxy connects as soon as"):
@@ -43,10 +43,10 @@ def test_a_runtime_that_comes_later_is_noticed(tmp_path: Path) -> None:
         backend.stop()
 
 
-def test_its_channel_is_closed_when_no_thread_of_grpcs_looks_at_it_any_more(
+def test_the_channel_is_closed_after_grpcs_threads_have_left_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thread that does gets a traceback."""
+    """A thread of gRPC that uses a closed channel prints a traceback."""
     broken: list[object] = []
     monkeypatch.setattr(threading, "excepthook", broken.append)
     before = {*threading.enumerate()}
@@ -60,11 +60,11 @@ def test_its_channel_is_closed_when_no_thread_of_grpcs_looks_at_it_any_more(
     assert broken == []
 
 
-def test_a_runtime_that_goes_and_comes_back_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_loss_and_return_of_the_runtime_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     backend = Backend(str(tmp_path / "r.sock"))
     words = [f"connected to the runtime at {backend.path}", f"the runtime at {backend.path} is gone"]
 
-    def told(count: int) -> list[str]:
+    def messages(count: int) -> list[str]:
         until = time.monotonic() + 20
         while len(caplog.messages) < count and time.monotonic() < until:
             time.sleep(0.01)
@@ -74,13 +74,13 @@ def test_a_runtime_that_goes_and_comes_back_is_told(tmp_path: Path, caplog: pyte
         backend.start()
         try:
             with RawServer().listening(tmp_path / "r.sock"):
-                assert told(1) == words[:1]
-            assert told(2) == words
+                assert messages(1) == words[:1]
+            assert messages(2) == words
             with RawServer().listening(tmp_path / "r.sock"):
-                assert told(3) == [*words, words[0]], "without a call that would make it connect"
-                time.sleep(0.3)  # gRPC's thread, which has just told this, is waiting again
+                assert messages(3) == [*words, words[0]], "without a call that would make it connect"
+                time.sleep(0.3)  # until the gRPC thread that logged this waits again
                 backend.stop()
-            assert len(told(3)) == 3, "its own end is no loss"
+            assert len(messages(3)) == 3, "its own stop is not a loss"
         finally:
             backend.stop()
 
@@ -105,7 +105,7 @@ def test_an_error_of_the_runtime_keeps_its_code_and_text(tmp_path: Path) -> None
         server.stop(0).wait()
 
 
-def test_an_answer_that_cannot_be_read_is_an_error_of_the_runtime(tmp_path: Path) -> None:
+def test_an_unreadable_reply_is_an_error_of_the_runtime(tmp_path: Path) -> None:
     class Garbles(grpc.GenericRpcHandler):
         def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
             return grpc.unary_unary_rpc_method_handler(lambda *_: b"\xff\xff\xff")
@@ -121,7 +121,7 @@ def test_an_answer_that_cannot_be_read_is_an_error_of_the_runtime(tmp_path: Path
         server.stop(0).wait()
 
 
-def test_after_the_end_calls_fail_as_without_a_runtime(tmp_path: Path) -> None:
+def test_after_stop_calls_fail_as_without_a_runtime(tmp_path: Path) -> None:
     backend = Backend(str(tmp_path / "r.sock"))
     backend.stop()
     with pytest.raises(RuntimeUnavailable, match="being stopped"):
@@ -152,9 +152,7 @@ class Stuck:
         self.go.wait()
 
 
-def test_calls_and_a_channel_that_nothing_ends_hold_up_nobody_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stop_does_not_wait_forever_for_hanging_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nri.proxy.passing.backend.MORE_S", 0.05)
     backend, stuck = Backend(str(tmp_path / "r.sock")), Stuck()
     backend.stop()

@@ -1,4 +1,4 @@
-"""One call on its way: its deadline, and the metadata that are the other side's own."""
+"""A forwarded call: its deadline and its metadata."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nri.proxy.passing.call import Call, RuntimeFailed
 
 
 class Context:
-    """What gRPC gives for a call: here with so many seconds left."""
+    """The context that gRPC passes for a call, with `remainder` seconds left."""
 
     def __init__(self, remainder: float | None) -> None:
         self.left, self.trailing = remainder, ()
@@ -46,7 +46,7 @@ def call(remainder: float | None) -> Call:
     return Call("/a.B/C", Context(remainder), backend)
 
 
-def test_a_deadline_is_a_moment_and_the_time_left_shrinks() -> None:
+def test_the_remaining_time_shrinks() -> None:
     forwarded = call(500.0)
     first = forwarded.time_left()
     time.sleep(0.01)
@@ -57,16 +57,16 @@ def test_a_deadline_is_a_moment_and_the_time_left_shrinks() -> None:
 
 
 @pytest.mark.parametrize("remainder", [None, 1e12])
-def test_a_client_that_waits_for_ever_has_no_deadline(remainder: float | None) -> None:
+def test_a_client_without_a_timeout_has_no_deadline(remainder: float | None) -> None:
     assert call(remainder).deadline is None
     assert call(remainder).time_left() is None
 
 
-def test_a_deadline_that_is_over_leaves_hardly_any_time() -> None:
+def test_an_expired_deadline_leaves_a_millisecond() -> None:
     assert call(-1.0).time_left() == 0.001
 
 
-def test_an_error_goes_to_the_client_with_its_own_metadata_alone() -> None:
+def test_an_error_has_only_the_runtimes_own_metadata() -> None:
     forwarded = call(None)
     context = forwarded.context
     trailing = (("grpc-status-details-bin", b"x"), ("user-agent", "other"), (":path", "/"))
@@ -76,7 +76,7 @@ def test_an_error_goes_to_the_client_with_its_own_metadata_alone() -> None:
     assert context.trailing == (("grpc-status-details-bin", b"x"),)
 
 
-def test_a_failure_of_the_runtime_says_code_and_text() -> None:
+def test_a_failure_of_the_runtime_has_code_and_text() -> None:
     assert str(RuntimeFailed(grpc.StatusCode.NOT_FOUND, "gone")) == "NOT_FOUND: gone"
 
 
@@ -109,7 +109,7 @@ class Streams:
         return self.answers
 
 
-def test_a_stream_has_its_metadata_before_and_after_and_ends_at_the_runtime_too() -> None:
+def test_a_stream_has_metadata_and_is_cancelled_at_the_runtime() -> None:
     backend, context = Streams(), Context(None)
     call = Call("/a.B/C", context, backend)  # type: ignore[arg-type]
     assert list(call.forward_stream(b"?")) == [b"a", b"b"]
@@ -118,15 +118,15 @@ def test_a_stream_has_its_metadata_before_and_after_and_ends_at_the_runtime_too(
     assert backend.answers.cancelled == 1
 
 
-def test_the_call_of_a_client_that_has_gone_ends_at_once() -> None:
+def test_the_call_of_a_disconnected_client_ends_at_once() -> None:
     backend, context = Streams(), Context(None)
     context.gone = True
     list(Call("/a.B/C", context, backend).forward_stream(b"?"))  # type: ignore[arg-type]
     assert backend.answers.cancelled == 2
 
 
-def test_a_client_that_has_gone_does_not_make_what_the_runtime_has_done_fail() -> None:
-    """Else plugins would be told that a container which is there was not made."""
+def test_a_disconnected_client_does_not_fail_a_finished_call() -> None:
+    """Otherwise plugins would receive that an existing container was not created."""
 
     class Done:
         def cancel(self) -> None:

@@ -1,4 +1,4 @@
-"""Calls through the proxy: what a client sends reaches the runtime, and what that answers reaches the client."""
+"""Calls through the proxy reach the runtime, and replies reach the client."""
 
 from __future__ import annotations
 
@@ -53,13 +53,15 @@ class proxied:  # noqa: N801  a context manager
         self.backend.stop()
 
 
-def test_the_bytes_of_a_call_pass_through_both_ways_unread(runtime: RawServer, channel: grpc.Channel) -> None:
+def test_the_bytes_of_a_call_are_forwarded_undecoded_in_both_directions(
+    runtime: RawServer, channel: grpc.Channel
+) -> None:
     no_message = b"\xff\xff no protobuf \x00"
     runtime.unary[VERSION] = lambda request, _: request[::-1]
     assert channel.unary_unary(VERSION)(no_message, timeout=WAIT_S) == no_message[::-1]
 
 
-def test_metadata_pass_both_ways_before_and_after_the_answer(runtime: RawServer, channel: grpc.Channel) -> None:
+def test_metadata_are_forwarded_in_both_directions(runtime: RawServer, channel: grpc.Channel) -> None:
     received: list[Any] = []
 
     def behave(request: bytes, context: Any) -> bytes:
@@ -76,9 +78,7 @@ def test_metadata_pass_both_ways_before_and_after_the_answer(runtime: RawServer,
     assert ("last", "2") in [tuple(row) for row in call.trailing_metadata()]
 
 
-def test_an_error_of_the_runtime_comes_with_its_code_text_and_details(
-    runtime: RawServer, channel: grpc.Channel
-) -> None:
+def test_an_error_of_the_runtime_keeps_code_text_and_details(runtime: RawServer, channel: grpc.Channel) -> None:
     def behave(request: bytes, context: Any) -> bytes:
         context.set_trailing_metadata((("grpc-status-details-bin", b"\x08\x05details"),))
         context.abort(Code.FAILED_PRECONDITION, "not now: ü")
@@ -99,7 +99,7 @@ def test_a_method_that_the_runtime_lacks_is_unimplemented(channel: grpc.Channel)
         assert caught.value.code() is Code.UNIMPLEMENTED
 
 
-def test_an_unknown_service_passes_whatever_kind_of_call_it_is(runtime: RawServer, channel: grpc.Channel) -> None:
+def test_calls_of_an_unknown_service_are_forwarded(runtime: RawServer, channel: grpc.Channel) -> None:
     def talk(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
         for request in requests:
             yield b"heard " + request
@@ -112,7 +112,7 @@ def test_an_unknown_service_passes_whatever_kind_of_call_it_is(runtime: RawServe
     assert channel.stream_unary(STRANGE)(iter([b"e"]), timeout=WAIT_S) == b"heard e"
 
 
-def test_a_stream_gives_each_answer_when_it_comes(runtime: RawServer, channel: grpc.Channel) -> None:
+def test_each_message_of_a_stream_is_forwarded_at_once(runtime: RawServer, channel: grpc.Channel) -> None:
     go_on = threading.Event()
 
     def behave(request: bytes, context: Any) -> Iterator[bytes]:
@@ -127,7 +127,7 @@ def test_a_stream_gives_each_answer_when_it_comes(runtime: RawServer, channel: g
     assert list(answers) == [b"2"]
 
 
-def test_a_stream_has_the_runtimes_metadata_and_its_errors_too(runtime: RawServer, channel: grpc.Channel) -> None:
+def test_a_stream_has_the_runtimes_metadata_and_errors(runtime: RawServer, channel: grpc.Channel) -> None:
     def behave(request: bytes, context: Any) -> Iterator[bytes]:
         context.send_initial_metadata((("first", "1"),))
         yield b"1"
@@ -144,7 +144,7 @@ def test_a_stream_has_the_runtimes_metadata_and_its_errors_too(runtime: RawServe
     assert ("last", "2") in [tuple(row) for row in answers.trailing_metadata()]
 
 
-def test_a_call_whose_client_has_gone_is_not_done_by_the_runtime(tmp_path: Path, runtime: RawServer) -> None:
+def test_the_call_of_a_disconnected_client_is_not_forwarded(tmp_path: Path, runtime: RawServer) -> None:
     began, event, failed = threading.Event(), threading.Event(), list[Exception]()
     runtime.unary[VERSION] = lambda request, context: time.sleep(WAIT_S) or b""
 
@@ -181,7 +181,7 @@ def test_the_runtime_has_the_clients_deadline(runtime: RawServer, channel: grpc.
     assert remainder[1] is None or remainder[1] > 1e6
 
 
-def test_a_call_that_takes_too_long_ends_at_both_sides(runtime: RawServer, channel: grpc.Channel) -> None:
+def test_a_call_that_exceeds_its_deadline_ends_on_both_sides(runtime: RawServer, channel: grpc.Channel) -> None:
     ended = threading.Event()
 
     def behave(request: bytes, context: Any) -> bytes:
@@ -197,9 +197,7 @@ def test_a_call_that_takes_too_long_ends_at_both_sides(runtime: RawServer, chann
 
 
 @pytest.mark.parametrize("name", [VERSION, EVENTS, STRANGE])
-def test_a_client_that_gives_up_ends_the_call_at_the_runtime(
-    name: str, runtime: RawServer, channel: grpc.Channel
-) -> None:
+def test_a_cancelled_call_ends_at_the_runtime(name: str, runtime: RawServer, channel: grpc.Channel) -> None:
     began, ended = threading.Event(), threading.Event()
 
     def behave(request: Any, context: Any) -> Any:
@@ -217,7 +215,7 @@ def test_a_client_that_gives_up_ends_the_call_at_the_runtime(
     assert ended.wait(WAIT_S)
 
 
-def test_clients_that_go_in_the_middle_of_their_requests_end_the_calls_without_a_traceback(
+def test_clients_that_disconnect_during_a_request_cause_no_traceback(
     runtime: RawServer, channel: grpc.Channel, caplog: pytest.LogCaptureFixture
 ) -> None:
     ended = threading.Semaphore(0)
@@ -243,7 +241,7 @@ def test_clients_that_go_in_the_middle_of_their_requests_end_the_calls_without_a
     assert [record for record in caplog.records if record.exc_info] == []
 
 
-def test_without_a_runtime_a_call_fails_at_once_and_works_when_it_is_back(tmp_path: Path, runtime: RawServer) -> None:
+def test_without_a_runtime_a_call_fails_at_once_and_works_after_its_return(tmp_path: Path, runtime: RawServer) -> None:
     runtime.unary[VERSION] = lambda request, _: b"here"
     with proxied(tmp_path), raw_channel(tmp_path / "p.sock") as channel:
         ask = channel.unary_unary(VERSION)
@@ -264,7 +262,7 @@ def answered(ask: Any) -> bool:
         return False
 
 
-def test_the_socket_is_roots_alone_and_a_dead_one_is_replaced(tmp_path: Path) -> None:
+def test_the_socket_is_private_and_replaces_a_dead_socket(tmp_path: Path) -> None:
     with proxied(tmp_path / "made" / "here"):
         path = tmp_path / "made/here/p.sock"
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
@@ -279,7 +277,7 @@ def test_the_socket_is_roots_alone_and_a_dead_one_is_replaced(tmp_path: Path) ->
         pass
 
 
-def test_a_method_that_is_taken_is_answered_here_and_can_pass_on_another_request(
+def test_a_handled_method_is_answered_by_the_proxy_and_can_forward_another_request(
     tmp_path: Path, runtime: RawServer
 ) -> None:
     runtime.unary[VERSION] = lambda request, _: b"runtime got " + request
@@ -293,7 +291,7 @@ def test_a_method_that_is_taken_is_answered_here_and_can_pass_on_another_request
             assert channel.unary_unary(VERSION)(b"this", timeout=WAIT_S) == b"runtime got this and more!"
 
 
-def test_an_error_of_the_proxys_own_is_a_status(tmp_path: Path, runtime: RawServer) -> None:
+def test_an_error_of_the_proxy_is_a_status(tmp_path: Path, runtime: RawServer) -> None:
     def answer(request: bytes, call: Any) -> bytes:
         raise ValueError("a fault")
 
@@ -303,7 +301,7 @@ def test_an_error_of_the_proxys_own_is_a_status(tmp_path: Path, runtime: RawServ
     assert (caught.value.code(), caught.value.details()) == (Code.UNKNOWN, "a fault")
 
 
-def test_a_request_that_cannot_be_read_is_the_clients_mistake(
+def test_an_unreadable_request_is_an_error_of_the_client(
     tmp_path: Path, runtime: RawServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     def answer(request: bytes, call: Any) -> bytes:
@@ -316,7 +314,7 @@ def test_a_request_that_cannot_be_read_is_the_clients_mistake(
     assert "Traceback" not in caplog.text
 
 
-def test_an_error_of_any_length_reaches_the_client(runtime: RawServer, channel: grpc.Channel) -> None:
+def test_a_long_error_reaches_the_client(runtime: RawServer, channel: grpc.Channel) -> None:
     """An OCI runtime's error may have a whole command line in it; gRPC's own limit is 8 KiB."""
     text = "failed to create shim task: " + "x" * 200_000
 
@@ -331,7 +329,7 @@ def test_an_error_of_any_length_reaches_the_client(runtime: RawServer, channel: 
     assert dict(caught.value.trailing_metadata())["grpc-status-details-bin"] == b"d" * 50_000
 
 
-def test_a_message_as_long_as_the_kubelet_takes_passes_both_ways(runtime: RawServer, channel: grpc.Channel) -> None:
+def test_a_message_of_the_kubelets_maximum_size_is_forwarded(runtime: RawServer, channel: grpc.Channel) -> None:
     runtime.unary[VERSION] = lambda request, _: request
     sent = b"m" * (16 << 20)
     assert channel.unary_unary(VERSION)(sent, timeout=60) == sent

@@ -1,4 +1,4 @@
-"""Records on disk: written whole, read again, and none of what is broken taken for true."""
+"""Records on disk: atomic writes, and damaged files are set aside."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ def checkpoint(tmp_path: Path) -> Iterator[Checkpoint]:
 
 
 def container(name: str = "c1") -> ContainerRecord:
-    record = ContainerRecord(id=name, runtime_id=f"r-{name}", pod_id="p1", reported=CREATED)
+    record = ContainerRecord(id=name, runtime_id=f"r-{name}", pod_id="p1", reported_step=CREATED)
     record.config.metadata.name = "web"
     record.resources.cpu_shares = 5
-    record.shown.id = name
+    record.plugin_view.id = name
     return record
 
 
-def test_what_was_written_is_read_again(checkpoint: Checkpoint) -> None:
-    pod = PodRecord(id="p1", runtime_handler="kata", reported=CREATED, skipped=True)
+def test_written_records_can_be_read(checkpoint: Checkpoint) -> None:
+    pod = PodRecord(id="p1", runtime_handler="kata", reported_step=CREATED, skipped=True)
     pod.config.linux.cgroup_parent = "/a"
     checkpoint.put(pod)
     checkpoint.put(container())
     assert checkpoint.load() == [container(), pod]
 
 
-def test_a_record_that_is_forgotten_is_not_read_again(checkpoint: Checkpoint) -> None:
+def test_a_deleted_record_is_not_read_again(checkpoint: Checkpoint) -> None:
     checkpoint.put(container())
     checkpoint.delete(container())
     checkpoint.delete(container())
@@ -75,7 +75,7 @@ def changed(text: str, **values: Any) -> str:
         lambda text: " " * (MAX_BYTES + 1),
     ],
 )
-def test_a_file_that_holds_no_record_is_set_aside_and_the_others_are_read(
+def test_an_invalid_file_is_set_aside_and_the_others_are_read(
     checkpoint: Checkpoint, broken: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     checkpoint.put(container("c1"))
@@ -87,14 +87,14 @@ def test_a_file_that_holds_no_record_is_set_aside_and_the_others_are_read(
     assert "container-c1.json" in caplog.text
 
 
-def test_what_a_kill_has_left_half_written_is_removed(checkpoint: Checkpoint) -> None:
+def test_incomplete_files_of_a_killed_proxy_are_removed(checkpoint: Checkpoint) -> None:
     checkpoint.put(container())
     (checkpoint.folder / ".writing-container-c1.json").write_text('{"version"')
     assert checkpoint.load() == [container()]
     assert sorted(path.name for path in checkpoint.folder.iterdir()) == ["container-c1.json", "lock"]
 
 
-def test_a_folder_belongs_to_one_proxy_and_is_roots_alone(checkpoint: Checkpoint) -> None:
+def test_a_folder_is_private_and_belongs_to_one_proxy(checkpoint: Checkpoint) -> None:
     with pytest.raises(OSError, match="another proxy") as caught:
         Checkpoint(checkpoint.folder).open()
     assert caught.value.errno == errno.EBUSY
@@ -105,7 +105,7 @@ def test_a_folder_belongs_to_one_proxy_and_is_roots_alone(checkpoint: Checkpoint
     second.close()
 
 
-def test_a_record_that_is_too_long_stays_in_memory_and_is_told(
+def test_a_record_that_is_too_long_stays_in_memory_and_is_logged(
     checkpoint: Checkpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = Store(checkpoint)
@@ -118,7 +118,7 @@ def test_a_record_that_is_too_long_stays_in_memory_and_is_told(
 
 
 def filled(file: Any) -> bool:
-    """Write a page; False if there is no room for one."""
+    """Write a page; False if the disk is full."""
     try:
         return bool(file.write(b"x" * 4096))
     except OSError as error:
@@ -126,7 +126,7 @@ def filled(file: Any) -> bool:
         return False
 
 
-def test_a_full_disk_stops_nothing_and_leaves_the_old_record(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_on_a_full_disk_the_old_record_is_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     need_root()
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -142,7 +142,7 @@ def test_a_full_disk_stops_nothing_and_leaves_the_old_record(tmp_path: Path, cap
         with caplog.at_level(logging.WARNING):
             store.note(record, pod_id="p2")
             store.note(record, pod_id="p3")
-        assert caplog.text.count("cannot write") == 1, "it is told once a minute"
+        assert caplog.text.count("cannot write") == 1, "it is logged once a minute"
         assert store.named("c1") is record and record.pod_id == "p3"
         assert checkpoint.load() == [container()]
         (disk / "filler").unlink()
@@ -154,7 +154,7 @@ def test_a_full_disk_stops_nothing_and_leaves_the_old_record(tmp_path: Path, cap
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
-def test_a_folder_of_another_user_is_not_taken(tmp_path: Path) -> None:
+def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     folder.mkdir(mode=0o755)
     os.chown(folder, 1000, 1000)

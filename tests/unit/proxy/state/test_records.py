@@ -1,4 +1,4 @@
-"""Records of pods and containers are values of their own."""
+"""Records of pods and containers share no state."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def test_two_records_share_no_message() -> None:
     assert not two.resources.cpu_shares
     first, second = PodRecord("a"), PodRecord("b")
     first.config.metadata.name = "x"
-    first.shown.name = "x"
+    first.plugin_view.name = "x"
     assert not second.config.metadata.name
-    assert not second.shown.name
+    assert not second.plugin_view.name
 
 
-def test_what_plugins_were_told_has_four_words() -> None:
+def test_there_are_four_reported_states() -> None:
     assert len({CREATING, CREATED, STOPPED, REMOVED}) == 4

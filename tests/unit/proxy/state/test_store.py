@@ -1,4 +1,4 @@
-"""Records found by either name, and what plugins were told moving forward only."""
+"""Records are found by both ids, and their reported state only moves forward."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
     checkpoint.close()
 
 
-def test_a_container_is_found_by_either_name_once_it_has_both(store: Store) -> None:
-    record = store.put(ContainerRecord(id="ours", pod_id="p", reported=CREATING))
+def test_a_container_is_found_by_both_ids(store: Store) -> None:
+    record = store.put(ContainerRecord(id="ours", pod_id="p", reported_step=CREATING))
     assert (store.named("ours"), store.container("theirs")) == (record, None)
     store.note(record, runtime_id="theirs")
     assert (store.container("theirs"), store.container("the")) == (record, record)
@@ -28,13 +28,13 @@ def test_a_container_is_found_by_either_name_once_it_has_both(store: Store) -> N
     assert (store.named("ours"), store.container("theirs")) == (None, None)
 
 
-def test_the_beginning_of_an_id_finds_what_only_one_has(store: Store) -> None:
+def test_a_unique_prefix_of_an_id_finds_its_record(store: Store) -> None:
     first, _ = store.put(PodRecord(id="abc")), store.put(PodRecord(id="abd"))
     assert (store.pod("abc"), store.pod("ab"), store.pod("")) == (first, None, None)
 
 
-def test_a_step_is_told_by_one_of_many(store: Store) -> None:
-    record = store.put(ContainerRecord(id="c", pod_id="p", reported=CREATED))
+def test_one_of_many_threads_reports_a_step(store: Store) -> None:
+    record = store.put(ContainerRecord(id="c", pod_id="p", reported_step=CREATED))
     message: list[bool] = []
     threads = [
         threading.Thread(target=lambda: message.append(store.advance(record, STOPPED, (CREATED,)))) for _ in range(16)
@@ -46,8 +46,8 @@ def test_a_step_is_told_by_one_of_many(store: Store) -> None:
     assert sorted(message) == [False] * 15 + [True]
 
 
-def test_a_record_that_was_dropped_does_not_come_back_by_a_late_note(store: Store, tmp_path: Path) -> None:
+def test_a_dropped_record_does_not_return(store: Store, tmp_path: Path) -> None:
     record = store.put(ContainerRecord(id="c", runtime_id="r", pod_id="p"))
     store.drop(record)
-    store.note(record, reported=STOPPED)
+    store.note(record, reported_step=STOPPED)
     assert store.named("c") is None and not list((tmp_path / "kept").glob("*.json"))

@@ -1,4 +1,4 @@
-"""What a handler may return, and what becomes of it."""
+"""Return values of handlers and their effect."""
 
 from __future__ import annotations
 
@@ -31,28 +31,35 @@ async def _nothing_later(self, pod, container) -> None:
     ],
     ids=["None", "Adjustment", "message", "Update", "list", "pair", "pair-None", "None-pair", "pair-single", "empty"],
 )
-def test_create_container_may_return(answer, env, updated) -> None:
+def test_create_container_accepts_these_return_values(answer, env, updated) -> None:
     with plugin_thread(creates(answer)) as running:
         running.runtime.begin()
         reply = create_reply(running)
         assert ([e.key for e in reply.adjust.env], [u.container_id for u in reply.update]) == (env, updated)
 
 
-def test_an_eviction_may_be_among_the_updates() -> None:
+def test_an_answer_without_values_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with plugin_thread(creates([nri.Update("other")])) as running:
+        running.runtime.begin()
+        assert [update.container_id for update in create_reply(running).update] == ["other"]
+    assert any("an update of container other without values" in text for text in caplog.messages)
+
+
+def test_updates_may_contain_an_eviction() -> None:
     with plugin_thread(creates([nri.Eviction("bad", "too greedy")])) as running:
         running.runtime.begin()
         assert create_reply(running).evict[0].reason == "too greedy"
 
 
 @pytest.mark.parametrize("answer", ["text", 5, {"env": 1}, ["x"], (ADJUSTMENT, "x"), (1, 2, 3)])
-def test_anything_else_is_an_error_that_names_the_method(answer) -> None:
+def test_an_invalid_return_value_is_an_error_that_names_the_method(answer) -> None:
     with plugin_thread(creates(answer)) as running:
         running.runtime.begin()
         response = running.runtime.call("CreateContainer", CREATE)
         assert response.code == Code.UNKNOWN and "create_container returned" in response.message, response.message
 
 
-def test_an_update_of_the_container_that_is_being_created_is_told_with_what_to_write() -> None:
+def test_an_update_of_the_created_container_is_an_error_with_advice() -> None:
     own_update = nri.Update(CONTAINER).set_cpu_shares(2)
     with plugin_thread(creates([UPDATE, own_update])) as running:
         running.runtime.begin()
@@ -63,7 +70,7 @@ def test_an_update_of_the_container_that_is_being_created_is_told_with_what_to_w
         assert [u.container_id for u in create_reply(running).update] == [CONTAINER.id], "the runtime skips it"
 
 
-def test_an_update_of_the_updated_container_without_resources_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_empty_update_of_the_updated_container_is_omitted(caplog: pytest.LogCaptureFixture) -> None:
     class Cancels(nri.Plugin):
         def update_container(self, pod, container, resources):
             return [nri.Update(container.id), nri.Update("other").set_cpu_shares(2)]
@@ -74,12 +81,12 @@ def test_an_update_of_the_updated_container_without_resources_is_left_out(caplog
         response = running.runtime.call("UpdateContainer", request)
         reply = m.UpdateContainerResponse.FromString(response.payload)
         assert [u.container_id for u in reply.update] == ["other"]
-    assert "without resources" in caplog.text
+    assert "update of container c0 without values" in caplog.text
 
 
 @pytest.mark.parametrize("answer", [nri.Eviction("bad", "too greedy"), [UPDATE, nri.Eviction("bad", "too greedy")]])
 @pytest.mark.parametrize("event", ["StopContainer", "Synchronize"])
-def test_an_eviction_that_the_reply_has_no_field_for_is_asked_for_after_it(event: str, answer) -> None:
+def test_an_eviction_without_a_field_in_the_reply_is_requested_after_the_reply(event: str, answer) -> None:
     class Evicts(nri.Plugin):
         def stop_container(self, pod, container):
             return answer
@@ -98,9 +105,7 @@ def test_an_eviction_that_the_reply_has_no_field_for_is_asked_for_after_it(event
 
 
 @pytest.mark.parametrize("name", ["containerd", "cri-o"])
-def test_where_evictions_are_ignored_none_is_asked_for_and_the_log_says_so_once(
-    name: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_if_the_runtime_ignores_evictions_a_warning_is_logged_once(name: str, caplog: pytest.LogCaptureFixture) -> None:
     class Evicts(nri.Plugin):
         def create_container(self, pod, container):
             return [UPDATE, nri.Eviction("bad")]
@@ -120,7 +125,7 @@ def test_where_evictions_are_ignored_none_is_asked_for_and_the_log_says_so_once(
     assert caplog.text.count("unsupported") == 1
 
 
-def test_an_eviction_that_could_not_be_asked_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_request_for_an_eviction_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     class Evicts(nri.Plugin):
         def stop_container(self, pod, container):
             return nri.Eviction("bad")
@@ -134,7 +139,7 @@ def test_an_eviction_that_could_not_be_asked_for_is_logged(caplog: pytest.LogCap
 
 @pytest.mark.parametrize("refusal", [nri.Reject("no"), nri.Reject, ValueError("no")])
 @pytest.mark.parametrize("event", ["CreateContainer", "StartContainer", "ValidateContainerAdjustment"])
-def test_an_exception_that_is_returned_is_to_be_raised(event: str, refusal) -> None:
+def test_a_returned_exception_is_an_error_with_advice(event: str, refusal) -> None:
     class Refuses(nri.Plugin):
         def create_container(self, pod, container):
             return refusal
@@ -161,7 +166,7 @@ def test_an_exception_that_is_returned_is_to_be_raised(event: str, refusal) -> N
         (5, "it must return None"),
     ],
 )
-def test_an_answer_to_an_event_that_has_none_says_where_it_belongs(answer, next_step: str) -> None:
+def test_an_answer_to_an_event_without_answers_is_an_error_with_advice(answer, next_step: str) -> None:
     class Answers(nri.Plugin):
         def start_container(self, pod, container):
             return answer
@@ -182,7 +187,7 @@ def test_an_answer_to_an_event_that_has_none_says_where_it_belongs(answer, next_
         ((ADJUSTMENT, [UPDATE], 5), "a list that contains Adjustment"),
     ],
 )
-def test_an_answer_that_is_nearly_right_is_told_from_what_is_expected(answer, kind: str) -> None:
+def test_a_nearly_right_answer_is_an_error_with_the_expected_type(answer, kind: str) -> None:
     class Answers(nri.Plugin):
         def create_container(self, pod, container):
             return answer
@@ -208,7 +213,7 @@ def test_an_answer_that_is_nearly_right_is_told_from_what_is_expected(answer, ki
     ],
     ids=["None", "empty", "Update", "pair", "async", "not-handled", "mirror", "another-pod"],
 )
-def test_an_answer_to_create_container_always_has_an_adjustment(plugin: nri.Plugin) -> None:
+def test_a_reply_to_create_container_always_has_an_adjustment(plugin: nri.Plugin) -> None:
     with plugin_thread(plugin) as running:
         running.runtime.begin()
         assert create_reply(running).HasField("adjust")
@@ -224,13 +229,13 @@ def test_an_answer_to_create_container_always_has_an_adjustment(plugin: nri.Plug
         m.ContainerAdjustment(linux=m.LinuxContainerAdjustment()),
     ],
 )
-def test_an_answer_with_anything_for_linux_has_resources(adjustment) -> None:
+def test_a_reply_with_linux_fields_has_resources(adjustment) -> None:
     with plugin_thread(creates(adjustment)) as running:
         running.runtime.begin()
         assert create_reply(running).adjust.linux.HasField("resources")
 
 
-def test_an_answer_without_anything_for_linux_stays_without_it() -> None:
+def test_a_reply_without_linux_fields_has_no_linux_message() -> None:
     with plugin_thread(creates(ADJUSTMENT)) as running:
         running.runtime.begin()
         assert not create_reply(running).adjust.HasField("linux")

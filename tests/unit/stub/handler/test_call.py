@@ -11,7 +11,7 @@ from tests.support.plugin_thread import plugin_thread
 from tests.unit.stub.plugins import ADJUSTMENT, CONTAINER, POD
 
 
-def test_an_event_without_an_answer_must_return_nothing() -> None:
+def test_a_return_value_of_an_event_without_answers_is_an_error() -> None:
     class Talks(nri.Plugin):
         def start_container(self, pod, container):
             return ADJUSTMENT

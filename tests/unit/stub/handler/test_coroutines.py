@@ -1,4 +1,4 @@
-"""`async def` handlers: they wait, raise, leave tasks behind and exit, and the session goes on."""
+"""`async def` handlers: waits, exceptions, background tasks and exits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.plugin_thread import plugin_thread
 from tests.unit.stub.plugins import CONTAINER, CREATE, POD, START, create_reply
 
 
-def test_an_exit_in_an_async_handler_ends_the_plugin_as_it_does_in_a_plain_one() -> None:
+def test_an_exit_in_an_async_handler_ends_the_plugin() -> None:
     class Leaves(nri.Plugin):
         async def start_container(self, pod, container):
             sys.exit(7)
@@ -28,7 +28,7 @@ def test_an_exit_in_an_async_handler_ends_the_plugin_as_it_does_in_a_plain_one()
         assert isinstance(outcome, SystemExit) and outcome.code == 7, repr(outcome)
 
 
-def test_an_exit_in_a_task_does_not_take_the_loop_away_from_the_handlers() -> None:
+def test_an_exit_in_a_task_does_not_end_the_event_loop() -> None:
     tasks: list[asyncio.Task[None]] = []
 
     class Spawns(nri.Plugin):
@@ -48,7 +48,7 @@ def test_an_exit_in_a_task_does_not_take_the_loop_away_from_the_handlers() -> No
     assert [type(task.exception()) for task in tasks] == [SystemExit, SystemExit]
 
 
-def test_an_async_handler_may_wait() -> None:
+def test_an_async_handler_can_wait() -> None:
     class Waits(nri.Plugin):
         async def create_container(self, pod, container):
             async with asyncio.timeout(self.time_left()):
@@ -71,7 +71,7 @@ def test_an_async_handler_that_raises_is_an_error() -> None:
         assert running.runtime.call("CreateContainer", CREATE).message == "plugin 10-fails refused: later"
 
 
-def test_a_background_task_of_an_async_handler_lives_on() -> None:
+def test_a_background_task_of_an_async_handler_continues() -> None:
     finished = []
 
     class Spawns(nri.Plugin):
@@ -111,14 +111,14 @@ async def adds(a: int, b: int) -> int:
 
 
 @pytest.mark.usefixtures("no_asyncio")
-def test_without_asyncio_a_coroutine_that_waits_for_nothing_runs_through() -> None:
+def test_without_asyncio_a_coroutine_without_waits_runs() -> None:
     assert run_to_end(adds(1, 2)) == 3
     assert resolve(adds(1, 2)) == 3
     assert "asyncio" not in sys.modules
 
 
 @pytest.mark.usefixtures("no_asyncio")
-def test_without_asyncio_what_a_coroutine_raises_is_raised() -> None:
+def test_without_asyncio_an_exception_of_a_coroutine_is_raised() -> None:
     async def fails() -> None:
         raise RuntimeError("its own")
 
@@ -127,7 +127,7 @@ def test_without_asyncio_what_a_coroutine_raises_is_raised() -> None:
 
 
 @pytest.mark.usefixtures("no_asyncio")
-def test_without_asyncio_a_coroutine_that_waits_says_what_to_import() -> None:
+def test_without_asyncio_a_waiting_coroutine_is_an_error_with_the_import() -> None:
     async def waits() -> None:
         await Elsewhere()
 
@@ -140,12 +140,12 @@ def test_without_asyncio_a_coroutine_that_waits_says_what_to_import() -> None:
         run_to_end(uses_asyncio())
 
 
-def test_what_is_no_coroutine_is_its_own_result() -> None:
+def test_a_value_that_is_not_a_coroutine_is_returned() -> None:
     assert resolve(5) == 5
     assert resolve(None) is None
 
 
-def test_stopping_the_loop_cancels_what_runs_there_and_a_new_one_comes_with_the_next_task() -> None:
+def test_stopping_the_loop_cancels_its_tasks_and_the_next_task_starts_a_new_loop() -> None:
     ended: list[str] = []
 
     async def for_ever() -> None:
@@ -159,11 +159,11 @@ def test_stopping_the_loop_cancels_what_runs_there_and_a_new_one_comes_with_the_
     run_to_end(adds(1, 2))  # the loop has begun with the first task by now
     stop_loop()
     assert ended == ["cancelled"] and task.cancelled()
-    stop_loop()  # there is none any more, which is fine
+    stop_loop()  # no effect: the loop has already stopped
     assert run_to_end(adds(1, 2)) == 3
 
 
-def test_a_task_that_does_not_let_itself_be_cancelled_is_left_behind() -> None:
+def test_a_task_that_ignores_cancellation_is_abandoned() -> None:
     entries: list[Any] = []
 
     async def stubborn() -> None:

@@ -51,19 +51,19 @@ def change(file: Path, text: str) -> None:
     new.replace(file)
 
 
-def test_a_change_is_read_over_the_runtimes_text_and_told_to_configure(watched: tuple[Zone, Path]) -> None:
+def test_a_changed_file_overrides_the_runtimes_text_and_calls_configure(watched: tuple[Zone, Path]) -> None:
     plugin, file = watched
     change(file, "zone: changed\n")
     wait_for(lambda: plugin.zones == ["a", "changed"], "the new configuration")
 
 
-def test_an_empty_file_leaves_the_runtimes_text(watched: tuple[Zone, Path]) -> None:
+def test_an_empty_file_keeps_the_runtimes_text(watched: tuple[Zone, Path]) -> None:
     plugin, file = watched
     change(file, "{}\n")
     wait_for(lambda: plugin.zones == ["a", "runtime"], "the runtime's configuration")
 
 
-def test_a_file_that_cannot_be_used_changes_nothing_and_says_why(
+def test_an_invalid_file_is_logged_and_the_configuration_is_kept(
     watched: tuple[Zone, Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     plugin, file = watched
@@ -72,18 +72,18 @@ def test_a_file_that_cannot_be_used_changes_nothing_and_says_why(
     assert plugin.zones == ["a"]
 
 
-def test_a_configure_that_raises_is_logged_and_changes_nothing_and_the_watch_goes_on(
+def test_an_exception_of_configure_is_logged_and_the_watch_continues(
     watched: tuple[Zone, Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     plugin, file = watched
     change(file, "zone: forbidden\n")
     wait_for(lambda: "configure failed" in caplog.text, "the line in the log")
-    assert plugin.config.zone == "a" and plugin.config_source == "", "handlers go on with the last good one"
+    assert plugin.config.zone == "a" and plugin.config_source == "", "handlers keep the last valid configuration"
     change(file, "zone: changed again\n")
     wait_for(lambda: plugin.zones[-1] == "changed again", "the next change")
 
 
-def test_a_change_without_a_connection_is_told_to_the_next_session_and_none_is_told_twice(
+def test_a_change_without_a_connection_reaches_the_next_session_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(config_watch, "WATCH_S", 0.01)
@@ -97,19 +97,19 @@ def test_a_change_without_a_connection_is_told_to_the_next_session_and_none_is_t
         numbers.append(1)
         return sessions[0] if sessions else None
 
-    def looked(times: int) -> None:
+    def wait_for_checks(times: int) -> None:
         before = len(numbers)
-        wait_for(lambda: len(numbers) >= before + times, "so many looks")
+        wait_for(lambda: len(numbers) >= before + times, f"{times} more checks")
 
     with plugin_thread(plugin) as running:
         running.runtime.begin()
         ConfigWatch(plugin, str(file), stop=stop, runtime_text=str, session=session).start()
         change(file, "zone: changed\n")
-        looked(20)
+        wait_for_checks(20)
         assert plugin.zones == ["a"]
         sessions.append(running.session)
         wait_for(lambda: plugin.zones == ["a", "changed"], "the new configuration")
         (tmp_path / "beside").touch()
-        looked(2)
+        wait_for_checks(2)
         assert plugin.zones == ["a", "changed"]
         stop.signal = 1

@@ -32,7 +32,7 @@ def get(address: str, path: str) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
-def test_health_and_metrics_share_a_listener_where_their_addresses_are_the_same(free: list[str]) -> None:
+def test_health_and_metrics_can_share_an_address(free: list[str]) -> None:
     registry, reporter = counted(None)
     reporter.plugin_answered("10-a", "CreateContainer", 1, b"", 0.25)
     reporter.plugin_failed("10-a", "CreateContainer", 2, ValueError("no"), 0.5)
@@ -45,27 +45,27 @@ def test_health_and_metrics_share_a_listener_where_their_addresses_are_the_same(
     assert f"nri_plugin_latency_seconds_sum{{{labels}}} 0.75" in text
 
 
-def test_a_plugin_s_own_measurements_are_behind_those_of_the_process(free: list[str]) -> None:
+def test_a_plugins_metrics_follow_those_of_the_process(free: list[str]) -> None:
     registry, _ = counted(None)
     with contextlib.closing(Endpoints(lambda: (True, ""), None, free[0], registry, lambda: "own_gauge 1\n")):
         assert get(free[0], "/metrics")[1].endswith("own_gauge 1\n")
 
 
-def test_each_of_two_addresses_serves_what_its_flag_says(free: list[str]) -> None:
+def test_two_addresses_serve_health_and_metrics_separately(free: list[str]) -> None:
     registry, _ = counted(None)
     with contextlib.closing(Endpoints(lambda: (True, "ready\n"), free[0], free[1], registry)):
         assert [get(address, "/healthz")[0] for address in free] == [200, 200]
         assert [get(address, "/metrics")[0] for address in free] == [404, 200]
 
 
-def test_health_alone_has_no_metrics(free: list[str]) -> None:
+def test_an_address_for_health_serves_no_metrics(free: list[str]) -> None:
     with contextlib.closing(Endpoints(lambda: (True, "ready\n"), free[0])):
         assert get(free[0], "/readyz") == (200, "ready\n")
         assert get(free[0], "/metrics")[0] == 404
 
 
 @pytest.mark.parametrize("flag", ["--health-addr", "--metrics"])
-def test_an_address_that_is_taken_is_an_error_of_its_flag(free: list[str], flag: str) -> None:
+def test_an_occupied_address_is_an_error_that_names_the_flag(free: list[str], flag: str) -> None:
     registry, _ = counted(None)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
@@ -76,7 +76,7 @@ def test_an_address_that_is_taken_is_an_error_of_its_flag(free: list[str], flag:
         assert get(free[1], "/healthz")[0] == 200
 
 
-def test_metrics_without_their_package_say_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_without_their_package_are_an_error_with_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(nri.ConfigError, match=r"--metrics: prometheus-client is not installed \(install the extra"):
         counted(None)

@@ -1,4 +1,4 @@
-"""Notes that failed plugins leave for the doctor: written where they may be, read and removed without an error."""
+"""Notes that failed plugins write for the doctor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from nri.stub.program.failure_note import MAX_ERROR_CHARS, note_path, read_notes, remove_note, write_note
 
 
-def test_a_note_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_written_notes_can_be_read(tmp_path: Path) -> None:
     sock = str(tmp_path / "nri.sock")
     write_note(sock, "10-pin", "first")
     write_note(sock, "10-pin", "KeyError: 'zöne'")
@@ -20,7 +20,7 @@ def test_a_note_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert (second.plugin, len(second.error)) == ("20-far", MAX_ERROR_CHARS)
 
 
-def test_a_removed_note_is_gone_and_one_that_was_never_there_is_no_error(tmp_path: Path) -> None:
+def test_removing_a_missing_note_is_not_an_error(tmp_path: Path) -> None:
     sock = str(tmp_path / "nri.sock")
     write_note(sock, "10-pin", "boom")
     remove_note(sock, "10-pin")
@@ -28,12 +28,12 @@ def test_a_removed_note_is_gone_and_one_that_was_never_there_is_no_error(tmp_pat
     assert read_notes(str(tmp_path)) == []
 
 
-def test_no_folder_is_made_for_a_runtime_that_is_not_there(tmp_path: Path) -> None:
+def test_no_folder_is_created_for_a_missing_runtime(tmp_path: Path) -> None:
     write_note(str(tmp_path / "none" / "nri.sock"), "10-pin", "boom")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_link_in_the_way_is_not_written_through(tmp_path: Path) -> None:
+def test_a_link_at_the_path_of_a_note_is_not_followed(tmp_path: Path) -> None:
     sock, victim = str(tmp_path / "nri.sock"), tmp_path / "victim"
     victim.write_text("mine")
     path = Path(note_path(sock, "10-pin"))
@@ -43,7 +43,7 @@ def test_a_link_in_the_way_is_not_written_through(tmp_path: Path) -> None:
     assert victim.read_text() == "mine"
 
 
-def test_what_is_no_note_is_passed_over(tmp_path: Path) -> None:
+def test_invalid_notes_are_ignored(tmp_path: Path) -> None:
     write_note(str(tmp_path / "nri.sock"), "10-pin", "boom")
     (tmp_path / "failed-plugins" / "broken").write_text("{")
     (tmp_path / "failed-plugins" / "other").write_text("[1]")

@@ -1,4 +1,4 @@
-"""Flags, environment and file name: what each says, and which comes first."""
+"""Flags, environment and file name, and their precedence."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def parsed(*arguments: str, environment: dict[str, str] | None = None, program: 
 
 
 @pytest.mark.parametrize("arguments", [["--idx", "33"], ["-idx", "33"], ["--idx=33"], ["-idx=33"], ["-i", "33"]])
-def test_one_dash_or_two_and_an_equals_sign_or_a_blank(arguments: list[str]) -> None:
+def test_flags_may_have_one_or_two_dashes_and_an_equals_sign(arguments: list[str]) -> None:
     assert parsed(*arguments).index == "33"
 
 
-def test_a_flag_beats_the_environment_and_that_the_file_name_and_that_the_class() -> None:
+def test_precedence_is_flag_environment_file_name_class() -> None:
     environment = {naming.ENV_IDX: "22", naming.ENV_NAME: "env"}
     by_flag = parsed("--idx", "33", "--name", "flag", environment=environment)
     by_environment = parsed(environment=environment)
@@ -28,19 +28,19 @@ def test_a_flag_beats_the_environment_and_that_the_file_name_and_that_the_class(
     assert results == [("33", "flag"), ("22", "env"), ("10", "pin"), ("44", "class-name")]
 
 
-def test_without_an_index_it_is_the_default_one_and_the_name_is_the_class() -> None:
-    alone, beside = parsed(program="/opt/pin.py"), parse([], {}, "pin.py", "class-name", default_index="51")
-    assert [(entry.index, entry.name) for entry in (alone, beside)] == [("50", "class-name"), ("51", "class-name")]
+def test_defaults_are_the_default_index_and_the_class_name() -> None:
+    options = parsed(program="/opt/pin.py"), parse([], {}, "pin.py", "class-name", default_index="51")
+    assert [(entry.index, entry.name) for entry in options] == [("50", "class-name"), ("51", "class-name")]
 
 
 @pytest.mark.parametrize("program", ["10_pin.py", "/opt/10pin.py", "1010-pin"])
-def test_a_file_name_that_begins_like_an_index_and_has_none_is_refused(program: str) -> None:
+def test_a_file_name_with_a_malformed_index_is_refused(program: str) -> None:
     with pytest.raises(nri.ConfigError, match=r"file name 10.*rename it to NN-name, or give --idx NN"):
         parsed(program=program)
     assert parsed("--idx", "10", program=program).name == "class-name"
 
 
-def test_the_socket_is_the_flags_or_the_environments_or_the_default() -> None:
+def test_the_socket_comes_from_flag_environment_or_default() -> None:
     environment = {"NRI_SOCKET": "/env.sock"}
     sockets = [
         parsed("--socket-path", "/flag.sock", environment=environment).socket,
@@ -51,7 +51,7 @@ def test_the_socket_is_the_flags_or_the_environments_or_the_default() -> None:
     assert sockets == ["/flag.sock", "/alias.sock", "/env.sock", naming.DEFAULT_SOCKET]
 
 
-def test_messages_are_checked_where_the_environment_says_so() -> None:
+def test_the_environment_enables_the_check_of_messages() -> None:
     texts = {"1": True, "0": False, "": False}
     assert {
         text: parsed(environment={naming.ENV_CHECK_MESSAGES: text}).check_messages for text in texts
@@ -65,7 +65,7 @@ def test_the_descriptor_of_a_launched_plugin_comes_from_the_environment() -> Non
         parsed(environment={naming.ENV_SOCKET: "three"})
 
 
-def test_switches_are_on_when_given_and_may_be_written_out() -> None:
+def test_boolean_flags_may_have_a_value() -> None:
     assert parsed("--no-reconnect").no_reconnect and parsed("--no-reconnect=true").no_reconnect
     assert not parsed("--no-reconnect=false").no_reconnect
     assert parsed("-v").log_level == "debug"
@@ -89,18 +89,18 @@ def test_switches_are_on_when_given_and_may_be_written_out() -> None:
         (["--idx", "1"], "must be 2 digits"),
     ],
 )
-def test_a_wrong_value_names_its_flag_and_what_is_expected(arguments: list[str], text: str) -> None:
+def test_a_wrong_value_is_an_error_with_flag_and_expected_value(arguments: list[str], text: str) -> None:
     with pytest.raises(nri.ConfigError, match=text):
         parsed(*arguments)
 
 
-def test_values_are_read_as_what_they_mean() -> None:
+def test_values_are_converted_to_their_types() -> None:
     options = parsed("--events", "StartContainer", "--log-level", "WARNING", "--health-addr", ":8080")
     assert options.events == nri.EventMask.of("StartContainer")
     assert (options.log_level, options.health_addr) == ("warning", ":8080")
 
 
-def test_help_and_version_ask_for_nothing_else() -> None:
+def test_help_and_version_need_no_other_flag() -> None:
     assert parsed("--help", program="10_pin.py").help
     assert parsed("--version", program="10_pin.py").version
 
@@ -115,13 +115,13 @@ def test_the_help_names_every_flag_and_starts_with_the_summary() -> None:
 OWN = {"add-env": Flag("add_env", "NAME", "add a variable"), "disableWatch": Flag("disable", "", "look once")}
 
 
-def test_flags_of_the_plugins_own_are_collected_as_text() -> None:
+def test_the_plugins_own_flags_are_collected_as_text() -> None:
     options = parse(["-add-env", "A", "--add-env=B", "-disableWatch", "--idx=10"], {}, "p.py", "pin", OWN)
     assert (options.own, options.index) == ({"add-env": ["A", "B"], "disableWatch": True}, "10")
     assert parse(["--disableWatch=false", "--idx=10"], {}, "p.py", "pin", OWN).own == {"disableWatch": False}
 
 
-def test_a_misspelt_flag_is_told_with_the_one_that_was_meant() -> None:
+def test_a_misspelt_flag_is_an_error_with_a_suggestion() -> None:
     for wrong, suggestion in (
         ("--ad-env", "--add-env"),
         ("-disablewatch", "--disableWatch"),
@@ -131,7 +131,7 @@ def test_a_misspelt_flag_is_told_with_the_one_that_was_meant() -> None:
             parse([wrong, "x"], {}, "10-p.py", "pin", OWN)
 
 
-def test_the_help_has_the_plugins_own_flags_below_the_others() -> None:
+def test_the_help_lists_the_plugins_own_flags_last() -> None:
     text = help_text("p.py", "Pins.", OWN)
     assert (
         text.index("--help") < text.index("Flags of this plugin") < text.index("--add-env NAME             add a var")
@@ -145,14 +145,14 @@ def test_the_help_of_a_module_names_the_module_and_of_a_bundled_plugin_its_name(
     )
 
 
-def test_unsupported_changes_are_left_out_unless_flag_or_environment_refuse_them() -> None:
+def test_flag_or_environment_can_refuse_unsupported_changes() -> None:
     assert parsed().unsupported == ""
     assert parsed("--unsupported", "refuse").unsupported == "refuse"
     assert parsed(environment={"NRI_UNSUPPORTED": "refuse"}).unsupported == "refuse"
     assert parsed("--unsupported=leave-out", environment={"NRI_UNSUPPORTED": "refuse"}).unsupported == "leave-out"
 
 
-def test_another_choice_for_unsupported_changes_is_refused() -> None:
+def test_an_unknown_choice_for_unsupported_changes_is_refused() -> None:
     with pytest.raises(ConfigError, match="--unsupported: 'drop' is not a choice"):
         parsed("--unsupported", "drop")
     with pytest.raises(ConfigError, match="NRI_UNSUPPORTED: 'drop' is not a choice"):

@@ -1,4 +1,4 @@
-"""Several plugins in one process: connections apart, one end for all, and the name of the one that failed."""
+"""Several plugins in one process: separate connections, one common end, and errors that name the plugin."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def ended(thread: threading.Thread) -> None:
     assert not thread.failures, repr(thread.failures)  # type: ignore[attr-defined]
 
 
-def test_each_has_its_index_configuration_and_thread_and_a_signal_stops_all(
+def test_each_plugin_has_its_index_and_thread_and_a_signal_stops_all(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -101,11 +101,11 @@ def test_each_has_its_index_configuration_and_thread_and_a_signal_stops_all(
     ended(thread)
     assert replies == [{"BY_10": "MainThread", "BY_20": "nri-plugin-20-env", "BY_30": "nri-plugin-30-env"}]
     names = {record.name for record in caplog.records if "asked" in record.getMessage()}
-    assert names == {f"nri.plugin.{index}-env" for index in (10, 20, 30)}, "the log says which plugin"
+    assert names == {f"nri.plugin.{index}-env" for index in (10, 20, 30)}, "the log names the plugin"
     wait_for(lambda: {row.state for row in runtime.plugins} == {"gone"}, "all connections ended")
 
 
-def test_ctrl_c_is_130(runtime: FakeRuntime) -> None:
+def test_ctrl_c_exits_with_130(runtime: FakeRuntime) -> None:
     pairs = [(Env(), options_of(runtime.socket_path, index)) for index in ("10", "20")]
     thread = meanwhile(runtime, ["10-env", "20-env"], lambda: os.kill(os.getpid(), signal.SIGINT))
     assert PluginGroup(pairs).run() == 130
@@ -113,7 +113,7 @@ def test_ctrl_c_is_130(runtime: FakeRuntime) -> None:
 
 
 @pytest.mark.parametrize("bad", ["10", "20"])
-def test_one_that_cannot_work_ends_all_with_its_name_and_exit_code(
+def test_a_failing_plugin_ends_all_with_its_name_and_exit_code(
     runtime: FakeRuntime, tmp_path: Path, capsys: pytest.CaptureFixture[str], bad: str
 ) -> None:
     (tmp_path / "c").write_text("valeu: x\n")
@@ -144,7 +144,7 @@ def test_a_handler_that_exits_ends_all_with_its_code(runtime: FakeRuntime, capsy
     assert any(f"error: {label}: the plugin has called sys.exit(7)" in err for label in ("10-env", "20-env"))
 
 
-def test_a_lost_runtime_is_exit_3_where_nobody_reconnects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_reconnect_a_lost_runtime_exits_with_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pairs = [(Env(), options_of(str(tmp_path / "gone.sock"), index)) for index in ("10", "20")]
     for _, options in pairs:
         options.no_reconnect = True
@@ -154,7 +154,7 @@ def test_a_lost_runtime_is_exit_3_where_nobody_reconnects(tmp_path: Path, capsys
     assert "-env: cannot connect to" in err
 
 
-def test_all_come_back_after_a_restart_of_the_runtime(tmp_path: Path) -> None:
+def test_all_plugins_reconnect_after_a_restart_of_the_runtime(tmp_path: Path) -> None:
     path = str(tmp_path / "nri.sock")
     pairs = [(Env(), options_of(path, index)) for index in ("10", "20")]
     first = FakeRuntime(socket_path=path)
@@ -173,7 +173,9 @@ def test_all_come_back_after_a_restart_of_the_runtime(tmp_path: Path) -> None:
     assert observed == [2]
 
 
-def test_it_is_ready_when_all_are(runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_process_is_ready_when_all_plugins_are(
+    runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
         systemd.settimeout(10)
@@ -194,13 +196,13 @@ def test_it_is_ready_when_all_are(runtime: FakeRuntime, monkeypatch: pytest.Monk
         assert systemd.recv(100) == b"STOPPING=1"
 
 
-def test_two_of_one_index_and_name_are_refused() -> None:
+def test_two_plugins_with_one_index_and_name_are_refused() -> None:
     pairs = [(Env(), options_of("/x", "10")), (Env(), options_of("/x", "10"))]
     with pytest.raises(nri.ConfigError, match=r"command line: 10-env: two plugins have this index and name \(change"):
         PluginGroup(pairs)
 
 
-def test_a_log_file_of_a_class_gets_the_lines_of_its_plugin_alone(
+def test_the_log_file_of_a_class_has_only_its_plugins_lines(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -222,7 +224,7 @@ def test_a_log_file_of_a_class_gets_the_lines_of_its_plugin_alone(
         logs.send_to_file(logging.getLogger("nri.plugin.20-apart"), "")
 
 
-def test_the_log_is_made_before_the_first_thread_could_write_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_is_created_before_the_first_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     texts: list[str] = []
     imports: list[list[str]] = []
     monkeypatch.setattr(logs, "set_up", lambda level, *_, **__: texts.append(level))
@@ -235,7 +237,7 @@ def test_the_log_is_made_before_the_first_thread_could_write_to_it(monkeypatch: 
     assert imports == [["DEBUG"], ["DEBUG"]]
 
 
-def test_measurements_are_those_of_each(tmp_path: Path) -> None:
+def test_metrics_of_all_plugins_are_served(tmp_path: Path) -> None:
     class Measured(Env):
         def measurements(self) -> str:
             return "gauge 1\n"

@@ -1,4 +1,4 @@
-"""The life of a plugin's process, in this one: its exit codes, and what a session is given."""
+"""The process of a plugin: exit codes, sessions, readiness and notes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def options(tmp_path: Path) -> Options:
 
 
 def run(program: Program, *scripts: Callable[[ScriptedRuntime], None]) -> int:
-    """Run a program against a runtime that does as each script says, one connection after the other."""
+    """Run a program against a runtime that runs each script on its own connection, one after the other."""
     failures: list[BaseException] = []
 
     def serve() -> None:
@@ -74,19 +74,17 @@ def refuse(runtime: ScriptedRuntime) -> None:
     runtime.answer(runtime.request(), code=2, text="no such plugin wanted")
 
 
-def test_a_lost_runtime_is_exit_3_where_nobody_reconnects(options: Options, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_reconnect_a_lost_runtime_exits_with_3(options: Options, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(Program(Names(), options), begin_and_close) == 3
     assert f"error: lost the runtime at {options.socket}" in capsys.readouterr().err
 
 
-def test_a_refusal_before_the_first_configuration_is_exit_1(
-    options: Options, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_refused_registration_exits_with_1(options: Options, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(Program(Names(), options), refuse) == 1
     assert "error: the runtime refused plugin 10-names: no such plugin wanted" in capsys.readouterr().err
 
 
-def test_a_refusal_after_a_good_connection_is_only_a_lost_connection(options: Options) -> None:
+def test_a_refusal_after_a_good_connection_is_retried(options: Options) -> None:
     options.no_reconnect = False
 
     def begin_and_stop(runtime: ScriptedRuntime) -> None:
@@ -96,7 +94,7 @@ def test_a_refusal_after_a_good_connection_is_only_a_lost_connection(options: Op
     assert run(Program(Names(), options), begin_and_close, refuse, begin_and_stop) == 0
 
 
-def test_events_that_the_plugin_does_not_handle_are_exit_1_and_not_tried_again(
+def test_events_without_a_handler_exit_with_1_without_a_retry(
     options: Options, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options.no_reconnect, options.events = False, nri.EventMask.of("StopContainer")
@@ -109,9 +107,7 @@ def test_events_that_the_plugin_does_not_handle_are_exit_1_and_not_tried_again(
     assert "error: Names handles none of the selected events: StopContainer" in capsys.readouterr().err
 
 
-def test_a_configuration_that_cannot_be_used_is_exit_2_and_noted_for_the_doctor(
-    options: Options, tmp_path: Path
-) -> None:
+def test_an_invalid_configuration_exits_with_2_and_leaves_a_note(options: Options, tmp_path: Path) -> None:
     class Pin(Names):
         class Config:
             cpus: int = 1
@@ -125,17 +121,15 @@ def test_a_configuration_that_cannot_be_used_is_exit_2_and_noted_for_the_doctor(
     assert note.plugin == "10-names" and "cpus: expected a whole number" in note.error
 
 
-def test_a_refused_registration_is_not_noted_because_another_process_may_have_the_name(
-    options: Options, tmp_path: Path
-) -> None:
+def test_a_refused_registration_leaves_no_note(options: Options, tmp_path: Path) -> None:
     assert run(Program(Names(), options), refuse) == 1
     assert read_notes(str(tmp_path)) == []
 
 
-def test_a_wrong_choice_of_events_ends_the_program_on_a_later_connection_too(
+def test_a_wrong_choice_of_events_ends_the_program_on_any_connection(
     options: Options, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What the plugin asks for is wrong whenever it asks; only what the runtime refuses may change."""
+    """The plugin's own mistake does not change; only a refusal by the runtime may."""
     options.no_reconnect = False
     masks = iter([None, nri.EventMask(0)])
 
@@ -153,7 +147,7 @@ def test_a_wrong_choice_of_events_ends_the_program_on_a_later_connection_too(
 
 
 @pytest.mark.parametrize(
-    ("updates", "calls", "says"),
+    ("updates", "calls", "suspicion"),
     [
         (0, ["Configure"], "right after Configure: it probably refused the events CreateContainer"),
         (2, ["Configure", "Synchronize"], "it probably could not apply the 2 updates that synchronize returned"),
@@ -161,8 +155,8 @@ def test_a_wrong_choice_of_events_ends_the_program_on_a_later_connection_too(
         (2, ["Configure", "Synchronize", "CreateContainer"], None),
     ],
 )
-def test_a_runtime_that_hangs_up_has_probably_refused_what_it_was_told_last(
-    options: Options, capsys: pytest.CaptureFixture[str], updates: int, calls: list[str], says: str | None
+def test_a_disconnect_is_logged_with_the_last_request_as_the_likely_cause(
+    options: Options, capsys: pytest.CaptureFixture[str], updates: int, calls: list[str], suspicion: str | None
 ) -> None:
     class Asks(Names):
         def synchronize(self, pods, containers):
@@ -177,10 +171,10 @@ def test_a_runtime_that_hangs_up_has_probably_refused_what_it_was_told_last(
 
     assert run(Program(Asks(), options), hang_up) == 3
     err = capsys.readouterr().err
-    assert (says in err) if says else "right after" not in err, err
+    assert (suspicion in err) if suspicion else "right after" not in err, err
 
 
-def test_a_runtime_that_hangs_up_on_the_plugins_own_error_is_suspected_of_nothing(
+def test_a_disconnect_after_the_plugins_own_error_has_no_suspected_cause(
     options: Options, caplog: pytest.LogCaptureFixture
 ) -> None:
     options.no_reconnect = False
@@ -214,7 +208,7 @@ def test_a_signal_ends_the_program_with_its_code(options: Options, number: int, 
 
 
 @pytest.mark.parametrize("leaves", ["handler", "background", "background, after a signal"])
-def test_sys_exit_ends_the_program_with_its_code_wherever_it_is_called(options: Options, leaves: str) -> None:
+def test_sys_exit_ends_the_program_with_its_code(options: Options, leaves: str) -> None:
     class Leaves(Names):
         @nri.every(0.01)
         def work(self):
@@ -241,18 +235,18 @@ def test_sys_exit_ends_the_program_with_its_code_wherever_it_is_called(options: 
     assert raised.value.code == 7
 
 
-def test_a_signal_in_the_instant_before_the_wait_is_not_lost(options: Options) -> None:
+def test_a_signal_just_before_the_wait_is_not_lost(options: Options) -> None:
     def begin_and_signal(runtime: ScriptedRuntime) -> None:
         runtime.begin()
         time.sleep(0.3)  # the main thread waits by now
-        # Another thread takes it, so that the main thread's wait goes on, as if it had begun just afterwards.
+        # Another thread takes the signal, so the main thread continues to wait, as if it had begun to wait afterwards.
         signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
         assert runtime.closed_by_plugin()
 
     assert run(Program(Names(), options), begin_and_signal) == 0
 
 
-def test_a_program_without_a_runtime_is_exit_3(options: Options, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_runtime_the_program_exits_with_3(options: Options, capsys: pytest.CaptureFixture[str]) -> None:
     assert Program(Names(), options).run() == 3
     assert "Is NRI on? try: nri doctor" in capsys.readouterr().err
 
@@ -291,7 +285,7 @@ def test_the_options_reach_the_session(options: Options) -> None:
     assert entries == [("10", "names", options.events)]
 
 
-def test_a_reporter_is_told_by_every_session(options: Options) -> None:
+def test_every_session_calls_the_reporter(options: Options) -> None:
     begun: list[str] = []
 
     class Reporter:
@@ -310,7 +304,7 @@ def test_a_reporter_is_told_by_every_session(options: Options) -> None:
     assert begun == ["Configure", "Synchronize", "CreateContainer"]
 
 
-def test_a_connection_that_the_runtime_has_made_is_served_once(
+def test_an_inherited_connection_is_served_once(
     options: Options, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     near_end, far_end = socket.socketpair()
@@ -326,7 +320,7 @@ def test_a_connection_that_the_runtime_has_made_is_served_once(
     assert "connection closed by the runtime" in caplog.text
 
 
-def test_a_descriptor_that_is_no_connection_is_exit_2_and_is_logged_too(
+def test_an_invalid_descriptor_exits_with_2_and_is_logged(
     options: Options, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     options.socket_fd = 999
@@ -335,7 +329,7 @@ def test_a_descriptor_that_is_no_connection_is_exit_2_and_is_logged_too(
     assert 'invalid socket in environment (NRI_PLUGIN_SOCKET="999")' in caplog.text
 
 
-def test_readiness_is_told_while_it_takes_part_and_systemd_of_both_ends(
+def test_readiness_follows_the_connection_and_systemd_is_notified(
     options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers: list[tuple[bool, str]] = []
@@ -358,7 +352,7 @@ def test_readiness_is_told_while_it_takes_part_and_systemd_of_both_ends(
     assert answers == [(False, "not synchronized with a runtime\n"), (True, "ready\n")]
 
 
-def test_it_is_not_ready_while_a_handler_hangs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_process_is_not_ready_while_a_handler_hangs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "HANG_S", 0.05)
     begun, end = threading.Event(), threading.Event()
     answers: list[tuple[bool, str]] = []
@@ -384,7 +378,7 @@ def test_it_is_not_ready_while_a_handler_hangs(options: Options, monkeypatch: py
     assert answers == [(False, "a handler has not returned for 0.05 s\n")]
 
 
-def test_a_configuration_file_is_read_over_the_runtimes_text_and_watched(
+def test_a_configuration_file_overrides_the_runtimes_text_and_is_watched(
     options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nri.stub.program.config_watch.WATCH_S", 0.01)
@@ -415,7 +409,7 @@ def test_a_configuration_file_is_read_over_the_runtimes_text_and_watched(
     ("text", "message"),
     [("cpus: many\n", "pin.yaml:1: cpus: expected a whole number"), (None, "pin.yaml: cannot read it")],
 )
-def test_a_mistake_in_the_file_is_exit_2_before_there_is_a_runtime(
+def test_an_invalid_configuration_file_exits_with_2_without_a_runtime(
     options: Options, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None, message: str
 ) -> None:
     class Pin(Names):
@@ -432,7 +426,7 @@ def test_a_mistake_in_the_file_is_exit_2_before_there_is_a_runtime(
     assert message in read_notes(str(tmp_path))[0].error
 
 
-def test_a_file_that_is_broken_when_the_runtime_comes_back_leaves_the_last_good_configuration(
+def test_an_invalid_file_at_a_reconnect_keeps_the_last_valid_configuration(
     options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("nri.stub.program.config_watch.WATCH_S", 0.01)
@@ -457,7 +451,7 @@ def test_a_file_that_is_broken_when_the_runtime_comes_back_leaves_the_last_good_
         runtime.begin()
         assert plugin.config.cpus == 2
         write("cpus: 3\n")
-        wait_for(lambda: plugin.config.cpus == 3, "the mended configuration")
+        wait_for(lambda: plugin.config.cpus == 3, "the changed configuration")
         os.kill(os.getpid(), signal.SIGTERM)
 
     write("cpus: 2\n")
@@ -470,7 +464,7 @@ def test_a_file_that_is_broken_when_the_runtime_comes_back_leaves_the_last_good_
     assert "the previous configuration stays in use" in caplog.text
 
 
-def test_a_runtime_that_comes_back_with_a_text_that_is_wrong_is_told(options: Options) -> None:
+def test_an_invalid_text_of_a_reconnected_runtime_is_an_error(options: Options) -> None:
     class Pin(Names):
         class Config:
             cpus: int = 1
@@ -488,7 +482,7 @@ def test_a_runtime_that_comes_back_with_a_text_that_is_wrong_is_told(options: Op
     assert run(program, good, wrong) == 2
 
 
-def test_a_change_that_comes_just_after_the_file_was_read_is_noticed(
+def test_a_change_just_after_the_file_was_read_is_noticed(
     options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nri.stub.program.config_watch.WATCH_S", 0.01)
@@ -521,7 +515,7 @@ def test_a_change_that_comes_just_after_the_file_was_read_is_noticed(
     assert run(Program(plugin, options), begin) == 3
 
 
-def test_a_note_of_an_earlier_failure_goes_when_the_plugin_takes_part(options: Options) -> None:
+def test_a_successful_start_removes_the_note_of_a_failure(options: Options) -> None:
     write_note(options.socket, "10-names", "no disk")
     folder = os.path.dirname(options.socket)
     assert read_notes(folder)
@@ -529,9 +523,7 @@ def test_a_note_of_an_earlier_failure_goes_when_the_plugin_takes_part(options: O
     assert not read_notes(folder)
 
 
-def test_a_plugin_that_fails_to_configure_is_given_another_chance_where_it_may_connect_again(
-    options: Options, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_with_reconnect_a_failed_configure_is_retried(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     options.no_reconnect = False
     chances: list[int] = []
 
@@ -556,7 +548,7 @@ def test_a_plugin_that_fails_to_configure_is_given_another_chance_where_it_may_c
     assert len(chances) == 2
 
 
-def test_a_mistake_of_this_package_is_no_lost_connection(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_is_not_a_lost_connection(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     run_session = Session.run
 
     def broken(self: Session) -> str:
@@ -569,7 +561,7 @@ def test_a_mistake_of_this_package_is_no_lost_connection(options: Options, monke
         run(Program(Names(), options), lambda runtime: runtime.close())
 
 
-def test_measurements_of_the_plugin_are_the_program_s_and_a_mistake_in_them_is_logged(
+def test_the_plugins_metrics_are_served_and_their_errors_logged(
     options: Options, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Measured(Names):

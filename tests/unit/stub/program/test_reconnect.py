@@ -1,4 +1,4 @@
-"""The way to the runtime's socket: how often it is tried, what is said, and when it is given up."""
+"""Connecting to the runtime's socket: retries, log lines and giving up."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def stop(monkeypatch: pytest.MonkeyPatch) -> Waits:
     return waits
 
 
-def test_a_socket_that_is_there_is_connected_to_at_once(tmp_path: Path, stop: Waits) -> None:
+def test_an_existing_socket_is_connected_at_once(tmp_path: Path, stop: Waits) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
         listener.listen()
@@ -45,7 +45,7 @@ def test_a_socket_that_is_there_is_connected_to_at_once(tmp_path: Path, stop: Wa
         sock.close()
 
 
-def test_a_missing_runtime_is_waited_for_with_one_line_after_a_second(
+def test_a_missing_runtime_is_awaited_and_logged_once_after_a_second(
     tmp_path: Path, stop: Waits, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stop.stops_after = 20
@@ -55,9 +55,7 @@ def test_a_missing_runtime_is_waited_for_with_one_line_after_a_second(
     assert capsys.readouterr().err == f"waiting for {path}: No such file or directory. Is NRI on? try: nri doctor\n"
 
 
-def test_a_path_that_is_not_a_socket_is_named_as_such(
-    tmp_path: Path, stop: Waits, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_path_that_is_not_a_socket_is_logged(tmp_path: Path, stop: Waits, capsys: pytest.CaptureFixture[str]) -> None:
     stop.stops_after = 20
     path = tmp_path / "s"
     path.write_text("")
@@ -65,15 +63,13 @@ def test_a_path_that_is_not_a_socket_is_named_as_such(
     assert capsys.readouterr().err == f"waiting for {path}: not a socket. Is NRI on? try: nri doctor\n"
 
 
-def test_a_missing_runtime_is_given_up_where_nobody_wants_to_wait(tmp_path: Path, stop: Waits) -> None:
+def test_without_waiting_a_missing_runtime_is_an_error(tmp_path: Path, stop: Waits) -> None:
     with pytest.raises(GiveUp, match=r"No such file or directory\. Is NRI on") as given_up:
         Reconnect(str(tmp_path / "s"), stop, no_reconnect=True).connect()
     assert given_up.value.code == 3
 
 
-def test_a_runtime_that_has_been_there_is_waited_for_where_only_the_first_one_must_be(
-    tmp_path: Path, stop: Waits
-) -> None:
+def test_with_no_wait_only_the_first_connection_must_succeed(tmp_path: Path, stop: Waits) -> None:
     path = str(tmp_path / "s")
     reconnect = Reconnect(path, stop, no_reconnect=False, no_wait=True)
     with pytest.raises(GiveUp):
@@ -89,7 +85,7 @@ def test_a_runtime_that_has_been_there_is_waited_for_where_only_the_first_one_mu
     assert len(stop.waited_s) == 20
 
 
-def test_a_path_that_no_socket_can_have_is_wrong_usage(stop: Waits) -> None:
+def test_an_invalid_socket_path_is_an_error_that_names_the_flag(stop: Waits) -> None:
     with pytest.raises(GiveUp, match="--socket-path /x") as given_up:
         Reconnect("/" + "x" * 200, stop, no_reconnect=False).connect()
     assert given_up.value.code == 2
@@ -105,8 +101,8 @@ def test_pauses_grow_to_half_a_minute_and_start_again_after_a_good_connection(tm
     assert round(stop.now - began, 3) == delay_s == 1
 
 
-def test_a_connection_is_good_once_it_has_lasted_or_an_event_was_answered(tmp_path: Path, stop: Waits) -> None:
-    """A runtime that hangs up right after Synchronize, each time, is not met twice a second for ever."""
+def test_a_connection_counts_as_good_after_some_time_or_an_event(tmp_path: Path, stop: Waits) -> None:
+    """A runtime that always disconnects after Synchronize is not retried twice a second forever."""
     backoff = Backoff(uniform=lambda: 1.0)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
@@ -123,13 +119,13 @@ def test_a_connection_is_good_once_it_has_lasted_or_an_event_was_answered(tmp_pa
     assert delays == [1, 2, 4, 1, 2, 1, 2]
 
 
-def test_without_a_backoff_of_its_own_the_first_pause_is_at_most_a_second(tmp_path: Path, stop: Waits) -> None:
+def test_by_default_the_first_pause_is_at_most_a_second(tmp_path: Path, stop: Waits) -> None:
     path = Reconnect(str(tmp_path / "s"), stop, no_reconnect=False)
     path.pause(path.delay_s())
     assert 0 < sum(stop.waited_s) <= 1
 
 
-def test_a_pause_is_never_nothing_at_all(tmp_path: Path, stop: Waits) -> None:
+def test_a_pause_is_never_zero(tmp_path: Path, stop: Waits) -> None:
     path = Reconnect(str(tmp_path / "s"), stop, no_reconnect=False, backoff=Backoff(uniform=lambda: 0.0))
     path.pause(path.delay_s())
     assert sum(stop.waited_s) == pytest.approx(reconnect.MIN_PAUSE_S)

@@ -1,4 +1,4 @@
-"""A plugin of ours takes part while a block lasts, and what keeps it from that is told."""
+"""A plugin is connected during a `with` block, and a failed start is an error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.waiting import wait_for
 
 
 class Looks(nri.Plugin):
-    """Takes what is there."""
+    """Keeps the pods of the initial state."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Looks(nri.Plugin):
         self.pods = [pod.name for pod in pods]
 
 
-def test_it_takes_part_while_the_block_lasts_and_has_the_state(folder: Path) -> None:
+def test_the_plugin_is_connected_during_the_block_and_has_the_state(folder: Path) -> None:
     path, plugin = str(folder / "nri.sock"), Looks()
     with FakeRuntime(socket_path=path, disable_connections=False, pods=[make_pod(name="web")]) as runtime:
         with session_thread(plugin, path, "99", 10.0) as thread:
@@ -41,7 +41,7 @@ def test_a_second_plugin_of_the_same_name_joins_under_the_next_free_name(folder:
             assert [row.plugin for row in runtime.plugins] == ["99-looks", "99-looks-2"]
 
 
-def test_a_socket_that_is_not_there_or_no_runtimes_is_an_error_with_the_next_step(folder: Path) -> None:
+def test_a_missing_or_foreign_socket_is_an_error_with_the_next_step(folder: Path) -> None:
     with pytest.raises(RuntimeUnavailable, match="--socket-path"), session_thread(Looks(), f"{folder}/none", "99", 1.0):
         pass
     path = str(folder / "nri.sock")
@@ -50,6 +50,6 @@ def test_a_socket_that_is_not_there_or_no_runtimes_is_an_error_with_the_next_ste
             pass
 
 
-def test_a_runtime_that_hangs_up_before_the_plugin_takes_part_is_an_error_at_once(listen: Callable[..., str]) -> None:
+def test_a_disconnect_during_the_start_is_an_error_at_once(listen: Callable[..., str]) -> None:
     with pytest.raises(NriError), session_thread(Looks(), listen(lambda _: None), "99", 60.0):
         pytest.fail("it does not take part")

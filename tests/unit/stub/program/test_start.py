@@ -1,4 +1,4 @@
-"""From a command line to a running program: help, versions, wrong usage."""
+"""The start of a plugin's program: help, version, wrong usage."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ def name_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/opt/small.py"])
 
 
-def test_help_is_the_class_its_flags_and_exit_0(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_prints_docstring_and_flags_and_exits_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     assert start.main(Small, ["--help"]) == 0
     assert capsys.readouterr().out.startswith("Does little.\n\nExamples:\n  python small.py --idx 10")
 
 
-def test_version_names_the_plugin_and_what_it_runs_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_prints_plugin_python_and_nri(capsys: pytest.CaptureFixture[str]) -> None:
     assert start.main(Small, ["--version"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("small: nri ") and f"Python {sys.version.split()[0]}" in out
 
 
-def test_wrong_usage_is_one_line_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_prints_one_line_and_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert start.main(Small, ["--idx", "1"]) == 2
     assert capsys.readouterr().err == 'error: command line: --idx: invalid plugin index "1", must be 2 digits\n'
 
 
-def test_a_class_that_asks_for_arguments_is_one_line_with_their_names_and_exit_2(
+def test_a_class_with_required_arguments_is_an_error_that_names_them(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     class Asks(Small):
@@ -52,7 +52,7 @@ def test_a_class_that_asks_for_arguments_is_one_line_with_their_names_and_exit_2
     assert err.startswith("error: class Asks: __init__: requires zone, but plugins are created without arguments (add")
 
 
-def test_run_makes_the_plugin_and_gives_it_to_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_creates_the_plugin_and_runs_a_program_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     objects: list[object] = []
 
     class Program:
@@ -99,7 +99,7 @@ def test_health_and_metrics_are_served_while_the_plugin_runs(monkeypatch: pytest
         get(address, "/readyz")
 
 
-def test_an_address_that_is_taken_is_one_line_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_occupied_address_prints_one_line_and_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         assert start.main(Small, ["--idx", "10", "--health-addr", address]) == 2

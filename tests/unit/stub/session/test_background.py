@@ -1,4 +1,4 @@
-"""Background work: when it starts, what an error does, and how it ends."""
+"""Background work: its start, errors and end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.waiting import wait_for
 from tests.unit.stub.plugins import Names
 
 
-def test_background_work_starts_once_synchronized_survives_errors_and_stops() -> None:
+def test_background_work_starts_after_synchronize_and_survives_errors() -> None:
     from nri.stub.session.background import Background
 
     runs = []
@@ -38,11 +38,11 @@ def test_background_work_starts_once_synchronized_survives_errors_and_stops() ->
         background.stop()
         after = len(runs)
         time.sleep(0.05)
-        assert len(runs) == after, "background work goes on after stop"
+        assert len(runs) == after, "background work continues after stop"
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_an_exit_in_background_work_is_told_once_and_is_its_last_turn(
+def test_an_exit_in_background_work_is_logged_once_and_ends_the_work(
     asynchronous: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     from nri.stub.session.background import Background
@@ -71,7 +71,7 @@ def test_an_exit_in_background_work_is_told_once_and_is_its_last_turn(
         wait_for(lambda: len(turns) == expected and exits, "the exit")
         background.stop()
         alone.start()  # as in a test's runtime, where nobody ends a process
-        wait_for(lambda: len(turns) == 2 * expected, "the exit that nobody is told")
+        wait_for(lambda: len(turns) == 2 * expected, "the exit without a listener")
         alone.stop()
     assert [error.code for error in exits] == [7]
     assert len(turns) == 2 * expected
@@ -84,7 +84,7 @@ def test_an_interval_must_be_positive(seconds: float) -> None:
         nri.every(seconds)
 
 
-def test_a_mark_without_its_interval_says_how_to_write_it() -> None:
+def test_every_without_an_interval_is_an_error_with_the_right_form() -> None:
     with pytest.raises(TypeError, match=r"takes the seconds between two calls, not a method: write @nri\.every\(30\)"):
 
         class Forgets(nri.Plugin):
@@ -95,7 +95,7 @@ def test_a_mark_without_its_interval_says_how_to_write_it() -> None:
         nri.every("30s")
 
 
-def test_a_plugin_of_background_work_alone_takes_an_event_that_it_does_not_need() -> None:
+def test_a_plugin_with_only_background_work_subscribes_to_one_event() -> None:
     class Works(nri.Plugin):
         @nri.every(3600)
         def work(self): ...
@@ -106,7 +106,7 @@ def test_a_plugin_of_background_work_alone_takes_an_event_that_it_does_not_need(
     assert nri.EventMask(reply.events) == nri.EventMask.of("RemovePodSandbox"), "0 would mean every event"
 
 
-def test_a_turn_by_hand_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_background_work_by_hand_has_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     import threading
 
     from nri.stub.session import background
@@ -132,7 +132,7 @@ def test_a_turn_by_hand_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("as_list", [False, True])
-def test_an_answer_of_background_work_is_an_error_because_nothing_reads_it(as_list: bool) -> None:
+def test_a_return_value_of_background_work_is_an_error(as_list: bool) -> None:
     class Returns(nri.Plugin):
         @nri.every(3600)
         def work(self) -> object:

@@ -1,4 +1,4 @@
-"""A handler that looks for an attribute that is not there is told what it may have meant, at the runtime, too."""
+"""A missing attribute in a handler is an error with a suggestion, also in the runtime's error."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Odd:
         (lambda _, container: container.linux.resources.cpu_shares, "; read it with nri.resources_of(...).cpu_shares"),
     ],
 )
-def test_a_handler_that_looks_for_what_is_not_there_is_told_the_nearest(look, text: str) -> None:
+def test_a_missing_attribute_is_an_error_with_the_nearest_name(look, text: str) -> None:
     class Looks(nri.Plugin):
         Config = Config
 
@@ -57,7 +57,7 @@ AWAIT = "; add await before the call of the async function"
         lambda value: value,
     ],
 )
-def test_a_forgotten_await_is_told(use) -> None:
+def test_a_forgotten_await_is_reported(use) -> None:
     async def look() -> str:
         return "a"
 
@@ -84,7 +84,7 @@ def test_a_forgotten_await_is_told(use) -> None:
         AttributeError("x", name="x", obj=Odd()),
     ],
 )
-def test_where_nothing_is_near_the_error_stays_as_it_is(error: AttributeError) -> None:
+def test_without_a_near_name_the_error_is_unchanged(error: AttributeError) -> None:
     class Raises(nri.Plugin):
         def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
             raise error
@@ -94,3 +94,14 @@ def test_where_nothing_is_near_the_error_stays_as_it_is(error: AttributeError) -
         with pytest.raises(nri.PluginError) as caught:
             runtime.create_container(make_pod(), make_container())
     assert str(caught.value).endswith(f"AttributeError: {error}")
+
+
+def test_reading_a_configuration_key_without_a_config_class_is_an_error_with_advice() -> None:
+    class Limits(nri.Plugin):
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+            return nri.Adjustment().set_memory_limit(self.config.limit)
+
+    with FakeRuntime() as runtime:
+        runtime.add(Limits())
+        with pytest.raises(nri.PluginError, match="is a text unless the plugin has a class Config with this"):
+            runtime.create_container(make_pod(), make_container())

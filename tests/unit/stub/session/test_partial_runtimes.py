@@ -1,4 +1,4 @@
-"""A session with a runtime that has a part of NRI: what a plugin receives, and what is sent of its answers."""
+"""Sessions with runtimes that support only a part of NRI."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_requested_update_fails_and_is_not_sent() -> None:
                 plugin.runtime.update(UPDATE).result(5)
 
 
-def test_isulad_sends_other_names_and_no_states_and_plugins_see_those_of_kubernetes() -> None:
+def test_with_isulad_plugins_see_the_names_and_states_of_kubernetes() -> None:
     pod = m.PodSandbox(id="p", name="k8s_POD_web_prod_uid-1_0", annotations={"io.kubernetes.cri.sandbox-name": "web"})
     containers = [
         m.Container(id="c", pod_sandbox_id="p", name="k8s_app_web_prod_uid-1_0", state=0, pid=7),

@@ -1,4 +1,4 @@
-"""A reporter is told every step of every request, in order and with the bytes, and cannot hurt the plugin."""
+"""A reporter receives every step of every request with its bytes, and cannot affect the plugin."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STOP = m.StopContainerRequest(pod=POD, container=CONTAINER)
 
 
 class Recorder:
-    """Keeps what it is told, without the numbers that differ from run to run."""
+    """Keeps the reported steps, without the numbers that differ from run to run."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[Any, ...]] = []
@@ -54,12 +54,12 @@ class Recorder:
         self.steps.append(("ends", event, reply, error))
 
     def of(self, event: str) -> list[tuple[Any, ...]]:
-        """What was told of one event, which is over when its end is told."""
+        """The steps of one event, once its end is reported."""
         wait_for(lambda: any(step[:2] == ("ends", event) for step in self.steps), f"the end of {event}")
         return [step for step in self.steps if event in step[:3]]
 
 
-def test_every_step_of_an_event_is_told_in_order_with_the_bytes() -> None:
+def test_every_step_of_an_event_is_reported_in_order_with_its_bytes() -> None:
     recorder = Recorder()
     request = CREATE.SerializeToString()
     with plugin_thread(creates(ADJUSTMENT), reporter=recorder) as running:
@@ -74,7 +74,7 @@ def test_every_step_of_an_event_is_told_in_order_with_the_bytes() -> None:
         ]
 
 
-def test_the_calls_that_are_not_events_are_told_too() -> None:
+def test_calls_other_than_events_are_reported() -> None:
     recorder = Recorder()
     with plugin_thread(Names(), reporter=recorder) as running:
         running.runtime.register()
@@ -88,7 +88,7 @@ def test_the_calls_that_are_not_events_are_told_too() -> None:
     assert recorder.of("Configure")[-1] == ("ends", "Configure", reply, None)
 
 
-def test_a_handler_that_raises_is_told_as_failed_with_what_it_raised() -> None:
+def test_an_exception_of_a_handler_is_reported() -> None:
     error = nri.Reject("not here")
 
     def refuse():
@@ -102,7 +102,7 @@ def test_a_handler_that_raises_is_told_as_failed_with_what_it_raised() -> None:
     assert steps[2:] == [("failed", "10-answers", "CreateContainer", error), ("ends", "CreateContainer", b"", error)]
 
 
-def test_a_validators_refusal_is_an_answer() -> None:
+def test_a_validators_refusal_is_reported_as_an_answer() -> None:
     class Refuses(nri.Plugin):
         def validate_container_adjustment(self, request):
             raise nri.Reject("no")
@@ -119,7 +119,7 @@ def test_a_validators_refusal_is_an_answer() -> None:
     ]
 
 
-def test_an_event_without_a_handler_only_begins_and_ends() -> None:
+def test_an_event_without_a_handler_reports_only_start_and_end() -> None:
     recorder = Recorder()
     with plugin_thread(Names(), reporter=recorder) as running:
         running.runtime.begin()
@@ -130,7 +130,7 @@ def test_an_event_without_a_handler_only_begins_and_ends() -> None:
         ]
 
 
-def test_an_event_in_a_state_change_is_told_once_and_as_what_came() -> None:
+def test_an_event_inside_a_state_change_is_reported_once() -> None:
     class Old(nri.Plugin):
         def start_container(self, pod, container): ...
 
@@ -150,7 +150,7 @@ def test_an_event_in_a_state_change_is_told_once_and_as_what_came() -> None:
     assert not [step for step in recorder.steps if "StartContainer" in step]
 
 
-def test_what_is_no_call_of_nri_is_not_told() -> None:
+def test_calls_outside_of_nri_are_not_reported() -> None:
     recorder = Recorder()
     with plugin_thread(Names(), reporter=recorder) as running:
         running.runtime.begin()
@@ -173,7 +173,7 @@ def test_events_are_numbered_across_connections_and_durations_are_seconds() -> N
     assert recorder.durations_s and all(0 <= duration_s < 10 for duration_s in recorder.durations_s)
 
 
-def test_the_end_is_told_after_the_reply_has_been_sent() -> None:
+def test_the_end_is_reported_after_the_reply_was_sent() -> None:
     arrived = threading.Event()
     observed: list[bool] = []
 
@@ -187,10 +187,10 @@ def test_the_end_is_told_after_the_reply_has_been_sent() -> None:
         assert not running.runtime.call("CreateContainer", CREATE).code
         arrived.set()
         wait_for(lambda: observed, "the end")
-    assert observed == [True], "the reply came only after the reporter had been told of the end"
+    assert observed == [True], "the end was reported before the reply was sent"
 
 
-def test_a_reporter_that_fails_costs_the_plugin_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_reporter_logs_one_line(caplog: pytest.LogCaptureFixture) -> None:
     class Broken:
         def __getattr__(self, name: str) -> Any:
             def fail(*_: object) -> None:
@@ -215,7 +215,7 @@ def test_a_reporter_that_fails_costs_the_plugin_one_line_in_the_log(caplog: pyte
     assert len(lines) == 1 and "disk full" in caplog.text
 
 
-def test_a_reporter_without_the_methods_is_refused_when_it_is_given() -> None:
+def test_a_reporter_without_the_methods_is_refused_at_construction() -> None:
     near_end, far_end = socket.socketpair()
     with near_end, far_end, pytest.raises(AttributeError, match="event_begins"):
         Session(Names(), near_end, index="10", reporter=object())

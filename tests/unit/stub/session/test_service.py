@@ -1,4 +1,4 @@
-"""Requests and their answers: replies, statuses, refusals, and what Configure tells the runtime."""
+"""Requests and replies of a session: statuses, refusals, and the reply to Configure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_failure_policy_is_declared() -> None:
         assert policy.fail_request and policy.keep_connected
 
 
-def test_without_a_failure_policy_none_is_declared() -> None:
+def test_by_default_no_failure_policy_is_declared() -> None:
     with plugin_thread(Names()) as running:
         assert not running.runtime.begin().HasField("failure_policy")
 
@@ -39,7 +39,7 @@ class Unready(Exception): ...
 
 @pytest.mark.parametrize("method", ["configure", "synchronize"])
 @pytest.mark.parametrize("error", [Unready("no API server yet"), nri.Reject("no API server yet")])
-def test_what_configure_or_synchronize_raises_is_told_logged_and_the_end_of_the_session(
+def test_an_exception_of_configure_or_synchronize_is_logged_and_ends_the_session(
     method: str, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object) -> None:
@@ -53,13 +53,13 @@ def test_what_configure_or_synchronize_raises_is_told_logged_and_the_end_of_the_
         assert response.code and response.message.startswith("plugin 10-flaky") and "no API server" in response.message
         running.runtime.close()
         assert running.ended() is error
-    assert running.session.fatal is None, "it is no reason never to come back"
+    assert running.session.fatal is None, "the plugin may connect again"
     assert running.session.failure == f"{method} failed: {type(error).__name__}: no API server yet"
     record = next(r for r in caplog.records if f"{method.title()} failed" in r.getMessage())
     assert record.exc_info and record.exc_info[1] is error
 
 
-def test_the_log_of_a_handlers_exception_begins_at_the_authors_own_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_logged_traceback_starts_at_the_authors_line(caplog: pytest.LogCaptureFixture) -> None:
     class Flaky(nri.Plugin):
         def create_container(self, pod, container):
             return container.nope
@@ -72,7 +72,7 @@ def test_the_log_of_a_handlers_exception_begins_at_the_authors_own_line(caplog: 
     assert record.exc_info[2].tb_frame.f_code.co_filename == __file__, "the library's frames tell an author nothing"
 
 
-def test_an_answer_that_is_none_is_told_without_the_librarys_lines(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_invalid_return_value_is_logged_without_the_librarys_lines(caplog: pytest.LogCaptureFixture) -> None:
     with plugin_thread(type("Odd", (nri.Plugin,), {"create_container": lambda *_: {"env": 1}})()) as running:
         running.runtime.begin()
         running.runtime.call("CreateContainer", CREATE)
@@ -80,7 +80,7 @@ def test_an_answer_that_is_none_is_told_without_the_librarys_lines(caplog: pytes
     assert "create_container returned dict" in record.getMessage() and record.exc_info is None
 
 
-def test_a_handler_that_ends_the_plugin_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_sys_exit_in_a_handler_is_reported_in_the_status(caplog: pytest.LogCaptureFixture) -> None:
     def leave(*_: object) -> None:
         raise SystemExit("enough")
 
@@ -92,7 +92,7 @@ def test_a_handler_that_ends_the_plugin_says_so(caplog: pytest.LogCaptureFixture
     assert "CreateContainer called sys.exit('enough'), which ends the plugin" in caplog.text
 
 
-def test_a_runtime_that_synchronizes_again_after_a_failure_has_a_plugin_without_one() -> None:
+def test_a_second_synchronize_after_a_failure_can_succeed() -> None:
     class Once(Names):
         fails = True
 
@@ -111,7 +111,7 @@ def test_a_runtime_that_synchronizes_again_after_a_failure_has_a_plugin_without_
 
 
 @pytest.mark.parametrize(
-    ("nri_version", "says"),
+    ("nri_version", "reason"),
     [
         ("v0.12.3", "it has NRI v0.12.3"),
         ("", "it has an unknown version of NRI"),
@@ -119,8 +119,8 @@ def test_a_runtime_that_synchronizes_again_after_a_failure_has_a_plugin_without_
         ("v1.0.0", ""),
     ],
 )
-def test_a_runtime_that_ignores_the_failure_policy_is_named(
-    nri_version: str, says: str, caplog: pytest.LogCaptureFixture
+def test_a_warning_names_a_runtime_that_ignores_the_failure_policy(
+    nri_version: str, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Strict(Names):
         failure_policy = nri.FailurePolicy(fail_request=True)
@@ -128,8 +128,8 @@ def test_a_runtime_that_ignores_the_failure_policy_is_named(
     with plugin_thread(Strict()) as running:
         running.runtime.begin(name="old", version="v7", nri=nri_version)
     lines = [r.getMessage() for r in caplog.records if "failure_policy" in r.getMessage()]
-    assert len(lines) == (1 if says else 0)
-    assert all(line.startswith(f"old v7 ignores failure_policy: {says}, ") for line in lines), lines
+    assert len(lines) == (1 if reason else 0)
+    assert all(line.startswith(f"old v7 ignores failure_policy: {reason}, ") for line in lines), lines
 
 
 def test_a_plugin_that_is_never_synchronized_is_ready_at_its_first_event() -> None:
@@ -169,7 +169,7 @@ def test_handlers_run_one_at_a_time_also_when_a_runtime_does_not_wait() -> None:
 
 
 class TooLarge(nri.Reject):
-    """An author's class, with words of its own."""
+    """An error class of an author, with its own message."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -188,7 +188,7 @@ class TooLarge(nri.Reject):
     ],
     ids=["a reason", "none", "long", "an author's class"],
 )
-def test_a_reject_is_status_7_with_the_name_of_the_plugin_and_its_text(error: nri.Reject, reason: str) -> None:
+def test_a_reject_is_status_7_with_plugin_name_and_text(error: nri.Reject, reason: str) -> None:
     def refuse():
         raise error
 
@@ -198,7 +198,7 @@ def test_a_reject_is_status_7_with_the_name_of_the_plugin_and_its_text(error: nr
         assert (response.code, response.message) == (Code.PERMISSION_DENIED, f"plugin 10-answers refused: {reason}")
 
 
-def test_another_exception_is_status_2_with_name_and_type_and_the_log_has_the_traceback(
+def test_other_exceptions_are_status_2_and_their_traceback_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fail():
@@ -213,7 +213,7 @@ def test_another_exception_is_status_2_with_name_and_type_and_the_log_has_the_tr
     assert record.exc_info and "default/web" in record.getMessage(), record.getMessage()
 
 
-def test_an_event_that_is_not_handled_is_answered_empty() -> None:
+def test_an_event_without_a_handler_gets_an_empty_reply() -> None:
     with plugin_thread(creates(None)) as running:
         running.runtime.begin()
         response = running.runtime.call("StopContainer", m.StopContainerRequest(pod=POD, container=CONTAINER))
@@ -221,7 +221,7 @@ def test_an_event_that_is_not_handled_is_answered_empty() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.12, 0.25], ids=["more than half", "more than all"])
-def test_a_handler_that_takes_half_of_its_time_is_warned_about(
+def test_a_handler_that_needs_half_of_the_timeout_logs_a_warning(
     caplog: pytest.LogCaptureFixture, seconds: float
 ) -> None:
     with plugin_thread(creates(lambda: time.sleep(seconds))) as running:
@@ -229,11 +229,11 @@ def test_a_handler_that_takes_half_of_its_time_is_warned_about(
         running.runtime.call("CreateContainer", CREATE, timeout_s=0.2)
         running.runtime.call("RunPodSandbox", m.RunPodSandboxRequest(pod=POD))
     message = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    (line,) = [entry for entry in message if entry.startswith("CreateContainer")]  # a slow machine may be told of, too
+    (line,) = [entry for entry in message if entry.startswith("CreateContainer")]  # other calls may be slow, too
     assert re.match(r"CreateContainer took \d+\.\d\d s; the runtime allows 0\.20 s", line)
 
 
-def test_a_status_that_a_handler_chooses_is_passed_on() -> None:
+def test_an_rpc_error_of_a_handler_keeps_its_status() -> None:
     def refuse():
         raise nri.RpcError(Code.UNAVAILABLE, "come back later")
 
@@ -243,7 +243,7 @@ def test_a_status_that_a_handler_chooses_is_passed_on() -> None:
         assert (response.code, response.message) == (Code.UNAVAILABLE, "plugin 10-answers: come back later")
 
 
-def test_an_exception_without_a_text_is_called_by_its_name() -> None:
+def test_an_exception_without_a_text_is_reported_by_its_type() -> None:
     def fail():
         raise ZeroDivisionError
 
@@ -252,7 +252,7 @@ def test_an_exception_without_a_text_is_called_by_its_name() -> None:
         assert running.runtime.call("CreateContainer", CREATE).message == "plugin 10-answers: ZeroDivisionError"
 
 
-def test_what_is_no_message_is_an_error_of_the_one_who_sent_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_invalid_message_is_an_error_of_the_sender(caplog: pytest.LogCaptureFixture) -> None:
     with plugin_thread(Names()) as running:
         running.runtime.begin()
         response = running.runtime.call("CreateContainer", b"\xff\xff")
@@ -268,7 +268,7 @@ def test_a_second_configure_keeps_a_plugin_ready() -> None:
         assert running.plugin.config == "again"
 
 
-#: A field that says that it is longer than what follows.
+#: A field whose length exceeds the data that follows.
 BROKEN = b"\x0a\x7fx"
 
 
@@ -301,7 +301,7 @@ METHODS = [spec.rpc for spec in EVENTS] + ["Synchronize", "StateChange", "Shutdo
 
 @pytest.mark.parametrize("method", [*METHODS, "Configure"])
 @pytest.mark.parametrize("plugin", [Everything, Names])
-def test_what_cannot_be_read_is_one_status_for_all_methods_and_no_line_in_the_log(
+def test_an_unreadable_request_has_the_same_status_for_all_methods_and_is_not_logged(
     method: str, plugin: type[nri.Plugin], caplog: pytest.LogCaptureFixture
 ) -> None:
     with plugin_thread(plugin()) as running:
@@ -310,12 +310,12 @@ def test_what_cannot_be_read_is_one_status_for_all_methods_and_no_line_in_the_lo
         response = running.runtime.call(method, BROKEN)
         assert response.code == Code.INTERNAL
         assert "ttrpc: error unmarshalling payload: " in response.message
-        assert not running.runtime.call("CreateContainer", CREATE).code, "the connection goes on"
+        assert not running.runtime.call("CreateContainer", CREATE).code, "the connection stays open"
     records = [record for record in caplog.records if record.exc_info or record.levelno >= logging.WARNING]
     assert not [record for record in records if "the runtime allows" not in record.getMessage()]  # of a slow machine
 
 
-def test_a_configure_that_cannot_be_read_is_the_runtimes_mistake_and_not_raised_as_the_plugins() -> None:
+def test_an_unreadable_configure_is_an_error_of_the_runtime() -> None:
     with plugin_thread(Names()) as running:
         running.runtime.register()
         assert running.runtime.call("Configure", BROKEN).code == Code.INTERNAL
@@ -337,7 +337,7 @@ def test_no_handler_runs_before_configure(method: str) -> None:
         assert plugin.ran == ["create"]
 
 
-def test_no_handler_runs_after_a_configure_that_failed() -> None:
+def test_no_handler_runs_after_a_failed_configure() -> None:
     class Unready(Everything):
         def configure(self):
             raise ValueError("not yet")
@@ -351,7 +351,7 @@ def test_no_handler_runs_after_a_configure_that_failed() -> None:
 
 
 @pytest.mark.parametrize(("service", "method"), [("\x1b[2J" + "x" * 100_000, "Configure"), (None, "No\nSuch\x1b")])
-def test_what_is_not_served_is_unimplemented_in_one_line(service: str | None, method: str) -> None:
+def test_an_unknown_method_is_unimplemented(service: str | None, method: str) -> None:
     with plugin_thread(Names()) as running:
         options = {} if service is None else {"service": service}
         running.runtime.register()
@@ -363,7 +363,7 @@ def test_what_is_not_served_is_unimplemented_in_one_line(service: str | None, me
             running.runtime.configure()
 
 
-def test_a_state_that_is_too_large_is_one_line_of_the_log_without_a_traceback(
+def test_a_state_above_the_limit_logs_one_line_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("nri.stub.session.synchronize.MAX_STATE_BYTES", 10)
@@ -379,7 +379,7 @@ def test_a_state_that_is_too_large_is_one_line_of_the_log_without_a_traceback(
     assert record.exc_info is None
 
 
-def test_state_change_reaches_the_same_methods() -> None:
+def test_an_event_inside_a_state_change_calls_the_same_handler() -> None:
     observed = []
 
     class Old(nri.Plugin):
@@ -397,7 +397,7 @@ def test_state_change_reaches_the_same_methods() -> None:
     assert observed == [("p0", "c0"), ("p0",)]
 
 
-def test_create_is_never_taken_from_a_state_change() -> None:
+def test_a_creation_inside_a_state_change_is_ignored() -> None:
     called = []
     with plugin_thread(creates(lambda: called.append(1))) as running:
         running.runtime.begin()
@@ -411,11 +411,11 @@ def change(event: int) -> bytes:
     return m.StateChangeEvent(event=event, pod=POD, container=CONTAINER).SerializeToString()
 
 
-def test_the_payload_becomes_that_of_the_events_own_request() -> None:
+def test_a_state_change_becomes_the_request_of_its_event() -> None:
     for spec in EVENTS:
         event = unwrap(change(spec.number))
         if not spec.relayed:
-            assert event is None, f"{spec.rpc} has a call of its own"
+            assert event is None, f"{spec.rpc} has its own call"
             continue
         assert event is not None and event[0] is spec
         request = getattr(m, spec.request).FromString(event[1])
@@ -423,12 +423,12 @@ def test_the_payload_becomes_that_of_the_events_own_request() -> None:
         assert spec.kind == "pod" or request.container == CONTAINER
 
 
-def test_an_event_that_nobody_knows_is_no_event() -> None:
+def test_an_unknown_event_number_is_ignored() -> None:
     assert unwrap(change(0)) is None
     assert unwrap(change(99)) is None
 
 
-def test_fields_of_later_protocols_are_passed_over() -> None:
+def test_unknown_fields_are_ignored() -> None:
     later = b"\xfa\x3f\x03new" + b"\xc0\x3e\x07"
     event = unwrap(later + change(m.Event.RUN_POD_SANDBOX) + later)
     assert event is not None and m.RunPodSandboxRequest.FromString(event[1]).pod == POD

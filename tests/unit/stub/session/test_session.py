@@ -1,4 +1,4 @@
-"""The life of one connection: registration, the end, and what the plugin is told of both."""
+"""The lifetime of a connection: registration, end, and the plugin's callbacks."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.support.plugin_thread import plugin_thread
 from tests.unit.stub.plugins import START, Names
 
 
-def test_registration_tells_name_index_and_version() -> None:
+def test_registration_sends_name_index_and_version() -> None:
     with plugin_thread(Names(), index="42") as running:
         request = running.runtime.register()
         assert (request.plugin_name, request.plugin_idx, request.NRI_version) == ("names", "42", "v0.12.5")
 
 
-def test_the_runtime_is_known_in_configure() -> None:
+def test_configure_can_read_the_runtimes_name_and_version() -> None:
     observed = []
 
     class Asks(Names):
@@ -31,7 +31,7 @@ def test_the_runtime_is_known_in_configure() -> None:
     assert observed == [("containerd", "v2.4.2", "v0.12.3", 2.0)]
 
 
-def test_stopping_answers_the_request_at_hand() -> None:
+def test_a_stop_waits_for_the_current_request() -> None:
     started, release = threading.Event(), threading.Event()
 
     class Slow(nri.Plugin):
@@ -74,7 +74,7 @@ ODD = "no\x1b[2J\nerror: forged\u202e"
 @pytest.mark.parametrize(
     ("text", "shown"), [(ODD, "no\\x1b[2J\\nerror: forged\\u202e"), ("x" * 100_000, "characters)")]
 )
-def test_what_a_runtime_says_is_one_short_line(text: str, shown: str) -> None:
+def test_an_error_text_of_the_runtime_is_one_short_line(text: str, shown: str) -> None:
     with plugin_thread(Names()) as running:
         running.runtime.answer(running.runtime.request(), code=2, text=text)
         error = running.ended()

@@ -1,4 +1,4 @@
-"""The plugin's configuration: from the runtime's text, over the defaults of its class."""
+"""The configuration of a plugin: defaults of its class, flags, files and the runtime's text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def configured(text: str, **attributes) -> Pin:
     return plugin
 
 
-def test_without_configuration_the_defaults_hold_and_are_not_shared() -> None:
+def test_without_configuration_each_plugin_has_its_own_defaults() -> None:
     first, second = configured(""), configured("")
     first.config.zones.append("a")
     assert (first.config.cpus, second.config.zones) == ("0-3", [])
@@ -44,7 +44,7 @@ def test_the_runtimes_configuration_is_json_or_yaml(text: str) -> None:
     assert (plugin.config.cpus, plugin.config.zones, plugin.config.mode) == ("4-7", ["b"], "soft")
 
 
-def test_a_configuration_that_does_not_fit_names_source_and_key() -> None:
+def test_an_invalid_configuration_is_an_error_with_source_and_key() -> None:
     with plugin_thread(Pin()) as running:
         running.runtime.register()
         message = running.runtime.configure("cpu: '4-7'").message
@@ -53,7 +53,7 @@ def test_a_configuration_that_does_not_fit_names_source_and_key() -> None:
     assert "the runtime's configuration" in message and "cpu" in message and "cpus" in message, message
 
 
-def test_without_a_config_class_the_text_is_passed_on() -> None:
+def test_without_a_config_class_the_plugin_gets_the_text() -> None:
     plugin = Names()
     with plugin_thread(plugin) as running:
         running.runtime.begin(config="anything: at all")
@@ -64,14 +64,26 @@ class Flagged(Pin):
     flags = {"cpus": ("cpus", "LIST", "which"), "mode": ("mode", "MODE", "how")}  # noqa: RUF012
 
 
-def test_flags_of_its_own_come_before_the_file_and_that_before_the_runtimes_text(tmp_path) -> None:
+def test_a_configuration_that_a_plugin_does_not_read_is_reported(tmp_path, caplog: pytest.LogCaptureFixture) -> None:
+    class Blind(nri.Plugin):
+        pass
+
+    file = tmp_path / "blind.json"
+    file.write_text("{}")
+    with pytest.raises(nri.ConfigError, match=r"blind\.json.*the file would have no effect: Blind has no class Config"):
+        settings.apply(Blind(), "", str(file))
+    settings.apply(Blind(), "cpus: 1")
+    assert "the configuration that the runtime sent has no effect: Blind has no class Config" in caplog.text
+
+
+def test_flags_override_the_file_and_the_file_overrides_the_runtimes_text(tmp_path) -> None:
     (tmp_path / "pin.yaml").write_text("mode: hard\nzones: [file]\n")
     plugin = Flagged()
     settings.apply(plugin, "cpus: '1'\nmode: soft\nzones: [runtime]\n", str(tmp_path / "pin.yaml"), {"cpus": ["2"]})
     assert (plugin.config.cpus, plugin.config.mode, plugin.config.zones) == ("2", "hard", ["file"])
 
 
-def test_a_plugin_knows_where_its_configuration_came_from(tmp_path) -> None:
+def test_a_plugin_can_read_the_source_of_its_configuration(tmp_path) -> None:
     (tmp_path / "pin.yaml").write_text("cpus: '1'\n")
     plugin = configured("")
     assert plugin.config_source == ""
@@ -81,13 +93,13 @@ def test_a_plugin_knows_where_its_configuration_came_from(tmp_path) -> None:
     assert plugin.config_source == str(tmp_path / "pin.yaml")
 
 
-def test_a_flag_that_does_not_fit_is_told_by_its_name() -> None:
+def test_an_invalid_flag_is_an_error_with_its_name() -> None:
     with pytest.raises(nri.ConfigError, match=r'^--mode: mode: expected one of soft, hard, not "sotf" \(did you mean'):
         settings.check_flags(Flagged, {"mode": ["sotf"]})
     settings.check_flags(Flagged, {"mode": ["hard"]})
 
 
-def test_texts_and_switches_alone_need_no_reader_of_configuration() -> None:
+def test_string_and_boolean_flags_do_not_import_the_configuration_reader() -> None:
     program = """
 import sys, nri
 from nri.stub.session import settings
@@ -109,7 +121,7 @@ print(plugin.config.cpus, plugin.config.hard, plugin.config.other, len(loaded))
     assert result.stdout.split() == ["2", "True", "1", "0"]
 
 
-def test_a_configuration_that_checks_itself_is_asked_also_for_flags_alone() -> None:
+def test_a_check_of_the_config_class_also_runs_for_flags() -> None:
     class Checked(Names):
         flags = {"cpus": ("cpus", "LIST", "which")}  # noqa: RUF012
 
@@ -135,13 +147,13 @@ class Keeps(Pin):
 @pytest.mark.parametrize(
     ("name", "value"), [("runtime", {}), ("config", {}), ("config", "cpus: 0"), ("state", {}), ("state", None)]
 )
-def test_what_a_plugin_keeps_where_a_connection_sets_another_is_an_error(name: str, value: object) -> None:
+def test_an_attribute_that_a_connection_would_overwrite_is_an_error(name: str, value: object) -> None:
     for start in (FakeRuntime().add, lambda plugin: Program(plugin, Options())):
         with pytest.raises(nri.ConfigError, match=rf"class Keeps: self\.{name}: is .* \(rename the attribute\)"):
             start(Keeps(name, value))
 
 
-def test_what_a_plugin_may_keep_in_self_is_no_error() -> None:
+def test_other_attributes_of_self_are_accepted() -> None:
     class Plain(Names):
         def __init__(self) -> None:
             self.state = {"its": "own"}

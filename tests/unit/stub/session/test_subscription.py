@@ -1,4 +1,4 @@
-"""A plugin asks for the events that it handles, and that the runtime knows; never for none, which would mean all."""
+"""A plugin subscribes to the events that it handles and the runtime supports, never to 0, which means all events."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tests.support.plugin_thread import plugin_thread
 from tests.unit.stub.plugins import Names
 
 
-def test_the_subscription_is_what_is_overridden() -> None:
+def test_a_plugin_subscribes_to_its_handlers() -> None:
     with plugin_thread(Names()) as running:
         assert running.runtime.begin().events == nri.EventMask.of("CreateContainer")
 
 
-def test_configure_may_narrow_the_subscription() -> None:
+def test_configure_can_narrow_the_subscription() -> None:
     class Narrow(Names):
         def configure(self):
             return nri.EventMask.parse("CreateContainer")
@@ -25,7 +25,7 @@ def test_configure_may_narrow_the_subscription() -> None:
         assert running.runtime.begin().events == nri.EventMask.of("CreateContainer")
 
 
-def test_configure_may_not_ask_for_what_is_not_handled() -> None:
+def test_configure_cannot_subscribe_to_events_without_a_handler() -> None:
     class Wide(Names):
         def configure(self):
             return nri.EventMask.parse("all")
@@ -36,7 +36,7 @@ def test_configure_may_not_ask_for_what_is_not_handled() -> None:
         assert isinstance(running.ended(), nri.RegistrationError)
 
 
-def test_a_command_line_may_narrow_the_subscription() -> None:
+def test_the_command_line_can_narrow_the_subscription() -> None:
     class Two(Names):
         def start_container(self, pod, container): ...
 
@@ -54,7 +54,7 @@ def test_a_command_line_may_narrow_the_subscription() -> None:
         ("v0.12.5", "x", "UpdatePodSandbox,CreateContainer,ValidateContainerAdjustment"),
     ],
 )
-def test_the_mask_is_cut_to_what_the_runtime_knows(nri_version: str, version: str, events: str) -> None:
+def test_the_mask_has_only_events_that_the_runtime_supports(nri_version: str, version: str, events: str) -> None:
     class New(Names):
         def update_pod_sandbox(self, pod, overhead, resources): ...
 
@@ -66,11 +66,11 @@ def test_the_mask_is_cut_to_what_the_runtime_knows(nri_version: str, version: st
 
 
 @pytest.mark.parametrize(("has_own_handler", "warned"), [(False, []), (True, ["UpdatePodSandbox"])])
-def test_a_warning_names_only_handlers_that_the_author_wrote(
+def test_a_warning_names_only_handlers_of_the_author(
     caplog: pytest.LogCaptureFixture, has_own_handler: bool, warned: list[str]
 ) -> None:
     class Mirrors(Names):
-        mirror = True  # would like to hear of events that this runtime does not know
+        mirror = True  # requests events that this runtime does not know
 
     class Handles(Mirrors):
         def update_pod_sandbox(self, pod, overhead, resources): ...
@@ -82,7 +82,7 @@ def test_a_warning_names_only_handlers_that_the_author_wrote(
     assert lines == [f"containerd 1.7.24 does not know {name}: not subscribed" for name in warned]
 
 
-def test_a_mask_cut_to_nothing_fails_by_name() -> None:
+def test_an_empty_mask_is_an_error_that_names_the_handlers() -> None:
     class OnlyNew(nri.Plugin):
         def validate_container_adjustment(self, request): ...
 
@@ -93,7 +93,7 @@ def test_a_mask_cut_to_nothing_fails_by_name() -> None:
         assert isinstance(running.ended(), nri.RegistrationError)
 
 
-def test_a_plugin_that_only_synchronizes_never_answers_zero_which_would_mean_everything() -> None:
+def test_a_plugin_with_only_synchronize_never_subscribes_to_all_events() -> None:
     class Syncs(nri.Plugin):
         def synchronize(self, pods, containers): ...
 
@@ -110,24 +110,24 @@ def test_a_plugin_without_any_handler_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("returned", "says"),
+    ("returned", "message"),
     [
         (nri.EventMask(0), "Chooses.configure returned an empty mask"),
         ("CreateContainer", "Chooses.configure returned str: None is expected, or an nri.EventMask"),
     ],
 )
-def test_a_configure_that_returns_no_mask_of_events_is_refused(returned: object, says: str) -> None:
+def test_a_wrong_return_value_of_configure_is_an_error(returned: object, message: str) -> None:
     class Chooses(Names):
         def configure(self):
             return returned
 
     with plugin_thread(Chooses()) as running:
         running.runtime.register()
-        assert says in running.runtime.configure().message
+        assert message in running.runtime.configure().message
         assert isinstance(running.ended(), nri.RegistrationError)
 
 
-def test_a_command_line_and_a_configure_that_agree_on_nothing_are_refused() -> None:
+def test_a_command_line_and_a_configure_without_a_common_event_are_an_error() -> None:
     class Two(Names):
         def configure(self):
             return nri.EventMask.of("CreateContainer")
@@ -143,7 +143,7 @@ def test_a_command_line_and_a_configure_that_agree_on_nothing_are_refused() -> N
         assert isinstance(running.ended(), nri.RegistrationError)
 
 
-def test_events_chosen_on_the_command_line_that_the_plugin_does_not_handle_are_refused() -> None:
+def test_events_on_the_command_line_without_a_handler_are_an_error() -> None:
     with plugin_thread(Names(), events=nri.EventMask.parse("StopContainer")) as running:
         running.runtime.register()
         assert "Names handles none of the selected events: StopContainer" in running.runtime.configure().message

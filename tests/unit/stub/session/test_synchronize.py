@@ -1,4 +1,4 @@
-"""What runs already, put together from its parts."""
+"""The state of Synchronize, assembled from its parts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.plugin_thread import plugin_thread
 from tests.unit.stub.plugins import CONTAINER, POD
 
 
-def test_synchronize_gets_everything_and_returns_updates() -> None:
+def test_synchronize_receives_the_whole_state_and_returns_updates() -> None:
     class Syncs(nri.Plugin):
         def synchronize(self, pods, containers):
             return [nri.Update(c).set_cpu_shares(7) for c in containers]
@@ -43,13 +43,13 @@ def part(pods: int = 0, containers: int = 0, *, more: bool) -> bytes:
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_a_part_says_whether_more_follow(keep: bool) -> None:
+def test_a_part_reports_whether_more_parts_follow(keep: bool) -> None:
     parts = Parts()
     assert parts.add(part(more=True), keep=keep)
     assert not parts.add(part(more=False), keep=keep)
 
 
-def test_the_parts_are_one_state_and_are_taken_once() -> None:
+def test_parts_are_assembled_into_one_state() -> None:
     parts = Parts()
     parts.add(part(containers=2, more=True), keep=True)
     parts.add(part(pods=1, containers=1, more=False), keep=True)
@@ -58,7 +58,7 @@ def test_the_parts_are_one_state_and_are_taken_once() -> None:
     assert parts.take() == ([], [])
 
 
-def test_a_state_without_end_is_refused_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_above_the_limit_is_refused_and_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synchronize, "MAX_STATE_BYTES", 100)
     parts = Parts()
     for _ in range(100 // len(part(containers=1, more=True))):
@@ -70,26 +70,26 @@ def test_a_state_without_end_is_refused_and_forgotten(monkeypatch: pytest.Monkey
     assert not parts.add(part(containers=1, more=False), keep=True), "the refused parts still count"
 
 
-def test_the_bound_is_for_one_synchronization_and_not_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_applies_to_each_synchronization(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synchronize, "MAX_STATE_BYTES", 100)
     parts = Parts()
     for _ in range(20):
         assert not parts.add(part(containers=1, more=False), keep=False)
 
 
-def test_the_reply_that_asks_for_more_is_the_protocols() -> None:
+def test_the_reply_to_a_part_equals_the_protocols() -> None:
     assert m.SynchronizeResponse(more=True).SerializeToString() == MORE_REPLY
 
 
 def empties(number: int, times: int) -> bytes:
-    """A container with so many empty items of a field, and `more`."""
+    """A container with `times` empty items of a field, and `more`."""
     return bytes_field(2, bytes((number << 3 | 2, 0)) * times) + b"\x18\x01"
 
 
-def test_a_state_is_bounded_by_the_objects_in_it_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_objects_is_checked_before_they_are_created(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synchronize, "MAX_STATE_OBJECTS", 100)
     parts, before = Parts(), synchronize.resident_bytes()
-    assert parts.add(part(pods=50, containers=50, more=True), keep=True), "`more` is none of them"
+    assert parts.add(part(pods=50, containers=50, more=True), keep=True), "`more` does not count as an object"
     with pytest.raises(nri.RpcError, match="the state to synchronize has over 100 pods and containers") as refused:
         parts.add(b"\x12\x00" * (2 << 20), keep=True)
     assert refused.value.code == Code.RESOURCE_EXHAUSTED
@@ -98,7 +98,7 @@ def test_a_state_is_bounded_by_the_objects_in_it_before_they_are_made(monkeypatc
     assert not parts.add(part(containers=1, more=False), keep=True)
 
 
-#: In a process of its own: one that has run other tests has free memory, and takes no more for a message.
+#: Runs in a separate process: a process that has run other tests has free memory, and needs no more for a message.
 EMPTIES = """
 import sys
 from nri.stub.session import synchronize
@@ -113,8 +113,8 @@ except synchronize.StateTooLarge as error:
 
 
 @pytest.mark.parametrize("more", [True, False])
-def test_a_state_is_bounded_by_the_memory_that_its_bytes_may_take(more: bool) -> None:
-    """Empty objects take many times their bytes."""
+def test_a_state_is_bounded_by_the_memory_of_its_objects(more: bool) -> None:
+    """Empty objects use many times their encoded size."""
     payload = empties(m.Container.DESCRIPTOR.fields_by_name["mounts"].number, 1 << 20)
     argv = [sys.executable, "-c", EMPTIES]
     text = (payload if more else payload[:-2]).hex()
@@ -122,7 +122,7 @@ def test_a_state_is_bounded_by_the_memory_that_its_bytes_may_take(more: bool) ->
     assert output.startswith("([], []) rpc error: code = ResourceExhausted desc = the state to synchronize takes over ")
 
 
-def test_a_state_is_bounded_by_the_memory_that_it_takes_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_is_bounded_by_its_total_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synchronize, "MAX_STATE_MEMORY", 32 << 20)
     parts, before = Parts(), synchronize.resident_bytes()
     container = m.Container(id="c", env=[f"{n}=1234567890" for n in range(40_000)])
@@ -137,7 +137,7 @@ def test_a_state_is_bounded_by_the_memory_that_it_takes_in_all(monkeypatch: pyte
     assert not parts.add(part(containers=1, more=False), keep=True), "the refused parts still count"
 
 
-def test_what_a_plugin_takes_beside_is_not_held_against_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_memory_of_the_plugin_does_not_count_against_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synchronize, "SPARE_MEMORY", 16 << 20)
     parts = Parts()
     assert parts.add(part(containers=1, more=True), keep=True)
@@ -148,7 +148,7 @@ def test_what_a_plugin_takes_beside_is_not_held_against_the_state(monkeypatch: p
     assert len(used) == 64 << 20
 
 
-def test_a_plugin_that_takes_no_state_counts_its_bytes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_synchronize_handler_only_bytes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synchronize, "MAX_STATE_OBJECTS", 1)
     assert Parts().add(part(containers=5, more=True), keep=False)
 
@@ -161,13 +161,13 @@ USES: dict[str, Callable[[Any], Any]] = {
     "indexed": lambda these: these[-1],
     "sliced": lambda these: these[1:],
     "reversed": lambda these: [*reversed(these)],
-    "sorted": lambda these: sorted(these, key=lambda each: each.id),
-    "sorted in place": lambda these: these.sort(key=lambda each: each.id, reverse=True),
+    "sorted": lambda these: sorted(these, key=lambda entry: entry.id),
+    "sorted in place": lambda these: these.sort(key=lambda entry: entry.id, reverse=True),
     "searched": lambda these: (CONTAINER in these, these.index(CONTAINER), these.count(CONTAINER)),
     "added to": lambda these: operator.add(these, [POD]),
     "added": lambda these: operator.add([POD], these),
     "added in place": lambda these: these.__iadd__([POD]),
-    "added to a list in place": lambda these: operator.iadd(mine := [POD], these) is mine and mine,
+    "added to a list in place": lambda these: operator.iadd(target := [POD], these) is target and target,
     "extending a message": lambda these: m.SynchronizeRequest(containers=these),
     "multiplied": lambda these: these * 2,
     "appended to": lambda these: these.append(POD),
@@ -185,7 +185,7 @@ USES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("use", USES)
-def test_a_list_of_the_state_is_like_any_other(use: str) -> None:
+def test_the_lists_of_the_state_behave_like_lists(use: str) -> None:
     parts = Parts()
     parts.add(part(pods=1, containers=1, more=True), keep=True)
     parts.add(part(containers=2, more=False), keep=True)
@@ -198,7 +198,7 @@ def test_a_list_of_the_state_is_like_any_other(use: str) -> None:
 
 
 @pytest.mark.parametrize("use", [operator.add, operator.iadd, operator.eq, operator.ne])
-def test_lists_of_two_synchronizations_go_together_like_any_others(use: Callable[[Any, Any], Any]) -> None:
+def test_lists_of_two_synchronizations_can_be_added(use: Callable[[Any, Any], Any]) -> None:
     lists = []
     for _ in range(2):
         parts = Parts()
@@ -207,12 +207,12 @@ def test_lists_of_two_synchronizations_go_together_like_any_others(use: Callable
     assert use(*lists) == use([POD] * 2, [POD] * 2)
 
 
-def test_messages_are_made_when_somebody_looks_and_are_the_same_ever_after() -> None:
+def test_messages_are_decoded_on_first_access_and_then_kept() -> None:
     broken = bytes_field(2, b"\x0a\x7f")
     parts = Parts()
     assert not parts.add(part(pods=1, more=False) + broken, keep=True)
     pods, containers = parts.take()
-    assert (len(pods), len(containers)) == (1, 1), "the length was told by a parse"
+    assert (len(pods), len(containers)) == (1, 1), "the lengths come from the frames, without a parse"
     for _ in range(2):
         with pytest.raises(nri.RpcError, match="error unmarshalling payload") as refused:
             pods[0]
@@ -222,7 +222,7 @@ def test_messages_are_made_when_somebody_looks_and_are_the_same_ever_after() -> 
     assert pods[0] is pods[0]
 
 
-def test_parts_that_are_read_as_they_come_are_the_same_state() -> None:
+def test_parts_decoded_on_arrival_are_the_same_state() -> None:
     parts = Parts()
     for more in (True, True, False):
         assert parts.add(part(pods=1, containers=2, more=more), keep=True) == more
@@ -232,7 +232,7 @@ def test_parts_that_are_read_as_they_come_are_the_same_state() -> None:
     assert (pods, containers) == ([POD] * 3, [CONTAINER] * 6)
 
 
-def test_a_part_that_cannot_be_read_as_it_comes_is_forgotten_alone() -> None:
+def test_an_undecodable_part_is_dropped_alone() -> None:
     parts = Parts()
     parts.add(part(pods=1, more=True), keep=True)
     parts.add(bytes_field(2, b"\x0a\x7f"), keep=True)
@@ -243,7 +243,7 @@ def test_a_part_that_cannot_be_read_as_it_comes_is_forgotten_alone() -> None:
 
 
 @pytest.mark.parametrize("mirror", [False, True])
-def test_a_plugin_whose_state_is_looked_at_anyway_hears_of_a_part_that_cannot_be_read_at_once(mirror: bool) -> None:
+def test_an_undecodable_part_is_an_error_at_once_if_the_state_is_used(mirror: bool) -> None:
     class Syncs(nri.Plugin):
         def run_pod_sandbox(self, pod): ...
 
@@ -262,7 +262,7 @@ def test_a_plugin_whose_state_is_looked_at_anyway_hears_of_a_part_that_cannot_be
         assert not running.runtime.call("Synchronize", m.SynchronizeRequest(containers=[CONTAINER])).code
 
 
-def test_threads_of_a_handler_see_one_list() -> None:
+def test_threads_of_a_handler_share_one_list() -> None:
     parts = Parts()
     parts.add(part(containers=2000, more=False), keep=True)
     _, containers = parts.take()
@@ -281,7 +281,7 @@ def test_threads_of_a_handler_see_one_list() -> None:
     assert all(container == observed[0] and len(container) == 2000 for container in observed)
 
 
-def test_a_message_that_is_cut_off_leaves_nothing_behind() -> None:
+def test_a_truncated_message_leaves_no_state() -> None:
     lengths: list[tuple[int, int]] = []
 
     class Syncs(nri.Plugin):
@@ -299,7 +299,7 @@ def test_a_message_that_is_cut_off_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.parametrize("looks", [False, True])
-def test_an_object_that_cannot_be_read_is_the_runtimes_mistake_for_a_handler_that_looks(looks: bool) -> None:
+def test_an_undecodable_object_is_an_error_of_the_runtime(looks: bool) -> None:
     class Syncs(nri.Plugin):
         def synchronize(self, pods, containers):
             return [nri.Update(c) for c in containers] if looks else None

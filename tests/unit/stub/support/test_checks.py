@@ -1,9 +1,10 @@
-"""Mistakes in a plugin's class are found when it is made."""
+"""Mistakes in a plugin's class are errors when the class is created."""
 
 from __future__ import annotations
 
 import functools
-from typing import Any
+import logging
+from typing import Any, TypedDict
 
 import pytest
 
@@ -82,7 +83,7 @@ def test_a_misspelt_handler_is_an_error_with_a_suggestion(name: str, suggestion:
         "update",
     ],
 )
-def test_other_methods_are_the_plugins_own_business(name: str) -> None:
+def test_methods_with_other_names_are_accepted(name: str) -> None:
     plugin_class = type("Right", (nri.Plugin,), {name: lambda self: None})
     assert plugin_class.name == "right"
 
@@ -96,7 +97,7 @@ def test_a_handler_with_the_wrong_arguments_is_an_error() -> None:
             def create_container(self, container): ...
 
 
-def test_a_handler_without_self_is_told_so() -> None:
+def test_a_handler_without_self_is_an_error() -> None:
     with pytest.raises(TypeError, match=r"takes \(container\); its first parameter must be self"):
         type("Wrong", (nri.Plugin,), {"create_container": lambda pod, container: None})
 
@@ -118,7 +119,7 @@ def test_arguments_in_the_wrong_order_are_an_error(name: str, takes: tuple[str, 
 
 
 @pytest.mark.parametrize(("name", "hint"), [("config", "did you mean configure"), ("state", "rename it")])
-def test_a_method_that_hides_what_a_plugin_finds_in_self_is_an_error(name: str, hint: str) -> None:
+def test_a_method_that_hides_an_attribute_of_plugin_is_an_error(name: str, hint: str) -> None:
     with pytest.raises(
         TypeError, match=rf"Wrong\.{name} is a method, which hides the plugin's attribute self\.{name}; {hint}"
     ):
@@ -132,7 +133,7 @@ def test_a_handler_with_a_required_keyword_is_an_error() -> None:
             def create_container(self, pod, container, *, zone): ...
 
 
-def test_a_handler_may_take_anything_and_have_defaults() -> None:
+def test_a_handler_can_have_defaults_and_variable_arguments() -> None:
     class Right(nri.Plugin):
         def create_container(self, *args, **kwargs): ...
 
@@ -141,7 +142,7 @@ def test_a_handler_may_take_anything_and_have_defaults() -> None:
     assert Right.name == "right"
 
 
-def test_a_handler_that_is_no_method_is_an_error() -> None:
+def test_a_handler_that_is_not_a_method_is_an_error() -> None:
     with pytest.raises(TypeError, match="must be a method"):
         type("Wrong", (nri.Plugin,), {"create_container": 5})
 
@@ -155,7 +156,7 @@ async def _async_generator(self, pod, container):
 
 
 @pytest.mark.parametrize("handler", [_generator, _async_generator])
-def test_a_handler_that_yields_is_an_error_that_says_to_return(handler: object) -> None:
+def test_a_handler_that_yields_is_an_error_with_advice(handler: object) -> None:
     with pytest.raises(TypeError, match=r"Wrong\.create_container contains yield.*: return the answer instead"):
         type("Wrong", (nri.Plugin,), {"create_container": handler})
 
@@ -187,7 +188,7 @@ def test_a_default_of_another_type_than_its_annotation_is_an_error(annotation, v
 
 
 @pytest.mark.parametrize("default", [5, "five"])
-def test_a_configuration_that_holds_one_of_its_kind_is_looked_at_once(default: object) -> None:
+def test_a_recursive_config_class_is_checked_once(default: object) -> None:
     kind = type("Config", (), {"__annotations__": {"x": int}, "x": default})
     between = type("Between", (), {"__annotations__": {"inside": kind}})
     kind.__annotations__ |= {"child": kind, "between": between}
@@ -212,7 +213,7 @@ def test_a_configuration_that_holds_one_of_its_kind_is_looked_at_once(default: o
         (int, property(lambda self: 5)),
     ],
 )
-def test_a_default_that_fits_or_that_only_the_reader_can_judge_is_taken(annotation, value: object) -> None:
+def test_valid_defaults_and_defaults_of_unknown_types_are_accepted(annotation, value: object) -> None:
     config = type("Config", (), {"__annotations__": {"x": annotation, "_own": "int"}, "x": value, "_own": "any"})
     assert type("Right", (nri.Plugin,), {"Config": config}).Config is config
 
@@ -231,7 +232,7 @@ def test_the_name_is_the_class_name_in_kebab_case(class_name: str, name: str) ->
     assert kebab_case(class_name) == name
 
 
-def test_a_mark_of_background_work_makes_a_name_the_plugins_own() -> None:
+def test_a_method_with_every_can_have_any_name() -> None:
     class Right(nri.Plugin):
         @nri.every(30)
         def stop_pod(self): ...
@@ -255,7 +256,7 @@ def _yields(self):
         ("closed", lambda self: None, "but it handles an event: mark another method"),
     ],
 )
-def test_background_work_that_cannot_be_called_is_an_error(name: str, method: Any, text: str) -> None:
+def test_background_work_with_required_arguments_is_an_error(name: str, method: Any, text: str) -> None:
     nri.every(30)(getattr(method, "__func__", method))
     with pytest.raises(TypeError, match=rf"Wrong\.{name} is marked with nri\.every.*{text}"):
         type("Wrong", (nri.Plugin,), {name: method})
@@ -276,7 +277,7 @@ def test_background_work_with_defaults_is_accepted() -> None:
 
 
 @pytest.mark.parametrize("name", ["configure", "closed", "shutdown", "helper", "_helper"])
-def test_a_choice_of_pods_where_there_is_no_pod_is_an_error(name: str) -> None:
+def test_a_pod_filter_on_a_method_without_a_pod_is_an_error(name: str) -> None:
     with pytest.raises(TypeError, match=rf"Wrong\.{name} is marked with nri\.when, which filters pods"):
         type("Wrong", (nri.Plugin,), {name: nri.when(labels="app")(lambda self: None)})
 
@@ -288,13 +289,106 @@ def test_a_choice_of_pods_where_there_is_no_pod_is_an_error(name: str) -> None:
         ("config_format", None, TypeError, "one of auto, json, yaml, toml, not None"),
         ("failure_policy", {"fail_request": True}, TypeError, "an nri.FailurePolicy or None, not "),
         ("log_file", 5, TypeError, "the path of a file or None, not 5"),
+        ("log_file", "", ValueError, "the path of a file or None, not ''"),
+        ("mirror", "yes", TypeError, "True or False, not 'yes'"),
+        ("mirror", 1, TypeError, "True or False, not 1"),
+        ("mirror", None, TypeError, "True or False, not None"),
         ("Config", {"cpus": "0-3"}, TypeError, "a class with annotations or None, not "),
         ("name", 5, TypeError, "a str, not 5"),
     ],
 )
-def test_a_setting_of_the_class_that_means_nothing_is_an_error(name: str, value, error, text: str) -> None:
+def test_an_invalid_class_attribute_is_an_error(name: str, value, error, text: str) -> None:
     with pytest.raises(error, match=rf"Wrong\.{name} must be .*{text}"):
         type("Wrong", (nri.Plugin,), {name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("10-x", "begins with an index: write name = 'x' and start the plugin with --idx 10"),
+        ("", "must not be empty: leave it out for the default, wrong"),
+        ("a b", "contains invalid character ' '"),
+        ("a/b", "contains invalid character '/'"),
+    ],
+)
+def test_a_name_that_registration_refuses_or_with_an_index_is_an_error(name: str, text: str) -> None:
+    with pytest.raises(ValueError, match=rf"Wrong\.name.*{text}"):
+        type("Wrong", (nri.Plugin,), {"name": name})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("log", logging.getLogger("x")),
+        ("log", property(lambda self: 5)),
+        ("runtime", "containerd"),
+        ("runtime", None),
+        ("state", {}),
+        ("deadline", 5),
+        ("time_left", 5),
+        ("config_source", "x"),
+    ],
+)
+def test_an_attribute_that_hides_what_a_plugin_finds_in_self_is_an_error(name: str, value: object) -> None:
+    with pytest.raises(TypeError, match=rf"P\.{name} is .*, which hides .* self\.{name}: rename it"):
+        type("P", (nri.Plugin,), {name: value})
+
+
+def test_a_value_of_config_that_each_connection_overwrites_is_an_error() -> None:
+    with pytest.raises(TypeError, match=r"P\.config is \{'a': 1\}, but each connection overwrites it: rename it"):
+        type("P", (nri.Plugin,), {"config": {"a": 1}})
+
+
+def test_the_default_of_a_config_that_is_a_typed_dict_is_a_dict() -> None:
+    class Config(TypedDict):
+        level: int
+
+    assert type("P", (nri.Plugin,), {"Config": Config, "config": {"level": 1}})
+    with pytest.raises(TypeError, match=r"P\.config is 5, but each connection overwrites it"):
+        type("P", (nri.Plugin,), {"Config": Config, "config": 5})
+
+
+class WithoutAnnotation:
+    level = 5
+
+
+class PartlyAnnotated:
+    mode: str = "a"
+    level = 5
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        (WithoutAnnotation, r"has no annotations, so no configuration can set a field: write for example"),
+        (type("Config", (), {}), r"has no annotations, .*, or leave Config out"),
+        (int, r"has no annotations"),
+        (PartlyAnnotated, r"\.level has no annotation, so no configuration can set it: write level: int = 5"),
+    ],
+)
+def test_a_field_of_config_that_no_configuration_can_set_is_an_error(config: type, text: str) -> None:
+    with pytest.raises(TypeError, match=rf"P\.Config{text}" if text.startswith(r"\.") else rf"P\.Config {text}"):
+        type("P", (nri.Plugin,), {"Config": config})
+
+
+def test_config_may_have_constants_methods_and_private_attributes() -> None:
+    class Right(nri.Plugin):
+        class Config:
+            LEVELS = (1, 2)
+            _cache = None
+            level: int = 1
+
+            @property
+            def doubled(self) -> int:
+                return 2 * self.level
+
+    assert Right.Config is not None
+
+
+@pytest.mark.parametrize("annotations", [{1: "x"}, {"a": 5}, {"": "x"}])
+def test_an_annotation_without_a_meaning_is_an_error(annotations: object) -> None:
+    with pytest.raises(TypeError, match=r"P\.annotations has .* both texts, are expected"):
+        type("P", (nri.Plugin,), {"annotations": annotations})
 
 
 @pytest.mark.parametrize(
@@ -307,16 +401,18 @@ def test_a_setting_of_the_class_that_means_nothing_is_an_error(name: str, value,
         ("events", nri.EventMask.of("CreateContainer"), "a plugin receives the events whose methods it defines"),
         ("timeout", 5, "the runtime sets it"),
         ("index", 5, "start it with --idx NN"),
+        ("idx", "100", "start it with --idx NN"),
+        ("index", "first", "start it with --idx NN"),
         ("idx", "10", "start it with --idx NN"),
     ],
 )
-def test_events_or_an_index_that_the_class_names_in_vain_are_an_error(name: str, value: object, advice: str) -> None:
+def test_unused_events_and_index_attributes_are_an_error(name: str, value: object, advice: str) -> None:
     with pytest.raises(TypeError, match=rf"P.{name} is .*, which nothing reads: {advice}"):
         type("P", (nri.Plugin,), {name: value})
 
 
-def test_events_and_an_index_of_a_plugins_own_are_its_business() -> None:
-    for actual in ({"events": [], "index": 1000, "idx": None}, {"events": ["oom", 5], "index": "by-name", "idx": {}}):
+def test_events_and_index_attributes_of_other_types_are_accepted() -> None:
+    for actual in ({"events": [], "index": [1000], "idx": None}, {"events": ["oom", 5], "index": (), "idx": {}}):
         plugin_class = type("P", (nri.Plugin,), actual)
         assert {name: getattr(plugin_class, name) for name in actual} == actual
 
@@ -356,22 +452,20 @@ def test_events_and_an_index_of_a_plugins_own_are_its_business() -> None:
     ],
 )
 @pytest.mark.parametrize("value", [True, "text", type("Inner", (), {}), functools.partial(print), property(str)])
-def test_an_attribute_that_nothing_reads_and_whose_name_is_nearly_right_is_an_error(
-    name: str, nearest: str, value: object
-) -> None:
+def test_an_unused_attribute_with_a_nearly_right_name_is_an_error(name: str, nearest: str, value: object) -> None:
     with pytest.raises(TypeError, match=rf"P\.{name} has no effect: nothing reads it; did you mean {nearest}\?"):
         type("P", (nri.Plugin,), {name: value, "create_container": lambda self, pod, container: None})
 
 
-def test_a_class_called_config_in_lower_case_is_an_error() -> None:
+def test_a_class_named_config_in_lower_case_is_an_error() -> None:
     with pytest.raises(TypeError, match=r"P\.config is a class, .*; did you mean Config\?"):
         type("P", (nri.Plugin,), {"config": type("config", (), {"__annotations__": {"a": int}})})
 
 
 @pytest.mark.parametrize(
-    "name", ["state", "zone", "labels", "level", "Mode", "cache", "nets", "same", "_miror", "log_level", "config_file"]
+    "name", ["zone", "labels", "level", "Mode", "cache", "nets", "same", "_miror", "log_level", "config_file"]
 )
-def test_an_attribute_of_another_name_is_the_plugins_own_business(name: str) -> None:
+def test_attributes_with_other_names_are_accepted(name: str) -> None:
     assert getattr(type("P", (nri.Plugin,), {name: "text"}), name) == "text"
 
 
@@ -401,22 +495,25 @@ class Reader(nri.Plugin):
         return [open(file) for file in (self.logfile, self.plugin_name, self.timeout)] and None
 
 
-def test_an_attribute_that_a_method_reads_is_the_plugins_own() -> None:
+def test_an_attribute_that_a_method_reads_is_accepted() -> None:
     class Further(Reader):
         names = ("c",)
 
     assert Further.names == ("c",)
 
 
-def test_settings_of_the_class_may_be_all_that_they_can_be() -> None:
+def test_all_valid_class_attributes_are_accepted() -> None:
     class Right(nri.Plugin):
         config_format = "toml"
         failure_policy = nri.FailurePolicy(fail_request=True)
         log_file = "/dev/null"
+        mirror = True
+        name = "x10-y"
 
-        class Config: ...
+        class Config:
+            level: int = 1
 
-    class None_(Right):  # noqa: N801
+    class Other(Right):
         failure_policy = None
         log_file = None
         Config = None
@@ -425,7 +522,7 @@ def test_settings_of_the_class_may_be_all_that_they_can_be() -> None:
         def config_format(self) -> str:
             return "json"
 
-    assert (Right.name, None_().config_format) == ("right", "json")
+    assert (Right.name, Other().config_format) == ("x10-y", "json")
 
 
 @pytest.mark.parametrize(
@@ -436,6 +533,6 @@ def test_settings_of_the_class_may_be_all_that_they_can_be() -> None:
         ([], r"P.flags must be a dict of flags by name"),
     ],
 )
-def test_a_flag_that_sets_nothing_is_refused_with_the_class(flags: object, reason: str) -> None:
+def test_a_flag_for_an_unknown_key_is_an_error(flags: object, reason: str) -> None:
     with pytest.raises(TypeError, match=reason):
         type("P", (nri.Plugin,), {"flags": flags, "Config": type("Config", (), {"__annotations__": {"z": str}})})

@@ -1,4 +1,4 @@
-"""What a handler can ask about the request at hand."""
+"""The deadline of the current request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.plugin_thread import plugin_thread
 from tests.unit.stub.plugins import CREATE, creates
 
 
-def test_the_deadline_is_what_the_runtime_allows() -> None:
+def test_the_deadline_follows_the_runtimes_timeout() -> None:
     observed = []
 
     class Looks(nri.Plugin):

@@ -1,9 +1,9 @@
-"""The status of a request that cannot be read."""
+"""The status of an undecodable request."""
 
 from nri.stub.support.decode_errors import Unreadable, unreadable
 
 
-def test_it_is_an_internal_error_that_says_what_the_decoder_said() -> None:
+def test_the_status_is_internal_with_the_decoders_text() -> None:
     error = unreadable(ValueError("Error parsing message"))
     assert isinstance(error, Unreadable)
     assert (error.code, error.message) == (

@@ -1,4 +1,4 @@
-"""Attributes of a plugin that has no runtime yet: made when they are looked at, for each plugin anew."""
+"""Attributes of a plugin without a runtime are created on first access, for each plugin."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Derived(Base):
     words: str = "some"
 
 
-def test_defaults_that_can_change_are_not_shared_those_of_a_base_included() -> None:
+def test_mutable_defaults_are_not_shared_also_those_of_a_base_class() -> None:
     first, second = defaults(Derived), defaults(Derived)
     first.names.append("a")
     first.limits["a"] = 1
@@ -37,14 +37,14 @@ def test_a_key_without_a_default_is_an_error_with_its_name() -> None:
         defaults(Config)
 
 
-def test_a_plugin_without_a_class_for_its_configuration_has_a_text() -> None:
+def test_without_a_config_class_the_configuration_is_a_string() -> None:
     class Plain(nri.Plugin):
         def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
 
     assert Plain().config == ""
 
 
-def test_what_was_made_once_stays() -> None:
+def test_attributes_are_created_once() -> None:
     class Pin(nri.Plugin):
         mirror = True
 
@@ -60,6 +60,6 @@ def test_what_was_made_once_stays() -> None:
     assert plugin.state is plugin.state
 
 
-def test_asked_of_the_class_they_are_themselves() -> None:
+def test_on_the_class_the_descriptors_are_returned() -> None:
     assert isinstance(nri.Plugin.config, DefaultConfig)
     assert isinstance(nri.Plugin.state, EmptyState)

@@ -1,4 +1,4 @@
-"""A handler that changes the message it was given is named, with the field and what to write instead."""
+"""Mistakes in handlers: changed requests, forgotten answers, wrong fields."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def _drop(pod, container):
         (_env, "start_container", "container.env", "change containers with the Adjustment that"),
     ],
 )  # fmt: skip
-def test_the_field_the_handler_and_the_advice_are_named(handler, method: str, field: str, advice: str) -> None:
+def test_a_changed_request_is_an_error_with_field_handler_and_advice(
+    handler, method: str, field: str, advice: str
+) -> None:
     container = make_container(annotations={"a": "1"})
     container.linux.devices.add(path="/dev/a", major=1)
     with pytest.raises(nri.NriError) as caught:
@@ -66,7 +68,7 @@ def test_the_field_the_handler_and_the_advice_are_named(handler, method: str, fi
     assert (field in text, advice in text) == (True, True), text
 
 
-def test_a_handler_that_only_reads_is_left_alone() -> None:
+def test_a_handler_that_only_reads_is_accepted() -> None:
     def reads(pod, container):
         requested = container.linux.resources.memory.limit.value, pod.labels.get("a"), list(container.env)
         return nri.Adjustment().add_env("A", str(requested))
@@ -74,7 +76,7 @@ def test_a_handler_that_only_reads_is_left_alone() -> None:
     assert checked_handler(reads, "create_container", PAIR)(make_pod(), make_container()).env
 
 
-def test_a_handler_that_raises_keeps_its_error_which_gets_a_note() -> None:
+def test_an_exception_of_a_handler_gets_a_note() -> None:
     def fails(pod, container):
         return nri.Adjustment().set_cpuset_cpus(pod.labels["cpus"])
 
@@ -91,11 +93,11 @@ def _forgets(pod, container):
 
 
 def _answers_later(pod, container):
-    def made():
+    def adjustment():
         return nri.Adjustment()
 
     if pod.labels.get("tier"):
-        return made()
+        return adjustment()
     return None
 
 
@@ -107,7 +109,7 @@ def _misnames(pod, container):
     return nri.Adjustment().add_env("A", pod.label["tier"])
 
 
-def test_an_adjustment_that_is_made_and_not_returned_is_told_with_the_handler() -> None:
+def test_an_adjustment_that_is_not_returned_is_an_error_with_the_handler() -> None:
     with pytest.raises(
         nri.NriError, match=r"_forgets \(test_handler_mistakes.py:\d+\) creates an Adjustment, but returns nothing"
     ):
@@ -198,7 +200,7 @@ def test_each_form_of_a_forgotten_return_is_an_error(plugin: type[Forgets], form
 
 @pytest.mark.parametrize("plugin", [Forgets, ForgetsLater])
 @pytest.mark.parametrize("form", ["message", "copied", "pair", "requested", "later", "unfilled", "replaced", "last"])
-def test_an_answer_that_is_used_is_not_a_mistake(plugin: type[Forgets], form: str) -> None:
+def test_an_answer_that_is_used_is_accepted(plugin: type[Forgets], form: str) -> None:
     with FakeRuntime() as runtime:
         runtime.add(plugin())
         runtime.create_container(make_pod(form))
@@ -217,7 +219,7 @@ def test_updates_that_synchronize_creates_and_does_not_return_are_an_error() -> 
         runtime.add(Synchronizes())
 
 
-def test_an_answer_of_a_handler_that_has_none_is_an_error_with_the_way_to_request_it() -> None:
+def test_a_return_value_of_an_event_without_answers_is_an_error_with_advice() -> None:
     class Starts(nri.Plugin):
         def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
             nri.Update(container).set_cpu_shares(512)
@@ -230,7 +232,7 @@ def test_an_answer_of_a_handler_that_has_none_is_an_error_with_the_way_to_reques
             runtime.start_container()
 
 
-def test_one_adjustment_for_several_containers_is_an_error_once_it_has_more_in_it() -> None:
+def test_an_adjustment_that_grows_over_several_containers_is_an_error() -> None:
     shared = nri.Adjustment().add_env("A", "1")
     same = checked_handler(lambda pod, container: shared, "create_container", PAIR)
     assert same(make_pod(), make_container()) is same(make_pod(), make_container()) is shared
@@ -240,12 +242,12 @@ def test_one_adjustment_for_several_containers_is_an_error_once_it_has_more_in_i
         grows(make_pod(), make_container(name="two"))
 
 
-def test_a_handler_that_ends_the_plugin_is_told_with_its_code() -> None:
+def test_sys_exit_in_a_handler_is_an_error_with_the_code() -> None:
     with pytest.raises(nri.NriError, match=r"_exits .* calls sys.exit\(3\), which ends the plugin"):
         checked_handler(_exits, "create_container", PAIR)(make_pod(), make_container())
 
 
-def test_a_field_that_messages_do_not_have_gets_the_nearest_as_a_note() -> None:
+def test_an_unknown_field_gets_a_note_with_the_nearest_name() -> None:
     with pytest.raises(AttributeError) as caught:
         checked_handler(_misnames, "create_container", PAIR)(make_pod(), make_container())
     assert caught.value.__notes__ == ["the message has no field label; did you mean labels?"]
@@ -264,7 +266,7 @@ class Slip(nri.Plugin):
         request.adjust.env.add(key="A")
 
 
-def test_in_nri_testing_it_fails_the_request(nri_runtime: FakeRuntime) -> None:
+def test_nri_testing_fails_the_request_of_a_mistake(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(Slip())
     nri_runtime.run_pod_sandbox(make_pod(namespace="dev"))
     with pytest.raises(nri.PluginError, match=r"Slip.run_pod_sandbox .* changes pod.labels\['seen'\]"):
@@ -273,7 +275,7 @@ def test_in_nri_testing_it_fails_the_request(nri_runtime: FakeRuntime) -> None:
         nri_runtime.create_container()
 
 
-def test_a_validator_and_synchronize_are_watched_too() -> None:
+def test_mistakes_of_validators_and_synchronize_are_errors() -> None:
     class Both(nri.Plugin):
         def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
             containers[1].linux.resources.cpu.shares.value = 5
@@ -287,7 +289,7 @@ def test_a_validator_and_synchronize_are_watched_too() -> None:
         checked_handler(Slip().validate_container_adjustment, "validate_container_adjustment", ("request",))(request)
 
 
-def test_answers_that_a_handler_merges_into_the_returned_answer_are_not_forgotten() -> None:
+def test_answers_merged_into_the_returned_answer_are_accepted() -> None:
     class Merges(nri.Plugin):
         def create_container(self, pod, container):
             answer = nri.Adjustment()

@@ -1,4 +1,4 @@
-"""Where a process logs is chosen before there is a line, and used once."""
+"""The destination of a process's log is chosen before the first line and created once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def nothing_chosen_afterwards() -> Iterator[None]:
     log_destination.take()
 
 
-def test_the_first_line_makes_the_log_that_was_chosen(tmp_path: Path) -> None:
+def test_the_first_line_creates_the_chosen_log(tmp_path: Path) -> None:
     file = tmp_path / "log"
     with new_root():
         log_destination.choose(Destination(file=str(file)))
@@ -30,7 +30,7 @@ def test_the_first_line_makes_the_log_that_was_chosen(tmp_path: Path) -> None:
     assert log_destination.take() is None
 
 
-def test_a_process_that_has_loaded_logging_gets_its_log_at_once(tmp_path: Path) -> None:
+def test_if_logging_is_imported_the_log_is_created_at_once(tmp_path: Path) -> None:
     with new_root() as root:
         log_destination.choose(Destination("WARNING", file=str(tmp_path / "log")))
         make_log_if_due()
@@ -38,14 +38,14 @@ def test_a_process_that_has_loaded_logging_gets_its_log_at_once(tmp_path: Path) 
         assert root.level == logging.WARNING
 
 
-def test_where_nothing_was_chosen_nothing_is_made() -> None:
+def test_without_a_choice_no_log_is_created() -> None:
     with new_root() as root:
         make_log_if_due()
         logs.adapter("pin").debug("a guest's line")
         assert root.handlers == []
 
 
-def test_a_file_that_cannot_be_opened_is_a_warning_where_the_log_goes_instead(
+def test_a_log_file_that_cannot_be_opened_is_a_warning_in_the_other_log(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with new_root():

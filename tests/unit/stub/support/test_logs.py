@@ -1,4 +1,4 @@
-"""Where a plugin's lines go."""
+"""The log lines of a plugin: destinations and formats."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ def test_a_pre_installed_plugin_logs_to_syslog(
     assert capfd.readouterr().err == ""
 
 
-def test_what_no_syslog_takes_goes_to_stderr_as_a_line(log: logging.Logger, capfd: pytest.CaptureFixture[str]) -> None:
-    """Not as a traceback of logging: these may be the plugin's last words."""
+def test_without_syslog_lines_go_to_stderr(log: logging.Logger, capfd: pytest.CaptureFixture[str]) -> None:
+    """The lines must not become a traceback of logging, because they may be the plugin's last ones."""
     log.info("connection closed by the runtime: %s", "closed")
     assert capfd.readouterr().err == "INFO connection closed by the runtime: closed\n"
 
 
-def test_a_mistake_in_a_line_is_still_told(log: logging.Logger, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_formatting_error_of_a_line_is_reported(log: logging.Logger, capfd: pytest.CaptureFixture[str]) -> None:
     record = log.makeRecord(log.name, logging.INFO, __file__, 1, "%d", ("no number",), None)
     log.handlers[0].handle(record)  # not by way of the logger: pytest listens there, and raises what it cannot format
     assert "TypeError" in capfd.readouterr().err
 
 
-def test_log_lines_carry_pod_and_container(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_lines_name_pod_and_container(caplog: pytest.LogCaptureFixture) -> None:
     class Logs(nri.Plugin):
         def create_container(self, pod, container):
             self.log.warning("100%% %s", "sure")
@@ -92,7 +92,7 @@ def test_a_log_file_gets_lines_with_time_level_and_logger(tmp_path: Path) -> Non
     assert re.fullmatch(r"\d{4}-\d\d-\d\d .* INFO nri\.plugin\.pin: hello\n", (tmp_path / "log").read_text())
 
 
-def test_a_program_that_has_a_log_already_keeps_it(tmp_path: Path) -> None:
+def test_a_program_with_its_own_log_keeps_it(tmp_path: Path) -> None:
     handler = logging.NullHandler()
     with new_root() as root:
         root.addHandler(handler)
@@ -108,7 +108,7 @@ def test_without_a_file_the_log_goes_to_stderr_or_syslog(use_syslog: bool, kind:
         assert [type(handler).__name__ for handler in root.handlers] == [kind]
 
 
-def test_json_has_one_object_for_each_line(tmp_path: Path) -> None:
+def test_the_json_format_has_one_object_per_line(tmp_path: Path) -> None:
     class Logs(nri.Plugin):
         def create_container(self, pod, container):
             self.log.info("grüße")
@@ -128,10 +128,10 @@ def test_json_has_one_object_for_each_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_nothing_in_a_line_steers_a_terminal_or_looks_like_another_line(
+def test_control_characters_and_newlines_in_a_line_are_escaped(
     form: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    root = logging.Logger("root of the test")  # noqa: LOG001 - one of its own, with no handlers of pytest
+    root = logging.Logger("root of the test")  # noqa: LOG001 - without the handlers of pytest
     monkeypatch.setattr(logging, "getLogger", lambda name=None: root)
     logs.set_up("INFO", form, str(tmp_path / "log"))
     odd = "a\x1b[2J\x9b\u202e\n2026-01-01 INFO forged"
@@ -152,7 +152,7 @@ def test_nothing_in_a_line_steers_a_terminal_or_looks_like_another_line(
         assert "a\\x1b[2J\\u009b\\u202e" in lines[0]
 
 
-def test_the_pod_on_every_line_is_plain() -> None:
+def test_the_pods_name_in_a_line_is_escaped() -> None:
     observed = []
 
     class Talks(nri.Plugin):
@@ -169,7 +169,7 @@ def test_the_pod_on_every_line_is_plain() -> None:
     assert len(line) < 1200
 
 
-def test_each_line_of_a_record_that_says_so_is_a_line_of_the_log(tmp_path: Path) -> None:
+def test_a_record_with_several_lines_can_be_logged_as_lines(tmp_path: Path) -> None:
     logger = logging.getLogger("nri.plugin.lines")
     logger.setLevel("INFO")
     logs.send_to_file(logger, str(tmp_path / "log"))

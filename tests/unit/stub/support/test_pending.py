@@ -1,4 +1,4 @@
-"""The outcome of an update: waited for, awaited, or told to a callback."""
+"""The outcome of an update: by waiting, awaiting or a callback."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_an_update_can_be_awaited_from_a_background_task() -> None:
     assert [u.container_id for u in results[0]] == ["c1"]
 
 
-def test_without_asyncio_an_update_can_be_awaited_as_well_but_not_in_its_own_handler(
+def test_an_update_can_be_awaited_without_asyncio_outside_of_its_handler(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from nri.stub.session.background import Background
@@ -100,7 +100,7 @@ def test_a_pending_update_fails_when_the_connection_ends() -> None:
             pending.result(5)
 
 
-def test_an_update_that_is_never_answered_is_not_waited_for_without_end() -> None:
+def test_waiting_for_an_update_has_a_timeout() -> None:
     plugin = Names()
     with plugin_thread(plugin) as running:
         running.runtime.begin()
@@ -108,7 +108,7 @@ def test_an_update_that_is_never_answered_is_not_waited_for_without_end() -> Non
             plugin.runtime.update(nri.Update("c1")).result(0.05)
 
 
-def test_a_callback_that_raises_costs_nothing_but_a_line_in_the_log(caplog) -> None:
+def test_a_callback_that_raises_is_logged(caplog) -> None:
     class Careless(nri.Plugin):
         def start_container(self, pod, container):
             def fail(_):
@@ -127,7 +127,7 @@ def test_a_callback_that_raises_costs_nothing_but_a_line_in_the_log(caplog) -> N
     assert "careless" in caplog.text
 
 
-def test_a_callback_that_raises_when_the_connection_ends_does_not_keep_the_others_waiting() -> None:
+def test_a_callback_that_raises_at_the_end_does_not_block_other_updates() -> None:
     class Quiet(nri.Plugin):
         def start_container(self, pod, container): ...
 
@@ -142,7 +142,7 @@ def test_a_callback_that_raises_when_the_connection_ends_does_not_keep_the_other
     assert message == [True]
 
 
-def test_a_callback_that_comes_late_is_called_at_once() -> None:
+def test_a_callback_of_a_finished_update_is_called_at_once() -> None:
     plugin = Names()
     with plugin_thread(plugin) as running:
         running.runtime.begin()
@@ -154,7 +154,7 @@ def test_a_callback_that_comes_late_is_called_at_once() -> None:
         assert flags == [True]
 
 
-def test_the_first_outcome_stays() -> None:
+def test_the_first_outcome_is_kept() -> None:
     plugin = Names()
     with plugin_thread(plugin) as running:
         running.runtime.begin()
@@ -175,7 +175,7 @@ def test_awaiting_an_update_in_its_own_handler_raises_at_once() -> None:
         assert "do not wait for its outcome in the handler" in running.runtime.call("StartContainer", START).message
 
 
-def test_a_handler_that_waits_for_a_task_that_awaits_an_update_learns_why_that_never_ends() -> None:
+def test_a_handler_that_awaits_a_task_with_an_update_gets_an_error() -> None:
     import asyncio
 
     class Awaits(Names):
@@ -190,7 +190,7 @@ def test_a_handler_that_waits_for_a_task_that_awaits_an_update_learns_why_that_n
         assert "do not wait for its outcome in the handler" in running.runtime.call("StartContainer", START).message
 
 
-def test_an_update_that_is_no_longer_awaited_still_ends() -> None:
+def test_a_cancelled_await_does_not_cancel_the_update() -> None:
     import asyncio
 
     plugin = Names()
@@ -237,7 +237,7 @@ _FAILED = m.UpdateContainersResponse(failed=[m.ContainerUpdate(container_id=f"as
         ("StopContainer", _FAILED, None, ""),
     ],
 )
-def test_a_failure_that_the_plugin_does_not_read_is_logged(
+def test_a_failed_update_that_the_plugin_ignores_is_logged(
     method: str, failed: object, error: tuple[int, str] | None, expected: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with plugin_thread(Asks()) as running:

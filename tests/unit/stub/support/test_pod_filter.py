@@ -1,4 +1,4 @@
-"""Handlers that are called for some pods only."""
+"""Handlers with a filter for pods."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ PODS = {
         ({"namespaces": "prod-*", "labels": "app"}, ["both"]),
     ],
 )
-def test_a_handler_is_called_for_the_pods_that_it_chose(
+def test_a_handler_is_called_only_for_matching_pods(
     nri_runtime: FakeRuntime, choice: dict[str, Any], expected: list[str]
 ) -> None:
     plugin = recorder(**choice)
@@ -74,7 +74,7 @@ def test_a_handler_is_called_for_the_pods_that_it_chose(
     assert [name for name, reply in replies.items() if reply.env] == expected
 
 
-def test_synchronize_gets_the_pods_that_it_chose_and_their_containers_and_the_mirror_gets_all() -> None:
+def test_synchronize_receives_matching_pods_and_the_mirror_all_pods() -> None:
     web, plain = make_pod("web", **WEB), make_pod("plain")
     plugin = recorder(labels="app=web")
     containers = [make_container("in-web", web), make_container("in-plain", plain)]
@@ -84,7 +84,7 @@ def test_synchronize_gets_the_pods_that_it_chose_and_their_containers_and_the_mi
         assert sorted(pod.name for pod in plugin.state.pods.values()) == ["plain", "web"]
 
 
-def test_several_marks_must_all_let_a_pod_pass(nri_runtime: FakeRuntime) -> None:
+def test_a_pod_must_match_all_filters(nri_runtime: FakeRuntime) -> None:
     class Both(nri.Plugin):
         @nri.when(namespaces=["*", "!kube-system"])
         @nri.when(labels="app")
@@ -97,7 +97,7 @@ def test_several_marks_must_all_let_a_pod_pass(nri_runtime: FakeRuntime) -> None
     assert nri_runtime.create_container(make_pod(namespace="a")).env == {}
 
 
-def test_a_validator_chooses_too(nri_runtime: FakeRuntime) -> None:
+def test_a_validator_can_have_a_filter(nri_runtime: FakeRuntime) -> None:
     class Strict(nri.Plugin):
         @nri.when(namespaces="prod")
         def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> None:
@@ -109,7 +109,7 @@ def test_a_validator_chooses_too(nri_runtime: FakeRuntime) -> None:
         nri_runtime.create_container(make_pod(namespace="prod"))
 
 
-def test_events_that_old_runtimes_wrap_are_chosen_too() -> None:
+def test_events_inside_a_state_change_are_filtered() -> None:
     texts: list[str] = []
 
     class Notes(nri.Plugin):
@@ -124,7 +124,7 @@ def test_events_that_old_runtimes_wrap_are_chosen_too() -> None:
     assert texts == ["web"]
 
 
-def test_the_method_itself_stays_what_it_is() -> None:
+def test_a_direct_call_of_the_method_is_not_filtered() -> None:
     plugin = recorder(labels="app")
     assert plugin.create_container(make_pod("plain"), make_container()).env == {"SEEN": "plain"}
 
@@ -135,20 +135,26 @@ def test_the_method_itself_stays_what_it_is() -> None:
         ({}, TypeError, "takes namespaces, labels or annotations by name"),
         ({"labels": "a b"}, ValueError, r'nri.when\(labels=...\): "a b" is not a selector; write key, !key'),
         ({"namespaces": "!"}, ValueError, r'nri.when\(namespaces=...\): "!" is not a namespace'),
-        ({"labels": {"app": 5}}, TypeError, r"nri.when\(labels=...\): 'app' must be a text, True or False, not 5"),
-        ({"annotations": 5}, TypeError, r"nri.when\(annotations=...\) takes a text or several, not 5"),
-        ({"namespaces": []}, TypeError, r"nri.when\(namespaces=\[\]\) selects nothing: leave the argument out"),
-        ({"labels": {}}, TypeError, r"nri.when\(labels={}\) selects nothing"),
+        (
+            {"labels": {"app": 5}},
+            TypeError,
+            r"nri.when\(labels=...\): the value of 'app' must be a string, True or False, not 5",
+        ),
+        ({"annotations": 5}, TypeError, r"nri.when\(annotations=...\) takes a string or several strings, not 5"),
+        ({"namespaces": []}, TypeError, r"nri.when\(namespaces=\[\]\) is empty: omit the argument"),
+        ({"labels": {}}, TypeError, r"nri.when\(labels={}\) is empty"),
         ({"labels": ["app", "!app"]}, ValueError, r'nri.when: "!app" and "app" exclude each other'),
-        ({"namespaces": ["a", 1]}, TypeError, r"nri.when\(namespaces=...\) takes a text or several, not 1"),
+        ({"namespaces": ["a", 1]}, TypeError, r"nri.when\(namespaces=...\) takes a string or several strings, not 1"),
     ],
 )
-def test_what_chooses_nothing_says_how_to_write_it(choice: dict[str, Any], error: type[Exception], text: str) -> None:
+def test_an_invalid_filter_is_an_error_with_the_right_form(
+    choice: dict[str, Any], error: type[Exception], text: str
+) -> None:
     with pytest.raises(error, match=text):
         nri.when(**choice)
 
 
-def test_a_mark_without_a_choice_says_how_to_write_it() -> None:
+def test_a_filter_without_arguments_is_an_error_with_the_right_form() -> None:
     with pytest.raises(TypeError, match=r"write @nri\.when\(labels='app=web'\)"):
 
         class Forgets(nri.Plugin):
@@ -156,7 +162,7 @@ def test_a_mark_without_a_choice_says_how_to_write_it() -> None:
             def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
 
 
-def test_choosing_does_not_cost_a_start_what_is_known_to_be_slow() -> None:
+def test_a_filter_does_not_import_slow_modules() -> None:
     import subprocess
     import sys
 
@@ -174,13 +180,13 @@ def test_choosing_does_not_cost_a_start_what_is_known_to_be_slow() -> None:
         ("image", "use namespaces, labels or annotations"),
     ],
 )
-def test_a_choice_by_another_name_is_an_error_with_a_suggestion(name: str, hint: str) -> None:
+def test_an_unknown_filter_argument_is_an_error_with_a_suggestion(name: str, hint: str) -> None:
     argument: Any = {name: "web"}
     with pytest.raises(TypeError, match=rf"nri\.when has no argument {name}[;:] {hint}"):
         nri.when(**argument)
 
 
-def test_marks_that_exclude_each_other_are_refused_when_the_class_is_created() -> None:
+def test_filters_that_exclude_each_other_are_an_error() -> None:
     with pytest.raises(ValueError, match='"app=db" and "app=web" exclude each other'):
 
         class Never(nri.Plugin):
@@ -189,7 +195,7 @@ def test_marks_that_exclude_each_other_are_refused_when_the_class_is_created() -
             def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
 
 
-def test_the_value_of_a_dict_may_begin_with_an_equals_sign() -> None:
+def test_a_filter_value_can_start_with_an_equals_sign() -> None:
     plugin = recorder(annotations={"key": "=x"})
     with FakeRuntime() as runtime:
         runtime.add(plugin)

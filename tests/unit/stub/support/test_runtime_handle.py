@@ -1,4 +1,4 @@
-"""Updates and evictions that a plugin asks for by itself."""
+"""Updates and evictions that a plugin requests outside of answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.waiting import wait_for
 from tests.unit.stub.plugins import START, Names
 
 
-def test_an_update_outside_handlers_goes_out_at_once() -> None:
+def test_an_update_outside_of_handlers_is_sent_at_once() -> None:
     plugin = Names()
     with plugin_thread(plugin) as running:
         running.runtime.begin()
@@ -31,6 +31,16 @@ def test_an_update_outside_handlers_goes_out_at_once() -> None:
         wait_for(lambda: not plugin.runtime.outstanding, "the answer")
         assert request.method == "UpdateContainers"
         assert pending.result(5) == [nri.Update("c1").set_cpu_shares(5)]
+
+
+def test_updates_without_values_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    plugin = Names()
+    with plugin_thread(plugin) as running:
+        running.runtime.begin()
+        plugin.runtime.update(nri.Update("c1"), nri.Update("c2"), nri.Update("c3").set_cpu_shares(5))
+        plugin.runtime.update(nri.Update("c2"))
+    (text,) = [text for text in caplog.messages if "without values" in text]
+    assert text.startswith("plugin 10-names requests an update of container c1 without values, which has no effect")
 
 
 def test_an_update_in_a_handler_is_sent_after_the_reply() -> None:
@@ -51,7 +61,7 @@ def test_an_update_in_a_handler_is_sent_after_the_reply() -> None:
 
 
 @pytest.mark.parametrize("pause_s", [None, 0.0, 0.02])
-def test_what_a_task_asks_for_that_a_handler_has_left_behind_is_sent(pause_s: float | None) -> None:
+def test_an_update_of_a_task_that_outlives_its_handler_is_sent(pause_s: float | None) -> None:
     import asyncio
 
     results = []
@@ -106,7 +116,7 @@ ONE, TWO = nri.Update("c1").set_cpu_shares(5), nri.Update("c2").set_cpu_shares(6
     [(ONE, TWO), ([ONE, TWO],), ((ONE, TWO.message),), ({1: ONE, 2: TWO}.values(),), (iter([ONE, TWO]),)],
     ids=["two", "list", "tuple", "view", "iterator"],
 )
-def test_updates_may_be_given_one_by_one_or_together(argument: tuple[Any, ...]) -> None:
+def test_updates_can_be_passed_separately_or_as_a_list(argument: tuple[Any, ...]) -> None:
     plugin = Names()
     with plugin_thread(plugin) as running:
         running.runtime.begin()
@@ -115,7 +125,7 @@ def test_updates_may_be_given_one_by_one_or_together(argument: tuple[Any, ...]) 
         assert list(sent.update) == [ONE.message, TWO.message]
 
 
-def test_no_updates_at_all_are_done_at_once_and_send_nothing() -> None:
+def test_an_empty_list_of_updates_is_done_without_a_request() -> None:
     pending = RuntimeHandle().update([])
     assert pending.done and pending.result(0) == []
 
@@ -131,17 +141,17 @@ def test_no_updates_at_all_are_done_at_once_and_send_nothing() -> None:
     ],
     ids=["id", "ids", "adjustment", "eviction", "number"],
 )
-def test_what_is_no_update_is_told_apart_with_the_next_step(argument: Any, text: str) -> None:
+def test_a_wrong_argument_of_update_is_an_error_with_the_right_form(argument: Any, text: str) -> None:
     with pytest.raises(TypeError, match=re.escape(text)):
         RuntimeHandle().update(argument)
 
 
-def test_an_eviction_of_what_is_no_container_says_how_to_write_it() -> None:
+def test_a_wrong_argument_of_evict_is_an_error_with_the_right_form() -> None:
     with pytest.raises(TypeError, match=r"takes a container or its id, not Update: write evict\(container, reason\)"):
         RuntimeHandle().evict(ONE)  # type: ignore[arg-type]
 
 
-def test_a_runtime_that_tells_no_timeouts_has_the_defaults() -> None:
+def test_a_runtime_without_timeouts_has_the_default_timeouts() -> None:
     handle = RuntimeHandle()
     handle.introduce(m.ConfigureRequest(runtime_name="containerd", runtime_version="v2.2.0"))
     assert (handle.name, handle.version, handle.nri_version) == ("containerd", "v2.2.0", "v0.10.0")
@@ -151,7 +161,7 @@ def test_a_runtime_that_tells_no_timeouts_has_the_defaults() -> None:
     assert handle.nri_version == "v0.12.5"
 
 
-def test_too_many_updates_that_nobody_answers_are_refused() -> None:
+def test_too_many_unanswered_updates_are_refused() -> None:
     plugin = Names()
     with plugin_thread(plugin) as running:
         running.runtime.begin()
@@ -168,7 +178,7 @@ def test_too_many_updates_that_nobody_answers_are_refused() -> None:
     ("answer", "text"),
     [(b"\xff\xff", "answer cannot be read"), (b"\x0a\x00" * 10_000, "answer is too long: 20000 bytes")],
 )
-def test_an_answer_that_cannot_or_must_not_be_read_is_an_error_of_the_update(answer: bytes, text: str) -> None:
+def test_an_invalid_reply_is_an_error_of_the_update(answer: bytes, text: str) -> None:
     plugin = Names()
     with plugin_thread(plugin) as running:
         running.runtime.begin()
@@ -180,6 +190,6 @@ def test_an_answer_that_cannot_or_must_not_be_read_is_an_error_of_the_update(ans
             pending.result(10)
 
 
-def test_a_reason_that_is_no_text_is_named() -> None:
+def test_a_reason_that_is_not_a_string_is_a_type_error() -> None:
     with pytest.raises(TypeError, match=r"takes the reason as text, not ValueError"):
         RuntimeHandle().evict("c1", ValueError("too big"))  # type: ignore[arg-type]

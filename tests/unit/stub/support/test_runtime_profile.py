@@ -1,4 +1,4 @@
-"""Answers to runtimes with a part of NRI: what they apply is sent, the rest is left out and logged, or refused."""
+"""Answers to runtimes with a part of NRI: unsupported fields are left out and logged, or refused."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_isulad_gets_a_memory_limit_without_cpus() -> None:
     assert not resources.HasField("cpu")
 
 
-def test_the_plugin_keeps_its_own_adjustment() -> None:
+def test_the_plugins_adjustment_is_not_changed() -> None:
     adjustment = Adjustment().add_annotation("a", "b")
     shape("docker", adjustment)
     assert dict(adjustment.message.annotations) == {"a": "b"}

@@ -1,4 +1,4 @@
-"""A plugin is held to what its class says that it sets: an error where plugins are written, a warning on a node."""
+"""A plugin may set only its declared fields: otherwise an error in tests, a warning on a node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CREATED = nri.Adjustment().add_env("LEVEL", "1").set_cpu_shares(2).message
 
 
 class Declares(nri.Plugin):
-    """Sets more or less than it says."""
+    """Sets more or less than it declares."""
 
     sets: ClassVar[Sequence[str]] = ("env.LEVEL", "linux.resources.cpu")
 
@@ -50,7 +50,7 @@ def runtime() -> Iterator[FakeRuntime]:
     "adjustment",
     [None, nri.Adjustment().add_env("LEVEL", "1").set_cpu_shares(2), nri.Adjustment().remove_env("LEVEL")],
 )
-def test_what_is_declared_passes(runtime: FakeRuntime, adjustment: nri.Adjustment | None) -> None:
+def test_declared_fields_are_accepted(runtime: FakeRuntime, adjustment: nri.Adjustment | None) -> None:
     reply = runtime.add(Declares(adjustment)).create_container(make_pod(), make_container())
     got, message = reply.adjust.message, (adjustment or nri.Adjustment()).message
     assert list(got.env) == list(message.env)
@@ -65,15 +65,13 @@ def test_what_is_declared_passes(runtime: FakeRuntime, adjustment: nri.Adjustmen
         (nri.Adjustment().set_args(["x"]), 'sets Args, .*: add "args"'),
     ],
 )  # fmt: skip
-def test_what_is_not_declared_is_an_error_where_plugins_are_tested(
-    runtime: FakeRuntime, adjustment: nri.Adjustment, words: str
-) -> None:
+def test_in_tests_an_undeclared_field_is_an_error(runtime: FakeRuntime, adjustment: nri.Adjustment, words: str) -> None:
     runtime.add(Declares(adjustment))
     with pytest.raises(NriError, match=words):
         runtime.create_container(make_pod(), make_container())
 
 
-def test_updates_and_evictions_are_held_to_it_as_well(runtime: FakeRuntime) -> None:
+def test_updates_and_evictions_are_checked(runtime: FakeRuntime) -> None:
     container = make_container()
     with pytest.raises(NriError, match="sets PidsLimit"):
         runtime.add(Declares(update=nri.Update(container).set_pids_limit(3)))
@@ -87,7 +85,7 @@ def test_updates_and_evictions_are_held_to_it_as_well(runtime: FakeRuntime) -> N
         plugin.runtime.update(nri.Update(container).set_pids_limit(3))
 
 
-def test_a_plugin_that_says_that_it_sets_nothing_is_held_to_that(runtime: FakeRuntime) -> None:
+def test_an_empty_declaration_is_checked(runtime: FakeRuntime) -> None:
     class Nothing(Declares):
         sets = ()
 
@@ -96,7 +94,7 @@ def test_a_plugin_that_says_that_it_sets_nothing_is_held_to_that(runtime: FakeRu
         runtime.create_container(make_pod(), make_container())
 
 
-def test_on_a_node_it_is_a_warning_once_for_each_field(caplog: pytest.LogCaptureFixture) -> None:
+def test_on_a_node_each_undeclared_field_logs_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     plugin = Declares()
     plugin.sets = ("args",)  # type: ignore[misc]
     check = SetsCheck(plugin, strict=False)
@@ -117,6 +115,6 @@ def test_on_a_node_it_is_a_warning_once_for_each_field(caplog: pytest.LogCapture
         ("env", TypeError, "Wrong.sets must be a tuple of names"),
     ],
 )  # fmt: skip
-def test_a_wrong_declaration_is_found_when_the_class_is_made(sets: object, error: type[Exception], words: str) -> None:
+def test_a_wrong_declaration_is_an_error_at_class_creation(sets: object, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         type("Wrong", (nri.Plugin,), {"sets": sets})

@@ -1,4 +1,4 @@
-"""The outcome of a trial: what it weighs, and its form for programs."""
+"""The outcome of a trial: its exit code and its JSON form."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from nri.errors import PluginError, Reject, RpcError
 from nri.testing.trial.outcome import MissingAnswer, Outcome, PodResult, Result
 
 
-def test_a_refusal_weighs_more_than_a_failure() -> None:
+def test_a_refusal_takes_precedence_over_a_failure() -> None:
     outcome, result = Outcome([]), Result("id", "app")
     failure, refusal = PluginError("10-a", "broken"), PluginError("10-a", "no")
     refusal.__cause__ = RpcError(7, "no")
@@ -18,7 +18,7 @@ def test_a_refusal_weighs_more_than_a_failure() -> None:
         assert outcome.refused
 
 
-def test_a_plugin_that_does_not_answer_is_a_failure_and_no_answer_missing_is_none() -> None:
+def test_only_a_missing_answer_is_a_failure() -> None:
     outcome, result = Outcome([]), Result("id", "app")
     outcome.record_misses(result, [])
     assert (outcome.failed, result.unchanged) == (False, True)
@@ -26,7 +26,7 @@ def test_a_plugin_that_does_not_answer_is_a_failure_and_no_answer_missing_is_non
     assert (outcome.failed, result.unchanged) == (True, False)
 
 
-def test_an_outcome_is_a_table_of_json() -> None:
+def test_an_outcome_can_be_written_as_json() -> None:
     shadow = ShadowReport("20-b", "CreateContainer", "shop/web", "app", [], [], [], "broken")
     result = Result(
         "id", "app", [], [("other", "too big")], [MissingAnswer("10-a", "E", "late")], [shadow], [("10-a", "E")], "no"

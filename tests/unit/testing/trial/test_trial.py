@@ -1,4 +1,4 @@
-"""A trial of plugins on pods: what it takes them through, and what it finds. What is shown: see verbs/test_try_."""
+"""A trial of plugins on pods: events and results. The output is tested in verbs/test_try_."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def attempt(tmp_path: Path) -> Try:
     return try_
 
 
-def test_a_trial_tells_each_plugins_changes(attempt: Try) -> None:
+def test_a_trial_reports_the_changes_of_each_plugin(attempt: Try) -> None:
     body = "    def create_container(self, pod, container):\n        return nri.Adjustment().add_env('A', self.config)"
     outcome = attempt(body, config=Source("c.yaml", "1"))
     assert (outcome.plugins, outcome.refused, outcome.failed) == (["10-tried"], False, False)
@@ -62,7 +62,7 @@ def test_every_pod_is_tried(attempt: Try) -> None:
 
 
 @pytest.mark.parametrize("how", ["{}", "threading.Timer(0.01, lambda: {}).start()"], ids=["in the handler", "later"])
-def test_what_the_last_container_asks_for_by_itself_is_not_lost(attempt: Try, how: str) -> None:
+def test_an_update_that_the_plugin_sends_at_the_last_container_is_applied(attempt: Try, how: str) -> None:
     asks = (
         "self.runtime.update(nri.Update(container.id).set_cpu_shares(512)) and self.runtime.evict(container.id, 'old')"
     )
@@ -84,12 +84,12 @@ EVERY = """
 """
 
 
-def test_background_work_takes_a_turn_with_the_pods_there(attempt: Try) -> None:
+def test_background_work_runs_once_while_the_pods_exist(attempt: Try) -> None:
     (pod,) = attempt(EVERY).pods
     assert [(step.change.field, step.change.after) for step in pod.containers[0].steps] == [("CPUShares", 256)]
 
 
-def test_background_work_that_fails_is_told_with_the_plugins_name(attempt: Try) -> None:
+def test_an_error_of_background_work_names_the_plugin(attempt: Try) -> None:
     with pytest.raises(NriError, match=r"plugin 10-tried: background work failed: KeyError: 'c'"):
         attempt(EVERY.replace("256)).result()", "256))\n            raise KeyError('c')"))
 
@@ -103,7 +103,7 @@ def test_a_plugin_that_does_not_answer_in_time_is_a_failure(attempt: Try) -> Non
     assert result.misses[0].reason == "no answer to CreateContainer within 2 s; do slow work in a thread"
 
 
-def test_a_shadow_is_told_and_counts_for_nothing(attempt: Try) -> None:
+def test_a_shadow_plugin_is_reported_and_changes_no_result(attempt: Try) -> None:
     body = "    def create_container(self, pod, container):\n        return nri.Adjustment().add_env('A', '1')"
     outcome = attempt(body, policy='["10-tried"]\nshadow = true\n')
     (result,) = outcome.pods[0].containers
@@ -111,7 +111,7 @@ def test_a_shadow_is_told_and_counts_for_nothing(attempt: Try) -> None:
     assert [(change.field, change.key, change.after) for change in result.shadows[0].changes] == [("Env", "A", "1")]
 
 
-def test_an_update_of_a_container_that_is_not_there_is_told(attempt: Try) -> None:
+def test_an_update_of_an_unknown_container_is_reported(attempt: Try) -> None:
     body = "    def create_container(self, pod, container):\n        return nri.Update('nobody').set_cpu_shares(3)"
     assert attempt(body).pods[0].containers[0].left_out == [("10-tried", "CreateContainer")]
 
@@ -119,14 +119,14 @@ def test_an_update_of_a_container_that_is_not_there_is_told(attempt: Try) -> Non
 CONFIG = "    class Config:\n        level: int = 3\n    config: Config\n    def run_pod_sandbox(self, pod): pass"
 
 
-def test_a_bad_configuration_is_told_with_its_own_file_and_line(attempt: Try) -> None:
+def test_an_invalid_configuration_is_an_error_with_file_and_line(attempt: Try) -> None:
     with pytest.raises(ConfigError) as caught:
         attempt(CONFIG, config=Source("my/c.yaml", "\nlevle: 1\nlevel: x\n"))
     lines = [str(entry) for entry in single_errors(caught.value)]
     assert sorted(line.partition(": ")[0] for line in lines) == ["my/c.yaml:2", "my/c.yaml:3"]
 
 
-def test_a_bad_policy_is_told_with_its_own_file_and_nothing_is_left_behind(
+def test_an_invalid_policy_is_an_error_with_its_file_and_leaves_no_files(
     attempt: Try, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     temporary = tmp_path / "tmp"
@@ -148,21 +148,21 @@ def test_a_bad_policy_is_told_with_its_own_file_and_nothing_is_left_behind(
         ("    def synchronize(self, pods, containers):\n        raise ValueError('boo')", "boo"),
     ],
 )
-def test_a_plugin_that_cannot_take_part_is_told_in_a_line(attempt: Try, body: str, reason: str) -> None:
+def test_a_plugin_that_fails_to_start_is_an_error_of_one_line(attempt: Try, body: str, reason: str) -> None:
     with pytest.raises(NriError, match=reason) as caught:
         attempt(body)
     assert "\n" not in str(caught.value)
     assert "PluginHealth" not in str(caught.value)
 
 
-def test_a_plugin_that_connects_several_times_is_there_as_often() -> None:
+def test_a_plugin_with_several_connections_has_several_results() -> None:
     result = run(
         [TrialPlugin("10", "differ"), TrialPlugin("20", "template")], read_manifests(Source("pod", POD)), None, 5.0
     )
     assert sorted(result.plugins) == ["00-differ", "20-template", "99-differ"]
 
 
-def test_a_trial_leaves_the_level_of_the_plugins_log_as_it_was(attempt: Try) -> None:
+def test_a_trial_does_not_change_the_log_level_of_plugins(attempt: Try) -> None:
     of_plugins = logging.getLogger("nri.plugin")
     before = of_plugins.level
     attempt("    def create_container(self, pod, container):\n        return None")
@@ -184,7 +184,7 @@ def write(path: Path, text: str) -> str:
     return str(path)
 
 
-def test_it_takes_part_under_the_name_of_its_file_with_its_configuration(tmp_path: Path) -> None:
+def test_a_program_registers_under_its_file_name_with_its_configuration(tmp_path: Path) -> None:
     target = write(tmp_path / "40-prog", f"#!{sys.executable}\n{PLUGIN}")
     with FakeRuntime() as runtime:
         with program(runtime, TrialPlugin("40", target, Source("c", "1"))):
@@ -201,13 +201,13 @@ def test_it_takes_part_under_the_name_of_its_file_with_its_configuration(tmp_pat
         ("\0asm\1\0\0\0", "40-prog: WebAssembly plugins run only in a runtime"),
     ],
 )
-def test_a_program_that_is_no_plugin_is_told_in_a_line(tmp_path: Path, text: str, reason: str) -> None:
+def test_a_program_that_is_not_a_plugin_is_an_error_of_one_line(tmp_path: Path, text: str, reason: str) -> None:
     target = write(tmp_path / "40-prog", text)
     with FakeRuntime() as runtime, pytest.raises(NriError, match=reason), program(runtime, TrialPlugin("40", target)):
         pass
 
 
-def test_a_program_that_lives_and_never_registers_is_told_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_never_registers_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nri.testing.trial.trial.STEPS", 2)
     target = write(tmp_path / "40-prog", "#!/bin/sh\nsleep 30\n")
     with FakeRuntime() as runtime, pytest.raises(NriError, match="does not take part: it did not register"):
@@ -215,7 +215,7 @@ def test_a_program_that_lives_and_never_registers_is_told_too(tmp_path: Path, mo
             pass
 
 
-def test_silence_is_kept_and_an_error_status_is_not() -> None:
+def test_a_missing_answer_is_recorded_and_an_error_status_is_not() -> None:
     watching, late = TrialObserver(), DeadlineExceeded()
     watching.record_plugin_invocation("10-a", "CreateContainer", None)
     watching.record_plugin_invocation("10-a", "CreateContainer", RpcError(2, "no"))
@@ -224,7 +224,7 @@ def test_silence_is_kept_and_an_error_status_is_not() -> None:
     assert watching.take() == ([], [], [])
 
 
-def test_a_shadow_that_would_do_nothing_is_not_kept() -> None:
+def test_a_shadow_report_without_changes_is_dropped() -> None:
     watching = TrialObserver()
     nothing = ShadowReport("10-a", "CreateContainer", "p", "c", [], [], [])
     for report in (nothing, nothing._replace(failed="broken")):
@@ -232,7 +232,7 @@ def test_a_shadow_that_would_do_nothing_is_not_kept() -> None:
     assert [report.failed for report in watching.take().shadows] == ["broken"]
 
 
-def test_requests_for_absent_containers_are_kept() -> None:
+def test_requests_for_absent_containers_are_recorded() -> None:
     watching = TrialObserver()
     watching.record_left_out("10-a", "StopContainer")
     assert watching.take().left_out == [("10-a", "StopContainer")]

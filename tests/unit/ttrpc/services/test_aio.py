@@ -1,4 +1,4 @@
-"""The asyncio client: calls, their errors, and how a client is made."""
+"""The asyncio client: calls, errors and construction."""
 
 from __future__ import annotations
 
@@ -31,9 +31,7 @@ from tests.support.waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize(("count", "size"), [(5000, 2000), (300, 100_000)], ids=["messages", "bytes"])
-def test_a_stream_that_is_not_received_holds_up_the_connection_and_fills_no_memory(
-    path: str, count: int, size: int
-) -> None:
+def test_an_unread_stream_blocks_the_connection_and_uses_bounded_memory(path: str, count: int, size: int) -> None:
     def fast(_: bytes) -> Iterator[bytes]:
         for _ in range(count):
             yield bytes(size)
@@ -41,7 +39,7 @@ def test_a_stream_that_is_not_received_holds_up_the_connection_and_fills_no_memo
     async def work(client: AsyncClient) -> None:
         stream = client.stream("s", "Fast", streaming="server")
         async with asyncio.timeout(20):
-            while len(stream.messages) < MAX_INBOX_MESSAGES and stream.size_bytes < MAX_INBOX_BYTES:  # noqa: ASYNC110 - a stream tells only who receives
+            while len(stream.messages) < MAX_INBOX_MESSAGES and stream.size_bytes < MAX_INBOX_BYTES:  # noqa: ASYNC110 - a stream notifies only its receiver
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.3)
         holder = len(stream.messages)
@@ -56,7 +54,7 @@ def test_a_stream_that_is_not_received_holds_up_the_connection_and_fills_no_memo
     run(path, work, methods(Fast=Method(fast, streaming="server"), Look=Method(lambda payload: payload)))
 
 
-def test_the_end_of_the_connection_ends_every_wait(path: str) -> None:
+def test_the_end_of_the_connection_ends_every_call_and_stream(path: str) -> None:
     async def main() -> None:
         server = Server(path, [Service.of(DESCRIPTOR, Streams())])
         server.start()
@@ -79,7 +77,7 @@ def test_the_end_of_the_connection_ends_every_wait(path: str) -> None:
     asyncio.run(asyncio.wait_for(main(), 30))
 
 
-def test_a_peer_that_does_not_speak_ttrpc_ends_the_connection(path: str) -> None:
+def test_bytes_that_are_not_ttrpc_end_the_connection(path: str) -> None:
     async def main() -> None:
         async def garbage(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(b"\x00\x00\x00\x00\x00\x00\x00\x01\x02\x00" * 3)  # responses, the first of them to our call
@@ -103,7 +101,7 @@ async def connected() -> tuple[AsyncConnection, asyncio.StreamWriter, socket.soc
 
 
 class Stream:
-    """In place of a stream: notes what it is told."""
+    """Stands in for a stream: records its items and counts its wakes."""
 
     def __init__(self) -> None:
         self.items: list[object] = []
@@ -126,7 +124,7 @@ def answer(side: ClientSide, payload: bytes = b"x") -> tuple[int, bytes]:
     return stream_id, ServerSide().respond(stream_id, payload)
 
 
-def test_a_response_goes_to_its_call_and_one_that_nobody_waits_for_nowhere() -> None:
+def test_a_response_reaches_its_call_and_an_unexpected_response_is_dropped() -> None:
     async def main() -> None:
         connection, _, remote = await connected()
         calls = {}
@@ -146,7 +144,7 @@ def test_a_response_goes_to_its_call_and_one_that_nobody_waits_for_nowhere() -> 
     work(main)
 
 
-def test_while_one_stream_holds_too_much_nothing_is_read_and_others_do_not_change_that() -> None:
+def test_a_full_stream_stops_reading_for_all_streams() -> None:
     async def main() -> None:
         connection, _, remote = await connected()
         first, second = Stream(), Stream()
@@ -170,11 +168,11 @@ def test_while_one_stream_holds_too_much_nothing_is_read_and_others_do_not_chang
 @pytest.mark.parametrize(
     ("end", "reason"),
     [
-        (lambda far, _: far.close(), "closed"),
+        (lambda remote, _: remote.close(), "closed"),
         (lambda _, reader: reader.set_exception(ConnectionResetError(104, "Connection reset by peer")), "closed (Conn"),
     ],
 )
-def test_the_end_wakes_all_that_wait_and_is_kept(end: Callable[..., None], reason: str) -> None:
+def test_the_end_of_the_connection_wakes_every_waiter_and_is_stored(end: Callable[..., None], reason: str) -> None:
     async def main() -> None:
         connection, _, remote = await connected()
         stream = Stream()
@@ -197,7 +195,7 @@ def test_the_end_wakes_all_that_wait_and_is_kept(end: Callable[..., None], reaso
     work(main)
 
 
-def test_a_write_that_the_peer_does_not_take_any_more_is_the_end_with_its_reason() -> None:
+def test_a_failed_write_ends_the_connection_with_its_reason() -> None:
     async def main() -> None:
         connection, writer, remote = await connected()
 
@@ -215,7 +213,7 @@ def test_a_write_that_the_peer_does_not_take_any_more_is_the_end_with_its_reason
     work(main)
 
 
-def test_a_connection_that_ends_while_a_call_is_written_is_that_calls_error_and_nobody_elses(path: str) -> None:
+def test_a_connection_that_ends_during_a_write_fails_only_that_call(path: str) -> None:
     async def main() -> None:
         messages: list[str] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: messages.append(context["message"]))
@@ -237,7 +235,7 @@ def test_a_connection_that_ends_while_a_call_is_written_is_that_calls_error_and_
 
 
 @pytest.mark.parametrize("count", [0, 1, 1000])
-def test_every_way_to_stream(path: str, count: int) -> None:
+def test_every_kind_of_stream_works(path: str, count: int) -> None:
     async def work(client: AsyncClient) -> None:
         listed = client.stream(NAME, "List", ListRequest(count=count), Item, streaming="server")
         assert [item.number async for item in listed] == list(range(count))
@@ -260,7 +258,7 @@ def test_every_way_to_stream(path: str, count: int) -> None:
     run(path, work)
 
 
-def test_a_stream_that_fails_says_why_after_its_messages(path: str) -> None:
+def test_a_failed_stream_raises_its_status_after_its_messages(path: str) -> None:
     async def work(client: AsyncClient) -> None:
         request = ListRequest(count=2, code=Code.ABORTED, message="enough")
         stream = client.stream(NAME, "List", request, Item, streaming="server")
@@ -280,7 +278,7 @@ def test_a_stream_that_fails_says_why_after_its_messages(path: str) -> None:
     run(path, work)
 
 
-def test_a_half_that_is_closed_sends_nothing(path: str) -> None:
+def test_a_closed_half_refuses_to_send(path: str) -> None:
     async def work(client: AsyncClient) -> None:
         async with client.stream(NAME, "Relay", None, Item) as stream:
             await stream.close_send()
@@ -293,7 +291,7 @@ def test_a_half_that_is_closed_sends_nothing(path: str) -> None:
     run(path, work)
 
 
-def test_waits_have_deadlines_of_their_own_and_of_the_stream(path: str) -> None:
+def test_a_receive_has_its_own_deadline_and_the_streams(path: str) -> None:
     async def work(client: AsyncClient) -> None:
         async with client.stream("s", "Silent", streaming="client", wait_s=0.05) as stream:
             for _ in range(2):
@@ -309,7 +307,7 @@ def test_waits_have_deadlines_of_their_own_and_of_the_stream(path: str) -> None:
     run(path, work, methods(Silent=Method(silent, streaming="client")))
 
 
-def test_a_stream_that_is_dropped_unread_lets_the_connection_go_on(path: str) -> None:
+def test_an_abandoned_stream_leaves_the_connection_usable(path: str) -> None:
     def fast(_: bytes) -> Iterator[bytes]:
         for _ in range(3000):
             yield bytes(2000)
@@ -317,7 +315,7 @@ def test_a_stream_that_is_dropped_unread_lets_the_connection_go_on(path: str) ->
     async def work(client: AsyncClient) -> None:
         stream: AsyncClientStream[bytes] | None = client.stream("s", "Fast", streaming="server")
         async with asyncio.timeout(PATIENCE_S):
-            while stream is not None and not stream.messages:  # noqa: ASYNC110 - a stream tells only who receives
+            while stream is not None and not stream.messages:  # noqa: ASYNC110 - a stream notifies only its receiver
                 await asyncio.sleep(0.01)
         stream = None
         gc.collect()
@@ -327,7 +325,7 @@ def test_a_stream_that_is_dropped_unread_lets_the_connection_go_on(path: str) ->
     run(path, work, methods(Fast=Method(fast, streaming="server"), Look=Method(lambda payload: payload)))
 
 
-def test_a_server_that_does_not_read_costs_a_wait(path: str) -> None:
+def test_a_send_to_a_server_that_does_not_read_ends_at_its_deadline(path: str) -> None:
     go = threading.Event()
 
     async def work(client: AsyncClient) -> None:
@@ -350,7 +348,7 @@ async def send_on(stream: AsyncClientStream[bytes]) -> None:
         await stream.send(bytes(100_000), 0.2)
 
 
-def test_calls_go_at_the_same_time(path: str) -> None:
+def test_calls_run_concurrently(path: str) -> None:
     meet = threading.Barrier(3, timeout=PATIENCE_S)
 
     async def work(client: AsyncClient) -> None:
@@ -360,7 +358,7 @@ def test_calls_go_at_the_same_time(path: str) -> None:
     run(path, work, methods(Meet=Method(lambda payload: (meet.wait(), payload)[1])))
 
 
-def test_statuses_deadlines_and_oversized_requests_cost_one_call(path: str) -> None:
+def test_statuses_deadlines_and_oversized_requests_affect_only_their_call(path: str) -> None:
     async def work(client: AsyncClient) -> None:
         with pytest.raises(RpcError) as caught:
             await client.call(NAME, "Look", Item(code=Code.NOT_FOUND, message="no luck"), Item)
@@ -383,7 +381,7 @@ class _Broken:
         raise ValueError("broken")
 
 
-def test_a_late_answer_and_a_call_that_is_cancelled_leave_the_connection_usable(path: str) -> None:
+def test_a_late_reply_and_a_cancelled_call_leave_the_connection_usable(path: str) -> None:
     go = threading.Event()
 
     def slow(payload: bytes) -> bytes:
@@ -408,7 +406,7 @@ def test_a_late_answer_and_a_call_that_is_cancelled_leave_the_connection_usable(
     run(path, work, methods(Slow=Method(slow)))
 
 
-def test_metadata_and_time_left_reach_the_server(path: str) -> None:
+def test_metadata_and_timeout_reach_the_server(path: str) -> None:
     calls: list[Any] = []
 
     async def work(client: AsyncClient) -> None:
@@ -419,12 +417,12 @@ def test_metadata_and_time_left_reach_the_server(path: str) -> None:
     assert calls[0].timeout_ns == 3_000_000_000
 
 
-def test_a_socket_that_is_not_there_is_named(path: str) -> None:
+def test_a_missing_socket_is_an_error_with_its_path(path: str) -> None:
     with pytest.raises(RuntimeUnavailable, match=r"cannot connect to .*s\.sock: No such file"):
         asyncio.run(AsyncClient.connect(path))
 
 
-def test_a_client_made_from_a_descriptor_is_awaited(path: str) -> None:
+def test_the_methods_of_a_descriptors_client_are_awaitable(path: str) -> None:
     async def work(client: AsyncClient) -> None:
         streams = client.service(DESCRIPTOR)
         assert (await streams.Look(Item(number=4))).number == 4
@@ -433,12 +431,12 @@ def test_a_client_made_from_a_descriptor_is_awaited(path: str) -> None:
     run(path, work)
 
 
-def test_the_other_names_do_not_load_asyncio() -> None:
+def test_importing_other_names_does_not_import_asyncio() -> None:
     text = "import sys; from nri.ttrpc import Client, Server, Service, ClientStream; print('asyncio' in sys.modules)"
     process = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert process.stdout == "False\n"
 
 
-def test_a_client_of_a_path_says_how_to_connect_to_it(path: str) -> None:
+def test_a_path_instead_of_a_connection_is_an_error_with_the_right_call(path: str) -> None:
     with pytest.raises(TypeError, match=r"requires a connection, not a path: write await AsyncClient.connect\(path\)"):
         AsyncClient(path)  # type: ignore[arg-type]

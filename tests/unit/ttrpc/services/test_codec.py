@@ -1,4 +1,4 @@
-"""Messages as bytes and back, and what is said where that cannot be."""
+"""Encoding and decoding of messages, and their errors."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ def rename(pod: m.PodSandbox) -> m.PodSandbox:
 RENAME = pods(("Rename", Method(rename, m.PodSandbox, m.PodSandbox)))
 
 
-def test_a_payload_that_does_not_decode_is_internal(path) -> None:
+def test_an_undecodable_payload_has_the_status_internal(path) -> None:
     with Server(path, [RENAME]), Client.connect(path) as client:
         with pytest.raises(RpcError, match="unmarshalling payload") as caught:
             client.call("test.Pods", "Rename", b"\xff\xff")
         assert caught.value.code == Code.INTERNAL
 
 
-def test_a_reply_that_is_not_of_its_class_is_internal(path) -> None:
+def test_an_undecodable_reply_has_the_status_internal(path) -> None:
     with Server(path, [pods(("Raw", Method(lambda _: b"\xff\xff")))]), Client.connect(path) as client:
         with pytest.raises(RpcError, match="unmarshalling payload") as caught:
             client.call("test.Pods", "Raw", b"", m.PodSandbox)
         assert caught.value.code == Code.INTERNAL
 
 
-def test_a_request_that_is_no_message_is_refused_here(path) -> None:
+def test_a_request_of_a_wrong_type_is_a_type_error(path) -> None:
     with Server(path, [RENAME]), Client.connect(path) as client:
         with pytest.raises(TypeError, match="a request must be a protobuf message or bytes, not dict"):
             client.call("test.Pods", "Rename", {"name": "web"})  # type: ignore[call-overload]

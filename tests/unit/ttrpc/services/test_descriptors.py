@@ -17,7 +17,7 @@ from tests.support.streams import DESCRIPTOR, Item, ListRequest, Streams, Summar
     ("name", "python"),
     [("List", "list"), ("SayHello", "say_hello"), ("GetID", "get_id"), ("HTTPGet", "http_get"), ("v1Look", "v1_look")],
 )
-def test_names_are_written_in_pythons_way(name: str, python: str) -> None:
+def test_method_names_become_snake_case(name: str, python: str) -> None:
     assert snake(name) == python
 
 
@@ -35,7 +35,7 @@ def test_a_service_has_the_names_classes_and_streams_of_its_descriptor() -> None
     }
 
 
-def test_what_an_implementation_has_not_is_unimplemented(tmp_path: Path) -> None:
+def test_a_missing_method_is_unimplemented(tmp_path: Path) -> None:
     class Some:
         def Look(self, item: Any) -> Any:
             return item
@@ -49,12 +49,12 @@ def test_what_an_implementation_has_not_is_unimplemented(tmp_path: Path) -> None
         assert caught.value.code == Code.UNIMPLEMENTED
 
 
-def test_an_implementation_that_has_nothing_is_a_mistake() -> None:
+def test_an_implementation_without_any_method_is_an_error() -> None:
     with pytest.raises(LocalProtocolError, match=r"object has no method of nri\.test\.Streams: list, collect, relay"):
         Service.of(DESCRIPTOR, object())
 
 
-def test_a_client_knows_its_methods_and_no_others(tmp_path: Path) -> None:
+def test_a_client_has_only_the_methods_of_its_descriptor(tmp_path: Path) -> None:
     path = str(tmp_path / "s.sock")
     with Server(path, [Service.of(DESCRIPTOR, Streams())]), Client.connect(path) as client:
         streams = client.service(DESCRIPTOR)

@@ -1,4 +1,4 @@
-"""Messages of a stream that were not taken yet: bounded, and whoever waits for them reads."""
+"""Unread messages of streams: bounded, and read by any waiting thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def send_on(stream: ClientStream[Any], message: Any, timeout_s: float = 5.0, pau
         time.sleep(pause_s)
 
 
-def test_a_thread_that_calls_reads_what_a_stream_in_another_thread_waits_for(client: Client) -> None:
+def test_a_calling_thread_reads_messages_for_a_stream_of_another_thread(client: Client) -> None:
     got: list[int] = []
     stream = client.stream(NAME, "List", ListRequest(count=50, delay_ms=2), Item, streaming="server")
     reader = threading.Thread(target=lambda: got.extend(item.number for item in stream))
@@ -36,7 +36,7 @@ def test_a_thread_that_calls_reads_what_a_stream_in_another_thread_waits_for(cli
     assert got == list(range(50))
 
 
-def test_many_streams_and_calls_at_a_time_get_what_is_theirs(client: Client) -> None:
+def test_concurrent_streams_and_calls_get_their_own_messages(client: Client) -> None:
     wrong: list[object] = []
 
     def stream(n: int) -> None:
@@ -64,7 +64,7 @@ def test_many_streams_and_calls_at_a_time_get_what_is_theirs(client: Client) -> 
     assert wrong == []
 
 
-def test_a_server_that_is_silent_costs_one_wait_and_not_the_stream(path: str) -> None:
+def test_a_receive_can_time_out_without_ending_the_stream(path: str) -> None:
     go = threading.Event()
 
     def late(_: Any) -> Iterator[bytes]:
@@ -80,7 +80,7 @@ def test_a_server_that_is_silent_costs_one_wait_and_not_the_stream(path: str) ->
         assert stream.receive(PATIENCE_S) == b"late"
 
 
-def test_a_stream_that_is_given_up_lets_the_connection_go_on(client: Client) -> None:
+def test_a_cancelled_stream_leaves_the_connection_usable(client: Client) -> None:
     for _ in range(5):
         with client.stream(NAME, "List", ListRequest(count=5000, size=500), Item, streaming="server") as stream:
             assert next(iter(stream)).number == 0
@@ -89,7 +89,7 @@ def test_a_stream_that_is_given_up_lets_the_connection_go_on(client: Client) -> 
     assert not client.endpoint.link.full
 
 
-def test_a_stream_that_is_dropped_unread_lets_the_connection_go_on(client: Client) -> None:
+def test_an_abandoned_stream_leaves_the_connection_usable(client: Client) -> None:
     stream: ClientStream[Any] | None = client.stream(
         NAME, "List", ListRequest(count=5000, size=500), Item, streaming="server"
     )
@@ -100,7 +100,7 @@ def test_a_stream_that_is_dropped_unread_lets_the_connection_go_on(client: Clien
     assert client.call(NAME, "Look", Item(number=1), Item).number == 1
 
 
-def test_a_client_that_stops_receiving_holds_up_the_server_and_fills_no_memory(path: str) -> None:
+def test_a_client_that_stops_reading_blocks_the_server_and_uses_bounded_memory(path: str) -> None:
     sent: list[int] = []
 
     def fast(_: Any) -> Iterator[bytes]:
@@ -109,7 +109,7 @@ def test_a_client_that_stops_receiving_holds_up_the_server_and_fills_no_memory(p
             yield bytes(4096)
 
     def behind(_: Any) -> bytes:
-        wait_for(lambda: len(sent) > 600, "the stream goes on while a call waits")
+        wait_for(lambda: len(sent) > 600, "the stream continues while a call waits")
         return b"late"
 
     methods = {"Fast": Method(fast, streaming="server"), "Behind": Method(behind)}
@@ -134,7 +134,7 @@ def test_a_client_that_stops_receiving_holds_up_the_server_and_fills_no_memory(p
         assert client.call("s", "Behind") == b"late"
 
 
-def test_a_handler_that_is_slow_holds_up_its_client_and_fills_no_memory(path: str) -> None:
+def test_a_slow_handler_blocks_its_client_and_uses_bounded_memory(path: str) -> None:
     go = threading.Event()
     streams: list[ServerStream[bytes]] = []
 
@@ -157,7 +157,7 @@ def test_a_handler_that_is_slow_holds_up_its_client_and_fills_no_memory(path: st
             assert int(stream.result()) >= MAX_INBOX_BYTES
 
 
-def test_a_slow_handler_holds_up_its_own_connection_only(path: str) -> None:
+def test_a_slow_handler_blocks_only_its_connection(path: str) -> None:
     go = threading.Event()
     methods = {
         "Slow": Method(lambda stream: (go.wait(PATIENCE_S) and b"") or b"", streaming="client"),

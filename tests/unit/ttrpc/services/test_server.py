@@ -1,4 +1,4 @@
-"""A server for unix sockets: its socket, its threads, its end, and what it logs."""
+"""A server for unix sockets: its socket, threads, end and log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rename(pod: m.PodSandbox) -> m.PodSandbox:
 RENAME = pods(("Rename", Method(rename, m.PodSandbox, m.PodSandbox)))
 
 
-def test_messages_go_in_and_out(path) -> None:
+def test_a_method_receives_and_returns_messages(path) -> None:
     with Server(path, [RENAME]), Client.connect(path) as client:
         assert client.call("test.Pods", "Rename", m.PodSandbox(name="web"), m.PodSandbox).name == "WEB"
 
@@ -42,7 +42,7 @@ def test_requests_of_one_connection_are_served_concurrently(path) -> None:
         assert not any(t.is_alive() for t in threads), "requests wait for each other"
 
 
-def test_what_is_over_the_backlog_is_refused(path) -> None:
+def test_requests_above_the_backlog_are_refused(path) -> None:
     release = threading.Event()
     service = pods(("Wait", Method(lambda _: (release.wait(10) and b"") or b"")))
     with Server(path, [service], workers=1, backlog=1), Client.connect(path) as client:
@@ -66,7 +66,7 @@ def test_what_is_over_the_backlog_is_refused(path) -> None:
         assert refused == [Code.RESOURCE_EXHAUSTED] * 2
 
 
-def test_metadata_and_time_left_reach_a_method_that_asks(path) -> None:
+def test_metadata_and_timeout_reach_a_method_that_requests_them(path) -> None:
     calls = []
     service = pods(("Look", Method(lambda _, request: calls.append(request) or b"", wants_request=True)))
     with Server(path, [service]), Client.connect(path) as client:
@@ -75,14 +75,14 @@ def test_metadata_and_time_left_reach_a_method_that_asks(path) -> None:
     assert 0 < calls[0].timeout_ns <= 3e9
 
 
-def test_only_the_owner_may_open_the_socket_and_it_goes_with_the_server(path) -> None:
+def test_the_socket_is_private_and_removed_with_the_server(path) -> None:
     server = Server(path, [RENAME])
     with server:
         assert Path(path).stat().st_mode & 0o777 == 0o600
     assert not Path(path).exists()
 
 
-def test_an_old_socket_is_replaced_and_a_file_is_not(path) -> None:
+def test_a_dead_socket_is_replaced_and_a_file_is_not(path) -> None:
     with socket.socket(socket.AF_UNIX) as old:
         old.bind(path)
     with Server(path, [RENAME]), Client.connect(path) as client:
@@ -93,7 +93,7 @@ def test_an_old_socket_is_replaced_and_a_file_is_not(path) -> None:
     assert Path(path).read_text() == "precious"
 
 
-def test_a_socket_on_which_another_server_listens_is_left_to_it(path) -> None:
+def test_the_socket_of_another_server_is_not_replaced(path) -> None:
     with Server(path, [RENAME]), Client.connect(path) as client:
         with pytest.raises(OSError, match="another process listens there"):
             Server(path, [RENAME]).start()
@@ -102,9 +102,7 @@ def test_a_socket_on_which_another_server_listens_is_left_to_it(path) -> None:
             assert second.call("test.Pods", "Rename", m.PodSandbox(name="b"), m.PodSandbox).name == "B"
 
 
-def test_what_a_method_raises_is_logged_once_with_its_name_and_a_status_is_not(
-    path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_exception_of_a_method_is_logged_once_and_a_status_is_not(path, caplog: pytest.LogCaptureFixture) -> None:
     def fails(payload: bytes) -> bytes:
         raise KeyError("lost") if payload else RpcError(Code.NOT_FOUND, "meant so")
 
@@ -130,10 +128,8 @@ def test_a_server_that_stops_closes_its_connections(path) -> None:
             client.call("test.Pods", "Rename", m.PodSandbox(), m.PodSandbox)
 
 
-def test_a_connection_that_came_in_the_instant_before_a_stop_is_closed_too(
-    path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is taken, and its thread begins only when the server has closed all connections that it knew."""
+def test_a_connection_accepted_just_before_a_stop_is_closed(path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection is accepted, and its thread starts only after the server has closed all known connections."""
     server = Server(path, [RENAME])
     accepted, stopped = threading.Event(), threading.Event()
     start = threading.Thread.start

@@ -1,4 +1,4 @@
-"""Services as data: what is found for a request, and what a function may return."""
+"""Services: lookup of methods and the return values of handlers."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from tests.support.waiting import PATIENCE_S
         ("Look", "both", Code.UNIMPLEMENTED),
     ],
 )
-def test_a_stream_that_is_not_served_is_unimplemented(client: Client, method: str, streaming: Any, code: int) -> None:
+def test_an_unknown_stream_is_unimplemented(client: Client, method: str, streaming: Any, code: int) -> None:
     with client.stream(NAME, method, streaming=streaming) as stream, pytest.raises(RpcError) as caught:
         stream.receive()
     assert caught.value.code == code
 
 
-def test_a_call_of_a_method_that_streams_is_unimplemented(client: Client) -> None:
+def test_a_unary_call_of_a_streaming_method_is_unimplemented(client: Client) -> None:
     with pytest.raises(RpcError, match="List is a stream") as caught:
         client.call(NAME, "List", ListRequest(count=1))
     assert caught.value.code == Code.UNIMPLEMENTED
 
 
-def test_a_method_without_a_stream_answers_one_who_receives_as_a_stream(client: Client) -> None:
-    """As the reference does."""
+def test_a_unary_method_can_be_called_as_a_server_stream(client: Client) -> None:
+    """The reference does the same."""
     with client.stream(NAME, "Look", Item(number=7), Item, streaming="server") as stream:
         assert [item.number for item in stream] == [7]
 
 
-def test_a_message_of_another_class_is_internal(path: str) -> None:
+def test_a_message_of_another_class_has_the_status_internal(path: str) -> None:
     service = Service("s", {"M": Method(list, Item, Item, streaming="both")})
     with Server(path, [service]), Client.connect(path) as client, client.stream("s", "M") as stream:
         stream.send(b"\xff\xff")
@@ -58,14 +58,16 @@ def test_a_message_of_another_class_is_internal(path: str) -> None:
         ("client", 5, "returned int, not Item"),
     ],
 )
-def test_a_handler_that_returns_something_else_is_internal(path: str, streaming: Any, returns: Any, text: str) -> None:
+def test_a_handler_with_a_wrong_return_value_has_the_status_internal(
+    path: str, streaming: Any, returns: Any, text: str
+) -> None:
     service = Service("s", {"M": Method(lambda _: returns, Item, Item, streaming=streaming)})
     with Server(path, [service]), Client.connect(path) as client:
         with client.stream("s", "M", streaming=streaming) as stream, pytest.raises(RpcError, match=text):
             stream.result() if streaming == "client" else stream.receive()
 
 
-def test_a_generator_is_closed_when_its_client_has_gone(path: str) -> None:
+def test_a_generator_is_closed_when_its_client_disconnects(path: str) -> None:
     closed = threading.Event()
 
     def endless(_: Any) -> Iterator[bytes]:
@@ -103,7 +105,7 @@ RENAME = pods(("Rename", Method(rename, m.PodSandbox, m.PodSandbox)))
         ("test.Pods", "Other", "method Other: not served here, but Rename"),
     ],
 )
-def test_what_is_not_served_is_unimplemented(path, service, method, text) -> None:
+def test_an_unknown_method_is_unimplemented(path, service, method, text) -> None:
     with Server(path, [RENAME]), Client.connect(path) as client:
         with pytest.raises(RpcError) as caught:
             client.call(service, method)
@@ -111,14 +113,14 @@ def test_what_is_not_served_is_unimplemented(path, service, method, text) -> Non
         assert client.call("test.Pods", "Rename", m.PodSandbox(name="a"), m.PodSandbox).name == "A"
 
 
-def test_a_method_that_returns_the_wrong_type_is_internal(path) -> None:
+def test_a_reply_of_a_wrong_type_has_the_status_internal(path) -> None:
     service = pods(("Wrong", Method(lambda _: m.Container(), m.PodSandbox, m.PodSandbox)))
     with Server(path, [service]), Client.connect(path) as client:
         with pytest.raises(RpcError, match="returned Container, not PodSandbox"):
             client.call("test.Pods", "Wrong")
 
 
-def test_what_is_no_list_of_services_is_told_with_the_next_step(path) -> None:
+def test_a_service_instead_of_a_list_is_an_error_with_the_right_call(path) -> None:
     with pytest.raises(LocalProtocolError, match=r"must be a list, not the service test\.Pods: write \[service\]"):
         Server(path, RENAME)  # type: ignore[arg-type]
     with pytest.raises(LocalProtocolError, match=r"a service must be a nri\.ttrpc\.Service, not str"):
@@ -129,7 +131,7 @@ def test_what_is_no_list_of_services_is_told_with_the_next_step(path) -> None:
         Service("test.Pods", {"Raw": lambda data: data})  # type: ignore[dict-item]
 
 
-def test_an_unknown_way_to_stream_is_a_mistake(path) -> None:
+def test_an_unknown_kind_of_stream_is_an_error(path) -> None:
     with pytest.raises(LocalProtocolError, match='"client", "server" or "both", not \'bidi\''):
         Method(lambda stream: stream, streaming="bidi")  # type: ignore[arg-type]
     with Server(path, [RENAME]), Client.connect(path) as client:
@@ -137,6 +139,6 @@ def test_an_unknown_way_to_stream_is_a_mistake(path) -> None:
             client.stream("test.Pods", "Rename", streaming="bidi")  # type: ignore[call-overload]
 
 
-def test_the_same_service_twice_is_a_mistake(path) -> None:
+def test_a_duplicate_service_is_an_error(path) -> None:
     with pytest.raises(LocalProtocolError, match=r"test\.Pods is registered twice"):
         Server(path, [RENAME, RENAME])

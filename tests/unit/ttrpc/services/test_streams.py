@@ -1,4 +1,4 @@
-"""Streams between our own client and server: every way to stream, errors on either side, and every wait."""
+"""Streams between our client and server: all kinds of streams, errors on both sides, and all waits."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def send_on(stream: ClientStream[Any], message: Any, timeout_s: float = 5.0, pau
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 1000])
-def test_what_a_server_streams_arrives_in_order_and_ends(client: Client, count: int) -> None:
+def test_messages_of_a_server_stream_arrive_in_order(client: Client, count: int) -> None:
     stream = client.stream(NAME, "List", ListRequest(count=count, size=7), Item, streaming="server")
     assert [item.number for item in stream] == list(range(count))
     assert stream.receive() is None, "the end stays the end"
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 1000])
-def test_what_a_client_streams_is_answered_once(client: Client, count: int) -> None:
+def test_a_client_stream_gets_one_reply(client: Client, count: int) -> None:
     with client.stream(NAME, "Collect", None, Summary, streaming="client") as stream:
         for item in items(count, 10):
             stream.send(item)
@@ -44,7 +44,7 @@ def test_what_a_client_streams_is_answered_once(client: Client, count: int) -> N
     assert (summary.count, summary.bytes, summary.ordered) == (count, 10 * count, True)
 
 
-def test_both_may_stream_at_a_time(client: Client) -> None:
+def test_both_sides_can_stream_at_the_same_time(client: Client) -> None:
     with client.stream(NAME, "Relay", None, Item) as stream:
         for n in range(20):
             stream.send(Item(number=n))
@@ -55,7 +55,7 @@ def test_both_may_stream_at_a_time(client: Client) -> None:
         assert stream.receive() is None
 
 
-def test_one_thread_sends_while_another_receives(client: Client) -> None:
+def test_one_thread_can_send_while_another_receives(client: Client) -> None:
     with client.stream(NAME, "Relay", None, Item) as stream:
 
         def send() -> None:
@@ -84,7 +84,7 @@ def test_an_empty_message_is_a_message(path: str) -> None:
             assert stream.receive() == b"x"
 
 
-def test_a_handler_may_send_by_itself(path: str) -> None:
+def test_a_handler_can_send_explicitly(path: str) -> None:
     def chat(stream: ServerStream[bytes]) -> None:
         while (message := stream.receive(PATIENCE_S)) is not None:
             stream.send(message.upper())
@@ -96,7 +96,7 @@ def test_a_handler_may_send_by_itself(path: str) -> None:
         assert stream.receive() is None
 
 
-def test_a_handler_learns_deadline_and_metadata(path: str) -> None:
+def test_a_handler_receives_deadline_and_metadata(path: str) -> None:
     calls: list[Any] = []
 
     def look(stream: ServerStream[bytes], request: Any) -> bytes:
@@ -110,7 +110,7 @@ def test_a_handler_learns_deadline_and_metadata(path: str) -> None:
     assert calls == [(5_000_000_000, (("team", "a"),), True)]
 
 
-def test_unary_calls_go_on_beside_streams(client: Client) -> None:
+def test_unary_calls_work_during_streams(client: Client) -> None:
     with client.stream(NAME, "Relay", None, Item) as stream, client.stream(NAME, "Relay", None, Item) as other:
         for n in range(10):
             stream.send(Item(number=n))
@@ -125,7 +125,7 @@ def test_unary_calls_go_on_beside_streams(client: Client) -> None:
 # -- errors -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_server_that_fails_in_the_end_fails_the_stream_after_its_messages(client: Client) -> None:
+def test_a_server_error_reaches_the_client_after_the_messages(client: Client) -> None:
     request = ListRequest(count=3, code=Code.ABORTED, message="enough")
     stream = client.stream(NAME, "List", request, Item, streaming="server")
     assert [stream.receive().number for _ in range(3)] == [0, 1, 2]  # type: ignore[union-attr]
@@ -135,7 +135,7 @@ def test_a_server_that_fails_in_the_end_fails_the_stream_after_its_messages(clie
         assert caught.value.code == Code.ABORTED
 
 
-def test_a_client_that_sends_learns_why_the_server_has_failed_the_stream(client: Client) -> None:
+def test_a_sending_client_gets_the_servers_error(client: Client) -> None:
     with client.stream(NAME, "Collect", None, Summary, streaming="client") as stream:
         stream.send(Item(code=Code.PERMISSION_DENIED, message="not this one"))
         with pytest.raises(RpcError, match="not this one"):
@@ -145,7 +145,7 @@ def test_a_client_that_sends_learns_why_the_server_has_failed_the_stream(client:
     assert client.call(NAME, "Look", Item(number=1), Item).number == 1
 
 
-def test_a_server_that_has_enough_ends_the_stream_for_the_client_too(path: str) -> None:
+def test_a_server_can_end_a_client_stream_early(path: str) -> None:
     def first(stream: ServerStream[bytes]) -> bytes:
         return stream.receive(PATIENCE_S) or b""
 
@@ -159,14 +159,14 @@ def test_a_server_that_has_enough_ends_the_stream_for_the_client_too(path: str) 
 
 
 @pytest.mark.parametrize("size", [0, 20_000])
-def test_a_stream_that_is_given_up_unread_leaves_the_connection_to_others(client: Client, size: int) -> None:
+def test_a_cancelled_stream_leaves_the_connection_usable(client: Client, size: int) -> None:
     with client.stream(NAME, "Relay", None, Item) as stream:
         with pytest.raises(DeadlineExceeded, match="the peer to read"):
             send_on(stream, Item(payload=bytes(size)), 0.2)  # what comes back is not taken, so the server reads no more
     assert client.call(NAME, "Look", Item(number=1), Item, timeout_s=PATIENCE_S).number == 1
 
 
-def test_data_of_a_server_that_must_not_stream_fails_the_stream(client: Client) -> None:
+def test_data_of_a_server_that_may_not_stream_fails_the_stream(client: Client) -> None:
     with client.stream(NAME, "Relay", None, Item, streaming="client") as stream:
         stream.send(Item())
         with pytest.raises(RpcError, match="data from a server that does not stream"):
@@ -174,7 +174,7 @@ def test_data_of_a_server_that_must_not_stream_fails_the_stream(client: Client) 
     assert client.call(NAME, "Look", Item(number=1), Item).number == 1
 
 
-def test_what_a_handler_raises_is_logged_once_with_its_method_and_becomes_a_status(
+def test_an_exception_of_a_handler_is_logged_once_and_becomes_a_status(
     path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(_: Any) -> Iterator[bytes]:
@@ -193,7 +193,7 @@ def test_what_a_handler_raises_is_logged_once_with_its_method_and_becomes_a_stat
     assert record.exc_info[0] is KeyError
 
 
-def test_an_oversized_message_is_refused_here_and_the_stream_goes_on(path: str) -> None:
+def test_an_oversized_message_is_refused_and_leaves_the_stream_usable(path: str) -> None:
     with serving(path, "both", iter), Client.connect(path) as client:
         with client.stream("s", "M") as stream:
             with pytest.raises(OversizedMessage):
@@ -211,7 +211,7 @@ def test_an_oversized_request_opens_no_stream(client: Client) -> None:
     assert client.call(NAME, "Look", Item(number=1), Item).number == 1
 
 
-def test_a_server_message_that_is_too_long_fails_its_stream(path: str) -> None:
+def test_an_oversized_server_message_fails_its_stream(path: str) -> None:
     with serving(path, "server", lambda _: [bytes((4 << 20) + 1)]), Client.connect(path) as client:
         with client.stream("s", "M", streaming="server") as stream, pytest.raises(RpcError) as caught:
             stream.receive()
@@ -221,7 +221,7 @@ def test_a_server_message_that_is_too_long_fails_its_stream(path: str) -> None:
 # -- waits ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_whole_stream_may_have_a_deadline_which_both_sides_keep(path: str) -> None:
+def test_both_sides_enforce_the_deadline_of_a_stream(path: str) -> None:
     ended: list[BaseException] = []
 
     def waits(stream: ServerStream[bytes]) -> bytes:
@@ -238,7 +238,7 @@ def test_the_whole_stream_may_have_a_deadline_which_both_sides_keep(path: str) -
             wait_for(lambda: ended, "the server waits longer than the client")
 
 
-def test_a_client_that_closes_its_half_can_send_no_more(client: Client) -> None:
+def test_a_client_cannot_send_after_closing_its_half(client: Client) -> None:
     with client.stream(NAME, "Relay", None, Item) as stream:
         stream.close_send()
         stream.close_send()
@@ -246,7 +246,7 @@ def test_a_client_that_closes_its_half_can_send_no_more(client: Client) -> None:
             stream.send(Item())
 
 
-def test_a_client_that_gives_up_ends_what_the_server_waits_for(path: str) -> None:
+def test_a_cancelled_stream_ends_the_servers_receive(path: str) -> None:
     got: list[Any] = []
     with serving(path, "both", lambda stream: got.extend([*stream, "end"])), Client.connect(path) as client:
         with client.stream("s", "M") as stream:
@@ -256,7 +256,7 @@ def test_a_client_that_gives_up_ends_what_the_server_waits_for(path: str) -> Non
             stream.send(b"two")
 
 
-def test_streams_over_the_limit_are_refused_and_room_is_given_back(path: str) -> None:
+def test_streams_above_the_limit_are_refused_until_a_stream_ends(path: str) -> None:
     service = Service("s", {"M": Method(b"".join, streaming="client")})
     with Server(path, [service], streams=2) as server, Client.connect(path) as client:
         open_streams = [client.stream("s", "M", streaming="client") for _ in range(2)]
@@ -286,7 +286,7 @@ def test_a_server_that_stops_ends_its_streams(path: str) -> None:
             client.stream("s", "M")
 
 
-def test_a_reply_that_was_received_already_is_no_result(path: str) -> None:
+def test_a_reply_can_be_received_only_once(path: str) -> None:
     with serving(path, "client", lambda stream: b"done"), Client.connect(path) as client:
         with client.stream("s", "M", streaming="client") as stream:
             assert stream.result() == b"done"
@@ -294,7 +294,7 @@ def test_a_reply_that_was_received_already_is_no_result(path: str) -> None:
                 stream.result()
 
 
-def test_nothing_is_sent_on_a_stream_of_a_closed_connection(path: str) -> None:
+def test_a_send_on_a_closed_connection_raises(path: str) -> None:
     with serving(path, "both", lambda stream: stream), Client.connect(path) as client:
         stream = client.stream("s", "M", streaming="both")
         client.close()

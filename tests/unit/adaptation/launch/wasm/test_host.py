@@ -1,4 +1,4 @@
-"""What a plugin calls of its host: lines of the log, sleeps, and nothing of the machine."""
+"""Host functions for plugins: log lines and sleeps, without access to the machine."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def say(guest: Guest, text: str, level: int) -> None:
         (99, logging.DEBUG),
     ],
 )
-def test_a_line_comes_into_the_log_at_its_level_with_the_plugins_name(
+def test_a_line_is_logged_at_its_level_with_the_plugins_name(
     caplog: pytest.LogCaptureFixture, level: int, present: int
 ) -> None:
     caplog.set_level(logging.DEBUG, "nri.adaptation")
@@ -88,7 +88,7 @@ def test_a_line_comes_into_the_log_at_its_level_with_the_plugins_name(
     ]
 
 
-def test_a_flood_of_lines_is_cut_and_counted(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flood_of_lines_is_limited(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     caplog.set_level(logging.DEBUG, "nri.adaptation")
     clock = [1000.0]
     monkeypatch.setattr(host, "monotonic", lambda: clock[0])
@@ -105,7 +105,7 @@ def test_a_flood_of_lines_is_cut_and_counted(caplog: pytest.LogCaptureFixture, m
     ]
 
 
-def test_a_message_that_is_outside_of_its_memory_or_none_harms_nobody() -> None:
+def test_an_invalid_message_address_or_text_is_harmless() -> None:
     guest = logger()
     assert guest.call("say", 1 << 30, 10) == 0
     guest.put(64, b"\xff\xff")
@@ -128,34 +128,34 @@ def poll(*subscriptions: bytes, count: int | None = None) -> tuple[Guest, int, l
     return guest, code, [(user, error, kind) for user, error, kind in events]
 
 
-def test_a_sleep_is_as_long_as_the_shortest_of_those_that_it_waits_for() -> None:
+def test_a_sleep_ends_at_the_first_of_its_clocks() -> None:
     guest, code, events = poll(clock(7, 2 * 10**9), clock(8, 10**9))
     assert (code, guest.slept, events) == (0, [1.0], [(8, 0, 0)])
 
 
-def test_a_time_of_the_day_that_is_over_is_not_waited_for() -> None:
+def test_a_time_in_the_past_is_not_waited_for() -> None:
     guest, code, events = poll(clock(7, 10**9, clock=0, absolute=True))
     assert (code, guest.slept, events) == (0, [0.0], [(7, 0, 0)])
 
 
-def test_what_can_never_come_is_an_error_at_once() -> None:
+def test_unsupported_subscriptions_are_errors_at_once() -> None:
     reading = struct.pack("<QBxxxxxxxI", 9, 1, 0).ljust(48, b"\0")
     guest, code, events = poll(reading, clock(7, 5, absolute=True), clock(8, 10**9))
     assert (code, guest.slept, events) == (0, [], [(9, 8, 1), (7, 58, 0)])
 
 
 @pytest.mark.parametrize("count", [0, 1 << 20])
-def test_nothing_and_too_much_to_wait_for_are_errors(count: int) -> None:
+def test_none_or_too_many_subscriptions_are_an_error(count: int) -> None:
     assert poll(count=count)[1] == 28
 
 
-def test_places_outside_of_its_memory_are_an_error() -> None:
+def test_addresses_outside_the_memory_are_an_error() -> None:
     guest, code, _ = poll(count=4000)
     assert code == 21
     assert b"the host function poll_oneoff failed: 48 bytes at " in guest.written
 
 
-def test_it_has_no_folder_no_argument_and_no_variable_but_a_stderr() -> None:
+def test_a_plugin_has_no_folders_arguments_or_variables_but_a_stderr() -> None:
     expected = {
         "fd_prestat_get": (3, 64),
         "args_sizes_get": (64, 68),

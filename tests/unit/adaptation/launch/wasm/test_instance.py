@@ -1,4 +1,4 @@
-"""Functions of a plugin in WebAssembly that end, fail, or never end."""
+"""Functions of a WebAssembly plugin that return, fail, or never end."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def ended(run: Instance) -> str:
     return run.status
 
 
-def test_a_reply_is_what_its_memory_holds(start: Start) -> None:
+def test_a_reply_is_read_from_memory(start: Start) -> None:
     adjusted = m.CreateContainerResponse(adjust=m.ContainerAdjustment(env=[m.KeyValue(key="A", value="B")]))
     assert call(start(wat.reply(adjusted))) == adjusted.SerializeToString()
 
 
-def test_a_request_is_in_its_memory_where_it_is_told(start: Start) -> None:
+def test_a_request_is_written_to_the_allocated_memory(start: Start) -> None:
     echo = (
         "(i64.or (i64.shl (i64.extend_i32_u (local.get $place)) (i64.const 32)) (i64.extend_i32_u (local.get $size)))"
     )
@@ -73,7 +73,7 @@ def test_a_request_is_in_its_memory_where_it_is_told(start: Start) -> None:
     assert call(run, b"") == b""
 
 
-def test_an_error_is_an_answer_and_it_goes_on(start: Start) -> None:
+def test_a_returned_error_keeps_the_run(start: Start) -> None:
     run = start(wat.error("not \x1b this one"))
     for _ in range(2):
         with pytest.raises(RpcError, match=r"not \\x1b this one"):
@@ -103,7 +103,7 @@ def test_a_sleep_ends_at_the_deadline(start: Start) -> None:
     assert "took too long" in ended(run)
 
 
-def test_a_trap_ends_the_run_and_says_where(start: Start) -> None:
+def test_a_trap_ends_the_run_and_names_the_function(start: Start) -> None:
     run = start("(call $deep)", more="(func $deep (result i64) (unreachable))")
     with pytest.raises(ConnectionClosed, match="trapped"):
         call(run)
@@ -128,7 +128,7 @@ def test_an_exit_ends_the_run_with_its_code(start: Start) -> None:
     ],
     ids=["far away", "too long for it", "too long for us"],
 )
-def test_a_reply_that_cannot_be_one_ends_the_run(start: Start, body: str, reason: str) -> None:
+def test_an_invalid_reply_ends_the_run(start: Start, body: str, reason: str) -> None:
     run = start(body)
     with pytest.raises(RemoteProtocolError, match=reason):
         call(run)
@@ -136,20 +136,20 @@ def test_a_reply_that_cannot_be_one_ends_the_run(start: Start, body: str, reason
 
 
 @pytest.mark.parametrize("place", ["0", "-16"], ids=["none", "outside"])
-def test_no_room_for_a_request_ends_the_run(start: Start, place: str) -> None:
+def test_a_failed_allocation_for_a_request_ends_the_run(start: Start, place: str) -> None:
     run = start(malloc=f"(i32.const {place})")
     with pytest.raises(RemoteProtocolError, match=r"malloc\(4\) returned no memory"):
         call(run, b"four")
     assert "malloc" in ended(run)
 
 
-def test_memory_has_a_limit_that_the_plugin_can_see(start: Start) -> None:
+def test_memory_has_a_limit_that_the_plugin_sees(start: Start) -> None:
     pages = MEMORY_BYTES >> 16
     body = f"(if (i32.ne (memory.grow (i32.const {pages})) (i32.const -1)) (then (unreachable))) (i64.const 0)"
     assert call(start(body)) == b""
 
 
-def test_tables_have_limits_too(start: Start) -> None:
+def test_tables_have_limits(start: Start) -> None:
     grown = f"(table.grow $names (ref.null func) (i32.const {TABLE_ELEMENTS}))"
     body = f"(if (i32.ne {grown} (i32.const -1)) (then (unreachable))) (i64.const 0)"
     assert call(start(body, more="(table $names 1 funcref)")) == b""
@@ -157,19 +157,19 @@ def test_tables_have_limits_too(start: Start) -> None:
         call(start(more="(table 1 funcref)" * (TABLES + 1)))
 
 
-def test_another_version_of_the_interface_is_refused_with_both(start: Start) -> None:
+def test_another_api_version_is_refused_with_both_versions(start: Start) -> None:
     run = start(version=2)
     with pytest.raises(RemoteProtocolError, match="API version mismatch, host: 1, plugin: 2"):
         call(run)
     assert ended(run)
 
 
-def test_it_initializes_itself_before_the_first_call(start: Start) -> None:
+def test_the_plugin_is_initialized_before_the_first_call(start: Start) -> None:
     more = '(func (export "_initialize") (i32.store8 (i32.const 0) (i32.const 65)))'
     assert call(start("(i64.const 1)", more=more)) == b"A"
 
 
-def test_a_run_that_is_ended_from_outside_lets_its_caller_go_at_once(start: Start) -> None:
+def test_killing_a_run_releases_its_caller_at_once(start: Start) -> None:
     run = start(wat.NEVER_ENDS)
     threading.Timer(0.2, run.kill).start()
     began = monotonic()
@@ -179,7 +179,7 @@ def test_a_run_that_is_ended_from_outside_lets_its_caller_go_at_once(start: Star
     assert not run.failed
 
 
-def test_a_run_that_is_ended_before_it_has_begun_does_not_begin(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_killed_before_its_start_does_not_start(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     run = start(more='(func (export "_initialize") (loop $again (br $again)))')
     store = wasmtime.Store
 
@@ -194,7 +194,7 @@ def test_a_run_that_is_ended_before_it_has_begun_does_not_begin(start: Start, mo
     assert monotonic() - began < 10
 
 
-def test_none_begins_while_the_process_ends(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_run_starts_while_the_process_exits(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     run, ended_all = start(), threading.Event()
     monkeypatch.setattr(instance, "ended", ended_all)
     instance.end_all()
@@ -203,7 +203,7 @@ def test_none_begins_while_the_process_ends(start: Start, monkeypatch: pytest.Mo
     assert "this process ends" in ended(run)
 
 
-def test_two_calls_at_a_time_are_one_after_the_other(start: Start) -> None:
+def test_two_concurrent_calls_run_one_after_the_other(start: Start) -> None:
     run = start(wat.NEVER_ENDS)
     failures: list[Exception] = []
 
@@ -222,21 +222,21 @@ def test_two_calls_at_a_time_are_one_after_the_other(start: Start) -> None:
     assert failures
 
 
-def test_what_ended_leaves_no_callback_behind(start: Start) -> None:
+def test_an_ended_run_leaves_no_callback(start: Start) -> None:
     from wasmtime._func import FUNCTIONS
 
-    def held() -> int:
+    def count_callbacks() -> int:
         return len(FUNCTIONS.handles)
 
-    before = held()
+    before = count_callbacks()
     runs = [start() for _ in range(3)]
     for run in runs:
         call(run)
         run.kill()
     until = monotonic() + 10
-    while held() > before and monotonic() < until:
+    while count_callbacks() > before and monotonic() < until:
         threading.Event().wait(0.01)
-    assert held() == before
+    assert count_callbacks() == before
 
 
 def trap(body: str) -> BaseException:
@@ -250,25 +250,25 @@ def trap(body: str) -> BaseException:
     return raised.value
 
 
-def test_a_trap_is_told_by_its_kind_and_the_functions_that_it_was_in() -> None:
+def test_a_trap_is_reported_with_its_kind_and_functions() -> None:
     error = trap("unreachable")
     assert failure_text(error) == "trapped (unreachable)"
     assert frames(error) == ["named"]
 
 
-def test_a_deep_stack_is_cut() -> None:
+def test_a_deep_stack_is_shortened() -> None:
     error = trap("call $named")
     assert failure_text(error) == "trapped (stack overflow)"
     assert len(frames(error)) == 8
 
 
-def test_what_is_no_trap_is_its_last_line_without_control_characters() -> None:
+def test_an_error_that_is_not_a_trap_is_reported_by_its_last_line() -> None:
     error = RuntimeError("first\nthe cause\x1b[31m\n\n")
     assert failure_text(error) == "the cause\\x1b[31m"
     assert frames(error) == []
 
 
-def test_an_error_without_words_says_so() -> None:
+def test_an_error_without_a_message_is_reported_as_such() -> None:
     assert failure_text(RuntimeError("")) == "an error without a message"
 
 
@@ -281,7 +281,7 @@ def written(size: int) -> str:
         (drop (call $write (i32.const 2) (i32.const 24) (i32.const 1) (i32.const 32)))"""
 
 
-def test_all_that_it_wrote_to_stderr_before_a_trap_is_in_its_last_words(start: Start) -> None:
+def test_stderr_output_before_a_trap_is_kept(start: Start) -> None:
     text = '(data (i32.const 65536) "the cause\\nof the trap\\n")'
     run = start(f"{written(22)} (unreachable)", imports=WRITE, more=text)
     with pytest.raises(ConnectionClosed, match="trapped"):
@@ -289,7 +289,7 @@ def test_all_that_it_wrote_to_stderr_before_a_trap_is_in_its_last_words(start: S
     assert run.last_words.splitlines() == ["the cause", "of the trap"]
 
 
-def test_more_on_stderr_than_a_pipe_holds_neither_stops_it_nor_is_kept(start: Start) -> None:
+def test_large_stderr_output_neither_blocks_nor_is_kept(start: Start) -> None:
     run = start(f"(memory.fill (i32.const 65536) (i32.const 97) (i32.const 300000)) {written(300_000)} (unreachable)",
                 imports=WRITE, more='(data (i32.const 0) "")')  # fmt: skip
     with pytest.raises(ConnectionClosed):
@@ -297,7 +297,7 @@ def test_more_on_stderr_than_a_pipe_holds_neither_stops_it_nor_is_kept(start: St
     assert len(run.last_words) < 10_000
 
 
-def test_a_run_that_has_ended_holds_neither_a_descriptor_nor_a_thread(start: Start) -> None:
+def test_an_ended_run_has_no_descriptor_and_no_thread(start: Start) -> None:
     before = len(os.listdir("/proc/self/fd"))
     run = start(wat.NEVER_ENDS)
     with pytest.raises(DeadlineExceeded):

@@ -1,4 +1,4 @@
-"""A file of WebAssembly that is looked at before anything of it runs."""
+"""Checks of a WebAssembly file before any of its code runs."""
 
 from __future__ import annotations
 
@@ -27,36 +27,36 @@ def refusal(code: bytes, **options: bool) -> str:
     return str(messages.value)
 
 
-def test_what_it_exports_is_known() -> None:
+def test_the_exports_of_a_program_are_read() -> None:
     program = Program("10-a", wat.plugin({"create_container": wat.NOTHING}))
     assert {"malloc", "plugin_configure", "plugin_create_container"} <= program.names
 
 
-def test_an_import_that_it_cannot_be_given_is_named() -> None:
+def test_an_unknown_import_is_an_error_with_its_name() -> None:
     code = wat.plugin(imports='(import "env" "gpu_open" (func (param i32))) (import "net" "dial" (func))')
     assert refusal(code) == "/plugins/10-a: it imports env.gpu_open, net.dial, which this runtime does not provide"
 
 
-def test_an_import_of_another_type_is_named_with_it() -> None:
+def test_an_import_of_a_wrong_type_is_an_error_with_the_type() -> None:
     code = wat.plugin(imports='(import "env" "log" (func (param i64)))')
     assert "it imports env.log as i64 ->, which this runtime does not provide" in refusal(code)
 
 
 @pytest.mark.parametrize("name", ["malloc", "free", "plugin_api_version", "memory"])
-def test_a_function_that_every_plugin_has_is_missed_by_name(name: str) -> None:
+def test_a_missing_required_function_is_an_error_with_its_name(name: str) -> None:
     assert refusal(wat.plugin(without=(name,))) == (
         f"/plugins/10-a: it is not an NRI plugin: it does not export {name}"
     )
 
 
-def test_a_function_of_another_type_is_named_with_both() -> None:
+def test_a_function_of_a_wrong_type_is_an_error_with_both_types() -> None:
     code = wat.plugin(more='(func (export "plugin_create_container") (param i32))')
     assert refusal(code).endswith(
         "it exports plugin_create_container as i32 ->; a plugin must export it as i32 i32 -> i64"
     )
 
 
-def test_what_is_cut_off_in_the_middle_is_no_crash() -> None:
+def test_a_truncated_file_is_an_error() -> None:
     assert "it cannot be compiled: " in refusal(wat.plugin()[:40])
 
 
@@ -76,14 +76,14 @@ def test_functions_of_events_may_be_missing_except_in_the_reference_wasm_events_
 @pytest.mark.parametrize(
     "place", ['(import "env" "log" (func (param {})))', '(func (export "plugin_shutdown") (param {}))']
 )
-def test_a_type_that_would_end_the_runtimes_process_is_refused(kind: str, place: str) -> None:
+def test_a_type_that_would_crash_the_runtime_is_refused(kind: str, place: str) -> None:
     text = place.format(kind)
     types = "(type $t (func))"
     code = wat.plugin(imports=types + text) if text.startswith("(import") else wat.plugin(imports=types, more=text)
     assert ("a function takes or returns a vector" if kind == "v128" else "it cannot be compiled: ") in refusal(code)
 
 
-def test_vectors_inside_of_functions_are_no_matter() -> None:
+def test_vectors_inside_functions_are_accepted() -> None:
     inside = "(drop (i8x16.splat (i32.const 0)))"
     Program("10-a", wat.plugin(more=f"(func {inside}) (global v128 (v128.const i64x2 0 0))"))
     code = wat.plugin(imports='(import "env" "pair" (global v128))')
@@ -91,7 +91,7 @@ def test_vectors_inside_of_functions_are_no_matter() -> None:
     Program("10-a", wat.plugin(more='(global (export "pair") v128 (v128.const i64x2 0 0))'))
 
 
-def test_a_reference_that_is_written_at_length_is_not_taken_for_plain() -> None:
+def test_a_reference_in_long_form_is_not_a_plain_type() -> None:
     assert has_plain_types(wat.plugin())
     begin = b"\0asm\1\0\0\0"
     assert has_plain_types(begin + b"\0\2\1a" + b"\1\x88\x80\0\1\x60\2\x7f\x6f\1\x7e")
@@ -113,9 +113,7 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return created
 
 
-def test_a_program_is_compiled_once_and_again_when_its_content_changes(
-    tmp_path: Path, compilations: list[bytes]
-) -> None:
+def test_a_program_is_compiled_once_for_each_content(tmp_path: Path, compilations: list[bytes]) -> None:
     folder = str(tmp_path / "new" / "cache")
     code, other = wat.plugin(), wat.plugin({"shutdown": wat.NOTHING})
     names = [Program("10-a", entry, cache=folder).names for entry in (code, code, other, code)]
@@ -123,7 +121,7 @@ def test_a_program_is_compiled_once_and_again_when_its_content_changes(
     assert names[0] == names[1] == names[3] != names[2]
 
 
-def test_code_that_others_could_have_put_there_is_not_run(tmp_path: Path, compilations: list[bytes]) -> None:
+def test_cached_code_that_others_can_write_is_not_run(tmp_path: Path, compilations: list[bytes]) -> None:
     code = wat.plugin()
     Program("10-a", code, cache=str(tmp_path))
     other = wat.plugin({"shutdown": wat.NOTHING})
@@ -134,7 +132,7 @@ def test_code_that_others_could_have_put_there_is_not_run(tmp_path: Path, compil
     assert len(list(tmp_path.iterdir())) == 1, "something was written where others decide"
 
 
-def test_code_that_is_damaged_is_compiled_anew_and_repaired(tmp_path: Path, compilations: list[bytes]) -> None:
+def test_damaged_cached_code_is_compiled_again_and_repaired(tmp_path: Path, compilations: list[bytes]) -> None:
     code = wat.plugin()
     Program("10-a", code, cache=str(tmp_path))
     (remaining,) = tmp_path.iterdir()
@@ -144,14 +142,14 @@ def test_code_that_is_damaged_is_compiled_anew_and_repaired(tmp_path: Path, comp
     assert compilations == [code, code]
 
 
-def test_a_folder_that_cannot_be_made_costs_nothing_but_time(tmp_path: Path, compilations: list[bytes]) -> None:
+def test_without_a_cache_folder_the_program_is_compiled_each_time(tmp_path: Path, compilations: list[bytes]) -> None:
     (tmp_path / "file").write_text("")
     Program("10-a", wat.plugin(), cache=str(tmp_path / "file" / "cache"))
     Program("10-a", wat.plugin(), cache=None)
     assert len(compilations) == 2
 
 
-def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_least_recently_used_code_is_removed_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program_module, "MAX_CACHED", 2)
     codes = [wat.plugin({"shutdown": f"(i64.const {number})"}) for number in range(3)]
     remaining: list[str] = []
@@ -163,7 +161,7 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: p
     assert {path.name for path in tmp_path.iterdir()} == set(remaining[1:])
 
 
-def test_what_else_is_in_the_folder_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_files_in_the_cache_folder_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program_module, "MAX_CACHED", 1)
     other_entries = [tmp_path / name for name in ("notes", "other.cwasm", "new-1")]
     for path in other_entries:
@@ -175,7 +173,7 @@ def test_what_else_is_in_the_folder_stays(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(list(tmp_path.iterdir())) == len(other_entries) + 1
 
 
-def test_code_that_may_only_be_read_is_taken(
+def test_cached_code_on_a_read_only_disk_is_used(
     tmp_path: Path, compilations: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read_only(path: str) -> None:
@@ -188,7 +186,7 @@ def test_code_that_may_only_be_read_is_taken(
     assert compilations == [code]
 
 
-def test_code_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_code_is_synced_to_disk_before_its_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[object] = []
     sync, rename = os.fsync, os.rename
 

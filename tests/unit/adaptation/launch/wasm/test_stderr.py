@@ -1,4 +1,4 @@
-"""The pipe of a plugin's stderr: all that is written arrives, in order, and nothing of it remains after the end."""
+"""The pipe of a plugin's stderr: all output arrives in order, and nothing stays after the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.no_threads import no_threads
 from tests.support.waiting import wait_for
 
 
-def test_what_is_written_arrives_at_once_or_at_the_next_drain_and_the_rest_at_the_end() -> None:
+def test_output_arrives_soon_at_a_drain_or_at_the_end() -> None:
     chunks = list[bytes]()
     pipe = StderrPipe(chunks.append)
     with open(pipe.path, "wb", buffering=0) as file:
@@ -28,7 +28,7 @@ def test_what_is_written_arrives_at_once_or_at_the_next_drain_and_the_rest_at_th
     assert not pipe.drain()
 
 
-def test_more_than_a_pipe_holds_is_read_while_it_is_written() -> None:
+def test_output_larger_than_the_pipe_is_read_during_the_write() -> None:
     sizes = list[int]()
     pipe = StderrPipe(lambda data: sizes.append(len(data)))
     with open(pipe.path, "wb", buffering=0) as file:
@@ -40,7 +40,7 @@ def test_more_than_a_pipe_holds_is_read_while_it_is_written() -> None:
     assert sum(sizes) == 1 << 20
 
 
-def test_without_a_thread_nothing_is_left_open() -> None:
+def test_without_a_free_thread_no_descriptor_stays_open() -> None:
     before = len(os.listdir("/proc/self/fd"))
     with no_threads(), pytest.raises(RuntimeError):
         StderrPipe(lambda _: None)

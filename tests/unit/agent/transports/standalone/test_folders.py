@@ -1,4 +1,4 @@
-"""Folders of kube-QoS classes, programs of the host, identities of what nobody lists, and the scheduler's switches."""
+"""Folders of kube-QoS classes, host programs, unlisted pods and scheduler switches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def slo(*programs: Any, **policies: Any) -> dict[str, Any]:
     return {"spec": {"resourceQOSStrategy": strategy, "hostApplications": list(programs)}}
 
 
-def test_kube_qos_folders_are_written_without_any_pod_and_repaired(tmp_path: Path) -> None:
+def test_kube_qos_folders_are_written_without_pods_and_repaired(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     world.store.put("NodeSLO", slo(), "test")
     world.round()
@@ -39,7 +39,7 @@ def test_kube_qos_folders_are_written_without_any_pod_and_repaired(tmp_path: Pat
     assert world.text("kubepods/besteffort", "cpu.bvt_warp_ns") == "-1"
 
 
-def test_a_program_that_cannot_be_decided_costs_the_others_nothing(tmp_path: Path) -> None:
+def test_a_program_with_invalid_settings_does_not_affect_other_programs(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     world.store.put("NodeResourceTopology", POOLS, "test")
     for path in ("host-best-effort/batch", "host-latency-sensitive/nginx"):
@@ -52,7 +52,7 @@ def test_a_program_that_cannot_be_decided_costs_the_others_nothing(tmp_path: Pat
     assert "host application batch: only class LS gets CPUs" in world.standalone.last.first_error
 
 
-def test_a_list_of_programs_that_cannot_be_read_is_an_error_of_that_round(tmp_path: Path) -> None:
+def test_an_unreadable_list_of_programs_is_an_error_of_the_round(tmp_path: Path) -> None:
     def unreadable(*_: object) -> list[HostApplication]:
         raise ValueError("hostApplications is not a list")
 
@@ -61,7 +61,7 @@ def test_a_list_of_programs_that_cannot_be_read_is_an_error_of_that_round(tmp_pa
     assert (tally.errors, tally.first_error) == (1, "host applications: hostApplications is not a list")
 
 
-def test_a_program_on_which_a_hook_fails_is_named_and_the_next_one_is_decided(tmp_path: Path) -> None:
+def test_a_failed_hook_names_the_program_and_the_next_program_is_handled(tmp_path: Path) -> None:
     world, tally = World(tmp_path, Node()), Tally(1)
     world.cgroup("host-best-effort/batch")
     (good,) = PROFILE.programs(lambda _: slo({"name": "batch", "qos": "BE"}), world.parts.driver)
@@ -72,7 +72,7 @@ def test_a_program_on_which_a_hook_fails_is_named_and_the_next_one_is_decided(tm
     assert tally.errors == 1
 
 
-def test_a_program_may_not_name_a_folder_outside_of_the_hierarchy(tmp_path: Path) -> None:
+def test_a_program_cannot_name_a_folder_outside_of_the_hierarchy(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     place = {"base": "CgroupRoot", "parentDir": "../../..", "relativePath": "etc"}
     world.store.put("NodeSLO", slo({"name": "x", "qos": "LS", "cgroupPath": place}), "test")
@@ -80,7 +80,7 @@ def test_a_program_may_not_name_a_folder_outside_of_the_hierarchy(tmp_path: Path
     assert world.standalone.last.items >= 1
 
 
-def test_a_new_nodeslo_reaches_containers_and_folders_of_pods_that_nobody_lists(tmp_path: Path) -> None:
+def test_a_new_nodeslo_reaches_containers_and_folders_of_unlisted_pods(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     one = pod("a", n.LS)
     folder = world.pod(one)
@@ -93,7 +93,7 @@ def test_a_new_nodeslo_reaches_containers_and_folders_of_pods_that_nobody_lists(
     assert world.text("kubepods/besteffort/podgone/c", "cpu.bvt_warp_ns") == "-1"
 
 
-def test_core_scheduling_switches_group_identity_off_first_and_back(tmp_path: Path) -> None:
+def test_core_scheduling_disables_group_identity_first_and_restores_it(tmp_path: Path) -> None:
     world = World(tmp_path, Node(gates=frozenset({"CoreSched", "GroupIdentity"})))
     names = ("sched_core", "sched_group_identity_enabled")
     write_files(tmp_path, {f"proc/sys/kernel/{name}": "0\n" for name in names})
@@ -116,9 +116,7 @@ def test_core_scheduling_switches_group_identity_off_first_and_back(tmp_path: Pa
 
 
 @pytest.mark.parametrize("features", ["GENTLE NO_CORE_SCHED\n", "GENTLE CORE_SCHED\n", "GENTLE\n"])
-def test_older_kernels_of_anolis_have_core_scheduling_as_a_feature_of_the_scheduler(
-    tmp_path: Path, features: str
-) -> None:
+def test_older_anolis_kernels_enable_core_scheduling_in_sched_features(tmp_path: Path, features: str) -> None:
     world = World(tmp_path, Node(gates=frozenset({"CoreSched"})))
     file = tmp_path / "sys/kernel/debug/sched_features"
     write_files(tmp_path, {"sys/kernel/debug/sched_features": features})
@@ -127,7 +125,7 @@ def test_older_kernels_of_anolis_have_core_scheduling_as_a_feature_of_the_schedu
     assert file.read_text() == ("CORE_SCHED" if "NO_CORE_SCHED" in features else features)
 
 
-def test_a_topology_without_pools_is_no_reason_to_fail(tmp_path: Path) -> None:
+def test_a_topology_without_pools_is_not_an_error(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     world.store.put(
         "NodeResourceTopology", {"metadata": {"annotations": {cpuset.ANNOTATION_SHARE_POOLS: json.dumps([])}}}, "t"
@@ -136,7 +134,7 @@ def test_a_topology_without_pools_is_no_reason_to_fail(tmp_path: Path) -> None:
     assert world.standalone.last.errors == 0
 
 
-def test_a_thousand_programs_are_enough(tmp_path: Path) -> None:
+def test_at_most_1024_host_programs_are_handled(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     world.store.put("NodeSLO", slo(*({"name": f"p{number}", "qos": "LS"} for number in range(1030))), "test")
     world.round("rules", "NodeSLO")

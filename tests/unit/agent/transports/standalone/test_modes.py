@@ -1,4 +1,4 @@
-"""The standalone column of the table "which hook works in which mode", on a machine of files."""
+"""The standalone column of the table of hooks and modes, with files instead of a machine."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def is_there(actual: str | None, effect: Effect) -> bool:
 
 
 @pytest.mark.parametrize("case", CASES, ids=case_id)
-def test_each_effect_of_a_hook_comes_about_where_the_table_says(case: Case, tmp_path: Path) -> None:
+def test_every_hook_has_the_effects_of_the_table(case: Case, tmp_path: Path) -> None:
     actual = came_of(case, tmp_path)
     came = {effect.key for effect in case.effects if is_there(actual.get(effect.key), effect)}
     assert came == {effect.key for effect in case.effects if STANDALONE in effect.modes}, actual

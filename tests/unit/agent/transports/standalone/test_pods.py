@@ -1,4 +1,4 @@
-"""A round over pods: what is written, repaired, passed over, and that one bad pod costs nobody else."""
+"""A round over pods: writes, repairs, skipped pods, and one bad pod that affects no other."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def listed(world: World, *pods: dict[str, Any]) -> list[str]:
     return folders
 
 
-def test_what_somebody_overwrites_is_back_a_round_later(tmp_path: Path) -> None:
+def test_an_overwritten_value_is_restored_one_round_later(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     (folder,) = listed(world, batch("a"))
     assert (world.text(folder, "cpu.shares"), world.text(f"{folder}/ac", "cpu.shares")) == ("512", "512")
@@ -69,7 +69,7 @@ def test_what_somebody_overwrites_is_back_a_round_later(tmp_path: Path) -> None:
         assert world.text(path, "memory.limit_in_bytes") == str(4 << 20)
 
 
-def test_a_round_of_changed_pods_believes_what_it_has_written(tmp_path: Path) -> None:
+def test_a_round_for_changed_pods_trusts_earlier_writes(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     (folder,) = listed(world, batch("a"))
     world.overwrite(folder, "cpu.shares", "2")
@@ -77,7 +77,7 @@ def test_a_round_of_changed_pods_believes_what_it_has_written(tmp_path: Path) ->
     assert world.text(folder, "cpu.shares") == "2"
 
 
-def test_a_cgroup_that_was_made_anew_is_written_at_once(tmp_path: Path) -> None:
+def test_a_recreated_cgroup_is_written_at_once(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     (folder,) = listed(world, batch("a"))
     world.no_cgroup(folder)
@@ -86,7 +86,7 @@ def test_a_cgroup_that_was_made_anew_is_written_at_once(tmp_path: Path) -> None:
     assert world.text(f"{folder}/ac", "cpu.shares") == "512"
 
 
-def test_a_malformed_annotation_clears_nothing_and_the_other_pods_go_on(tmp_path: Path) -> None:
+def test_a_malformed_annotation_keeps_the_old_values_and_other_pods_are_handled(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     world.store.put("NodeResourceTopology", POOLS, "test")
     manifest = pod("a", n.LSR, annotations={cpuset.ANNOTATION_STATUS: '{"cpuset": "2"}'})
@@ -102,7 +102,7 @@ def test_a_malformed_annotation_clears_nothing_and_the_other_pods_go_on(tmp_path
     assert "ns/a: CPUSetAllocator: annotation scheduling.koordinator.sh/resource-status" in world.standalone.health()[1]
 
 
-def test_a_pod_that_breaks_off_is_counted_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_pod_that_fails_is_counted_and_other_pods_are_handled(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     wrong = pod("a", containers=[{"name": "c", "resources": {"limits": {"cpu": "many"}}}])
     mad = batch("m")
@@ -115,7 +115,7 @@ def test_a_pod_that_breaks_off_is_counted_and_the_others_go_on(tmp_path: Path) -
     assert world.standalone.health()[0]
 
 
-def test_a_container_without_id_or_in_no_spec_or_in_a_virtual_machine_is_passed_over(tmp_path: Path) -> None:
+def test_containers_without_an_id_or_a_spec_or_in_a_vm_are_skipped(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     early, lost, virtual = batch("early"), batch("lost"), batch("vm")
     early["status"]["containerStatuses"][0]["containerID"] = ""
@@ -128,7 +128,7 @@ def test_a_container_without_id_or_in_no_spec_or_in_a_virtual_machine_is_passed_
     assert world.standalone.last.errors == 0
 
 
-def test_pods_that_vanish_in_the_middle_are_no_error_and_wait_for_nothing(tmp_path: Path) -> None:
+def test_pods_that_vanish_during_a_round_are_not_errors_and_leave_no_waiting_writes(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     (folder,) = listed(world, batch("a"))
     world.no_cgroup(folder)
@@ -142,7 +142,7 @@ def core(**policies: Any) -> dict[str, Any]:
     return {"spec": {"resourceQOSStrategy": strategy}}
 
 
-def test_cookies_are_given_to_a_group_and_taken_away_when_the_rule_goes(tmp_path: Path) -> None:
+def test_cookies_are_given_to_a_group_and_removed_with_the_rule(tmp_path: Path) -> None:
     world = World(tmp_path, Node(gates=frozenset({"CoreSched"})))
     world.store.put("NodeSLO", core(cpuPolicy="coreSched"), "test")
     one, two = pod("a", n.LS), pod("b", n.LS)
@@ -157,7 +157,7 @@ def test_cookies_are_given_to_a_group_and_taken_away_when_the_rule_goes(tmp_path
     assert {world.pids.cookies[pid] for pid in (100, 101, 200, 201)} == {0}
 
 
-def test_a_pod_of_the_system_keeps_everybodys_cookie_also_one_that_becomes_one(tmp_path: Path) -> None:
+def test_pods_of_the_system_keep_the_default_cookie(tmp_path: Path) -> None:
     world = World(tmp_path, Node(gates=frozenset({"CoreSched"})))
     world.store.put("NodeSLO", core(cpuPolicy="coreSched"), "test")
     world.pod(pod("a", n.SYSTEM), first_pid=100)
@@ -170,7 +170,9 @@ def test_a_pod_of_the_system_keeps_everybodys_cookie_also_one_that_becomes_one(t
     assert world.pids.cookies[200] == 0
 
 
-def test_without_group_identities_off_nobody_gets_a_cookie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_pod_gets_a_cookie_while_group_identity_cannot_be_disabled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World(tmp_path, Node(gates=frozenset({"CoreSched"})))
     world.store.put("NodeSLO", core(cpuPolicy="coreSched"), "test")
     world.pod(pod("a", n.LS), first_pid=100)
@@ -184,7 +186,7 @@ def test_without_group_identities_off_nobody_gets_a_cookie(tmp_path: Path, monke
     assert world.pids.cookies[100]
 
 
-def test_cookies_of_an_earlier_life_of_the_agent_are_taken_away_where_nobody_wants_them(tmp_path: Path) -> None:
+def test_unneeded_cookies_of_an_earlier_agent_are_removed(tmp_path: Path) -> None:
     world = World(tmp_path, Node(gates=frozenset({"CoreSched"})))
     world.store.put("NodeSLO", core(cpuPolicy="coreSched"), "test")
     out = pod("a", n.LS)
@@ -198,7 +200,7 @@ def test_cookies_of_an_earlier_life_of_the_agent_are_taken_away_where_nobody_wan
     assert (world.pids.cookies[100], world.pids.cookies[200]) == (0, 9)
 
 
-def test_values_of_a_pod_and_its_containers_are_found_with_their_hook_and_reason(tmp_path: Path) -> None:
+def test_values_of_a_pod_and_its_containers_have_their_hook_and_reason(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     listed(world, batch("a"))
     account = world.history.account("ns/a")
@@ -211,17 +213,17 @@ def test_values_of_a_pod_and_its_containers_are_found_with_their_hook_and_reason
     )
 
 
-def test_nothing_is_left_of_pods_that_came_and_went(tmp_path: Path) -> None:
+def test_removed_pods_leave_no_memory_behind(tmp_path: Path) -> None:
     assert held_after_pods(tmp_path, 300) == [], "this is held without a bound"
 
 
 def over(stored: dict[str, tuple[int, int]]) -> list[str]:
-    """What there is more of than there may be, as text."""
+    """The counts that exceed their maximum, as texts."""
     return [f"{name}: {actual}, at most {maximum}" for name, (actual, maximum) in stored.items() if actual > maximum]
 
 
 def held_after_pods(folder: Path, pods: int) -> list[str]:
-    """Have so many pods, fifty at a time, in cgroups renamed for the next ones; returns what is over its bound then."""
+    """Run this many pods, fifty at a time, in renamed cgroups; return the counts that exceed their bounds."""
     world = World(folder, Node())
     names = [f"pod-{number}" for number in range(50)]
     for name in names:
@@ -250,9 +252,7 @@ def held_after_pods(folder: Path, pods: int) -> list[str]:
     )
 
 
-def test_a_pod_that_breaks_off_each_round_is_one_entry_of_the_log(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_pod_that_fails_in_every_round_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     world = World(tmp_path, Node())
     bad = pod("bad", n.LS)
     bad["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "many"}}

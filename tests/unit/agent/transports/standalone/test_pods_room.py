@@ -1,4 +1,4 @@
-"""A pod's folder leaves room for what the runtime makes in it."""
+"""A pod's folder leaves room for the values with which the runtime creates containers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def values(writes: list[Write]) -> list[str]:
     return [write.value for write in writes]
 
 
-def test_on_cgroup_v1_a_pod_keeps_the_quota_that_its_containers_are_made_with(tmp_path: Path) -> None:
+def test_on_cgroup_v1_a_pod_keeps_the_quota_for_the_creation_of_its_containers(tmp_path: Path) -> None:
     actual = with_room([QUOTA, SHARES], POD, detect(v1(tmp_path)))
     assert values(actual) == ["100000", "2"]
     assert (
@@ -29,19 +29,19 @@ def test_on_cgroup_v1_a_pod_keeps_the_quota_that_its_containers_are_made_with(tm
 
 
 @pytest.mark.parametrize("value", ["-1", "100000", "120000"])
-def test_a_quota_that_leaves_room_is_written_as_it_is(value: str, tmp_path: Path) -> None:
+def test_a_quota_that_leaves_room_is_unchanged(value: str, tmp_path: Path) -> None:
     wider = QUOTA._replace(value=value)
     assert with_room([wider], POD, detect(v1(tmp_path))) == [wider]
 
 
 @pytest.mark.parametrize("requested", [None, Resources(), Resources(cfs_quota=-1)])
-def test_a_pod_that_asks_for_no_quota_may_be_given_any(requested: Resources | None, tmp_path: Path) -> None:
+def test_a_pod_without_a_requested_quota_can_get_any_quota(requested: Resources | None, tmp_path: Path) -> None:
     assert with_room([QUOTA], Pod(resources=requested), detect(v1(tmp_path))) == [QUOTA]
 
 
-def test_on_cgroup_v2_a_container_may_say_more_than_its_pod(tmp_path: Path) -> None:
+def test_on_cgroup_v2_a_container_can_exceed_its_pod(tmp_path: Path) -> None:
     assert with_room([QUOTA], POD, detect(v2(tmp_path))) == [QUOTA]
 
 
-def test_a_machine_without_cgroups_is_none_to_think_of(tmp_path: Path) -> None:
+def test_without_cgroups_a_quota_is_unchanged(tmp_path: Path) -> None:
     assert with_room([QUOTA], POD, detect(host.Root(tmp_path))) == [QUOTA]

@@ -1,4 +1,4 @@
-"""The numbers of a round."""
+"""The counters of a round."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from nri.agent.transports.standalone.tally import Tally
 from nri.host import Outcome, Result
 
 
-def test_a_round_is_told_in_one_line_with_the_first_error() -> None:
+def test_a_round_is_shown_in_one_line_with_the_first_error() -> None:
     tally = Tally()
     tally.items += 3
     tally.wrote([Result("a", "cpu.shares", 1, Outcome.APPLIED), Result("b", "cpu.shares", 1, Outcome.REFUSED, "no")])

@@ -1,4 +1,4 @@
-"""Threads, triggers and ends of standalone mode."""
+"""Threads, triggers and the end of standalone mode."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def world_of(folder: Path, interval_s: float) -> World:
     return World(folder, Node(), settings, now=time.monotonic)
 
 
-def test_it_is_not_ready_before_all_pods_are_known_and_writes_no_pod(tmp_path: Path) -> None:
+def test_without_known_pods_the_transport_is_not_ready_and_writes_no_pod(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     world.round()
     assert world.standalone.health() == (False, "pods are not known yet")
@@ -28,7 +28,7 @@ def test_it_is_not_ready_before_all_pods_are_known_and_writes_no_pod(tmp_path: P
     assert world.standalone.health() == (True, "3 decisions, 0 written")
 
 
-def test_changes_of_pods_and_rules_are_taken_up_at_once(tmp_path: Path) -> None:
+def test_changes_of_pods_and_rules_are_applied_at_once(tmp_path: Path) -> None:
     world = world_of(tmp_path, 3600)
     one = pod("a", "LS")
     folder, late = world.pod(one), world.pod(batch("b"))
@@ -58,7 +58,7 @@ def test_the_clock_alone_repairs_a_quota(tmp_path: Path) -> None:
         world.standalone.stop()
 
 
-def test_all_its_threads_end_when_it_is_stopped_also_the_one_of_kube_qos_folders(tmp_path: Path) -> None:
+def test_stop_ends_all_threads_including_the_one_for_kube_qos_folders(tmp_path: Path) -> None:
     before = threading.active_count()
     world = world_of(tmp_path, 0.01)
     world.source.replace([])
@@ -74,7 +74,7 @@ def test_all_its_threads_end_when_it_is_stopped_also_the_one_of_kube_qos_folders
     assert world.text("kubepods/besteffort", "cpu.bvt_warp_ns") == "5"
 
 
-def test_a_round_that_fails_is_told_and_the_next_one_is_not_kept_from_working(tmp_path: Path) -> None:
+def test_a_failed_round_is_reported_and_the_next_round_works(tmp_path: Path) -> None:
     world = world_of(tmp_path, 0.01)
     world.source.replace([])
     real = world.source.pods
@@ -89,7 +89,7 @@ def test_a_round_that_fails_is_told_and_the_next_one_is_not_kept_from_working(tm
         world.standalone.stop()
 
 
-def test_more_pods_than_any_node_has_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_pods_above_the_limit_are_skipped_and_counted(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     world.source.replace([{"metadata": {"uid": str(number)}} for number in range(4100)])
     world.standalone.round(frozenset({"timer"}))

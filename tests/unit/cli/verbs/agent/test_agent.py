@@ -32,7 +32,7 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("words", [["check"], ["explain", "shop/web"], ["capabilities"], ["run"]])
-def test_without_its_packages_each_verb_says_which_to_install(tmp_path: Path, words: list[str]) -> None:
+def test_without_its_packages_each_verb_names_the_install_command(tmp_path: Path, words: list[str]) -> None:
     missing = "raise ModuleNotFoundError(\"No module named 'prometheus_client'\", name='prometheus_client')\n"
     (tmp_path / "prometheus_client.py").write_text(missing)
     variables = environment(PYTHONPATH=str(tmp_path))
@@ -64,7 +64,7 @@ def test_explain_of_a_manifest_names_rule_annotation_and_hook_of_each_value(nri,
     assert (identity["container"], identity["value"], identity["rules"]) == ("", "2", ["NodeSLO"])
 
 
-def test_explain_says_what_has_no_effect_because_its_hook_is_off(nri, rules: Path, pod: Path) -> None:
+def test_explain_reports_values_without_effect_because_their_hook_is_off(nri, rules: Path, pod: Path) -> None:
     words = ("agent", "explain", "--rules", str(rules), "--pod", str(pod))
     off = nri(*words).stdout
     assert (
@@ -74,10 +74,18 @@ def test_explain_says_what_has_no_effect_because_its_hook_is_off(nri, rules: Pat
     assert "without effect" not in nri(*words, "--set", "gates.Resctrl=true").stdout
 
 
-def test_explain_says_what_a_machine_does_not_support_and_what_does_the_same(nri, rules, pod, tmp_path: Path) -> None:
+def test_explain_reports_unsupported_settings_and_replacements(nri, rules, pod, tmp_path: Path) -> None:
     result = nri("agent", "explain", "--rules", str(rules), "--pod", str(pod), "--root", str(tmp_path))
-    assert "cpu.bvt: not supported on this machine: the controller cpu is not mounted" in result.stdout
-    assert "instead: cpu.idle or cpu.shares" in result.stdout
+    text = " ".join(result.stdout.split())
+    assert "cpu.bvt: not supported on this machine: the controller cpu is not mounted" in text
+    assert "instead: cpu.idle or cpu.shares" in text
+
+
+def test_sentences_of_explain_fit_120_columns_unless_w_asks_for_whole_lines(nri, rules: Path, pod: Path) -> None:
+    words = ("agent", "explain", "--rules", str(rules), "--pod", str(pod))
+    (line,) = [line for line in nri(*words, "-w").stdout.splitlines() if line.startswith("Rules: ")]
+    fitted = nri(*words).stdout
+    assert len(line) > 120 and line not in fitted and line in " ".join(fitted.split())
 
 
 def test_explain_of_a_bad_annotation_shows_the_error_and_the_other_hooks(nri, rules: Path, pod: Path) -> None:
@@ -91,7 +99,7 @@ def test_explain_of_a_bad_annotation_shows_the_error_and_the_other_hooks(nri, ru
     assert "koordinator.sh/cpuQOS" in errors
 
 
-def test_explain_of_files_that_cannot_be_read_ends_with_2_and_their_lines(nri, rules: Path, pod: Path) -> None:
+def test_explain_of_invalid_files_exits_with_2_and_their_lines(nri, rules: Path, pod: Path) -> None:
     (rules / "slo.yaml").write_text("kind: NodeSLO\nspec:\n  resourceQOSStrategy: 5\n")
     result = nri("agent", "explain", "--rules", str(rules), "--pod", str(pod))
     assert result.returncode == 2
@@ -101,7 +109,7 @@ def test_explain_of_files_that_cannot_be_read_ends_with_2_and_their_lines(nri, r
     assert "no pod found" in result.stderr
 
 
-def test_rules_that_are_not_there_are_told_by_the_flag_that_named_them(nri, pod: Path, tmp_path: Path) -> None:
+def test_missing_rules_are_an_error_with_the_flag(nri, pod: Path, tmp_path: Path) -> None:
     result = nri("agent", "explain", "--rules", f"{tmp_path}/typo", "--pod", str(pod))
     assert (result.returncode, result.stderr) == (2, f"error: --rules: rules.path: {tmp_path}/typo not found\n")
     assert nri("agent", "check", "--rules", f"{tmp_path}/typo").returncode == 1
@@ -139,7 +147,7 @@ def test_explain_asks_the_agent_and_shows_values_writes_and_errors(nri, agent_at
     assert explanation["writes"] == KNOWN["writes"]
 
 
-def test_explain_takes_a_pod_or_a_file_and_says_when_nothing_was_decided_yet(nri, agent_at, pod: Path) -> None:
+def test_explain_accepts_a_pod_or_a_file(nri, agent_at, pod: Path) -> None:
     both = nri("agent", "explain", "shop/web", "--pod", str(pod))
     assert (both.returncode, "give one of POD and --pod FILE" in both.stderr) == (2, True)
     rules_alone = nri("agent", "explain", "--rules", "slo.yaml")
@@ -148,7 +156,7 @@ def test_explain_takes_a_pod_or_a_file_and_says_when_nothing_was_decided_yet(nri
     assert result.stderr == "the agent does not know any pod yet\n"
 
 
-def test_without_a_pod_explain_lists_those_that_the_agent_knows(nri, agent_at) -> None:
+def test_without_a_pod_explain_lists_the_agents_pods(nri, agent_at) -> None:
     rows = [
         {"key": "u1", "namespace": "shop", "name": "web", "ended": False},
         {"key": "kube-qos/Burstable", "namespace": "", "name": "Burstable", "ended": False},
@@ -158,7 +166,7 @@ def test_without_a_pod_explain_lists_those_that_the_agent_knows(nri, agent_at) -
     assert document(nri("agent", "explain", "-o", "json", "--agent-socket", path).stdout) == rows
 
 
-def test_a_pod_that_the_agent_does_not_know_ends_with_1(nri, agent_at) -> None:
+def test_an_unknown_pod_exits_with_1(nri, agent_at) -> None:
     path = agent_at({"/explain": lambda _: json_answer({"error": "pod 'x' is unknown"}, 404)})
     result = nri("agent", "explain", "x", env={"NRI_AGENT_SOCKET": path})
     assert result.returncode == 1
@@ -166,14 +174,14 @@ def test_a_pod_that_the_agent_does_not_know_ends_with_1(nri, agent_at) -> None:
     assert result.stderr == expected
 
 
-def test_without_an_agent_explain_ends_with_3_and_the_next_step(nri, tmp_path: Path) -> None:
+def test_without_an_agent_explain_exits_with_3(nri, tmp_path: Path) -> None:
     result = nri("agent", "explain", "x", "--agent-socket", str(tmp_path / "none.sock"))
     assert result.returncode == 3
     assert result.stderr.startswith(f"error: cannot connect to {tmp_path}/none.sock: ")
     assert "try: nri agent run" in result.stderr
 
 
-def test_an_agent_that_fails_is_told_with_its_words(nri, agent_at) -> None:
+def test_an_error_of_the_agent_is_printed(nri, agent_at) -> None:
     path = agent_at({"/explain": lambda _: text_answer("ValueError\n", 500)})
     result = nri("agent", "explain", "x", "--agent-socket", path)
     assert (result.returncode, result.stderr) == (1, f"error: {path} answered 500: ValueError\n")
@@ -182,7 +190,7 @@ def test_an_agent_that_fails_is_told_with_its_words(nri, agent_at) -> None:
 # -- check -------------------------------------------------------------------------------------------------------------
 
 
-def test_check_of_good_files_says_what_it_looked_at(nri, rules: Path, pod: Path, tmp_path: Path) -> None:
+def test_check_of_valid_files_lists_them(nri, rules: Path, pod: Path, tmp_path: Path) -> None:
     config = tmp_path / "agent.toml"
     config.write_text('modes = ["nri"]\n')
     result = nri("agent", "check", str(config), "--rules", str(rules), "--pods", str(pod))
@@ -194,7 +202,7 @@ def test_check_of_good_files_says_what_it_looked_at(nri, rules: Path, pod: Path,
     assert message == "no mistakes found, but see the notes: settings, rules (NodeSLO, NodeResourceTopology), 1 pod"
 
 
-def test_check_takes_a_file_with_the_option_of_run_and_without_it(nri, tmp_path: Path) -> None:
+def test_check_accepts_a_file_with_and_without_the_option(nri, tmp_path: Path) -> None:
     first, second = tmp_path / "first.toml", tmp_path / "second.toml"
     first.write_text('modes = ["nir"]\n')
     second.write_text('[nri]\nindx = "10"\n')
@@ -203,7 +211,7 @@ def test_check_takes_a_file_with_the_option_of_run_and_without_it(nri, tmp_path:
     assert {row["where"] for row in document(result.stdout)} == {f"{first}:1", f"{second}:2"}
 
 
-def test_check_tells_all_mistakes_of_all_files_at_once_and_ends_with_2(nri, rules: Path, pod: Path, tmp_path) -> None:
+def test_check_reports_all_mistakes_of_all_files_and_exits_with_2(nri, rules: Path, pod: Path, tmp_path) -> None:
     config = tmp_path / "agent.toml"
     config.write_text('modes = ["nir"]\n[nri]\nindx = "10"\n')
     (rules / "slo.yaml").write_text(f"{'kind: NodeSLO'}\nspec:\n  resourceQOSStrategy: 5\n")
@@ -219,7 +227,7 @@ def test_check_tells_all_mistakes_of_all_files_at_once_and_ends_with_2(nri, rule
     assert (explanation[0]["next"], explanation[1]["next"]) == ('did you mean "nri"?', 'did you mean "index"?')
 
 
-def test_check_of_bad_rules_or_annotations_alone_ends_with_1(nri, rules: Path, pod: Path) -> None:
+def test_check_of_invalid_rules_or_annotations_exits_with_1(nri, rules: Path, pod: Path) -> None:
     pod.write_text(pod.read_text().replace("node.koordinator.sh/resctrl: '{}'", "koordinator.sh/cpuQOS: '{'"))
     result = nri("agent", "check", "--rules", str(rules), "--pods", str(pod))
     assert result.returncode == 1
@@ -227,7 +235,7 @@ def test_check_of_bad_rules_or_annotations_alone_ends_with_1(nri, rules: Path, p
     assert "shop/web" in result.stdout
 
 
-def test_rules_of_another_node_are_told_because_they_do_not_count_here(nri, rules: Path, pod: Path) -> None:
+def test_rules_of_another_node_are_reported(nri, rules: Path, pod: Path) -> None:
     text = (rules / "slo.yaml").read_text()
     (rules / "slo.yaml").write_text(text.replace("kind: NodeSLO\n", "kind: NodeSLO\nmetadata: {name: far}\n"))
     words = ("--rules", str(rules), "--set", "rules.node_name=near")
@@ -240,7 +248,7 @@ def test_rules_of_another_node_are_told_because_they_do_not_count_here(nri, rule
     assert nri("agent", "check", "--rules", str(rules), "--set", "rules.node_name=far").stderr.startswith("no mistakes")
 
 
-def test_check_of_two_profiles_takes_the_file_of_each_and_tells_of_two_writers(nri, tmp_path: Path) -> None:
+def test_check_of_two_profiles_reports_settings_with_two_writers(nri, tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     config.write_text('{"agent": {"informerType": "nri", "enabledFeatures": ["quotaTurbo"]}, "quotaTurbo": {}}')
     both = ("agent", "check", "--profile", "koordinator", "--profile", "rubik", str(config))
@@ -258,7 +266,7 @@ def test_check_of_two_profiles_takes_the_file_of_each_and_tells_of_two_writers(n
 # -- the rest ----------------------------------------------------------------------------------------------------------
 
 
-def test_capabilities_show_what_the_rules_need_with_reason_and_substitute(nri, tmp_path: Path) -> None:
+def test_capabilities_show_required_features_with_reason_and_substitute(nri, tmp_path: Path) -> None:
     result = nri("agent", "capabilities", "--root", str(tmp_path), "-o", "json")
     rows = {row["what"]: row for row in document(result.stdout)}
     assert (rows["cpu.bvt"]["supported"], rows["cpu.bvt"]["instead"]) == (False, "cpu.idle or cpu.shares")
@@ -267,12 +275,12 @@ def test_capabilities_show_what_the_rules_need_with_reason_and_substitute(nri, t
     assert "pids.limit" in nri("agent", "capabilities", "--root", str(tmp_path), "--all").stdout
 
 
-def test_keys_are_listed_with_default_and_meaning(nri) -> None:
+def test_keys_are_listed_with_default_and_description(nri) -> None:
     result = nri("agent", "keys", "nri.", "-o", "json")
     rows = {row["key"]: row for row in document(result.stdout)}
     assert rows["nri.index"] == {
         "key": "nri.index",
-        "kind": "text",
+        "kind": "string",
         "default": '"00"',
         "meaning": "two digits that order the plugins. Like koordlet's plugin, the agent has 00 and runs first.",
         "needed": False,
@@ -280,7 +288,7 @@ def test_keys_are_listed_with_default_and_meaning(nri) -> None:
     assert nri("agent", "keys", "nothing").returncode == 2
 
 
-def test_mistakes_in_settings_end_run_with_2_before_anything_is_done(nri) -> None:
+def test_mistakes_in_settings_exit_with_2_before_the_start(nri) -> None:
     result = nri("agent", "run", "--mode", "nri,standlone", "--profile", "koord", "--config", "/dev/null")
     assert result.returncode == 2
     assert '--mode: modes[1]: expected one of nri, proxy, hooks, standalone, not "standlone"' in result.stderr
@@ -291,14 +299,14 @@ def test_mistakes_in_settings_end_run_with_2_before_anything_is_done(nri) -> Non
     ("words", "offered"),
     [("nri agent ", "explain"), ("nri agent run --mo", "--mode"), ("nri agent explain --", "--agent-socket")],
 )
-def test_its_verbs_and_options_are_completed(words: str, offered: str) -> None:
+def test_verbs_and_options_are_completed(words: str, offered: str) -> None:
     assert offered in complete(words, len(words.split(" ")) - 1)
 
 
 # -- its settings -----------------------------------------------------------------------------------------------------
 
 
-def test_modes_are_words_between_commas_and_a_path_makes_files_the_source() -> None:
+def test_modes_are_separated_by_commas_and_a_path_selects_files_as_source() -> None:
     options = {"files": ("/dev/null",), "assignments": (), "set_mode": "nri, standalone,", "set_rules": "/r"}
     settings = AGENT_OPTIONS.load(Settings(), options).settings
     assert settings.modes == ("nri", "standalone")

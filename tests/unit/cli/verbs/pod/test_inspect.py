@@ -7,7 +7,7 @@ import json
 from tests.unit.cli.verbs.pod.conftest import Pod
 
 
-def test_a_pod_comes_with_its_containers_and_a_container_with_its_spec(pod: Pod) -> None:
+def test_a_pod_has_its_containers_and_a_container_its_spec(pod: Pod) -> None:
     pod("run", "-f", "pod.yaml")
     document = json.loads(pod("inspect", "web").stdout)
     assert (
@@ -19,7 +19,7 @@ def test_a_pod_comes_with_its_containers_and_a_container_with_its_spec(pod: Pod)
     assert one["info"]["runtimeSpec"]["process"]["args"] == ["sleep", "9"]
 
 
-def test_a_word_that_means_nothing_or_too_much_is_refused(pod: Pod) -> None:
+def test_unknown_and_ambiguous_words_are_errors(pod: Pod) -> None:
     pod("run", "-f", "pod.yaml")
     empty = pod("inspect", "none")
     assert empty.returncode == 1 and 'no pod or container "none"' in empty.stderr

@@ -31,7 +31,7 @@ def server(tmp_path: Path) -> CriServer:
     return server
 
 
-def test_streams_go_where_they_came_from_byte_for_byte(nri, server: CriServer, tmp_path: Path) -> None:
+def test_streams_are_printed_to_the_same_stream_unchanged(nri, server: CriServer, tmp_path: Path) -> None:
     with server.listening(tmp_path / "cri.sock") as path:
         result = nri("pod", "logs", "app", "--cri-socket", path)
         assert (result.stdout, result.stderr) == ("one\n\x1b[31mtwo\n", "bad\n")
@@ -44,7 +44,7 @@ def test_streams_go_where_they_came_from_byte_for_byte(nri, server: CriServer, t
         assert rows[1] == {"time": T, "stream": "stderr", "log": "bad"}
 
 
-def test_a_container_without_a_log_and_one_that_is_not_there_are_errors(nri, server: CriServer, tmp_path: Path) -> None:
+def test_containers_without_a_log_and_unknown_containers_are_errors(nri, server: CriServer, tmp_path: Path) -> None:
     with server.listening(tmp_path / "cri.sock") as path:
         result = nri("pod", "logs", "mute", "--cri-socket", path)
         assert (result.returncode, "its pod was created without a log directory" in result.stderr) == (1, True)
@@ -54,7 +54,7 @@ def test_a_container_without_a_log_and_one_that_is_not_there_are_errors(nri, ser
         )
 
 
-def test_following_ends_with_the_container_and_shows_its_last_words(server: CriServer, tmp_path: Path) -> None:
+def test_following_ends_with_the_container_after_its_last_lines(server: CriServer, tmp_path: Path) -> None:
     with server.listening(tmp_path / "cri.sock") as path:
         argv = command("pod", "logs", "-f", "app", "--cri-socket", path)
         with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environment()) as follower:
@@ -67,9 +67,7 @@ def test_following_ends_with_the_container_and_shows_its_last_words(server: CriS
         assert (follower.returncode, out) == (0, "last words\n")
 
 
-def test_following_ends_when_the_container_is_removed_and_not_when_the_runtime_restarts(
-    server: CriServer, tmp_path: Path
-) -> None:
+def test_following_survives_a_restart_and_ends_with_the_removal(server: CriServer, tmp_path: Path) -> None:
     argv = command("pod", "logs", "-f", "app", "--cri-socket", str(tmp_path / "cri.sock"))
     with contextlib.ExitStack() as stack:
         with server.listening(tmp_path / "cri.sock"):

@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Iterator[str]:
         yield path
 
 
-def test_ready_pods_with_the_newest_lives_of_their_containers(nri, path: str) -> None:
+def test_ready_pods_are_listed_with_their_newest_containers(nri, path: str) -> None:
     rows = [line.split() for line in nri("pod", "ps", "--cri-socket", path).stdout.splitlines()]
     assert rows[1] == [
         "default/web",
@@ -44,7 +44,7 @@ def test_ready_pods_with_the_newest_lives_of_their_containers(nri, path: str) ->
     assert len(rows) == 3
 
 
-def test_all_by_namespace_or_name_as_ids_and_as_json(nri, path: str) -> None:
+def test_pods_are_filtered_and_printed_as_ids_and_json(nri, path: str) -> None:
     env = {"CONTAINER_RUNTIME_ENDPOINT": f"unix://{path}"}
     assert nri("pod", "ps", "-aq", env=env).stdout.split() == ["p1" * 32, "p2" * 32, "p3" * 32]
     assert nri("pod", "ps", "-q", "--namespace", "kube-system", env=env).stdout.split() == ["p2" * 32]

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.unit.cli.verbs.pod.conftest import Pod
 
 
-def test_a_pod_is_stopped_then_removed_with_all_that_was_made_for_it(pod: Pod, tmp_path: Path) -> None:
+def test_a_pod_is_stopped_and_removed_with_its_folders(pod: Pod, tmp_path: Path) -> None:
     identity = pod("run", "-f", "pod.yaml", "-q").stdout.strip()
     refused = pod("rm", "web")
     assert (
@@ -20,7 +20,7 @@ def test_a_pod_is_stopped_then_removed_with_all_that_was_made_for_it(pod: Pod, t
     assert not [*(tmp_path / "pods").iterdir()]
 
 
-def test_all_or_some_and_not_neither(pod: Pod) -> None:
+def test_names_or_all_are_required(pod: Pod) -> None:
     assert pod("rm").returncode == 2
     assert "the runtime has no pods" in pod("rm", "--all").stderr
     pod("run", "-f", "pod.yaml")

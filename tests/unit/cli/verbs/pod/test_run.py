@@ -24,7 +24,7 @@ def test_pods_of_several_documents_run_and_are_listed(pod: Pod, tmp_path: Path) 
     assert len([*(tmp_path / "pods").glob("*/volumes/data")]) == 2
 
 
-def test_nothing_runs_if_anything_of_the_file_is_wrong(pod: Pod) -> None:
+def test_no_pod_runs_if_the_file_has_a_mistake(pod: Pod) -> None:
     odd = MANIFEST + "  nodeSelector: {a: b}\n"
     strict = pod("run", "-f", "-", "--strict", text=odd)
     assert (strict.returncode, strict.stdout) == (1, "")
@@ -37,14 +37,14 @@ def test_nothing_runs_if_anything_of_the_file_is_wrong(pod: Pod) -> None:
     assert pod("ps", "-aq").stdout == ""
 
 
-def test_a_file_without_its_option_is_answered_with_the_option(pod: Pod) -> None:
+def test_a_file_without_the_option_is_an_error_with_the_option(pod: Pod) -> None:
     for words in (["pod.yaml"], ["--replace", "pod.yaml"], ["-f", "pod.yaml", "pod.yaml"]):
         finished = pod("run", *words)
         assert (finished.returncode, finished.stdout) == (2, "")
         assert "pod.yaml: -f is required before a manifest: nri pod run -f pod.yaml" in finished.stderr
 
 
-def test_a_pod_that_is_there_is_replaced_when_asked(pod: Pod) -> None:
+def test_an_existing_pod_is_replaced_on_request(pod: Pod) -> None:
     first = pod("run", "-f", "pod.yaml", "-q").stdout
     assert pod("run", "-f", "pod.yaml").returncode == 1
     second = pod("run", "-f", "pod.yaml", "-q", "--replace", "--runtime-handler", "runc").stdout
@@ -52,13 +52,13 @@ def test_a_pod_that_is_there_is_replaced_when_asked(pod: Pod) -> None:
     assert json.loads(pod("ps", "-o", "json").stdout)[0]["runtimeHandler"] == "runc"
 
 
-def test_no_runtime_is_3_and_names_the_option(nri, tmp_path: Path) -> None:
+def test_without_a_runtime_the_exit_code_is_3(nri, tmp_path: Path) -> None:
     result = nri("pod", "ps", "--cri-socket", str(tmp_path / "none"))
     assert result.returncode == 3
     assert "no such file or directory. Name the runtime's CRI socket with --cri-socket" in result.stderr
 
 
-def test_without_the_extra_it_says_which_to_install(dry: Path, tmp_path: Path) -> None:
+def test_without_the_extra_the_error_names_it(dry: Path, tmp_path: Path) -> None:
     (tmp_path / "grpc.py").write_text("raise ImportError('not here')\n")
     argv = command("pod", "ps", "--cri-socket", str(dry / "cri.sock"))
     variables = environment(PYTHONPATH=str(tmp_path))
@@ -68,9 +68,7 @@ def test_without_the_extra_it_says_which_to_install(dry: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("option", [[], ["--replace"]])
-def test_a_uid_that_another_pod_of_the_runtime_has_is_refused_wherever_its_folder_is(
-    pod: Pod, tmp_path: Path, option: list[str]
-) -> None:
+def test_the_uid_of_another_pod_is_refused(pod: Pod, tmp_path: Path, option: list[str]) -> None:
     first = MANIFEST.replace("namespace: shop", "namespace: shop, uid: u1")
     assert pod("run", "-f", "pod.yaml", "-q", text=first, NRI_PODS_DIR=str(tmp_path / "elsewhere")).returncode == 0
     second = pod("run", "-f", "pod.yaml", "-q", *option, text=first.replace("name: web", "name: db"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 
 from nri.cri.pb import api_pb2 as pb
 from tests.support.cri_server import CriServer
+from tests.unit.cli.conftest import command, environment
 
 
 class Using(CriServer):
@@ -52,16 +55,28 @@ def path(tmp_path: Path) -> Iterator[str]:
         yield path
 
 
-def test_cpu_is_measured_between_two_looks_and_sizes_are_short(nri, path: str) -> None:
+def test_cpu_is_measured_between_two_readings_and_sizes_are_short(nri, path: str) -> None:
     result = nri("pod", "stats", "web", "--interval", "0.01", "--cri-socket", path)
     assert [line.split() for line in result.stdout.splitlines()[1:]] == [
-        ["default/web", "app", "0.250", "1.5MiB", "-", "200KiB", "a" * 13],
-        ["default/web", "new", "1.000", "-", "-", "-", "b" * 13],
+        ["default/web", "app", "25.00", "1.5MiB", "-", "200KiB", "a" * 13],
+        ["default/web", "new", "100.00", "-", "-", "-", "b" * 13],
         ["default/web", "quiet", "-", "-", "-", "-", "c" * 13],
     ]
 
 
-def test_ids_alone_and_all_that_is_reported(nri, path: str) -> None:
+def test_ids_and_complete_json_can_be_printed(nri, path: str) -> None:
     assert nri("pod", "stats", "-q", "--cri-socket", path).stdout.split() == ["a" * 64, "b" * 64, "c" * 64]
     document = json.loads(nri("pod", "stats", "-o", "json", "--cri-socket", path).stdout)
     assert document[0]["memory"]["workingSetBytes"]["value"] == str(3 << 19)
+    assert document[0]["pod"] == "default/web"
+
+
+def test_watching_prints_a_list_per_interval_until_it_is_interrupted(path: str) -> None:
+    argv = command("pod", "stats", "--watch", "--interval", "0.05", "-o", "json", "--cri-socket", path)
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environment()) as watcher:
+        assert watcher.stdout is not None
+        samples = [json.loads(watcher.stdout.readline()) for _ in range(3)]
+        watcher.send_signal(signal.SIGINT)
+        assert watcher.wait(30) == 130
+    cpu = [sample[0]["cpu"]["usageCoreNanoSeconds"]["value"] for sample in samples]
+    assert len(set(cpu)) == 3

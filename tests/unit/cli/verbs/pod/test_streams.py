@@ -45,35 +45,43 @@ def path(tmp_path: Path) -> Iterator[str]:
     world.close()
 
 
-def test_what_follows_the_container_is_the_programs(nri, path: str) -> None:
+def test_arguments_after_the_container_belong_to_the_program(nri, path: str) -> None:
     env = {"NRI_CRI_SOCKET": path}
     result = nri("pod", "exec", "web/app", "sh", "-c", "echo said; echo bad >&2; exit 3", env=env)
     assert (result.returncode, result.stdout, result.stderr) == (3, "said\n", "bad\n")
     assert nri("pod", "exec", "-i", "app", "cat", env=env, stdin="typed").stdout == "typed"
 
 
-def test_two_dashes_may_stand_before_the_program(nri, path: str) -> None:
+def test_two_dashes_before_the_program_are_accepted(nri, path: str) -> None:
     env = {"NRI_CRI_SOCKET": path}
     assert nri("pod", "exec", "app", "--", "echo", "--", "x", env=env).stdout == "-- x\n"
     nothing = nri("pod", "exec", "app", "--", env=env)
     assert (nothing.returncode, "a program is required after --" in nothing.stderr) == (2, True)
 
 
-def test_an_option_behind_the_container_is_refused_and_one_behind_the_program_is_the_programs(nri, path: str) -> None:
-    for words in (["--cri-socket", path, "echo"], ["-it", "sh"], ["-h"]):
-        result = nri("pod", "exec", "app", *words)
-        assert (result.returncode, result.stdout) == (2, "")
-        assert (
-            f"{words[0]}: options must be before the container: put it before app; if it is the name of a program"
-            in result.stderr
-        )
-    behind = nri("pod", "exec", "--cri-socket", path, "app", "echo", "--cri-socket", "x")
-    assert behind.stdout == "--cri-socket x\n"
+def test_options_can_be_before_or_after_the_container(nri, path: str) -> None:
+    for words in (
+        ["--cri-socket", path, "app"], ["app", "--cri-socket", path], ["web", f"--cri-socket={path}", "-c", "app"],
+        ["-n", "default", "web", "--cri-socket", path, "-capp", "--"],
+    ):  # fmt: skip
+        result = nri("pod", "exec", *words, "echo", "--cri-socket", "-c", "x")
+        assert (result.returncode, result.stdout) == (0, "--cri-socket -c x\n"), result.stderr
+    assert nri("pod", "exec", "app", "-i", "--cri-socket", path, "cat", stdin="typed").stdout == "typed"
     no_program = nri("pod", "exec", "--cri-socket", path, "app", "--", "-h")
     assert no_program.returncode != 2 and "No such file" in no_program.stderr
+    unknown = nri("pod", "exec", "app", "--no-such-option", "true")
+    assert (unknown.returncode, "--no-such-option" in unknown.stderr) == (2, True)
 
 
-def test_a_container_that_is_over_a_missing_terminal_and_a_server_that_is_gone(nri, path: str) -> None:
+def test_a_namespace_and_a_name_of_a_container_restrict_the_choice(nri, path: str) -> None:
+    env = {"NRI_CRI_SOCKET": path}
+    other = nri("pod", "exec", "-n", "shop", "web", "-c", "app", "true", env=env)
+    assert (other.returncode, other.stderr) == (1, 'error: no pod "web" with -n shop, but there is default/web\n')
+    missing = nri("pod", "exec", "web", "-c", "none", "true", env=env)
+    assert missing.stderr == 'error: pod default/web has no container "none"; it has app, over\n'
+
+
+def test_stopped_containers_missing_terminals_and_lost_servers_are_errors(nri, path: str) -> None:
     env = {"NRI_CRI_SOCKET": path}
     assert "container over is not running: it is exited" in nri("pod", "exec", "over", "true", env=env).stderr
     no_terminal = nri("pod", "exec", "-it", "app", "sh", env=env)
@@ -82,9 +90,15 @@ def test_a_container_that_is_over_a_missing_terminal_and_a_server_that_is_gone(n
     assert result.returncode == 1 and "streaming server 127.0.0.1:1: Connection refused" in result.stderr
 
 
-def test_without_the_extra_it_says_which_to_install(path: str, tmp_path: Path) -> None:
+def test_without_the_extra_the_error_names_it(path: str, tmp_path: Path) -> None:
     (tmp_path / "h11.py").write_text("raise ImportError('not here', name='h11')\n")
     argv = command("pod", "exec", "app", "true", "--cri-socket", path)
     variables = environment(PYTHONPATH=str(tmp_path))
     result = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=variables)
     assert result.stderr == f"error: streams require h11, which is not installed. Install the extra: {INSTALL}\n"
+
+
+def test_exec_without_a_container_is_a_usage_error(nri) -> None:
+    result = nri("pod", "exec")
+    assert result.returncode == 2
+    assert "CONTAINER" in result.stderr

@@ -1,4 +1,4 @@
-"""containerd's configuration for people: the settings with their places, and remarks on keys without effect."""
+"""containerd's configuration: settings with file and line, and remarks on keys without effect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def kinds(reading: Reading) -> list[Kind]:
 
 
 @pytest.mark.parametrize(("version", "release"), [(2, "1.7.24"), (3, "2.1.9"), (4, "2.4.2"), (4, "")])
-def test_settings_have_their_places(version: int, release: str) -> None:
+def test_settings_have_file_and_line(version: int, release: str) -> None:
     text = f'version = {version}\n{NRI}disable = false\nsocket_path = "/run/x.sock"\nplugin_request_timeout = "3s"\n'
     reading = read(release, text)
     assert reading.nri is not None
@@ -45,7 +45,7 @@ def test_without_a_file_the_release_decides(release: str, is_on: bool) -> None:
     assert nri is not None and nri.enabled is is_on
 
 
-def test_the_kept_root_reads_from_disk(put) -> None:
+def test_read_uses_the_files_below_a_root(put) -> None:
     reading = containerd.read(put({CONFIG: f"version = 2\n{NRI}disable = false\n"}), "1.7.24")
     assert reading.nri is not None and reading.nri.enabled is True
 
@@ -102,26 +102,26 @@ def test_without_a_release_all_releases_are_judged(text: str, is_on: bool | None
         ),
     ],
 )
-def test_keys_without_effect_are_remarked_on(release: str, text: str, kind: Kind, details: dict[str, object]) -> None:
+def test_keys_without_effect_are_reported(release: str, text: str, kind: Kind, details: dict[str, object]) -> None:
     reading = read(release, text)
     assert [(remark.kind, remark.details) for remark in reading.remarks] == [(kind, details)]
     assert reading.failure is None
 
 
 @pytest.mark.parametrize("release", ["2.1.9", "2.4.2"])
-def test_keys_count_in_any_case_in_2(release: str) -> None:
+def test_in_2_keys_match_in_any_case(release: str) -> None:
     reading = read(release, f"version = 3\n{NRI}Disable = true\n")
     assert reading.nri is not None and (reading.nri.enabled, reading.remarks) == (False, [])
 
 
-def test_settings_that_a_later_table_takes_away_are_named_in_1_7() -> None:
+def test_in_1_7_settings_that_a_later_table_removes_are_reported() -> None:
     main = f'version = 2\n{IMPORTS}{NRI}disable = true\nplugin_path = "/a"\n'
     reading = read("1.7.24", main, f"{NRI}disable = false\n")
     assert reading.nri is not None and (reading.nri.enabled, reading.nri.plugin_path) == (True, "/opt/nri/plugins")
     assert reading.remarks == [(Kind.REPLACED, f"{DROP_IN}:1: {TABLE}", {"first": CONFIG, "lost": "plugin_path"})]
 
 
-def test_a_drop_in_that_nothing_imports_is_remarked_on() -> None:
+def test_a_drop_in_that_is_not_imported_is_reported() -> None:
     assert kinds(read("2.4.2", "version = 3\n", f"version = 3\n{NRI}disable = false\n")) == [Kind.NOT_IMPORTED]
 
 
@@ -134,5 +134,5 @@ def test_a_drop_in_that_nothing_imports_is_remarked_on() -> None:
         ("nonsense", ""),
     ],
 )
-def test_the_release_is_found_in_the_program_s_output(output: str, release: str) -> None:
+def test_the_release_is_read_from_the_programs_output(output: str, release: str) -> None:
     assert parse_release(output) == release

@@ -31,7 +31,7 @@ def test_names_of_one_folder_are_sorted_by_bytes(pattern: str, names: list[str])
     assert glob(TREE, pattern) == [f"/d/{name}" for name in names]
 
 
-def test_two_stars_are_one_and_folders_may_be_patterns() -> None:
+def test_two_stars_mean_one_and_folders_may_be_patterns() -> None:
     assert glob(TREE, "/d/**/*.toml") == ["/d/sub/x.toml"]
     assert glob(TREE, "/[de]/[xy]*") == ["/e/y.toml"]
     assert glob(TREE, "/e/y.toml") == ["/e/y.toml"]
@@ -44,5 +44,5 @@ def test_a_malformed_pattern_is_refused(pattern: str) -> None:
 
 
 @pytest.mark.parametrize(("path", "result"), [("", "."), ("//a", "/a"), ("a/../b/./c", "b/c"), ("/..", "/")])
-def test_a_path_is_shortened_as_go_does(path: str, result: str) -> None:
+def test_a_path_is_cleaned_like_in_go(path: str, result: str) -> None:
     assert clean(path) == result

@@ -1,4 +1,4 @@
-"""The rules by which containerd's releases judge their files, one row each; the verdicts are those of the daemons."""
+"""The rules of containerd's releases for their files, one row each, with the verdicts of the daemons."""
 
 from __future__ import annotations
 
@@ -131,11 +131,19 @@ def words(main: str, drop_in: str | None = None) -> str:
         (f"version = 2\n{ON}{CRI}.x509_key_pair_streaming]\ntls_key_file = 'x'\n", None, " ".join(["never"] * 5)),
     ],
 )
-def test_releases_judge_the_files_by_their_rules(main: str, drop_in: str | None, expected: str) -> None:
+def test_verdicts_on_files_equal_the_daemons(main: str, drop_in: str | None, expected: str) -> None:
     assert words(main, drop_in) == expected.replace("NO_DURATION_TYPE", "WRONG_TYPE")
 
 
-def test_without_a_main_file_no_drop_in_counts() -> None:
+@pytest.mark.parametrize(("release", "starts"), [("2.3.0", False), ("2.3.4", False), ("2.3.5", True), ("2.3.7", True)])
+def test_a_newer_drop_in_stops_containerd_2_3_only_before_2_3_5(release: str, starts: bool) -> None:
+    tree = MemoryTree({CONFIG: f"version = 3\n{IMPORTS}".encode(), DROP_IN: f"version = 4\n{ON}".encode()})
+    rules = rules_of(release)
+    assert rules is not None
+    assert (judge(tree, rules).failure is None) is starts
+
+
+def test_without_a_main_file_drop_ins_are_ignored() -> None:
     rules = rules_of("2.4.2")
     assert rules is not None
     tree = MemoryTree({DROP_IN: OFF.encode()})
@@ -164,7 +172,7 @@ def test_the_validator_is_merged_key_by_key(release: str, required: tuple[str, .
     assert judgement.nri.required == required
 
 
-def test_a_validator_may_be_enabled_without_required_plugins() -> None:
+def test_a_validator_can_be_enabled_without_required_plugins() -> None:
     table = '[plugins."io.containerd.nri.v1.nri".default_validator]\n'
     nri = verdict("2.4", f"version = 3\n{table}enable = true\n").nri
     assert (nri.required, nri.validator, "required" in nri.origin) == ((), {"enable": True}, False)
@@ -196,8 +204,8 @@ def test_an_unreadable_main_file_stops_the_daemon(error: OSError, kind: Kind, re
     assert (failure.kind, failure.where, failure.details["reason"]) == (kind, CONFIG, reason)
 
 
-def test_a_problem_without_a_key_in_the_files_is_placed_in_the_main_file() -> None:
-    """Only `state` is set, and the problem belongs to `root`, which has its default."""
+def test_a_problem_without_a_key_has_the_main_files_path() -> None:
+    """The file sets only `state`; the problem is about `root`, which has its default."""
     failure = verdict("2.4", "version = 3\nstate = '/var/lib/containerd'\n").failure
     assert failure is not None
     assert (failure.where, failure.details["reason"]) == (CONFIG, "root and state are the same folder")
@@ -228,13 +236,13 @@ def test_imports_are_read_breadth_first_and_once() -> None:
     ],
 )
 @pytest.mark.parametrize("release", RELEASES)
-def test_an_import_that_cannot_be_read_stops_the_daemon(release: str, entry: str, kind: Kind) -> None:
+def test_an_unreadable_import_stops_the_daemon(release: str, entry: str, kind: Kind) -> None:
     judgement = verdict(release, f'version = 2\nimports = ["{entry}"]\n', ON)
     assert judgement.failure is not None and judgement.failure.kind is kind
     assert CONFIG in judgement.failure.where or kind is Kind.UNREADABLE
 
 
-def test_a_place_is_that_of_the_file_that_counts() -> None:
+def test_a_setting_has_the_path_of_the_file_that_counts() -> None:
     judgement = verdict("2.4", f"version = 2\n{IMPORTS}{ON}", f"{NRI}Disable = true\n")
     assert judgement.nri.origin["disable"].startswith(f"{CONFIG}:4")
     crash = verdict("2.4", f"version = 2\n{IMPORTS}{CRI}]\nenable_cdi = true\n", f"{CRI}]\nenable_cdi = 5\n")

@@ -54,7 +54,7 @@ def test_a_short_name_becomes_a_full_name(name: str, expected: str) -> None:
         ({CRI: {"containerd": {"snapshotter": "native"}}}, {"containerd": {}}, {}),
     ],
 )
-def test_the_settings_of_the_cri_plugin_move_to_three_plugins(
+def test_settings_of_the_cri_plugin_move_to_three_plugins(
     plugins: dict[str, Any], runtime: dict[str, Any], images: dict[str, Any]
 ) -> None:
     server = {key: value for key, value in plugins[CRI].items() if key == "stream_server_port"}
@@ -78,7 +78,7 @@ def test_a_value_that_should_be_a_table_crashes_containerd(plugins: dict[str, An
         move_cri_settings(plugins)
 
 
-def test_without_settings_of_the_cri_plugin_nothing_moves() -> None:
+def test_without_settings_of_the_cri_plugin_no_setting_moves() -> None:
     plugins: dict[str, Any] = {"io.containerd.nri.v1.nri": {"disable": True}}
     move_cri_settings(plugins)
     assert plugins == {"io.containerd.nri.v1.nri": {"disable": True}}

@@ -42,7 +42,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("name", PLACES)
-def test_a_dialect_takes_or_refuses_a_text(name: str) -> None:
+def test_a_dialect_accepts_or_refuses_a_text(name: str) -> None:
     data, expected = PLACES[name]
     answers = []
     for dialect in DIALECTS:

@@ -1,4 +1,4 @@
-"""The server's side of SPDY: streams open, carry bytes, end by halves or at once, and are held within bounds."""
+"""The server side of SPDY: streams, half closes, resets, windows and limits."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def both() -> Both:
     return Both()
 
 
-def test_a_stream_of_gos_client_is_opened() -> None:
+def test_a_stream_of_the_go_client_is_opened() -> None:
     server = Connection()
     (events,) = server.receive(bytes.fromhex(GO_OPENS))
     assert events == Opened(1, {"streamtype": "error", "port": "80", "requestid": "0"})
@@ -61,7 +61,7 @@ def server_length() -> bytes:
     return (len(server.take()) - 8).to_bytes(4, "big")
 
 
-def test_bytes_go_both_ways_and_halves_end_by_themselves(both: Both) -> None:
+def test_bytes_pass_in_both_directions_and_each_direction_ends_separately(both: Both) -> None:
     stream = both.open({"a": "b"})
     assert both.give(data_frame(stream, b"in", fin=True)) == [Data(stream, b"in"), Ended(stream)]
     both.server.send(stream, b"out")
@@ -74,7 +74,7 @@ def test_bytes_go_both_ways_and_halves_end_by_themselves(both: Both) -> None:
         both.give(data_frame(stream + 2, b"x"))
 
 
-def test_a_stream_opened_with_its_end_has_one_half(both: Both) -> None:
+def test_a_stream_opened_with_the_end_flag_has_one_direction(both: Both) -> None:
     stream, data = both.client.open({}, flags=frames.FIN)
     assert both.give(data) == [Opened(stream, {}), Ended(stream)]
     assert both.server.is_open(stream)
@@ -83,7 +83,7 @@ def test_a_stream_opened_with_its_end_has_one_half(both: Both) -> None:
     assert not both.server.is_open(one_way)
 
 
-def test_a_reset_ends_both_halves(both: Both) -> None:
+def test_a_reset_ends_both_directions(both: Both) -> None:
     first, second = both.open(), both.open()
     assert both.give(both.client.let_go(first)) == [Reset(first)]
     both.server.send(first, b"nobody listens")
@@ -94,12 +94,12 @@ def test_a_reset_ends_both_halves(both: Both) -> None:
     assert both.give(both.client.let_go(second)) == []
 
 
-def test_pings_are_answered_but_not_those_of_our_own_numbers(both: Both) -> None:
+def test_pings_of_the_peer_are_answered(both: Both) -> None:
     both.give(control(frames.PING, 5) + control(frames.PING, 6))
     assert [frame.number(0) for frame in both.client.others] == [5]
 
 
-def test_after_goaway_no_stream_is_taken(both: Both) -> None:
+def test_after_goaway_streams_are_refused(both: Both) -> None:
     stream = both.open()
     both.give(control(frames.GOAWAY, 0, 0))
     assert both.server.gone_away
@@ -108,7 +108,7 @@ def test_after_goaway_no_stream_is_taken(both: Both) -> None:
     assert both.give(data_frame(stream, b"x")) == [Data(stream, b"x")]
 
 
-def test_more_streams_than_the_bound_are_refused(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streams_above_the_limit_are_refused(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "MAX_STREAMS", 3)
     streams = [both.open() for _ in range(3)]
     more, data = both.client.open({})
@@ -118,14 +118,14 @@ def test_more_streams_than_the_bound_are_refused(both: Both, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("stream", [2, 1, 3])
-def test_ids_of_streams_are_odd_and_rise(both: Both, stream: int) -> None:
+def test_ids_of_streams_are_odd_and_increase(both: Both, stream: int) -> None:
     both.open()
     both.open()
     with pytest.raises(RemoteProtocolError, match="is opened after 3"):
         both.give(both.client.open({}, stream=stream)[1])
 
 
-def test_frames_that_mean_nothing_here_are_passed_over(both: Both) -> None:
+def test_unknown_frames_are_ignored(both: Both) -> None:
     stream = both.open()
     assert both.give(control(99, tail=b"x") + both.client.more(stream, {"more": "headers"})) == []
     assert both.give(both.client.more(stream, {}, flags=frames.FIN)) == [Ended(stream)]
@@ -134,7 +134,7 @@ def test_frames_that_mean_nothing_here_are_passed_over(both: Both) -> None:
 # --- windows -------------------------------------------------------------------------------------------------------
 
 
-def test_a_peer_without_windows_is_sent_any_amount(both: Both) -> None:
+def test_a_peer_without_windows_gets_any_amount(both: Both) -> None:
     stream = both.open()
     for _ in range(10):
         assert both.server.send_window(stream) > 1 << 20
@@ -143,7 +143,7 @@ def test_a_peer_without_windows_is_sent_any_amount(both: Both) -> None:
     assert len(both.client.data[stream]) == 655360
 
 
-def test_a_peer_with_windows_is_sent_what_fits(both: Both) -> None:
+def test_a_peer_with_windows_gets_what_fits(both: Both) -> None:
     stream = both.open()
     both.server.send(stream, bytes(40000))
     both.give(control(frames.WINDOW_UPDATE, stream, 1000) + control(frames.WINDOW_UPDATE, 0, 5000))
@@ -154,7 +154,7 @@ def test_a_peer_with_windows_is_sent_what_fits(both: Both) -> None:
     assert both.server.send_window(stream) == 65536 + 5000 - 66536, "the connection has a window, too"
 
 
-def test_settings_change_the_windows_of_streams_that_are_open_and_of_new_ones(both: Both) -> None:
+def test_settings_change_the_windows_of_open_and_new_streams(both: Both) -> None:
     stream = both.open()
     both.give(control(frames.SETTINGS, 2, 4, 100, 7, 1000))
     assert both.server.send_window(stream) == both.server.send_window(both.open()) == 1000
@@ -165,7 +165,7 @@ def test_settings_change_the_windows_of_streams_that_are_open_and_of_new_ones(bo
         both.give(control(frames.SETTINGS, 3, 7, 500))
 
 
-def test_what_was_consumed_is_told_by_half_windows(both: Both) -> None:
+def test_consumed_bytes_are_reported_by_half_windows(both: Both) -> None:
     stream = both.open()
     for _ in range(3):
         both.give(data_frame(stream, bytes(20000)))
@@ -179,7 +179,7 @@ def test_what_was_consumed_is_told_by_half_windows(both: Both) -> None:
     assert [frame.stream() for frame in both.client.others] == [0, stream, 0]
 
 
-def test_a_client_opens_streams_and_takes_none_and_both_answer_pings() -> None:
+def test_only_the_client_opens_streams_and_both_sides_answer_pings() -> None:
     client, server = Connection(client=True), Connection()
     streams = [client.open({"streamtype": kind}) for kind in ("error", "stdout")]
     opened = [*server.receive(client.take())]

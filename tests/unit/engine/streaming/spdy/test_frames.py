@@ -1,4 +1,4 @@
-"""SPDY frames come in any pieces, and their lengths are bounded."""
+"""SPDY frames are read from any split of the bytes, with bounded lengths."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def packed(frame: Control | Payload) -> bytes:
 
 
 def joined(control: list[Control | Payload]) -> list[Control | Payload]:
-    """Pieces of one data frame as one again, as far as can be told."""
+    """Join the pieces of each data frame, as far as the boundaries of frames are visible."""
     frames_: list[Control | Payload] = []
     for frame in control:
         last = frames_[-1] if frames_ else None
@@ -33,25 +33,25 @@ def joined(control: list[Control | Payload]) -> list[Control | Payload]:
 
 
 @given(st.lists(CONTROLS | PAYLOADS, max_size=5), st.integers(1, 30))
-def test_what_was_packed_is_read_again_in_pieces_of_any_size(sent: list[Control | Payload], size: int) -> None:
+def test_frames_are_equal_for_any_split_of_the_bytes(sent: list[Control | Payload], size: int) -> None:
     data, reader = b"".join(packed(frame) for frame in sent), FrameReader()
     events = [frame for at in range(0, len(data), size) for frame in reader.receive(data[at : at + size])]
     assert joined(events) == joined(sent)
 
 
-def test_a_piece_of_a_data_frame_is_handed_on_before_the_rest_has_come() -> None:
+def test_a_part_of_a_data_frame_is_returned_at_once() -> None:
     reader, data = FrameReader(), data_frame(5, b"x" * 1000, fin=True)
     assert [*reader.receive(data[:10])] == [Payload(5, b"xx", False)]
     assert [*reader.receive(data[10:])] == [Payload(5, b"x" * 998, True)]
 
 
-def test_bytes_on_the_wire_are_those_of_the_draft() -> None:
+def test_the_bytes_equal_those_of_the_draft() -> None:
     assert control(frames.PING, 7) == bytes.fromhex("80030006 00000004 00000007")
     assert control(frames.RST_STREAM, 1, frames.CANCEL) == bytes.fromhex("80030003 00000008 00000001 00000005")
     assert data_frame(3, b"hi", fin=True) == bytes.fromhex("00000003 01000002 6869")
 
 
-def test_a_long_control_frame_is_refused_by_its_head_alone() -> None:
+def test_an_oversized_control_frame_is_refused_by_its_header() -> None:
     head = bytes.fromhex("80030001 00") + (frames.MAX_CONTROL_BYTES + 1).to_bytes(3, "big")
     with pytest.raises(RemoteProtocolError, match="16385 bytes"):
         [*FrameReader().receive(head)]

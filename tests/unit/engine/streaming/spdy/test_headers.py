@@ -1,4 +1,4 @@
-"""Blocks of SPDY headers are one compressed stream, and cannot be made to swell."""
+"""Blocks of SPDY headers are one compressed stream with a size limit."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ NAMES = st.text("abcdefghijklmnopqrstuvwxyz-", min_size=1, max_size=20)
 
 
 @given(st.lists(st.dictionaries(NAMES, WORDS, max_size=5), max_size=4))
-def test_blocks_are_read_in_their_order(blocks: list[dict[str, str]]) -> None:
+def test_blocks_are_read_in_order(blocks: list[dict[str, str]]) -> None:
     packer, reader = HeaderPacker(), HeaderReader()
     assert [reader.read(packer.pack(block)) for block in blocks] == blocks
 
 
-def test_a_block_of_gos_own_client_is_read() -> None:
-    """What moby/spdystream v0.5.1 sends for the stream of errors of a forwarded connection."""
+def test_a_block_of_the_go_client_is_read() -> None:
+    """moby/spdystream v0.5.1 sends this block for the error stream of a forwarded connection."""
     block = "78f9e3c6a7c202253a48f95b044aab4c16060c0c0c9c4590d8ca04a5624603703a2c294a4dcc851635aca9a08800000000ffff"
     headers = HeaderReader().read(bytes.fromhex(block))
     assert headers == {"streamtype": "error", "port": "80", "requestid": "0"}
@@ -42,7 +42,7 @@ def one(name: bytes, value: bytes = b"v") -> bytes:
     return word(name) + word(value)
 
 
-def test_names_are_in_small_letters() -> None:
+def test_names_become_lowercase() -> None:
     assert HeaderReader().read(raw(b"\0\0\0\1" + one(b"streamType", b"Error"))) == {"streamtype": "Error"}
 
 
@@ -61,17 +61,17 @@ def test_names_are_in_small_letters() -> None:
         (raw(bytes(50_000_000)), "exceed 16384"),
     ],
 )
-def test_what_is_wrong_with_a_block_is_told(block: bytes, why: str) -> None:
+def test_an_invalid_block_is_an_error_with_the_reason(block: bytes, why: str) -> None:
     with pytest.raises(RemoteProtocolError, match=why):
         HeaderReader().read(block)
 
 
-def test_the_dictionary_is_that_of_the_draft() -> None:
+def test_the_dictionary_equals_the_drafts() -> None:
     assert len(DICTIONARY) == 1423
     assert zlib.adler32(DICTIONARY) == 0xE3C6A7C2
 
 
-def test_a_block_is_unpacked_no_further_than_its_bound() -> None:
+def test_a_block_is_not_decompressed_beyond_the_limit() -> None:
     block, reader = raw(bytes(50_000_000)), HeaderReader()
     tracemalloc.start()
     try:

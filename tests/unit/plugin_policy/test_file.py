@@ -1,4 +1,4 @@
-"""What the operator wrote about plugins: every mistake with its place and remedy, and no text that breaks it."""
+"""The policy file: every mistake is an error with line, key and remedy, for any text."""
 
 import contextlib
 import json
@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.adaptation.plugin_policy import file as policy_file
-from nri.adaptation.plugin_policy.policy import resolve
 from nri.config import Source
 from nri.errors import ConfigError
+from nri.plugin_policy import file as policy_file
+from nri.plugin_policy.policy import resolve
 
 
 def complaint(text: str) -> str:
@@ -21,17 +21,17 @@ def complaint(text: str) -> str:
 
 MISTAKES = {
     "a key outside of a table": ('timeout = "2s"', "policy.toml:1: timeout: must be in a table"),
-    "a table that is no plugin": ("[injector]\n", "policy.toml:1: injector: not the name of a plugin"),
+    "a table that is not a plugin": ("[injector]\n", "policy.toml:1: injector: not the name of a plugin"),
     "an unknown key": ('["10-a"]\ntimout = 3', '10-a.timout: unknown key (did you mean "timeout"?)'),
-    "a timeout that is none": ('["10-a"]\ntimeout = "2x"', '10-a.timeout: "2x" is not a duration'),
+    "an invalid timeout": ('["10-a"]\ntimeout = "2x"', '10-a.timeout: "2x" is not a duration'),
     "a timeout of nothing": ('["10-a"]\ntimeout = 0', "10-a.timeout: expected between 1ms and 24h, not 0 s"),
     "a timeout without end": ('["10-a"]\ntimeout = inf', "10-a.timeout: expected between 1ms and 24h, not inf s"),
-    "an event that is none": ('["10-a"]\nfail_request = ["CreateContaner"]', 'did you mean "CreateContainer"?'),
-    "a timeout of an event that is none": ('["10-a"]\ntimeout = { Create = 1 }', 'not "Create"'),
+    "an unknown event": ('["10-a"]\nfail_request = ["CreateContaner"]', 'did you mean "CreateContainer"?'),
+    "a timeout of an unknown event": ('["10-a"]\ntimeout = { Create = 1 }', 'not "Create"'),
     "a breaker that never closes": ('["10-a"]\nbreaker.misses = 0', "breaker = false switches it off"),
-    "a restart that is none": ('["10-a"]\nrestart = "onfailure"', 'did you mean "on-failure"?'),
-    "a field that is none": ('["10-a"]\nallow.fields = ["Envv"]', 'did you mean "Env"?'),
-    "a selector that is none": ('["10-a"]\nfilters.label = ["!a=b"]', '"!a=b" is not a selector'),
+    "an invalid restart": ('["10-a"]\nrestart = "onfailure"', 'did you mean "on-failure"?'),
+    "an unknown field": ('["10-a"]\nallow.fields = ["Envv"]', 'did you mean "Env"?'),
+    "an invalid selector": ('["10-a"]\nfilters.label = ["!a=b"]', '"!a=b" is not a selector'),
     "several labels in one text": ('["10-a"]\nfilters.label = ["a=b,c=d"]', 'write a list: ["a=b", "c=d"]'),
     "labels that exclude each other": (
         '["10-a"]\nfilters.label = ["a=b", "!a"]', '"a=b" and "!a" exclude each other, so that no pod matches'
@@ -40,10 +40,10 @@ MISTAKES = {
     "an empty namespace": ('["10-a"]\nfilters.namespace = [""]', '"" is not a namespace'),
     "a number that no float can hold": (f'["10-a"]\ntimeout = {"9" * 400}', "too large"),
     "strict where it means nothing": ('["10-a"]\nstrict = true', "10-a.strict: applies only to plugins without"),
-    "a user that is none": ('["10-a"]\nuid = [0, -1]', "10-a.uid: -1 is not a user id"),
+    "an invalid user": ('["10-a"]\nuid = [0, -1]', "10-a.uid: -1 is not a user id"),
     "a user by name": ('["10-a"]\nuid = "root"', "10-a.uid: "),
     "defaults in capitals": ('["10-a"]\n[DEFAULTS]\nshadow = true', "policy.toml:2: DEFAULTS: not the name"),
-    "what is meant by that": ("[Defaults]\nshadow = true", "did you mean [defaults]?"),
+    "defaults with a capital letter": ("[Defaults]\nshadow = true", "did you mean [defaults]?"),
     "not TOML at all": ("{", "policy.toml:1: not valid TOML"),
 }  # fmt: skip
 

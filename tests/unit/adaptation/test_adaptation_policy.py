@@ -1,4 +1,4 @@
-"""What the operator's policy and the plugin's declaration do to requests and plugins, with real plugins."""
+"""Effects of the operator's policy and of a plugin's declaration, with real plugins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.waiting import wait_for
 
 
 class Sleepy(nri.Plugin):
-    """Answers at once, or, when it is told to, not before it is let go; counts calls."""
+    """Answers at once or, if `silent`, once `go` is set; counts calls."""
 
     def __init__(self, *, silent: bool = False) -> None:
         self.go = threading.Event()
@@ -61,7 +61,7 @@ def runtime_with(
             plugin.go.set()
 
 
-def test_fail_request_fails_the_events_that_it_names_and_no_others() -> None:
+def test_fail_request_fails_only_the_named_events() -> None:
     policy = '["10-sleepy"]\nfail_request = ["StartContainer"]\n'
     with runtime_with(policy, Sleepy(silent=True)) as runtime:
         with pytest.raises(PluginTimeout) as caught:
@@ -71,7 +71,7 @@ def test_fail_request_fails_the_events_that_it_names_and_no_others() -> None:
         assert runtime.health("10-sleepy").state == "late"
 
 
-def test_a_timeout_per_plugin_and_event_counts() -> None:
+def test_a_timeout_per_plugin_and_event_is_applied() -> None:
     policy = '["10-sleepy"]\ntimeout = { default = "20ms", StartContainer = "20s" }\nfail_request = true\n'
     plugin = Sleepy(silent=True)
     with runtime_with(policy, plugin, timeout_s=20) as runtime:
@@ -84,13 +84,13 @@ def test_a_timeout_per_plugin_and_event_counts() -> None:
             runtime.stop_container()
 
 
-def test_keep_connected_false_closes_a_late_plugin() -> None:
+def test_keep_connected_false_disconnects_a_late_plugin() -> None:
     with runtime_with('["10-sleepy"]\nkeep_connected = false\n', Sleepy(silent=True)) as runtime:
         runtime.start_container()
         assert runtime.health("10-sleepy").state == "gone"
 
 
-def test_a_required_plugin_that_is_absent_refuses_what_starts_and_lets_pass_what_ends() -> None:
+def test_an_absent_required_plugin_refuses_starting_events_and_passes_ending_ones() -> None:
     with runtime_with('["10-sleepy"]\nrequired = true\n') as runtime:
         for event in ("run_pod_sandbox", "create_container", "start_container", "update_container"):
             with pytest.raises(PluginUnavailable, match=r"plugin 10-sleepy: required for .*, but not connected"):
@@ -105,7 +105,7 @@ def test_a_required_plugin_that_is_absent_refuses_what_starts_and_lets_pass_what
         assert runtime.adaptation.ready()
 
 
-def test_a_required_plugin_that_goes_is_missed_at_once() -> None:
+def test_a_disconnected_required_plugin_refuses_events_at_once() -> None:
     with runtime_with('["10-sleepy"]\nrequired = true\n', Sleepy()) as runtime:
         runtime.start_container()
         runtime.disconnect("10-sleepy")
@@ -115,16 +115,16 @@ def test_a_required_plugin_that_goes_is_missed_at_once() -> None:
 
 
 class Joining(nri.Plugin):
-    """Is in the middle of Synchronize until it is let go; fails there if it is told to."""
+    """Stays in Synchronize until `go` is set, and fails there if `fails` is set."""
 
     def __init__(self, *, fails: bool = False) -> None:
         self.fails = fails
-        self.inside, self.go_on = threading.Event(), threading.Event()
+        self.inside, self.go = threading.Event(), threading.Event()
         self.started: list[str] = []
 
     def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
         self.inside.set()
-        self.go_on.wait(20)
+        self.go.wait(20)
         if self.fails:
             raise RuntimeError("no")
 
@@ -140,24 +140,24 @@ def started_while_joining(plugin: Joining) -> Future[None]:
         start = pool.submit(runtime.start_container)
         with pytest.raises(TimeoutError):
             start.result(0.1)
-        plugin.go_on.set()
+        plugin.go.set()
         wait([start, joined], 20)
         return start
 
 
-def test_an_event_waits_for_a_required_plugin_that_is_joining() -> None:
+def test_an_event_waits_for_a_joining_required_plugin() -> None:
     plugin = Joining()
     assert started_while_joining(plugin).result() is None
     assert len(plugin.started) == 1
 
 
-def test_an_event_that_waited_for_a_required_plugin_is_refused_if_that_fails_to_join() -> None:
+def test_an_event_is_refused_if_the_awaited_required_plugin_fails_to_join() -> None:
     refusal = started_while_joining(Joining(fails=True)).exception()
     assert isinstance(refusal, PluginUnavailable)
     assert "plugin 10-joining: required for StartContainer, but " in str(refusal)
 
 
-def test_a_required_plugin_that_is_late_refuses_the_request_and_names_itself() -> None:
+def test_a_late_required_plugin_fails_the_request_with_its_name() -> None:
     with runtime_with('["10-sleepy"]\nrequired = true\n', Sleepy(silent=True)) as runtime:
         with pytest.raises(PluginTimeout, match="plugin 10-sleepy failed to handle StartContainer request"):
             runtime.start_container()
@@ -172,7 +172,7 @@ def test_exempt_namespaces_do_not_need_the_required_plugin() -> None:
             runtime.run_pod_sandbox(make_pod(namespace="web"))
 
 
-def test_the_breaker_leaves_a_silent_plugin_out_and_tries_it_again() -> None:
+def test_the_breaker_skips_a_silent_plugin_and_retries_it() -> None:
     policy = '["10-sleepy"]\nbreaker = { misses = 2, retry = "300ms" }\n'
     plugin = Sleepy(silent=True)
     with runtime_with(policy, plugin, timeout_s=0.02) as runtime:
@@ -184,7 +184,7 @@ def test_the_breaker_leaves_a_silent_plugin_out_and_tries_it_again() -> None:
         wait_for(lambda: runtime.start_container() or runtime.health("10-sleepy").state == "active", "it is back")
 
 
-def test_a_required_plugin_that_is_left_out_still_refuses() -> None:
+def test_a_required_plugin_with_an_open_breaker_refuses_events() -> None:
     policy = '["10-sleepy"]\nbreaker = { misses = 1, retry = "60s" }\nrequired = true\n'
     with runtime_with(policy, Sleepy(silent=True), timeout_s=0.02) as runtime:
         with pytest.raises(PluginTimeout):
@@ -194,7 +194,7 @@ def test_a_required_plugin_that_is_left_out_still_refuses() -> None:
         runtime.stop_container()
 
 
-def test_an_error_of_a_handler_is_an_answer_and_no_miss() -> None:
+def test_an_error_of_a_handler_is_an_answer_and_not_a_miss() -> None:
     class Refuses(nri.Plugin):
         name = "sleepy"
 
@@ -217,7 +217,7 @@ class Reports(Observer):
         self.reports.append(report)
 
 
-def test_a_shadow_plugin_is_described_and_never_applied(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_shadow_plugin_is_reported_and_never_applied(caplog: pytest.LogCaptureFixture) -> None:
     observer = Reports()
     with (
         caplog.at_level(logging.INFO, "nri.adaptation"),
@@ -229,21 +229,21 @@ def test_a_shadow_plugin_is_described_and_never_applied(caplog: pytest.LogCaptur
     assert "shadow plugin 10-env at CreateContainer of default/web" in caplog.text
 
 
-def test_a_field_that_is_not_allowed_fails_the_request_and_the_plugin_stays() -> None:
+def test_a_forbidden_field_fails_the_request_and_keeps_the_plugin() -> None:
     with runtime_with('["10-env"]\nallow = { fields = ["Env"] }\n', Env(), timeout_s=20) as runtime:
         with pytest.raises(PluginError, match="plugin 10-env: its policy does not allow it to set MemLimit"):
             runtime.create_container()
         assert runtime.health("10-env").state == "active"
 
 
-def test_a_namespace_that_is_not_allowed_is_a_breach_too() -> None:
+def test_a_change_in_a_forbidden_namespace_fails_the_request() -> None:
     with runtime_with('["10-env"]\nallow = { namespaces = ["web"] }\n', Env(), timeout_s=20) as runtime:
         assert runtime.create_container(make_pod(namespace="web")).env == {"A": "1"}
         with pytest.raises(PluginError, match='in namespace "other"'):
             runtime.create_container(make_pod(namespace="other"), make_container())
 
 
-def test_an_event_that_is_not_allowed_is_not_sent() -> None:
+def test_a_forbidden_event_is_not_sent() -> None:
     plugin = Sleepy()
     with runtime_with('["10-sleepy"]\nallow = { events = ["StopContainer"] }\n', plugin, timeout_s=20) as runtime:
         runtime.start_container()
@@ -252,7 +252,7 @@ def test_an_event_that_is_not_allowed_is_not_sent() -> None:
         assert plugin.calls == 1
 
 
-def test_filters_decide_before_the_call() -> None:
+def test_filters_are_applied_before_the_call() -> None:
     plugin = Sleepy()
     policy = '["10-sleepy"]\nfilters = { namespace = ["web"], label = ["app=shop"] }\n'
     with runtime_with(policy, plugin, timeout_s=20) as runtime:
@@ -262,7 +262,7 @@ def test_filters_decide_before_the_call() -> None:
         assert plugin.calls == 1
 
 
-def test_unsolicited_updates_and_evictions_are_held_to_allow_as_well() -> None:
+def test_allow_also_limits_unsolicited_updates_and_evictions() -> None:
     class Asks(nri.Plugin):
         name = "env"
 
@@ -280,7 +280,7 @@ def test_unsolicited_updates_and_evictions_are_held_to_allow_as_well() -> None:
         assert runtime.evictions == []
 
 
-def test_a_policy_that_changes_holds_from_then_on(tmp_path: Path) -> None:
+def test_a_changed_policy_applies_to_later_events(tmp_path: Path) -> None:
     path = tmp_path / "policy.toml"
     path.write_text("")
     adaptation = Adaptation(
@@ -303,7 +303,7 @@ def test_a_policy_that_changes_holds_from_then_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_what_a_plugin_declares_counts_where_the_operator_says_nothing(keep: bool) -> None:
+def test_a_declared_failure_policy_applies_without_a_policy_of_the_operator(keep: bool) -> None:
     class Declares(Sleepy):
         name = "sleepy"
         failure_policy = nri.FailurePolicy(fail_request=True, keep_connected=keep)

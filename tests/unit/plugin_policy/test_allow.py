@@ -1,15 +1,15 @@
-"""What a plugin may touch."""
+"""Fields, events and namespaces that a plugin may change."""
 
 import typing
 
 import pytest
 
-from nri.adaptation.plugin_policy.allow import Allow, AllowedField, EventName, breach
 from nri.api import messages as m
 from nri.api.events import BY_RPC, EVENTS
 from nri.api.fields import FIELD_NAMES, ROWS
 from nri.api.selectors import Pattern
 from nri.errors import PluginError
+from nri.plugin_policy.allow import Allow, AllowedField, EventName, breach
 
 CREATE = m.Event.CREATE_CONTAINER
 NAMESPACE_OF = {"c2": "dev", "c3": "prod"}.get
@@ -37,7 +37,7 @@ ENV = adjustment(env=[m.KeyValue(key="A", value="1")])
 MEMORY = m.LinuxMemory(limit=m.OptionalInt64(value=1))
 
 
-def test_an_answer_within_the_allowed_fields_is_no_breach():
+def test_an_answer_with_only_allowed_fields_is_not_a_breach():
     assert breach(fields("Env"), "10-a", "prod", CREATE, adjust=ENV) is None
 
 
@@ -59,7 +59,7 @@ def test_a_path_allows_everything_below_it():
     assert breach(fields("CPUShares"), "10-a", "prod", CREATE, adjust=adjust) is not None
 
 
-def test_fields_hold_for_updates_of_other_containers_too():
+def test_allowed_fields_apply_to_updates_of_other_containers():
     error = breach(fields("Env"), "10-a", "prod", CREATE, update=[update(memory=MEMORY)])
     assert 'set MemLimit of container "c2" (allow.fields)' in str(error)
 
@@ -74,19 +74,19 @@ EMPTY = {
 
 
 @pytest.mark.parametrize("path", EMPTY)
-def test_an_object_with_nothing_in_it_needs_something_of_it_to_be_allowed(path):
+def test_an_empty_object_requires_an_allowed_field_below_it(path):
     """Being there means something: an empty RDT object makes a monitoring group."""
     error = breach(fields("Env"), "10-a", "prod", CREATE, adjust=EMPTY[path])
     assert f"set an empty {path} (allow.fields)" in str(error)
     assert breach(fields(path), "10-a", "prod", CREATE, adjust=EMPTY[path]) is None
 
 
-def test_an_answer_with_nothing_in_it_is_no_breach():
+def test_an_empty_answer_is_not_a_breach():
     assert breach(fields(), "10-a", "prod", CREATE, reply=m.CreateContainerResponse(), adjust=adjustment()) is None
 
 
 @pytest.mark.parametrize("nothing", [update(), m.ContainerUpdate(container_id="c2")])
-def test_an_update_without_resources_touches_its_container(nothing):
+def test_an_update_without_resources_counts_as_a_change(nothing):
     error = breach(fields("Env"), "10-a", "prod", CREATE, update=[nothing])
     assert 'make an update without resources of container "c2" (allow.fields)' in str(error)
     assert breach(fields("CPUShares"), "10-a", "prod", CREATE, update=[nothing]) is None
@@ -99,7 +99,7 @@ NEWER = b"\x80\xfa\x01\x01"
 
 
 def newer(message):
-    """The same, from a plugin that speaks a later version."""
+    """The same, from a plugin with a later version of the API."""
     message.MergeFromString(NEWER)
     return message
 
@@ -137,23 +137,23 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("where", UNKNOWN)
-def test_a_field_that_this_version_does_not_know_is_allowed_by_no_name(where):
+def test_an_unknown_field_is_never_allowed(where):
     error = breach(fields("Env", "linux", "Mounts", "OciHooks"), "10-a", "prod", CREATE, **UNKNOWN[where])
     assert f"set the unknown field 4000 of {where}" in str(error)
-    assert breach(Allow(), "10-a", "prod", CREATE, **UNKNOWN[where]) is None, "who may do everything may do this"
+    assert breach(Allow(), "10-a", "prod", CREATE, **UNKNOWN[where]) is None, "without limits this is allowed"
 
 
 def test_an_empty_list_of_fields_allows_nothing():
     assert breach(Allow(fields=()), "10-a", "prod", CREATE, adjust=ENV) is not None
 
 
-def test_an_eviction_needs_to_be_allowed_by_name():
+def test_an_eviction_must_be_allowed_by_name():
     evict = [m.ContainerEviction(container_id="c2", reason="x")]
     assert 'evict of container "c2"' in str(breach(fields("Env"), "10-a", "prod", CREATE, evict=evict))
     assert breach(fields("evict"), "10-a", "prod", CREATE, evict=evict) is None
 
 
-def test_a_pod_of_another_namespace_may_not_be_adjusted():
+def test_a_pod_of_another_namespace_cannot_be_adjusted():
     error = breach(namespaces("dev"), "10-a", "prod", CREATE, adjust=ENV)
     assert 'set Env in namespace "prod" (allow.namespaces)' in str(error)
 
@@ -164,7 +164,7 @@ def test_an_update_counts_for_the_namespace_of_the_container_that_it_names():
     assert breach(namespaces("prod"), "10-a", "prod", CREATE, update=one, namespace_of=NAMESPACE_OF) is not None
 
 
-def test_a_container_that_nobody_knows_is_in_no_allowed_namespace():
+def test_an_unknown_container_is_in_no_allowed_namespace():
     error = breach(namespaces("*"), "10-a", "prod", CREATE, update=[update("c9", memory=MEMORY)])
     assert 'of container "c9", whose namespace is unknown' in str(error)
 
@@ -179,12 +179,12 @@ def test_an_answer_that_changes_nothing_is_never_a_breach():
     assert breach(nothing, "10-a", "prod", CREATE, adjust=adjustment()) is None
 
 
-def test_the_subscription_is_cut_to_the_allowed_events():
+def test_the_subscription_has_only_allowed_events():
     assert str(Allow(events=("CreateContainer", "StopContainer")).events_mask) == "CreateContainer,StopContainer"
     assert list(Allow().events_mask) == list(EVENTS)
 
 
-def test_an_unknown_field_is_refused_with_the_nearest_one():
+def test_an_unknown_field_is_an_error_with_a_suggestion():
     with pytest.raises(ValueError, match='did you mean "MemLimit"'):
         AllowedField.parse("memlimt")
 
@@ -196,5 +196,5 @@ def test_every_field_of_the_api_can_be_allowed_by_its_name_and_by_its_path():
             assert row.path in AllowedField.parse(FIELD_NAMES[row.claim]).paths
 
 
-def test_the_names_of_events_are_those_of_the_api():
+def test_the_names_of_events_equal_the_apis():
     assert set(typing.get_args(EventName)) == set(BY_RPC)

@@ -1,4 +1,4 @@
-"""One plugin at one event: what the operator writes in policy.toml is what happens."""
+"""One plugin at one event: every setting of policy.toml is applied."""
 
 import logging
 import threading
@@ -88,14 +88,14 @@ def test_the_answer_of_a_shadow_plugin_is_logged_and_not_applied(runtime, caplog
     assert expected in caplog.text
 
 
-def test_a_shadow_plugin_is_in_nobodys_way(runtime):
+def test_a_shadow_plugin_causes_no_conflict(runtime):
     node = runtime("shadow = true")
     node.add(Inject()).add(Inject(), idx="20", name="other")
     assert node.create_container().env == {"A": "1"}
     assert node.health("10-inject").latency_s > 0, "it was not asked"
 
 
-def test_the_error_of_a_shadow_plugin_fails_nothing(runtime):
+def test_an_error_of_a_shadow_plugin_fails_nothing(runtime):
     requests = []
 
     def refuse():
@@ -118,7 +118,7 @@ class Strict(nri.Plugin):
         self.answer()
 
 
-def test_the_verdict_of_a_shadow_validator_does_not_count(runtime):
+def test_a_verdict_of_a_shadow_validator_is_ignored(runtime):
     requests = []
 
     def refuse():
@@ -129,7 +129,7 @@ def test_the_verdict_of_a_shadow_validator_does_not_count(runtime):
     assert requests == ["validate_container_adjustment"]
 
 
-def test_a_shadow_validator_that_is_late_does_not_count(runtime):
+def test_a_late_shadow_validator_is_ignored(runtime):
     requests, go = threading.Event(), threading.Event()
     try:
         node = runtime('shadow = true\ntimeout = "100ms"').add(Strict(lambda: (requests.set(), go.wait(30))))
@@ -143,7 +143,7 @@ def test_a_shadow_validator_that_is_late_does_not_count(runtime):
 # --- allow
 
 
-def test_an_answer_beyond_what_is_allowed_fails_the_request_and_the_plugin_stays(runtime):
+def test_a_forbidden_answer_fails_the_request_and_keeps_the_plugin(runtime):
     node = runtime('allow.fields = ["Mounts"]').add(Inject())
     with pytest.raises(
         PluginError, match=r"plugin 10-inject: its policy does not allow it to set Env \(allow.fields\)"
@@ -152,14 +152,14 @@ def test_an_answer_beyond_what_is_allowed_fails_the_request_and_the_plugin_stays
     assert node.health("10-inject").state == "active"
 
 
-def test_a_plugin_may_not_change_pods_of_other_namespaces(runtime):
+def test_a_plugin_cannot_change_pods_of_other_namespaces(runtime):
     node = runtime('allow.namespaces = ["dev"]').add(Inject())
     assert node.create_container(make_pod(namespace="dev")).env == {"A": "1"}
     with pytest.raises(PluginError, match='set Env in namespace "prod"'):
         node.create_container(make_pod(namespace="prod"))
 
 
-def test_events_that_are_not_allowed_are_not_sent(runtime):
+def test_forbidden_events_are_not_sent(runtime):
     plugin = Inject()
     node = runtime('allow.events = ["StopContainer"]').add(plugin)
     node.create_container()
@@ -170,7 +170,7 @@ def test_events_that_are_not_allowed_are_not_sent(runtime):
 # --- filters
 
 
-def test_a_plugin_is_only_asked_about_pods_that_pass_its_filters(runtime):
+def test_a_plugin_is_called_only_for_pods_that_pass_its_filters(runtime):
     plugin = Inject()
     node = runtime('filters = { namespace = ["prod"], label = ["app=web"] }').add(plugin)
     for name, pod in {
@@ -182,7 +182,7 @@ def test_a_plugin_is_only_asked_about_pods_that_pass_its_filters(runtime):
     assert plugin.calls == ["right"]
 
 
-def test_a_pod_that_does_not_pass_is_not_in_the_plugins_first_picture_either(runtime):
+def test_a_filtered_pod_is_not_in_the_plugins_synchronized_state(runtime):
     pods = [make_pod(name=name, namespace=name) for name in ("prod", "dev")]
     containers = [make_container(name=f"{pod.name}-app", pod=pod) for pod in pods]
     plugin = Inject()
@@ -193,14 +193,14 @@ def test_a_pod_that_does_not_pass_is_not_in_the_plugins_first_picture_either(run
 # --- late, absent, broken
 
 
-def test_a_late_answer_costs_the_event_and_not_the_plugin(runtime, slow):
+def test_a_late_answer_costs_the_event_and_keeps_the_plugin(runtime, slow):
     node = runtime('timeout = "100ms"').add(slow)
     assert node.create_container().env == {}
     slow.go.set()
     wait_for(lambda: node.create_container().env == {"A": "1"}, "the plugin comes back")
 
 
-def test_a_timeout_by_event_holds_for_that_event_alone(runtime, slow):
+def test_a_timeout_for_one_event_applies_only_to_it(runtime, slow):
     node = runtime('timeout = { CreateContainer = "100ms", default = "20s" }').add(slow)
     assert node.create_container().env == {}
     slow.go.set()
@@ -214,13 +214,13 @@ def test_without_keep_connected_a_late_answer_costs_the_connection(runtime, slow
     assert node.health("10-inject").state == "gone"
 
 
-def test_fail_request_fails_what_the_plugin_did_not_answer(runtime, slow):
+def test_fail_request_fails_unanswered_requests(runtime, slow):
     node = runtime('timeout = "100ms"\nfail_request = ["CreateContainer"]').add(slow)
     with pytest.raises(PluginTimeout, match="plugin 10-inject failed to handle CreateContainer request"):
         node.create_container()
 
 
-def test_a_required_plugin_that_is_absent_blocks_creations_and_nothing_that_ends(runtime):
+def test_an_absent_required_plugin_blocks_creations_but_no_ending_events(runtime):
     node = runtime("required = true")
     for event in (node.run_pod_sandbox, node.create_container, node.start_container):
         with pytest.raises(PluginUnavailable, match="10-inject"):
@@ -229,7 +229,7 @@ def test_a_required_plugin_that_is_absent_blocks_creations_and_nothing_that_ends
         event()
 
 
-def test_a_required_plugin_that_comes_back_ends_the_block(runtime):
+def test_a_reconnected_required_plugin_ends_the_block(runtime):
     node = runtime("required = true").add(Inject())
     node.disconnect("10-inject")
     with pytest.raises(PluginUnavailable):
@@ -238,20 +238,20 @@ def test_a_required_plugin_that_comes_back_ends_the_block(runtime):
     assert node.create_container().env == {"A": "1"}
 
 
-def test_an_exempted_namespace_does_without_the_required_plugin(runtime):
+def test_an_exempt_namespace_does_not_need_the_required_plugin(runtime):
     node = runtime('required = { exempt_namespaces = ["kube-*"] }')
     node.run_pod_sandbox(make_pod(namespace="kube-system"))
     with pytest.raises(PluginUnavailable):
         node.run_pod_sandbox(make_pod(namespace="prod"))
 
 
-def test_a_required_plugin_that_is_late_fails_the_request(runtime, slow):
+def test_a_late_required_plugin_fails_the_request(runtime, slow):
     node = runtime('timeout = "100ms"\nrequired = true').add(slow)
     with pytest.raises(PluginTimeout):
         node.create_container()
 
 
-def test_the_breaker_leaves_a_silent_plugin_out(runtime, slow):
+def test_the_breaker_skips_a_silent_plugin(runtime, slow):
     node = runtime('timeout = "50ms"\nbreaker = { misses = 2, retry = "1h" }').add(slow)
     for _ in range(4):
         node.create_container()
@@ -259,7 +259,7 @@ def test_the_breaker_leaves_a_silent_plugin_out(runtime, slow):
     assert node.health("10-inject").state == "open"
 
 
-def test_the_breaker_lets_a_plugin_back_in_when_it_answers_the_trial(runtime, slow):
+def test_an_answered_trial_closes_the_breaker(runtime, slow):
     node = runtime('timeout = "50ms"\nbreaker = { misses = 1, retry = "1ms" }').add(slow)
     node.create_container()
     assert node.health("10-inject").state == "open"
@@ -268,7 +268,7 @@ def test_the_breaker_lets_a_plugin_back_in_when_it_answers_the_trial(runtime, sl
     assert node.health("10-inject").state == "active"
 
 
-def test_a_required_plugin_behind_an_open_breaker_refuses_at_once(runtime, slow):
+def test_a_required_plugin_with_an_open_breaker_refuses_at_once(runtime, slow):
     node = runtime('timeout = "50ms"\nrequired = true\nbreaker = { misses = 1, retry = "1h" }').add(slow)
     with pytest.raises(PluginTimeout):
         node.create_container()
@@ -279,20 +279,20 @@ def test_a_required_plugin_behind_an_open_breaker_refuses_at_once(runtime, slow)
 # --- who decides
 
 
-def test_the_operators_word_comes_before_the_plugins(runtime, slow):
+def test_the_operators_policy_overrides_the_plugins_declaration(runtime, slow):
     slow.__class__ = Eager
     node = runtime('timeout = "100ms"\nfail_request = false').add(slow)
     assert node.create_container().env == {}
 
 
-def test_what_the_plugin_declares_holds_where_the_operator_says_nothing(runtime, slow):
+def test_the_plugins_declaration_applies_without_a_policy_of_the_operator(runtime, slow):
     slow.__class__ = Eager
     node = runtime('timeout = "100ms"').add(slow)
     with pytest.raises(PluginTimeout):
         node.create_container()
 
 
-def test_a_changed_file_holds_for_plugins_that_are_connected(tmp_path):
+def test_a_changed_policy_file_applies_to_connected_plugins(tmp_path):
     path = tmp_path / "policy.toml"
     path.write_text("")
     with FakeRuntime(policy="") as node:
@@ -316,6 +316,6 @@ class Leisurely(Inject):
         time.sleep(0.06)
 
 
-def test_a_short_timeout_for_requests_does_not_keep_out_a_plugin_that_is_slow_to_start(runtime):
+def test_a_short_request_timeout_does_not_exclude_a_plugin_that_starts_slowly(runtime):
     node = runtime('timeout = { default = "50ms", CreateContainer = "20s" }').add(Leisurely())
     assert node.create_container().env == {"A": "1"}

@@ -1,15 +1,16 @@
-"""The policy of one plugin: what the operator wrote, what the plugin declared, what holds."""
+"""The policy of a plugin, from the operator's file, the plugin's declaration and the defaults."""
 
+import logging
 import os
 
 import pytest
 
-from nri.adaptation.plugin_policy import file as policy_file
-from nri.adaptation.plugin_policy.policy import PluginPolicy, Policies, resolve
 from nri.api import messages as m
 from nri.api.events import ALL, EVENTS
 from nri.config import Source
 from nri.errors import ConfigError
+from nri.plugin_policy import file as policy_file
+from nri.plugin_policy.policy import PluginPolicy, Policies, resolve
 from nri.rules import Rules
 
 CREATE, STOP = m.Event.CREATE_CONTAINER, m.Event.STOP_CONTAINER
@@ -27,7 +28,7 @@ def table(text: str) -> PluginPolicy:
 # --- the order of values
 
 
-def test_without_a_file_the_defaults_hold():
+def test_without_a_file_the_defaults_apply():
     assert policy("") == PluginPolicy()
     assert (PluginPolicy().breaker_misses, PluginPolicy().breaker_retry_s) == (5, 30.0)
 
@@ -36,7 +37,7 @@ def test_without_a_file_the_defaults_hold():
 @pytest.mark.parametrize("declared", [None, True, False])
 @pytest.mark.parametrize("operator", [None, True, False])
 @pytest.mark.parametrize("key", ["fail_request", "keep_connected"])
-def test_the_operator_comes_before_the_plugin_and_that_before_the_default(key, operator, declared, rules):
+def test_precedence_is_operator_plugin_default(key, operator, declared, rules):
     text = "" if operator is None else f'["10-a"]\n{key} = {str(operator).lower()}'
     output = None if declared is None else m.FailurePolicy(**{key: declared})
     default = key == "keep_connected" and rules is Rules.DEFAULT
@@ -44,13 +45,13 @@ def test_the_operator_comes_before_the_plugin_and_that_before_the_default(key, o
     assert bool(getattr(policy(text, declared=output, rules=rules), key)) is expected
 
 
-def test_values_of_defaults_hold_for_plugins_with_and_without_a_table():
+def test_the_table_defaults_applies_to_plugins_with_and_without_a_table():
     text = '[defaults]\ntimeout = 7\n["10-a"]\nshadow = true'
     assert policy(text, "10-a").timeout_s(CREATE) == 7
     assert policy(text, "99-unnamed").timeout_s(CREATE) == 7
 
 
-def test_a_plugins_table_wins_over_defaults_key_by_key():
+def test_a_plugins_table_overrides_the_defaults_key_by_key():
     text = '[defaults]\ntimeout = 7\nallow.fields = ["Env"]\n["10-a"]\ntimeout = "1s"\nallow.namespaces = ["prod"]'
     matches = policy(text)
     assert matches.timeout_s(CREATE) == 1
@@ -65,7 +66,7 @@ def test_a_timeout_of_the_plugin_replaces_a_table_of_timeouts_of_defaults():
 # --- the keys
 
 
-def test_one_timeout_holds_for_every_call():
+def test_a_single_timeout_applies_to_every_call():
     assert set(table('timeout = "1m30s"').timeout) == {90.0}
 
 
@@ -91,7 +92,7 @@ def test_fail_request_true_means_every_event():
 REFUSED = {"RunPodSandbox", "UpdatePodSandbox", "CreateContainer", "StartContainer", "UpdateContainer"}
 
 
-def test_a_required_plugin_is_required_by_five_events_and_no_other():
+def test_a_required_plugin_is_required_by_five_events():
     matches = table("required = true")
     assert {spec.rpc for spec in EVENTS if matches.requires(spec.number, "prod")} == REFUSED
 
@@ -102,11 +103,11 @@ def test_namespaces_can_be_exempted_from_a_required_plugin():
     assert [matches.requires(CREATE, namespace) for namespace in requests] == [False, True, True]
 
 
-def test_breaker_false_switches_it_off():
+def test_breaker_false_disables_the_breaker():
     assert table("breaker = false").breaker_misses == 0
 
 
-def test_breaker_takes_misses_and_retry():
+def test_breaker_accepts_misses_and_retry():
     matches = table('breaker = { misses = 2, retry = "1m" }')
     assert (matches.breaker_misses, matches.breaker_retry_s) == (2, 60.0)
 
@@ -116,7 +117,7 @@ def test_a_shadow_plugin_can_neither_fail_nor_block_a_request():
     assert not any(matches.requires(spec.number, "x") or matches.fails_request(spec.number) for spec in EVENTS)
 
 
-def test_a_policy_reads_back_in_the_words_of_the_file():
+def test_a_policy_is_printed_in_the_format_of_the_file():
     matches = table('fail_request = true\nrequired = { exempt_namespaces = ["a"] }\ntimeout = { CreateContainer = 1 }')
     assert matches.fail_request == ALL
     assert matches.to_json() == {
@@ -151,7 +152,7 @@ def watching(path, reports=None):
 
 
 def write(path, text: str) -> None:
-    """Replace the file, as careful tools do; the inode tells two writes within one tick of the clock apart."""
+    """Replace the file, as careful tools do: two writes within one tick of the clock then differ in the inode."""
     fresh = path.with_suffix(".new")
     fresh.write_text(text)
     os.replace(fresh, path)
@@ -166,7 +167,7 @@ def test_a_changed_file_takes_effect_and_moves_the_generation(path):
     assert policies.for_plugin("10", "a").timeout_s(CREATE) == 2
 
 
-def test_a_broken_new_file_keeps_the_last_good_one_and_is_reported_once(path):
+def test_an_invalid_new_file_keeps_the_last_policy_and_is_reported_once(path):
     reports = []
     write(path, '["10-a"]\nrequired = true')
     policies = watching(path, reports)
@@ -188,13 +189,14 @@ def test_a_repaired_file_clears_the_error(path):
     assert policies.for_plugin("10", "a").timeout_s(CREATE) == 3
 
 
-def test_a_file_that_is_broken_from_the_start_is_an_error(path):
+def test_an_invalid_file_at_the_start_is_an_error(path):
     write(path, "{")
     with pytest.raises(ConfigError, match=r"policy\.toml:1"):
         watching(path)
 
 
-def test_a_file_that_somebody_has_named_and_that_is_not_there_is_told(path, caplog, monkeypatch):
+def test_a_missing_configured_file_is_logged(path, caplog, monkeypatch):
+    caplog.set_level(logging.WARNING, "nri.plugin_policy.policy")
     policies = watching(path)
     assert caplog.messages == [f"policy file {path} not found: no policy is in force until it exists"]
     write(path, '["10-a"]\nrequired = true')
@@ -203,12 +205,12 @@ def test_a_file_that_somebody_has_named_and_that_is_not_there_is_told(path, capl
     for _ in range(3):
         policies.refresh()
     assert caplog.messages == [f"policy file {path} not found: no policy is in force until it exists"] * 2
-    monkeypatch.setattr("nri.adaptation.plugin_policy.policy.DEFAULT_PATH", str(path))
+    monkeypatch.setattr("nri.plugin_policy.policy.DEFAULT_PATH", str(path))
     watching(path)
     assert len(caplog.messages) == 2
 
 
-def test_a_file_that_appears_later_counts(path):
+def test_a_file_that_is_created_later_is_read(path):
     policies = watching(path)
     assert not policies.for_plugin("10", "a").required
     write(path, '["10-a"]\nrequired = true')
@@ -216,7 +218,7 @@ def test_a_file_that_appears_later_counts(path):
     assert policies.required_names() == ("10-a",)
 
 
-def test_a_file_that_is_gone_for_a_moment_keeps_its_policies(path):
+def test_a_file_that_is_missing_briefly_keeps_its_policies(path):
     write(path, '["10-a"]\nrequired = true')
     policies = watching(path)
     path.unlink()
@@ -224,7 +226,7 @@ def test_a_file_that_is_gone_for_a_moment_keeps_its_policies(path):
     assert policies.required_names() == ("10-a",), "one look found no file, and all protection was off"
 
 
-def test_a_file_that_stays_away_ends_its_policies(path):
+def test_a_file_that_stays_missing_ends_its_policies(path):
     write(path, '["10-a"]\nrequired = true')
     policies = watching(path)
     path.unlink()
@@ -233,7 +235,7 @@ def test_a_file_that_stays_away_ends_its_policies(path):
     assert policies.required_names() == ()
 
 
-def test_the_same_question_gets_the_same_object_until_the_generation_moves(path):
+def test_a_policy_is_the_same_object_until_the_generation_changes(path):
     write(path, '["10-a"]\ntimeout = 1')
     policies = watching(path)
     first = policies.for_plugin("10", "a", m.FailurePolicy())
@@ -243,24 +245,24 @@ def test_the_same_question_gets_the_same_object_until_the_generation_moves(path)
     assert policies.for_plugin("10", "a") is not first
 
 
-def test_required_names_are_those_of_the_file_be_they_present_or_not(path):
+def test_required_names_include_absent_plugins(path):
     write(path, '[defaults]\nrequired = true\n["20-b"]\n["10-a"]\nrequired = false\n["30-c"]\nshadow = true')
     assert watching(path).required_names() == ("20-b",)
 
 
-def test_without_a_path_nothing_is_ever_read():
+def test_without_a_path_no_file_is_read():
     policies = Policies(None)
     assert policies.refresh() == 0
     assert policies.for_plugin("10", "a") == PluginPolicy()
 
 
-def test_a_file_that_cannot_be_looked_at_is_an_error_and_not_a_missing_one(path):
+def test_an_unreadable_file_is_an_error_at_the_start(path):
     path.symlink_to(path)
     with pytest.raises(ConfigError, match=r"policy\.toml: cannot read it: Too many levels"):
         watching(path)
 
 
-def test_a_file_that_can_no_longer_be_looked_at_keeps_its_policies(path):
+def test_a_file_that_becomes_unreadable_keeps_its_policies(path):
     reports = []
     write(path, '["10-a"]\nrequired = true')
     policies = watching(path, reports)
@@ -272,7 +274,7 @@ def test_a_file_that_can_no_longer_be_looked_at_keeps_its_policies(path):
     assert len(reports) == 1
 
 
-def test_names_that_come_and_go_share_one_policy_and_do_not_fill_memory(path):
+def test_names_without_a_table_share_one_policy(path):
     write(path, "[defaults]\ntimeout = 3")
     policies = watching(path)
     created = [policies.for_plugin("10", f"n{number}") for number in range(100)]

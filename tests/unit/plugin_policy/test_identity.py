@@ -1,4 +1,4 @@
-"""Who may bear a name: by what a process is, not by what it says."""
+"""The processes that may use a plugin's name."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 
 import nri
 from nri.adaptation.audit.bounded_log import MAX_LINES
-from nri.adaptation.plugin_policy import file as policy_file
-from nri.adaptation.plugin_policy.identity import refusal
-from nri.adaptation.plugin_policy.policy import Policies, resolve
 from nri.api import messages as m
 from nri.config import Source
 from nri.errors import NriError, RegistrationError
+from nri.plugin_policy import file as policy_file
+from nri.plugin_policy.identity import refusal
+from nri.plugin_policy.policy import Policies, resolve
 from nri.testing import FakeRuntime
 from tests.support.adapting import RawPlugin, register, request
 from tests.support.waiting import wait_for
@@ -53,12 +53,14 @@ def verdict(text: str, *, launched: bool = False, uid: int | None = 0) -> str:
         ("launched = false", True, 0, "plugin 10-guard must connect by itself: its policy has launched = false"),
     ],
 )
-def test_a_name_is_borne_by_whom_its_rules_allow(text: str, launched: bool, uid: int | None, expected: str) -> None:
+def test_the_rules_of_a_name_decide_which_process_may_use_it(
+    text: str, launched: bool, uid: int | None, expected: str
+) -> None:
     assert verdict(text, launched=launched, uid=uid) == expected
 
 
 @pytest.mark.parametrize("text", [f"uid = {WRONG}", "launched = true"])
-def test_a_wrong_bearer_is_refused_at_registration_and_may_ask_for_nothing(text: str) -> None:
+def test_a_wrong_process_is_refused_at_registration_and_cannot_send_requests(text: str) -> None:
     with FakeRuntime(policy=f'["10-guard"]\n{text}\nrequired = true\n') as runtime:
         raw = RawPlugin(runtime, "guard")
         raw.sock.sendall(register("guard", "10"))
@@ -71,7 +73,7 @@ def test_a_wrong_bearer_is_refused_at_registration_and_may_ask_for_nothing(text:
         raw.close()
 
 
-def test_a_wrong_bearer_does_not_take_the_place_of_the_right_one_that_is_gone() -> None:
+def test_a_wrong_process_does_not_replace_a_disconnected_plugin() -> None:
     with FakeRuntime(policy=f'["10-guard"]\nuid = {os.geteuid()}\n') as runtime:
         runtime.add(Guard(), idx="10").start_container()
         runtime.disconnect("10-guard")
@@ -79,7 +81,7 @@ def test_a_wrong_bearer_does_not_take_the_place_of_the_right_one_that_is_gone() 
         runtime.add(Guard(), idx="10").start_container()
 
 
-def test_strict_refuses_names_that_no_table_has() -> None:
+def test_strict_refuses_names_without_a_table() -> None:
     policy = '[defaults]\nstrict = true\n["10-guard"]\n'
     with FakeRuntime(policy=policy) as runtime:
         runtime.add(Guard(), idx="10")
@@ -92,7 +94,7 @@ def test_strict_refuses_names_that_no_table_has() -> None:
         raw.close()
 
 
-def test_a_name_that_no_table_has_falls_under_the_defaults(tmp_path: Path) -> None:
+def test_a_name_without_a_table_has_the_defaults(tmp_path: Path) -> None:
     path = tmp_path / "policy.toml"
     path.write_text(f'[defaults]\nuid = {WRONG}\nallow.fields = []\n["10-guard"]\nuid = 0\n')
     policies = Policies(str(path))
@@ -105,7 +107,7 @@ def test_a_name_that_no_table_has_falls_under_the_defaults(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "text", [f'["10-guard"]\nuid = {WRONG}\n', "[defaults]\nstrict = true\n", "[defaults]\nlaunched = true\n"]
 )
-def test_a_bearer_that_a_change_of_the_policy_makes_a_wrong_one_is_cut_off(tmp_path: Path, text: str) -> None:
+def test_a_changed_policy_disconnects_a_process_that_became_wrong(tmp_path: Path, text: str) -> None:
     path = tmp_path / "policy.toml"
     path.write_text("")
     with FakeRuntime(policy_path=str(path)) as runtime:
@@ -115,7 +117,7 @@ def test_a_bearer_that_a_change_of_the_policy_makes_a_wrong_one_is_cut_off(tmp_p
         assert "10-guard" in runtime.health("10-guard").last_error
 
 
-def test_a_plugin_that_may_not_be_launched_is_not_even_started(tmp_path: Path) -> None:
+def test_a_plugin_that_may_not_be_launched_is_not_started(tmp_path: Path) -> None:
     folder, proof = tmp_path / "plugins", tmp_path / "started"
     folder.mkdir()
     program = folder / "10-guard"
@@ -139,7 +141,7 @@ def test_refused_names_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> 
         raw.close()
 
 
-def test_updates_in_reply_to_synchronize_that_the_policy_does_not_allow_are_refused_once_as_what_they_are(
+def test_forbidden_updates_of_synchronize_are_refused_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Rebalances(nri.Plugin):
@@ -152,7 +154,7 @@ def test_updates_in_reply_to_synchronize_that_the_policy_does_not_allow_are_refu
         runtime.create_container()
         with caplog.at_level(logging.DEBUG, "nri.adaptation"):
             runtime.add(Rebalances(), idx="10")
-            wait_for(lambda: "CPUShares" in runtime.health("10-guard").last_error, "the breach is told")
+            wait_for(lambda: "CPUShares" in runtime.health("10-guard").last_error, "the report of the breach")
         assert runtime.updates == []
         assert runtime.health("10-guard").state == "active"
     (line,) = [record for record in caplog.records if "CPUShares" in record.getMessage()]
