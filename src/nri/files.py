@@ -211,7 +211,7 @@ def private_folder(path: Path) -> Path:
         raise NotADirectoryError(errno.ENOTDIR, "not a folder", os.fspath(path)) from None
     mode = path.stat().st_mode
     if mode & stat.S_ISVTX:
-        raise PermissionError(errno.EPERM, "all users share this folder; name one below it", os.fspath(path))
+        raise PermissionError(errno.EPERM, "all users share this folder; choose a folder below it", os.fspath(path))
     if mode & 0o777 != 0o700:
         path.chmod(0o700)
     return path
@@ -353,7 +353,7 @@ class Records:
 
         row = json.loads(read_regular(path, self._most_bytes, follow=False))
         if not isinstance(row, dict):
-            raise ValueError("not a mapping of keys and values")  # noqa: TRY004  callers expect one type of error
+            raise ValueError("not a mapping of keys to values")  # noqa: TRY004  callers expect one type of error
         if (version := row.pop("version", None)) != self._version:
             raise ValueError(f"version {version!r}; this program reads version {self._version}")
         return row

@@ -41,7 +41,7 @@ def _wake_pipe() -> tuple[int, int]:
 
 
 class Stop:
-    """Whether a program has to end, and the signal that requires it. The first signal counts.
+    """Whether a program has to end, and the signal that requires it. Later signals are ignored.
 
     Args:
         on_stop: called in the signal's handler, in the main thread between two of its instructions.

@@ -162,7 +162,7 @@ class Agent:
         self._add_gauges(observer, store, history, executor)
 
     def _add_gauges(self, observer: Observer, store: RuleStore, history: History, executor: Executor) -> None:
-        """Add the metrics that are computed when somebody reads them."""
+        """Add the metrics that are computed when they are read."""
         observer.gauge("ready", lambda: {row.part: float(row.ready) for row in self.health().rows})
         observer.gauge("rule_problems", lambda: Counter(problem.kind or "other" for problem in store.problems()))
         observer.gauge(

@@ -42,7 +42,7 @@ def missing_rules(loaded: LoadedSettings[AgentSettings]) -> ConfigError | None:
     path, named = loaded.settings.rules.path, loaded.origins.get("rules.path")
     if named is None or loaded.settings.rules.source != "files" or path.exists():
         return None
-    advice = "name a file or a folder: it is watched for changes, so it cannot be a pipe" if str(path) == "-" else ""
+    advice = "use a file or a folder: it is watched for changes, so it cannot be a pipe" if str(path) == "-" else ""
     return ConfigError(named, "rules.path", f"{path} not found", advice)
 
 
@@ -50,7 +50,7 @@ def store_of(settings: AgentSettings) -> RuleStore:
     """Return a store with the rules of the settings' files, read once. Mistakes become problems of the store."""
     profile = profile_of(settings.profile)
     store = RuleStore(profile.node(settings, host.Root(settings.root)), profile.kinds, log=False)
-    FileRules(settings, store).look()
+    FileRules(settings, store).check()
     return store
 
 

@@ -105,7 +105,7 @@ class StrategyRow(NamedTuple):
     Attributes:
         name: the name of its switch.
         default: whether the strategy is on by default.
-        what: a description for people.
+        what: a short description.
         strategy_class: the dotted name of its `nri.agent.loops.strategy.Strategy`, called with the settings and the
             enabled names; rows with the same class form one strategy.
         owns: the knobs that the strategy sets.

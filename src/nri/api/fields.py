@@ -98,7 +98,7 @@ class Row:
 
     @property
     def label(self) -> str:
-        """The field's name for people: as in the API's `Field` enum, or the path where the enum has none."""
+        """The field's name in output: from the API's `Field` enum, or the path if the enum has no name for it."""
         return FIELD_NAMES[self.claim] if self.claim else self.path
 
     def has(self, message: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Print results: tables for people, JSON and YAML for programs.
+"""Print results as tables, JSON or YAML.
 
 Results go to standard output, messages to standard error. JSON and YAML contain every value in full; only tables are
 cut. Text from runtimes, containers and plugins is escaped only in this module, so that it cannot control the
@@ -109,11 +109,11 @@ class Output:
 
     @property
     def human(self) -> bool:
-        """Whether the output is for people: neither JSON nor YAML is selected."""
+        """Whether the output is a table or text: neither JSON nor YAML is selected."""
         return self.format == "table"
 
     def text(self, *parts: str | Painted) -> None:
-        """Print a line of results for people; its pieces may be coloured."""
+        """Print a line of text output; its pieces may be coloured."""
         self.progress("")
         styled = [part if isinstance(part, Painted) else Painted(part, "") for part in parts]
         sys.stdout.write("".join([paint(text, style, self.color) for text, style in styled]) + "\n")
@@ -218,7 +218,7 @@ class Output:
             text = _cut(text, self.width) if self.width else text
             self.text(text if number else Painted(text, "bold"))
         if self.width and sys.stdout.isatty() and _length(full_widths) > self.width:
-            self.note(f"(cut to {self.width} columns; -w shows everything)")
+            self.note(f"(truncated to {self.width} columns; -w shows everything)")
 
 
 def write_page(path: str, data: bytes) -> None:
@@ -318,7 +318,7 @@ def cell(value: object, cut: int = 0, *, mark: bool = True) -> str:
 
 
 def readable(value: Any) -> Any:
-    """A field's value for people: file modes are octal, as in ``chmod``."""
+    """A field's value in text output: file modes are octal, as in ``chmod``."""
     if isinstance(value, dict) and isinstance(value.get("file_mode"), int):
         return {**value, "file_mode": f"{value['file_mode']:04o}"}
     return value

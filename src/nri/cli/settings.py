@@ -75,7 +75,7 @@ class PathType(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not value:
-            self.fail("the path is empty: name a file or a folder", param, ctx)
+            self.fail("the path is empty: specify a file or a folder", param, ctx)
         return super().convert(value, param, ctx)
 
 

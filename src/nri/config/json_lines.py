@@ -29,7 +29,7 @@ def read_json_lines(path: str | Path, problem_of: Callable[[Any], str]) -> Itera
         raw = read_regular(path, MAX_FILE_BYTES)
         text = (_unpacked(raw, str(path)) if raw.startswith(_XZ_MAGIC) else raw).decode()
     except OSError as error:
-        raise ConfigError(str(path), "", error.strerror or "cannot be read", "name a file of recorded cases") from error
+        raise ConfigError(str(path), "", error.strerror or "cannot be read", "specify a file of cases") from error
     except (lzma.LZMAError, UnicodeDecodeError) as error:
         raise ConfigError(str(path), "", f"neither JSON lines nor xz: {error}") from error
     for number, line in enumerate(text.split("\n"), 1):

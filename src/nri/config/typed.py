@@ -38,7 +38,7 @@ _WORDS: dict[Any, str] = {
     dt.datetime: "a date and time", dt.date: "a date", dt.time: "a time of day",
     bytes: "base64 text", pathlib.Path: "a string",
 }  # fmt: skip
-_WORDS |= dict.fromkeys(LISTS, "a list") | dict.fromkeys(DICTS, "a mapping of keys")
+_WORDS |= dict.fromkeys(LISTS, "a list") | dict.fromkeys(DICTS, "a mapping of keys to values")
 #: Parsers of types that are strings in formats without such a type.
 _FROM_TEXT: dict[Any, Any] = {
     bytes: functools.partial(binascii.a2b_base64, strict_mode=True),
@@ -107,7 +107,7 @@ def check(cls: type, tree: object, path: Path, problems: list[Problem]) -> Parti
     annotations, before = fields_of(cls), len(problems)
     partial = Partial(cls, {})
     if not isinstance(tree, dict):
-        problems.append(Problem(path, f"expected a mapping of keys, not {shorten(tree)}"))
+        problems.append(Problem(path, f"expected a mapping of keys to values, not {shorten(tree)}"))
         partial.accepted = False
         return partial
     folded = {name.casefold(): name for name in annotations} if getattr(cls, "_any_case", False) else {}
@@ -256,7 +256,7 @@ def _leaf(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> A
         try:
             return float(value)
         except OverflowError:
-            problems.append(Problem(path, "holds a number that is too large"))
+            problems.append(Problem(path, "contains a number that is too large"))
             return None
     kind = type(None) if annotation is None else annotation
     if type(value) is kind or (kind in DICTS and isinstance(value, dict)):
@@ -317,7 +317,7 @@ def _duration(value: object, path: Path, problems: list[Problem]) -> float | Non
         try:
             return float(value)
         except OverflowError:
-            problems.append(Problem(path, "holds a number that is too large"))
+            problems.append(Problem(path, "contains a number that is too large"))
             return None
     try:
         return parse_duration(value if isinstance(value, str) else scalar_text(value))

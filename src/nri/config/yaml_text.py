@@ -59,7 +59,7 @@ def _read(source: Source, most_values: int, finish: Callable[[Any, Any], Any]) -
         problem = str(error.problem or error.context).replace(
             "but found another document", "there is a second document"
         )
-        hint = "indent with blanks, not tabs" if "\\t" in problem else ""
+        hint = "indent with spaces, not tabs" if "\\t" in problem else ""
         raise ConfigError(location(source, line), "", f"not valid YAML: {problem}", hint) from None
     except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(source.name, "", f"not valid YAML: {first_line(error)}") from None

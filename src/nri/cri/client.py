@@ -164,7 +164,7 @@ class CriClient:
 
 def _hint(option: str) -> str:
     """The next step if no runtime is found."""
-    return f"Name the runtime's CRI socket with {option}, or start one: nri engine serve"
+    return f"Specify the runtime's CRI socket with {option}, or start one: nri engine serve"
 
 
 def _knock(path: str, hint: str) -> None:

@@ -155,7 +155,7 @@ class Resctrl:
         try:
             before = self.schemata(group).get(resource)
             if before is None:
-                return Result(group, name, shares, Outcome.UNSUPPORTED, f"the processor has no {resource} to share")
+                return Result(group, name, shares, Outcome.UNSUPPORTED, f"the processor cannot partition {resource}")
             if all(before.get(domain) == share for domain, share in shares.items()):
                 return Result(group, name, shares, Outcome.UNCHANGED, "", before, before)
             self._root.write(f"{self._at(group)}/schemata", format_line(resource, shares))

@@ -245,7 +245,7 @@ def _expected(kind: str, value: Any) -> str:
     if kind[0] == "[":
         return "" if isinstance(value, list) else "a list"
     if kind[0] == "{" or fields(kind) is not None:
-        return "" if isinstance(value, dict) else "a mapping of keys"
+        return "" if isinstance(value, dict) else "a mapping of keys to values"
     if isinstance(value, (dict, list)):
         return _SCALARS.get(kind, "a string")
     if kind == "bool":

@@ -1,7 +1,7 @@
 """Decode JSON by a shape like Go's decoder, with which Koordinator reads its annotations and documents.
 
 Unknown keys are skipped, keys match in any case, null counts as absent, and a value of a wrong type is an error with
-its path. Of a repeated key the last value counts; repeated objects with known keys are merged. Skipped keys can be
+its path. Of a repeated key, the last value is used; repeated objects with known keys are merged. Skipped keys can be
 reported with the most similar valid key: `Unread`. Shapes are `int`, `str`, `bool`, `QUANTITY`, `INT_OR_TEXT`, `INT32`,
 a `Word` of fixed values, a `Record` of named keys, `Table` and `Items`.
 """

@@ -712,7 +712,7 @@ def _unique_name(container: Container) -> tuple[str, ...]:
 
 
 def _newest(pods: list[m.PodSandbox], containers: list[m.Container]) -> dict[str, m.Container]:
-    """The live containers by id, the oldest first. Of several containers with the same name only the newest counts."""
+    """The live containers by id, the oldest first. Of several containers with the same name only the newest is used."""
     names = {pod.id: (pod.uid, pod.namespace, pod.name) for pod in pods}
     alive = [container for container in containers if container.state in _ALIVE and container.pod_sandbox_id in names]
     alive.sort(key=lambda container: (container.created_at, container.id))

@@ -123,7 +123,7 @@ def _lists(holder: object, *names: str) -> dict[str, list[str]]:
 def resolve(table: Table, declared: FailurePolicy | None = None, rules: Rules = Rules.DEFAULT) -> PluginPolicy:
     """Resolve one plugin's policy from the operator's table and the plugin's declaration.
 
-    The protocol does not distinguish a declared false from no declaration, so only a declared true counts.
+    The protocol does not distinguish a declared false from no declaration, so only a declared true is used.
     """
     if table.fail_request is not None:
         fail_request = _events(table.fail_request)

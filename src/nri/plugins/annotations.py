@@ -81,7 +81,7 @@ def items(node: Any, field: str) -> list[Any]:
 def keys(node: Any, field: str) -> Iterator[tuple[str, Any]]:
     """The keys of a mapping with the nodes of their values."""
     if node.id != "mapping":
-        raise InvalidValue(field, f"expected a mapping of keys, not {_describe(node)}", "write 'key: value'")
+        raise InvalidValue(field, f"expected a mapping of keys to values, not {_describe(node)}", "write 'key: value'")
     for key, value in node.value:
         if key.id != "scalar" or key.tag.endswith(":merge"):
             raise InvalidValue(field, f"a key is {_describe(key)}", "write keys as strings")
@@ -170,7 +170,7 @@ def _written(node: Any) -> str:
 
 def _describe(node: Any) -> str:
     if node.id != "scalar":
-        return "a list" if node.id == "sequence" else "a mapping of keys"
+        return "a list" if node.id == "sequence" else "a mapping of keys to values"
     return "nothing" if is_null(node) else quote(cut(node.value, 60))
 
 

@@ -134,7 +134,7 @@ def _with_tls(connection: socket.socket, host: str, server: str) -> socket.socke
         return ssl.create_default_context().wrap_socket(connection, server_hostname=host)
     except ssl.SSLCertVerificationError as error:
         connection.close()
-        step = "name a file with its CA in the variable SSL_CERT_FILE"
+        step = "set the variable SSL_CERT_FILE to a file with its CA"
         raise NriError(f"{server}: its certificate is not trusted: {error.verify_message}. {step}") from None
     except OSError as error:
         connection.close()

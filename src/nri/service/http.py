@@ -53,7 +53,7 @@ _REASON_PHRASES: Final = {
 
 #: Status code, content type and content of a response.
 Answer = tuple[int, str, bytes]
-#: Answers a request, given its query parameters; of several parameters with one name, the last counts.
+#: Answers a request, given its query parameters; of several parameters with one name, the last is used.
 Handler = Callable[[Mapping[str, str]], Answer]
 #: Answers a POST request, given its headers by lower-case name and its body.
 BodyHandler = Callable[[Mapping[str, str], bytes], Answer]

@@ -306,7 +306,7 @@ class Trace:
             step = (
                 "run it as root"
                 if isinstance(error, PermissionError)
-                else "name a file or folder that --record DIR has written"
+                else "specify a file or folder that --record DIR has written"
             )
             raise ConfigError(str(path), "", error.strerror or str(error), step) from None
         self.size_bytes = sum(map(_size, self.files))
@@ -667,7 +667,7 @@ def _files(folder: Path) -> list[Path]:
     paths = [Path(entry.path) for entry in os.scandir(folder) if entry.name.endswith(blocks.SUFFIX)]
     if not paths or len(paths) > _MAX_FILES:
         reason = f"{len(paths)} traces in this folder" if paths else f"no trace (*{blocks.SUFFIX}) in this folder"
-        step = f"name one of them, or a folder of at most {_MAX_FILES}" if paths else "write one with --record DIR"
+        step = f"choose one of them, or a folder of at most {_MAX_FILES}" if paths else "write one with --record DIR"
         raise ConfigError(str(folder), "", reason, step)
     return sorted(paths)
 

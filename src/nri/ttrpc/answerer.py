@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: Returned by a handler that will call `Endpoint.reply` or `reply_error` itself.
 LATER = object()
 
-#: A reply waits at most this long for a peer that does not read, whatever the timeout of its request, in seconds.
+#: A reply waits at most this long for a peer that does not read, regardless of its request's timeout, in seconds.
 MAX_REPLY_WAIT_S = 300.0
 #: A `poll` reads at most this often, so that a peer that never stops sending does not block the other connections.
 MAX_READS_PER_POLL = 16

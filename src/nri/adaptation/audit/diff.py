@@ -36,7 +36,7 @@ class Change(NamedTuple):
         return self._asdict()
 
     def __str__(self) -> str:
-        """The change as a text for people: ``Env DEBUG: "0" -> "1"``."""
+        """The change as readable text: ``Env DEBUG: "0" -> "1"``."""
         what = f"{self.field} {self.key}" if self.key else self.field
         return f"{what}: {show(self.before)} -> {show(self.after)}"
 

@@ -321,7 +321,7 @@ class _Replay:
         names = field_names(requested)
         for name in names:
             if (name, numbers.number(name)) in self._undone:
-                reasons[name] = f"taken back: {self._undone[name, numbers.number(name)]} has failed"
+                reasons[name] = f"undone, because {self._undone[name, numbers.number(name)]} has failed"
         return {name: why for name, why in reasons.items() if name in names}
 
     def _add(self, record: Record, plugin: str, changes_: list[Change], note: str = "") -> None:

@@ -96,7 +96,7 @@ class ContainerRecord:
     def with_answers(
         self, before: tuple[bytes, FieldOrder | None], answers: tuple[_AnsweredResources, ...]
     ) -> ContainerRecord:
-        """The same container with these answers over its state `before`. The newest answer of each field counts."""
+        """The same container with these answers over its state `before`. Each field has its newest answer."""
         now = before
         for answer in answers:
             now = _merged_resources(*now, answer)
@@ -166,7 +166,7 @@ class KnownContainers:
     def begins(self, prefix: str) -> bool:
         """Whether the id of a container begins with `prefix`.
 
-        A search through all containers: for people, not for events.
+        This searches all containers, so it is too slow for events.
         """
         return any(id_.startswith(prefix) for id_ in list(self.records))
 

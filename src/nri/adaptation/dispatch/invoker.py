@@ -103,7 +103,7 @@ class Invoker:
     # -- one plugin ---------------------------------------------------------------------------------------------------
 
     def wait_for_turn(self, place: Place, peer: Peer, event: Event, caller_deadline: float | None) -> Sent | None:
-        """Wait for the event's turn at a plugin. Returns the request if it was sent meanwhile, as `Place.wait`."""
+        """Wait for the event's turn at a plugin. Returns the request if it was sent meanwhile, like `Place.wait`."""
         event.start_waiting(peer)
         return place.wait(partial(self.begin, event=event, caller_deadline=caller_deadline))
 
@@ -145,7 +145,7 @@ class Invoker:
         Args:
             caller_deadline: absolute, in monotonic seconds; None for no deadline.
             sent: the return value of `begin` for the same event.
-            insist: a missing answer fails the request, whatever the policy is (validation).
+            insist: a missing answer fails the request, regardless of the policy (validation).
         """
         budget_s = policy.timeout_s
         if sent is not None:
@@ -306,13 +306,13 @@ class Invoker:
     def missed_turn(self, peer: Peer, policy: EventPolicy, event: Event, *, insist: bool = False) -> None:
         """Handle an event that has waited too long for its turn, as for a late answer.
 
-        The plugin stays connected, whatever its policy: it is slow, but answers other events. `insist` as in `ask`.
+        The plugin stays connected, regardless of its policy: it is slow, but answers other events. For `insist` see `ask`.
         """
         fails_request = insist or self._refuses(peer, policy, event)
         waited_s = turn_limit_s(policy.timeout_s)
         error = DeadlineExceeded(f"a plugin that was busy with earlier events for {waited_s:g} s")
         self.plugin_failed(peer, event, error, waited_s)
-        peer.last_error = f"busy with earlier events for {waited_s:g} s when {event.rpc} wanted its turn"
+        peer.last_error = f"busy with earlier events for {waited_s:g} s when {event.rpc} was due"
         tripped = peer.breaker.miss(monotonic())
         peer.signal(Signal.TRIPPED if tripped else Signal.MISSED, peer.last_error)
         if fails_request:
@@ -346,11 +346,11 @@ def _miss(event: Event, peer: Peer, policy: EventPolicy, budget_s: float, now: f
     """Count a missing answer, and disconnect the plugin or leave it out if its policy requires it.
 
     Args:
-        budget_s: how long the plugin had, in seconds; the runtime's own delay does not count.
+        budget_s: how long the plugin had, in seconds; without the runtime's own delay.
     """
     event.start_waiting(peer)
     share = budget_s / policy.timeout_s
-    explanation = "" if share >= WHOLE_MISS_SHARE else ", the rest of its timeout was spent on earlier events"
+    explanation = "" if share >= WHOLE_MISS_SHARE else "; earlier events used the rest of its timeout"
     peer.last_error = what = f"no answer to {event.rpc} within {budget_s:.3g} s{explanation}"
     breaker = peer.breaker
     breaker.silence_s += budget_s
@@ -384,7 +384,7 @@ def _unavailable_text(peer: Peer) -> str:
     """The state of a plugin that cannot be asked, for the text of an error."""
     state = "not connected" if peer.state is State.GONE else peer.state.value
     if peer.state is State.OPEN:
-        state = f"left out after {count(peer.breaker.missed, 'request')} without an answer"
+        state = f"skipped after {count(peer.breaker.missed, 'request')} without an answer"
     return f"{state} ({peer.last_error})" if peer.last_error else state
 
 
@@ -393,7 +393,7 @@ def _refuse(peer: Peer, event: Event, cause: NriError) -> NoReturn:
     kind = PluginTimeout if isinstance(cause, DeadlineExceeded) else PluginClosed
     error = kind(peer.label, f"failed to handle {event.rpc} request: {cause}")
     error.args = (f"plugin {peer.label} failed to handle {event.rpc} request: {cause}",)
-    error.__cause__ = cause  # by hand: compiled, a `raise` has no `from`
+    error.__cause__ = cause  # set by hand, because a compiled `raise` has no `from`
     try:
         raise error
     finally:

@@ -44,7 +44,7 @@ class EventReply:
 
     Attributes:
         updates: updates of other containers, for the runtime to apply, with their sequence numbers.
-        ignored: what plugins asked for and did not get, with reasons.
+        ignored: requests of plugins that were ignored, with reasons.
 
     If the runtime fails to create its container after it has updated other containers, `abort` gives the update
     callback the resources that those containers had before; `commit` forgets them. Calling neither is harmless.
@@ -111,7 +111,7 @@ class CreateReply(EventReply):
     Attributes:
         adjust: the merged adjustment; always present, perhaps empty.
         updates: updates of other containers, for the runtime to apply.
-        ignored: what plugins asked for and did not get, with reasons.
+        ignored: requests of plugins that were ignored, with reasons.
     """
 
     __slots__ = ("_answering_peers", "_deferred_updates", "_waiting", "adjust")
@@ -194,7 +194,7 @@ class UpdateReply(EventReply):
         changed: whether a plugin changed the resources.
         updates: updates of other containers, for the runtime to apply.
         evictions: the evictions that plugins request.
-        ignored: what plugins asked for and did not get, with reasons.
+        ignored: requests of plugins that were ignored, with reasons.
         message: the reply in the Go library's form, in which the requested container's update is the last.
     """
 
@@ -218,7 +218,7 @@ class StopReply(EventReply):
 
     Attributes:
         updates: updates of other containers, for the runtime to apply.
-        ignored: what plugins asked for and did not get, with reasons.
+        ignored: requests of plugins that were ignored, with reasons.
     """
 
     __slots__ = ()

@@ -118,7 +118,7 @@ def _read(path: str) -> bytes:
 
 
 def _read_trusted(path: str) -> bytes:
-    """Read a regular file as `_read`, if only root and the runtime's user can change it."""
+    """Read a regular file like `_read`, if only root and the runtime's user can change it."""
     try:
         with TrustedFile(path) as file:
             data = file.read(MAX_CONFIG_BYTES + 1)

@@ -102,13 +102,13 @@ class Process:
         self._closing = threading.Lock()
         self._stderr_tail = StderrTail()
 
-    def wait(self, look: Callable[[], float]) -> None:
+    def wait(self, check: Callable[[], float]) -> None:
         """Read stderr until the process has ended, and reap it. Blocks: call it in a separate thread.
 
-        `look` is called at once, after every `nudge`, and when the number of seconds that it returned has passed.
+        `check` is called at once, after every `nudge`, and when the number of seconds that it returned has passed.
         """
         while True:
-            ready = self._poll(look())
+            ready = self._poll(check())
             if self._wake in ready:
                 os.eventfd_read(self._wake)
             if self._stderr in ready:
@@ -135,7 +135,7 @@ class Process:
         return {fd for fd, _ in poll.poll(seconds * 1000)}
 
     def nudge(self) -> None:
-        """Make `wait` call its `look` again."""
+        """Make `wait` call its `check` again."""
         with self._closing:
             if self._wake >= 0:
                 os.eventfd_write(self._wake, 1)

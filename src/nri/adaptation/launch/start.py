@@ -39,14 +39,14 @@ class Run(Protocol):
     def last_words(self) -> str:
         """The last lines that the plugin wrote to stderr, made printable (`nri.text.plain`)."""
 
-    def wait(self, look: Callable[[], float]) -> None:
+    def wait(self, check: Callable[[], float]) -> None:
         """Block until the run has ended.
 
-        Calls `look` at once, after a `nudge`, and after the seconds that it returned.
+        Calls `check` at once, after a `nudge`, and after the seconds that it returned.
         """
 
     def nudge(self) -> None:
-        """Make `wait` call its `look` again."""
+        """Make `wait` call its `check` again."""
 
     def kill(self) -> None:
         """End the run. Harmless if it has ended."""

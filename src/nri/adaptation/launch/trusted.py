@@ -162,7 +162,7 @@ def check_interpreter(script: TrustedFile) -> str:
             with TrustedFile(path) as file:
                 next_path = file.interpreter
         except FileNotFoundError:
-            hint = "; the script has line ends of Windows" if path.endswith("\r") else ""
+            hint = "; the script has Windows line endings" if path.endswith("\r") else ""
             return f"its interpreter {plain(path)} does not exist{hint}"
         except UntrustedError as error:
             raise UntrustedError(f"its interpreter {plain(path)}: {error}") from None

@@ -196,7 +196,7 @@ class SideUpdates:
         )
 
     def _entries(self, update: m.ContainerUpdate, plugin: str) -> list[Entry]:
-        """The entries of an update that count: no device rules, and process limits only if the rules say so."""
+        """The entries of an update that are applied: no device rules, and process limits only if the rules say so."""
         entries: list[Entry] = []
         for entry in read(update.linux.resources, RESOURCES_TREE):
             if entry.row.kind is Kind.LIST or (entry.row is _PIDS and not self._rules.pids_in_updates):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Snapshot = tuple[Sequence[m.PodSandbox], Sequence[m.Container]]
 
 #: How often a waiting thread checks whether its plugin has left, in seconds.
-LOOK_S = 1.0
+CHECK_INTERVAL_S = 1.0
 
 
 class SharedState:
@@ -110,7 +110,7 @@ class Admission:
             leads, self._has_leader = not self._has_leader, True
         if leads:
             self._lead()
-        while not ticket.done.wait(LOOK_S):
+        while not ticket.done.wait(CHECK_INTERVAL_S):
             with self._lock:
                 if ticket in self.waiting and self._has_left(ticket):
                     self.waiting.remove(ticket)

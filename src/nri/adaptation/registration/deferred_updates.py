@@ -10,7 +10,7 @@ that it will, a container counts as being created until that call, however long 
 an event may hold locks that the callback needs;
 - otherwise after `SETTLE_S`, in the same thread; after `FORGOTTEN_S` if the runtime calls `commit()`.
 
-Each field keeps the number of its answer, so a later answer counts whichever thread is first. If A's creation is
+Each field keeps the number of its answer, so a later answer wins in whichever order the threads run. If A's creation is
 refused or aborted, its updates are dropped. If the runtime calls `commit()`, updates of A by the creation of B are
 deferred only in the commit of B, so that an aborted creation changes nothing in A.
 """

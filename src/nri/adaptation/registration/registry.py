@@ -198,7 +198,7 @@ class Registry:
         elif action is Action.REPORT_LATE:
             log.warning("plugin %s is late: %s", peer.qualified, peer.last_error)
         elif action is Action.REPORT_OPEN:
-            log.error("plugin %s is left out for %g s: %s", peer.qualified, peer.breaker.retry_s, peer.last_error)
+            log.error("plugin %s is skipped for %g s: %s", peer.qualified, peer.breaker.retry_s, peer.last_error)
         elif action is Action.REPORT_BACK:
             log.info("plugin %s answers again", peer.qualified)
         elif action is Action.REPORT_GONE:

@@ -88,7 +88,7 @@ def pod(context: Pod, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -> Decis
         }
     )
     if not spec:
-        reason = f'annotation {ANNOTATION_EXTENDED} names no container; with compat = "reference" that means 0'
+        reason = f'annotation {ANNOTATION_EXTENDED} names no container; compat = "reference" treats that as 0'
         return Decision(changes, reason)
     return Decision(changes, "batch resources of the pod's containers")
 

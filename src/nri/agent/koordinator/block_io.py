@@ -128,7 +128,7 @@ def limits_by_knob(disks: Iterable[tuple[str, DiskLimits]], present: Iterable[st
     """Return the limits of each knob by device number (`8:0`); -1 means no limit.
 
     Args:
-        disks: the device numbers of disks, with limits; of several limits for one device, the last counts.
+        disks: the device numbers of disks, with limits; of several limits for one device, the last is used.
         present: devices with a limit or weight in force, which is removed unless `disks` has the device.
     """
     limits = {**{device: DiskLimits("", "device") for device in present}, **dict(disks)}
@@ -221,7 +221,7 @@ class BlockIo(Strategy):
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         self._set: dict[tuple[str, str], tuple[Subject, Mapping[str, int]]] = {}
-        self._looked = False
+        self._took_over = False
         #: The disks with latency targets for the whole machine.
         self._root_set: frozenset[str] = frozenset()
         #: The mounted volumes of each pod. They are read at most once a round, because many pods may need them.
@@ -240,8 +240,8 @@ class BlockIo(Strategy):
         fresh: dict[tuple[str, str], tuple[Subject, Mapping[str, int]]] = {}
         self._mounts = None
         folder = round_.best_effort_folder
-        if not self._looked:
-            self._looked = True
+        if not self._took_over:
+            self._took_over = True
             self._take_over(round_, folder_subject(BEST_EFFORT), folder)
             for pod in round_.pods:
                 if qos_class(pod.labels) != NONE:

@@ -383,7 +383,7 @@ class CpuBurst(Strategy):
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         self.bursts = Bursts()
-        self._looked_once = False
+        self._has_run = False
         #: Why values stayed unchanged in the last round, by the uid of the pod and the name of the container.
         self._unchanged: dict[str, dict[str, str]] = {}
         self._pool = Pool.UNKNOWN
@@ -424,7 +424,7 @@ class CpuBurst(Strategy):
                 continue
             config = POD_BURST.in_round(round_, pod)
             ids = {container.id for container in pod.containers}
-            if config.policy == "none" and self._looked_once and not self._touched & ids:
+            if config.policy == "none" and self._has_run and not self._touched & ids:
                 continue
             self._touched = self._touched | ids if config.scales else self._touched - ids
             if config.scales:
@@ -432,7 +432,7 @@ class CpuBurst(Strategy):
             pod_by_folder[pod.folder] = pod
             pod_by_folder.update((container.folder, pod) for container in pod.containers)
             decided.append(self._pod(round_, pod, config))
-        self._looked_once = True
+        self._has_run = True
         self._touched &= {container.name for pod in decided for container in pod.containers}
         scale = not _normalized(round_)
         for write in self.bursts.decide(decided, self._pool, round_.sample.at, scale=scale):
@@ -449,7 +449,7 @@ class CpuBurst(Strategy):
     def pool(self, round_: Round[NodeSlo]) -> Pool:
         """Return the average load of the CPUs that pods share, over the last `_POOL_WINDOW_S`.
 
-        The CPUs of LSE and LSR pods do not belong to the shared CPUs, and usage by BE pods does not count.
+        The CPUs of LSE and LSR pods do not belong to the shared CPUs, and usage by BE pods is not included.
         """
         self.recent.append(round_.sample)
         while round_.sample.at - self.recent[0].at >= _POOL_WINDOW_S:

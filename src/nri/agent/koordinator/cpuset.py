@@ -1,6 +1,6 @@
 """The hook CPUSetAllocator: CPUs of containers and host applications, and no CPU quota for pods with exclusive CPUs.
 
-The first applicable rule counts: the CPUs that the scheduler assigned to the pod; the batch pools of the pod's memory
+The first applicable rule is used: the CPUs that the scheduler assigned to the pod; the batch pools of the pod's memory
 nodes; an explicit clear for all pods in the best-effort cgroup, because a strategy sets their CPUs; the share pools of
 the pod's memory nodes; the system's CPUs for SYSTEM; all share pools for LS; the CPUs of the kubelet's static policy;
 all share pools.

@@ -143,7 +143,7 @@ def merged(spec: Mapping[str, Any] | None) -> dict[str, Any]:
 def over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Merge JSON objects key by key. Lists are replaced.
 
-    Null and empty values of `changes` are ignored, but empty strings of policies and of network bandwidths count.
+    Null and empty values of `changes` are ignored, but empty strings of policies and of network bandwidths are used.
     """
     result = copy.deepcopy(dict(base))
     for key, value in changes.items():

@@ -8,7 +8,7 @@
 | CPUEvict, MemoryEvict | the node uses too much | see below | usage |
 
 The candidates of the last two rows are pods with a label that allows evictions, up to a priority in NodeSLO. All
-features of one resource decide in one round, because an eviction for one feature counts for the others.
+features of one resource decide in one round, because an eviction for one feature also frees resources for the others.
 `pod_class.never_evicted` spares static pods, system pods and pods of unknown priority; the log names them. A cooldown
 follows each eviction; for CPU it also follows the start, when there are few samples. An accepted eviction counts as
 freed. After a refused eviction the next pod is tried, and the next round tries again. Units: thousandths of CPUs and
@@ -122,9 +122,9 @@ def idle(feature: Feature, thresholds: Thresholds) -> str:
         thresholds.get(key) for key in (feature.threshold, feature.lower, feature.most_priority)
     )
     if feature.most_priority and maximum is None:
-        return f"no pod is evicted without {feature.most_priority}"
+        return f"{feature.most_priority} is missing, so no pod is evicted"
     if feature.how in ("allocatable", "satisfaction") and lower is None:
-        return f"no pod is evicted without {feature.lower}"
+        return f"{feature.lower} is missing, so no pod is evicted"
     if feature.how == "allocatable" and maximum is not None and maximum > MAX_PRIORITY:
         return f"{feature.most_priority} {maximum} is above {MAX_PRIORITY}; pods above it are production pods"
     accepted = "from the lower threshold to 99, and the lower threshold from 1 to 60"
@@ -368,7 +368,7 @@ class Evict(Strategy):
         self._kind, self._cooldown_s, self._pause_s = kind, cooldown_s, interval_s
         self._again: float | None = None
         self.accepted: dict[str, float] = {}
-        #: Pods with an eviction that earlier rounds requested in vain, while there are more candidates than a round may
+        #: Pods with an eviction that earlier rounds requested without success, while there are more candidates than a round may
         #: try.
         self._refused: frozenset[str] = frozenset()
         self._window: deque[tuple[float, BatchCpu]] = deque(maxlen=_MAX_SAMPLES)

@@ -70,7 +70,7 @@ def in_effect(rule: GroupIdentityRule | None, supported: bool, sysctl: bool | No
 
 
 def pod(context: Pod, rule: GroupIdentityRule) -> Decision:
-    """Decide a pod's identity. The annotation counts only for LS. Raises HookError if it is unreadable."""
+    """Decide a pod's identity. The annotation applies only to LS. Raises HookError if it is unreadable."""
     try:
         config = cpu_qos(context.annotations)
     except ValueError as error:

@@ -51,7 +51,7 @@ class Strategy(Protocol):
         interval_s: the pause between two rounds in seconds; 0 means the interval in the settings. A value from rules
             applies after `wants` was called.
         samples: the cgroups to sample.
-        key: the annotation that requests the strategy for a pod, whatever the rules are; "" if there is none.
+        key: the annotation that requests the strategy for a pod, regardless of the rules; "" if there is none.
         transient: whether the values of the strategy are reset when the agent ends.
         prompt: whether the strategy also has a round as soon as pods appear or change.
     """

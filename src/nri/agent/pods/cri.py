@@ -49,7 +49,7 @@ class CriPods(KnownPods):
     def __init__(self, settings: AgentSettings) -> None:
         super().__init__(Known())
         self._socket = settings.cri_socket
-        self._worker = Worker("pods of the runtime", self._round, settings.pods.interval)
+        self._worker = Worker("pods from the runtime", self._round, settings.pods.interval)
         self._events = CriEvents(self._socket, lambda: self._worker.poke(_EVENT))
         self._client: CriClient | None = None
         self._runtime = ""

@@ -43,7 +43,7 @@ class CriEvents:
         """Start to listen."""
         if self._thread is None:
             self._stopping.clear()
-            self._thread = threading.Thread(target=self._run, name="events of the runtime", daemon=True)
+            self._thread = threading.Thread(target=self._run, name="events from the runtime", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:

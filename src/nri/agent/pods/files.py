@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 #: The pause between two checks of the files, in seconds.
-LOOK_S = 1.0
+CHECK_INTERVAL_S = 1.0
 #: The maximum number of pods without a uid that are reported one by one; each report searches for a line.
 _MAX_REPORTED_PODS = 20
 
@@ -39,18 +39,18 @@ class FilePods(KnownPods):
         self._node = node_name(settings)
         self._folder = Folder(settings.pods.path)
         self._told: frozenset[str] = frozenset()
-        self._worker = Worker("pods of files", lambda _: self.look(), LOOK_S)
+        self._worker = Worker("pods from files", lambda _: self.check(), CHECK_INTERVAL_S)
 
     def start(self) -> None:
         """Read the files, and start to watch them for changes."""
-        self.look()
+        self.check()
         self._worker.start()
 
     def stop(self) -> None:
         """Stop watching the files."""
         self._worker.stop()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Read the files that changed since the last call."""
         if not self._folder.changed():
             return

@@ -65,7 +65,7 @@ class KubeletPods(KnownPods):
         self._token = settings.pods.kubelet_token or (_ACCOUNT_TOKEN if os.path.exists(_ACCOUNT_TOKEN) else "")
         if self._token and not settings.pods.kubelet_ca:
             _log.warning("pods.kubelet_ca is not set: any program at %s can get the token", settings.pods.kubelet)
-        self._worker = Worker("pods of the kubelet", lambda _: self.ask(), settings.pods.interval)
+        self._worker = Worker("pods from the kubelet", lambda _: self.ask(), settings.pods.interval)
 
     def start(self) -> None:
         """Start to poll, in a separate thread."""
@@ -85,7 +85,7 @@ class KubeletPods(KnownPods):
             return
         self._known.failed("")
         if pods.problem != self.left_out:
-            _log.warning("pods of the kubelet: %s", pods.problem or "all pods are listed again")
+            _log.warning("pods from the kubelet: %s", pods.problem or "all pods are listed again")
         self.left_out = pods.problem
         self._known.replace(pods.objects.values())
 

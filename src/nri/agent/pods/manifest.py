@@ -138,7 +138,7 @@ def uid_of(pod: PodManifest) -> str:
 
 
 def key_of(pod: PodManifest) -> str:
-    """Return the name of a pod for people: `namespace/name`."""
+    """Return a pod's readable name, `namespace/name`."""
     meta = pod.get("metadata") or {}
     return f"{meta.get('namespace', '')}/{meta.get('name', '')}"
 

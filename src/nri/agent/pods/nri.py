@@ -94,7 +94,7 @@ class NriPods:
         self._followed: list[Followed] = []
         self._evict: dict[int, Evict] = {}
         self._listeners: list[Callable[[], None]] = []
-        self._worker = Worker("pods of NRI", self._tell, _SELDOM_S)
+        self._worker = Worker("pods from NRI", self._tell, _SELDOM_S)
         #: The pods at the last rebuild; `_current` is False if they have changed since.
         self._listed: list[PodManifest] = []
         self._current = False
@@ -185,7 +185,7 @@ def api_pod(pod: Pod, containers: Sequence[Container], started_ns: int = 0, capa
 
     Args:
         pod: the pod.
-        containers: the containers of the pod; of several containers with one name, the last counts.
+        containers: the containers of the pod; of several containers with one name, the last is used.
         started_ns: when the pod started, in nanoseconds since 1970.
         capacity: the node's memory in bytes; if it is 0, memory requests are unknown.
     """

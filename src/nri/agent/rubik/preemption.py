@@ -61,7 +61,7 @@ class Block:
 
     def __post_init__(self) -> None:
         if not self.resource:
-            raise WrongValue("resource", "is empty", "name some of cpu, memory, net")
+            raise WrongValue("resource", "is empty", "list at least one of cpu, memory, net")
         if "net" in self.resource and (problem := self.net.problem()):
             raise WrongValue("net", problem, "the resource net requires waterline, bandwidthLow and bandwidthHigh")
 

@@ -36,7 +36,7 @@ class Block:
 
     def __post_init__(self) -> None:
         if not self.resource:
-            raise WrongValue("resource", "is empty", "name some of cpu, memory, io")
+            raise WrongValue("resource", "is empty", "list at least one of cpu, memory, io")
 
 
 def pressed(resources: Iterable[str], avg10: Mapping[str, Iterable[float]], threshold: float) -> str:

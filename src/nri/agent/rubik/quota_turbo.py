@@ -331,13 +331,14 @@ class Turbo:
         if container.quota == UNLIMITED:
             return "the quota is unlimited"
         if not uses:
-            return "the node's usage is not known yet"
+            return "the node's CPU usage is not known yet"
         if self.knobs.alarmWaterMark - uses[-1] < self.knobs.elevateLimit:
             mark = self.knobs.alarmWaterMark - self.knobs.elevateLimit
-            return f"the node uses {uses[-1]:.0f} %; quotas rise while it uses {mark:g} % or less"
+            return f"the node's CPU usage is {uses[-1]:.0f} %; quotas rise while it is {mark:g} % or less"
         if max(uses) - min(uses) > self.knobs.cpuFloatingLimit:
             span, limit = max(uses) - min(uses), self.knobs.cpuFloatingLimit
-            return f"the node's usage varied by {span:.0f} % in a minute; quotas rise while that is {limit:g} % or less"
+            varied = f"the node's CPU usage varied by {span:.0f} % in a minute"
+            return f"{varied}; quotas rise while it varies by {limit:g} % or less"
         if container.newly_throttled() <= 0:
             return "the container was not throttled in the last tick"
         return "the container has used up its CPU time above the limit"
@@ -403,7 +404,7 @@ class QuotaTurbo(Service):
         """Return the node's usage, the marks, and the number of managed containers."""
         if self.block is None:
             return ""
-        use = "" if self.use_percent is None else f"the node uses {self.use_percent:.0f} %, "
+        use = "" if self.use_percent is None else f"the node's CPU usage is {self.use_percent:.0f} %, "
         marks = f"quotas rise below {self.block.alarmWaterMark} % and fall at {self.block.highWaterMark} % or more"
         return f"{use}{marks}; {count(len(self), 'container')}"
 

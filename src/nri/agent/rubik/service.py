@@ -173,7 +173,7 @@ class ServiceRow(NamedTuple):
 
     Attributes:
         service: the class of the service.
-        what: a description for people.
+        what: a short description.
         block: the type of the block in the file; None if the service has no block.
         owns: the cgroup files that the service sets.
         annotation: the annotation that requests the service for a pod; "" if there is no such annotation.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nri.kube.document import Document
 
 #: The pause between two checks of the files, in seconds.
-LOOK_S = 1.0
+CHECK_INTERVAL_S = 1.0
 #: A part of the path of a key: a name, or the number of a list item.
 _PART = re.compile(r"[^.\[\]]+|\[\d{1,9}(?=\])")
 #: The maximum number of remarks on objects of unknown kinds.
@@ -45,7 +45,7 @@ class FileRules:
         self._node = node_name(settings)
         self._path = settings.rules.path
         self._folder = Folder(settings.rules.path)
-        self._worker = Worker("rules of files", lambda _: self.look(), LOOK_S)
+        self._worker = Worker("rules from files", lambda _: self.check(), CHECK_INTERVAL_S)
         #: The file that each kind was read from.
         self._said: dict[str, str] = {}
         #: Refusals by kind ("" is a whole file) and file, to withdraw them once the file is fixed.
@@ -53,7 +53,7 @@ class FileRules:
 
     def start(self) -> None:
         """Read the files, and start to watch them for changes."""
-        self.look()
+        self.check()
         self._worker.start()
 
     def stop(self) -> None:
@@ -64,7 +64,7 @@ class FileRules:
         """Return True: rules are optional, and the store reports mistakes in files."""
         return True, f"{count(len(self._said), 'kind')} of rules from {self._path}"
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Read the files that changed since the last call."""
         if not self._folder.changed():
             return

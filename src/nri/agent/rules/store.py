@@ -75,7 +75,7 @@ class RuleStore:
     ) -> None:
         self._base, self.kinds = base, kinds
         self._clock = clock
-        self._tells = log
+        self._logs = log
         self._lock = threading.Lock()
         self._entries = {kind: _Entry() for kind in kinds}
         self._problems: dict[tuple[str, str], Problem] = {}
@@ -121,14 +121,14 @@ class RuleStore:
         """Withdraw the refusal of a source."""
         with self._lock:
             if self._problems.pop((kind, source), None) is not None:
-                self._tell("the problem of %s of %s is fixed", kind or "a document", source)
+                self._log_info("the problem of %s of %s is fixed", kind or "a document", source)
 
     def remark(self, source: str, lines: list[str]) -> None:
         """Replace the remarks on a source, and log the new remarks."""
         with self._lock:
             before = self._remarks.get(source, [])
             self._remarks[source] = lines
-            for line in lines if self._tells else ():
+            for line in lines if self._logs else ():
                 if line not in before:
                     _log.warning("%s", line)
 
@@ -186,7 +186,7 @@ class RuleStore:
             entry.document, entry.source, entry.place = None, "", None
             self._unread.pop(kind, None)
             changed = entry.kept.take(lambda: row.absent)
-            self._tell("%s of %s was removed: the defaults are in force", kind, source)
+            self._log_info("%s of %s was removed: the defaults are in force", kind, source)
         else:
             document, errors = row.readable(document, entry.document)
             changed = entry.kept.take(lambda: row.read(document), None if entry.document is None else row.same)
@@ -196,11 +196,11 @@ class RuleStore:
             if entry.kept.error:
                 return False
             if not error and self._problems.pop((kind, source), None) is not None:
-                self._tell("%s of %s is fixed, and in force", kind, source)
+                self._log_info("%s of %s is fixed, and in force", kind, source)
             elif changed or entry.source != source:
-                self._tell("%s of %s is in force", kind, source)
+                self._log_info("%s of %s is in force", kind, source)
             entry.document, entry.source, entry.place, entry.is_derived = document, source, place, False
-            self._look(kind, source, list(row.unread(document)))
+            self._log_unread_keys(kind, source, list(row.unread(document)))
         if changed:
             self._node = self._base
             for name, other in self._entries.items():
@@ -227,22 +227,22 @@ class RuleStore:
         entry.is_derived = document is not None
         return changed
 
-    def _look(self, kind: str, source: str, unread: list[UnreadKey]) -> None:
+    def _log_unread_keys(self, kind: str, source: str, unread: list[UnreadKey]) -> None:
         """Remember the keys without effect of a document, and log them if they changed."""
-        if self._tells and unread and unread != self._unread.get(kind):
+        if self._logs and unread and unread != self._unread.get(kind):
             shown_keys = "; ".join(map(str, unread[:_MAX_UNREAD]))
             _log.warning("%s of %s has keys without effect: %s", kind, source, shown_keys)
         self._unread[kind] = unread
 
-    def _tell(self, text: str, kind: str, source: str) -> None:
-        if self._tells:
+    def _log_info(self, text: str, kind: str, source: str) -> None:
+        if self._logs:
             _log.info(text, kind, source)
 
     def _note(self, kind: str, source: str, where: str, error: str) -> None:
         key = (kind, source)
         shown = plain(error, _MAX_SHOWN)
         problem = self._problems.get(key)
-        if self._tells and (problem is None or problem.error != shown):
+        if self._logs and (problem is None or problem.error != shown):
             _log.warning("%s of %s has an error; the last good version stays: %s", kind or "a document", where, shown)
         if problem is None and len(self._problems) >= _MAX_PROBLEMS:
             return

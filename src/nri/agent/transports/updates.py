@@ -181,7 +181,7 @@ class RuntimeUpdates:
         for start in range(0, len(due), PORTION):
             portion = due[start : start + PORTION]
             if self._now() > until:
-                outcomes += [(update, "the time of the round was over") for update in portion]
+                outcomes += [(update, "the round's time was up") for update in portion]
             else:
                 outcomes += self._send_portion(portion)
         for update, reason in outcomes:
@@ -248,7 +248,7 @@ class RuntimeUpdates:
         running = [(number, entry) for number, entry in self._held.containers() if entry.created and number != created]
         for position, (number, entry) in enumerate(running):
             if until is not None and time.monotonic() > until:
-                self._parts.observer.left_out("containers during a creation", len(running) - position)
+                self._parts.observer.left_out("containers updated during a creation", len(running) - position)
                 break
             update = self._room_update(number, entry, new, looked_at)
             if update is not None:

@@ -1,6 +1,6 @@
 """Writes that wait for their cgroup: a runtime reports a cgroup before it creates it.
 
-Number and time are limited, because the cgroup of a vanished pod never appears. The newest value of a knob counts.
+Number and time are limited, because the cgroup of a vanished pod never appears. The newest value of a knob is used.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def check(root: str, nri: RuntimeNri, findings: list[Finding]) -> dict[str, str]
 
 
 def _executables(root: str, folder: str, findings: list[Finding]) -> Iterator[tuple[str, str]]:
-    """Yield name and real path of each file that the runtime would launch; a symbolic link always counts."""
+    """Yield name and real path of each file that the runtime would launch; a symbolic link is always launched."""
     real = resolve_below(root, folder)
     try:
         entries = sorted(os.scandir(real), key=lambda entry: entry.name)

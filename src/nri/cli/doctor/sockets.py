@@ -40,7 +40,7 @@ def check(root: str, path: str, findings: list[Finding], timeout_s: float | None
         )
         return False
     if not stat.S_ISSOCK(status.st_mode):
-        advice = "name the runtime's socket with --socket-path; or remove this file and restart the runtime"
+        advice = "specify the runtime's socket with --socket-path; or remove this file and restart the runtime"
         findings.append(Finding("problem", "not a socket", path, advice))
         return False
     _permissions(real, path, status, findings)

@@ -79,12 +79,12 @@ def _check_file(path: str) -> None:
 
     name = path.rpartition("/")[2]
     if name.endswith((".tmpl", ".tpl", ".j2")):
-        raise click.UsageError(f"--file: {name} is a template; name the file that is generated from it")
+        raise click.UsageError(f"--file: {name} is a template; specify the file that is generated from it")
     titles = [row.title for row in RUNTIMES if row is not containerd.RUNTIME and row.path.endswith(f"/{name}")]
     if name and titles:
         raise click.UsageError(
             f"--file: {name} is a file of {' or '.join(titles)}, but --file is for containerd; "
-            "omit --file, and name the root folder of a copy with --root"
+            "omit --file, and specify the root folder of a copy with --root"
         )
 
 

@@ -93,7 +93,7 @@ def command(
             stack.enter_context(_metrics_server(drift, metrics))
         if drift.unread and not drift.compared_count:
             message = f"{count(drift.unread, 'value')} applied, but none can be read below {root}"
-            step = "run it on the node, as root; in a container, name the node's root file system with --root"
+            step = "run it on the node, as root; in a container, specify the node's root file system with --root"
             if not watch:
                 raise Failure(f"{message}, so nothing was compared: {step}")
             out.note(f"{message} yet: {step}")

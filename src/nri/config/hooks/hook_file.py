@@ -108,7 +108,7 @@ def parse_hook(name: str, source: Source) -> tuple[Hook, list[ConfigError]]:
     """
     tree = parse_text(Source(source.name, source.text, "json"))
     if not isinstance(tree, dict):
-        raise ConfigError(source.name, "", f"expected a mapping of keys, not {shorten(tree)}")
+        raise ConfigError(source.name, "", f"expected a mapping of keys to values, not {shorten(tree)}")
     version = next((value for key, value in tree.items() if key.lower() == "version" and value is not None), "")
     if version not in ("1.0.0", "0.1.0", ""):
         _refuse(source, [Problem(("version",), f"unrecognized hook version: {shorten(version)}", 'write "1.0.0"')])

@@ -175,7 +175,7 @@ def _changed_template(
 ) -> str:
     """Return a template with NRI's table. TOML is changed in place; other templates get the table appended."""
     if text is None and not has_base:
-        raise ConfigError(path, "", "does not exist", "name the file to change with --file")
+        raise ConfigError(path, "", "does not exist", "specify the file to change with --file")
     text = _BASE_TEMPLATE if text is None else text
     if "{{" not in text:
         return patched(text, table, values, path)
@@ -220,7 +220,7 @@ def check_effect(change: Change, timeouts: Timeouts) -> None:
     nri = reading.nri
     if nri is not None and nri.enabled is None:
         reason = "the effect depends on the release of the runtime, which is not known"
-        raise NriError(f"{path}: nothing was written: {reason}; name the release with --release")
+        raise NriError(f"{path}: nothing was written: {reason}; specify the release with --release")
     requested: list[tuple[str, object]] = [("enabled", True)]
     if timeouts.request:
         requested += [

@@ -97,7 +97,7 @@ def read_tree(tree: FileTree, main: str = PATH) -> Reading:
 
 
 def _parse(source: Source, remarks: list[Remark]) -> dict[str, Any]:
-    """Parse the file as Go does: of a key that is given twice the last value counts, and tables are merged."""
+    """Parse the file as Go does: of a key that is given twice, the last value is used, and tables are merged."""
     if not source.text.strip():
         return {}
     try:

@@ -234,7 +234,7 @@ class _Rate(NamedTuple):
 
 
 class _DiskSpace(NamedTuple):
-    """A measurement: its time, and the time until which it counts (monotonic)."""
+    """A measurement: its time, and the time until which it is valid (monotonic)."""
 
     at_ns: int
     until_ns: int

@@ -68,7 +68,7 @@ def unpacked(source: Source, tree: dict[str, Any], layer: Layer) -> Layer:
         key = duplicates[0]
         raise ConfigError(layer.place(("nri", key)), f"nri.{key}", "duplicate key", "keep one")
     if not isinstance(nri, dict) or not isinstance(pasted, dict):
-        raise ConfigError(source.name, "nri", "expected a mapping of keys")
+        raise ConfigError(source.name, "nri", "expected a mapping of keys to values")
 
     def place(at: Path) -> str:
         moved = len(at) > 1 and at[0] == "nri" and at[1] in pasted

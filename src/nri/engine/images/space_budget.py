@@ -56,7 +56,7 @@ class SpaceBudget:
             )
 
     def check_tree(self, tree: Path, what: str = "it", *, grows: bool = False) -> Usage:
-        """Count the unpacked files. Raises EngineError if there are too many files in the image, or as `check_bytes`.
+        """Count the unpacked files. Raises EngineError if there are too many files in the image, and the errors of `check_bytes`.
 
         With `grows`, another program is writing the files, so folders may vanish during the count.
         """

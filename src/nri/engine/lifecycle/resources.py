@@ -59,7 +59,7 @@ class Resources:
     def apply(self, updates: OrderedUpdates) -> list[UpdateResult]:
         """Apply updates that plugins request, and return a result for each. No error is raised.
 
-        If two plugins set a resource, the value of the later answer counts.
+        If two plugins set a resource, the value of the later answer is used.
         """
         return [self._apply(update, updates.numbers(update)) for update in updates]
 
@@ -145,7 +145,7 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _set_fields(resources: m.LinuxResources) -> list[str]:
-    """Return the names of the fields that are set. A zero that means "not set" does not count."""
+    """Return the names of the fields that are set. A zero that means "not set" is not included."""
     return [row.field for row in result_of("", without_unset(resources)).fields]
 
 

@@ -106,7 +106,7 @@ class Hierarchies:
     def below(self, cgroup: str, controller: str = "") -> list[str]:
         """The names of a cgroup's children in a controller's hierarchy.
 
-        Without a controller, the first hierarchy in which the cgroup has children counts.
+        Without a controller, the first hierarchy in which the cgroup has children is used.
         """
         for row in self._in_order(controller):
             names = self.files.folders(_join(row.path, cgroup))

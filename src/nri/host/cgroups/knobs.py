@@ -82,7 +82,7 @@ class Knob:
         """
         codec = (*self.v1, *self.v2)[0].codec
         if codec.by_device:
-            raise ValueError(f"{self.name} has values by device and cannot be parsed from a text")
+            raise ValueError(f"{self.name} has one value per device and cannot be parsed from text")
         return CPUS.decode(text) if codec is CPUS else NUMBER.decode(text)
 
     def complaint(self, value: Value) -> str:
@@ -123,12 +123,12 @@ def _cost(name: str) -> tuple[_Places, _Places]:
 
 
 _MICROSECONDS, _SWITCH = "microseconds", "0 or 1"
-_LIMIT, _BY_DEVICE = "bytes, -1 for no limit", "{} a second by device, -1 for no limit"
+_LIMIT, _BY_DEVICE = "bytes, -1 for no limit", "{} per second for each device, -1 for no limit"
 
 _ROWS = (
     Knob("cpu.shares", "shares, 2 to 262144",
          (Place("cpu", "cpu.shares", NUMBER),), (Place("cpu", "cpu.weight", WEIGHT),)),
-    Knob("cpu.cfs_quota", f"{_MICROSECONDS} in a period, -1 for no limit",
+    Knob("cpu.cfs_quota", f"{_MICROSECONDS} of CPU time in each period, -1 for no limit",
          (Place("cpu", "cpu.cfs_quota_us", LIMIT_V1),), (Place("cpu", "cpu.max", QUOTA_V2),), nested=True),
     Knob("cpu.cfs_period", _MICROSECONDS,
          (Place("cpu", "cpu.cfs_period_us", NUMBER),), (Place("cpu", "cpu.max", PERIOD_V2),),
@@ -177,7 +177,7 @@ _ROWS = (
     Knob("memory.high_async_ratio", "percent of memory.high", *_same("memory.high_async_ratio", _OPENEULER),
          least=1, most=100),
     Knob("memory.wb_blkio_ino", "inode of the cgroup of block I/O that pays for written pages",
-         _memory("memory.wb_blkio_ino", only=_OPENEULER), (), instead="both are one cgroup"),
+         _memory("memory.wb_blkio_ino", only=_OPENEULER), (), instead="both controllers share one cgroup"),
     Knob("pids.limit", "processes and threads, -1 for no limit", (Place("pids", "pids.max", LIMIT_V2),),
          (Place("pids", "pids.max", LIMIT_V2),), nested=True),
     Knob("io.weight", "10 to 1000",
@@ -187,11 +187,11 @@ _ROWS = (
     Knob("io.write_bps", _BY_DEVICE.format("bytes"), *_limits("write_bps", "wbps")),
     Knob("io.read_iops", _BY_DEVICE.format("requests"), *_limits("read_iops", "riops")),
     Knob("io.write_iops", _BY_DEVICE.format("requests"), *_limits("write_iops", "wiops")),
-    Knob("io.cost_model", "words by device, of the root cgroup", *_cost("model"), since="5.4"),
-    Knob("io.cost_qos", "words by device, of the root cgroup", *_cost("qos"), since="5.4"),
+    Knob("io.cost_model", "KEY=VALUE pairs for each device, in the root cgroup", *_cost("model"), since="5.4"),
+    Knob("io.cost_qos", "KEY=VALUE pairs for each device, in the root cgroup", *_cost("qos"), since="5.4"),
     Knob("io.cost_weight", "1 to 10000", (Place("blkio", "blkio.cost.weight", NUMBER, only=_BOTH),), (),
          least=1, most=10000, instead="io.weight"),
-    Knob("io.device_weight", "1 to 1000 by device, -1 for that of the cgroup",
+    Knob("io.device_weight", "1 to 1000 for each device, -1 for the cgroup's own weight",
          (Place("blkio", "blkio.cost.weight", DEVICE_WEIGHT, only=_BOTH),
           Place("blkio", "blkio.bfq.weight_device", DEVICE_WEIGHT)),
          (Place("io", "io.bfq.weight", DEVICE_WEIGHT), Place("io", "io.weight", DEVICE_WEIGHT)), since="5.4"),

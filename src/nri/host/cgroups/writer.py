@@ -73,7 +73,7 @@ class Writer:
         """Write a batch, level by level. Returns the results in the order of `writes`.
 
         Args:
-            writes: the writes. Of several writes to the same knob of a cgroup, the last counts; the others are refused.
+            writes: the writes. Of several writes to the same knob of a cgroup, the last is used; the others are refused.
             force: check files even if their result is cached.
 
         Raises:

@@ -208,7 +208,7 @@ class Follower:
         if left_out != self._left_out:
             self._left_out = left_out
             _log.log(
-                logging.WARNING if left_out else logging.INFO, "%s: %s", self._kind, left_out or "all are followed"
+                logging.WARNING if left_out else logging.INFO, "%s: %s", self._kind, left_out or "following all objects"
             )
         try:
             self._changed(self._objects.objects)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Outcome = Literal["allow", "warn", "deny"]
 Action = Literal["allow", "warn", "deny", "signature_policy"]
 _STRICTNESS = ("allow", "warn", "deny")
-#: The annotation with the image's name. Only the runtime's own key counts: a pod may bring the key of another runtime.
+#: The annotation with the image's name. Only the runtime's own key is used: a pod may bring the key of another runtime.
 _NAME_KEYS = {"cri-o": "io.kubernetes.cri-o.ImageName"}
 _DEFAULT_NAME_KEY = "io.kubernetes.cri.image-name"
 #: The id of an image, which the kubelet uses where a name would be ambiguous.

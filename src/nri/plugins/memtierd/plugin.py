@@ -88,7 +88,7 @@ class Memtierd(nri.Plugin):
         self._cgroups = self.config.cgroupsDir or (hierarchy.path if hierarchy else "")
         if not self._cgroups:
             raise nri.ConfigError(
-                "configuration", "cgroupsDir", "cgroup v2 is not mounted", "name its mount with --cgroups-dir"
+                "configuration", "cgroupsDir", "cgroup v2 is not mounted", "specify its mount with --cgroups-dir"
             )
         if not present() and any(class_.memtierdconfig for class_ in self.config.classes):
             self.log.warning(

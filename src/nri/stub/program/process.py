@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 CANNOT_WORK = 1
 #: The exit code of a plugin that cannot work until its configuration is corrected.
 BAD_CONFIGURATION = 2
-_NAME_TAKEN = "its name is taken"
+_NAME_TAKEN = "its name is already in use"
 #: A probe waits this long for a running handler before it reports the plugin as not ready, in seconds.
 HANG_S = 1.0
 

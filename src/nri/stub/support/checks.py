@@ -49,7 +49,7 @@ _ATTRIBUTES: dict[str, tuple[tuple[str, ...], str]] = {
         ("dict", "mappingproxy"),
         "a dict of flags by name, each a Flag(field, value_name, help)",
     ),
-    "annotations": (("dict", "mappingproxy"), "a dict of texts by annotation"),
+    "annotations": (("dict", "mappingproxy"), "a dict of strings by annotation"),
     "sets": (("tuple", "list", "NoneType"), "a tuple of names of fields or None"),
 }
 
@@ -273,7 +273,7 @@ def _check_name(cls: type, name: str) -> None:
 def _check_annotations(cls: type, annotations: Any) -> None:
     for key, meaning in annotations.items():
         if not (isinstance(key, str) and isinstance(meaning, str) and key):
-            reason = "an annotation and the meaning of its value, both texts, are expected"
+            reason = "an annotation and the meaning of its value, both strings, are expected"
             raise TypeError(f"{cls.__name__}.annotations has {key!r}: {meaning!r}, but {reason}")
 
 

@@ -230,7 +230,7 @@ class AsyncClientStream(Generic[M]):
         return message
 
     async def __aiter__(self) -> AsyncIterator[M]:
-        """Yield the messages up to the last, waiting as `receive`."""
+        """Yield the messages up to the last, waiting like `receive`."""
         while (message := await self.receive()) is not None:
             yield message
 

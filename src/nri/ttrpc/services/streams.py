@@ -64,7 +64,7 @@ class _Stream(Generic[M]):
         return None if payload is None else decoded(self._kind, payload)
 
     def __iter__(self) -> Iterator[M]:
-        """Yield the messages up to the last, waiting as `receive`."""
+        """Yield the messages up to the last, waiting like `receive`."""
         while (message := self.receive()) is not None:
             yield message
 
@@ -147,13 +147,13 @@ class ClientStream(_Stream[M]):
             raise self.inbox.error or LocalProtocolError(f"{self.name}: {error.reason}") from None
 
     def close_send(self) -> None:
-        """Close our half; the server's messages can still be received. Raises as `send`."""
+        """Close our half; the server's messages can still be received. Raises the errors of `send`."""
         self._notice_the_end()
         frame = self._link.client.streams.close
         self._write(self._link.client_id, lambda: frame(self._id), self._wait_deadline(_ITS_OWN, self._send_s))
 
     def result(self, timeout_s: float | None = _ITS_OWN) -> M:
-        """Close our half and wait for the only reply of a server that does not stream. Raises as `receive`."""
+        """Close our half and wait for the only reply of a server that does not stream. Raises the errors of `receive`."""
         try:
             self.close_send()
         except ConnectionClosed:

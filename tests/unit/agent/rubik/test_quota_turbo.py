@@ -237,7 +237,7 @@ def reasons(world: RubikWorld, name: str = "a") -> list[str]:
 
 def test_the_reason_for_an_unchanged_quota_is_shown_until_it_rises(tmp_path: Path) -> None:
     world, _ = throttled(tmp_path, "a")
-    assert reasons(world) == ["the node's usage is not known yet"]
+    assert reasons(world) == ["the node's CPU usage is not known yet"]
     world.loop()
     assert reasons(world) == []
     world.throttled = set()

@@ -101,13 +101,13 @@ class Instance:
 
     # -- for the supervisor's thread ----------------------------------------------------------------------------------
 
-    def wait(self, look: Callable[[], float]) -> None:
+    def wait(self, check: Callable[[], float]) -> None:
         """Enforce the deadlines until the run has ended, and free its resources.
 
-        `look` is called at once, after every `nudge`, and when the number of seconds that it returned has passed.
+        `check` is called at once, after every `nudge`, and when the number of seconds that it returned has passed.
         """
         while not self.status:
-            wakes_at = monotonic() + look()
+            wakes_at = monotonic() + check()
             with self._changed:
                 if self._deadline and monotonic() >= self._deadline:
                     self._interrupt()
@@ -128,7 +128,7 @@ class Instance:
             self.closed.set()
 
     def nudge(self) -> None:
-        """Make `wait` call its `look` again."""
+        """Make `wait` call its `check` again."""
         with self._changed:
             self._nudged = True
             self._changed.notify_all()

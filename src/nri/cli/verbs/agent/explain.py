@@ -89,7 +89,7 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, show_
     The exit code is 1 if the agent does not know the pod, and 3 if no agent is running.
     """
     if pod and manifest:
-        raise click.UsageError("give one of POD and --pod FILE")
+        raise click.UsageError("give either POD or --pod FILE")
     if options["set_rules"] and not manifest:
         raise click.UsageError("--rules requires --pod FILE: a running agent uses its own rules")
     loaded = AGENT_OPTIONS.load(settings, options)
@@ -130,7 +130,7 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, show_
 
 
 def show(out: Output, account: Mapping[str, Any], *, show_all: bool = False) -> None:
-    """Print an explanation for people: values, results of writes, errors, notes. With -q, print only the values.
+    """Print an explanation as text: values, results of writes, errors, notes. With -q, print only the values.
 
     Settings that the kernel does not have are left out and counted, unless `show_all` is true.
     """

@@ -570,7 +570,7 @@ class _Config:
         return self.files[0].path if self.files else PATH
 
     def _merged_spelling(self, plugin: str, path: KeyPath) -> KeyPath:
-        """Return a key of the merged table in the spelling of the file whose value counts."""
+        """Return a key of the merged table in the spelling of the file whose value is used."""
         table: Any = self.plugins.get(plugin)
         keys = list(path)
         for number, name in enumerate(path):
@@ -611,7 +611,7 @@ def _old_names(tables: Mapping[str, Any], plugin: str) -> list[str]:
 
 
 def _top_spelling(tree: Mapping[str, Any], name: str, rules: Rules) -> str | None:
-    """Find a top-level key. Of several spellings in 2.x the last spelling counts."""
+    """Find a top-level key. Of several spellings in 2.x the last spelling is used."""
     if rules.is_1:
         return spelling(tree, name, rules)
     return next((key for key in reversed(list(tree)) if key.lower() == name), None)

@@ -14,7 +14,7 @@ KeyPath = tuple[str, ...]
 
 
 def spelling(table: Any, name: str, rules: Rules) -> str | None:
-    """Find the key that counts for a name, or None. 1.7 accepts lower case and capitals, 2.x any case."""
+    """Find the key that is used for a name, or None. 1.7 accepts lower case and capitals, 2.x any case."""
     if not isinstance(table, dict):
         return None
     if name in table:
