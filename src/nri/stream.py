@@ -6,9 +6,9 @@ wait forever. Instead a write is tried first, and a read with a deadline waits i
 importing `socket` would slow a plugin's start by 12 ms.
 
 **Busy polling.** If both sides of a connection answer within microseconds, most of the time is spent on putting a core
-to sleep and waking it. So after short waits a read polls repeatedly for at most `BUSY_POLL_S`. After unsuccessful polling
-the next reads do not poll, longer each time. An idle connection and a slow peer cost nothing, and a machine with one
-core never polls.
+to sleep and waking it. So after short waits a read polls repeatedly for at most `BUSY_POLL_S`. After unsuccessful
+polling the next reads do not poll, longer each time. An idle connection and a slow peer cost nothing, and a machine
+with one core never polls.
 
 Deadlines are absolute, in seconds of `time.monotonic()`. None waits forever, for idle loops that another thread or a
 signal handler ends with `shut()`. Callers ensure that only one thread reads at a time, and only one thread writes.
@@ -172,7 +172,7 @@ class Stream:
         return poll
 
     def _busy_poll(self, began: float) -> bool:
-        """Poll until there is something to read. After unsuccessful polling, the next `_debt` short waits do not poll."""
+        """Poll until there is something to read. If there is nothing, the next `_debt` short waits do not poll."""
         poll = self._poll or self._polling()
         until = began + self._busy_poll_s
         while not poll(0):

@@ -62,7 +62,7 @@ class AdminClient:
         """Add the next step to the text of the block's errors; `step` is an additional step."""
         further = step and f"; {step}"
         option = f"{_OPTION}{further}"
-        advice = f"an admin socket exists only in a runtime that is built on nri and sets admin_socket;  {option}"
+        advice = f"an admin socket exists only in a runtime that is built on nri and sets admin_socket; {option}"
         try:
             yield
         except ProgramUnreachable:

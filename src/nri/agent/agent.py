@@ -275,7 +275,7 @@ class Agent:
             return json_answer({"pods": self.parts.history.pods()})
         account = self.parts.history.account(name)
         if account is None:
-            pods = self._undecided(name)
+            pods = self._undecided_pods(name)
             if len(pods) != 1:
                 names = self.parts.history.running_pods(name) or sorted({f"{pod.namespace}/{pod.name}" for pod in pods})
                 reason = f"is one of {', '.join(names)}" if names else "is unknown: no running pod has this name"
@@ -292,7 +292,7 @@ class Agent:
         }
         return json_answer({**with_places(account, store, self.parts.profile), **more})
 
-    def _undecided(self, name: str) -> list[Subject]:
+    def _undecided_pods(self, name: str) -> list[Subject]:
         """Return the running pods with this uid or name for which the history has no record."""
         if self.parts.history.running_pods(name):
             return []

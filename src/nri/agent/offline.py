@@ -54,7 +54,7 @@ def store_of(settings: AgentSettings) -> RuleStore:
     return store
 
 
-class Listed(NamedTuple):
+class ListedPod(NamedTuple):
     """A pod of a file.
 
     Attributes:
@@ -68,7 +68,7 @@ class Listed(NamedTuple):
     unknown: list[str]
 
 
-def pods_of(path: str) -> list[Listed]:
+def pods_of(path: str) -> list[ListedPod]:
     """Return the pods of a file or folder, including pod templates. Raises ConfigError if a file is unreadable."""
     folder = Folder(path)
     folder.changed()
@@ -83,13 +83,13 @@ def pods_of(path: str) -> list[Listed]:
             problems.append(error)
             continue
         if manifest_ is not None:
-            pods.append(Listed(manifest_.pod, partial(_place, document, manifest_.pod), manifest_.key_notes))
+            pods.append(ListedPod(manifest_.pod, partial(_message_place, document, manifest_.pod), manifest_.key_notes))
     if problems:
         raise combined_error(problems)
     return pods
 
 
-def _place(document: Document, pod: dict[str, Any], text: str) -> str:
+def _message_place(document: Document, pod: dict[str, Any], text: str) -> str:
     """Return the file and line of the label, annotation or pod that a message names."""
     for part in ("annotations", "labels"):
         for key in document.table(document.table(pod, "metadata"), part):

@@ -219,9 +219,9 @@ def _value(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> 
     annotation = getattr(annotation, "__supertype__", annotation)  # NewType
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
-        return _annotated(args[0], args[1:], value, path, problems)
+        return _annotated_value(args[0], args[1:], value, path, problems)
     if is_union(annotation):
-        return _union(args, value, path, problems)
+        return _union_value(args, value, path, problems)
     if origin is typing.Literal:
         return _choice({scalar_text(arg): arg for arg in args}, value, path, problems)
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
@@ -229,7 +229,7 @@ def _value(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> 
     if is_plain(annotation):
         return build(check(annotation, value, path, problems), path, problems)
     if origin is tuple and args[-1] is not Ellipsis and isinstance(value, list):
-        return _fixed(args, value, path, problems)
+        return _fixed_list(args, value, path, problems)
     if origin in LISTS and isinstance(value, list):
         return LISTS[origin]([_value(args[0], item, (*path, place), problems) for place, item in enumerate(value)])
     if origin in DICTS and isinstance(value, dict):
@@ -281,7 +281,7 @@ def _mismatch(kind: Any, value: Any, path: Path) -> Problem:
     return Problem(path, f"expected {_WORDS.get(kind, 'a string')}, not {shorten(value)}", suggestion)
 
 
-def _annotated(
+def _annotated_value(
     kind: Any, markers: collections.abc.Sequence[Any], value: Any, path: Path, problems: list[Problem]
 ) -> Any:
     """A duration, an allowed string, a number within bounds, or a value with unknown markers."""
@@ -298,7 +298,7 @@ def _annotated(
     return checked
 
 
-def _fixed(
+def _fixed_list(
     kinds: collections.abc.Sequence[Any], value: list[Any], path: Path, problems: list[Problem]
 ) -> tuple[Any, ...] | None:
     """Check a list with a fixed number of values, each with its own type."""
@@ -327,7 +327,7 @@ def _duration(value: object, path: Path, problems: list[Problem]) -> float | Non
         return None
 
 
-def _union(alternatives: tuple[Any, ...], value: object, path: Path, problems: list[Problem]) -> Any:
+def _union_value(alternatives: tuple[Any, ...], value: object, path: Path, problems: list[Problem]) -> Any:
     """The first alternative that accepts the value. If only one alternative fits, its problems are reported."""
     if value is None and type(None) in alternatives:
         return None

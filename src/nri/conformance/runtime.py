@@ -618,7 +618,7 @@ class Probe:
         value, *_, text = SETTERS[setter]
         container = self._create(self._main)
         update = getattr(Update(container.id), setter)(value)
-        return self._effect(container, setter, text, partial(self._request_update, update))
+        return self._cgroup_effect(container, setter, text, partial(self._request_update, update))
 
     def _update_returned(self, event: str) -> str:
         """The effect of an update that the plugin returns for an event."""
@@ -632,14 +632,14 @@ class Probe:
             "StopContainer": container.remove,
         }
         with self._with_answer(event, _constant([wish])):
-            return self._effect(changed, "set_memory_limit", text, acts[event])
+            return self._cgroup_effect(changed, "set_memory_limit", text, acts[event])
 
     def _request_update(self, update: Any) -> None:
         failed = self._plugin.runtime.update(update).result(_CALL_TIMEOUT_S)
         if failed:
             raise NriError("reported as failed")
 
-    def _effect(self, container: ProbeContainer, setter: str, text: str, act: Callable[[], object]) -> str:
+    def _cgroup_effect(self, container: ProbeContainer, setter: str, text: str, act: Callable[[], object]) -> str:
         """The effect of an action on a value of a container's cgroup."""
         _, controller, v1_file, v2_file, _ = SETTERS[setter]
         try:

@@ -408,7 +408,7 @@ class Recording:
                     return {"rows": rows, "next": following, "more": True, "looked_at": looked_at}
                 event = events.pop()
                 looked_at += 1
-                row = _row(event)
+                row = _event_row(event)
                 if event.began_ns <= until_ns and chosen.matches(row):
                     rows.append(row)
                     steps += len(row["steps"])
@@ -463,7 +463,7 @@ class Recording:
                 if number >= max_rows:
                     return
                 event = events.pop()  # with its parsed messages, which take memory
-                yield _full_row(event) if number < max_full else _row(event)
+                yield _full_row(event) if number < max_full else _event_row(event)
                 number += 1
 
     def _find(self, since: int, serial: int, until: int) -> Event | None:
@@ -557,7 +557,7 @@ def _interval_ms(span_ms: float) -> float:
     )
 
 
-def _row(event: Event) -> dict[str, Any]:
+def _event_row(event: Event) -> dict[str, Any]:
     """An event in the form of the admin socket."""
     pod, container = event.pod, event.container
     names = dict(EMPTY)
@@ -584,7 +584,7 @@ def _row(event: Event) -> dict[str, Any]:
 
 def _full_row(event: Event) -> dict[str, Any]:
     """An event with its messages, within the limits."""
-    row, messages = _row(event), MessageJson(event)
+    row, messages = _event_row(event), MessageJson(event)
     row["request"] = messages.table(event.name, event.request, reply=False)
     for step_row, step in zip(row["steps"], event.steps, strict=False):
         step_row["reply"] = messages.table(step.event, step.reply or b"", reply=True)

@@ -56,13 +56,13 @@ class ServerCertificate:
     ) -> None:
         self._files, self._log, self._doubts, self._minimum = files, log, doubts, minimum_version
         self._lock = threading.Lock()
-        self._seen = self._stamp()
+        self._seen = self._file_stamps()
         self._context = self._load()
 
     def context(self) -> ssl.SSLContext:
         """Return the context of the present files. If new files cannot be used, the previous context stays in use."""
         with self._lock:
-            now = self._stamp()
+            now = self._file_stamps()
             if now != self._seen:
                 self._seen = now
                 try:
@@ -74,7 +74,7 @@ class ServerCertificate:
                     self._log.warning("the previous certificate stays in use: %s", error)
             return self._context
 
-    def _stamp(self) -> tuple[Any, ...]:
+    def _file_stamps(self) -> tuple[Any, ...]:
         files = self._files
         paths = filter(None, (files.certificate, files.key, files.client_ca))
         try:

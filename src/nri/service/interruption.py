@@ -41,7 +41,7 @@ class SignalStop:
         handlers = {number: signal.getsignal(number) for number in SIGNALS}
         self._handlers = {number: handler for number, handler in handlers.items() if handler != signal.SIG_IGN}
         for number in self._handlers:
-            signal.signal(number, self._take)
+            signal.signal(number, self._record_signal)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -63,7 +63,7 @@ class SignalStop:
         """Ignore signals from now on, so that they do not interrupt the cleanup."""
         self._is_over = True
 
-    def _take(self, number: int, _: object) -> None:
+    def _record_signal(self, number: int, _: object) -> None:
         if not self._number and not self._is_over:
             self._number = number
             if not self._held:

@@ -142,11 +142,11 @@ def row_of(change: Change, who: Setters) -> dict[str, Any]:
     row = change.to_json()
     row["set_by"] = who.of(change)
     row["by"] = "" if change.found is None else row["by"] or PAST
-    row["when"] = _when(change)
+    row["when"] = _time_text(change)
     return row
 
 
-def _when(change: Change) -> str:
+def _time_text(change: Change) -> str:
     until = datetime.fromtimestamp(change.until_s, UTC).strftime("%H:%M:%S")
     if not change.after_s:
         return f"before {until}"

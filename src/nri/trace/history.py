@@ -736,20 +736,20 @@ class _Assembly:
             over = key in self._ended or key in self._given_up
             if not over and len(self._open) <= _MAX_OPEN_EVENTS and self._held_bytes <= self._allowance.held_bytes:
                 return
-            yield self._leave(key)
+            yield self._close_event(key)
 
     def ended(self) -> Iterator[Event]:
         """Yield complete events, also those that follow an incomplete event."""
         for key in tuple(self._ended):
-            yield self._leave(key)
+            yield self._close_event(key)
         yield from self.over()
 
     def remaining(self) -> Iterator[Event]:
         """Yield all remaining events."""
         while self._open:
-            yield self._leave(next(iter(self._open)))
+            yield self._close_event(next(iter(self._open)))
 
-    def _leave(self, key: tuple[int, int]) -> Event:
+    def _close_event(self, key: tuple[int, int]) -> Event:
         event = self._open.pop(key)
         self._last_file.pop(key, None)
         self._held_bytes -= self._sizes.pop(key)

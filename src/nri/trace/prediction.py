@@ -12,7 +12,7 @@ from itertools import chain, combinations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nri.adaptation.merge import RESOURCES_TREE, TREE, Entry, Kind, read
-from nri.api.fields import BY_KEY, ROWS, Declared
+from nri.api.fields import BY_KEY, ROWS, DeclaredField
 from nri.trace.history import Event, Step
 
 if TYPE_CHECKING:
@@ -107,14 +107,14 @@ class CollisionFinder:
         self._answers: dict[tuple[str, str], dict[str, _Answers]] = {}
         self._shared: dict[_Answers | str, _Answers | str] = {}  # answers, and names of plugins
         self._names: dict[str, str] = {}
-        self._declared: dict[str, list[Declared]] = {}
+        self._declared: dict[str, list[DeclaredField]] = {}
 
     def declare(self, plugin: str, sets: Iterable[str]) -> None:
         """Add a plugin, ``NN-name``, by the fields that its class declares.
 
         Raises ValueError for an unknown field.
         """
-        self._declared[plugin] = [Declared(text) for text in sets]
+        self._declared[plugin] = [DeclaredField(text) for text in sets]
 
     def take(self, event: Event) -> None:
         """Add an event."""
@@ -134,9 +134,9 @@ class CollisionFinder:
                 self._names[subject] = event.subject[:_MAX_SUBJECT_CHARACTERS]
                 self._answers[key] = {}
                 self._room -= _EVENT_BYTES + _text_bytes(subject) + _text_bytes(self._names[subject])
-            self._keep(self._answers[key], subject, step, reply)
+            self._store_answer(self._answers[key], subject, step, reply)
 
-    def _keep(self, plugins: dict[str, _Answers], subject: str, step: Step, reply: Any) -> None:
+    def _store_answer(self, plugins: dict[str, _Answers], subject: str, step: Step, reply: Any) -> None:
         """Store the fields that an answer sets and removes."""
         sets, takes = set[OwnedField](), set[OwnedField]()
         if step.event == "CreateContainer":
@@ -164,7 +164,7 @@ class CollisionFinder:
         names_left = self._max_names
         for (event, subject), plugins in self._answers.items():
             name = self._names[subject]
-            recorded = ((*collision, plugins[collision[2]].refused) for collision in _collide(plugins))
+            recorded = ((*collision, plugins[collision[2]].refused) for collision in _collisions_of(plugins))
             declared = ((*collision, False) for collision in self._declared_collisions(plugins))
             for place, first, second, refused in chain(recorded, declared):
                 key = (first, second, event, place.field, place.key)
@@ -229,7 +229,7 @@ def _add_places(sets: set[OwnedField], takes: set[OwnedField], container: str, e
             sets.add(place)
 
 
-def _collide(plugins: dict[str, _Answers]) -> Iterator[tuple[OwnedField, str, str]]:
+def _collisions_of(plugins: dict[str, _Answers]) -> Iterator[tuple[OwnedField, str, str]]:
     """Yield fields that a later plugin sets although an earlier plugin owns them: field, earlier and later plugin."""
     holders: dict[OwnedField, str] = {}
     for name in sorted(plugins):

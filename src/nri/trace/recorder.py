@@ -123,7 +123,9 @@ class Recorder:
         self._lost = 0
         self._wake = threading.Event()
         self._ended = False
-        self._writer = _Writer(os.fspath(folder), redact, _about(redact, about or {}), limits or Limits(), self._slabs)
+        self._writer = _Writer(
+            os.fspath(folder), redact, _metadata(redact, about or {}), limits or Limits(), self._slabs
+        )
         self._writing = threading.Thread(target=self._run, name="nri-recorder", daemon=True)
         self._writing.start()
 
@@ -173,11 +175,11 @@ class Recorder:
     def _wake_writer(self) -> None:
         """Wake the thread. Drop further steps if too many wait."""
         if len(self._steps) >= _MAX_STEPS or self._held_bytes > _MAX_HELD_BYTES:
-            self._put = self._drop
+            self._put = self._drop_step
         if not self._wake.is_set():
             self._wake.set()
 
-    def _drop(self, step: tuple[Any, ...]) -> None:
+    def _drop_step(self, step: tuple[Any, ...]) -> None:
         if isinstance(step[5], tuple):
             self._slabs.replace()
         self._lost += 1  # not atomic, so messages say "at least"
@@ -208,7 +210,7 @@ class Recorder:
         steps, writer = self._steps, self._writer
         self._held_bytes = 0
         lost, self._lost = self._lost, 0
-        self._put = self._drop if self._ended else steps.append
+        self._put = self._drop_step if self._ended else steps.append
         for number in range(len(steps)):
             if number % _YIELD_RECORDS == _YIELD_RECORDS - 1:
                 sleep(0)  # a thread of an event may be waiting for the interpreter
@@ -221,7 +223,7 @@ class Recorder:
     def close(self) -> None:
         """Write the waiting steps and end the file. Later steps are dropped."""
         self._ended = True
-        self._put = self._drop
+        self._put = self._drop_step
         self._wake.set()
         self._writing.join()
 
@@ -232,7 +234,7 @@ class Recorder:
         self.close()
 
 
-def _about(redact: bool, more: Mapping[str, str]) -> dict[str, str]:
+def _metadata(redact: bool, more: Mapping[str, str]) -> dict[str, str]:
     return {
         "nri": package_version(),
         "protocol": NRI_VERSION,
@@ -315,7 +317,7 @@ class _Writer:
     """Encodes steps as records and blocks, and writes files. Not thread-safe."""
 
     def __init__(self, folder: str, redact: bool, about: dict[str, str], limits: Limits, slabs: _Slabs) -> None:
-        self._folder, self._about, self._limits, self._slabs = folder, about, limits, slabs
+        self._folder, self._metadata, self._limits, self._slabs = folder, about, limits, slabs
         self._redactor = Redactor() if redact else None
         self._types = Catalog()
         self._kinds: dict[tuple[str, bool], Any] = {}
@@ -480,16 +482,16 @@ class _Writer:
         self._file_bytes, self._file_begun = 0, monotonic()
         self._requests.clear()
         try:
-            self._begin()
+            self._begin_file()
         except OSError:
             self._close_file()
             with suppress(OSError):
                 os.unlink(path)
             raise
 
-    def _begin(self) -> None:
+    def _begin_file(self) -> None:
         """Write the beginning of a file: metadata of the recording, and the known plugins."""
-        opened = t.Record(kind=t.OPENED, time_ns=time_ns(), about=self._about)
+        opened = t.Record(kind=t.OPENED, time_ns=time_ns(), about=self._metadata)
         waiting = [bytes_field(1, record.SerializeToString()) for record in (opened, *self._plugins.values())]
         self._write(blocks.MAGIC)
         while waiting:  # several blocks only for very large configurations

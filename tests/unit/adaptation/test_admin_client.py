@@ -51,9 +51,9 @@ def test_a_silent_or_foreign_socket_is_an_error_with_the_option(path: str) -> No
 
 def test_a_stopped_runtime_and_a_missing_socket_have_different_errors(path: str) -> None:
     messages, kind = reason(path)
-    has = "an admin socket exists only in a runtime that is built on nri and sets admin_socket;  name another with"
+    has = "an admin socket exists only in a runtime that is built on nri and sets admin_socket; choose another socket"
     assert (
-        messages == f"cannot connect to {path}: No such file or directory; {has} --admin-socket"
+        messages == f"cannot connect to {path}: No such file or directory; {has} with --admin-socket"
         and kind is ProgramUnreachable
     )
     with socket.socket(socket.AF_UNIX) as remainder:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nri.agent.checking import Checked, Finding, check
+from nri.agent.checking import CheckOutcome, Finding, check
 from nri.agent.settings import AGENT_SETTINGS, AgentSettings
 from nri.agent.settings.tables import RuleSettings
 from nri.config.complaint import combined_error
@@ -43,7 +43,7 @@ spec: {containers: [{name: app}]}
 """
 
 
-def code(outcome: Checked) -> int:
+def code(outcome: CheckOutcome) -> int:
     """The exit code that `nri agent check` ends with."""
     return 2 if outcome.wrong_settings else 1 if outcome.findings else 0
 
@@ -284,7 +284,7 @@ WRONG_FILES = {
         "memoryevict", memoryevict={"threshold": "50"}
     ): 'memoryevict.threshold: expected a whole number, not "50"; write',
     features("cpuevict", cpuevict={"interval": 0}): "cpuevict.interval: expected a whole number from 1 to 3600, not 0",
-    features("dynCache", dynCache={"l3Percent": [1]}): "l3Percent: expected a mapping of keys to values, not [1]",
+    features("dynCache", dynCache={"l3Percent": [1]}): "dynCache.l3Percent: expected a mapping of keys to values",
     features("ioCost", ioCost={}): "ioCost: expected a list, not {}",
     features("ioCost", ioCost=[5]): "ioCost[0]: expected a mapping of keys to values, not 5",
     disk(model="lin"): 'ioCost[0].config[0].model: "lin" is not linear; use "linear"',
@@ -293,7 +293,7 @@ WRONG_FILES = {
 }
 
 
-def checked(folder: Path, text: str, **flags: Any) -> Checked:
+def checked(folder: Path, text: str, **flags: Any) -> CheckOutcome:
     """The check of a file of rubik's, as `nri agent check --profile rubik FILE` has it."""
     path = folder / "config.json"
     path.write_bytes(text.encode(errors="surrogateescape"))

@@ -172,15 +172,15 @@ class Recent:
                 for step in row.table["steps"]:
                     step["at_ms"] = max(0.0, step.pop("at_s") - began) * 1e3
                 row.size += len(row.table["steps"])
-                self._keep(row)
+                self._append_row(row)
             if now - self._read > self._bounds.unread_s:
-                self._leave()
+                self._detach()
 
     def plugin_changed(self, plugin: str, state: str, about: Mapping[str, str]) -> None:
         """Record a change of a plugin's state."""
         text = plain(about.get("reason", ""), _MAX_TEXT)
         with self._lock:
-            self._keep(_Row({"plugin": plugin, "state": state, "time_ms": time() * 1e3, "text": text}))
+            self._append_row(_Row({"plugin": plugin, "state": state, "time_ms": time() * 1e3, "text": text}))
 
     # -- the ring, with the lock held ---------------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ class Recent:
                 step.update(about)
                 return
 
-    def _keep(self, row: _Row) -> None:
+    def _append_row(self, row: _Row) -> None:
         self._newest += 1
         row.table["n"] = self._newest
         self._rows.append(row)
@@ -199,21 +199,21 @@ class Recent:
         self._bytes += len(row.request)
         bounds = self._bounds
         while len(self._rows) > bounds.rows or self._steps > bounds.steps or self._bytes > bounds.request_bytes:
-            self._forget()
+            self._drop_oldest_row()
 
-    def _forget(self) -> None:
+    def _drop_oldest_row(self) -> None:
         oldest = self._rows.popleft()
         self._steps -= oldest.size
         self._bytes -= len(oldest.request)
         oldest.request = b""
 
-    def _leave(self) -> None:
+    def _detach(self) -> None:
         """Detach, and drop everything. The next reading begins again."""
         self._reporting.detach(self)
         self._attached, self._run = False, os.urandom(4).hex()
         self._open.clear()
         while self._rows:
-            self._forget()
+            self._drop_oldest_row()
 
 
 _NAMELESS: Final = {"pod": "", "pod_id": "", "container": "", "container_id": ""}

@@ -280,12 +280,12 @@ class Invoker:
                     self._reporting.shadow_answered(shadow.failure(peer.label, event.rpc, event.request.pod, text))
                     return
                 raise self._plugin_error(peer, error, error)
-            fails_request = insist or self._refuses(peer, policy, event)
+            fails_request = insist or self._missing_answer_fails(peer, policy, event)
             if isinstance(error, DeadlineExceeded):
                 if caller_deadline is not None and now >= caller_deadline:
                     peer.breaker.abandoned()
                     raise error
-                _miss(event, peer, policy, budget_s, now)
+                _count_miss(event, peer, policy, budget_s, now)
             else:
                 peer.breaker.miss(now)
                 peer.signal(Signal.LOST, str(error))
@@ -297,7 +297,7 @@ class Invoker:
 
     def _skip_plugin(self, peer: Peer, policy: EventPolicy, event: Event, insist: bool) -> None:
         """Handle a plugin for which the event has no time left: the request continues or fails as for a late answer."""
-        fails_request = insist or self._refuses(peer, policy, event)
+        fails_request = insist or self._missing_answer_fails(peer, policy, event)
         peer.breaker.abandoned()
         if fails_request:
             _refuse(peer, event, DeadlineExceeded(event.rpc))
@@ -306,9 +306,10 @@ class Invoker:
     def missed_turn(self, peer: Peer, policy: EventPolicy, event: Event, *, insist: bool = False) -> None:
         """Handle an event that has waited too long for its turn, as for a late answer.
 
-        The plugin stays connected, regardless of its policy: it is slow, but answers other events. For `insist` see `ask`.
+        The plugin stays connected, regardless of its policy: it is slow, but answers other events. For `insist` see
+        `ask`.
         """
-        fails_request = insist or self._refuses(peer, policy, event)
+        fails_request = insist or self._missing_answer_fails(peer, policy, event)
         waited_s = turn_limit_s(policy.timeout_s)
         error = DeadlineExceeded(f"a plugin that was busy with earlier events for {waited_s:g} s")
         self.plugin_failed(peer, event, error, waited_s)
@@ -319,7 +320,7 @@ class Invoker:
             _refuse(peer, event, error)
         event.note_missing_answer(peer.label, str(error))
 
-    def _refuses(self, peer: Peer, policy: EventPolicy, event: Event) -> bool:
+    def _missing_answer_fails(self, peer: Peer, policy: EventPolicy, event: Event) -> bool:
         """Whether a missing answer fails the request; call it before the breaker records the miss."""
         if self._breaker_lets_go and peer.breaker.state is BreakerState.HALF_OPEN:
             return policy.policy.requires(policy.number, event.request.pod.namespace)
@@ -342,7 +343,7 @@ def _reset(peer: Peer) -> None:
         peer.signal(Signal.ANSWERED)
 
 
-def _miss(event: Event, peer: Peer, policy: EventPolicy, budget_s: float, now: float) -> None:
+def _count_miss(event: Event, peer: Peer, policy: EventPolicy, budget_s: float, now: float) -> None:
     """Count a missing answer, and disconnect the plugin or leave it out if its policy requires it.
 
     Args:

@@ -2,9 +2,9 @@
 
 The request shows the container before any plugin changed it, the merged result, and the owner of each field. Each
 validator is asked under its own lock and with its own timeout, in a separate thread if there are several. The first
-refusal to arrive is the one that is raised. A validator that was connected when the event passed the sync gate is asked, or
-the event is refused, because a validator that has left in the meantime has not agreed. The default validator is a
-built-in plugin; its decision is `nri.api.default_validator`.
+refusal to arrive is the one that is raised. A validator that was connected when the event passed the sync gate is
+asked, or the event is refused, because a validator that has left in the meantime has not agreed. The default validator
+is a built-in plugin; its decision is `nri.api.default_validator`.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class Admission:
             self.waiting.append(ticket)
             leads, self._has_leader = not self._has_leader, True
         if leads:
-            self._lead()
+            self._lead_batch()
         while not ticket.done.wait(CHECK_INTERVAL_S):
             with self._lock:
                 if ticket in self.waiting and self._has_left(ticket):
@@ -126,7 +126,7 @@ class Admission:
         with self._lock:
             return all(self._has_left(ticket) for ticket in self.waiting)
 
-    def _lead(self) -> None:
+    def _lead_batch(self) -> None:
         """Pass the gate for all waiting plugins. A later plugin finds no leader and becomes the leader."""
         gate = self._chain.gate
         inside, batch = False, None

@@ -114,7 +114,7 @@ class Listener:
             self._reporting.refused("not accepted", "cannot accept a plugin's connection: %s", error.strerror)
             threading.Event().wait(_RETRY_DELAY_S)
             return
-        self._admit(sock)
+        self._admit_connection(sock)
 
     def _expire(self) -> float:
         """Close connections whose time is up. Returns the seconds until the time of the next connection is up.
@@ -137,7 +137,7 @@ class Listener:
                 next_s = min(next_s, remaining_s)
         return next_s + 0.01
 
-    def _admit(self, sock: socket.socket) -> None:
+    def _admit_connection(self, sock: socket.socket) -> None:
         process = credentials(sock)
         if process.uid not in self._allowed:
             text = "refused a plugin's connection: user %d (process %d) is not in allowed_uids"

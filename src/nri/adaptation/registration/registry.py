@@ -100,7 +100,7 @@ class Registry:
 
     def adopt(self, peer: Peer) -> None:
         """Add a plugin without a connection, as registered."""
-        self._claim(peer, peer.index, peer.name)
+        self._claim_name(peer, peer.index, peer.name)
 
     def admit(self, peer: Peer) -> None:
         """Add a plugin without a connection, and run its handshake in a separate thread.
@@ -158,11 +158,11 @@ class Registry:
         if refusal:
             peer.last_error = refusal
             raise RpcError(Code.PERMISSION_DENIED, refusal)
-        self._claim(peer, index, name)
+        self._claim_name(peer, index, name)
         peer.version = plain(request.NRI_version, MAX_VERSION_LENGTH)
         peer.signal(Signal.REGISTER)
 
-    def _claim(self, peer: Peer, index: str, name: str) -> None:
+    def _claim_name(self, peer: Peer, index: str, name: str) -> None:
         """Give a plugin its name, which a disconnected plugin may have. Raises RpcError if a live plugin has it."""
         label = naming.full_name(index, name)
         while True:
@@ -192,7 +192,7 @@ class Registry:
         elif action is Action.LEAVE:
             self._chain.leave()
         elif action is Action.CLOSE:
-            self._forget(peer)
+            self._forget_connection(peer)
         elif action is Action.REPORT_READY:
             self._reporting.limited_log.line("plugins that join", logging.INFO, "plugin %s is active", peer.qualified)
         elif action is Action.REPORT_LATE:
@@ -228,7 +228,7 @@ class Registry:
         except RuntimeError:
             peer.signal(Signal.FATAL, "the runtime cannot start a thread to configure it")
 
-    def _forget(self, peer: Peer) -> None:
+    def _forget_connection(self, peer: Peer) -> None:
         if not isinstance(peer, RemotePeer):
             return
         self.monitor.remove(peer.endpoint)

@@ -92,13 +92,13 @@ class UpdateQueue:
     def _run(self) -> None:
         while True:
             with self._lock:
-                peer = self._next()
+                peer = self._next_peer()
                 if peer is None:
                     self.workers -= 1
                     return
                 number, request = self.queues[peer].popleft()
             try:
-                self._answer(peer, number, request)
+                self._answer_request(peer, number, request)
             except Exception:  # otherwise the worker would end with requests unanswered
                 log.exception("a request of plugin %s could not be answered", peer.qualified)
             with self._lock:
@@ -109,7 +109,7 @@ class UpdateQueue:
                 else:
                     del self.queues[peer]
 
-    def _next(self) -> RemotePeer | None:
+    def _next_peer(self) -> RemotePeer | None:
         while not self._ready and not self._stopped:
             self.idle += 1
             woken = self._work.wait(IDLE_S)
@@ -118,7 +118,7 @@ class UpdateQueue:
                 return None
         return None if self._stopped else self._ready.popleft()
 
-    def _answer(self, peer: RemotePeer, number: int, request: Request) -> None:
+    def _answer_request(self, peer: RemotePeer, number: int, request: Request) -> None:
         endpoint = peer.endpoint
         max_entries = self.updates.max_entries()
         reason = limits.excess(m.UpdateContainersRequest, request.payload, max_entries) if max_entries else ""

@@ -20,7 +20,7 @@ from nri.agent.koordinator.names import NONE, qos_class
 from nri.agent.loops.round import KnobValue, Round, folder_subject
 from nri.agent.loops.strategy import Strategy
 from nri.agent.model import Subject
-from nri.agent.ownership import Level, Owns
+from nri.agent.ownership import Level, OwnedKnob
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
 from nri.host import Root
@@ -252,7 +252,7 @@ class BlockIo(Strategy):
             if disks and qos_class(pod.labels) != NONE:
                 volumes = PodVolumes({})
                 if any(disk.kind == "podvolume" for disk in disks):
-                    volumes = PodVolumes.of(pod.manifest, self._mounted(round_.parts.root).get(pod.uid, {}))
+                    volumes = PodVolumes.of(pod.manifest, self._mounted_volumes(round_.parts.root).get(pod.uid, {}))
                 self._limits(round_, pod.subject(), pod.folder, disks, volumes, fresh)
         self._release(round_, fresh)
         self._set = fresh
@@ -330,7 +330,7 @@ class BlockIo(Strategy):
             if words:
                 round_.values.append(KnobValue(_ROOT, "", knob, "", NAME, "cgroupRoot.blkioQOS", words))
 
-    def _mounted(self, root: Root) -> dict[str, dict[str, str]]:
+    def _mounted_volumes(self, root: Root) -> dict[str, dict[str, str]]:
         """Return the device numbers of mounted volumes, by the uid of the pod and the name of the volume."""
         if self._mounts is None:
             self._mounts = {}
@@ -436,8 +436,8 @@ STRATEGY: Final = StrategyRow(
     "block I/O: weights and limits for each disk",
     "nri.agent.koordinator.block_io:BlockIo",
     (
-        *(Owns(Level.NODE, file) for file in ("io.cost_qos", "io.cost_model")),
-        *(Owns(level, file) for level in (Level.KUBE_QOS, Level.POD) for file in _LIMITS),
+        *(OwnedKnob(Level.NODE, file) for file in ("io.cost_qos", "io.cost_model")),
+        *(OwnedKnob(level, file) for level in (Level.KUBE_QOS, Level.POD) for file in _LIMITS),
     ),
     ANNOTATION_BLOCK_IO,
     document_keys=((SLO, "resourceQOSStrategy.beClass.blkioQOS"),),

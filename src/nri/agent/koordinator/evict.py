@@ -27,7 +27,7 @@ from nri.agent.koordinator.documents import SLO, NodeSlo
 from nri.agent.koordinator.names import BATCH_CPU
 from nri.agent.koordinator.thresholds import THRESHOLD
 from nri.agent.loops.round import Round
-from nri.agent.loops.strategy import Sampled, Strategy
+from nri.agent.loops.strategy import SampledCgroups, Strategy
 from nri.agent.model import CPUS, QUOTA, Pod
 from nri.agent.pods.manifest import active, from_runtime
 from nri.agent.profile import StrategyRow
@@ -146,7 +146,7 @@ def satisfaction_release(average: BatchCpu, now: BatchCpu, thresholds: Threshold
     usage = thresholds.get("cpuEvictBEUsageThresholdPercent", _USAGE_PERCENT)
     needs = []
     for sample in (average, now):
-        if not _busy(sample, usage) or sample.request <= 0:
+        if not _is_busy(sample, usage) or sample.request <= 0:
             return 0
         rate = sample.limit / sample.request
         gap = upper / 100 - rate
@@ -247,7 +247,7 @@ def ranked(
     return sorted(victims, key=lambda victim: _order(feature, victim))
 
 
-class Evicts(Protocol):
+class Evictor(Protocol):
     """An object that evicts pods, one at a time."""
 
     def evict(self, feature: Feature, victim: Victim) -> bool:
@@ -263,7 +263,7 @@ class Task(NamedTuple):
     victims: Sequence[Victim]
 
 
-def evict_round(tasks: Iterable[Task], evicted_uids: Collection[str], evictor: Evicts) -> int:
+def evict_round(tasks: Iterable[Task], evicted_uids: Collection[str], evictor: Evictor) -> int:
     """Evict pods until the amounts of each task are freed, and return the number of evicted pods.
 
     Args:
@@ -284,11 +284,11 @@ def evict_round(tasks: Iterable[Task], evicted_uids: Collection[str], evictor: E
                 continue
             counted.add(uid)
             evicted += uid not in evicted_uids
-            freed.update(_freed(every, feature, victim))
+            freed.update(_freed_amounts(every, feature, victim))
     return evicted
 
 
-def _freed(tasks: Iterable[Task], chooser: Feature, victim: Victim) -> dict[tuple[bool, str], int]:
+def _freed_amounts(tasks: Iterable[Task], chooser: Feature, victim: Victim) -> dict[tuple[bool, str], int]:
     """Return the amounts that the eviction of a pod frees for all tasks."""
     freed: dict[tuple[bool, str], int] = {}
     for feature, release, _ in tasks:
@@ -342,7 +342,7 @@ def _uid(pod: Mapping[str, Any]) -> str:
     return str(_meta(pod).get("uid", ""))
 
 
-def _busy(sample: BatchCpu, percent: int) -> bool:
+def _is_busy(sample: BatchCpu, percent: int) -> bool:
     """Return whether the pods use up their limit. A limit below one CPU always counts as used up."""
     return 0 < sample.limit < 1000 or (sample.limit > 0 and sample.used / sample.limit >= percent / 100)
 
@@ -360,7 +360,7 @@ class Evict(Strategy):
         accepted: the times of accepted evictions, by the uid of the pod, which may still be listed.
     """
 
-    samples = Sampled.PODS | Sampled.BEST_EFFORT
+    samples = SampledCgroups.PODS | SampledCgroups.BEST_EFFORT
 
     def __init__(self, kind: str, on: Collection[str], cooldown_s: float, interval_s: float) -> None:
         self.features = [feature for feature in FEATURES if feature.kind == kind and feature.name in on]
@@ -368,8 +368,8 @@ class Evict(Strategy):
         self._kind, self._cooldown_s, self._pause_s = kind, cooldown_s, interval_s
         self._again: float | None = None
         self.accepted: dict[str, float] = {}
-        #: Pods with an eviction that earlier rounds requested without success, while there are more candidates than a round may
-        #: try.
+        #: Pods with an eviction that earlier rounds requested without success, while there are more candidates than a
+        #: round may try.
         self._refused: frozenset[str] = frozenset()
         self._window: deque[tuple[float, BatchCpu]] = deque(maxlen=_MAX_SAMPLES)
         self._node: deque[tuple[float, float]] = deque(maxlen=_MAX_SAMPLES)

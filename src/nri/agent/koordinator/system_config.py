@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from nri.agent.koordinator.documents import SLO, NodeSlo, Part
 from nri.agent.loops.round import Round
 from nri.agent.loops.strategy import Strategy
-from nri.agent.ownership import Level, Owns
+from nri.agent.ownership import Level, OwnedKnob
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
 from nri.host import read_switch
@@ -114,6 +114,6 @@ STRATEGY: Final = StrategyRow(
     False,
     "the machine's sysctls of memory: free memory, and when the kernel begins to reclaim",
     "nri.agent.koordinator.system_config:SystemConfig",
-    (Owns(Level.NODE, "sysctl"),),
+    (OwnedKnob(Level.NODE, "sysctl"),),
     document_keys=((SLO, "systemStrategy"),),
 )

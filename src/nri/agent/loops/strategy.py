@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 from nri.agent.loops.round import Round
 
 
-class Sampled(Flag):
+class SampledCgroups(Flag):
     """The cgroups to sample for a strategy. Each sample contains the usage of the node."""
 
     NODE = 0
@@ -58,7 +58,7 @@ class Strategy(Protocol):
 
     name: str
     interval_s: float = 0.0
-    samples: Sampled = Sampled.NODE
+    samples: SampledCgroups = SampledCgroups.NODE
     key: str = ""
     transient: ClassVar[bool] = False
     prompt: ClassVar[bool] = False

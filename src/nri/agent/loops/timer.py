@@ -19,7 +19,7 @@ from nri.agent.last_good import LastGoodAnnotations
 from nri.agent.loops.evictor import Evictor, evictor_of
 from nri.agent.loops.round import KnobValue, Round
 from nri.agent.loops.samples import Sample, Sampler
-from nri.agent.loops.strategy import Rules, Sampled, Strategy
+from nri.agent.loops.strategy import Rules, SampledCgroups, Strategy
 from nri.agent.model import Pod, PodManifest, Subject, Write
 from nri.agent.parts import Parts
 from nri.agent.pods.running import running
@@ -103,7 +103,7 @@ class Loops:
         self._cpus: Topology | None = None
         self._worker = Worker("nri-loops", self.round, self._usual_s, now=now)
         self._groups: dict[tuple[float, bool], _Group] = {}
-        self._regroup()
+        self._regroup_strategies()
         self._preview = frozenset(settings.preview)
         #: The API objects of the pods of the last round. `_seen` has the pods for strategies, and the errors of pods.
         self._listed: list[PodManifest] = []
@@ -207,7 +207,7 @@ class Loops:
             return
         for loop in self.loops:
             loop.wants(self._rules)
-        self._regroup()
+        self._regroup_strategies()
         now = self._now()
         # A round that starts slightly early, because the previous one was late, is not postponed by a whole interval.
         early_s, rules = self._worker.interval_s / 2, reasons - {TIMER, _PODS}
@@ -226,7 +226,7 @@ class Loops:
             group.due = now + group.pause_s
             self._group_round(group, pods, unreadable)
 
-    def _regroup(self) -> None:
+    def _regroup_strategies(self) -> None:
         """Group strategies by interval. A group shares samples of the time since its previous round."""
         together: dict[tuple[float, bool], list[Strategy]] = {}
         for loop in self.loops:
@@ -327,13 +327,13 @@ class Loops:
         self._good.only({pod.uid for pod in pods})
         samples = functools.reduce(operator.or_, (loop.samples for loop in loops))
         folders: list[str] = []
-        if Sampled.PODS in samples:
+        if SampledCgroups.PODS in samples:
             folders += [pod.folder for pod in pods]
-        if Sampled.PROGRAMS in samples:
+        if SampledCgroups.PROGRAMS in samples:
             folders += [program.folder for program in round_.programs]
-        if Sampled.BEST_EFFORT in samples:
+        if SampledCgroups.BEST_EFFORT in samples:
             folders.append(round_.best_effort_folder)
-        if Sampled.CONTAINERS in samples:
+        if SampledCgroups.CONTAINERS in samples:
             folders += [container.folder for pod in pods for container in pod.containers]
         round_.sample = group.sampler.take(dict.fromkeys(folders), len(topology.cpus))
         return round_

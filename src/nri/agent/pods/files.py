@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from nri.agent.pods.manifest import key_of, uid_of
-from nri.agent.pods.source import Known, KnownPods
+from nri.agent.pods.source import KnownPods, PodList
 from nri.agent.settings.node_name import node_name
 from nri.agent.worker import Worker
 from nri.kube.folder import Folder
@@ -35,7 +35,7 @@ class FilePods(KnownPods):
     """
 
     def __init__(self, settings: AgentSettings) -> None:
-        super().__init__(Known())
+        super().__init__(PodList())
         self._node = node_name(settings)
         self._folder = Folder(settings.pods.path)
         self._told: frozenset[str] = frozenset()
@@ -57,10 +57,10 @@ class FilePods(KnownPods):
         self._known.failed("; ".join(str(error) for error in self._folder.errors.values())[:1000])
         documents = [(document, thing) for file in self._folder.files.values() for document, thing in file]
         node_pods = [(document, thing) for document, thing in documents if self._is_of_this_node(thing)]
-        self._tell([(document, pod) for document, pod in node_pods if not uid_of(pod)])
+        self._warn_without_uid([(document, pod) for document, pod in node_pods if not uid_of(pod)])
         self._known.replace(pod for _, pod in node_pods if uid_of(pod))
 
-    def _tell(self, without_uid: list[tuple[Document, dict[str, Any]]]) -> None:
+    def _warn_without_uid(self, without_uid: list[tuple[Document, dict[str, Any]]]) -> None:
         """Log a warning for each pod without a uid, once."""
         texts = [_without_uid(document, pod) for document, pod in without_uid[:_MAX_REPORTED_PODS]]
         if len(without_uid) > _MAX_REPORTED_PODS:

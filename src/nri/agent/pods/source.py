@@ -62,7 +62,7 @@ class PodSource(Protocol):
         ...
 
 
-class Known:
+class PodList:
     """The known pods of a source, with listeners. Thread-safe."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Known:
 class KnownPods:
     """Base class of sources with a list of known pods."""
 
-    def __init__(self, pods: Known) -> None:
+    def __init__(self, pods: PodList) -> None:
         self._known = pods
         #: A line about pods that are too large; "" if there are no such pods.
         self.left_out = ""

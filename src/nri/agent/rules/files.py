@@ -81,7 +81,7 @@ class FileRules:
             for document, thing in filter(self._may_have_rules, documents):
                 kind = self._kind(thing)
                 if kind not in self._store.kinds:
-                    odd += _odd(kind, self._store.kinds, document.place(thing, "kind"))
+                    odd += _kind_remarks(kind, self._store.kinds, document.place(thing, "kind"))
                     continue
                 if owner := self._owner(kind, thing):
                     foreign_files.setdefault(kind, {})[owner] = name
@@ -91,14 +91,14 @@ class FileRules:
                     refused.add((kind, name))
                     continue
                 file_by_kind[kind] = name
-                self._store.put(kind, thing, name, partial(_place, document, thing))
+                self._store.put(kind, thing, name, partial(_error_place, document, thing))
         for kind, name in self._refused - refused:
             if file_by_kind.get(kind) != name:
                 self._store.accept(kind, name)
         for kind in self._said.keys() - file_by_kind.keys():
             self._store.put(kind, None, self._said[kind])
         self._said, self._refused = file_by_kind, refused
-        lines = [*odd[:_MAX_ODD], *self._foreign(foreign_files, file_by_kind)]
+        lines = [*odd[:_MAX_ODD], *self._foreign_node_remarks(foreign_files, file_by_kind)]
         if self._folder.files and not (file_by_kind or refused or lines):
             named = (
                 f'object with "{kind.key}"' if kind.key else f"{name} {kind.object_name}".rstrip()
@@ -122,7 +122,9 @@ class FileRules:
         name = "" if self._store.kinds[kind].object_name else _name(thing)
         return "" if name in (None, "", self._node) else plain(str(name), _MAX_NAME)
 
-    def _foreign(self, files_by_kind: Mapping[str, Mapping[str, str]], own_kinds: Collection[str]) -> Iterator[str]:
+    def _foreign_node_remarks(
+        self, files_by_kind: Mapping[str, Mapping[str, str]], own_kinds: Collection[str]
+    ) -> Iterator[str]:
         for kind, files in files_by_kind.items():
             if kind not in own_kinds:
                 (owner, name), *more = files.items()
@@ -136,7 +138,7 @@ def _name(thing: dict[str, Any]) -> Any:
     return meta.get("name") if isinstance(meta, dict) else None
 
 
-def _odd(kind: str, kinds: Iterable[str], place: str) -> list[str]:
+def _kind_remarks(kind: str, kinds: Iterable[str], place: str) -> list[str]:
     """Return a remark on an object with a missing or misspelt kind, as a list of at most one line."""
     # A folder may contain objects of other kinds.
     suggestion = nearest(kind, kinds, may_be_foreign=True)
@@ -146,7 +148,7 @@ def _odd(kind: str, kinds: Iterable[str], place: str) -> list[str]:
     return [f"{place}: kind: {problem}"]
 
 
-def _place(document: Document, thing: dict[str, Any], error: str) -> str:
+def _error_place(document: Document, thing: dict[str, Any], error: str) -> str:
     """Return the file and line of a key, or of the key at the beginning of an error."""
     key = error.partition(": ")[0]
     if key.startswith("annotation "):

@@ -103,8 +103,8 @@ class RuleStore:
                 tell.
         """
         with self._lock:
-            changed = {kind} if self._take(kind, document, source, place) else set()
-            changed |= {name for name in self.kinds if self._derive(name, kind)}
+            changed = {kind} if self._apply_document(kind, document, source, place) else set()
+            changed |= {name for name in self.kinds if self._derive_document(name, kind)}
             listeners = list(self._listeners) if changed else []
         for listener in listeners:
             try:
@@ -115,7 +115,7 @@ class RuleStore:
     def refuse(self, kind: str, source: str, error: str, where: str = "") -> None:
         """Record that documents of a source cannot be read. Earlier documents of the source stay in force."""
         with self._lock:
-            self._note(kind, source, where or source, error)
+            self._record_problem(kind, source, where or source, error)
 
     def accept(self, kind: str, source: str) -> None:
         """Withdraw the refusal of a source."""
@@ -174,7 +174,7 @@ class RuleStore:
         with self._lock:
             self._listeners.append(listener)
 
-    def _take(
+    def _apply_document(
         self, kind: str, document: Mapping[str, Any] | None, source: str, place: Callable[[str], str] | None
     ) -> bool:
         """Apply a document or its removal, and return whether the rule changed."""
@@ -192,7 +192,7 @@ class RuleStore:
             changed = entry.kept.take(lambda: row.read(document), None if entry.document is None else row.same)
             error = entry.kept.error or errors
             if error:
-                self._note(kind, source, source if place is None else place(error), error)
+                self._record_problem(kind, source, source if place is None else place(error), error)
             if entry.kept.error:
                 return False
             if not error and self._problems.pop((kind, source), None) is not None:
@@ -207,7 +207,7 @@ class RuleStore:
                 self._node = self.kinds[name].into(self._node, other.kept.rule)
         return changed
 
-    def _derive(self, kind: str, cause: str) -> bool:
+    def _derive_document(self, kind: str, cause: str) -> bool:
         """Compute the document of a kind after one of its causes has changed; return whether the rule changed."""
         entry, row = self._entries[kind], self.kinds[kind]
         if row.derive is None or cause not in (kind, *row.derived_from):
@@ -219,11 +219,11 @@ class RuleStore:
         try:
             document = row.compute(one.document for one in causes)
         except ValueError as error:
-            self._note(kind, source, source, str(error))
+            self._record_problem(kind, source, source, str(error))
             return False
         if document == entry.document:
             return False
-        changed = self._take(kind, document, source if document is not None else entry.source, None)
+        changed = self._apply_document(kind, document, source if document is not None else entry.source, None)
         entry.is_derived = document is not None
         return changed
 
@@ -238,7 +238,7 @@ class RuleStore:
         if self._logs:
             _log.info(text, kind, source)
 
-    def _note(self, kind: str, source: str, where: str, error: str) -> None:
+    def _record_problem(self, kind: str, source: str, where: str, error: str) -> None:
         key = (kind, source)
         shown = plain(error, _MAX_SHOWN)
         problem = self._problems.get(key)

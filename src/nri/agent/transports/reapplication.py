@@ -38,7 +38,7 @@ PORTION: Final = 32
 _SHARE: Final = 0.5
 
 
-class _Due(NamedTuple):
+class _DueUpdate(NamedTuple):
     """An update to be sent. `request_count` is the entry's count at the time of the decision."""
 
     entry: InventoryEntry
@@ -146,7 +146,7 @@ class Reapply:
     # -- containers ---------------------------------------------------------------------------------------------------
 
     def _send_all(self, runtime: RuntimeHandle, generation: int) -> bool:
-        well, portion = True, list[_Due]()
+        well, portion = True, list[_DueUpdate]()
         for number, entry in self._held.containers():
             if not entry.created:  # a container that is being created is decided afterwards
                 continue
@@ -159,13 +159,13 @@ class Reapply:
             self._write_others(entry, changes)
             update = self._update(entry, changes, number)
             if update is not None:
-                portion.append(_Due(entry, changes, update, request_number))
+                portion.append(_DueUpdate(entry, changes, update, request_number))
             if len(portion) == PORTION:
                 well &= self._send(runtime, portion)
                 portion = []
         return self._send(runtime, portion) and well
 
-    def _send(self, runtime: RuntimeHandle, portion: list[_Due]) -> bool:
+    def _send(self, runtime: RuntimeHandle, portion: list[_DueUpdate]) -> bool:
         """Send updates, and record their outcomes. Returns False if an update has to be sent again."""
         if not portion:
             return True
@@ -186,7 +186,7 @@ class Reapply:
             bad = number in failed
             if not bad:
                 entry.reported.update(translation.updatable(due.changes, self._parts.executor.on_v2).knobs)
-            self._tell(entry, due.changes, reason if bad else "")
+            self._record_outcome(entry, due.changes, reason if bad else "")
             if (
                 bad or entry.request_count != due.request_count
             ):  # the kubelet has sent another request meanwhile: decide again
@@ -226,7 +226,7 @@ class Reapply:
         try:
             return translation.update(changes, number, self._parts.executor.on_v2, reported)
         except Exception as error:  # noqa: BLE001 - an error of one container must not stop the others
-            self._tell(entry, changes, f"the decision cannot be converted to a message: {plain(str(error))}")
+            self._record_outcome(entry, changes, f"the decision cannot be converted to a message: {plain(str(error))}")
             return None
 
     def _write_others(self, entry: InventoryEntry, changes: Changes) -> None:
@@ -246,7 +246,7 @@ class Reapply:
             except Exception:  # noqa: BLE001 - an error of one write must not stop the others
                 _log.exception("mode %s: a write failed", self._transport)
 
-    def _tell(self, entry: InventoryEntry, changes: Changes, reason: str) -> None:
+    def _record_outcome(self, entry: InventoryEntry, changes: Changes, reason: str) -> None:
         outcome = host.Outcome.REFUSED if reason else host.Outcome.APPLIED
         target = entry.context.folder
         sent = translation.updatable(changes, self._parts.executor.on_v2).knobs

@@ -77,7 +77,7 @@ class CriUpdates:
             for number, values in new.items():
                 if self._now() < self._deaf_until:
                     return
-                self._one(number, values)
+                self._update_container(number, values)
 
     def forget(self, folder: str) -> None:
         """Forget the values that were sent for a container."""
@@ -87,7 +87,7 @@ class CriUpdates:
                 for knob in _FIELDS:
                     self._told.pop((match[1], knob), None)
 
-    def _one(self, number: str, values: dict[str, str]) -> None:
+    def _update_container(self, number: str, values: dict[str, str]) -> None:
         fields: dict[str, Any] = {
             _FIELDS[knob]: value if knob in _LISTS else int(value) for knob, value in values.items()
         }

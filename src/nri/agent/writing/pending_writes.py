@@ -17,7 +17,7 @@ class _Folder(NamedTuple):
     writes: dict[str, Write]
 
 
-class Pending:
+class PendingWrites:
     """Waiting writes by cgroup, for at most `max_writes` cgroups and `kept_s` seconds."""
 
     def __init__(self, now: Callable[[], float], max_writes: int = 2048, kept_s: float = 300.0) -> None:
@@ -34,7 +34,7 @@ class Pending:
         row = self._folders.pop(folder, None) or _Folder(self._now(), {})
         row.writes[write.knob] = write
         self._folders[folder] = _Folder(self._now(), row.writes)
-        return self._bound()
+        return self._drop_excess()
 
     def drop(self, writes: Sequence[Write]) -> None:
         """Forget waiting writes that these writes replace."""
@@ -50,20 +50,20 @@ class Pending:
         """Remove and return the waiting writes of a cgroup and of the cgroups below it."""
         if not self._folders:
             return []
-        return [write for name in self._below(folder) for write in self._folders.pop(name).writes.values()]
+        return [write for name in self._folders_below(folder) for write in self._folders.pop(name).writes.values()]
 
     def forget(self, folder: str) -> None:
         """Drop the waiting writes of a cgroup and of the cgroups below it."""
-        for name in self._below(folder):
+        for name in self._folders_below(folder):
             del self._folders[name]
 
-    def _below(self, folder: str) -> list[str]:
+    def _folders_below(self, folder: str) -> list[str]:
         path = folder.strip("/")
         if not path:
             return []
         return [name for name in self._folders if name == path or name.startswith(f"{path}/")]
 
-    def _bound(self) -> int:
+    def _drop_excess(self) -> int:
         dropped, oldest = 0, self._now() - self._kept_s
         while self._folders:
             row = next(iter(self._folders.values()))

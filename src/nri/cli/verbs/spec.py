@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nri.cli.errors import DIFFERS, FAILED, USAGE, Failure
-from nri.cli.output import Output, Painted
+from nri.cli.output import Output, PaintedText
 from nri.cli.settings import FILE, Settings
 from nri.cli.support.verb import Verb, VerbGroup
 
@@ -109,7 +109,7 @@ def diff(settings: Settings, old: str, new: str) -> int:
     elif not out.quiet:
         for change in changes:
             line = str(change)
-            out.text(Painted(line, _STYLES[line[0]]))
+            out.text(PaintedText(line, _STYLES[line[0]]))
     return DIFFERS if changes else 0
 
 

@@ -56,7 +56,7 @@ class SpaceBudget:
             )
 
     def check_tree(self, tree: Path, what: str = "it", *, grows: bool = False) -> Usage:
-        """Count the unpacked files. Raises EngineError if there are too many files in the image, and the errors of `check_bytes`.
+        """Count the unpacked files. Raises EngineError if there are too many files, or too many bytes.
 
         With `grows`, another program is writing the files, so folders may vanish during the count.
         """
@@ -89,7 +89,7 @@ class SpaceBudget:
             nonlocal due
             if (began := time.monotonic()) < due:
                 return
-            layer = _opened(pid, blobs)
+            layer = _open_blob(pid, blobs)
             try:
                 self.check_tree(tree, f"layer {layer}" if layer else "it", grows=True)
             except FileNotFoundError:  # not created yet, or removed by a program that fails
@@ -100,7 +100,7 @@ class SpaceBudget:
         return check
 
 
-def _opened(pid: int, blobs: Path) -> str:
+def _open_blob(pid: int, blobs: Path) -> str:
     """Return the digest of the blob that a process has open, or "" if it has no blob open."""
     with suppress(OSError):
         for name in os.listdir(folder := f"/proc/{pid}/fd"):

@@ -83,11 +83,11 @@ class ExitHandler:
         if self._closing.is_set():
             return  # the next engine will find it
         try:
-            self._on_thread(lambda: self._take(exit_), exit_.container_id)
+            self._on_thread(lambda: self._handle_exit(exit_), exit_.container_id)
         except RuntimeError:  # no thread can be started now, so handle the end on this thread
             if self._is_early(exit_):
                 return
-            self._take(exit_)
+            self._handle_exit(exit_)
 
     def _is_early(self, exit_: Exit) -> bool:
         """Keep an end for later if plugins cannot be notified yet, and return whether this is so."""
@@ -112,7 +112,7 @@ class ExitHandler:
             thread.start()
             self._threads.add(thread)
 
-    def _take(self, exit_: Exit) -> None:
+    def _handle_exit(self, exit_: Exit) -> None:
         try:
             container = self._inventory.container(exit_.container_id)
         except NotFound:

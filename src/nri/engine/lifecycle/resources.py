@@ -109,11 +109,11 @@ class Resources:
                 linux["resources"] = merged(linux.get("resources") or {}, update)
             if update and container.record.pid:
                 runtime.update(container.id, update)
-            self._keep(container, spec)
+            self._store_spec(container, spec)
             if numbers is not None:
                 container.order.set(_set_fields(resources), numbers)
 
-    def _keep(self, container: ContainerEntry, spec: dict[str, Any]) -> None:
+    def _store_spec(self, container: ContainerEntry, spec: dict[str, Any]) -> None:
         try:
             write_spec(Path(container.record.bundle), spec)
         except OSError as error:

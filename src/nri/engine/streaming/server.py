@@ -91,14 +91,14 @@ class StreamingServer:
             return
         os.eventfd_write(self._stop, 1)
         deadline = time.monotonic() + _STOP_S
-        while (threads := self._running()) and time.monotonic() < deadline:
+        while (threads := self._running_threads()) and time.monotonic() < deadline:
             for thread in threads:
                 thread.join(max(deadline - time.monotonic(), 0))
         if not threads:  # otherwise a thread waits for the engine, and checks the event later
             os.close(self._stop)
             self._stop = -1
 
-    def _running(self) -> list[threading.Thread]:
+    def _running_threads(self) -> list[threading.Thread]:
         with self._lock:
             return [*self._threads]
 
@@ -137,7 +137,7 @@ class StreamingServer:
             raise RequestError("stderr", True, "must not be requested with a terminal, which has only stdout")
         if not (stream_request.stdin or stream_request.stdout or stream_request.stderr):
             raise RequestError("stdin", False, "one of stdin, stdout and stderr must be requested")
-        return self._put(stream_request)
+        return self._session_url(stream_request)
 
     def port_forward_url(self, pod_id: str, ports: Sequence[int] = ()) -> str:
         """Return a URL where a client can connect to ports of a pod. Over SPDY the client chooses the ports itself.
@@ -151,9 +151,9 @@ class StreamingServer:
                 raise RequestError("port", port, "must be between 1 and 65535")
         if len(ports) > websocket.MAX_PORTS:
             raise RequestError("port", len(ports), f"at most {websocket.MAX_PORTS} ports can be requested")
-        return self._put(StreamRequest("portforward", pod_id, ports=tuple(ports)))
+        return self._session_url(StreamRequest("portforward", pod_id, ports=tuple(ports)))
 
-    def _put(self, stream_request: StreamRequest) -> str:
+    def _session_url(self, stream_request: StreamRequest) -> str:
         return f"{self._url}/{stream_request.kind}/{self._tokens.put(stream_request)}"
 
     # --- threads ---

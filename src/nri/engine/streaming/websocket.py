@@ -71,9 +71,9 @@ class MessageSocket:
                     self._out += self._connection.send(event.response())
                 return
             elif isinstance(event, BytesMessage | TextMessage):
-                yield self._piece(event)
+                yield self._data_piece(event)
 
-    def _piece(self, event: BytesMessage | TextMessage) -> Piece:
+    def _data_piece(self, event: BytesMessage | TextMessage) -> Piece:
         data = event.data.encode() if isinstance(event.data, str) else bytes(event.data)
         piece = Piece(data, not self._inside, event.message_finished)
         self._inside = not event.message_finished

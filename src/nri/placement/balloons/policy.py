@@ -98,7 +98,7 @@ class Balloons(PersistentPolicy):
             if is_left_alone or not self.choices.failure_changes_nothing:
                 self.containers[container.id] = container
             if not is_left_alone:
-                self._place(container)
+                self._place_container(container)
         return self._changes.take()
 
     def release(self, container_id: str) -> dict[str, Pins]:
@@ -151,7 +151,7 @@ class Balloons(PersistentPolicy):
             self._save_before()
             self._changes.leave_shares(container.id)
             self._set.dismiss(container, balloon, requests)
-            self._place(container)
+            self._place_container(container)
 
     @contextmanager
     def _undone_if_refused(self) -> Iterator[None]:
@@ -180,7 +180,7 @@ class Balloons(PersistentPolicy):
 
     # -- placing ------------------------------------------------------------------------------------------------------
 
-    def _place(self, container: Container) -> None:
+    def _place_container(self, container: Container) -> None:
         kind, because = self.types.type_of(container)
         balloon, decision = self._choose(kind, container, because)
         if balloon is None or decision is None:

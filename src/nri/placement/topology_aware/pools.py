@@ -267,13 +267,13 @@ class Pools:
             pool_nodes = masks.of(number for number, node in nodes.items() if node.memory_bytes)
         else:
             for number, node in nodes.items():
-                if node.memory_bytes and not node.cpus and self._closest(number) & pool_nodes:
+                if node.memory_bytes and not node.cpus and self._nearest_nodes(number) & pool_nodes:
                     pool_nodes |= 1 << number
         pool.memory = dict.fromkeys(KINDS.values(), 0)
         for number in masks.members(pool_nodes):
             pool.memory[KINDS[nodes[number].kind]] |= 1 << number
 
-    def _closest(self, number: int) -> int:
+    def _nearest_nodes(self, number: int) -> int:
         """The nodes with CPUs that are nearest to a node without CPUs."""
         nodes = self.machine.topology.nodes
         distances = {other: nodes[number].distances[other] for other, node in nodes.items() if node.cpus}

@@ -128,14 +128,14 @@ class DraCpu(nri.Plugin):
     def configure(self) -> None:
         source = self.config_source or "the configuration"
         if self._started is None:
-            self._start(self.config, source)
+            self._read_machine(self.config, source)
             self._started = self.config
         elif vars(self.config) != vars(self._started):
             raise ConfigError(source, "", "it cannot change while the plugin runs", "restart the plugin")
         if self._sockets is None:
             self._connect(self.config, source)
 
-    def _start(self, config: Config, source: str) -> None:
+    def _read_machine(self, config: Config, source: str) -> None:
         """Read the machine and the checkpoint."""
         for manager in pinning(config.hostRoot):
             self.log.warning("%s: two programs that pin the same containers conflict; %s", manager, manager.next)

@@ -216,7 +216,7 @@ class ImagePolicy(nri.Plugin):
         """The outcome for an image with these known digests, and the reason."""
         shown = f"image {quote(plain(name, _MAX_SHOWN))}"
         try:
-            image = _comparable(parse_reference(name))
+            image = _comparable_image(parse_reference(name))
         except ValueError as error:
             return self.config.unknown_image, f"{shown} is unknown: {error} (unknown_image)"
         if image.digest:
@@ -284,7 +284,7 @@ def _digests(references: Iterable[str]) -> set[str]:
     return {digest for digest in digests if DIGEST.fullmatch(digest)}
 
 
-def _comparable(image: Reference) -> Reference:
+def _comparable_image(image: Reference) -> Reference:
     """The image with its registry in one spelling."""
     return image._replace(domain=comparable_host(image.domain))
 

@@ -131,9 +131,9 @@ class Adoption:
 
     def _adopt_once(self, container: pb.Container, late: bool) -> ContainerRecord:
         with self._adopting, self._keep_joiners_out(late):
-            return self._store.container(container.id) or self._adopt(container, late)
+            return self._store.container(container.id) or self._adopt_container(container, late)
 
-    def _adopt(self, container: pb.Container, late: bool) -> ContainerRecord:
+    def _adopt_container(self, container: pb.Container, late: bool) -> ContainerRecord:
         facts = self._queries.container(container.id)
         if self._store.pod(container.pod_sandbox_id) is None:
             self._pod(container.pod_sandbox_id, late)

@@ -89,10 +89,10 @@ class Checkpoint:
             name = _name(record)
             if len(self._names) >= MAX_FILES and name not in self._names:
                 raise OSError(errno.EFBIG, f"the folder already has {len(self._names)} files", name)
-            self._records.put(name, _row(record), sync=False)
+            self._records.put(name, _record_row(record), sync=False)
             self._names.add(name)
         except (OSError, ValueError) as error:
-            self._complain(error)
+            self._log_error(error)
 
     def delete(self, record: Record) -> None:
         """Remove a record's file."""
@@ -102,9 +102,9 @@ class Checkpoint:
             try:
                 self._records.remove(name, sync=False)
             except OSError as error:
-                self._complain(error)
+                self._log_error(error)
 
-    def _complain(self, error: Exception) -> None:
+    def _log_error(self, error: Exception) -> None:
         now = monotonic()
         if now - self._complained >= _COMPLAIN_S:
             self._complained = now
@@ -118,7 +118,7 @@ def _name(record: Record) -> str:
     return f"{kind}-{record.id}"
 
 
-def _row(record: Record) -> dict[str, Any]:
+def _record_row(record: Record) -> dict[str, Any]:
     kind = "pod" if isinstance(record, PodRecord) else "container"
     row: dict[str, Any] = {"kind": kind}
     for name in type(record).__slots__:

@@ -386,7 +386,7 @@ def _nearest_handler(name: str) -> str | None:
     if name == f"post_{words}" and f"{name}_container" in ARGUMENTS:
         return f"{name}_container"
     for candidate in (name, words):
-        handler = _HANDLER_BY_SYNONYM.get(candidate) or _nearest(candidate, (*ARGUMENTS, *_OTHER_METHODS))
+        handler = _HANDLER_BY_SYNONYM.get(candidate) or _similar_choice(candidate, (*ARGUMENTS, *_OTHER_METHODS))
         if handler is not None:
             return handler
     return None if words == name else _HANDLER_BY_STEM.get(words)
@@ -397,7 +397,7 @@ def _nearest_setting(name: str) -> str | None:
     name = _snake_case(name)
     if name in _SETTING_BY_SYNONYM:
         return _SETTING_BY_SYNONYM[name]
-    nearest = _nearest(name, _SETTINGS)
+    nearest = _similar_choice(name, _SETTINGS)
     if nearest is not None:
         return nearest
     # Many words differ from a short name by one letter, so the first letter must match.
@@ -436,7 +436,7 @@ def _required_keywords(code: CodeType, cls: type, name: str) -> bool:
     return len(getattr(function, "__kwdefaults__", None) or ()) < code.co_kwonlyargcount
 
 
-def _nearest(name: str, choices: tuple[str, ...]) -> str | None:
+def _similar_choice(name: str, choices: tuple[str, ...]) -> str | None:
     """The first choice within an edit distance of two from `name`, ignoring case and underscores."""
     letters = name.replace("_", "").replace("ies", "y")
     for choice in choices:

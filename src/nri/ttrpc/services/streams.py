@@ -119,7 +119,7 @@ class ClientStream(_Stream[M]):
         try:
             self._write(link.client_id, opened, self._wait_deadline(_ITS_OWN, self._send_s))
         except BaseException:
-            self._forget()
+            self._forget_stream()
             raise
 
     def send(self, message: Any, timeout_s: float | None = _ITS_OWN) -> None:
@@ -153,7 +153,7 @@ class ClientStream(_Stream[M]):
         self._write(self._link.client_id, lambda: frame(self._id), self._wait_deadline(_ITS_OWN, self._send_s))
 
     def result(self, timeout_s: float | None = _ITS_OWN) -> M:
-        """Close our half and wait for the only reply of a server that does not stream. Raises the errors of `receive`."""
+        """Close our half and wait for the only reply of a server that does not stream. Raises like `receive`."""
         try:
             self.close_send()
         except ConnectionClosed:
@@ -183,9 +183,9 @@ class ClientStream(_Stream[M]):
         except (DeadlineExceeded, ConnectionClosed, ProtocolError):
             pass  # the server notices the end of the connection, or its own deadline
         finally:
-            self._forget()
+            self._forget_stream()
 
-    def _forget(self) -> None:
+    def _forget_stream(self) -> None:
         link = self._link
         if link.client_streams.pop(self._id, None) is not None:
             link.forget(self._id)
@@ -199,7 +199,7 @@ class ClientStream(_Stream[M]):
 
     def __del__(self) -> None:
         """Forget an unread stream, which would block its connection."""
-        self._forget()
+        self._forget_stream()
 
 
 class ServerStream(_Stream[M]):

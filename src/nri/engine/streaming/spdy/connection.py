@@ -24,7 +24,7 @@ _WINDOW_LIMIT: Final = 1 << 31
 _INITIAL_WINDOW_SETTING: Final = 7
 
 
-class Opened(NamedTuple):
+class StreamOpened(NamedTuple):
     """The client has opened a stream. The caller answers with `Connection.reply` or `Connection.reset`."""
 
     stream: int
@@ -38,7 +38,7 @@ class Data(NamedTuple):
     data: bytes
 
 
-class Ended(NamedTuple):
+class StreamEnded(NamedTuple):
     """The client has ended its direction of a stream."""
 
     stream: int
@@ -50,7 +50,7 @@ class Reset(NamedTuple):
     stream: int
 
 
-Event = Opened | Data | Ended | Reset
+Event = StreamOpened | Data | StreamEnded | Reset
 
 
 class _Stream:
@@ -81,7 +81,7 @@ class Connection:
         self._windows = False
         self._initial = self._window = frames.WINDOW
         self._steps: dict[int, Callable[[Control], Iterator[Event]]] = {
-            frames.SYN_STREAM: self._opened,
+            frames.SYN_STREAM: self._open_stream,
             frames.RST_STREAM: self._reset,
             frames.SETTINGS: self._settings,
             frames.PING: self._ping,
@@ -140,7 +140,7 @@ class Connection:
         self._out += data_frame(stream, data, fin=end)
         if end:
             state.sends = False
-            self._forget(stream)
+            self._forget_stream(stream)
 
     def consumed(self, stream: int, size: int) -> None:
         """Report to the peer that bytes of :class:`Data` are processed, so that the window grows again."""
@@ -177,21 +177,21 @@ class Connection:
         if piece.data:
             yield Data(piece.stream, piece.data)
         if piece.fin:
-            yield from self._end(piece.stream)
+            yield from self._end_receiving(piece.stream)
 
-    def _end(self, stream: int) -> Iterator[Event]:
+    def _end_receiving(self, stream: int) -> Iterator[Event]:
         state = self._streams.get(stream)
         if state is not None and state.receives:
             state.receives = False
-            yield Ended(stream)
-            self._forget(stream)
+            yield StreamEnded(stream)
+            self._forget_stream(stream)
 
-    def _forget(self, stream: int) -> None:
+    def _forget_stream(self, stream: int) -> None:
         state = self._streams.get(stream)
         if state is not None and not (state.sends or state.receives):
             del self._streams[stream]
 
-    def _opened(self, frame: Control) -> Iterator[Event]:
+    def _open_stream(self, frame: Control) -> Iterator[Event]:
         stream, headers = frame.stream(), self._headers.read(frame.payload[10:])
         if not self._peers or not stream & 1 or stream <= self._last:
             raise RemoteProtocolError(f"SPDY stream {stream} is opened after {self._last}")
@@ -200,15 +200,15 @@ class Connection:
             self._out += control(frames.RST_STREAM, stream, frames.REFUSED_STREAM)
             return
         self._streams[stream] = _Stream(self._initial, sends=not frame.flags & frames.UNIDIRECTIONAL)
-        yield Opened(stream, headers)
+        yield StreamOpened(stream, headers)
         if frame.flags & frames.FIN:
-            yield from self._end(stream)
+            yield from self._end_receiving(stream)
 
     def _more_headers(self, frame: Control) -> Iterator[Event]:
         """Decompress headers without using them, because all blocks share one state of compression."""
         self._headers.read(frame.payload[4:])
         if frame.flags & frames.FIN:
-            yield from self._end(frame.stream())
+            yield from self._end_receiving(frame.stream())
 
     def _reset(self, frame: Control) -> Iterator[Event]:
         if self._streams.pop(frame.stream(), None) is not None:
