@@ -295,10 +295,10 @@ class Records:
         most_bytes: the maximum length of a record.
     """
 
-    __slots__ = ("_aside", "_most_bytes", "_version", "_writing", "folder")
+    __slots__ = ("_aside_folder", "_most_bytes", "_version", "_writing", "folder")
 
     def __init__(self, folder: Path, aside: Path, *, version: int = 1, most_bytes: int = 1 << 24) -> None:
-        self.folder, self._aside = private_folder(folder), aside
+        self.folder, self._aside_folder = private_folder(folder), aside
         self._version, self._most_bytes = version, most_bytes
         self._writing = threading.Lock()
 
@@ -360,7 +360,7 @@ class Records:
 
     def _set_aside_text(self, path: Path) -> str:
         try:
-            return f"set aside as {set_aside(path, self._aside)}"
+            return f"set aside as {set_aside(path, self._aside_folder)}"
         except OSError as error:
             return f"not set aside: {error}"
 

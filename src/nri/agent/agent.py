@@ -155,7 +155,7 @@ class Agent:
         self._registry.register(observer)
         self._for_all.register(PublicMetrics(observer))
         self._server: Server | None = None
-        self._started: list[Component | PodSource] = []
+        self._started_parts: list[Component | PodSource] = []
         self._stop = Stop()
         self._lock = threading.Lock()
         store.subscribe(self._rules_changed)
@@ -197,7 +197,7 @@ class Agent:
             )
             parts: list[Component | PodSource] = [*self._rules, self.parts.pods, *self.transports, *self._loops]
             for part in parts:
-                self._started.append(part)
+                self._started_parts.append(part)
                 part.start()
         except BaseException:
             self.stop()
@@ -209,7 +209,7 @@ class Agent:
         """Stop all parts in reverse order; applied values stay. A second call has no effect."""
         self._stop.take(signal.SIGTERM)
         with self._lock:
-            started, self._started = self._started, []
+            started, self._started_parts = self._started_parts, []
             server, self._server = self._server, None
         if started:
             self._tell("STOPPING=1")

@@ -82,7 +82,7 @@ class History:
     """
 
     def __init__(self, most_pods: int = 1024, most_bytes: int = 16 << 20, now: Callable[[], float] = time.time) -> None:
-        self._most_pods, self._most_bytes, self._now = most_pods, most_bytes, now
+        self._most_pods, self._most_bytes, self._clock = most_pods, most_bytes, now
         self._pods: OrderedDict[str, _PodHistory] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
@@ -100,7 +100,7 @@ class History:
         self, subject: Subject, stage: str, transport: str, values: Iterable[tuple[str, Any, str, str]]
     ) -> None:
         """Record values, each with its field, hook and reason."""
-        at = self._now()
+        at = self._clock()
         rows = [
             Value(_cut_text(name), _cut_text(value), hook, _cut_text(reason), stage, transport, at)
             for name, value, hook, reason in values
@@ -141,7 +141,7 @@ class History:
             errors_in_force = [
                 error for error in pod.errors if not _is_superseded(error, subject.container, newest, hooks)
             ]
-            at = self._now()
+            at = self._clock()
             for hook, reason in rows:
                 row = {"hook": hook, "reason": _cut_text(reason), "stage": stage, "transport": transport}
                 errors_in_force.append({**row, "container": subject.container, "at": at})
@@ -182,7 +182,7 @@ class History:
 
     def record(self, subject: Subject, transport: str, results: Iterable[Result]) -> None:
         """Record the results of writes."""
-        at, rows = self._now(), list(results)
+        at, rows = self._clock(), list(results)
         if not rows:
             return
         subject = _bounded_subject(subject)

@@ -39,7 +39,7 @@ class FileChanges:
         self._paths = [os.path.abspath(path) for path in paths]
         self._interval_s = interval_s
         self._checks_due = 0
-        self._over = threading.Event()
+        self._stopped = threading.Event()
         self._woken, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._inotify = _inotify() if paths else -1
         self._watch()
@@ -55,7 +55,7 @@ class FileChanges:
             if _drain(self._inotify):
                 self._watch()
         self._checks_due = max(0, self._checks_due - 1)
-        return not self._over.wait(self._interval_s)
+        return not self._stopped.wait(self._interval_s)
 
     def wake(self) -> None:
         """Make `wait` return several times, as after an event."""
@@ -66,7 +66,7 @@ class FileChanges:
 
     def end(self) -> None:
         """Make `wait` return False at once."""
-        self._over.set()
+        self._stopped.set()
         self.wake()
 
     def close(self) -> None:

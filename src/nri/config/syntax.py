@@ -134,17 +134,17 @@ class Lines:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._read = False
-        self._found: YamlLines | _TomlLines | None = None
+        self._is_parsed = False
+        self._lines: YamlLines | _TomlLines | None = None
 
     def find(self, path: Path) -> int | None:
         """The line of the key at `path`, counted from 1. Returns None if the key is not found."""
         try:
-            if not self._read:
-                self._read = True
+            if not self._is_parsed:
+                self._is_parsed = True
                 kind = _TomlLines if format_of(self._source) == "toml" else YamlLines
-                self._found = kind(self._source.text)
-            return None if self._found is None else self._found.find(path)
+                self._lines = kind(self._source.text)
+            return None if self._lines is None else self._lines.find(path)
         except Exception:  # noqa: BLE001  (a failure must not hide the error that the line number is for)
             return None
 
@@ -273,18 +273,20 @@ class _TomlLines:
     """The lines of keys in TOML, found by scanning the text again, because tomllib does not keep positions."""
 
     def __init__(self, text: str) -> None:
-        self._first: dict[tuple[str, ...], int] = {}
-        self._last: dict[tuple[str, ...], int] = {}
+        self._first_lines: dict[tuple[str, ...], int] = {}
+        self._last_lines: dict[tuple[str, ...], int] = {}
         for number, key_path in _toml_keys(text):
-            self._first.setdefault(key_path, number)
-            self._last[key_path] = number
+            self._first_lines.setdefault(key_path, number)
+            self._last_lines[key_path] = number
 
     def find(self, path: Path) -> int | None:
         """Return the line of a key, or of the key of the inline table or list around it."""
         key_path = tuple(str(part) for part in path if isinstance(part, str))
-        if key_path in self._first:
-            return self._first[key_path]
-        above = [self._last[key_path[:end]] for end in range(1, len(key_path)) if key_path[:end] in self._last]
+        if key_path in self._first_lines:
+            return self._first_lines[key_path]
+        above = [
+            self._last_lines[key_path[:end]] for end in range(1, len(key_path)) if key_path[:end] in self._last_lines
+        ]
         return max(above, default=None)
 
 

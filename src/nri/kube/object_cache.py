@@ -41,7 +41,7 @@ class ObjectCache:
         self._by_size: list[tuple[int, Key]] = []  # the largest first, with outdated entries
         self._left_out: dict[Key, str] = {}
         self._crowded_out: dict[Key, int] = {}
-        self._unnamed = 0
+        self._unnamed_count = 0
 
     def take(
         self,
@@ -101,7 +101,7 @@ class ObjectCache:
     @property
     def problem(self) -> str:
         """A line about omitted objects, with reasons. Returns "" without such objects."""
-        number = len(self._left_out) + self._unnamed
+        number = len(self._left_out) + self._unnamed_count
         if not number:
             return ""
         first = [*self._left_out.items()][:_MAX_SHOWN]
@@ -116,7 +116,7 @@ class ObjectCache:
 
     def _note_left_out(self, key: Key, reason: str, size: int = 0) -> None:
         if len(self._left_out) >= _MAX_NAMES:
-            self._unnamed += 1
+            self._unnamed_count += 1
             return
         self._left_out[key] = reason
         if size:

@@ -268,13 +268,13 @@ class _Sums:
     def __init__(self, groups: Iterable[Group], free: int) -> None:
         groups = list(groups)
         self._packages = _sums_by_key(groups, lambda group: group.package, free)
-        self._dies = _sums_by_key(groups, lambda group: (group.package, group.die), free)
+        self._free_by_die = _sums_by_key(groups, lambda group: (group.package, group.die), free)
 
     def package(self, package: int) -> int:
         return self._packages.get(package, 0)
 
     def die(self, package: int, die: int) -> int:
-        return self._dies.get((package, die), 0)
+        return self._free_by_die.get((package, die), 0)
 
 
 def _sums_by_key(groups: Iterable[Group], key: Callable[[Group], object], free: int) -> dict[object, int]:

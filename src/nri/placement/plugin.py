@@ -95,7 +95,7 @@ class PlacementPlugin(nri.Plugin, ABC):
         #: Containers whose pins the runtime may not have applied yet, with the `unpinned_resources` before that.
         self._unconfirmed: dict[str, str] = {}
         #: Containers whose pins were in the answer to a resize; the resize may have failed afterwards.
-        self._unsure: dict[str, None] = {}
+        self._possibly_failed_resizes: dict[str, None] = {}
         #: The number of refused updates by container, and the number of retry intervals so far.
         self._refused = Counter[str]()
         self._turn = 0
@@ -104,13 +104,13 @@ class PlacementPlugin(nri.Plugin, ABC):
         #: Containers in `_waiting` that an earlier policy had placed, with their `unpinned_resources`.
         self._placed_before: dict[str, str] = {}
         #: The kubelet's managers with a logged warning.
-        self._overruled: set[str] = set()
+        self._warned_managers: set[str] = set()
         #: Containers that Synchronize had no time to place, the oldest first.
         self._waiting: dict[str, Container] = {}
         #: Containers that got less than their requests, or nothing, with the reason.
         self.squeezed: dict[str, str] = {}
         #: Containers in `squeezed` that got nothing.
-        self._unplaced: dict[str, Container] = {}
+        self._without_place: dict[str, Container] = {}
         #: Whether the squeezed containers may fit better than when they were last tried.
         self._may_fit = False
 
@@ -260,8 +260,8 @@ class PlacementPlugin(nri.Plugin, ABC):
                 for name, container in policy.containers.items()
                 if container.unmet_requests is not None
             }
-            self._waiting, self._unplaced, self._pending_updates, self._may_fit = {}, {}, [], bool(self.squeezed)
-            self._unsure, self._refused = {}, Counter()
+            self._waiting, self._without_place, self._pending_updates, self._may_fit = {}, {}, [], bool(self.squeezed)
+            self._possibly_failed_resizes, self._refused = {}, Counter()
             unrestored = [container for container in containers_by_id.values() if container.id not in policy.containers]
             for container in unrestored:
                 try:
@@ -280,7 +280,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             ]
             pins = {**policy.pins, **unpinned_defaults(policy, earlier, state.free)}
             changes = {name: differing(new, messages[name]) for name, new in pins.items()}
-            unpinned = unpinned_resources(policy).keys() | self._unplaced.keys()
+            unpinned = unpinned_resources(policy).keys() | self._without_place.keys()
             self._unconfirmed = {name: state.free.get(name, "") for name in unpinned if any(changes.get(name, ()))}
             self._save(policy)
         self.log.info(
@@ -306,7 +306,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             except NoPlace:
                 self.log.warning("%s is not pinned", container)
                 container.requests, container.unmet_requests = requests, None
-                self._unplaced[container.id] = container
+                self._without_place[container.id] = container
 
     @nri.every(1.0)
     def place_waiting(self) -> None:
@@ -336,15 +336,15 @@ class PlacementPlugin(nri.Plugin, ABC):
             if monotonic() >= deadline:
                 return True
             try:
-                if name in self._unplaced:
-                    policy.create(self._unplaced[name])
+                if name in self._without_place:
+                    policy.create(self._without_place[name])
                 elif (requests := policy.containers[name].unmet_requests) is not None:
                     policy.resize(name, requests)
             except NoPlace as error:
                 self.squeezed[name] = error.reason
                 continue
             del self.squeezed[name]
-            self._unplaced.pop(name, None)
+            self._without_place.pop(name, None)
             policy.containers[name].unmet_requests = None
             self.log.info("%s now has its requested resources", policy.containers[name])
         return False
@@ -358,8 +358,8 @@ class PlacementPlugin(nri.Plugin, ABC):
                 return
             turn = self._turn
             due = {name for name in self._unconfirmed if turn % min(1 << self._refused[name], _MAX_RETRY_TURNS) == 0}
-            retried = [c for c in self._all_containers() if c.id in due or c.id in self._unsure]
-            self._unsure = {}
+            retried = [c for c in self._all_containers() if c.id in due or c.id in self._possibly_failed_resizes]
+            self._possibly_failed_resizes = {}
             self._send(
                 unpinned_defaults(self.present, retried, self._unpinned_resources(self.present)) if retried else {}
             )
@@ -505,7 +505,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             policy = self.present
             placed = policy.containers.get(container.id)
             if placed is None:
-                waiting = self._waiting.get(container.id) or self._unplaced.get(container.id)
+                waiting = self._waiting.get(container.id) or self._without_place.get(container.id)
                 if waiting is not None:
                     waiting.requests = requests_after(waiting, container, resources, self._node_bytes)
                     self._may_fit = True
@@ -519,7 +519,9 @@ class PlacementPlugin(nri.Plugin, ABC):
                 changes = policy.resize(placed.id, requests)
                 if placed.id in changes and self._is_settled(placed.id):
                     changes[placed.id] = differing(changes[placed.id], container, resources.cpu)
-                self._unsure |= {name: None for name, pins in changes.items() if any(pins) and not same}
+                self._possibly_failed_resizes |= {
+                    name: None for name, pins in changes.items() if any(pins) and not same
+                }
                 placed.unmet_requests = None
                 self.squeezed.pop(placed.id, None)
             except NoPlace as error:
@@ -539,8 +541,8 @@ class PlacementPlugin(nri.Plugin, ABC):
             ("CPU", request.cpus, pins.cpus, "cpuManagerPolicy to none"),
             ("memory", request.mems, pins.mems, "memoryManagerPolicy to None"),
         ):
-            if kubelet_pin and pin and manager not in self._overruled:
-                self._overruled.add(manager)
+            if kubelet_pin and pin and manager not in self._warned_managers:
+                self._warned_managers.add(manager)
                 self.log.warning(
                     "the kubelet's %s manager also pins containers, but this plugin overrules it: set %s", manager, step
                 )
@@ -567,10 +569,10 @@ class PlacementPlugin(nri.Plugin, ABC):
             self._waiting,
             self._placed_before,
             self._unconfirmed,
-            self._unsure,
+            self._possibly_failed_resizes,
             self._refused,
             self.squeezed,
-            self._unplaced,
+            self._without_place,
         ):
             table.pop(container_id, None)
         self._may_fit = True
@@ -588,7 +590,7 @@ class PlacementPlugin(nri.Plugin, ABC):
 
     def _all_containers(self) -> list[Container]:
         """All containers, including containers that are not placed yet."""
-        return [*self.present.containers.values(), *self._waiting.values(), *self._unplaced.values()]
+        return [*self.present.containers.values(), *self._waiting.values(), *self._without_place.values()]
 
     def _present_machine(self) -> Machine:
         assert self._machine is not None, "no event comes before configure"
@@ -651,18 +653,18 @@ class PlacementPlugin(nri.Plugin, ABC):
         """Whether no update of a container is pending. Otherwise the runtime's report may be older than the update."""
         return not (
             name in self._unconfirmed
-            or name in self._unsure
+            or name in self._possibly_failed_resizes
             or any(name in names for _, names in self._pending_updates)
         )
 
     def _unpinned_resources(self, policy: Policy) -> dict[str, str]:
         """The unpinned resources by container. A removed pin counts as a pin until the runtime confirms the removal."""
-        waiting = dict.fromkeys((*self._waiting, *self._unplaced), "cpus mems")
+        waiting = dict.fromkeys((*self._waiting, *self._without_place), "cpus mems")
         return unpinned_resources(policy) | waiting | self._placed_before | self._unconfirmed
 
     def _save(self, policy: Policy) -> None:
         interrupts = dict(self._tuner.first) if self._tuner else {}
-        more = bool(self._waiting or self._unplaced or self._placed_before or self._unconfirmed)
+        more = bool(self._waiting or self._without_place or self._placed_before or self._unconfirmed)
         try:
             entries = policy.changed_entries()
             if policy is self._written_policy and not more:
@@ -674,7 +676,7 @@ class PlacementPlugin(nri.Plugin, ABC):
                 if self._checkpoint.add(entries):
                     return
             state = policy.saved()
-            waiting = self._waiting | self._unplaced
+            waiting = self._waiting | self._without_place
             state.containers |= {name: ContainerState.of(container) for name, container in waiting.items()}
             state.interrupts, state.free = interrupts, self._unpinned_resources(policy)
             self._written_policy = None if more else policy

@@ -84,7 +84,7 @@ class MemoryZones:
         self.kinds = sum(bit for bit, mask in self._of_kind.items() if mask)
         self._kinds: Callable[[int], int] = lru_cache(1024)(self._kinds_in)
         self._capacities: Callable[[int], int] = lru_cache(1024)(self._capacity_in)
-        self._starts: Callable[[int, int, bool], tuple[int, int]] = lru_cache(1024)(self._start_zone)
+        self._cached_start_zone: Callable[[int, int, bool], tuple[int, int]] = lru_cache(1024)(self._start_zone)
         self._rings = {number: _rings(node) for number, node in self._nodes.items()}
         self.zones: dict[str, int] = {}
         self.touched: dict[str, None] = {}
@@ -148,7 +148,7 @@ class MemoryZones:
 
     def _request_and_zone(self, request: Request) -> tuple[Request, int]:
         """Complete a request, and return its zone if nobody has to move. Raises NoMemory if no zone fits."""
-        zone, kinds = self._starts(request.nodes, self._checked_kinds(request), request.strict)
+        zone, kinds = self._cached_start_zone(request.nodes, self._checked_kinds(request), request.strict)
         self._age += 1
         return request._replace(age=self._age, kinds=kinds), zone
 

@@ -34,7 +34,7 @@ class SignalStop:
 
     def __init__(self) -> None:
         self._number = 0
-        self._held = self._is_over = False
+        self._is_held = self._is_over = False
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -51,11 +51,11 @@ class SignalStop:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Delay the exception to the end of the block, so that the cleanup knows what the block created."""
-        self._held = True
+        self._is_held = True
         try:
             yield
         finally:
-            self._held = False
+            self._is_held = False
             if self._number:
                 raise Stopped(self._number)
 
@@ -66,5 +66,5 @@ class SignalStop:
     def _record_signal(self, number: int, _: object) -> None:
         if not self._number and not self._is_over:
             self._number = number
-            if not self._held:
+            if not self._is_held:
                 raise Stopped(number)

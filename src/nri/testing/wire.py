@@ -32,7 +32,7 @@ class Direction:
         self._cut_at: int | None = None
         self._corrupt_at: dict[int, int] = {}
         self._piece = 0
-        self._deaf = False
+        self._stops_reading = False
         self._thread = threading.Thread(target=self._forward_bytes, name=f"nri-link-{name}", daemon=True)
 
     def delay(self, seconds: float) -> None:
@@ -55,7 +55,7 @@ class Direction:
 
     def drop(self, deaf: bool = True) -> None:
         """Drop all bytes. The sender does not notice it."""
-        self._deaf = deaf
+        self._stops_reading = deaf
 
     def half_close(self) -> None:
         """Close only this direction."""
@@ -71,7 +71,7 @@ class Direction:
                 break
             if self._delay_s:
                 sleep(self._delay_s)
-            if self._deaf:
+            if self._stops_reading:
                 self.dropped += len(data)
                 continue
             with self._lock:

@@ -98,7 +98,7 @@ class CollisionFinder:
     """
 
     def __init__(self, max_containers: int = 200_000, max_bytes: int = _MAX_BYTES, *, recording_bytes: int = 0) -> None:
-        self.left_out, self._max_containers, self._room = (
+        self.left_out, self._max_containers, self._remaining_bytes = (
             0,
             max_containers,
             max_bytes + _BYTES_PER_BYTE * recording_bytes,
@@ -126,14 +126,14 @@ class CollisionFinder:
             if reply is None or "update" not in reply.DESCRIPTOR.fields_by_name:
                 continue
             key = (event.name, subject)
-            full = self._room <= 0 or len(subject) > _MAX_ID_CHARACTERS
+            full = self._remaining_bytes <= 0 or len(subject) > _MAX_ID_CHARACTERS
             if full or (key not in self._answers and len(self._answers) >= self._max_containers):
                 self.left_out += 1
                 return
             if key not in self._answers:
                 self._names[subject] = event.subject[:_MAX_SUBJECT_CHARACTERS]
                 self._answers[key] = {}
-                self._room -= _EVENT_BYTES + _text_bytes(subject) + _text_bytes(self._names[subject])
+                self._remaining_bytes -= _EVENT_BYTES + _text_bytes(subject) + _text_bytes(self._names[subject])
             self._store_answer(self._answers[key], subject, step, reply)
 
     def _store_answer(self, plugins: dict[str, _Answers], subject: str, step: Step, reply: Any) -> None:
@@ -149,13 +149,13 @@ class CollisionFinder:
         answers = _Answers(before.sets | sets, before.takes | takes, refused)
         if answers not in self._shared:
             self._shared[answers] = answers
-            self._room -= _ANSWERS_BYTES + (len(answers.sets) + len(answers.takes)) * _PLACE_BYTES
-            self._room -= _TEXT_FACTOR * len(step.reply or b"")
+            self._remaining_bytes -= _ANSWERS_BYTES + (len(answers.sets) + len(answers.takes)) * _PLACE_BYTES
+            self._remaining_bytes -= _TEXT_FACTOR * len(step.reply or b"")
         if step.plugin not in self._shared:
             self._shared[step.plugin] = step.plugin
-            self._room -= _PLUGIN_BYTES + _text_bytes(step.plugin)
+            self._remaining_bytes -= _PLUGIN_BYTES + _text_bytes(step.plugin)
         if step.plugin not in plugins:
-            self._room -= _PLUGIN_BYTES
+            self._remaining_bytes -= _PLUGIN_BYTES
         plugins[self._shared[step.plugin]] = self._shared[answers]  # type: ignore[index, assignment]
 
     def collisions(self) -> list[Collision]:

@@ -98,7 +98,7 @@ class Process:
         self.status = ""
         self.failed = False
         self._stderr = read
-        self._stderr_ended = self._flooded = False
+        self._stderr_ended = self._is_flooded = False
         self._closing = threading.Lock()
         self._stderr_tail = StderrTail()
 
@@ -127,9 +127,9 @@ class Process:
         poll = select.poll()
         poll.register(self._end, select.POLLIN)
         poll.register(self._wake, select.POLLIN)
-        if self._flooded:
+        if self._is_flooded:
             seconds = min(seconds, PAUSE_S)
-            self._flooded = False
+            self._is_flooded = False
         elif not self._stderr_ended:
             poll.register(self._stderr, select.POLLIN)
         return {fd for fd, _ in poll.poll(seconds * 1000)}
@@ -158,7 +158,7 @@ class Process:
                 self._stderr_ended = True
                 return
             self._stderr_tail.add(data)
-        self._flooded = True
+        self._is_flooded = True
 
     def _reap(self) -> None:
         try:

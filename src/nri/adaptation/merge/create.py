@@ -58,10 +58,10 @@ class CreateMerge:
         "_id",
         "_is_verbatim",
         "_marked",
+        "_pending_adjustments",
         "_plain",
         "_request",
         "_rules",
-        "_unseen",
         "ledger",
         "side",
     )  # fmt: skip
@@ -83,7 +83,7 @@ class CreateMerge:
         self.side: SideUpdates | None = None
         self._container_view: ContainerView | None = None
         self._encoded: bytes | None = None
-        self._unseen: list[_AdjustmentParts] = []  # adjustments that `_container_view` has not got yet
+        self._pending_adjustments: list[_AdjustmentParts] = []  # adjustments that `_container_view` has not got yet
 
     def apply(self, plugin: str, reply: m.CreateContainerResponse) -> None:
         """Merge a plugin's reply completely.
@@ -160,7 +160,7 @@ class CreateMerge:
         elif entries is not None and adjust.linux.HasField("rdt") and not self._collected().linux.rdt.ListFields():
             self._collected().linux.ClearField("rdt")  # an empty message requests nothing
             self._is_verbatim = False
-        self._unseen.append((entries, fields, adjust, encoded))
+        self._pending_adjustments.append((entries, fields, adjust, encoded))
 
     def _collected(self) -> m.ContainerAdjustment:
         merged = self._adjust
@@ -182,8 +182,8 @@ class CreateMerge:
         view = self._container_view
         if view is None:
             view = self._container_view = ContainerView(self._request.container, self._rules, self._encoded)
-        if self._unseen:
-            unseen, self._unseen = self._unseen, []
+        if self._pending_adjustments:
+            unseen, self._pending_adjustments = self._pending_adjustments, []
             for parts in unseen:
                 view.add(AcceptedAdjustment(*parts))
         return view

@@ -66,7 +66,7 @@ class Listener:
         self._timeout_s = registration_timeout_s
         self._reporting = reporting
         self._interceptors = interceptors
-        self._listening: UnixListener | None = None
+        self._listener: UnixListener | None = None
         self._thread: threading.Thread | None = None
         self._wake_read, self._wake_write = -1, -1
 
@@ -83,14 +83,14 @@ class Listener:
         except BaseException:
             listening.close()
             raise
-        self._listening = listening
+        self._listener = listening
         thread = threading.Thread(target=self._run, name="nri-listener", daemon=True)
         thread.start()
         self._thread = thread
 
     def _run(self) -> None:
-        assert self._listening is not None
-        listening = self._listening.socket
+        assert self._listener is not None
+        listening = self._listener.socket
         poll = select.poll()
         poll.register(listening, select.POLLIN)
         poll.register(self._wake_read, select.POLLIN)
@@ -163,12 +163,12 @@ class Listener:
 
     def stop(self) -> None:
         """Stop listening and remove the socket."""
-        if self._listening is None:
+        if self._listener is None:
             return
         os.write(self._wake_write, b"x")
         if self._thread is not None:
             self._thread.join(5.0)
-        self._listening.close()
-        self._listening = None
+        self._listener.close()
+        self._listener = None
         os.close(self._wake_read)
         os.close(self._wake_write)

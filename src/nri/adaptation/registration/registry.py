@@ -74,7 +74,7 @@ class Registry:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._connected: dict[RemotePeer, Registry | None] = {}
-        self._closed: list[RemotePeer] = []
+        self._closed_peers: list[RemotePeer] = []
         self._stopped = False
         self._by_label: dict[str, Peer] = {}
         self.monitor = Monitor("nri-monitor")
@@ -235,7 +235,7 @@ class Registry:
         with self._lock:
             if self._connected.pop(peer, self) is self:
                 return
-            self._closed.append(peer)
+            self._closed_peers.append(peer)
         self.reap()
 
     def reap(self) -> int:
@@ -244,12 +244,12 @@ class Registry:
         Returns the number of remaining descriptors.
         """
         with self._lock:
-            closed = list(self._closed)
+            closed = list(self._closed_peers)
         for peer in closed:
             peer.release(0.0)
         with self._lock:  # the thread that reports an end often still uses the descriptor
-            self._closed = [peer for peer in self._closed if peer.endpoint.fileno() >= 0]
-            return len(self._closed)
+            self._closed_peers = [peer for peer in self._closed_peers if peer.endpoint.fileno() >= 0]
+            return len(self._closed_peers)
 
     def update_containers(self, peer: RemotePeer, request: Request) -> object:
         """Answer UpdateContainers."""

@@ -220,7 +220,7 @@ class BlockIo(Strategy):
     key = ANNOTATION_BLOCK_IO
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
-        self._set: dict[tuple[str, str], tuple[Subject, Mapping[str, int]]] = {}
+        self._set_limits: dict[tuple[str, str], tuple[Subject, Mapping[str, int]]] = {}
         self._took_over = False
         #: The disks with latency targets for the whole machine.
         self._root_set: frozenset[str] = frozenset()
@@ -229,11 +229,11 @@ class BlockIo(Strategy):
 
     def __len__(self) -> int:
         """The number of remembered knobs."""
-        return len(self._set)
+        return len(self._set_limits)
 
     def wants(self, rules: NodeSlo) -> bool:
         """Return whether limits are requested or have been set."""
-        return bool(rules[DISKS] or rules[ROOT_DISKS] or self._set or self._root_set)
+        return bool(rules[DISKS] or rules[ROOT_DISKS] or self._set_limits or self._root_set)
 
     def round(self, round_: Round[NodeSlo]) -> None:
         """Decide for the cgroup of best-effort pods, and for pods with an annotation."""
@@ -255,7 +255,7 @@ class BlockIo(Strategy):
                     volumes = PodVolumes.of(pod.manifest, self._mounted_volumes(round_.parts.root).get(pod.uid, {}))
                 self._limits(round_, pod.subject(), pod.folder, disks, volumes, fresh)
         self._release(round_, fresh)
-        self._set = fresh
+        self._set_limits = fresh
         self._root(round_)
 
     def _release(
@@ -263,11 +263,11 @@ class BlockIo(Strategy):
     ) -> None:
         """Set the requested limits, and remove limits that are no longer requested."""
         for (path, knob), (subject, limits) in fresh.items():
-            _, before = self._set.get((path, knob), (subject, {}))
+            _, before = self._set_limits.get((path, knob), (subject, {}))
             free = dict.fromkeys(sorted(before.keys() - limits.keys()), _NO_LIMIT[knob])
             reason = "blkioQOS; limits of other disks are removed" if free else "blkioQOS"
             round_.values.append(KnobValue(subject, path, knob, "", NAME, reason, {**limits, **free}))
-        for (path, knob), (subject, before) in self._set.items():
+        for (path, knob), (subject, before) in self._set_limits.items():
             if (path, knob) not in fresh and before and round_.parts.executor.hierarchies.exists(path):
                 free = dict.fromkeys(sorted(before), _NO_LIMIT[knob])
                 round_.values.append(KnobValue(subject, path, knob, "", NAME, "the limit is removed", free))
@@ -279,7 +279,7 @@ class BlockIo(Strategy):
             if isinstance(current, Mapping):
                 limits = {key: value for key, value in current.items() if isinstance(value, int) and value != no_limit}
                 if limits:
-                    self._set[folder, knob] = subject, limits
+                    self._set_limits[folder, knob] = subject, limits
 
     def _limits(
         self,

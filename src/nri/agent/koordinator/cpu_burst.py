@@ -130,15 +130,15 @@ class Bucket:
     def __init__(self, config: BurstConfig, now: float) -> None:
         self.capacity = config.quota_seconds * (config.quota_percent - 100)
         self.tokens: float = self.capacity / 4
-        self._seen = now
+        self._updated_at = now
 
     def allows(self, usage_percent: int, now: float) -> bool:
         """Spend or save tokens for the time since the last call, and return whether tokens are left."""
-        passed = int(now - self._seen)
+        passed = int(now - self._updated_at)
         if usage_percent >= _SPEND_FROM or usage_percent < _SAVE_BELOW:
             self.tokens -= (usage_percent - 100) * passed
         self.tokens = max(min(self.tokens, self.capacity), -self.capacity)
-        self._seen = now
+        self._updated_at = now
         return self.tokens > 0
 
 
@@ -390,15 +390,15 @@ class CpuBurst(Strategy):
         #: The samples of the last `_POOL_WINDOW_S`.
         self.recent: deque[Sample] = deque(maxlen=_MAX_SAMPLES)
         #: Containers whose quotas are restored when the strategy is switched off.
-        self._touched: set[str] = set()
+        self._scaled_containers: set[str] = set()
 
     def __len__(self) -> int:
         """The number of remembered containers."""
-        return len(self.bursts.buckets) + len(self._touched)
+        return len(self.bursts.buckets) + len(self._scaled_containers)
 
     def wants(self, rules: NodeSlo) -> bool:
         """Return whether bursts are requested or quotas have been scaled."""
-        return rules[BURST].policy != "none" or bool(self._touched)
+        return rules[BURST].policy != "none" or bool(self._scaled_containers)
 
     def state(self, now: float) -> str:  # noqa: ARG002  the state does not depend on the time
         """Return the load of the CPUs that pods share."""
@@ -424,16 +424,16 @@ class CpuBurst(Strategy):
                 continue
             config = POD_BURST.in_round(round_, pod)
             ids = {container.id for container in pod.containers}
-            if config.policy == "none" and self._has_run and not self._touched & ids:
+            if config.policy == "none" and self._has_run and not self._scaled_containers & ids:
                 continue
-            self._touched = self._touched | ids if config.scales else self._touched - ids
+            self._scaled_containers = self._scaled_containers | ids if config.scales else self._scaled_containers - ids
             if config.scales:
                 round_.cannot(NAME, "quotas do not grow", round_.sample.no_cpu)
             pod_by_folder[pod.folder] = pod
             pod_by_folder.update((container.folder, pod) for container in pod.containers)
             decided.append(self._pod(round_, pod, config))
         self._has_run = True
-        self._touched &= {container.name for pod in decided for container in pod.containers}
+        self._scaled_containers &= {container.name for pod in decided for container in pod.containers}
         scale = not _is_normalized(round_)
         for write in self.bursts.decide(decided, self._pool, round_.sample.at, scale=scale):
             one = pod_by_folder[write.folder]

@@ -282,7 +282,7 @@ class CpuSuppress(Strategy):
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         self._suppression = Suppression()
         #: The exclusive CPUs of pods, from the last readable annotation.
-        self._own: dict[str, frozenset[int]] = {}
+        self._exclusive_by_pod: dict[str, frozenset[int]] = {}
 
     def wants(self, rules: NodeSlo) -> bool:
         """Return whether NodeSLO switches suppression on."""
@@ -291,7 +291,9 @@ class CpuSuppress(Strategy):
     def round(self, round_: Round[NodeSlo]) -> None:
         """Decide for the cgroups of best-effort pods."""
         rule, node = round_.rules[THRESHOLD], round_.parts.decisions.node
-        self._own = {pod.uid: _exclusive_cpus(pod, self._own.get(pod.uid, frozenset())) for pod in round_.pods}
+        self._exclusive_by_pod = {
+            pod.uid: _exclusive_cpus(pod, self._exclusive_by_pod.get(pod.uid, frozenset())) for pod in round_.pods
+        }
         enabled, budget, reason = rule.keys.get("enable"), None, "not suppressed: NodeSLO switches suppression off"
         if node.batch_pools:
             enabled, reason = False, "not suppressed: batch pods have their own share pools"
@@ -319,7 +321,7 @@ class CpuSuppress(Strategy):
         pod_folders = {
             pod.folder
             for pod in round_.pods
-            if self._own[pod.uid] or (apart and in_batch_pools(pod.labels, pod.annotations))
+            if self._exclusive_by_pod[pod.uid] or (apart and in_batch_pools(pod.labels, pod.annotations))
         }
         return Situation(
             enabled=enabled,
@@ -343,7 +345,9 @@ class CpuSuppress(Strategy):
         if rule is None and any(problem.kind == "NodeResourceTopology" for problem in round_.parts.store.problems()):
             round_.errors.append(f"{NAME}: the CPUs of batch pods stay unchanged: NodeResourceTopology cannot be read")
             return [], []
-        class_by_cpu = {number: qos_class(pod.labels) for pod in round_.pods for number in self._own[pod.uid]}
+        class_by_cpu = {
+            number: qos_class(pod.labels) for pod in round_.pods for number in self._exclusive_by_pod[pod.uid]
+        }
         cpus = [Cpu(cpu.number, cpu.core, cpu.node, cpu.package) for cpu in round_.topology.cpus.values()]
         return pools(cpus, class_by_cpu, frozenset() if rule is None else rule.withheld)
 

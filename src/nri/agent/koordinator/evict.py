@@ -366,7 +366,7 @@ class Evict(Strategy):
         self.features = [feature for feature in FEATURES if feature.kind == kind and feature.name in on]
         self.name = ", ".join(feature.name for feature in self.features)
         self._kind, self._cooldown_s, self._pause_s = kind, cooldown_s, interval_s
-        self._again: float | None = None
+        self._next_attempt: float | None = None
         self.accepted: dict[str, float] = {}
         #: Pods with an eviction that earlier rounds requested without success, while there are more candidates than a
         #: round may try.
@@ -389,22 +389,22 @@ class Evict(Strategy):
             self._window.clear()
             self._node.clear()
             return
-        if self._again is None:
-            self._again = now + (self._cooldown_s if self._kind == "cpu" else 0.0)
+        if self._next_attempt is None:
+            self._next_attempt = now + (self._cooldown_s if self._kind == "cpu" else 0.0)
         releases = {}
         for feature in self.features:
             if valid(feature, rule.keys):
                 releases[feature] = self.release(round_, feature)
             elif feature.threshold in rule.keys and feature.how != "satisfaction":
                 round_.errors.append(f"{feature.name}: {idle(feature, rule.keys)}")
-        if now < self._again:
+        if now < self._next_attempt:
             return
         self.accepted = {uid: at for uid, at in self.accepted.items() if now - at < _ENDING_S}
         tasks = [Task(feature, need, self.victims(round_, feature)) for feature, (need, _) in releases.items() if need]
         reasons = {feature: reason for feature, (_, reason) in releases.items()}
         requests = _Requests(round_, reasons, self._refused)
         if evict_round(tasks, set(self.accepted), requests):
-            self._again = now + self._cooldown_s
+            self._next_attempt = now + self._cooldown_s
         self.accepted |= dict.fromkeys(requests.accepted, now)
         self._refused = self._refused | requests.refused if requests.exhausted else frozenset()
 

@@ -83,8 +83,8 @@ class Shaper:
         now: Callable[[], float] = time.monotonic,
         refresh_s: float = 60.0,
     ) -> None:
-        self._run, self._missing, self._now, self._refresh_s = run, missing, now, refresh_s
-        self._made: Plan | None = None
+        self._run, self._missing, self._clock, self._refresh_s = run, missing, now, refresh_s
+        self._applied_plan: Plan | None = None
         self._at = 0.0
 
     @property
@@ -99,21 +99,21 @@ class Shaper:
             return [Result(plan.interface, "tc", "classes", Outcome.UNSUPPORTED, absent.reason)]
         first = self._discipline(plan)
         if not first.in_force:
-            self._made = None
+            self._applied_plan = None
             return [first]
-        is_full = self._made != plan or self._now() - self._at >= self._refresh_s
+        is_full = self._applied_plan != plan or self._clock() - self._at >= self._refresh_s
         results = [first, *self._classes(plan, is_full)]
         if is_full or first.outcome is Outcome.APPLIED:
             results += [self._by_cgroup(plan), *self._sets(plan), self._chain(plan)]
         results.append(self._ensure_jump(plan))
         results += self._remove_stale_classes(plan)
         if is_full and all(result.in_force or result.outcome is Outcome.UNSUPPORTED for result in results):
-            self._made, self._at = plan, self._now()
+            self._applied_plan, self._at = plan, self._clock()
         return results
 
     def clear(self, interface: str) -> list[Result]:
         """Remove the objects that `apply` created, including objects of an earlier run of the agent."""
-        self._made = None
+        self._applied_plan = None
         if self._missing("tc", "iptables") is not None:
             return []
         results = []

@@ -79,17 +79,17 @@ class Sampler:
     """
 
     def __init__(self, root: Root, hierarchies: Hierarchies, now: Callable[[], float]) -> None:
-        self._root, self._hierarchies, self._now = root, hierarchies, now
+        self._root, self._hierarchies, self._clock = root, hierarchies, now
         self._times: CpuTimes | None = None
-        self._before: dict[str, _Before] = {}
+        self._earlier_usage: dict[str, _Before] = {}
 
     def __len__(self) -> int:
         """The number of cgroups in the last sample."""
-        return len(self._before)
+        return len(self._earlier_usage)
 
     def take(self, folders: Iterable[str], cpus: int) -> Sample:
         """Take a sample of the machine and of these cgroups."""
-        at = self._now()
+        at = self._clock()
         busy, no_cpu = self._node_cpu_usage(cpus)
         sizes, no_memory = self._sizes()
         total, used, no_memory = _memory(sizes, no_memory)
@@ -101,8 +101,8 @@ class Sampler:
             except (OSError, ValueError):
                 continue
             fresh[folder] = _Before(at, usage)
-            used_by_folder[folder] = _usage_between(self._before.get(folder), fresh[folder])
-        self._before = fresh
+            used_by_folder[folder] = _usage_between(self._earlier_usage.get(folder), fresh[folder])
+        self._earlier_usage = fresh
         return Sample(at, cpus, busy, total, used, used_by_folder, no_cpu, no_memory, self._times, sizes)
 
     def _node_cpu_usage(self, cpus: int) -> tuple[int | None, str]:

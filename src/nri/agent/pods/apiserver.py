@@ -32,7 +32,7 @@ class ApiserverPods(KnownPods):
         self._api = api or connect(settings.rules.kubeconfig)
         # Ended pods are not listed: no decision concerns them, and their number is unlimited.
         fields = f"spec.nodeName={node_name(settings)},status.phase!=Succeeded,status.phase!=Failed"
-        self._follower = Follower(self._api, PODS, self._replace_pods, fields=fields, on_problem=self._known.failed)
+        self._follower = Follower(self._api, PODS, self._replace_pods, fields=fields, on_problem=self._pod_list.failed)
 
     def start(self) -> None:
         """Start to follow the pods of this node, in a separate thread."""
@@ -45,4 +45,4 @@ class ApiserverPods(KnownPods):
 
     def _replace_pods(self, objects: Mapping[Key, Object]) -> None:
         self.left_out = self._follower.left_out
-        self._known.replace(objects.values())
+        self._pod_list.replace(objects.values())

@@ -81,10 +81,10 @@ class CriPods(KnownPods):
             pods = self._pods(self._client)
         except NriError as error:
             self._drop_client()
-            self._known.failed(str(error))
+            self._pod_list.failed(str(error))
             return
-        self._known.failed("")
-        self._known.replace(pods)
+        self._pod_list.failed("")
+        self._pod_list.replace(pods)
 
     def _drop_client(self) -> None:
         client, self._client = self._client, None

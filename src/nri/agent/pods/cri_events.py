@@ -33,7 +33,7 @@ class CriEvents:
 
     def __init__(self, socket: str, happened: Callable[[], None]) -> None:
         self._socket = socket
-        self._happened = happened
+        self._on_event = happened
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._client: CriClient | None = None
@@ -79,7 +79,7 @@ class CriEvents:
         try:
             if not self._stopping.is_set():
                 for _ in client.stream("GetContainerEvents", pb.GetEventsRequest()):
-                    self._happened()
+                    self._on_event()
         except ValueError:
             pass  # closed before the stream started
         finally:

@@ -38,7 +38,7 @@ class FilePods(KnownPods):
         super().__init__(PodList())
         self._node = node_name(settings)
         self._folder = Folder(settings.pods.path)
-        self._told: frozenset[str] = frozenset()
+        self._reported_pods: frozenset[str] = frozenset()
         self._worker = Worker("pods from files", lambda _: self.check(), CHECK_INTERVAL_S)
 
     def start(self) -> None:
@@ -54,11 +54,11 @@ class FilePods(KnownPods):
         """Read the files that changed since the last call."""
         if not self._folder.changed():
             return
-        self._known.failed("; ".join(str(error) for error in self._folder.errors.values())[:1000])
+        self._pod_list.failed("; ".join(str(error) for error in self._folder.errors.values())[:1000])
         documents = [(document, thing) for file in self._folder.files.values() for document, thing in file]
         node_pods = [(document, thing) for document, thing in documents if self._is_of_this_node(thing)]
         self._warn_without_uid([(document, pod) for document, pod in node_pods if not uid_of(pod)])
-        self._known.replace(pod for _, pod in node_pods if uid_of(pod))
+        self._pod_list.replace(pod for _, pod in node_pods if uid_of(pod))
 
     def _warn_without_uid(self, without_uid: list[tuple[Document, dict[str, Any]]]) -> None:
         """Log a warning for each pod without a uid, once."""
@@ -66,9 +66,9 @@ class FilePods(KnownPods):
         if len(without_uid) > _MAX_REPORTED_PODS:
             texts.append(f"{count(len(without_uid) - _MAX_REPORTED_PODS, 'more pod')} without a uid are ignored")
         for text in texts:
-            if text not in self._told:
+            if text not in self._reported_pods:
                 _log.warning("%s", text)
-        self._told = frozenset(texts)
+        self._reported_pods = frozenset(texts)
 
     def _is_of_this_node(self, thing: dict[str, Any]) -> bool:
         """Return whether an object is a pod of this node, or a pod without a node."""

@@ -81,13 +81,13 @@ class KubeletPods(KnownPods):
             pods = pods_of(self._reply_body())
         except (OSError, http.client.HTTPException, ValueError) as error:
             words = plain(str(error) or type(error).__name__, 300)
-            self._known.failed(f"the kubelet at {self._host}:{self._port}: {words}")
+            self._pod_list.failed(f"the kubelet at {self._host}:{self._port}: {words}")
             return
-        self._known.failed("")
+        self._pod_list.failed("")
         if pods.problem != self.left_out:
             _log.warning("pods from the kubelet: %s", pods.problem or "all pods are listed again")
         self.left_out = pods.problem
-        self._known.replace(pods.objects.values())
+        self._pod_list.replace(pods.objects.values())
 
     def _reply_body(self) -> Iterator[bytes]:
         """Yield the body of the reply. Raises OSError, HTTPException or ValueError if the reply is unusable."""

@@ -292,7 +292,7 @@ class Turbo:
     def __init__(self, cpus: int, knobs: Knobs | None = None) -> None:
         self.managed: dict[str, ManagedContainer] = {}
         self.cpus, self.knobs = cpus, knobs or Knobs()
-        self._last: Ticks | None = None
+        self._last_ticks: Ticks | None = None
         self._uses: deque[tuple[int, float]] = deque()
 
     def add(self, folder: str, limit: float | None, reading: Reading, now: int) -> None:
@@ -314,7 +314,7 @@ class Turbo:
 
     def observe(self, ticks: Ticks, now: int) -> float:
         """Record a reading of the node, and return the percentage in use since the last reading, or 0 at first."""
-        last, self._last = self._last, ticks
+        last, self._last_ticks = self._last_ticks, ticks
         if last is None:
             return 0.0
         use = share(last, ticks)
@@ -512,21 +512,21 @@ class Quotas:
 
     def __init__(self, round_: Round[Services]) -> None:
         self._round = round_
-        self._now: dict[str, int | None] = {}
+        self._current_quotas: dict[str, int | None] = {}
         self._writes: dict[str, tuple[Write, Candidate, str]] = {}
 
     def change(self, folder: str, before: int, after: int, candidate: Candidate, reason: str) -> None:
         """Change a container's quota, and the quotas of its parents by the same amount."""
         if UNLIMITED in (before, after):
             return
-        self._now[folder] = before
+        self._current_quotas[folder] = before
         try:
             writes = chain(folder, before, after, self._quota)
         except ValueError as error:
             self._round.errors.append(f"{NAME}: {candidate.pod.key}: {error}")
             return
         for write in writes:
-            self._now[write.folder] = int(write.value)
+            self._current_quotas[write.folder] = int(write.value)
             self._writes[write.folder] = write, candidate, reason
 
     def send(self) -> None:
@@ -537,10 +537,10 @@ class Quotas:
             self._round.set(subject, folder, _QUOTA, write.value, NAME, reason, group=pod.uid, passing=True)
 
     def _quota(self, folder: str) -> int | None:
-        if folder not in self._now:
+        if folder not in self._current_quotas:
             quota = self._round.read(folder, _QUOTA)
-            self._now[folder] = quota if isinstance(quota, int) else None
-        return self._now[folder]
+            self._current_quotas[folder] = quota if isinstance(quota, int) else None
+        return self._current_quotas[folder]
 
 
 def _reading(round_: Round[Services], folder: str) -> Reading | None:

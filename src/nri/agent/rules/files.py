@@ -47,7 +47,7 @@ class FileRules:
         self._folder = Folder(settings.rules.path)
         self._worker = Worker("rules from files", lambda _: self.check(), CHECK_INTERVAL_S)
         #: The file that each kind was read from.
-        self._said: dict[str, str] = {}
+        self._file_by_kind: dict[str, str] = {}
         #: Refusals by kind ("" is a whole file) and file, to withdraw them once the file is fixed.
         self._refused: set[tuple[str, str]] = set()
 
@@ -62,7 +62,7 @@ class FileRules:
 
     def health(self) -> tuple[bool, str]:
         """Return True: rules are optional, and the store reports mistakes in files."""
-        return True, f"{count(len(self._said), 'kind')} of rules from {self._path}"
+        return True, f"{count(len(self._file_by_kind), 'kind')} of rules from {self._path}"
 
     def check(self) -> None:
         """Read the files that changed since the last call."""
@@ -95,9 +95,9 @@ class FileRules:
         for kind, name in self._refused - refused:
             if file_by_kind.get(kind) != name:
                 self._store.accept(kind, name)
-        for kind in self._said.keys() - file_by_kind.keys():
-            self._store.put(kind, None, self._said[kind])
-        self._said, self._refused = file_by_kind, refused
+        for kind in self._file_by_kind.keys() - file_by_kind.keys():
+            self._store.put(kind, None, self._file_by_kind[kind])
+        self._file_by_kind, self._refused = file_by_kind, refused
         lines = [*odd[:_MAX_ODD], *self._foreign_node_remarks(foreign_files, file_by_kind)]
         if self._folder.files and not (file_by_kind or refused or lines):
             named = (

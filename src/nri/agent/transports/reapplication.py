@@ -56,7 +56,7 @@ class Reapply:
     """
 
     def __init__(self, parts: Parts, inventory: RuntimeInventory, transport: str) -> None:
-        self._parts, self._held, self._transport = parts, inventory, transport
+        self._parts, self._inventory, self._transport = parts, inventory, transport
         self.generation = 0
         self.left = False
         self._missing: set[str] = set()
@@ -79,7 +79,7 @@ class Reapply:
         until = None if time_left_s is None else monotonic() + time_left_s * _SHARE
         updates, decisions = [], []
         self.left = False
-        for number, entry in self._held.containers():
+        for number, entry in self._inventory.containers():
             if number not in reported:
                 continue
             if until is not None and monotonic() > until:
@@ -93,7 +93,7 @@ class Reapply:
             if update is not None:
                 updates.append(update)
             decisions.append((entry, changes))
-        for context in [context for _, context in self._held.pods()]:
+        for context in [context for _, context in self._inventory.pods()]:
             self.left |= not self.pod(context) if until is None or monotonic() < until else True
         for entry, changes in decisions:
             if until is not None and monotonic() > until:
@@ -105,7 +105,7 @@ class Reapply:
     def run(self, runtime: RuntimeHandle) -> bool:
         """Decide for all pods and containers, and send changed decisions. Returns whether all of them succeeded."""
         generation = self.generation
-        refused = [context for _, context in self._held.pods() if not self.pod(context)]
+        refused = [context for _, context in self._inventory.pods() if not self.pod(context)]
         well = not runtime.connected or self._send_all(runtime, generation)
         retried = [self.pod(context) for context in refused]
         return well and all(retried) and generation == self.generation
@@ -115,16 +115,16 @@ class Reapply:
 
         A restarted runtime may not report the removal of an older pod.
         """
-        used = {entry.pod_id for _, entry in self._held.containers()}
+        used = {entry.pod_id for _, entry in self._inventory.containers()}
         exists = self._parts.executor.hierarchies.exists
         missing = {
             number: context
-            for number, context in self._held.pods()
+            for number, context in self._inventory.pods()
             if number not in used and not (context.folder and exists(context.folder))
         }
         vanished = [context for number, context in missing.items() if number in self._missing]
         for number in self._missing & set(missing):
-            self._held.drop_pod(number)
+            self._inventory.drop_pod(number)
         self._missing = set(missing)
         return vanished
 
@@ -147,7 +147,7 @@ class Reapply:
 
     def _send_all(self, runtime: RuntimeHandle, generation: int) -> bool:
         well, portion = True, list[_DueUpdate]()
-        for number, entry in self._held.containers():
+        for number, entry in self._inventory.containers():
             if not entry.created:  # a container that is being created is decided afterwards
                 continue
             request_number, before = entry.request_count, entry.changes
@@ -181,7 +181,7 @@ class Reapply:
         well = True
         for due in portion:
             number, entry = due.update.container_id, due.entry
-            if self._held.container(number) is not entry:  # the container has stopped meanwhile
+            if self._inventory.container(number) is not entry:  # the container has stopped meanwhile
                 continue
             bad = number in failed
             if not bad:

@@ -83,13 +83,13 @@ class RuntimeUpdates:
         runtime: Callable[[], RuntimeHandle],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._parts, self._held, self.name = parts, inventory, transport
-        self._runtime, self._now = runtime, now
+        self._parts, self._inventory, self.name = parts, inventory, transport
+        self._runtime, self._clock = runtime, now
         self._deaf_until = 0.0
         #: Refused values by container and knob, each with the time before which the value is not sent again.
         self._refused: dict[tuple[str, str], tuple[Setting, float]] = {}
         #: Unconfirmed values of other containers, by the id of the container that is being created.
-        self._room: dict[str, list[tuple[Container, list[Write]]]] = {}
+        self._unconfirmed_values: dict[str, list[tuple[Container, list[Write]]]] = {}
         #: Knobs that are not sent to the runtime, because a later agent reads the kubelet's request from its view.
         self._asked_for = _REQUESTED_KNOBS if isinstance(parts.pods, NriPods) else ()
         self._makes_room = any(MAKE_ROOM in row.stages for row in parts.profile.hooks)
@@ -124,10 +124,10 @@ class RuntimeUpdates:
 
     def _due_updates(self, requests: Sequence[Write]) -> list[_DueUpdate]:
         """Return the updates with values that were decided now or could not be sent before."""
-        runtime, now = self._runtime(), self._now()
+        runtime, now = self._runtime(), self._clock()
         if not runtime.connected:
             return []
-        listed = dict(self._held.containers())
+        listed = dict(self._inventory.containers())
         by_folder: dict[str, str] = {}
         if requests:
             by_folder = {tidy(entry.context.folder).rpartition("/")[2]: key for key, entry in listed.items()}
@@ -179,22 +179,22 @@ class RuntimeUpdates:
 
     def _send(self, due: Sequence[_DueUpdate]) -> list[tuple[_DueUpdate, str]]:
         """Send updates, and return each with the reason why the runtime refused it; "" if the runtime accepted it."""
-        outcomes, until = [], self._now() + _ROUND_S
+        outcomes, until = [], self._clock() + _ROUND_S
         for start in range(0, len(due), PORTION):
             portion = due[start : start + PORTION]
-            if self._now() > until:
+            if self._clock() > until:
                 outcomes += [(update, "the round's time was up") for update in portion]
             else:
                 outcomes += self._send_portion(portion)
         for update, reason in outcomes:
             if reason:
                 self._parts.observer.met(self.name, "update refused")
-            elif self._held.container(update.update.container_id) is update.entry:
+            elif self._inventory.container(update.update.container_id) is update.entry:
                 update.entry.reported.update(update.values)
         return outcomes
 
     def _send_portion(self, portion: Sequence[_DueUpdate]) -> list[tuple[_DueUpdate, str]]:
-        reason, until = "the update failed", self._now() + _PAUSE_S
+        reason, until = "the update failed", self._clock() + _PAUSE_S
         try:
             failed = {
                 update_.container_id
@@ -246,8 +246,10 @@ class RuntimeUpdates:
             return []
         until = None if time_left_s is None else time.monotonic() + time_left_s * _SHARE
         updates: list[m.ContainerUpdate] = []
-        looked_at = self._room[created] = []
-        running = [(number, entry) for number, entry in self._held.containers() if entry.created and number != created]
+        looked_at = self._unconfirmed_values[created] = []
+        running = [
+            (number, entry) for number, entry in self._inventory.containers() if entry.created and number != created
+        ]
         for position, (number, entry) in enumerate(running):
             if until is not None and time.monotonic() > until:
                 self._parts.observer.left_out("containers updated during a creation", len(running) - position)
@@ -286,14 +288,14 @@ class RuntimeUpdates:
 
     def created(self, number: str) -> None:
         """Read the kernel's values after the updates in the reply to CreateContainer, and record the results."""
-        for context, requests in self._room.pop(number, []):
+        for context, requests in self._unconfirmed_values.pop(number, []):
             results_of_writes = self._parts.executor.write(requests, force=True, keep=False)
             results = [_by_update(result, "").result for result in results_of_writes]
             self._parts.decisions.record(context, self.name, results)
 
     def forget(self, number: str) -> None:
         """Forget the updates for a container that was not created."""
-        self._room.pop(number, None)
+        self._unconfirmed_values.pop(number, None)
 
 
 def _by_update(result: Result, reason: str) -> WriteOutcome:

@@ -67,7 +67,7 @@ class CookieGroups:
         self._cookies = cookies
         self.entries: dict[str, HeldCookie] = {}
         self.members: dict[str, str] = {}
-        self._seen: dict[tuple[str, str], float] = {}
+        self._last_use: dict[tuple[str, str], float] = {}
 
     def enable(
         self, group: str, container: str, pids: Sequence[int], now: float = 0.0, *, forget_moved: bool = True
@@ -209,7 +209,7 @@ class CookieGroups:
             self.entries[group] = entry
         else:
             self.entries.pop(group, None)
-        self._seen[("group", group)] = self._seen[("member", container)] = now
+        self._last_use[("group", group)] = self._last_use[("member", container)] = now
 
     def _remove_member(self, group: str, container: str, entry: HeldCookie) -> None:
         self.members.pop(container, None)
@@ -218,6 +218,6 @@ class CookieGroups:
 
     def _forget_unused(self, now: float) -> None:
         """Forget groups and members that were not used for `_FORGET_AFTER_S`."""
-        for kind, name in [key for key, last_seen in self._seen.items() if now - last_seen > _FORGET_AFTER_S]:
-            del self._seen[(kind, name)]
+        for kind, name in [key for key, last_seen in self._last_use.items() if now - last_seen > _FORGET_AFTER_S]:
+            del self._last_use[(kind, name)]
             (self.entries if kind == "group" else self.members).pop(name, None)

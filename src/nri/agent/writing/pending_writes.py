@@ -21,7 +21,7 @@ class PendingWrites:
     """Waiting writes by cgroup, for at most `max_writes` cgroups and `kept_s` seconds."""
 
     def __init__(self, now: Callable[[], float], max_writes: int = 2048, kept_s: float = 300.0) -> None:
-        self._now, self._most, self._kept_s = now, max_writes, kept_s
+        self._clock, self._max_writes, self._kept_s = now, max_writes, kept_s
         self._folders: OrderedDict[str, _Folder] = OrderedDict()
 
     def __len__(self) -> int:
@@ -31,9 +31,9 @@ class PendingWrites:
     def keep(self, write: Write) -> int:
         """Add a write, and return the number of older writes that were dropped."""
         folder = write.folder.strip("/")
-        row = self._folders.pop(folder, None) or _Folder(self._now(), {})
+        row = self._folders.pop(folder, None) or _Folder(self._clock(), {})
         row.writes[write.knob] = write
-        self._folders[folder] = _Folder(self._now(), row.writes)
+        self._folders[folder] = _Folder(self._clock(), row.writes)
         return self._drop_excess()
 
     def drop(self, writes: Sequence[Write]) -> None:
@@ -64,10 +64,10 @@ class PendingWrites:
         return [name for name in self._folders if name == path or name.startswith(f"{path}/")]
 
     def _drop_excess(self) -> int:
-        dropped, oldest = 0, self._now() - self._kept_s
+        dropped, oldest = 0, self._clock() - self._kept_s
         while self._folders:
             row = next(iter(self._folders.values()))
-            if len(self._folders) <= self._most and row.since >= oldest:
+            if len(self._folders) <= self._max_writes and row.since >= oldest:
                 break
             dropped += len(self._folders.popitem(last=False)[1].writes)
         return dropped

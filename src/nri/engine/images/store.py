@@ -96,7 +96,7 @@ class ImageStore:
         self._pulls = private_folder(root / "pulls")
         self._layers = Layers(root / "layers")
         self._lock = threading.RLock()
-        self._busy = KeyLocks()
+        self._key_locks = KeyLocks()
         self._slots = threading.BoundedSemaphore(_MAX_PULLS)
         self._under_way: set[str] = set()
         self._names: dict[str, str] = {}
@@ -105,7 +105,7 @@ class ImageStore:
         self._half_removed: set[str] = set()
         self._image_by_id: dict[str, Image] = {}
         #: The number of root file systems that are being mounted, by image.
-        self._mounting: Counter[str] = Counter()
+        self._mount_counts: Counter[str] = Counter()
         self.complaints = self._load()
 
     # --- pulling ---
@@ -117,7 +117,7 @@ class ImageStore:
         CommandFailed or CommandTimeout if a program fails, and TooMany if other pulls take too long.
         """
         name = parse_reference(reference)
-        with self._busy.hold(str(name)), self._folder(str(name)) as folder:
+        with self._key_locks.hold(str(name)), self._folder(str(name)) as folder:
             raw = self.transport.manifest(name.pullable, folder, credentials)
             digest = "sha256:" + hashlib.sha256(raw).hexdigest()
             if name.digest and digest != name.digest:
@@ -125,7 +125,7 @@ class ImageStore:
             pinned, manifest = manifest_for_this_machine(self.transport, name, digest, raw, folder, credentials)
             identity, blobs = config_digest(manifest, str(name)), layers(manifest, str(name))
             names = [f"{name.repository}@{digest}", *([f"{name.repository}:{name.tag}"] if name.tag else [])]
-            with self._busy.hold(identity, self.shared_wait_s):
+            with self._key_locks.hold(identity, self.shared_wait_s):
                 while (image := self._add_names(identity, names, blobs)) is None:
                     budget = SpaceBudget(str(name), self.root, self.limits)
                     self._pull_layers(Source(pinned, identity, blobs, credentials, progress), folder, budget)
@@ -161,7 +161,7 @@ class ImageStore:
         while True:
             known_ids = self._layers.take_known(blobs, lease)
             following = blobs[len(known_ids)] if len(known_ids) < len(blobs) else source.identity
-            with self._busy.hold(" ".join(("layer", *known_ids[-1:], following)), self.shared_wait_s):
+            with self._key_locks.hold(" ".join(("layer", *known_ids[-1:], following)), self.shared_wait_s):
                 if self._layers.take_known(blobs, lease) == known_ids:
                     yield known_ids
                     return
@@ -190,12 +190,12 @@ class ImageStore:
             raise InvalidRequest(
                 f"{source!r} is not an archive: write oci-archive:, docker-archive: or oci: and an absolute path"
             )
-        with self._busy.hold(str(name)), self._folder(str(name)) as folder:
+        with self._key_locks.hold(str(name)), self._folder(str(name)) as folder:
             budget = SpaceBudget(str(name), self.root, self.limits)
             self.transport.copy(source, folder / "layout", folder, progress=progress, on_size=budget.check_bytes)
             layout_image = read_layout(folder / "layout", str(name))
             names = [f"{name.repository}@{layout_image.manifest_digest}", f"{name.repository}:{name.tag}"]
-            with self._busy.hold(layout_image.id, self.shared_wait_s):
+            with self._key_locks.hold(layout_image.id, self.shared_wait_s):
                 while (image := self._add_names(layout_image.id, names, layout_image.layers)) is None:
                     budget = SpaceBudget(str(name), self.root, self.limits)
                     with self._layer_lease() as lease:
@@ -335,12 +335,12 @@ class ImageStore:
         with self._lock:
             self._check_complete(image)
             stack = self._stack(image)
-            self._mounting[image.id] += 1
+            self._mount_counts[image.id] += 1
         try:  # without the lock, because copying may take long
             return self.snapshots.mount(stack, container_id, image.id, mapping)
         finally:
             with self._lock:
-                self._mounting -= Counter([image.id])
+                self._mount_counts -= Counter([image.id])
                 self._log_complaints(self._delete_unused())
 
     def unmount(self, container_id: str) -> None:
@@ -367,7 +367,7 @@ class ImageStore:
 
     def _used_images(self) -> set[str]:
         """Return the ids of the images that containers use, or will use when they are mounted."""
-        return {*self.snapshots.images().values(), *self._mounting}
+        return {*self.snapshots.images().values(), *self._mount_counts}
 
     @staticmethod
     def _log_complaints(complaints: Sequence[str]) -> None:

@@ -38,14 +38,14 @@ class ExitHandler:
         self._closing = threading.Event()
         self._threads: set[threading.Thread] = set()
         #: Exits that arrived before `open` when no thread could be started to wait for it.
-        self._early: list[Exit] = []
+        self._early_exits: list[Exit] = []
         self._lock = threading.Lock()
 
     def open(self) -> None:
         """Report ends to plugins from now on, including those that arrived earlier."""
         with self._lock:
             self._open.set()
-            early, self._early = self._early, []
+            early, self._early_exits = self._early_exits, []
         for exit_ in early:
             self._on_exit(exit_)
 
@@ -94,7 +94,7 @@ class ExitHandler:
         with self._lock:
             early = not self._open.is_set()
             if early:
-                self._early.append(exit_)
+                self._early_exits.append(exit_)
             return early
 
     def _on_thread(self, work: Callable[[], object], identity: str) -> None:

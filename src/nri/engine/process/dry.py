@@ -185,11 +185,11 @@ class DryExits:
 
     def __init__(self, on_exit: Callable[[Exit], None]) -> None:
         self._on_exit = on_exit
-        self._watched: set[str] = set()
+        self._watched_ids: set[str] = set()
 
     def watch(self, container_id: str, bundle: Path, runtime: DryRuntime) -> None:  # noqa: ARG002
         """Report a container's end when it comes, or at once if it has already ended."""
-        self._watched.add(container_id)
+        self._watched_ids.add(container_id)
         runtime.report_ends(self._report_exit)
         exit_ = runtime.ended(container_id)
         if exit_ is not None:
@@ -197,15 +197,15 @@ class DryExits:
 
     def forget(self, container_id: str) -> None:
         """Do not report a container's end."""
-        self._watched.discard(container_id)
+        self._watched_ids.discard(container_id)
 
     def close(self) -> None:
         """Stop watching all containers."""
-        self._watched.clear()
+        self._watched_ids.clear()
 
     def _report_exit(self, exit_: Exit) -> None:
-        if exit_.container_id in self._watched:
-            self._watched.discard(exit_.container_id)
+        if exit_.container_id in self._watched_ids:
+            self._watched_ids.discard(exit_.container_id)
             self._on_exit(exit_)
 
 

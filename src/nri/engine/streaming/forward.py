@@ -62,7 +62,7 @@ class ForwardSession:
         self._wake_up = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._closed = False
         self._lock = threading.Lock()
-        self._gone = False
+        self._client_is_gone = False
 
     def run(self, first: bytes) -> None:
         """Serve the client. `first` has the bytes that were received so far.
@@ -71,7 +71,7 @@ class ForwardSession:
         """
         try:
             self._receive(first)
-            while not (self._gone or self._link.lost or self._channels.over):
+            while not (self._client_is_gone or self._link.lost or self._channels.over):
                 idle = self._link.last_traffic + self._limits.idle_s - time.monotonic()
                 if idle <= 0:
                     break
@@ -125,7 +125,7 @@ class ForwardSession:
     def _receive(self, data: bytes) -> None:
         for event in self._channels.receive(data):
             if isinstance(event, ClientGone):
-                self._gone = True
+                self._client_is_gone = True
             elif isinstance(event, PortOpened):
                 self._open(event)
             elif isinstance(event, PortClosed):

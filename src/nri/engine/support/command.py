@@ -223,7 +223,7 @@ class _Pump:
         self.output = (bytearray(), bytearray())
         self.dropped = 0
         self._process = process
-        self._unsent = memoryview(data)
+        self._unsent_input = memoryview(data)
         self._limit = limit
         self._selector = selectors.DefaultSelector()
         assert process.stdout is not None
@@ -269,14 +269,14 @@ class _Pump:
 
     def _write(self, descriptor: int) -> None:
         try:
-            self._unsent = self._unsent[os.write(descriptor, self._unsent[:_CHUNK_BYTES]) :]
+            self._unsent_input = self._unsent_input[os.write(descriptor, self._unsent_input[:_CHUNK_BYTES]) :]
         except BlockingIOError:
             return
         except BrokenPipeError:
-            self._unsent = self._unsent[
+            self._unsent_input = self._unsent_input[
                 :0
             ]  # the program does not read all data, which is an error only if its exit code is not 0
-        if not self._unsent:
+        if not self._unsent_input:
             self._close_pipe(descriptor)
 
     def _read(self, descriptor: int, buffer: bytearray) -> None:

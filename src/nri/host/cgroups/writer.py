@@ -44,16 +44,16 @@ class Writer:
         now: Callable[[], float] = time.monotonic,
         units: SystemdUnits | None = None,
     ) -> None:
-        self._hierarchies, self._refresh_s, self._now = hierarchies, refresh_s, now
+        self._hierarchies, self._refresh_s, self._clock = hierarchies, refresh_s, now
         # systemd's properties are for cgroup v2.
         self._units = units if hierarchies.mode == "v2" else None
-        self._written: dict[str, dict[str, _CachedResult]] = {}  # by the path of the cgroup, and by the knob
-        self._swept = now()
+        self._cached_results: dict[str, dict[str, _CachedResult]] = {}  # by the path of the cgroup, and by the knob
+        self._sweep_time = now()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         """The number of cached results."""
-        return sum(map(len, self._written.values()))
+        return sum(map(len, self._cached_results.values()))
 
     def read(self, cgroup: str, name: str) -> Value | Unsupported:
         """The value of a knob, from its file.
@@ -94,9 +94,9 @@ class Writer:
         if self._units is not None:
             self._units.forget(path)
         with self._lock:
-            self._written.pop(path, None)
-            for below in [other for other in self._written if other.startswith(f"{path}/")]:
-                del self._written[below]
+            self._cached_results.pop(path, None)
+            for below in [other for other in self._cached_results if other.startswith(f"{path}/")]:
+                del self._cached_results[below]
 
     def _settle_results(
         self, writes: Sequence[Write], force: bool, results: dict[int, Result]
@@ -156,8 +156,8 @@ class Writer:
     def _cached_result(self, write: Write, file: LocatedFile) -> Result | None:
         """The result of a recent write of the same value to the same file, or None."""
         cgroup, name = _key(write)
-        earlier = self._written.get(cgroup, {}).get(name)
-        if earlier is None or earlier.result.wanted != write.value or self._now() - earlier.at >= self._refresh_s:
+        earlier = self._cached_results.get(cgroup, {}).get(name)
+        if earlier is None or earlier.result.wanted != write.value or self._clock() - earlier.at >= self._refresh_s:
             return None
         if self._hierarchies.files.identity(file.path) != earlier.identity:
             return None
@@ -171,19 +171,19 @@ class Writer:
         if self._refresh_s > 0 and (result.in_force or result.outcome is Outcome.CLAMPED):
             identity = self._hierarchies.files.identity(file.path)
             if identity is not None:
-                self._written.setdefault(cgroup, {})[name] = _CachedResult(identity, self._now(), result)
+                self._cached_results.setdefault(cgroup, {})[name] = _CachedResult(identity, self._clock(), result)
 
     def _drop_result(self, cgroup: str, name: str) -> None:
-        rows = self._written.get(cgroup)
+        rows = self._cached_results.get(cgroup)
         if rows is not None and rows.pop(name, None) is not None and not rows:
-            del self._written[cgroup]
+            del self._cached_results[cgroup]
 
     def _drop_old_results(self) -> None:
         """Drop old results, so that removed cgroups use no memory."""
-        now = self._now()
-        if now - self._swept >= self._refresh_s:
-            self._swept = now
-            for cgroup, rows in list(self._written.items()):
+        now = self._clock()
+        if now - self._sweep_time >= self._refresh_s:
+            self._sweep_time = now
+            for cgroup, rows in list(self._cached_results.items()):
                 for name in [name for name, row in rows.items() if now - row.at >= self._refresh_s]:
                     self._drop_result(cgroup, name)
 

@@ -250,7 +250,7 @@ class WatchStream:
 
     def __init__(self, kind: Kind, what: str, answer: Any, clock: Callable[[], float], deadline: float) -> None:
         self._reader = ObjectReader(kind)
-        self._what = what
+        self._action = what
         self._answer = answer
         self._clock = clock
         self._deadline = deadline
@@ -265,13 +265,13 @@ class WatchStream:
             try:
                 events = [self._reader.read_event(line) for line in lines.feed(part)]
             except ValueError as error:
-                raise ApiserverError(self._what, 0, f"an event cannot be read: {error}") from None
+                raise ApiserverError(self._action, 0, f"an event cannot be read: {error}") from None
             bad = next((place for place, event in enumerate(events) if event.type == "ERROR"), len(events))
             if bad:
                 yield events[:bad]
             for event in events[bad:]:
                 code, reason, after_s = status_of(event.object)
-                raise ApiserverError(self._what, code, reason, after_s)
+                raise ApiserverError(self._action, code, reason, after_s)
             if self._clock() > self._deadline:
                 return
 

@@ -188,14 +188,14 @@ class Pools:
 
     def __init__(self, machine: Machine, allowed: int, reserved: int, choices: Choices = Choices.DEFAULT) -> None:
         self.machine, self._choices = machine, choices
-        self._tops: list[Pool] = []
+        self._top_pools: list[Pool] = []
         packages = machine.packages
         root = None
         if len(packages) > 1:
             root = self._add("root", "system", None, machine.present, 0, list(machine.nodes))
         for package, cpus in packages.items():
             self._add_package(package, cpus, root)
-        self.root = root or self._tops[0]
+        self.root = root or self._top_pools[0]
         self.by_id: list[Pool] = []
         self._enumerate()
         self.by_name = {pool.name: pool for pool in self.by_id}
@@ -209,7 +209,7 @@ class Pools:
     def _add(self, name: str, level: str, parent: Pool | None, cpus: int, package: int, nodes: list[int]) -> Pool:
         pool = Pool(name, level, parent, cpus, package, nodes)
         if parent is None:
-            self._tops.append(pool)
+            self._top_pools.append(pool)
         return pool
 
     def _enumerate(self) -> None:

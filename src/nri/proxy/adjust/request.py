@@ -28,23 +28,23 @@ class ByPath:
     def __init__(self, field: Any) -> None:
         self._field = field
         self._entries: dict[int, Any] = {}
-        self._places: dict[str, list[int]] = {}
+        self._positions_by_path: dict[str, list[int]] = {}
         self._next = 0
         for entry in field:
             self.add(entry)
 
     def __contains__(self, path: str) -> bool:
-        return path in self._places
+        return path in self._positions_by_path
 
     def add(self, entry: Any) -> None:
         """Append an entry."""
         self._entries[self._next] = entry
-        self._places.setdefault(entry.container_path, []).append(self._next)
+        self._positions_by_path.setdefault(entry.container_path, []).append(self._next)
         self._next += 1
 
     def drop(self, path: str) -> None:
         """Drop all entries with a path."""
-        for place in self._places.pop(path, ()):
+        for place in self._positions_by_path.pop(path, ()):
             del self._entries[place]
 
     def apply(self) -> None:

@@ -55,7 +55,7 @@ class Checkpoint:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._lock: Lock | None = None
-        self._complained = -_COMPLAIN_S
+        self._last_complaint = -_COMPLAIN_S
         self._names: set[str] = set()
 
     def open(self) -> None:
@@ -106,8 +106,8 @@ class Checkpoint:
 
     def _log_error(self, error: Exception) -> None:
         now = monotonic()
-        if now - self._complained >= _COMPLAIN_S:
-            self._complained = now
+        if now - self._last_complaint >= _COMPLAIN_S:
+            self._last_complaint = now
             _log.warning("cannot write records of the proxy; a restart will query the runtime instead: %s", error)
 
 

@@ -122,7 +122,7 @@ class _Answers:
 
     def __init__(self, handler: Callable[..., Any], method: str) -> None:
         self._handler, self._method = handler, method
-        self._last: Adjustment | None = None
+        self._last_adjustment: Adjustment | None = None
         self._bytes = b""
 
     def mistake(self, result: Any) -> str:
@@ -133,7 +133,7 @@ class _Answers:
         if not isinstance(adjustment, Adjustment):
             return ""
         now, before = _bytes(adjustment.message), self._bytes
-        is_repeated, self._last, self._bytes = adjustment is self._last, adjustment, now
+        is_repeated, self._last_adjustment, self._bytes = adjustment is self._last_adjustment, adjustment, now
         if is_repeated and now != before:
             who = _handler_text(self._handler, self._method)
             return (

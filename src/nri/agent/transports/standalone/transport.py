@@ -78,7 +78,7 @@ class Standalone:
         self._subscribed = False
         self.last = Tally()
         self.last_network = Tally()
-        self._passed = False
+        self._has_run = False
 
     def start(self) -> None:
         """Start the rounds; the first round begins immediately."""
@@ -102,7 +102,7 @@ class Standalone:
         error = next((worker.error for worker in self._workers if worker.error), "")
         if error:
             return False, f"a round failed: {error}"
-        if not self._passed:
+        if not self._has_run:
             return False, "pods are not known yet"
         return True, str(self.last)
 
@@ -121,7 +121,7 @@ class Standalone:
             pods = self._running_pods(tally)
             self._pods.all(pods, tally, force=force)
             self._reconciler.end(pods, reasons, tally)
-            self._passed = True
+            self._has_run = True
         self.last = tally
 
     def network_round(self, reasons: frozenset[str]) -> None:
