@@ -5,6 +5,7 @@ The annotation is for the validator of both runtimes. The policy is a file of th
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from tests.support.waiting import wait_for
 
 PLUGIN = "ulimit-adjuster"
 DAEMON_SET = f"daemonset/nri-plugin-{PLUGIN}"
+SELECTOR = f"app.kubernetes.io/name=nri-plugin-{PLUGIN}"
 LIMITS = {"ulimits.noderesource.dev/container.main": "[{type: NOFILE, soft: 1234, hard: 2345}]"}
 REQUIRED = {"required-plugins.noderesource.dev/container.main": f"[{PLUGIN}]"}
 POLICY = f'["10-{PLUGIN}"]\\nrequired = {{ exempt_namespaces = ["kube-system"] }}\\n'
@@ -101,22 +103,23 @@ def test_pods_created_during_a_rollout_all_start_with_the_plugin(cluster: Cluste
 def test_a_pod_waits_for_an_absent_plugin_and_its_events_name_it(cluster: Cluster, case: Case) -> None:
     name = "required-waits"
 
-    def set_node_selector(value: str) -> None:
-        patch = f'{{"spec": {{"template": {{"spec": {{"nodeSelector": {{"nri-test/absent": {value}}}}}}}}}}}'
-        cluster.kubectl("patch", *SPACE, DAEMON_SET, "-p", patch)
-        wait_rolled_out(cluster, f"nri-plugin-{PLUGIN}")
+    def set_node_selector(value: str | None) -> None:
+        spec = {"nodeSelector": {"nri-test/absent": value}}
+        cluster.kubectl("patch", *SPACE, DAEMON_SET, "-p", json.dumps({"spec": {"template": {"spec": spec}}}))
 
     def events() -> str:
         return cluster.kubectl("get", "events", f"--field-selector=involvedObject.name={name}", "-o", "yaml")
 
-    set_node_selector('"true"')
+    set_node_selector("true")
     try:
+        cluster.kubectl("wait", *SPACE, "--for=delete", "pod", "-l", SELECTOR, f"--timeout={POD_TIMEOUT_S:g}s")
         apply(cluster, pod(name, case.node, case.annotations))
         wait_for(lambda: PLUGIN in events(), events, POD_TIMEOUT_S)
         (status,) = cluster.get("pod", name)["status"].get("containerStatuses", [{}])
         assert "running" not in status.get("state", {})
     finally:
-        set_node_selector("null")
+        set_node_selector(None)
+    wait_rolled_out(cluster, f"nri-plugin-{PLUGIN}")
     try:
         wait_ready(cluster, name)
         assert limits(cluster, name) == ["1234", "2345"]
