@@ -24,9 +24,9 @@ SELECTOR = f"app.kubernetes.io/name=nri-plugin-{PLUGIN}"
 LIMITS = {"ulimits.noderesource.dev/container.main": "[{type: NOFILE, soft: 1234, hard: 2345}]"}
 REQUIRED = {"required-plugins.noderesource.dev/container.main": f"[{PLUGIN}]"}
 POLICY = f'["10-{PLUGIN}"]\\nrequired = {{ exempt_namespaces = ["kube-system"] }}\\n'
-#: Pods that are created during a rollout; there are more if it takes longer.
-LEAST_PODS = 6
-_PAUSE_S = 2.0
+#: The maximum number of pods that are created during a rollout. More would only make a slow node slower.
+MAX_PODS = 12
+_PAUSE_S = 5.0
 
 
 class Case(NamedTuple):
@@ -82,18 +82,20 @@ def test_pods_created_during_a_rollout_all_start_with_the_plugin(cluster: Cluste
     names: list[str] = []
 
     def is_rolled_out() -> bool:
-        status = cluster.get(*SPACE, DAEMON_SET)
+        daemon_set = cluster.get(*SPACE, DAEMON_SET)
+        status = daemon_set["status"]
         return bool(
-            status["status"]["observedGeneration"] == status["metadata"]["generation"]
-            and status["status"].get("updatedNumberScheduled") == status["status"].get("numberReady") == len(NODES)
+            status["observedGeneration"] == daemon_set["metadata"]["generation"]
+            and status.get("updatedNumberScheduled") == status.get("numberReady") == len(NODES)
         )
 
     try:
         cluster.kubectl("rollout", "restart", *SPACE, DAEMON_SET)
-        while len(names) < LEAST_PODS or not is_rolled_out():
+        while not names or (len(names) < MAX_PODS and not is_rolled_out()):
             names.append(f"required-{len(names)}")
             apply(cluster, pod(names[-1], case.node, case.annotations))
             time.sleep(_PAUSE_S)
+        wait_rolled_out(cluster, f"nri-plugin-{PLUGIN}")
         wait_ready(cluster, *names)
         assert {name: limits(cluster, name) for name in names} == {name: ["1234", "2345"] for name in names}
     finally:
