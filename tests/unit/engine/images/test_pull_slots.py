@@ -9,7 +9,6 @@ from contextlib import ExitStack
 
 import pytest
 
-from nri.engine.images import pull_slots
 from nri.engine.images.pull_slots import MAX_PULLS, PullSlots
 from nri.engine.images.pull_timer import COPYING, UNPACKING, PullTimer
 from nri.engine.support.errors import CommandTimeout, TooMany
@@ -73,6 +72,19 @@ def test_a_copy_is_slow_while_it_moves_few_bytes_and_unpacking_never_is(clock: C
     assert not timer.is_slow
 
 
+class SeenTimer(PullTimer):
+    """Notes the threads that wait for this running pull: each asks whether the pull is slow."""
+
+    def __init__(self) -> None:
+        self.waiting: set[threading.Thread] = set()
+        super().__init__("a:1", 60, 1000)
+
+    @property
+    def is_slow(self) -> bool:
+        self.waiting.add(threading.current_thread())
+        return super().is_slow
+
+
 class Pulls:
     """Pulls that run until the test ends them."""
 
@@ -89,7 +101,7 @@ class Pulls:
         self._stack.push(stack)
         return stack
 
-    def queue(self, name: str) -> None:
+    def queue(self, name: str, running: SeenTimer) -> None:
         """Have a thread wait for its slot, note its name, and hold the slot until `go`."""
 
         def work() -> None:
@@ -100,7 +112,7 @@ class Pulls:
         self._threads.append(threading.Thread(target=work))
         self._threads[-1].start()
         deadline = time.monotonic() + 10
-        while not any(pull.name == name for pull in self.slots._waiting):
+        while self._threads[-1] not in running.waiting:
             assert time.monotonic() < deadline
             time.sleep(0.001)
 
@@ -150,21 +162,19 @@ def test_slow_pulls_leave_their_slots_to_others_up_to_a_number(pulls: Pulls, clo
 
 
 def test_the_registry_with_the_fewest_pulls_is_next_then_the_oldest_pull(pulls: Pulls) -> None:
-    first = [pulls.hold(name) for name in ("a/1", "a/2", "b/1", "b/2")]
+    timer = SeenTimer()
+    first = [pulls.hold(name, timer=timer) for name in ("a/1", "a/2", "b/1", "b/2")]
     for name in ("a/3", "a/4", "b/3", "c/1", "c/2"):
-        pulls.queue(name)
+        pulls.queue(name, timer)
     for count, stack in enumerate(first, 1):
         stack.close()
         pulls.wait_started(count)
     assert pulls.order == ["c/1", "a/3", "a/4", "b/3"]
 
 
-def test_a_waiting_pull_notices_that_a_running_one_became_slow(
-    pulls: Pulls, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_waiting_pull_notices_that_a_running_one_became_slow(pulls: Pulls, clock: Clock) -> None:
     for number in range(4):
         pulls.hold(f"bad{number}/x")
-    monkeypatch.setattr(pull_slots, "_CHECK_S", 0.01)
     timer = threading.Timer(0.05, lambda: setattr(clock, "now", clock.now + 6))
     timer.start()
     pulls.hold("good/1", wait_s=30)
