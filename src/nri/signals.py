@@ -76,7 +76,7 @@ class Stop:
     def call_after(self, number: int, action: "Callable[[], object]") -> None:
         """Call `action` after a signal of this number, in the thread of `wait_for_signal`. Call it after `listen`.
 
-        Signals that arrive before the call of `action` cause one call.
+        Signals that arrive before the call of `action` cause one call, also signals that were blocked until now.
         """
 
         def note(*_: object) -> None:
@@ -84,6 +84,7 @@ class Stop:
                 self._pending.append(action)
 
         signal.signal(number, note)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
 
     def take(self, number: int, _: object = None) -> None:
         """Stop as if by this signal. Any thread may call it."""

@@ -16,7 +16,11 @@ def _exit_at_once(*_: object) -> NoReturn:
 
 
 def start() -> NoReturn:
-    """Load the command and run it. If SIGINT is ignored, as in a shell's background job, it stays ignored."""
+    """Load the command and run it. If SIGINT is ignored, as in a shell's background job, it stays ignored.
+
+    SIGHUP waits until the verb is known, because for some verbs it means a reload of their settings.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if interruptible:
         signal.signal(signal.SIGINT, _exit_at_once)

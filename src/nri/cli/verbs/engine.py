@@ -85,6 +85,7 @@ def engine() -> None:
 
 @engine.command(
     cls=Verb,
+    reloads=True,
     short_help="run the engine in the foreground, until it is stopped",
     examples=[
         "sudo nri engine serve                   # with /etc/nri/engine.toml, if it exists",
@@ -100,7 +101,8 @@ def serve(settings: Settings, /, **options: Any) -> int:
     """Run the engine in the foreground until SIGTERM or Ctrl-C. Containers keep running when the engine stops.
 
     The log goes to standard error. The engine logs when it is ready, and notifies systemd. Plugins connect to the
-    socket of --socket-path. SIGHUP makes it read its settings again, as nri engine reload does.
+    socket of --socket-path. SIGHUP makes it read its settings again, as nri engine reload does. A
+    SIGHUP that arrives during the start takes effect when the engine is ready.
 
     The exit code is 0 after SIGTERM, 130 after Ctrl-C, 1 if the engine cannot start, 2 if its settings have mistakes.
     """

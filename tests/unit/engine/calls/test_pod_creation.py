@@ -239,5 +239,6 @@ def test_a_network_gets_the_pods_requests_in_cni_form(
         "dns": {"servers": ["10.0.0.53"]},
         "cgroup_path": entry.record.cgroup_parent,
         "pod_annotations": {"a": "b"},
+        "bandwidth": {},
     }  # fmt: skip
     assert (entry.record.ips, entry.record.network) == (["10.1.0.5"], {"ips": []})
