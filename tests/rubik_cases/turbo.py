@@ -107,7 +107,7 @@ class _Writes(Service):
     name = "quotaTurbo"
     interval_s, change = 0.0, ("", 0, 0)
 
-    def wants(self, rules: Services) -> bool:
+    def is_needed(self, rules: Services) -> bool:
         """Whether there is work: always."""
         return True
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("nri.agent")
 
-#: After this time the log names the parts that are not ready yet, and this often it looks whether they are.
+#: After this time, and then at this interval, the log names the parts that are not ready yet.
 _REMINDER_S = 2.0
 
 

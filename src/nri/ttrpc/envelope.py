@@ -160,7 +160,7 @@ def decode_request(data: bytes, start: int = 0) -> Request:
             position += 2 + data[position + 1]
             names = names_by_prefix.get(data[start:position])
             if names is not None and position + 2 < end and data[position] == 0x1A:
-                begin = position + 2  # in most cases after a length of one or two bytes
+                begin = position + 2  # the length before it has one or two bytes in most cases
                 length = data[position + 1]
                 if length > 127:
                     if data[begin] < 128:

@@ -68,7 +68,7 @@ class DeferredUpdates:
         self._evict = evict
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
-        self.worker: threading.Thread | None = None  # not `_thread`, which is a keyword of C when this is compiled
+        self.worker: threading.Thread | None = None  # the name `_thread` would be a keyword of C when this is compiled
         self._stopped = False
         self.waiting: dict[str, float] = {}
         self._due: list[

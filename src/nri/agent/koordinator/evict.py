@@ -378,7 +378,7 @@ class Evict(Strategy):
         """The number of remembered pods."""
         return len(self.accepted) + len(self._refused)
 
-    def wants(self, rules: NodeSlo) -> bool:
+    def is_needed(self, rules: NodeSlo) -> bool:
         """Return whether NodeSLO switches evictions on."""
         return rules[THRESHOLD].enabled
 

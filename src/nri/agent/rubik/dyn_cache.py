@@ -199,9 +199,9 @@ class DynCache(Service):
         """The number of pods with counted misses."""
         return len(self._counting)
 
-    def wants(self, rules: Services) -> bool:
+    def is_needed(self, rules: Services) -> bool:
         """Return whether the file switches the service on, or groups must be removed."""
-        return super().wants(rules) or self._has_groups
+        return super().is_needed(rules) or self._has_groups
 
     def pause_s(self) -> float:
         """Return the interval in the file, but at most a second, because processes start and end."""

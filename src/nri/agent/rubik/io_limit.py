@@ -106,7 +106,7 @@ class IoLimit(Service):
     """The service that sets the limits of running containers from their pods' annotations."""
 
     name = NAME
-    prompt = True
+    runs_on_pod_changes = True
 
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)
@@ -117,9 +117,9 @@ class IoLimit(Service):
         """The number of cgroup files with a limit of this service."""
         return len(self._limited_disks)
 
-    def wants(self, rules: Services) -> bool:
+    def is_needed(self, rules: Services) -> bool:
         """Return whether the file switches the service on, or limits must be removed."""
-        return super().wants(rules) or self.was_on
+        return super().is_needed(rules) or self.was_on
 
     def round(self, round_: Round[Services]) -> None:
         """Set the requested limits, and remove limits that are no longer requested."""

@@ -120,7 +120,7 @@ class Service(Strategy):
         #: Containers of pods with the annotation in the last round with the service off; None if it was never on.
         self._containers_without: frozenset[str] | None = None
 
-    def wants(self, rules: Services) -> bool:
+    def is_needed(self, rules: Services) -> bool:
         """Return whether the file switches the service on."""
         self.on = self.name in rules.blocks
         block = rules.blocks.get(self.name)

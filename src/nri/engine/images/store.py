@@ -339,7 +339,7 @@ class ImageStore:
             self._check_complete(image)
             stack = self._stack(image)
             self._mount_counts[image.id] += 1
-        try:  # without the lock, because copying may take long
+        try:  # done without the lock, because copying may take long
             return self.snapshots.mount(stack, container_id, image.id, mapping)
         finally:
             with self._lock:

@@ -51,7 +51,7 @@ class Guest(Protocol):
 
     @property
     def deadline(self) -> float:
-        """The end of the present call, in monotonic seconds."""
+        """The end of the current call, in monotonic seconds."""
 
     def sleep(self, seconds: float) -> None:
         """Wait, but no longer than the call may take."""
