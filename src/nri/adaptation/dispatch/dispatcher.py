@@ -139,7 +139,7 @@ class Dispatcher:
         if self._closed:
             raise LocalProtocolError(f"{event.rpc}: {self._closed}")
         if self._deferred_updates.waiting and event.request.container is not None:
-            self._deferred_updates.hasten(event.request.container.id)
+            self._deferred_updates.hand_over_soon(event.request.container.id)
         reporting = self._reporting
         invoker = self._invokers[reporting.watched + reporting.recorded]  # reporters are watchers, too
         provenance = self._trail.provenance

@@ -139,7 +139,7 @@ class DynMemory(Service):
     def round(self, round_: Round[Services]) -> None:
         """Set and remove the limits of all pods, and read the free memory if that is due."""
         node = round_.parts.store.node
-        if reason := node.lacks(_HIGH):
+        if reason := node.missing_reason(_HIGH):
             round_.cannot(NAME, "offline pods have no limit", reason)
             return
         limit = self._next_limit(round_) if self.on else None

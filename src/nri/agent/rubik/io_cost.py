@@ -139,7 +139,7 @@ def weight(*, offline: bool) -> int:
 
 def _unsupported(node: Node) -> str:
     """Return why the kernel cannot control disks by cost, or "" if it can."""
-    if reason := node.lacks(_MODEL) or node.lacks(_QOS):
+    if reason := node.missing_reason(_MODEL) or node.missing_reason(_QOS):
         return reason
     if node.has(_WEIGHT_FILES[0]) and not has_cgroup1_writeback(node.command_line()):
         return "the kernel was not booted with cgroup1_writeback"

@@ -254,7 +254,7 @@ class Preemption(Service):
         """Protect memory of online pods, if the kernel has no memory level."""
         node = round_.parts.store.node
         on = on and not node.has("memory.qos_level")
-        if on and (reason := node.lacks(_LOW)):
+        if on and (reason := node.missing_reason(_LOW)):
             round_.cannot(NAME, "memory of online pods is protected only by OOM scores", reason)
             on = False
         online = [pod for pod in round_.pods if not offline(pod)] if on else []

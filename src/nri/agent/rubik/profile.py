@@ -138,7 +138,7 @@ def _strategy(row: ServiceRow) -> StrategyRow:
 def _node(settings: AgentSettings, root: Root) -> Node:
     kernel = Kernel(root)
     return Node(
-        lacks=kernel.lacks,
+        missing_reason=kernel.missing_reason,
         cpus=kernel.cpus,
         command_line=kernel.command_line,
         disk=functools.partial(block_device, root),
