@@ -55,8 +55,8 @@ def _log_settings(loaded: LoadedSettings[AgentSettings], *, several: bool) -> No
     """Log the source of an agent's settings, and the settings without effect."""
     config = loaded.settings
     files = ", ".join(loaded.files) or "defaults and flags; /etc/nri/agent.toml does not exist"
-    whose = f" of profile {config.profile} at {config.socket}" if several else ""
-    _log.info("settings%s: %s", whose, files)
+    suffix = f" of profile {config.profile} at {config.socket}" if several else ""
+    _log.info("settings%s: %s", suffix, files)
     for note in loaded.notes:
         _log.warning("%s", note)
     for kind, source in (("rules", config.rules), ("pods", config.pods)):

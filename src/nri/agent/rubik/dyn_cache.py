@@ -208,7 +208,7 @@ class DynCache(Service):
         return min(float(self.block.adjustInterval) / _MS_PER_S, _MAX_PAUSE_S)
 
     def block_changed(self) -> None:
-        """Start again with a new block."""
+        """Reset the window after the settings have changed."""
         self.dynamic = None
         self._counting.end()
 
