@@ -55,7 +55,7 @@ def command(  # noqa: PLR0913, PLR0917 - click passes a parameter for each optio
 
     In containerd's file only NRI's table is changed; before the first change the file is copied to FILE.before-nri.
     For k3s, rke2 and microk8s the template of the file is changed instead; for k0s and CRI-O a separate file is
-    written. Docker Engine must be named: --runtime dockerd. If its daemon.json has no socket for plugins, one is added.
+    written. Docker Engine requires --runtime dockerd. If its daemon.json has no socket for plugins, one is added.
 
     Before anything is written, all files are checked against the rules of the runtime's release. If the runtime would
     not start, NRI would not run, or a later file overrides the change, the command fails and changes nothing.
