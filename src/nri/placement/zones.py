@@ -341,7 +341,9 @@ class MemoryZones:
                     if not zones:
                         return
             if not moved:
-                over = ", ".join(f"{size(excess[zone])} too much in nodes {masks.text(zone)}" for zone in zones)
+                over = ", ".join(
+                    f"{size(excess[zone])} too much memory requested from nodes {masks.text(zone)}" for zone in zones
+                )
                 raise NoMemory(f"not enough memory: {over}")
 
     def _overcommitted_zones(self, nodes: int) -> tuple[list[int], dict[int, int]]:

@@ -248,7 +248,7 @@ class DynCache(Service):
         executor = round_.parts.executor
         processes = {c.folder: executor.threads(c.folder) for pod in pods for c in pod.containers}
         if processes and not any(processes.values()):
-            round_.errors.append(f"{NAME}: no process of an offline pod is visible; an agent in a pod needs hostPID")
+            round_.errors.append(f"{NAME}: no process of an offline pod is visible; an agent in a pod requires hostPID")
         return tasks(pods, self.block.defaultLimitMode, processes)
 
     @staticmethod

@@ -72,7 +72,7 @@ def disk_limits(rows: Rows, lookup: Callable[[str], str]) -> DiskLimits:
             if not disk:
                 result.problems.append(f"{key}: {device[:80]!r} is not a block device; write /dev/NAME or MAJOR:MINOR")
             elif _LIMIT.fullmatch(value) is None or int(value) >= 1 << 64:
-                result.problems.append(f"{key}: {value[:40]!r} of {device[:80]!r} is not a number of 64 bits")
+                result.problems.append(f"{key}: {value[:40]!r} of {device[:80]!r} is not a 64-bit number")
                 result.unclear.setdefault(_KNOB_BY_KEY[key], set()).add(disk)
             else:
                 result.limits.setdefault(_KNOB_BY_KEY[key], {})[disk] = int(value) or UNLIMITED

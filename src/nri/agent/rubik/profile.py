@@ -194,7 +194,7 @@ PROFILE: Final = Profile(
     foreign=(
         ForeignAgent(
             "rubik",
-            "stop it on this node, or set beside_koordlet = true if none of its services is one of these",
+            "stop it on this node, or set beside_koordlet = true if it runs none of these services",
         ),
     ),
     unreadable=unreadable,
