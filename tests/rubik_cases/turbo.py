@@ -17,7 +17,7 @@ from tests.rubik_cases.world import CaseWorld, Json
 __all__ = ["STAGES"]
 
 _TURBO = {"volcano.sh/quota-turbo": "true"}
-_USE = re.compile(r"the node uses ([\d.]+) %")
+_USE = re.compile(r"the node's CPU usage is ([\d.]+) %")
 
 
 def _knobs(case: Json) -> Knobs:

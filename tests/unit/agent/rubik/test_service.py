@@ -74,7 +74,7 @@ def test_every_service_reports_its_next_decision_and_its_state(tmp_path: Path) -
     assert all(0 <= row["in_s"] <= row["every_s"] for row in message.values())
     assert [name for name, row in message.items() if row["preview"]] == ["memoryevict"]
     assert message["quotaTurbo"]["state"] == (
-        "the node uses 90 %, quotas rise below 80 % and fall at 60 % or more; 1 container"
+        "the node's CPU usage is 90 %, quotas rise below 80 % and fall at 60 % or more; 1 container"
     )
     assert message["dynMemory"]["state"].startswith("memory.high is 81920 MiB")
     assert message["cpuevict"]["state"].startswith(
