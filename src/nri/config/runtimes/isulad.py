@@ -16,7 +16,7 @@ from nri.config.runtimes import config_file
 from nri.config.runtimes.config_file import ConfigFile, KeyPath, Setting
 from nri.config.runtimes.file_tree import DiskTree, FileTree
 from nri.config.runtimes.reading import Draft, Kind, Reading, Remark
-from nri.config.runtimes.runtime import Runtime
+from nri.config.runtimes.runtime import ManagedFile, Runtime
 from nri.config.source import Source
 from nri.config.syntax import parse_json, parse_text
 from nri.errors import ConfigError
@@ -177,9 +177,22 @@ RUNTIME = Runtime(
     # iSulad does not support another socket path; users would look for it under this key.
     keys={setting.field: setting.key for setting in SETTINGS} | {"socket_path": "socket_path"},
     enabled_value=True,
-    switch_on='set "nri-support": true and restart isulad',
+    switch_on='set "nri-support": true and restart isulad, or nri config-manager',
     allow_connections='set "disable-connections": false',
     program="isulad",
+    packages=("iSulad", "isulad"),
+    installed_paths=(PATH, "/usr/bin/isulad"),
+    unit="isulad.service",
     cri_sockets=("/run/isulad.sock", "/var/run/isulad.sock"),
     requires_plugin_config=True,
+    managed_file=ManagedFile(
+        PATH,
+        lambda tree, release, path: (),  # noqa: ARG005
+        "{}\n",
+        is_operators=True,
+        format="json",
+        defaults={_CRI_KEY: True},
+        whole_seconds=True,
+        is_fixed=True,
+    ),
 )

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from nri.config.runtimes.containerd.installations import installation_at
 from nri.config.runtimes.reading import Kind
 from nri.config.runtimes.registry import RUNTIMES
 
 if TYPE_CHECKING:
-    from nri.config.runtimes.reading import Remark
+    from nri.config.runtimes.reading import Remark, RuntimeNri
+    from nri.config.runtimes.runtime import Runtime
 
 
 class Texts(NamedTuple):
@@ -156,3 +158,14 @@ def texts_of(runtime: str, remark: Remark) -> Texts:
     if remark.kind is Kind.NEVER_RUNS and "releases" in remark.details:
         what, level = f"in containerd {remark.details['releases']} {what}", "warning"
     return Texts(what, words.next.format(**parties), level)
+
+
+def switch_on_step(runtime: Runtime, nri: RuntimeNri) -> str:
+    """Return how to turn NRI on. If a program writes the file anew at each start, its template has to be changed."""
+    installation = installation_at(nri.path) if nri.path else None
+    if installation is None:
+        return runtime.switch_on
+    command = f"nri config-manager --file {nri.path}"
+    if installation.templates:
+        return f"{nri.path} is written anew at each start of {installation.name}: change its template with {command}"
+    return f"{command}, and restart {installation.name}"

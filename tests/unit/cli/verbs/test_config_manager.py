@@ -28,7 +28,7 @@ def test_a_given_file_is_containerds(nri, folder: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert "disable = false" in (folder / "own.toml").read_text()
     other = nri(*words, "--runtime", "crio", "--dry-run")
-    assert (other.returncode, "--file is not for CRI-O" in other.stderr) == (2, True), other.stdout
+    assert (other.returncode, "CRI-O does not read another file" in other.stderr) == (2, True), other.stdout
 
 
 def test_a_mistake_exits_with_2_and_its_position(nri, folder: Path) -> None:

@@ -41,7 +41,8 @@ _PROXY_TYPES = {
     "snapshot": "snapshotter.v1", "content": "content.v1", "sandbox": "sandbox.controller.v1", "diff": "diff.v1",
 }  # fmt: skip
 _PYTHON_TYPES = {
-    "bool": bool, "str": str, "int": int, "float": float, "texts": list, "table": dict, "duration": str,
+    "bool": bool, "str": str, "int": int, "float": float, "texts": list, "table": dict, "tables": list,
+    "duration": str,
 }  # fmt: skip
 #: Fields of `RuntimeNri` by NRI's keys. An empty string and a zero timeout mean the default of NRI's library.
 SETTINGS = {
@@ -327,11 +328,15 @@ class _Config:
                 raise _Failure(Kind.VERSION_CRASH, self._last_where("version"), version=self.version, other=3)
             if CRI not in self.disabled:
                 self._move_cri_settings(self.plugins, self._where_table(CRI))
-        for uri, types in plugin_types(self.rules.first).items():
+        types_by_plugin = plugin_types(self.rules.first)
+        if self.rules.is_1:
+            migration.move_embedded_keys(self.plugins.get(self.plugin_name(CRI)), types_by_plugin[CRI], self.rules)
+        for uri, types in types_by_plugin.items():
             name = self.plugin_name(uri)
             if name in self.plugins and name not in self.disabled:
                 wrong = first_wrong(self.plugins[name], types, self.rules)
-                if wrong is not None and not (self.rules.toml == "1.0" and wrong.value == {}):
+                is_ignored = self.rules.toml == "1.0" and wrong is not None and wrong.value == {}
+                if wrong is not None and not (is_ignored and wrong.path[-1] not in _EMPTY_LISTS):
                     raise self._wrong_type(name, wrong.path, wrong.type, wrong.value)
 
     def _wrong_type(self, plugin: str, path: KeyPath, kind: str, value: Any) -> _Failure:
@@ -601,6 +606,8 @@ class _Config:
         return ()
 
 
+#: Lists without a default: the TOML library of 2.3 accepts an empty table for other values.
+_EMPTY_LISTS = ("required_plugins", "unpack_config")
 _MERGED_TOP_KEYS = ("root", "state", "temp", "grpc", "ttrpc", "debug", "metrics", "timeouts", "proxy_plugins")
 
 
