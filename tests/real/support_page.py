@@ -83,7 +83,10 @@ the names of pods and containers from the annotations of the CRI, and treats a c
 `nri doctor` reads both configurations. `nri config-manager --runtime dockerd` enables NRI in daemon.json with the
 socket /var/run/docker/nri.sock for `--socket-path`; `systemctl reload docker` is enough. The types and values
 of all keys are checked as by dockerd 29. dockerd does not start if a key, for example `hosts` or `nri-opts`, is also a
-flag in docker.service. iSulad ends at every UpdateContainerResources of the kubelet while NRI is enabled.
+flag in docker.service.
+
+`nri config-manager` enables NRI and CRI v1 in iSulad's daemon.json, which must be JSON: iSulad does not start with a
+comment that begins with `#`. It ends at every UpdateContainerResources of the kubelet while NRI is enabled.
 """
 
 

@@ -54,9 +54,10 @@ def command(  # noqa: PLR0913, PLR0917 - click passes a parameter for each optio
     """Turn NRI on in the configuration of containerd, CRI-O, iSulad or Docker Engine.
 
     In containerd's file only NRI's table is changed; before the first change the file is copied to FILE.before-nri.
-    For k3s, rke2 and microk8s the template of the file is changed instead; for k0s and CRI-O a separate file is
-    written. In iSulad's daemon.json, enable-cri-v1 is turned on as well, because NRI does not work without it.
-    Docker Engine must be named: --runtime dockerd. If its daemon.json has no socket for plugins, one is added.
+    For k0s and CRI-O a separate file is written, and for k3s and rke2 if their file imports it; otherwise the template
+    of k3s, rke2 and microk8s is changed. In iSulad's daemon.json, enable-cri-v1 is turned on as well, because NRI does
+    not work without it. Docker Engine must be named: --runtime dockerd. If its daemon.json has no socket for plugins,
+    one is added.
 
     Before anything is written, all files are checked against the rules of the runtime's release. If the runtime would
     not start, NRI would not run, or a later file overrides the change, the command fails and changes nothing.
@@ -75,6 +76,8 @@ def command(  # noqa: PLR0913, PLR0917 - click passes a parameter for each optio
     if is_changed:
         out.lines(work.unified(change).rstrip("\n"))
     work.check_effect(change, timeouts)
+    if is_changed and change.file.caution:
+        out.note(change.file.caution)
     if not is_changed:
         out.text(f"{change.file.path}: NRI is on already, nothing to change")
     if dry_run or not is_changed:

@@ -43,7 +43,9 @@ _TEXTS = {
     Kind.COMMENT: Texts("JSON does not allow comments", "remove the comment"),
     Kind.UNKNOWN_KEY: Texts('unknown key "{key}"; {runtime} ignores it', "{suggestion}"),
     Kind.FOREIGN_KEY: Texts('"{key}" is a key of containerd that {runtime} does not have', "write {right}"),
-    Kind.OLD_SPELLING: Texts("the key has an old spelling", 'write "{right}"', "warning"),
+    Kind.OLD_SPELLING: Texts("the key has an old spelling, and {runtime} ignores it", 'write "{right}"'),
+    Kind.SECOND_KEY: Texts('"{key}" is given twice: {runtime} uses the first value', "remove one of the two"),
+    Kind.IGNORED_VALUE: Texts("must be {wanted}, not {value!r}: {runtime} ignores it"),
     Kind.FIXED_SOCKET: Texts(
         "{runtime} does not support another socket path", "remove the key; the socket is /var/run/nri/nri.sock"
     ),
@@ -57,7 +59,9 @@ _TEXTS = {
     ),
     Kind.WRONG_TYPE: Texts("must be {wanted}, not {value!r}"),
     Kind.NO_DURATION: Texts("{reason}", "{suggestion}"),
-    Kind.NO_SECONDS: Texts('must be a whole number of seconds, not "{value}"', "write {seconds:.0f}"),
+    Kind.NO_SECONDS: Texts(
+        'must be a whole number of seconds, not "{value}": {runtime} ignores it', "write {seconds:.0f}"
+    ),
     Kind.MISSING_IMPORT: Texts(
         'the imported file "{path}" does not exist',
         "create the file, or remove it from the list: containerd does not start without it",
@@ -133,7 +137,10 @@ _OWN_TEXTS = {
         'unknown key "{key}": dockerd 29 does not start with it', "{suggestion}", "warning"
     ),
     ("isulad", Kind.DENIED): Texts("{reason}"),
-    ("isulad", Kind.INVALID): Texts("{reason}"),
+    ("isulad", Kind.INVALID): Texts("{reason}: iSulad does not start with it"),
+    ("isulad", Kind.COMMENT): Texts(
+        "JSON does not allow comments: iSulad does not start with it", "remove the comment, or begin it with //"
+    ),
     ("isulad", Kind.NEVER_RUNS): Texts(
         "NRI is on, but plugins get no events: {reason}", 'set "enable-cri-v1": true and restart isulad'
     ),

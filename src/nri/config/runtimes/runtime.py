@@ -27,6 +27,7 @@ class ManagedFile(NamedTuple):
         defaults: further keys of the table, which are set if the file does not have them, or has them as false.
         whole_seconds: whether timeouts are numbers of seconds instead of strings.
         is_fixed: whether the runtime cannot be started with a file at another path.
+        caution: a fault of the runtime that operators must know before they enable NRI, or "".
     """
 
     path: str
@@ -37,6 +38,7 @@ class ManagedFile(NamedTuple):
     defaults: Mapping[str, bool | str] = MappingProxyType({})
     whole_seconds: bool = False
     is_fixed: bool = False
+    caution: str = ""
 
 
 class Runtime(NamedTuple):

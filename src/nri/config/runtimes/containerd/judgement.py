@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from nri.config.runtimes.config_file import ConfigFile
 from nri.config.runtimes.containerd import glob, migration, toml_text
 from nri.config.runtimes.containerd.cri import CriSettings, find_obstacle
-from nri.config.runtimes.containerd.key_types import CRI, NRI, VALIDATOR_KEYS, plugin_types, top_types
+from nri.config.runtimes.containerd.key_types import CRI, CRI_IMAGES, NRI, VALIDATOR_KEYS, plugin_types, top_types
 from nri.config.runtimes.containerd.keys import (
     KeyPath,
     first_wrong,
@@ -22,7 +22,7 @@ from nri.config.runtimes.containerd.keys import (
     spelling,
     value_at,
 )
-from nri.config.runtimes.containerd.plugins import OPTIONAL, PREFIX, existing, short_name
+from nri.config.runtimes.containerd.plugins import OPTIONAL, PREFIX, existing, needed_by_images, short_name
 from nri.config.runtimes.containerd.releases import Rules
 from nri.config.runtimes.file_tree import FileTree
 from nri.config.runtimes.reading import Kind, Remark, RuntimeNri
@@ -504,6 +504,8 @@ class _Config:
                 reason = "the plugin is disabled"
             elif names[name] == CRI and obstacle is not None:
                 reason = f"the plugin does not load: {obstacle.details['reason']}"
+            elif names[name] == CRI_IMAGES and needed_by_images(self.rules) & set(self.disabled):
+                reason = "a plugin that it needs is disabled"
             elif names[name] in OPTIONAL and name not in self.plugins:
                 reason = "containerd skips it on this machine"
             else:

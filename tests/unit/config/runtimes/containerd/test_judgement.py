@@ -134,6 +134,11 @@ def words(main: str, drop_in: str | None = None) -> str:
             None,
             " ".join(["REQUIRED"] * 5),
         ),
+        (
+            f'{REQUIRES}cri.v1.images"]\ndisabled_plugins = ["io.containerd.image-verifier.v1.bindir"]\n',
+            None,
+            "REQUIRED REQUIRED REQUIRED on on",
+        ),
         # The CRI plugin does not load.
         (f'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n{ON}', None, "never never never never never"),
         (f'version = 2\ndisabled_plugins = ["io.containerd.cri.v1.images"]\n{ON}', None, "on never never never never"),
