@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nri.config.duration import parse_duration
 from nri.config.root import resolve_below
 from nri.config.runtimes import containerd
-from nri.config.runtimes.containerd.glob import glob
+from nri.config.runtimes.containerd.glob import BadPattern, glob
 from nri.config.runtimes.containerd.installations import (
     INSTALLATIONS,
     Installation,
@@ -210,8 +210,11 @@ def _plan_installation(root: str, installation: Installation, release: str, valu
 
 def _is_imported(tree: FileTree, content: Any, path: str) -> bool:
     """Whether a main file imports a drop-in that may not exist yet, by a pattern."""
-    patterns = content.get("imports", []) if isinstance(content, dict) else []
-    return any(path in glob(ReplacedFile(tree, path, b""), pattern) for pattern in patterns)
+    patterns = content.get("imports") if isinstance(content, dict) else None
+    changed = ReplacedFile(tree, path, b"")
+    with suppress(BadPattern):  # the daemon does not start with it, which is reported later
+        return isinstance(patterns, list) and any(path in glob(changed, str(pattern)) for pattern in patterns)
+    return False
 
 
 def _changed_template(

@@ -280,6 +280,14 @@ def test_a_table_of_the_base_template_is_not_defined_twice(root: Path) -> None:
     assert not (root / K3S / "config-v3.toml.tmpl").exists()
 
 
+@pytest.mark.parametrize("imports", ["5", '"*"', '["/a[*"]'])
+def test_imports_that_stop_the_daemon_are_reported(root: Path, imports: str) -> None:
+    (root / K3S).mkdir(parents=True)
+    (root / K3S / "config.toml").write_text(f"version = 3\nimports = {imports}\n")
+    with pytest.raises(NriError, match="the runtime would not start"):
+        turn_on(root)
+
+
 def test_k0s_gets_a_drop_in_and_microk8s_a_line_in_its_template(root: Path) -> None:
     (root / "etc/k0s").mkdir()
     (root / "etc/k0s/containerd.toml").write_text('version = 3\nimports = ["/etc/k0s/containerd.d/*.toml"]\n')
