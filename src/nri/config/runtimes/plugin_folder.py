@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def launch_obstacles(root: str, folder: str) -> list[str]:
     """List the reasons why plugins in this folder are not launched, one for each runtime that exists below `root`."""
     tree = DiskTree(root)
+<<<<<<< HEAD
     readings = [
         (runtime, runtime.read(tree, find_release(root, runtime, programs).version, path))
         for runtime in RUNTIMES
@@ -32,6 +33,14 @@ def _containerds(tree: FileTree) -> list[tuple[str, tuple[str, ...]]]:
     """List the main files of all installations of containerd, each with its possible programs."""
     others = [(row.path, row.programs) for row in existing_installations(tree) if row.path != containerd.PATH]
     return others if others and not tree.exists(containerd.PATH) else [("", ()), *others]
+=======
+    obstacles = []
+    for runtime in RUNTIMES:
+        release = find_release(root, runtime).version if runtime.release else ""
+        if text := _launch_obstacle(runtime, runtime.read(tree, release, ""), folder):
+            obstacles.append(text)
+    return obstacles
+>>>>>>> main
 
 
 def requires_config(root: str) -> bool:
@@ -40,7 +49,7 @@ def requires_config(root: str) -> bool:
     return any(row.requires_plugin_config and row.read(tree, "", "").nri is not None for row in RUNTIMES)
 
 
-def _obstacle(runtime: Runtime, reading: Reading, folder: str) -> str:
+def _launch_obstacle(runtime: Runtime, reading: Reading, folder: str) -> str:
     """Return why a runtime does not launch plugins from a folder. Returns "" if it does, or does not exist."""
     nri, remark = reading.nri, reading.failure or reading.obstacle
     if nri is None:
