@@ -130,7 +130,6 @@ def plan(root: str, program: str, timeouts: Timeouts, path: str = "", release: s
     return Change(runtime, file, before, after, reading, path or runtime.path, unit)
 
 
-<<<<<<< HEAD
 def _timeout_values(runtime: Runtime, timeouts: Timeouts) -> dict[str, Value]:
     """Return the keys of timeouts, in the runtime's form. Raises ConfigError if the runtime does not support them."""
     assert runtime.managed_file is not None
@@ -147,10 +146,7 @@ def _timeout_values(runtime: Runtime, timeouts: Timeouts) -> dict[str, Value]:
     return values
 
 
-def _at(content: Any, table: tuple[str, ...]) -> Mapping[str, Any]:
-=======
 def _table_at(content: Any, table: tuple[str, ...]) -> Mapping[str, Any]:
->>>>>>> main
     """Return a table of parsed content; empty if it does not exist."""
     for key in table:
         content = content.get(key) if isinstance(content, dict) else None

@@ -84,11 +84,7 @@ def _tree(text: str, path: str, format: Format) -> dict[str, Any]:  # noqa: A002
     return tree or {}
 
 
-<<<<<<< HEAD
-def _changed(text: str, table: KeyPath, values: Mapping[str, Value]) -> str:
-=======
-def _changed_text(text: str, table: KeyPath, values: Mapping[str, bool | str]) -> str:
->>>>>>> main
+def _changed_text(text: str, table: KeyPath, values: Mapping[str, Value]) -> str:
     end = "\r\n" if "\r\n" in text else "\n"
     lines = text.splitlines(keepends=True)
     header = next((number for number, line in enumerate(lines) if _header(line) == table), None)

@@ -20,27 +20,18 @@ if TYPE_CHECKING:
 def launch_obstacles(root: str, folder: str) -> list[str]:
     """List the reasons why plugins in this folder are not launched, one for each runtime that exists below `root`."""
     tree = DiskTree(root)
-<<<<<<< HEAD
     readings = [
         (runtime, runtime.read(tree, find_release(root, runtime, programs).version, path))
         for runtime in RUNTIMES
         for path, programs in (_containerds(tree) if runtime is containerd.RUNTIME else [("", ())])
     ]
-    return [text for runtime, reading in readings if (text := _obstacle(runtime, reading, folder))]
+    return [text for runtime, reading in readings if (text := _launch_obstacle(runtime, reading, folder))]
 
 
 def _containerds(tree: FileTree) -> list[tuple[str, tuple[str, ...]]]:
     """List the main files of all installations of containerd, each with its possible programs."""
     others = [(row.path, row.programs) for row in existing_installations(tree) if row.path != containerd.PATH]
     return others if others and not tree.exists(containerd.PATH) else [("", ()), *others]
-=======
-    obstacles = []
-    for runtime in RUNTIMES:
-        release = find_release(root, runtime).version if runtime.release else ""
-        if text := _launch_obstacle(runtime, runtime.read(tree, release, ""), folder):
-            obstacles.append(text)
-    return obstacles
->>>>>>> main
 
 
 def requires_config(root: str) -> bool:
