@@ -231,7 +231,15 @@ def knobs() -> str:
         kernels = dict.fromkeys(place.only for place in (*row.v1, *row.v2) if place.only)
         since = ", ".join([*([f"Linux {row.since}"] if row.since else []), *kernels])
         since = since.replace("Anolis OS and Alibaba Cloud Linux", "Anolis")
-        rows.append((f"`{row.name}`", row.unit, files(row.v1, row.instead), files(row.v2, row.instead), since))
+        rows.append(
+            (
+                f"`{row.name}`",
+                row.unit.removesuffix(", -1 for no limit"),
+                files(row.v1, row.instead),
+                files(row.v2, row.instead),
+                since,
+            )
+        )
     nested = ", ".join(f"`{row.name}`" for row in KNOBS.values() if row.nested)
     return f"{table(('knob', 'value', 'cgroup v1', 'cgroup v2', 'kernels'), rows)}\nNested knobs: {nested}.\n"
 
