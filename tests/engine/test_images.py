@@ -9,6 +9,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -23,7 +25,7 @@ from tests.engine.machine import Machine
 from tests.engine.registry import RegistryProcess, busybox
 from tests.support.layout_registry import LayoutRegistry
 from tests.support.needs import need_tool
-from tests.support.oci_layouts import MEDIA, base_layer, digest, layout
+from tests.support.oci_layouts import MEDIA, base_layer, digest, layer, layout
 
 ME = Credentials("me", "secret")
 
@@ -314,6 +316,84 @@ def test_a_registry_that_stands_still_is_given_up(machine: Machine, tmp_path: Pa
         registry.pause(False)
         assert (list(store.list()), left_over(store)) == ([], [])
         store.transport.stall_s = 60
+        store.pull(name)
+
+
+def test_stalled_registries_do_not_delay_pulls_of_others(machine: Machine, tmp_path: Path) -> None:
+    """Eight pulls of four registries that send the manifest and then only a part of a layer, or a byte now and then."""
+    with ExitStack() as stack:
+        bad = [stack.enter_context(StallingRegistry(drips=number % 2 == 0)) for number in range(4)]
+        good = stack.enter_context(RegistryProcess(tmp_path / "good"))
+        names = list[str]()
+        for registry in [*bad, *bad]:
+            source = layout(tmp_path / f"layout{len(names)}", [layer({"x": os.urandom(5000)})])
+            names.append(registry.push(f"app{len(names)}:1", source))
+        store = new_store(machine, *(Registry(host, insecure=True) for host in (*(r.host for r in bad), good.host)))
+        store.transport.stall_s, store.transport.total_s = 15, 20
+        errors: dict[str, str] = {}
+
+        def pull(name: str) -> None:
+            with pytest.raises(CommandTimeout) as error:
+                store.pull(name)
+            errors[name] = str(error.value)
+
+        threads = [threading.Thread(target=pull, args=(name,)) for name in names]
+        for thread in threads:
+            thread.start()
+        machine.wait_for(lambda: all(registry.stalled for registry in bad), "the registries to stall")
+        assert store.pull(good.push("app:1")).repo_tags
+        assert errors == {}, "the others are still waiting for their registries"
+        for thread in threads:
+            thread.join(120)
+        kinds = {name: "without progress" in error for name, error in errors.items()}
+        assert kinds == {name: not bad[index % 4].drips for index, name in enumerate(names)}
+        assert (len([*store.list()]), left_over(store)) == (1, [])
+
+
+class StallingRegistry(LayoutRegistry):
+    """Sends half of each layer, and then nothing, or with `drips` a byte every second."""
+
+    def __init__(self, *, drips: bool) -> None:
+        super().__init__()
+        self.drips, self.stalled, self.go = drips, False, threading.Event()
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        data = self.blobs.get(request.path.rpartition("/")[2], b"")
+        if request.command != "GET" or "/blobs/" not in request.path or len(data) < 1000:
+            super().answer(request)
+            return
+        request.send_response(200)
+        request.send_header("Content-Length", str(len(data)))
+        request.end_headers()
+        request.wfile.write(data[:1000])
+        self.stalled = True
+        for number in range(1000, len(data)):
+            if self.go.wait(1) or not self.drips:
+                break
+            try:
+                request.wfile.write(data[number : number + 1])
+                request.wfile.flush()
+            except OSError:  # the pull was cancelled
+                break
+        self.go.wait(120)
+
+    def __exit__(self, *_: object) -> None:
+        self.go.set()
+        super().__exit__()
+
+
+def test_an_unpacker_that_hangs_is_ended_and_the_next_pull_works(machine: Machine, tmp_path: Path) -> None:
+    with RegistryProcess(tmp_path / "r") as registry:
+        name = registry.push("app:1")
+        store = new_store(machine, Registry(registry.host, insecure=True))
+        slow = tmp_path / "umoci"
+        slow.write_text("#!/bin/sh\nexec sleep 1000\n")
+        slow.chmod(0o755)
+        umoci, store.umoci, store.transport.stall_s = store.umoci, str(slow), 1
+        with pytest.raises(CommandTimeout, match="unpacking without progress"):
+            store.pull(name)
+        assert (list(store.list()), left_over(store)) == ([], [])
+        store.umoci, store.transport.stall_s = umoci, 60
         store.pull(name)
 
 

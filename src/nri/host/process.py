@@ -94,6 +94,13 @@ def environment(root: Root, pid: int) -> list[str] | None:
     return None if text is None else text.removesuffix("\0").split("\0")
 
 
+def io_bytes(root: Root, pid: int) -> int | None:
+    """The number of bytes that a process has read and written. Returns None if the kernel does not report it."""
+    rows = dict(line.split(": ", 1) for line in (root.find(f"/proc/{pid}/io") or "").splitlines() if ": " in line)
+    values = [rows.get(key, "") for key in ("rchar", "wchar")]
+    return sum(map(int, values)) if all(value.isdecimal() for value in values) else None
+
+
 def has_socket(root: Root, pid: int, inode: str = "") -> bool:
     """Whether a process has an open socket (with this inode). Returns False if its descriptors cannot be read."""
     folder, prefix = f"/proc/{pid}/fd", f"socket:[{inode}]" if inode else "socket:"

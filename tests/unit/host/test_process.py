@@ -19,6 +19,7 @@ from nri.host.process import (
     environment,
     find,
     has_socket,
+    io_bytes,
     numbers,
     oom_score,
     parse_cgroups,
@@ -110,6 +111,12 @@ def test_the_cgroups_of_a_process_are_found(tmp_path: Path) -> None:
     root = write_files(tmp_path, {"proc/5/cgroup": text})
     assert cgroups(root, 5) == output
     assert cgroups(root, 6) is None
+
+
+def test_the_bytes_that_a_process_moves_are_counted(tmp_path: Path) -> None:
+    text = "rchar: 6\nwchar: 5\nsyscr: 10\nsyscw: 0\n"
+    root = write_files(tmp_path, {"proc/5/io": text, "proc/6/io": "rchar: 6\nwchar: x\n", "proc/7/io": ""})
+    assert [io_bytes(root, pid) for pid in (5, 6, 7, 8)] == [11, None, None, None]
 
 
 def test_a_score_is_applied_once_and_then_unchanged(tmp_path: Path) -> None:

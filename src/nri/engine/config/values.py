@@ -147,7 +147,9 @@ class ImageConfig:
         umoci: the program that unpacks images: a path, or a name that is searched in PATH.
         snapshots: how root file systems are created: ``overlay`` (overlayfs over shared layers), ``copy`` (a copy of
             the image), or ``auto`` (overlayfs if it works, otherwise a copy).
-        stall_timeout: cancel a pull that makes no progress for this long.
+        stall_timeout: cancel a pull that makes no progress for this long, while it copies or unpacks, as containerd's
+            ``image_pull_progress_timeout`` and CRI-O's ``pull_progress_timeout``.
+        pull_timeout: cancel a pull that takes longer than this, even if it makes progress.
         size_limit: the maximum bytes of an unpacked image with all layers; 0 means no limit.
         entries_limit: the maximum number of files and folders in an image's layers; 0 means no limit.
         image_volumes: what is at each ``VOLUME`` of an image, as in CRI-O: ``bind`` mounts a writable copy of the
@@ -167,6 +169,7 @@ class ImageConfig:
     umoci: str = "umoci"
     snapshots: Literal["auto", "overlay", "copy"] = "auto"
     stall_timeout: Duration = 60.0
+    pull_timeout: Duration = 4 * 3600.0
     size_limit: int = 64 << 30
     entries_limit: int = 1_000_000
     image_volumes: Literal["bind", "mkdir", "ignore"] = "bind"
@@ -177,7 +180,7 @@ class ImageConfig:
     registries: tuple[Registry, ...] = ()
 
     def __post_init__(self) -> None:
-        check_timeouts(self, "stall_timeout")
+        check_timeouts(self, "stall_timeout", "pull_timeout")
         check_limits(self, "size_limit", "entries_limit")
         for key in ("credentials_file", "signature_policy", "registries_conf"):
             if (path := getattr(self, key)) and not path.startswith("/"):

@@ -15,8 +15,11 @@ from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
+from nri.engine.images.pull_timer import UNPACKING, PullTimer
 from nri.engine.support.errors import EngineError
 from nri.files import Usage, usage
+from nri.host.process import io_bytes
+from nri.host.root import MACHINE
 
 #: An image must leave one _RESERVE-th of the disk space free that was free when the pull began.
 _RESERVE = 10
@@ -36,11 +39,12 @@ class SpaceBudget:
 
     Attributes:
         name: the image's name in errors.
+        timer: the deadlines of the image's pull.
         spent: the disk space of the image's layers that are already unpacked.
     """
 
-    def __init__(self, name: str, folder: Path, limits: Limits) -> None:
-        self.name, self.spent = name, Usage(0, 0)
+    def __init__(self, name: str, folder: Path, limits: Limits, timer: PullTimer) -> None:
+        self.name, self.timer, self.spent = name, timer, Usage(0, 0)
         self._folder, self._limits = folder, limits
         self._least_free = shutil.disk_usage(folder).free // _RESERVE
 
@@ -82,11 +86,17 @@ class SpaceBudget:
         raise EngineError(f"image {self.name}: {reason}; the limit (images.{limit}")
 
     def watch(self, tree: Path, blobs: Path) -> Callable[[int], None]:
-        """Return a callback for `run` that checks `tree` while a program unpacks layers from `blobs` into it."""
+        """Return a callback for `run` that checks `tree` while a program unpacks layers from `blobs` into it.
+
+        A program makes progress while it reads or writes files, because counting a large tree takes too long.
+        """
         due = 0.0
+        self.timer.start_step(UNPACKING)
 
         def check(pid: int) -> None:
             nonlocal due
+            if (done_bytes := io_bytes(MACHINE, pid)) is not None:
+                self.timer.check(done_bytes)
             if (began := time.monotonic()) < due:
                 return
             layer = _opened(pid, blobs)

@@ -30,13 +30,15 @@ from nri.engine.images.manifest import Blob, config_digest, container_config, la
 from nri.engine.images.manifest_lists import manifest_for_this_machine
 from nri.engine.images.mapping import IdMapping
 from nri.engine.images.overlay import MAX_LAYERS, Stack
+from nri.engine.images.pull_slots import PullSlots
+from nri.engine.images.pull_timer import PullTimer
 from nri.engine.images.reference import DIGEST, parse_reference
 from nri.engine.images.snapshots import Snapshots
 from nri.engine.images.space_budget import Limits, SpaceBudget
 from nri.engine.images.transport import OnProgress, Transport, skip_blobs
 from nri.engine.images.unpack import LayoutImage, read_layout, select_layer, unpack, with_registry_config
 from nri.engine.support.command import end_leftovers
-from nri.engine.support.errors import EngineError, InvalidRequest, NotFound, TooMany
+from nri.engine.support.errors import EngineError, InvalidRequest, NotFound
 from nri.engine.support.kernel import detach_below, sync_filesystem
 from nri.files import (
     Usage,
@@ -50,8 +52,6 @@ from nri.files import (
 )
 
 _MIN_PREFIX_LENGTH = 6
-#: The maximum number of concurrent pulls. More pulls would take all of the node's disk and memory bandwidth.
-_MAX_PULLS = 4
 #: How long a pull waits for other pulls before it fails. A registry may be slow on purpose.
 _WAIT_S = 300.0
 #: How long a pull waits for another pull that copies the same image or layer. Then it copies them itself, because any
@@ -97,8 +97,7 @@ class ImageStore:
         self._layers = Layers(root / "layers")
         self._lock = threading.RLock()
         self._busy = KeyLocks()
-        self._slots = threading.BoundedSemaphore(_MAX_PULLS)
-        self._under_way: set[str] = set()
+        self._slots = PullSlots()
         self._names: dict[str, str] = {}
         #: Removed images that containers still use, and images whose removal failed halfway.
         self._removed: set[str] = set()
@@ -117,22 +116,24 @@ class ImageStore:
         CommandFailed or CommandTimeout if a program fails, and TooMany if other pulls take too long.
         """
         name = parse_reference(reference)
-        with self._busy.hold(str(name)), self._folder(str(name)) as folder:
-            raw = self.transport.manifest(name.pullable, folder, credentials)
+        with self._pull(str(name), name.domain) as (folder, timer):
+            transport = self.transport.timed(timer)
+            raw = transport.manifest(name.pullable, folder, credentials)
             digest = "sha256:" + hashlib.sha256(raw).hexdigest()
             if name.digest and digest != name.digest:
                 raise EngineError(f"the registry sent {digest} for {name}")
-            pinned, manifest = manifest_for_this_machine(self.transport, name, digest, raw, folder, credentials)
+            pinned, manifest = manifest_for_this_machine(transport, name, digest, raw, folder, credentials)
             identity, blobs = config_digest(manifest, str(name)), layers(manifest, str(name))
             names = [f"{name.repository}@{digest}", *([f"{name.repository}:{name.tag}"] if name.tag else [])]
             with self._busy.hold(identity, self.shared_wait_s):
                 while (image := self._named(identity, names, blobs)) is None:
-                    budget = SpaceBudget(str(name), self.root, self.limits)
+                    budget = SpaceBudget(str(name), self.root, self.limits, timer)
                     self._bring(Source(pinned, identity, blobs, credentials, progress), folder, budget)
                 return image
 
     def _bring(self, source: Source, folder: Path, budget: SpaceBudget) -> None:
         """Copy the layers that do not exist from a registry, and add the image to the store."""
+        transport = self.transport.timed(budget.timer)
         with self._lease() as lease, self._known_layers(source, lease) as known_ids:
             missing, layout = source.blobs[len(known_ids) :], folder / "layout"
             size_bytes = sum(blob.size_bytes for blob in missing)
@@ -140,12 +141,12 @@ class ImageStore:
             remove_tree(layout)  # of an earlier attempt
             skipped = {blob.digest for blob in source.blobs[: len(known_ids)]} - {blob.digest for blob in missing}
             skip_blobs(layout, skipped)
-            self.transport.copy(
+            transport.copy(
                 source.name, layout, folder, source.credentials, source.progress, size_bytes, budget.check_bytes
             )
             layout_image = read_layout(layout, budget.name)
             if layout_image.id != source.identity:  # skopeo has converted a configuration in Docker's format to OCI's
-                raw = self.transport.manifest(source.name, folder, source.credentials, of_config=True)
+                raw = transport.manifest(source.name, folder, source.credentials, of_config=True)
                 layout_image = with_registry_config(layout_image, source.identity, raw, budget.name)
             if chain_ids(layout_image.diff_ids)[: len(known_ids)] != known_ids:
                 raise InvalidRequest(f"image {budget.name}: its layers differ from those in its configuration")
@@ -190,14 +191,16 @@ class ImageStore:
             raise InvalidRequest(
                 f"{source!r} is not an archive: write oci-archive:, docker-archive: or oci: and an absolute path"
             )
-        with self._busy.hold(str(name)), self._folder(str(name)) as folder:
-            budget = SpaceBudget(str(name), self.root, self.limits)
-            self.transport.copy(source, folder / "layout", folder, progress=progress, on_size=budget.check_bytes)
+        with self._pull(str(name), "an archive") as (folder, timer):
+            budget = SpaceBudget(str(name), self.root, self.limits, timer)
+            self.transport.timed(timer).copy(
+                source, folder / "layout", folder, progress=progress, on_size=budget.check_bytes
+            )
             layout_image = read_layout(folder / "layout", str(name))
             names = [f"{name.repository}@{layout_image.manifest_digest}", f"{name.repository}:{name.tag}"]
             with self._busy.hold(layout_image.id, self.shared_wait_s):
                 while (image := self._named(layout_image.id, names, layout_image.layers)) is None:
-                    budget = SpaceBudget(str(name), self.root, self.limits)
+                    budget = SpaceBudget(str(name), self.root, self.limits, timer)
                     with self._lease() as lease:
                         self._keep(folder, layout_image, layout_image.layers, budget, lease)
                 return image
@@ -515,19 +518,13 @@ class ImageStore:
             self._removed.add(image.id)
 
     @contextmanager
-    def _folder(self, name: str) -> Iterator[Path]:
-        """Create a temporary folder for one pull. Raises TooMany if other pulls take too long."""
-        if not self._slots.acquire(timeout=self.wait_s):
-            running = ", ".join(sorted(self._under_way.copy()))
-            raise TooMany(f"pulls to start {name}; running pulls: {running}", _MAX_PULLS)
-        try:
-            self._under_way.add(name)
+    def _pull(self, name: str, registry: str) -> Iterator[tuple[Path, PullTimer]]:
+        """Create a temporary folder and the deadlines of a pull. Raises TooMany if other pulls take too long."""
+        timer = self.transport.timer(name)
+        with self._busy.hold(name, self.wait_s), self._slots.hold(name, registry, timer, self.wait_s):
             folder = Path(tempfile.mkdtemp(dir=self._pulls))
             try:
-                yield folder
+                yield folder, timer
             finally:
                 if complaint := self._discard(folder):
                     _log.warning("%s", complaint)
-        finally:
-            self._under_way.discard(name)
-            self._slots.release()

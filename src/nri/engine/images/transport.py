@@ -8,20 +8,20 @@ from __future__ import annotations
 import os
 import re
 import stat
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from copy import copy
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from nri.engine.images.credentials import Credentials, auth_file, node_credentials
+from nri.engine.images.pull_timer import COPYING, PullTimer
 from nri.engine.images.registry_rules import RegistryRules, without_tag
 from nri.engine.support.command import run
-from nri.engine.support.errors import CommandFailed, CommandTimeout, InvalidRequest, NotFound
+from nri.engine.support.errors import CommandFailed, InvalidRequest, NotFound
 from nri.files import private_folder, walk
 
 POLICY = Path("/etc/containers/policy.json")
-_TOTAL_S = 3600.0
 #: Convert zstd layers to gzip, because umoci cannot unpack zstd. The configuration and the id do not change.
 _AS_GZIP = ("--dest-compress-format=gzip",)
 _MANIFEST_LIMIT = 4 << 20
@@ -48,7 +48,10 @@ OnProgress = Callable[[Progress], None]
 
 
 class Transport:
-    """skopeo with the node's registries. A copy without progress for `stall_s` seconds is cancelled."""
+    """skopeo with the node's registries.
+
+    A request, or a copy without progress, is cancelled after `stall_s` seconds, and a pull after `total_s`.
+    """
 
     def __init__(
         self,
@@ -56,12 +59,24 @@ class Transport:
         registries: RegistryRules | None = None,
         *,
         stall_s: float = 60.0,
+        total_s: float = 4 * 3600.0,
         credentials_file: str = "",
         policy: str = "",
     ) -> None:
         self.skopeo, self._credentials_file, self._policy = skopeo, credentials_file, policy
         self.registries = registries or RegistryRules()
-        self.stall_s = stall_s
+        self.stall_s, self.total_s = stall_s, total_s
+        self._timer: PullTimer | None = None
+
+    def timer(self, name: str) -> PullTimer:
+        """Start the deadlines of a pull."""
+        return PullTimer(name, self.stall_s, self.total_s)
+
+    def timed(self, timer: PullTimer) -> Self:
+        """Return a copy whose calls end at the deadlines of a pull."""
+        timed = copy(self)
+        timed._timer = timer
+        return timed
 
     def manifest(
         self, name: str, folder: Path, credentials: Credentials | None = None, *, of_config: bool = False
@@ -72,7 +87,8 @@ class Transport:
         """
         kind = ["--config"] if of_config else ["--no-tags"]
         arguments = ["inspect", "--raw", *kind, *self._options(name, folder, credentials, ""), f"docker://{name}"]
-        return self._run(arguments, name, folder, timeout_s=self.stall_s, limit_bytes=_MANIFEST_LIMIT)
+        timeout_s = min(self.stall_s, (self._timer or self.timer(name)).remaining_s())
+        return self._run(arguments, name, folder, timeout_s=timeout_s, limit_bytes=_MANIFEST_LIMIT)
 
     def copy(
         self,
@@ -92,9 +108,10 @@ class Transport:
         local = source.startswith(("oci-archive:", "docker-archive:", "oci:"))
         options = [] if local else self._options(source, folder, credentials, "src-")
         origin = source if local else f"docker://{source}"
-        watch = _Watch(source, folder, self.stall_s, progress, total_bytes, on_size)
+        timer = self._timer or self.timer(source)
+        watch = _Watch(folder, timer, progress, total_bytes, on_size)
         arguments = ["copy", "--quiet", *_AS_GZIP, *options, origin, f"oci:{layout}:pull"]
-        self._run(arguments, source, folder, timeout_s=_TOTAL_S, on_tick=watch)
+        self._run(arguments, source, folder, timeout_s=timer.remaining_s(), on_tick=watch)
         watch.finish()
 
     def _options(self, name: str, folder: Path, credentials: Credentials | None, prefix: str) -> list[str]:
@@ -156,25 +173,24 @@ def skip_blobs(layout: Path, digests: Iterable[str]) -> None:
 
 
 class _Watch:
-    """Reports the size of a pull's folder as progress, and raises CommandTimeout if it does not grow."""
+    """Reports the size of a pull's folder as progress, and checks the deadlines of the pull."""
 
     def __init__(
-        self, source: str, folder: Path, stall_s: float, progress: OnProgress | None, total_bytes: int,
+        self, folder: Path, timer: PullTimer, progress: OnProgress | None, total_bytes: int,
         on_size: Callable[[int], None] | None,
     ) -> None:  # fmt: skip
-        self._source, self._folder, self._stall_s = source, folder, stall_s
+        self._folder, self._timer, self._bytes = folder, timer, -1
         self._progress, self._total, self._on_size = progress, total_bytes, on_size
-        self._bytes, self._grown_at = -1, time.monotonic()
+        timer.start_step(COPYING)
 
     def __call__(self, _pid: int) -> None:
-        now, present = time.monotonic(), folder_bytes(self._folder)
+        present = folder_bytes(self._folder)
         if self._on_size is not None:
             self._on_size(present)
         if present != self._bytes:
-            self._bytes, self._grown_at = present, now
+            self._bytes = present
             self._report(present)
-        elif now - self._grown_at > self._stall_s:
-            raise CommandTimeout(f"pulling {self._source} without progress", self._stall_s)
+        self._timer.check(present)
 
     def finish(self) -> None:
         """Report that the pull is complete."""

@@ -27,8 +27,6 @@ from nri.engine.support.command import run
 from nri.engine.support.errors import EngineError, InvalidRequest
 from nri.files import Usage
 
-_TIMEOUT_S = 1800.0
-
 
 class LayoutImage(NamedTuple):
     """An image in an OCI layout. `id` is the digest of its configuration."""
@@ -52,7 +50,8 @@ def unpack(
     argv = [umoci, "raw", "unpack", "--image", f"{layout}:pull", str(target)]
     action = f"image {budget.name}: unpacking its layers"
     watch = budget.watch(files, layout / "blobs")
-    run(argv, timeout_s=_TIMEOUT_S, action=action, env={"TMPDIR": str(layout.parent)}, on_tick=watch)
+    timeout_s = budget.timer.remaining_s()
+    run(argv, timeout_s=timeout_s, action=action, env={"TMPDIR": str(layout.parent)}, on_tick=watch)
     return budget.check_tree(files)
 
 

@@ -87,6 +87,7 @@ class Machinery:
             images.skopeo,
             files.registries,
             stall_s=images.stall_timeout,
+            total_s=images.pull_timeout,
             credentials_file=images.credentials_file,
             policy=images.signature_policy,
         )
