@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -22,6 +23,7 @@ from nri.engine.network import Cni, NetworkNamespaces, PortMapping, find_network
 from nri.engine.network.configuration import Network
 from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, InvalidRequest, MissingTool
 from nri.engine.support.kernel import CLONE_NEWNET, is_mount_point, setns
+from nri.errors import RequestError
 from tests.engine.machine import Machine
 from tests.engine.node import Node
 from tests.support.needs import need, need_tool
@@ -297,3 +299,49 @@ def test_the_network_is_written_from_a_template_when_the_kubelet_reports_the_add
     assert "10.231.82.0/24" in written, "an existing network is kept"
     with pytest.raises(InvalidRequest, match="podCIDR: 'x' is not an address range"):
         engine.use_pod_cidr("x")
+
+
+# --- bandwidths ---
+
+
+def shaped(text: str) -> list[str]:
+    """The rates of token buckets in the output of ``tc qdisc``."""
+    return re.findall(r"qdisc tbf .* rate (\S+)", text)
+
+
+def test_annotations_limit_the_bandwidth_of_a_pod(node: Node) -> None:
+    """The bandwidth plugin shapes traffic to the pod at its interface, and traffic from it at an ifb interface."""
+    tc, ip = need_tool("tc"), need_tool("ip")
+    need(
+        subprocess.run([ip, "link", "add", "nri-ifb-test", "type", "ifb"], check=False, capture_output=True).returncode
+        == 0,
+        "ifb interfaces of the kernel",
+    )
+    subprocess.run([ip, "link", "delete", "nri-ifb-test"], check=True, timeout=20)
+    network = json.loads(ptp(node, "pods", "10.231.79.0/24"))
+    network["plugins"].append({"type": "bandwidth", "capabilities": {"bandwidth": True}})
+    (node.folder / "cni/10-net.conflist").write_text(json.dumps(network))
+
+    def links() -> set[str]:
+        return set(os.listdir("/sys/class/net"))
+
+    def rates(since: set[str]) -> list[str]:
+        rows = [subprocess.run([tc, "qdisc", "show", "dev", name], check=True, capture_output=True, text=True).stdout
+                for name in links() - since]  # fmt: skip
+        return sorted(rate for row in rows for rate in shaped(row))
+
+    before = links()
+    config = node.pod_config("limited", network=pb.POD)
+    config.annotations["kubernetes.io/ingress-bandwidth"] = "10M"
+    config.annotations["kubernetes.io/egress-bandwidth"] = "20M"
+    pod = node.engine.pod_creation.run(config, "")
+    assert rates(before) == ["10Mbit", "20Mbit"]
+    with_limits = links()
+    free = node.pod("free", network=pb.POD)
+    assert rates(with_limits) == []
+    config = node.pod_config("wrong", network=pb.POD)
+    config.annotations["kubernetes.io/egress-bandwidth"] = "quick"
+    with pytest.raises(RequestError, match=r'^annotations\[kubernetes.io/egress-bandwidth\]: "quick": '):
+        node.engine.pod_creation.run(config, "")
+    node.remove(pod, free)
+    assert links() == before

@@ -22,31 +22,31 @@ BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1
 
 #: The metrics: kind, labels and help text. Names get the prefix `nri_agent_`.
 METRICS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
-    "decisions_total": ("counter", ("transport", "stage"), "Decisions of the hooks of a stage."),
-    "decision_seconds": ("histogram", ("transport", "stage"), "Time of all hooks of a stage together."),
-    "hook_changes_total": ("counter", ("transport", "stage", "hook"), "Decisions in which a hook changed a value."),
-    "hook_errors_total": ("counter", ("transport", "stage", "hook"), "Decisions in which a hook failed."),
-    "writes_total": ("counter", ("knob", "outcome"), "Writes to the machine, by outcome."),
-    "pod_slips_total": ("counter", ("transport",), "Mistakes in pods: annotations and keys that nothing reads."),
-    "left_out_total": ("counter", ("reason",), "Work that was omitted because of a limit."),
+    "decisions_total": ("counter", ("transport", "stage"), "Number of times that the hooks of a stage were called."),
+    "decision_seconds": ("histogram", ("transport", "stage"), "Total time in the hooks of a stage, for each decision."),
+    "hook_changes_total": ("counter", ("transport", "stage", "hook"), "Number of changes that a hook requested."),
+    "hook_errors_total": ("counter", ("transport", "stage", "hook"), "Number of times that a hook failed."),
+    "writes_total": ("counter", ("knob", "outcome"), "Writes to cgroup and kernel files, by outcome."),
+    "pod_slips_total": ("counter", ("transport",), "Mistakes found in pods: annotations and keys without effect."),
+    "left_out_total": ("counter", ("reason",), "Work that was skipped because a limit was reached."),
     "events_total": (
         "counter",
         ("transport", "event"),
         "Events: connected, refused, synchronized, eviction, eviction refused.",
     ),
-    "ready": ("gauge", ("part",), "Whether a part works: 1 or 0."),
-    "rule_problems": ("gauge", ("kind",), "Documents that cannot be read; the last valid version is in force."),
+    "ready": ("gauge", ("part",), "1 if a part of the agent is ready, else 0."),
+    "rule_problems": ("gauge", ("kind",), "Invalid rule documents; the last valid version stays in force."),
     "rule_keys_unread": (
         "gauge",
         ("key",),
-        "Keys and kinds of rules that nothing reads, and notes on their sources; over TCP only their number.",
+        "Keys and kinds of rules without effect, and remarks on their sources; over TCP only their number.",
     ),
     "pod_keys_unread": (
         "gauge",
         ("key",),
-        "Keys of running pods that nothing reads, with the pod; over TCP only their number.",
+        "Mistakes in running pods: the pod and its key without effect; over TCP only their number.",
     ),
-    "held": ("gauge", ("what",), "Pods, bytes, and writes that wait for their cgroup, in memory."),
+    "held": ("gauge", ("what",), "Size of the agent's state: pods, bytes, writes that wait for their cgroup."),
 }
 _PREFIX = "nri_agent_"
 #: Metrics that only root can read: their labels contain names of pods and strings of the configuration.

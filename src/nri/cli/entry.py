@@ -10,16 +10,20 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
-def _quit(*_: object) -> NoReturn:
+def _exit_at_once(*_: object) -> NoReturn:
     """Exit at once, without the interpreter's cleanup, because it may be in the middle of an import."""
     os._exit(130)
 
 
 def start() -> NoReturn:
-    """Load the command and run it. If SIGINT is ignored, as in a shell's background job, it stays ignored."""
+    """Load the command and run it. If SIGINT is ignored, as in a shell's background job, it stays ignored.
+
+    SIGHUP waits until the verb is known, because for some verbs it means a reload of their settings.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if interruptible:
-        signal.signal(signal.SIGINT, _quit)
+        signal.signal(signal.SIGINT, _exit_at_once)
     try:
         from nri.cli.main import main
 
@@ -27,7 +31,7 @@ def start() -> NoReturn:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         main()
     except KeyboardInterrupt:  # outside the part of `main` that converts errors to exit codes
-        _quit()
+        _exit_at_once()
     finally:
         if interruptible:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback while the interpreter shuts down

@@ -51,7 +51,7 @@ class Daemon:
         self.config = config
         self.engine = Engine(config, observer=observer, reporters=reporters)
         self._on_change = on_change
-        self.reloader = Reloader(self.engine, load, self._adopt)
+        self.reloader = Reloader(self.engine, load, self._apply_config)
         try:
             domains = [_DomainServers(engine) for engine in self.engine.domains.values()]
             self._servers = [_DomainServers(self.engine, self.reloader), *domains]
@@ -75,7 +75,7 @@ class Daemon:
         for complaint in self.engine.complaints:
             _log.warning("%s", complaint)
 
-    def _adopt(self, config: EngineConfig) -> None:
+    def _apply_config(self, config: EngineConfig) -> None:
         for servers in self._servers:
             servers.streaming.configure(_limits(config.streaming))
         self._on_change(config)

@@ -59,14 +59,18 @@ def _spans(event: Event) -> Iterator[dict[str, Any]]:
     trace = _id(16, event.recording, event.serial, event.began_ns)
     event_span = _id(8, trace)
     attributes = _attributes_of(event)
-    yield _span(trace, event_span, event.name, _INTERNAL, event.first_ns, event.duration_ns, attributes, _fault(event))
+    yield _otlp_span(
+        trace, event_span, event.name, _INTERNAL, event.first_ns, event.duration_ns, attributes, _fault(event)
+    )
     for number, step in enumerate(event.steps):
         name, more = f"{step.plugin} {step.event}", {**attributes, "nri.plugin": step.plugin, "rpc.method": step.event}
-        span = _span(trace, _id(8, trace, number), name, _CLIENT, step.time_ns, step.duration_ns, more, _fault(step))
+        span = _otlp_span(
+            trace, _id(8, trace, number), name, _CLIENT, step.time_ns, step.duration_ns, more, _fault(step)
+        )
         yield {**span, "parentSpanId": event_span}
 
 
-def _span(
+def _otlp_span(
     trace: str, span: str, name: str, kind: int, began_ns: int, duration_ns: int, attributes: dict[str, str], fault: str
 ) -> dict[str, Any]:
     return {

@@ -27,20 +27,32 @@ def settings(folder: Path, more: str = "") -> str:
 
 
 @contextmanager
-def engine(folder: Path, *arguments: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A dry engine that is ready, its log in a file; killed at the end if it still runs."""
+def starting_engine(folder: Path, *arguments: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A dry engine, its log in a file; killed at the end if it still runs."""
     argv = command("engine", "serve", "--config", settings(folder), *arguments)
-    log = folder / "log"
-    with log.open("wb") as output, subprocess.Popen(argv, stderr=output, env=environment(**variables)) as process:
-        try:
-            deadline = time.monotonic() + TIMEOUT_S
-            while " ready: " not in log.read_text():
-                assert process.poll() is None, log.read_text()
-                assert time.monotonic() < deadline, log.read_text()
-                time.sleep(0.02)
-            yield process
-        finally:
-            process.kill()
+    with (folder / "log").open("wb") as output:
+        with subprocess.Popen(argv, stderr=output, env=environment(**variables)) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+
+@contextmanager
+def engine(folder: Path, *arguments: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A dry engine that is ready."""
+    with starting_engine(folder, *arguments, **variables) as process:
+        wait_logged(process, folder, " ready: ")
+        yield process
+
+
+def wait_logged(process: subprocess.Popen[bytes], folder: Path, text: str) -> None:
+    """Wait until the log of an engine has a text."""
+    deadline, log = time.monotonic() + TIMEOUT_S, folder / "log"
+    while text not in log.read_text():
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.005)
 
 
 def pod_with_container(cri: CriClient, folder: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -64,11 +65,14 @@ class _Helpful(click.Command):
 
 
 class Verb(_Helpful):
-    """A verb. `examples` are complete command lines, the most useful first."""
+    """A verb. `examples` are complete command lines, the most useful first.
 
-    def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
+    With `reloads`, SIGHUP waits until the verb handles it by `nri.signals.Stop.call_after`.
+    """
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), reloads: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **_context(kwargs))
-        self.examples = examples
+        self.examples, self._reloads = examples, reloads
         self.shared = global_options()
         self.params.extend(self.shared)
 
@@ -78,6 +82,11 @@ class Verb(_Helpful):
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # click leaves the context out if an option lacks its value; it names the help
             raise
+
+    def invoke(self, ctx: click.Context) -> Any:
+        if not self._reloads:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+        return super().invoke(ctx)
 
 
 class VerbGroup(_Helpful, click.Group):

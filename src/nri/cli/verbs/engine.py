@@ -48,7 +48,7 @@ def _loader() -> SettingsLoader[EngineConfig]:
     return ENGINE_SETTINGS
 
 
-def _dry(folder: str) -> Mapping[str, Any]:
+def _dry_settings(folder: str) -> Mapping[str, Any]:
     if os.path.exists(folder) and not os.path.isdir(folder):
         raise ConfigError("--dry", "", f"{folder} is not a folder")
     return {"dry": True, **{key: f"{os.path.abspath(folder)}/{name}" for key, name in _DRY.items()}}
@@ -62,7 +62,7 @@ ENGINE_OPTIONS = SettingsOptions(
     (
         Flag(
             "--dry",
-            _dry,
+            _dry_settings,
             "DIR",
             "Decide every step, but run no containers; requires no root. All files and sockets are in DIR.",
         ),
@@ -85,6 +85,7 @@ def engine() -> None:
 
 @engine.command(
     cls=Verb,
+    reloads=True,
     short_help="run the engine in the foreground, until it is stopped",
     examples=[
         "sudo nri engine serve                   # with /etc/nri/engine.toml, if it exists",
@@ -100,7 +101,8 @@ def serve(settings: Settings, /, **options: Any) -> int:
     """Run the engine in the foreground until SIGTERM or Ctrl-C. Containers keep running when the engine stops.
 
     The log goes to standard error. The engine logs when it is ready, and notifies systemd. Plugins connect to the
-    socket of --socket-path. SIGHUP makes it read its settings again, as nri engine reload does.
+    socket of --socket-path. SIGHUP makes it read its settings again, as nri engine reload does. A
+    SIGHUP that arrives during the start takes effect when the engine is ready.
 
     The exit code is 0 after SIGTERM, 130 after Ctrl-C, 1 if the engine cannot start, 2 if its settings have mistakes.
     """

@@ -23,7 +23,7 @@ from nri.engine.lifecycle.machinery import Machinery
 from nri.engine.lifecycle.parts import Parts
 from nri.engine.lifecycle.places import remove_bundle
 from nri.engine.lifecycle.undo import Step, Undo
-from nri.engine.network import PortMapping, find_networks
+from nri.engine.network import PortMapping, bandwidth_limits, find_networks
 from nri.engine.process import send
 from nri.engine.spec import Options, Pod, check_pod, pod_spec, pod_sysctls
 from nri.engine.spec.namespaces import FIELD, check_modes, id_mappings
@@ -214,6 +214,7 @@ class PodSteps:
             "dns": {key: value for key, value in dns.items() if value},
             "cgroup_path": pod.record.cgroup_parent,
             "pod_annotations": dict(pod.config.annotations),
+            "bandwidth": bandwidth_limits(pod.config.annotations),
         }
 
     def _detach(self, pod: PodEntry) -> None:

@@ -121,7 +121,7 @@ class Registry:
 
     Attributes:
         host: the beginning of image names: a host such as ``registry.example:5000``, a host with a path, or
-            ``*.DOMAIN`` for all hosts of a domain. The longest match counts.
+            ``*.DOMAIN`` for all hosts of a domain. The longest match is used.
         mirrors: hosts to try before this registry, in order; the prefix ``http://`` allows plain HTTP.
         location: the host, or host and path, that replaces `host` in requests; empty for `host` itself.
         certificates: a folder with the registry's CA certificates (``*.crt``) and client certificates; empty for the
@@ -157,7 +157,7 @@ class ImageConfig:
         credentials_file: logins for registries, as in podman's ``auth.json`` and Docker's ``config.json``, for pulls
             without another login. The file is read at each pull.
         signature_policy: a policy as in ``containers-policy.json``: which images and signatures are accepted. If empty,
-            ``/etc/containers/policy.json`` counts if it exists.
+            ``/etc/containers/policy.json`` is used if it exists.
         pinned_images: images that the kubelet does not remove to free disk space, as in CRI-O: a name, ``START*``, or
             ``*PART*``.
         registries_conf: registries, mirrors and short names, as in ``containers-registries.conf`` (version 2) of podman

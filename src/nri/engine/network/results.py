@@ -6,6 +6,14 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from nri.errors import RequestError
+from nri.kube import quantity
+
+#: The limits of a pod's bandwidth in bits per second, as in containerd.
+_MIN_BANDWIDTH, _MAX_BANDWIDTH = 10**3, 10**15
+#: The burst in bits for a pod's bandwidth, as in containerd: the largest that the bandwidth plugin accepts.
+_BURST_BITS = 2**32 - 1
+
 
 class PortMapping(NamedTuple):
     """A port of the host that is forwarded to the pod."""
@@ -16,7 +24,7 @@ class PortMapping(NamedTuple):
     host_ip: str = ""
 
 
-class Attached(NamedTuple):
+class NetworkAttachment(NamedTuple):
     """A pod's attachment to a network. The first address is the primary one. `result` is the plugins' whole result."""
 
     addresses: tuple[str, ...]
@@ -25,7 +33,7 @@ class Attached(NamedTuple):
     result: dict[str, Any]
 
 
-def parse_result(result: Mapping[str, Any], interface: str) -> Attached:
+def parse_result(result: Mapping[str, Any], interface: str) -> NetworkAttachment:
     """Return the addresses of the pod in a result. Raises ValueError if the result is invalid.
 
     An address belongs to the pod if its interface is inside the pod's namespace, or if it names no interface. Other
@@ -40,7 +48,9 @@ def parse_result(result: Mapping[str, Any], interface: str) -> Attached:
         addresses.append(row.address("address"))
         gateways.append(row.address("gateway"))
     macs = [row.text("mac") for row in interfaces if row.text("name") == interface and row.text("sandbox")]
-    return Attached(tuple(filter(None, addresses)), tuple(filter(None, gateways)), (macs or [""])[0], dict(result))
+    return NetworkAttachment(
+        tuple(filter(None, addresses)), tuple(filter(None, gateways)), (macs or [""])[0], dict(result)
+    )
 
 
 def _rows(result: Mapping[str, Any], key: str) -> list[_Row]:
@@ -85,6 +95,7 @@ def capability_arguments(
     dns: Mapping[str, Sequence[str]] | None = None,
     cgroup_path: str = "",
     pod_annotations: Mapping[str, str] | None = None,
+    bandwidth: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """Return the ``runtimeConfig`` of a plugin: the values for the capabilities that it declares."""
     values: dict[str, Any] = {
@@ -96,9 +107,30 @@ def capability_arguments(
         "dns": dict(dns or {}),
         "cgroupPath": cgroup_path,
         "io.kubernetes.cri.pod-annotations": dict(pod_annotations or {}),
+        "bandwidth": dict(bandwidth or {}),
     }  # fmt: skip
     declared = plugin.get("capabilities") or {}
     return {name: value for name, value in values.items() if value and declared.get(name)}
+
+
+def bandwidth_limits(annotations: Mapping[str, str]) -> dict[str, int]:
+    """Return the value of the capability ``bandwidth`` for a pod, in bits per second; {} without limits.
+
+    Raises RequestError if an annotation is not a quantity between 1k and 1P.
+    """
+    limits: dict[str, int] = {}
+    for direction in ("ingress", "egress"):
+        text = annotations.get(key := f"kubernetes.io/{direction}-bandwidth")
+        if text is None:
+            continue
+        try:
+            rate = quantity.ceil(quantity.parse(text))
+        except ValueError as error:
+            raise RequestError(f"annotations[{key}]", text, str(error)) from None
+        if not _MIN_BANDWIDTH <= rate <= _MAX_BANDWIDTH:
+            raise RequestError(f"annotations[{key}]", text, "must be between 1k and 1P bits per second")
+        limits |= {f"{direction}Rate": rate, f"{direction}Burst": _BURST_BITS}
+    return limits
 
 
 def plugin_error(answer: Mapping[str, Any]) -> str:

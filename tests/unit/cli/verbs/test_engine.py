@@ -19,7 +19,14 @@ from nri.cri.client import INSTALL, CriClient
 from nri.errors import ConfigError, NriError
 from tests.support.cri_server import CriServer
 from tests.unit.cli.conftest import command, environment
-from tests.unit.cli.dry_engine import TIMEOUT_S, engine, pod_with_container, settings
+from tests.unit.cli.dry_engine import (
+    TIMEOUT_S,
+    engine,
+    pod_with_container,
+    settings,
+    starting_engine,
+    wait_logged,
+)
 from tests.unit.engine.images.test_archive import archive
 
 NO_PROGRAM = "program /none/conmon not found"
@@ -86,6 +93,54 @@ def test_sighup_and_the_verb_reload_the_settings(nri, tmp_path: Path) -> None:
         assert nri(*reload, "-q").stdout == ""
     assert log.read_text().count("reload: changed settings: log_level") == 2
     assert f"reload: {file}:5: log_level: " in log.read_text()
+
+
+@pytest.mark.parametrize("moment", ["SigBlk", "settings: "])
+def test_a_sighup_during_the_start_takes_effect_when_the_engine_is_ready(tmp_path: Path, moment: str) -> None:
+    """At the first instructions of the command, and when it has just read its settings."""
+    with starting_engine(tmp_path) as process:
+        if moment == "SigBlk":
+            while not blocks(process.pid, signal.SIGHUP):
+                assert process.poll() is None
+        else:
+            wait_logged(process, tmp_path, moment)
+            settings(tmp_path, 'log_level = "debug"\n')
+        process.send_signal(signal.SIGHUP)
+        wait_logged(process, tmp_path, "reload: changed settings: ")
+        log = (tmp_path / "log").read_text()
+        assert log.index(" ready: ") < log.index("reload: changed settings: ")
+        assert ("changed settings: log_level" in log) == (moment != "SigBlk")
+        assert not blocks(process.pid, signal.SIGHUP)
+        process.terminate()
+        assert process.wait(TIMEOUT_S) == 0
+    assert log.count("reload: changed settings: ") == 1
+
+
+def test_many_sighups_neither_end_the_engine_nor_are_the_last_lost(tmp_path: Path) -> None:
+    with starting_engine(tmp_path) as process:
+        while not blocks(process.pid, signal.SIGHUP):
+            time.sleep(0.001)
+        while " ready: " not in (tmp_path / "log").read_text():
+            assert process.poll() is None, (tmp_path / "log").read_text()
+            process.send_signal(signal.SIGHUP)
+            time.sleep(0.002)
+        settings(tmp_path, 'log_level = "debug"\n')
+        process.send_signal(signal.SIGHUP)
+        wait_logged(process, tmp_path, "changed settings: log_level")
+
+
+def test_sighup_ends_other_verbs() -> None:
+    with subprocess.Popen(command("version"), stdout=subprocess.DEVNULL, env=environment()) as process:
+        while not blocks(process.pid, signal.SIGHUP):
+            assert process.poll() is None
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(TIMEOUT_S) == -signal.SIGHUP
+
+
+def blocks(pid: int, number: int) -> bool:
+    """Whether a process blocks a signal."""
+    rows = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return bool(int(rows["SigBlk"], 16) >> (number - 1) & 1)
 
 
 def test_a_second_engine_on_the_same_folders_is_refused(nri, tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from nri.engine.network.results import PortMapping, capability_arguments, parse_result, plugin_error
+from nri.engine.network.results import PortMapping, bandwidth_limits, capability_arguments, parse_result, plugin_error
+from nri.errors import RequestError
 
 RESULT = {
     "interfaces": [
@@ -56,6 +57,30 @@ def test_a_plugin_gets_the_arguments_of_its_capabilities() -> None:
     assert capability_arguments({}, ports) == {}
     wants_names = {"capabilities": {"dns": True, "portMappings": True}}
     assert capability_arguments(wants_names, [], dns={"servers": ["1.1.1.1"]}) == {"dns": {"servers": ["1.1.1.1"]}}
+
+
+def test_bandwidths_of_a_pod_are_passed_in_bits_per_second() -> None:
+    annotations = {"kubernetes.io/ingress-bandwidth": "1.5M", "kubernetes.io/egress-bandwidth": "1000.1", "a": "b"}
+    limits = bandwidth_limits(annotations)
+    assert limits == {
+        "ingressRate": 1_500_000, "ingressBurst": 4_294_967_295, "egressRate": 1001, "egressBurst": 4_294_967_295,
+    }  # fmt: skip
+    del annotations["kubernetes.io/ingress-bandwidth"]
+    assert bandwidth_limits(annotations) == {"egressRate": 1001, "egressBurst": 4_294_967_295}
+    assert capability_arguments({"capabilities": {"bandwidth": True}}, [], bandwidth=limits) == {"bandwidth": limits}
+    assert bandwidth_limits({}) == capability_arguments({"capabilities": {"bandwidth": True}}, [], bandwidth={}) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("fast", "is not a quantity"), ("", "is not a quantity"), ("999", "between 1k and 1P"), ("-1M", "between"),
+     ("1001T", "between")],
+)  # fmt: skip
+@pytest.mark.parametrize("direction", ["ingress", "egress"])
+def test_an_invalid_bandwidth_is_an_error(direction: str, text: str, reason: str) -> None:
+    key = f"kubernetes.io/{direction}-bandwidth"
+    with pytest.raises(RequestError, match=rf"^annotations\[{key}\]: .*{reason}"):
+        bandwidth_limits({key: text})
 
 
 def test_an_error_is_one_sentence() -> None:
